@@ -1,0 +1,142 @@
+//! What can go wrong in the library. Each variant says what was required and what was found.
+
+use std::path::PathBuf;
+
+use kernels_gpu::entries::Refusal;
+
+/// The result of a library call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An image without pixels.
+    #[error("an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels}")]
+    EmptyImage {
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// Channels.
+        channels: usize,
+    },
+    /// A mask without coefficients.
+    #[error("a mask needs at least 1 x 1 coefficients, this one is {width} x {height}")]
+    EmptyMask {
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+    /// A buffer whose length does not fit the sizes given with it.
+    #[error("{what}: {width} x {height} x {channels} takes {required} values, {found} were given")]
+    Length {
+        /// Which buffer.
+        what: &'static str,
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// Channels.
+        channels: usize,
+        /// Values that the sizes ask for.
+        required: usize,
+        /// Values found.
+        found: usize,
+    },
+    /// A side or a number of values beyond what can be computed with.
+    #[error("{what} is {found}, at most {most} is possible")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// The limit.
+        most: usize,
+        /// What was found.
+        found: String,
+    },
+    /// An image of another size than the plan is for.
+    #[error("the plan is for {} x {} pixels, the image has {} x {}", .planned.0, .planned.1, .found.0, .found.1)]
+    OtherSize {
+        /// Width and height of the plan.
+        planned: (usize, usize),
+        /// Width and height of the image.
+        found: (usize, usize),
+    },
+    /// An anchor outside of the mask.
+    #[error("the anchor (row {}, column {}) lies outside of the mask of {} rows and {} columns", .anchor.0, .anchor.1, .mask.0, .mask.1)]
+    Anchor {
+        /// Row and column asked for.
+        anchor: (usize, usize),
+        /// Rows and columns of the mask.
+        mask: (usize, usize),
+    },
+    /// A number that must be finite, or in a range, is not.
+    #[error("{what} must be {required}, not {found}")]
+    Number {
+        /// Which number.
+        what: &'static str,
+        /// What it must be.
+        required: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A text that names nothing, or is no number.
+    #[error("{what}: {required} was expected, not \"{found}\"")]
+    Parse {
+        /// What the text was for.
+        what: &'static str,
+        /// What could have stood there.
+        required: String,
+        /// What stood there.
+        found: String,
+    },
+    /// A variant that can't compute the problem was asked for.
+    #[error("the variant {variant} can't compute this: {reason}")]
+    Refused {
+        /// The variant's name.
+        variant: &'static str,
+        /// Why.
+        reason: Refusal,
+    },
+    /// The result's channels don't fit together.
+    #[error("channels must have one size: {} x {} and {} x {} were given", .first.0, .first.1, .other.0, .other.1)]
+    Channels {
+        /// Width and height of the first channel.
+        first: (usize, usize),
+        /// Width and height of the one that differs.
+        other: (usize, usize),
+    },
+    /// No CUDA driver, or none that can be used.
+    #[error("no CUDA device can be used: {reason}")]
+    NoDevice {
+        /// The driver's or the loader's own words.
+        reason: String,
+    },
+    /// A call into the driver failed.
+    #[error("the CUDA driver failed to {action}: {reason}")]
+    Driver {
+        /// What was being done.
+        action: String,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// The device has not enough memory for a problem.
+    #[error("device memory: {needed} bytes are needed, {free} of {total} are free")]
+    DeviceMemory {
+        /// Bytes of source, result and mask.
+        needed: usize,
+        /// Bytes free.
+        free: usize,
+        /// Bytes the device has.
+        total: usize,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {reason}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why, in words.
+        reason: String,
+    },
+}

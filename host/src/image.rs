@@ -1,0 +1,285 @@
+//! Images in memory.
+
+use crate::{Error, Result};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The type of an image's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PixelType {
+    /// 8 bits, 0 to 255.
+    U8,
+    /// 16 bits, 0 to 65,535.
+    U16,
+    /// 32-bit floating point, any range.
+    F32,
+}
+
+impl PixelType {
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::F32 => "f32",
+        }
+    }
+}
+
+/// A type of values that an image can hold: `u8`, `u16` and `f32`.
+pub trait Pixel: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + sealed::Sealed + 'static {
+    /// The type's tag.
+    const TYPE: PixelType;
+    /// The value as sums are computed with it.
+    fn to_f32(self) -> f32;
+    /// The value for a result: rounded half to even and saturated for integers, NaN becoming 0; unchanged for `f32`.
+    fn from_f32(value: f32) -> Self;
+}
+
+impl sealed::Sealed for f32 {}
+impl Pixel for f32 {
+    const TYPE: PixelType = PixelType::F32;
+    #[inline]
+    fn to_f32(self) -> f32 {
+        self
+    }
+    #[inline]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+macro_rules! integer_pixel {
+    ($type:ty, $tag:ident) => {
+        impl sealed::Sealed for $type {}
+        impl Pixel for $type {
+            const TYPE: PixelType = PixelType::$tag;
+            #[inline]
+            fn to_f32(self) -> f32 {
+                f32::from(self)
+            }
+            #[inline]
+            fn from_f32(value: f32) -> Self {
+                // `as` saturates, and takes NaN to 0.
+                value.round_ties_even() as $type
+            }
+        }
+    };
+}
+integer_pixel!(u8, U8);
+integer_pixel!(u16, U16);
+
+/// An image: `height` rows of `width` pixels of `channels` interleaved values, row by row, without gaps.
+///
+/// ```
+/// use host::Image;
+///
+/// let image = Image::from_fn(4, 3, |x, y| (10 * y + x) as f32)?;
+/// assert_eq!(image.row(2), [20.0, 21.0, 22.0, 23.0]);
+/// # Ok::<(), host::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image<T = f32> {
+    width: usize,
+    height: usize,
+    channels: usize,
+    values: Vec<T>,
+}
+
+impl<T: Pixel> Image<T> {
+    /// An image of `width * height * channels` values, the first row first, from the left, channels together.
+    ///
+    /// # Errors
+    /// [`Error::EmptyImage`] if a size is 0, [`Error::TooLarge`] if a side is above 2^30 - 1 or the sizes' product
+    /// overflows, [`Error::Length`] if there are more or fewer values.
+    pub fn new(width: usize, height: usize, channels: usize, values: Vec<T>) -> Result<Self> {
+        let required = Self::checked_len(width, height, channels)?;
+        if values.len() != required {
+            let found = values.len();
+            return Err(Error::Length { what: "image", width, height, channels, required, found });
+        }
+        Ok(Self { width, height, channels, values })
+    }
+
+    /// The number of values of an image of this size.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn checked_len(width: usize, height: usize, channels: usize) -> Result<usize> {
+        if width == 0 || height == 0 || channels == 0 {
+            return Err(Error::EmptyImage { width, height, channels });
+        }
+        let most = kernels_gpu::params::MAX_SIDE;
+        for (what, side) in [("image width", width), ("image height", height)] {
+            if side > most {
+                return Err(Error::TooLarge { what: what.into(), most, found: side.to_string() });
+            }
+        }
+        let most = isize::MAX as usize / size_of::<f64>();
+        width
+            .checked_mul(height)
+            .and_then(|pixels| pixels.checked_mul(channels))
+            .filter(|&values| values <= most)
+            .ok_or_else(|| Error::TooLarge {
+                what: "the number of values of an image".into(),
+                most,
+                found: format!("{width} x {height} x {channels}"),
+            })
+    }
+
+    /// An image of one channel, value by value; `value` gets column and row.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn from_fn(width: usize, height: usize, mut value: impl FnMut(usize, usize) -> T) -> Result<Self> {
+        let mut values = Vec::with_capacity(Self::checked_len(width, height, 1)?);
+        for y in 0..height {
+            values.extend((0..width).map(|x| value(x, y)));
+        }
+        Self::new(width, height, 1, values)
+    }
+
+    /// Columns.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Values of a pixel.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// All values, row by row.
+    #[must_use]
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// The values, taken out.
+    #[must_use]
+    pub fn into_values(self) -> Vec<T> {
+        self.values
+    }
+
+    /// The values of row `y`.
+    ///
+    /// # Panics
+    /// If there is no row `y`.
+    #[must_use]
+    pub fn row(&self, y: usize) -> &[T] {
+        let length = self.width * self.channels;
+        &self.values[y * length..][..length]
+    }
+
+    /// The image with every value converted.
+    #[must_use]
+    pub fn map<U: Pixel>(&self, convert: impl Fn(T) -> U) -> Image<U> {
+        Image {
+            width: self.width,
+            height: self.height,
+            channels: self.channels,
+            values: self.values.iter().map(|&value| convert(value)).collect(),
+        }
+    }
+
+    /// One channel, as an image of its own.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    #[must_use]
+    pub fn channel(&self, channel: usize) -> Image<T> {
+        assert!(channel < self.channels, "channel {channel} of {}", self.channels);
+        let values = self.values.iter().skip(channel).step_by(self.channels).copied().collect();
+        Image { width: self.width, height: self.height, channels: 1, values }
+    }
+
+    /// The part of the image from column `x` and row `y` on.
+    ///
+    /// # Errors
+    /// [`Error::EmptyImage`] for a size of 0, [`Error::TooLarge`] if it does not lie in the image.
+    pub fn crop(&self, x: usize, y: usize, width: usize, height: usize) -> Result<Self> {
+        Self::checked_len(width, height, self.channels)?;
+        let ends = [("right", x.checked_add(width), self.width), ("lower", y.checked_add(height), self.height)];
+        for (edge, end, most) in ends {
+            if !end.is_some_and(|end| end <= most) {
+                let found = end.map_or_else(|| "past any number".to_owned(), |end| end.to_string());
+                return Err(Error::TooLarge { what: format!("the {edge} edge of the part to crop"), most, found });
+            }
+        }
+        let mut values = Vec::with_capacity(width * height * self.channels);
+        for row in y..y + height {
+            values.extend_from_slice(&self.row(row)[x * self.channels..(x + width) * self.channels]);
+        }
+        Self::new(width, height, self.channels, values)
+    }
+}
+
+impl<T: Pixel> Image<T> {
+    /// The image whose channels are the given one-channel images, in their order.
+    ///
+    /// # Errors
+    /// [`Error::EmptyImage`] if there is none, [`Error::Channels`] if their sizes differ or one is not of one channel.
+    pub fn from_channels(planes: &[Image<T>]) -> Result<Self> {
+        let Some(first) = planes.first() else {
+            return Err(Error::EmptyImage { width: 0, height: 0, channels: 0 });
+        };
+        let size = |plane: &Image<T>| (plane.width * plane.channels, plane.height);
+        if let Some(other) = planes.iter().find(|plane| size(plane) != size(first) || plane.channels != 1) {
+            return Err(Error::Channels { first: size(first), other: size(other) });
+        }
+        let mut values = vec![T::default(); Self::checked_len(first.width, first.height, planes.len())?];
+        for (channel, plane) in planes.iter().enumerate() {
+            for (value, &from) in values.iter_mut().skip(channel).step_by(planes.len()).zip(&plane.values) {
+                *value = from;
+            }
+        }
+        Self::new(first.width, first.height, planes.len(), values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_round_half_to_even_and_saturate() {
+        let cases = [(0.5, 0), (1.5, 2), (2.5, 2), (254.5, 254), (255.5, 255), (-3.0, 0), (1e9, 255)];
+        for (value, expected) in cases {
+            assert_eq!(u8::from_f32(value), expected, "{value}");
+        }
+        assert_eq!(u8::from_f32(f32::NAN), 0);
+        assert_eq!(u16::from_f32(65_534.5), 65_534);
+        assert_eq!(u16::from_f32(f32::INFINITY), 65_535);
+    }
+
+    #[test]
+    fn channels_split_and_join() {
+        let image = Image::new(2, 2, 3, (0_u8..12).collect()).unwrap();
+        let planes: Vec<_> = (0..3).map(|channel| image.channel(channel)).collect();
+        assert_eq!(planes[1].values(), [1, 4, 7, 10]);
+        assert_eq!(Image::from_channels(&planes).unwrap(), image);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        assert!(matches!(Image::<u8>::new(0, 3, 1, vec![]), Err(Error::EmptyImage { .. })));
+        assert!(matches!(Image::new(2, 2, 1, vec![0_u8; 5]), Err(Error::Length { required: 4, found: 5, .. })));
+        assert!(matches!(Image::<u8>::checked_len(1 << 30, 1, 1), Err(Error::TooLarge { .. })));
+        assert!(matches!(Image::<u8>::checked_len((1 << 30) - 1, (1 << 30) - 1, 4), Err(Error::TooLarge { .. })));
+        let image = Image::from_fn(3, 3, |x, y| (x + y) as f32).unwrap();
+        assert!(matches!(image.crop(1, 1, 3, 1), Err(Error::TooLarge { .. })));
+        assert!(matches!(image.crop(1, usize::MAX, 1, 1), Err(Error::TooLarge { .. })));
+        assert_eq!(image.crop(1, 2, 2, 1).unwrap().values(), [3.0, 4.0]);
+    }
+}

@@ -1,0 +1,34 @@
+//! Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
+//!
+//! The way of the data: an [`Image`] and a [`Filter`] make a [`Problem`] (validated once), a [`Device`] makes a
+//! [`Convolution`] of it (which kernel, why, with which launches; buffers and modules ready), which runs any number of
+//! times. Whatever the device, the answer has the same bits.
+//!
+//! ```
+//! use host::{Border, Device, Filter, Image, Mask};
+//!
+//! let image = Image::from_fn(640, 480, |x, y| ((x ^ y) & 255) as u8)?;
+//! let filter = Filter::new(Mask::new(3, 3, vec![1.0 / 9.0; 9])?).border(Border::Mirror);
+//!
+//! let device = Device::auto(); // the first CUDA device, or else the CPU
+//! let blurred: Image<u8> = device.apply(&filter, &image)?;
+//! assert_eq!(blurred.width(), 640);
+//! # Ok::<(), host::Error>(())
+//! ```
+
+mod backend;
+mod border;
+mod error;
+mod image;
+mod mask;
+mod plan;
+mod problem;
+
+pub use backend::{Convolution, Device, DeviceChoice};
+pub use border::Border;
+pub use error::{Error, Result};
+pub use image::{Image, Pixel, PixelType};
+pub use kernels_gpu;
+pub use mask::Mask;
+pub use plan::VariantChoice;
+pub use problem::{Filter, Operation, Problem};

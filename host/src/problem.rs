@@ -1,0 +1,202 @@
+//! What is to be computed: a filter, and the filter applied to images of one size.
+
+use kernels_gpu::params::{MAX_SIDE, Params};
+
+use crate::{Border, Error, Image, Mask, Result};
+
+/// Which way the mask is walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// `O[y, x] = sum of M[k, l] * I[y + ay - k, x + ax - l]`: `scipy.ndimage.convolve`.
+    #[default]
+    Convolve,
+    /// `O[y, x] = sum of M[k, l] * I[y + k - ay, x + l - ax]`: `scipy.ndimage.correlate`, OpenCV's `filter2D`.
+    Correlate,
+}
+
+/// A filter: mask, operation, border, anchor, scale and offset, independent of any image.
+///
+/// ```
+/// use host::{Border, Filter, Mask, Operation};
+///
+/// let edges = Filter::new(Mask::new(3, 1, vec![-1.0, 0.0, 1.0])?)
+///     .operation(Operation::Correlate)
+///     .border(Border::Mirror)
+///     .scale(0.5);
+/// # Ok::<(), host::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    mask: Mask,
+    operation: Operation,
+    border: Border,
+    anchor: Option<(usize, usize)>,
+    scale: f32,
+    offset: f32,
+}
+
+impl Filter {
+    /// A convolution with `mask`, zeros outside of the image, the anchor in the mask's middle.
+    #[must_use]
+    pub fn new(mask: Mask) -> Self {
+        Self { mask, operation: Operation::Convolve, border: Border::ZERO, anchor: None, scale: 1.0, offset: 0.0 }
+    }
+
+    /// Sets the operation.
+    #[must_use]
+    pub fn operation(self, operation: Operation) -> Self {
+        Self { operation, ..self }
+    }
+
+    /// Sets what lies outside of the image.
+    #[must_use]
+    pub fn border(self, border: Border) -> Self {
+        Self { border, ..self }
+    }
+
+    /// Sets the mask's row and column that stand over the output pixel; by default `(height / 2, width / 2)`.
+    #[must_use]
+    pub fn anchor(self, row: usize, column: usize) -> Self {
+        Self { anchor: Some((row, column)), ..self }
+    }
+
+    /// Sets the factor of the sum.
+    #[must_use]
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// Sets what is added after scaling.
+    #[must_use]
+    pub fn offset(self, offset: f32) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// The mask.
+    #[must_use]
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+}
+
+/// A filter on one-channel images of one size: validated once, then planned and run any number of times.
+///
+/// The mask is held in *window order* (see [`kernels_gpu`]): turned by 180° for a convolution, so that
+/// every backend walks image and mask forwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    width: usize,
+    height: usize,
+    window: Mask,
+    origin: (usize, usize),
+    operation: Operation,
+    border: Border,
+    scale: f32,
+    offset: f32,
+}
+
+impl Problem {
+    /// `filter` on images of `width` x `height`.
+    ///
+    /// # Errors
+    /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not finite.
+    pub fn new(width: usize, height: usize, filter: &Filter) -> Result<Self> {
+        Image::<f32>::checked_len(width, height, 1)?;
+        let mask = &filter.mask;
+        let anchor = filter.anchor.unwrap_or((mask.height() / 2, mask.width() / 2));
+        if anchor.0 >= mask.height() || anchor.1 >= mask.width() {
+            return Err(Error::Anchor { anchor, mask: (mask.height(), mask.width()) });
+        }
+        for (what, value) in [("scale", filter.scale), ("offset", filter.offset)] {
+            if !value.is_finite() {
+                return Err(Error::Number { what, required: "a finite number", found: value.to_string() });
+            }
+        }
+        let (window, origin) = match filter.operation {
+            Operation::Correlate => (mask.clone(), anchor),
+            Operation::Convolve => (mask.turned(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
+        };
+        let Filter { operation, border, scale, offset, .. } = *filter;
+        Ok(Self { width, height, window, origin, operation, border, scale, offset })
+    }
+
+    /// Columns of image and result.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows of image and result.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// The mask in window order.
+    #[must_use]
+    pub fn window(&self) -> &Mask {
+        &self.window
+    }
+
+    /// The window of output pixel (x, y) begins in row `y - origin.0`, column `x - origin.1`.
+    #[must_use]
+    pub fn origin(&self) -> (usize, usize) {
+        self.origin
+    }
+
+    /// The operation that was asked for.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// What lies outside.
+    #[must_use]
+    pub fn border(&self) -> Border {
+        self.border
+    }
+
+    /// The output value of a finished sum: `sum * scale + offset` in one rounding, or the sum itself without either.
+    #[must_use]
+    #[inline]
+    pub fn finish(&self, sum: f32) -> f32 {
+        if self.is_plain() { sum } else { sum.mul_add(self.scale, self.offset) }
+    }
+
+    /// Whether results are the sums themselves: scale 1, offset 0.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.scale == 1.0 && self.offset == 0.0
+    }
+
+    /// Factor and addend of the sums.
+    #[must_use]
+    pub fn scale_and_offset(&self) -> (f32, f32) {
+        (self.scale, self.offset)
+    }
+
+    /// The launch parameters for dense rows, from output row 0 on.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        // Sides are at most MAX_SIDE, which `Image` and `Mask` check.
+        let side = |n: usize| {
+            debug_assert!(n <= MAX_SIDE);
+            n as i32
+        };
+        Params {
+            width: side(self.width),
+            height: side(self.height),
+            src_pitch: side(self.width),
+            dst_pitch: side(self.width),
+            mask_width: side(self.window.width()),
+            mask_height: side(self.window.height()),
+            origin_x: side(self.origin.1),
+            origin_y: side(self.origin.0),
+            first_row: 0,
+            border: self.border.mode().code(),
+            border_value: self.border.value(),
+            scale: self.scale,
+            offset: self.offset,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
+//!
+//! A line of [`entries!`] is one kernel that can be launched: its symbol, the variant and the masks that it is made for,
+//! and the call that is its body. To add a kernel, add a line.
+
+use cuda_std::prelude::*;
+
+use crate::constant_mask::{self, MASK};
+use crate::naive;
+use crate::params::{MAX_SIDE, Params};
+use crate::shared_tile;
+
+/// A way to compute a convolution; each has one file of this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    /// [`naive`]: everything in global memory.
+    Naive,
+    /// [`constant_mask`]: the mask in constant memory.
+    ConstantMask,
+    /// [`shared_tile`]: the image in shared memory, too.
+    SharedTile,
+}
+
+impl Variant {
+    /// All variants, from the simplest on.
+    pub const ALL: [Self; 3] = [Self::Naive, Self::ConstantMask, Self::SharedTile];
+
+    /// The name on the command line, in reports and in PTX symbols.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Naive => "naive",
+            Self::ConstantMask => "constant_mask",
+            Self::SharedTile => "shared_tile",
+        }
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Naive => "one thread, one pixel; image and mask in global memory",
+            Self::ConstantMask => "one thread, one pixel; the mask in constant memory",
+            Self::SharedTile => "a block shares its pixels in shared memory; the mask in constant memory",
+        }
+    }
+
+    /// Threads of a block in x and y.
+    #[must_use]
+    pub const fn block(self) -> (u32, u32) {
+        match self {
+            Self::Naive => naive::BLOCK,
+            Self::ConstantMask => constant_mask::BLOCK,
+            Self::SharedTile => shared_tile::BLOCK,
+        }
+    }
+
+    /// Outputs of a block in x and y.
+    #[must_use]
+    pub const fn outputs(self) -> (u32, u32) {
+        // Every thread of these three computes one output.
+        self.block()
+    }
+
+    /// Whether the mask is read from constant memory, and so has at most [`MASK`]'s number of coefficients.
+    #[must_use]
+    pub const fn mask_is_constant(self) -> bool {
+        !matches!(self, Self::Naive)
+    }
+}
+
+/// The masks that an entry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MaskSize {
+    /// Any width and height.
+    Any,
+    /// One square size, for which the loops are unrolled.
+    Square(u32),
+}
+
+/// The type of pixels that an entry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PixelKind {
+    /// 32-bit floating point.
+    F32,
+}
+
+/// A kernel that can be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The symbol in the PTX.
+    pub symbol: &'static str,
+    /// The way it computes.
+    pub variant: Variant,
+    /// The pixels that it takes.
+    pub pixel: PixelKind,
+    /// Interleaved channels of a pixel.
+    pub channels: u32,
+    /// The masks that it takes.
+    pub mask: MaskSize,
+}
+
+/// Why an entry can't compute a problem. Required and actual are in the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The mask has another size than the one the entry is made for.
+    OtherMaskSize {
+        /// Width and height that the entry is made for.
+        made_for: u32,
+    },
+    /// The mask does not fit constant memory.
+    TooManyCoefficients {
+        /// Coefficients that fit.
+        most: u64,
+        /// Coefficients of the mask.
+        found: u64,
+    },
+    /// The block's tile does not fit shared memory.
+    TooMuchSharedMemory {
+        /// Bytes that a block of the device can have.
+        most: u64,
+        /// Bytes that the tile takes.
+        needed: u64,
+    },
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::OtherMaskSize { made_for } => write!(f, "made for masks of {made_for} x {made_for}"),
+            Self::TooManyCoefficients { most, found } => {
+                write!(f, "constant memory holds {most} coefficients, the mask has {found}")
+            }
+            Self::TooMuchSharedMemory { most, needed } => {
+                write!(f, "a block of this device has at most {most} bytes of shared memory, the tile takes {needed}")
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// The PTX module that holds the entry. Modules are compiled when first used, so what is used alone stands alone.
+    #[must_use]
+    pub const fn module(&self) -> &'static str {
+        self.symbol
+    }
+
+    /// The dynamic shared memory of a block, in bytes.
+    #[must_use]
+    pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
+        match self.variant {
+            Variant::Naive | Variant::ConstantMask => 0,
+            Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height),
+        }
+    }
+
+    /// Whether the entry can compute with a mask of this size on a device whose blocks can have
+    /// `shared_limit` bytes of shared memory.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub const fn accepts(&self, mask_width: u32, mask_height: u32, shared_limit: u64) -> Result<(), Refusal> {
+        if let MaskSize::Square(size) = self.mask
+            && (mask_width != size || mask_height != size)
+        {
+            return Err(Refusal::OtherMaskSize { made_for: size });
+        }
+        let found = mask_width as u64 * mask_height as u64;
+        if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {
+            return Err(Refusal::TooManyCoefficients { most: MASK::LENGTH as u64, found });
+        }
+        let needed = self.shared_bytes(mask_width, mask_height);
+        if needed > shared_limit {
+            return Err(Refusal::TooMuchSharedMemory { most: shared_limit, needed });
+        }
+        Ok(())
+    }
+}
+
+/// From a table of entries: the kernels, and [`ENTRIES`].
+macro_rules! entries {
+    ($(
+        $symbol:ident: $variant:ident, $kind:ident $pixel:ty, $channels:literal, $mask:expr,
+        |$image:ident, $result:ident, $coefficients:ident, $params:ident| $body:expr;
+    )*) => {
+        /// The kernels: one function per line of the list, with the same four parameters each: source, result, mask,
+        /// [`Params`]. Those that read the mask from constant memory leave the third alone.
+        pub mod kernels {
+            use super::*;
+            $(
+                /// See the list of entries.
+                ///
+                /// # Safety
+                /// As for the variant's function of the same name.
+                #[kernel]
+                pub unsafe fn $symbol(
+                    $image: Global<$pixel>,
+                    $result: GlobalMut<$pixel>,
+                    $coefficients: Global<f32>,
+                    $params: Params,
+                ) {
+                    // SAFETY: the caller's promise.
+                    unsafe { $body }
+                }
+            )*
+        }
+
+        /// Every kernel that can be launched.
+        pub const ENTRIES: &[Entry] = &[$(Entry {
+            symbol: stringify!($symbol),
+            variant: Variant::$variant,
+            pixel: PixelKind::$kind,
+            channels: $channels,
+            mask: $mask,
+        }),*];
+    };
+}
+
+entries! {
+    naive_f32: Naive, F32 f32, 1, MaskSize::Any,
+        |image, result, mask, params| naive::naive(image, result, mask, params);
+    constant_mask_f32: ConstantMask, F32 f32, 1, MaskSize::Any,
+        |image, result, _mask, params| constant_mask::constant_mask(image, result, params);
+    shared_tile_f32: SharedTile, F32 f32, 1, MaskSize::Any,
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 0>(image, result, params);
+    shared_tile_f32_3x3: SharedTile, F32 f32, 1, MaskSize::Square(3),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 3>(image, result, params);
+    shared_tile_f32_5x5: SharedTile, F32 f32, 1, MaskSize::Square(5),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 5>(image, result, params);
+    shared_tile_f32_7x7: SharedTile, F32 f32, 1, MaskSize::Square(7),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 7>(image, result, params);
+    shared_tile_f32_9x9: SharedTile, F32 f32, 1, MaskSize::Square(9),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 9>(image, result, params);
+    shared_tile_f32_11x11: SharedTile, F32 f32, 1, MaskSize::Square(11),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 11>(image, result, params);
+    shared_tile_f32_13x13: SharedTile, F32 f32, 1, MaskSize::Square(13),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 13>(image, result, params);
+    shared_tile_f32_15x15: SharedTile, F32 f32, 1, MaskSize::Square(15),
+        |image, result, _mask, params| shared_tile::shared_tile::<_, 15>(image, result, params);
+}
+
+// A mask of the largest size must not overflow the sizes above.
+const _: () = assert!(MAX_SIDE * MAX_SIDE < u64::MAX as usize / 8);

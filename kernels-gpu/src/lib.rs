@@ -1,0 +1,32 @@
+//! The kernels, written once and compiled twice: to PTX for the GPU, and as an ordinary library for the
+//! host, which takes the list of entries, the launch parameters and the geometry from here, and can run the
+//! same functions on a CPU (see [`cuda_std::executor`]).
+//!
+//! Read the files in this order; each adds one idea:
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | [`naive`] | one thread computes one pixel; image and mask in global memory |
+//! | [`constant_mask`] | the same with the mask in constant memory |
+//! | [`shared_tile`] | a block loads its pixels and their neighbours once, into shared memory |
+//!
+//! [`params`] is what a launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and
+//! [`entries`] the list from which symbols, tables and names are made.
+//!
+//! # The operation
+//!
+//! All kernels compute `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`: a walk over the
+//! *window* of the image that belongs to an output pixel, rows from top to bottom, each from left to right,
+//! one fused multiply-add a step, starting from 0. `W` is the mask in window order: as given for a
+//! correlation, turned by 180° for a convolution. The host turns it and sets the origin, so operation and anchor cost
+//! the kernels nothing. The order of the sum is part of the contract: every direct kernel and the CPU give the same bits.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+
+pub mod border;
+pub mod constant_mask;
+pub mod entries;
+pub mod naive;
+pub mod params;
+pub mod pixel;
+pub mod shared_tile;

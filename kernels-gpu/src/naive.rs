@@ -1,0 +1,110 @@
+//! One thread computes one pixel, with image and mask in global memory: the kernel that every tutorial begins with.
+//!
+//! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
+//!
+//! # Thread mapping
+//! Thread (x, y) of the grid computes the output pixel in column x, row y: neighbouring threads of a warp read neighbouring
+//! pixels, so each load of a warp is one 128-byte line. Blocks are 32 x 8: a warp is one row of 32 pixels.
+//!
+//! # Against Numba's tutorial
+//! | Numba | here |
+//! | --- | --- |
+//! | `i, j = cuda.grid(2)` | `let (x, y) = thread::index_2d()`, x the column |
+//! | `if i >= rows or j >= cols: return` | the same |
+//! | `i - k + delta_rows`, the mask walked backwards | the host turned the mask, the window is walked forwards |
+//! | `if 0 <= i_k < rows and 0 <= j_l < cols` for every product | asked once per thread: [`Params::contains`] |
+//! | `s += mask[k, l] * image[i_k, j_l]` | `sum = fma(…)`: one rounding, not two |
+//!
+//! # What it costs
+//! Each product takes two loads, one of the mask (the same address in a whole warp) and one of the image, both from L1. The
+//! loads are the limit, not the arithmetic, at any size of the mask; the next two files take them away one by one.
+
+use cuda_std::prelude::*;
+
+use crate::params::Params;
+use crate::pixel::Pixel;
+
+/// Threads of a block in x and y; each computes one pixel.
+pub const BLOCK: (u32, u32) = (32, 8);
+
+/// Whether the windows of all threads of this block lie in the image.
+///
+/// Asked for the block and not for the thread, the answer is the same in all threads of a warp. The compiler sees that, and
+/// keeps the loops' counters and the coefficients in the registers that a warp has in common.
+#[inline(always)]
+fn block_is_inside(params: &Params) -> bool {
+    let (width, height) = (thread::block_dim_x() as i32, thread::block_dim_y() as i32);
+    let x = thread::block_idx_x() as i32 * width;
+    let y = thread::block_idx_y() as i32 * height + params.first_row;
+    params.contains(
+        x - params.origin_x,
+        y - params.origin_y,
+        width + params.mask_width - 1,
+        height + params.mask_height - 1,
+    )
+}
+
+/// Where a kernel reads coefficient `index` of the mask, in window order, row by row.
+pub trait Coefficients: Copy {
+    /// Coefficient `index`.
+    ///
+    /// # Safety
+    /// `index` is below the number of coefficients.
+    unsafe fn coefficient(self, index: usize) -> f32;
+}
+
+/// A mask in global memory: of any size.
+impl Coefficients for Global<f32> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn coefficient(self, index: usize) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.load(index as isize) }
+    }
+}
+
+/// The kernel, for pixels of type `P` and a mask wherever `mask` finds it.
+///
+/// # Safety
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
+/// - `mask` holds `mask_width * mask_height` coefficients.
+/// - The grid is two-dimensional.
+#[inline(always)]
+pub unsafe fn naive<P: Pixel>(image: Global<P>, result: GlobalMut<P>, mask: impl Coefficients, params: Params) {
+    let (x, y) = thread::index_2d();
+    let (x, y) = (x as i32, y as i32 + params.first_row);
+    if x >= params.width || y >= params.height {
+        return;
+    }
+    let (left, top) = (x - params.origin_x, y - params.origin_y);
+    let (columns, rows) = (params.mask_width, params.mask_height);
+
+    let mut sum = 0.0;
+    if block_is_inside(&params) {
+        // Every window of the block lies in the image: nothing to ask.
+        let mut row = image.offset(params.src_index(left, top));
+        let mut index = 0;
+        for _ in 0..rows {
+            for l in 0..columns {
+                // SAFETY: the window lies in the image, and k and l in the mask.
+                sum = unsafe { fma(mask.coefficient(index), row.load(l as isize).to_f32(), sum) };
+                index += 1;
+            }
+            row = row.offset(params.src_pitch as isize);
+        }
+    } else {
+        let mut index = 0;
+        for k in 0..rows {
+            for l in 0..columns {
+                // SAFETY: the image is as the caller promised; k and l lie in the mask.
+                sum = unsafe { fma(mask.coefficient(index), params.pixel_or_border(image, left + l, top + k), sum) };
+                index += 1;
+            }
+        }
+    }
+
+    // SAFETY: (x, y) lies in the result, and no other thread has it.
+    unsafe {
+        result.store(params.dst_index(x, y), P::from_f32(params.finish(sum)));
+    }
+}

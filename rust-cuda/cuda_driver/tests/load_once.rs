@@ -1,0 +1,16 @@
+//! `load` gives one answer per process. In a file of its own, because on a machine with a driver it
+//! loads that.
+
+#[test]
+fn load_repeats_its_first_answer() {
+    // True on machines with a driver and on those without.
+    let (first, second) = std::thread::scope(|scope| {
+        let other = scope.spawn(cuda_driver::load);
+        (cuda_driver::load(), other.join().expect("load does not panic"))
+    });
+    match (first, second) {
+        (Ok(first), Ok(second)) => assert!(std::ptr::eq(first, second)),
+        (Err(first), Err(second)) => assert_eq!(first, second),
+        (first, second) => panic!("{first:?} and {second:?}"),
+    }
+}

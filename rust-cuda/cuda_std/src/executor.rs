@@ -1,0 +1,202 @@
+//! The host's half: whoever plays the GPU implements [`Executor`], and kernels run inside [`run_thread`].
+//!
+//! A GPU thread's view of the machine is small: a dozen registers, a barrier, loads and stores. [`Executor`] is just
+//! that view. Each access comes with the line of the kernel that made it, so that an executor can report it.
+//!
+//! ```
+//! use cuda_std::executor::{Access, Executor, Register, Space, run_thread};
+//! use cuda_std::prelude::*;
+//! use std::panic::Location;
+//!
+//! /// A grid of one thread, without shared memory.
+//! struct Alone;
+//! impl Executor for Alone {
+//!     fn register(&self, register: Register) -> u32 {
+//!         u32::from(register.is_dimension())
+//!     }
+//!     fn barrier(&self, _: &'static Location<'static>) {}
+//!     fn load(&self, access: Access, bytes: &mut [u8]) {
+//!         assert_eq!(access.space, Space::Global);
+//!         // SAFETY: the kernel below accesses only `data`.
+//!         unsafe { (access.address as *const u8).copy_to(bytes.as_mut_ptr(), bytes.len()) }
+//!     }
+//!     fn store(&self, access: Access, bytes: &[u8]) {
+//!         // SAFETY: as above.
+//!         unsafe { (access.address as *mut u8).copy_from(bytes.as_ptr(), bytes.len()) }
+//!     }
+//! }
+//!
+//! /// Doubles element 0.
+//! ///
+//! /// # Safety
+//! /// `data` holds an element.
+//! #[kernel]
+//! pub unsafe fn double(data: GlobalMut<f32>) {
+//!     // SAFETY: the caller's promise.
+//!     unsafe { data.store(0, 2.0 * data.load(0)) };
+//! }
+//!
+//! let mut data = [21.0_f32];
+//! let handle = GlobalMut::new(data.as_mut_ptr());
+//! // SAFETY: `data` holds one element.
+//! run_thread(&Alone, || unsafe { double(handle) });
+//! assert_eq!(data, [42.0]);
+//! ```
+
+use std::cell::Cell;
+use std::panic::Location;
+
+use crate::Scalar;
+use crate::constant::ConstantMemory;
+
+/// The special registers of a thread.
+#[allow(missing_docs)] // each is described where `thread` reads it
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    ThreadIdxX,
+    ThreadIdxY,
+    ThreadIdxZ,
+    BlockIdxX,
+    BlockIdxY,
+    BlockIdxZ,
+    BlockDimX,
+    BlockDimY,
+    BlockDimZ,
+    GridDimX,
+    GridDimY,
+    GridDimZ,
+}
+
+impl Register {
+    /// Whether this is a size (`blockDim`, `gridDim`, at least 1) rather than a position.
+    #[must_use]
+    pub fn is_dimension(self) -> bool {
+        use Register::{BlockDimX, BlockDimY, BlockDimZ, GridDimX, GridDimY, GridDimZ};
+        matches!(self, BlockDimX | BlockDimY | BlockDimZ | GridDimX | GridDimY | GridDimZ)
+    }
+}
+
+/// The memory that an access goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Global memory; addresses are those of the host's own memory.
+    Global,
+    /// The block's dynamic shared memory; addresses count from its start.
+    Shared,
+    /// A constant array; addresses count from its start.
+    Constant {
+        /// The array's symbol.
+        symbol: &'static str,
+        /// The array's length in bytes.
+        bytes: usize,
+    },
+}
+
+/// One load or store of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Which memory.
+    pub space: Space,
+    /// The first byte's address, counted as [`Space`] says.
+    pub address: u64,
+    /// How many bytes; also the alignment that the device asks for.
+    pub size: u32,
+    /// The line of the kernel.
+    pub location: &'static Location<'static>,
+}
+
+/// What a kernel sees of the machine it runs on, seen by one thread.
+pub trait Executor {
+    /// The value of a special register.
+    fn register(&self, register: Register) -> u32;
+    /// Returns when all threads of the block have called it.
+    fn barrier(&self, location: &'static Location<'static>);
+    /// Fills `bytes` from memory.
+    fn load(&self, access: Access, bytes: &mut [u8]);
+    /// Writes `bytes` to memory.
+    fn store(&self, access: Access, bytes: &[u8]);
+}
+
+thread_local! {
+    /// The executor of the kernel that this thread is in.
+    static CURRENT: Cell<Option<&'static dyn Executor>> = const { Cell::new(None) };
+}
+
+/// Runs `kernel` as one GPU thread of `executor`, on this thread. Calls may nest; the outer executor comes back after.
+pub fn run_thread(executor: &dyn Executor, kernel: impl FnOnce()) {
+    /// Puts the outer executor back, also when the kernel panics.
+    struct Restore(Option<&'static dyn Executor>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    // SAFETY: the longer lifetime exists only in CURRENT, only `current` reads it, for the length of one call each, and
+    // Restore takes it out before the borrow of `executor` ends.
+    let executor: &'static dyn Executor = unsafe { std::mem::transmute(executor) };
+    let _restore = Restore(CURRENT.replace(Some(executor)));
+    kernel();
+}
+
+/// The executor of this thread.
+///
+/// # Panics
+/// If no kernel is running on this thread: a device function was called as if it were an ordinary one.
+#[track_caller]
+pub(crate) fn current() -> &'static dyn Executor {
+    CURRENT.get().unwrap_or_else(|| {
+        panic!("a device function was called outside of a kernel; cuda_std::executor::run_thread runs one")
+    })
+}
+
+/// An access of a `T`.
+#[track_caller]
+fn access<T>(space: Space, address: u64) -> Access {
+    Access { space, address, size: size_of::<T>() as u32, location: Location::caller() }
+}
+
+/// A load through the current executor.
+#[track_caller]
+fn load<T: Scalar>(space: Space, address: u64) -> T {
+    let access = access::<T>(space, address);
+    let mut value = T::default();
+    // SAFETY: Scalar is sealed: its types are plain bytes without padding, valid for every bit pattern.
+    let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
+    current().load(access, bytes);
+    value
+}
+
+/// A store through the current executor.
+#[track_caller]
+fn store<T: Scalar>(space: Space, address: u64, value: T) {
+    let access = access::<T>(space, address);
+    // SAFETY: as in `load`.
+    let bytes = unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) };
+    current().store(access, bytes);
+}
+
+#[track_caller]
+pub(crate) fn load_global<T: Scalar>(address: *const T) -> T {
+    load(Space::Global, address.expose_provenance() as u64)
+}
+
+#[track_caller]
+pub(crate) fn store_global<T: Scalar>(address: *mut T, value: T) {
+    store(Space::Global, address.expose_provenance() as u64, value);
+}
+
+#[track_caller]
+pub(crate) fn load_shared<T: Scalar>(address: u32) -> T {
+    load(Space::Shared, u64::from(address))
+}
+
+#[track_caller]
+pub(crate) fn store_shared<T: Scalar>(address: u32, value: T) {
+    store(Space::Shared, u64::from(address), value);
+}
+
+#[track_caller]
+pub(crate) fn load_constant<C: ConstantMemory>(index: usize) -> C::Element {
+    let size = size_of::<C::Element>();
+    load(Space::Constant { symbol: C::SYMBOL, bytes: C::LENGTH * size }, (index * size) as u64)
+}

@@ -1,0 +1,124 @@
+//! Global memory: what the host allocates and every thread of the grid can reach.
+
+use crate::Scalar;
+
+/// An array in global memory that a kernel reads. As a kernel parameter it is one 64-bit pointer.
+///
+/// Indices are in elements and may be negative, as with pointers.
+#[repr(transparent)]
+pub struct Global<T>(*const T);
+
+/// An array in global memory that a kernel reads and writes. As a kernel parameter it is one 64-bit pointer.
+#[repr(transparent)]
+pub struct GlobalMut<T>(*mut T);
+
+impl<T> Clone for Global<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Global<T> {}
+impl<T> Clone for GlobalMut<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for GlobalMut<T> {}
+
+impl<T: Scalar> Global<T> {
+    /// A handle on the array that begins at `pointer`.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(pointer: *const T) -> Self {
+        Self(pointer)
+    }
+
+    /// The handle on the elements from `elements` on; nothing is accessed, so any offset will do.
+    #[inline(always)]
+    #[must_use]
+    pub fn offset(self, elements: isize) -> Self {
+        Self(self.0.wrapping_offset(elements))
+    }
+
+    /// The same memory seen as elements of another type, such as vectors.
+    #[inline(always)]
+    #[must_use]
+    pub fn cast<U: Scalar>(self) -> Global<U> {
+        Global(self.0.cast())
+    }
+
+    /// Element `index`.
+    ///
+    /// # Safety
+    /// The element lies inside the allocation, was written before, is aligned for `T`, and no other thread
+    /// writes it unordered.
+    #[inline(always)]
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn load(self, index: isize) -> T {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // SAFETY: the caller's promise.
+            unsafe { T::load_global(self.0.offset(index)) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::load_global(self.0.wrapping_offset(index))
+        }
+    }
+}
+
+impl<T: Scalar> GlobalMut<T> {
+    /// A handle on the array that begins at `pointer`.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
+    /// The handle on the elements from `elements` on; nothing is accessed, so any offset will do.
+    #[inline(always)]
+    #[must_use]
+    pub fn offset(self, elements: isize) -> Self {
+        Self(self.0.wrapping_offset(elements))
+    }
+
+    /// The same memory seen as elements of another type, such as vectors.
+    #[inline(always)]
+    #[must_use]
+    pub fn cast<U: Scalar>(self) -> GlobalMut<U> {
+        GlobalMut(self.0.cast())
+    }
+
+    /// Element `index`.
+    ///
+    /// # Safety
+    /// As for [`Global::load`].
+    #[inline(always)]
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn load(self, index: isize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { Global(self.0.cast_const()).load(index) }
+    }
+
+    /// Writes element `index`.
+    ///
+    /// # Safety
+    /// The element lies inside the allocation, is aligned for `T`, and no other thread reads or writes it unordered.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn store(self, index: isize, value: T) {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // SAFETY: the caller's promise.
+            unsafe { T::store_global(self.0.offset(index), value) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::store_global(self.0.wrapping_offset(index), value);
+        }
+    }
+}

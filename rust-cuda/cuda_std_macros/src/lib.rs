@@ -1,0 +1,89 @@
+//! The `#[kernel]` attribute. Use it through `cuda_std::kernel`; its documentation is there.
+
+use proc_macro::TokenStream;
+use quote::quote;
+use syn::spanned::Spanned;
+use syn::{Error, ItemFn, ReturnType, parse_macro_input};
+
+/// Marks a function as a kernel: an entry point that the host launches over a grid of threads.
+///
+/// Compiled for the GPU the function becomes a PTX `.visible .entry` whose symbol is its name. Compiled
+/// for the host it stays an ordinary `unsafe fn`, so that an executor can run the same source.
+///
+/// # What the function must be
+///
+/// `pub unsafe fn name(arguments)`: public because the host looks it up by name, unsafe because only the
+/// launch knows that pointers, lengths and grid fit together. It returns nothing, has no type
+/// or const parameters (an entry is one symbol) and names no ABI. Each rule that is broken is a compile error of its own.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Adds one to `length` elements; the grid may be larger than that.
+/// ///
+/// /// # Safety
+/// /// `data` holds `length` elements, and no other thread touches them.
+/// #[kernel]
+/// pub unsafe fn add_one(data: GlobalMut<f32>, length: u32) {
+///     let i = thread::index_1d();
+///     if i < length {
+///         // SAFETY: i < length, and each thread has its own i.
+///         unsafe { data.store(i as isize, data.load(i as isize) + 1.0) };
+///     }
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let function = parse_macro_input!(item as ItemFn);
+    if !attribute.is_empty() {
+        return reject(&function.sig.ident, "#[kernel] takes no arguments");
+    }
+    if let Some(error) = broken_rule(&function) {
+        return error;
+    }
+    let ItemFn { attrs, vis, sig, block } = &function;
+    let (ident, inputs) = (&sig.ident, &sig.inputs);
+    quote! {
+        #(#attrs)*
+        #[cfg(target_arch = "nvptx64")]
+        #[unsafe(no_mangle)]
+        #vis unsafe extern "ptx-kernel" fn #ident(#inputs) #block
+
+        #(#attrs)*
+        #[cfg(not(target_arch = "nvptx64"))]
+        #vis unsafe fn #ident(#inputs) #block
+    }
+    .into()
+}
+
+/// The compile error for the first rule that `function` breaks.
+fn broken_rule(function: &ItemFn) -> Option<TokenStream> {
+    let signature = &function.sig;
+    if !matches!(function.vis, syn::Visibility::Public(_)) {
+        return Some(reject(&signature.ident, "a kernel must be `pub`: the host looks it up by its name"));
+    }
+    if signature.unsafety.is_none() {
+        return Some(reject(
+            &signature.fn_token,
+            "a kernel must be `unsafe`: only the launch knows that its pointers and its grid are valid",
+        ));
+    }
+    if let ReturnType::Type(_, kind) = &signature.output {
+        return Some(reject(kind, "a kernel returns nothing: it writes its results to global memory"));
+    }
+    if !signature.generics.params.is_empty() {
+        return Some(reject(
+            &signature.generics,
+            "a kernel has no generic parameters: an entry is one symbol; call a generic function from it",
+        ));
+    }
+    if signature.asyncness.is_some() || signature.constness.is_some() || signature.abi.is_some() {
+        return Some(reject(&signature.ident, "a kernel is a plain `pub unsafe fn`: no const, async or extern"));
+    }
+    None
+}
+
+/// A compile error at `place`.
+fn reject(place: &impl Spanned, message: &str) -> TokenStream {
+    Error::new(place.span(), message).to_compile_error().into()
+}
