@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-pub use kernels_gpu::border::{BorderMode, OUTSIDE, map};
+use kernels_gpu::border::BorderMode;
 
 use crate::{Error, Result};
 

@@ -99,6 +99,12 @@ pub enum Error {
         /// Why.
         reason: Refusal,
     },
+    /// A GPU's variant was asked of the CPU.
+    #[error("the variant {variant} runs on a CUDA device; the CPU has one way of its own (auto)")]
+    NeedsGpu {
+        /// The variant's name.
+        variant: &'static str,
+    },
     /// The result's channels don't fit together.
     #[error("channels must have one size: {} x {} and {} x {} were given", .first.0, .first.1, .other.0, .other.1)]
     Channels {

@@ -212,7 +212,7 @@ impl<T: Pixel> Image<T> {
         Self::checked_len(width, height, self.channels)?;
         let ends = [("right", x.checked_add(width), self.width), ("lower", y.checked_add(height), self.height)];
         for (edge, end, most) in ends {
-            if !end.is_some_and(|end| end <= most) {
+            if end.is_none_or(|end| end > most) {
                 let found = end.map_or_else(|| "past any number".to_owned(), |end| end.to_string());
                 return Err(Error::TooLarge { what: format!("the {edge} edge of the part to crop"), most, found });
             }

@@ -21,10 +21,10 @@ mod border;
 mod error;
 mod image;
 mod mask;
-mod plan;
+pub mod plan;
 mod problem;
 
-pub use backend::{Convolution, Device, DeviceChoice};
+pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
 pub use border::Border;
 pub use error::{Error, Result};
 pub use image::{Image, Pixel, PixelType};

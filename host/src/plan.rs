@@ -1,4 +1,20 @@
-//! tmp
+//! Which kernel computes a problem on a GPU, why, and with which launches.
+//!
+//! First *eligible*: every entry of the list is asked whether it can compute the problem on this device; one that can't
+//! says why. Then *preferred*: of those that can, the first in the order of [`preference`]. A variant that
+//! is asked for by name skips the preference, never the eligibility.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, PixelKind, Refusal, Variant};
+use kernels_gpu::params::Params;
+
+use crate::{Error, Problem, Result};
+
+/// The most rows of blocks in one grid, by CUDA's rules.
+const MAX_GRID_Y: u32 = 65_535;
+
 /// Which variant is to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VariantChoice {
@@ -6,5 +22,226 @@ pub enum VariantChoice {
     #[default]
     Auto,
     /// This one, or an error that says why not.
-    Exactly(kernels_gpu::entries::Variant),
+    Exactly(Variant),
+}
+
+impl fmt::Display for VariantChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Exactly(variant) => variant.name(),
+        })
+    }
+}
+
+impl FromStr for VariantChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        Variant::ALL.into_iter().find(|variant| variant.name() == text).map(Self::Exactly).ok_or_else(|| {
+            let names: Vec<_> = Variant::ALL.into_iter().map(Variant::name).collect();
+            Error::Parse { what: "variant", required: format!("auto, {}", names.join(", ")), found: text.into() }
+        })
+    }
+}
+
+/// What a plan needs to know of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most dynamic shared memory of a block, in bytes, after opting in.
+    pub shared_bytes: u64,
+}
+
+/// One entry that was asked, and its answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Considered {
+    /// The entry.
+    pub entry: &'static Entry,
+    /// Whether it can, and if not, why.
+    pub answer: Result<(), Refusal>,
+}
+
+/// One kernel launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Launch {
+    /// Blocks in x and y.
+    pub grid: (u32, u32),
+    /// Threads of a block in x and y.
+    pub block: (u32, u32),
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// The parameters.
+    pub params: Params,
+}
+
+/// A problem planned for a GPU.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The kernel.
+    pub entry: &'static Entry,
+    /// Why this one: one line for people.
+    pub reason: String,
+    /// Every entry that was asked.
+    pub considered: Vec<Considered>,
+    /// The launches, one after the other; more than one only for images of more than 65,535 rows of blocks.
+    pub launches: Vec<Launch>,
+}
+
+impl Plan {
+    /// Plans `problem` for a device with `limits`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the variant that was asked for can't compute the problem.
+    pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
+        let mask = (problem.window().width() as u32, problem.window().height() as u32);
+        let considered: Vec<_> = ENTRIES
+            .iter()
+            .filter(|entry| entry.pixel == PixelKind::F32 && entry.channels == 1)
+            .map(|entry| Considered { entry, answer: entry.accepts(mask.0, mask.1, limits.shared_bytes) })
+            .collect();
+        let wanted = |entry: &Entry| match choice {
+            VariantChoice::Auto => true,
+            VariantChoice::Exactly(variant) => entry.variant == variant,
+        };
+        let best = considered
+            .iter()
+            .filter(|one| one.answer.is_ok() && wanted(one.entry))
+            .map(|one| one.entry)
+            .min_by_key(|entry| preference(entry));
+        let Some(entry) = best else { return Err(refused(&considered, choice)) };
+        let reason = reason(entry, &considered, choice);
+        let launches = launches(problem, entry);
+        Ok(Self { entry, reason, considered, launches })
+    }
+}
+
+/// The order in which eligible entries are preferred, the smallest first: the variant that takes away most loads, and of it
+/// the entry that is made for the mask's size.
+fn preference(entry: &Entry) -> (u32, u32) {
+    let variant = match entry.variant {
+        Variant::SharedTile => 0,
+        Variant::ConstantMask => 1,
+        Variant::Naive => 2,
+    };
+    let size = match entry.mask {
+        MaskSize::Square(_) => 0,
+        MaskSize::Any => 1,
+    };
+    (variant, size)
+}
+
+/// Why `entry` was taken.
+fn reason(entry: &Entry, considered: &[Considered], choice: VariantChoice) -> String {
+    let made_for = match entry.mask {
+        MaskSize::Square(size) => format!("unrolled for {size} x {size}"),
+        MaskSize::Any => "any mask size".to_owned(),
+    };
+    if let VariantChoice::Exactly(variant) = choice {
+        return format!("{} was asked for; {made_for}", variant.name());
+    }
+    // What stood before it in the order and could not, if anything did, leaving out sizes that are just others.
+    let refusal = considered
+        .iter()
+        .filter(|one| preference(one.entry).0 < preference(entry).0)
+        .filter_map(|one| one.answer.err().map(|refusal| (one.entry.variant, refusal)))
+        .find(|(_, refusal)| !matches!(refusal, Refusal::OtherMaskSize { .. }));
+    match refusal {
+        Some((variant, refusal)) => format!("{made_for}; not {}: {refusal}", variant.name()),
+        None => format!("fewest loads per product; {made_for}"),
+    }
+}
+
+/// The error for a variant that can't: its entry for any mask knows best why.
+fn refused(considered: &[Considered], choice: VariantChoice) -> Error {
+    let of_choice = considered.iter().filter(|one| match choice {
+        VariantChoice::Auto => true,
+        VariantChoice::Exactly(variant) => one.entry.variant == variant,
+    });
+    let (variant, reason) = of_choice
+        .filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal)))
+        .min_by_key(|(entry, _)| entry.mask != MaskSize::Any)
+        .map(|(entry, refusal)| (entry.variant.name(), refusal))
+        .expect("the list has an entry of each variant, and this one refused");
+    Error::Refused { variant, reason }
+}
+
+/// The grid that covers the image, cut into launches of at most [`MAX_GRID_Y`] rows of blocks.
+fn launches(problem: &Problem, entry: &Entry) -> Vec<Launch> {
+    let (width, height) = (problem.width() as u32, problem.height() as u32);
+    let (columns, rows) = entry.variant.outputs();
+    let shared = entry.shared_bytes(problem.window().width() as u32, problem.window().height() as u32);
+    let blocks_down = height.div_ceil(rows);
+    (0..blocks_down)
+        .step_by(MAX_GRID_Y as usize)
+        .map(|first| Launch {
+            grid: (width.div_ceil(columns), (blocks_down - first).min(MAX_GRID_Y)),
+            block: entry.variant.block(),
+            // An eligible entry's tile fits the device, far below 2^32.
+            shared_bytes: shared as u32,
+            params: Params { first_row: (first * rows) as i32, ..problem.params() },
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, Mask};
+
+    const H100: Limits = Limits { shared_bytes: 227 * 1024 };
+
+    fn problem(width: usize, height: usize, mask_width: usize, mask_height: usize) -> Problem {
+        let mask = Mask::new(mask_width, mask_height, vec![1.0; mask_width * mask_height]).unwrap();
+        Problem::new(width, height, &Filter::new(mask)).unwrap()
+    }
+
+    fn planned(mask_width: usize, mask_height: usize) -> &'static str {
+        Plan::new(&problem(100, 50, mask_width, mask_height), H100, VariantChoice::Auto).unwrap().entry.symbol
+    }
+
+    #[test]
+    fn auto_takes_the_most_specific_that_can() {
+        assert_eq!(planned(7, 7), "shared_tile_f32_7x7");
+        assert_eq!(planned(7, 9), "shared_tile_f32");
+        assert_eq!(planned(128, 128), "shared_tile_f32");
+        // A long row of coefficients: constant memory holds it, the tile of a block no longer fits.
+        assert_eq!(planned(16_384, 1), "constant_mask_f32");
+        assert_eq!(planned(129, 128), "naive_f32");
+    }
+
+    #[test]
+    fn a_variant_by_name_is_still_checked() {
+        let choice = VariantChoice::Exactly(Variant::ConstantMask);
+        let error = Plan::new(&problem(9, 9, 200, 200), H100, choice).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Refused { variant: "constant_mask", reason: Refusal::TooManyCoefficients { found: 40_000, .. } }
+            ),
+            "{error}"
+        );
+        let choice = VariantChoice::Exactly(Variant::SharedTile);
+        let error = Plan::new(&problem(9, 9, 16_384, 1), H100, choice).unwrap_err();
+        assert!(matches!(error, Error::Refused { reason: Refusal::TooMuchSharedMemory { .. }, .. }), "{error}");
+    }
+
+    #[test]
+    fn launches_cover_every_row_once() {
+        for height in [1, 15, 16, 17, 65_535 * 8, 65_535 * 16, 65_535 * 16 + 1, 3_000_000] {
+            for variant in Variant::ALL {
+                let plan = Plan::new(&problem(33, height, 3, 3), H100, VariantChoice::Exactly(variant)).unwrap();
+                let rows = variant.outputs().1 as usize;
+                let mut next = 0;
+                for launch in &plan.launches {
+                    assert_eq!(launch.params.first_row as usize, next);
+                    assert!((1..=MAX_GRID_Y).contains(&launch.grid.1) && launch.grid.0 == 2);
+                    next += launch.grid.1 as usize * rows;
+                }
+                assert!((height..height + rows).contains(&next), "{height} rows, {variant:?}");
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@
 //! | [`constant_mask`] | the same with the mask in constant memory |
 //! | [`shared_tile`] | a block loads its pixels and their neighbours once, into shared memory |
 //!
-//! [`params`] is what a launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and
+//! [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and
 //! [`entries`] the list from which symbols, tables and names are made.
 //!
 //! # The operation
@@ -23,10 +23,15 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
+pub use cuda_std;
+
 pub mod border;
 pub mod constant_mask;
 pub mod entries;
 pub mod naive;
 pub mod params;
 pub mod pixel;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod ptx;
+pub mod rates;
 pub mod shared_tile;

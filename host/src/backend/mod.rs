@@ -1,11 +1,15 @@
 //! Where a convolution is computed: the CPU, or a CUDA device.
 
-pub mod cpu;
+pub(crate) mod cpu;
+pub(crate) mod gpu;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
-use crate::plan::VariantChoice;
+use self::gpu::{Gpu, GpuConvolution};
+pub use self::gpu::{GpuInfo, devices};
+use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Filter, Image, Pixel, Problem, Result};
 
 /// The device that is asked for.
@@ -45,30 +49,65 @@ impl FromStr for DeviceChoice {
     }
 }
 
+/// The two rates that bound every direct convolution on a device, as measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Bytes read plus bytes written per second, copying within the device's memory.
+    pub copy_bytes_per_s: f64,
+    /// Floating-point operations per second, two for each fused multiply-add.
+    pub flop_per_s: f64,
+}
+
 /// A device, ready to compute.
 #[derive(Debug)]
 pub struct Device {
+    kind: Kind,
     /// Why `auto` took this device; None if it was asked for by name.
     reason: Option<String>,
+}
+
+/// What a device is.
+#[derive(Debug)]
+enum Kind {
+    Cpu,
+    Cuda(Box<Gpu>),
 }
 
 impl Device {
     /// The device that was chosen.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if a CUDA device was asked for and there is none; the driver's own words say why.
+    /// [`Error::NoDevice`] if a CUDA device was asked for and there is none, or [`Error::Driver`] if it can't be opened; the
+    /// driver's own words say why.
     pub fn select(choice: DeviceChoice) -> Result<Self> {
         match choice {
-            DeviceChoice::Cpu => Ok(Self { reason: None }),
             DeviceChoice::Auto => Ok(Self::auto()),
-            DeviceChoice::Cuda(_) => Err(Error::NoDevice { reason: "tmp".into() }),
+            DeviceChoice::Cpu => Ok(Self::cpu()),
+            DeviceChoice::Cuda(number) => Self::cuda(number),
         }
     }
 
     /// The first CUDA device if there is one that can be used, else the CPU. [`reason`](Self::reason) says why.
     #[must_use]
     pub fn auto() -> Self {
-        Self { reason: Some("tmp".into()) }
+        match Self::cuda(0) {
+            Ok(device) => Self { reason: Some("the first CUDA device".to_owned()), ..device },
+            Err(error) => Self { reason: Some(error.to_string()), ..Self::cpu() },
+        }
+    }
+
+    /// The CPU.
+    #[must_use]
+    pub fn cpu() -> Self {
+        Self { kind: Kind::Cpu, reason: None }
+    }
+
+    /// The CUDA device with this number.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`], [`Error::Driver`].
+    pub fn cuda(number: usize) -> Result<Self> {
+        Ok(Self { kind: Kind::Cuda(Box::new(Gpu::open(number)?)), reason: None })
     }
 
     /// Why [`auto`](Self::auto) took this device: one line for people. None if it was asked for by name.
@@ -77,19 +116,49 @@ impl Device {
         self.reason.as_deref()
     }
 
-    /// What this device is: one line for people, such as "CPU, 2 threads, AVX-512" or "NVIDIA H100 80GB HBM3 (cuda:0)".
+    /// What the CUDA device is; None for the CPU.
     #[must_use]
-    pub fn describe(&self) -> String {
-        String::new()
+    pub fn gpu(&self) -> Option<&GpuInfo> {
+        match &self.kind {
+            Kind::Cpu => None,
+            Kind::Cuda(gpu) => Some(gpu.info()),
+        }
     }
 
-    /// A problem made ready to run: kernel chosen, buffers allocated, module loaded.
+    /// `"cuda"` or `"cpu"`, as reports name the backend.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        match &self.kind {
+            Kind::Cpu => "cpu",
+            Kind::Cuda(_) => "cuda",
+        }
+    }
+
+    /// What this device is: one line for people, such as "NVIDIA H100 80GB HBM3 (cuda:0)".
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Cpu => cpu::describe(),
+            Kind::Cuda(gpu) => format!("{} (cuda:{})", gpu.info().name, gpu.info().number),
+        }
+    }
+
+    /// A problem made ready to run: kernel chosen and compiled, buffers allocated. It may run any number of times.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the variant can't compute it, [`Error::DeviceMemory`], [`Error::Driver`].
+    /// [`Error::Refused`] if the variant can't compute the problem, [`Error::NeedsGpu`] if a GPU's variant is asked of
+    /// the CPU, [`Error::DeviceMemory`], [`Error::Driver`].
     pub fn convolution(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
-        let _ = variant;
-        Ok(Convolution { problem: problem.clone(), device: self })
+        let ready = match &self.kind {
+            Kind::Cpu => {
+                if let VariantChoice::Exactly(variant) = variant {
+                    return Err(Error::NeedsGpu { variant: variant.name() });
+                }
+                Ready::Cpu { source: Vec::new(), result: Vec::new() }
+            }
+            Kind::Cuda(gpu) => Ready::Cuda(Box::new(GpuConvolution::new(gpu, problem, variant)?)),
+        };
+        Ok(Convolution { problem: problem.clone(), ready })
     }
 
     /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type.
@@ -98,25 +167,85 @@ impl Device {
     /// Those of [`Problem::new`] and [`convolution`](Self::convolution).
     pub fn apply<T: Pixel, U: Pixel>(&self, filter: &Filter, image: &Image<T>) -> Result<Image<U>> {
         let problem = Problem::new(image.width(), image.height(), filter)?;
-        let mut convolution = self.convolution(&problem, VariantChoice::Auto)?;
-        convolution.run(image)
+        self.convolution(&problem, VariantChoice::Auto)?.run(image)
+    }
+
+    /// Measures the rates that bound a convolution on this device; takes part of a second.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], [`Error::DeviceMemory`].
+    pub fn rates(&self) -> Result<Rates> {
+        match &self.kind {
+            Kind::Cpu => Ok(cpu::rates()),
+            Kind::Cuda(gpu) => gpu.rates(),
+        }
     }
 }
 
 /// A problem, ready to run on a device.
+///
+/// [`run`](Self::run) filters an image. The steps of it can also be taken one by one, on data that stays on the device:
+/// [`upload`](Self::upload), [`execute`](Self::execute), [`download`](Self::download).
 #[derive(Debug)]
 pub struct Convolution<'device> {
     problem: Problem,
-    #[allow(dead_code)]
-    device: &'device Device,
+    ready: Ready<'device>,
+}
+
+/// What a device has made ready.
+#[derive(Debug)]
+enum Ready<'device> {
+    /// The buffers are for the single steps; empty until then.
+    Cpu {
+        source: Vec<f32>,
+        result: Vec<f32>,
+    },
+    Cuda(Box<GpuConvolution<'device>>),
 }
 
 impl Convolution<'_> {
+    /// The problem.
+    #[must_use]
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// The name of the variant that computes.
+    #[must_use]
+    pub fn variant(&self) -> &'static str {
+        match &self.ready {
+            Ready::Cpu { .. } => cpu::VARIANT,
+            Ready::Cuda(ready) => ready.plan().entry.variant.name(),
+        }
+    }
+
+    /// Why this variant: one line for people.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.ready {
+            Ready::Cpu { .. } => cpu::reason(),
+            Ready::Cuda(ready) => ready.plan().reason.clone(),
+        }
+    }
+
+    /// The plan for the GPU; None on the CPU.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.ready {
+            Ready::Cpu { .. } => None,
+            Ready::Cuda(ready) => Some(ready.plan()),
+        }
+    }
+
     /// Filters an image of the problem's size: each channel alone, computed in `f32`, then converted.
     ///
     /// # Errors
-    /// [`Error::OtherSize`], [`Error::Driver`].
+    /// [`Error::OtherSize`] if the image has another size, [`Error::Driver`].
     pub fn run<T: Pixel, U: Pixel>(&mut self, image: &Image<T>) -> Result<Image<U>> {
+        let (planned, found) = ((self.problem.width(), self.problem.height()), (image.width(), image.height()));
+        if planned != found {
+            return Err(Error::OtherSize { planned, found });
+        }
         let planes = (0..image.channels())
             .map(|channel| {
                 let source = image.channel(channel).map(T::to_f32);
@@ -128,12 +257,91 @@ impl Convolution<'_> {
         Image::from_channels(&planes)
     }
 
-    /// One channel: `width * height` values in, as many out.
+    /// Filters one channel: `width * height` values in, as many out, rows without gaps.
     ///
     /// # Errors
     /// [`Error::Length`] if a slice has another length; [`Error::Driver`].
     pub fn run_plane(&mut self, source: &[f32], result: &mut [f32]) -> Result<()> {
-        cpu::convolve(&self.problem, source, result);
+        self.check("source", source)?;
+        self.check("result", result)?;
+        match &mut self.ready {
+            Ready::Cpu { .. } => {
+                cpu::convolve(&self.problem, source, result);
+                Ok(())
+            }
+            Ready::Cuda(ready) => ready.run(source, result),
+        }
+    }
+
+    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with NaN.
+    ///
+    /// # Errors
+    /// As for [`run_plane`](Self::run_plane).
+    pub fn upload(&mut self, source: &[f32]) -> Result<()> {
+        self.check("source", source)?;
+        match &mut self.ready {
+            Ready::Cpu { source: resident, result } => {
+                resident.clear();
+                resident.extend_from_slice(source);
+                result.clear();
+                result.resize(source.len(), f32::NAN);
+                Ok(())
+            }
+            Ready::Cuda(ready) => {
+                ready.upload(source)?;
+                ready.poison()
+            }
+        }
+    }
+
+    /// Computes `times` times on what was uploaded and returns the time of all, as the device's own clock has it.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if nothing was uploaded, [`Error::Driver`].
+    pub fn execute(&mut self, times: usize) -> Result<Duration> {
+        match &mut self.ready {
+            Ready::Cpu { source, result } => {
+                let (width, height) = (self.problem.width(), self.problem.height());
+                if source.is_empty() {
+                    let (channels, required, found) = (1, width * height, 0);
+                    return Err(Error::Length { what: "uploaded image", width, height, channels, required, found });
+                }
+                let start = Instant::now();
+                for _ in 0..times {
+                    cpu::convolve(&self.problem, source, result);
+                }
+                Ok(start.elapsed())
+            }
+            Ready::Cuda(ready) => ready.timed(times),
+        }
+    }
+
+    /// Copies the result from the device.
+    ///
+    /// # Errors
+    /// As for [`run_plane`](Self::run_plane).
+    pub fn download(&mut self, result: &mut [f32]) -> Result<()> {
+        self.check("result", result)?;
+        match &mut self.ready {
+            Ready::Cpu { result: resident, .. } => {
+                if resident.len() == result.len() {
+                    result.copy_from_slice(resident);
+                } else {
+                    result.fill(f32::NAN);
+                }
+                Ok(())
+            }
+            Ready::Cuda(ready) => ready.download(result),
+        }
+    }
+
+    /// The length of a plane of the problem.
+    fn check(&self, what: &'static str, values: &[f32]) -> Result<()> {
+        let (width, height) = (self.problem.width(), self.problem.height());
+        let (required, found) = (width * height, values.len());
+        if required != found {
+            return Err(Error::Length { what, width, height, channels: 1, required, found });
+        }
         Ok(())
     }
 }

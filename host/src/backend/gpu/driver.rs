@@ -1,0 +1,138 @@
+//! The driver calls that `cust` does not offer, each behind a small function, and errors in the driver's own words.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+
+use cust::device::Device;
+use cust::error::{CudaError, CudaResult};
+use cust::function::Function;
+use cust::memory::DevicePointer;
+use cust::stream::Stream;
+use cust::sys::{self, CUresult};
+
+use crate::{Error, Result};
+
+/// Turns the driver's errors into ours, saying what was being done.
+pub(super) trait DuringAction<T> {
+    /// The error for a failure to `action`.
+    fn to(self, action: impl Into<String>) -> Result<T>;
+}
+
+impl<T> DuringAction<T> for CudaResult<T> {
+    fn to(self, action: impl Into<String>) -> Result<T> {
+        self.map_err(|error| Error::Driver { action: action.into(), reason: words(error) })
+    }
+}
+
+impl<T> DuringAction<T> for Result<T, Failure> {
+    fn to(self, action: impl Into<String>) -> Result<T> {
+        self.map_err(|failure| Error::Driver { action: action.into(), reason: failure.to_string() })
+    }
+}
+
+/// The driver's description of an error. `cust` prints it as a quoted C string.
+pub(super) fn words(error: CudaError) -> String {
+    format!("{} ({error:?})", error.to_string().trim_matches('"'))
+}
+
+/// A call of this file that failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The driver's status.
+    Status(CUresult),
+    /// A constant array that is not there or smaller than what it must hold.
+    Constant { symbol: String, needed: usize, found: usize },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => {
+                let mut text = std::ptr::null();
+                // SAFETY: the driver sets `text` to a static C string, or to null or not at all for an unknown status.
+                unsafe {
+                    let known = sys::cuGetErrorString(*status, &raw mut text) == CUresult::CUDA_SUCCESS;
+                    if known && !text.is_null() {
+                        write!(f, "{} ", CStr::from_ptr(text).to_string_lossy())?;
+                    }
+                }
+                write!(f, "({status:?})")
+            }
+            Self::Constant { symbol, needed, found } => {
+                write!(f, "the constant array {symbol} has {found} bytes, {needed} are needed")
+            }
+        }
+    }
+}
+
+/// A status as a result.
+fn checked(status: CUresult) -> Result<(), Failure> {
+    match status {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        status => Err(Failure::Status(status)),
+    }
+}
+
+/// A device attribute that `cust`'s list lacks.
+pub(super) fn attribute(device: Device, attribute: sys::CUdevice_attribute) -> Result<i32, Failure> {
+    let mut value = 0;
+    // SAFETY: the driver writes one integer.
+    checked(unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, device.as_raw()) })?;
+    Ok(value)
+}
+
+/// Lets blocks of `function` have up to `bytes` of dynamic shared memory. Beyond 48 KiB CUDA wants to be asked.
+pub(super) fn allow_shared_memory(function: &Function<'_>, bytes: u32) -> Result<(), Failure> {
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: the handle belongs to a loaded module; the driver checks the number.
+    checked(unsafe { sys::cuFuncSetAttribute(function.to_raw(), attribute, bytes as i32) })
+}
+
+/// The address of a constant array in the module that `function` belongs to.
+///
+/// Fails if the module has no such symbol or it is smaller than `length` values.
+pub(super) fn constant(function: &Function<'_>, symbol: &str, length: usize) -> Result<DevicePointer<f32>, Failure> {
+    let needed = length * size_of::<f32>();
+    let name = CString::new(symbol).map_err(|_| Failure::Constant { symbol: symbol.to_owned(), needed, found: 0 })?;
+    let mut module = std::ptr::null_mut();
+    let (mut address, mut found) = (0, 0);
+    // SAFETY: the driver writes a handle, an address and a size; `cust` keeps the module loaded as long as `function`
+    // lives.
+    unsafe {
+        checked(sys::cuFuncGetModule(&raw mut module, function.to_raw()))?;
+        checked(sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut found, module, name.as_ptr()))?;
+    }
+    if found < needed {
+        return Err(Failure::Constant { symbol: symbol.to_owned(), needed, found });
+    }
+    Ok(DevicePointer::from_raw(address))
+}
+
+/// Copies `values` to `address` in the order of the stream.
+///
+/// # Safety
+/// `address` has room for the values, which stay as they are until the stream has come past the copy.
+pub(super) unsafe fn copy_to_device(
+    address: DevicePointer<f32>,
+    values: &[f32],
+    stream: &Stream,
+) -> Result<(), Failure> {
+    // SAFETY: the source is a slice, the rest is the caller's promise.
+    checked(unsafe {
+        sys::cuMemcpyHtoDAsync_v2(address.as_raw(), values.as_ptr().cast(), size_of_val(values), stream.as_inner())
+    })
+}
+
+/// Copies on the device, in the order of the stream.
+///
+/// # Safety
+/// Both addresses have room for `bytes`, and the two areas do not overlap.
+pub(super) unsafe fn copy_on_device(
+    to: DevicePointer<f32>,
+    from: DevicePointer<f32>,
+    bytes: usize,
+    stream: &Stream,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    checked(unsafe { sys::cuMemcpyDtoDAsync_v2(to.as_raw(), from.as_raw(), bytes, stream.as_inner()) })
+}

@@ -1,0 +1,91 @@
+//! Every `launch!` of the project, behind functions that check what a kernel relies on.
+//!
+//! # Why a launch is sound
+//! A kernel reads and writes what its parameters say. So a function here takes device buffers, not addresses, and before it
+//! launches it checks that the buffers are as long as the parameters claim; the borrow of the buffers lasts until the
+//! stream is synchronised or the next call on the same stream, and one stream does one thing after the other. Grid,
+//! block and shared memory come from the entry's own geometry ([`crate::plan`]).
+
+use cust::function::Function;
+use cust::launch;
+use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer};
+use cust::stream::Stream;
+use kernels_gpu::params::Params;
+
+use super::driver::DuringAction;
+use crate::plan::Launch;
+use crate::{Error, Result};
+
+/// [`Params`] as `cust` wants a kernel argument.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct ByValue(Params);
+// SAFETY: plain numbers, no pointers, no padding (the layout is asserted beside the type).
+unsafe impl DeviceCopy for ByValue {}
+
+/// Launches one kernel of a convolution. `mask` may be empty if the kernel reads constant memory.
+///
+/// # Errors
+/// [`Error::Length`] if a buffer is shorter than the parameters say, [`Error::Driver`] if the launch is refused. What goes
+/// wrong while the kernel runs shows at the next synchronisation.
+pub(super) fn convolution(
+    function: &Function<'_>,
+    launch: &Launch,
+    source: &DeviceBuffer<f32>,
+    result: &mut DeviceBuffer<f32>,
+    mask: Option<&DeviceBuffer<f32>>,
+    stream: &Stream,
+) -> Result<()> {
+    let params = launch.params;
+    let (width, height) = (params.width as usize, params.height as usize);
+    let check = |what, found: usize, width: usize, height: usize, pitch: usize| {
+        let required = (height - 1) * pitch + width;
+        if found < required {
+            return Err(Error::Length { what, width, height, channels: 1, required, found });
+        }
+        Ok(())
+    };
+    check("source on the device", source.len(), width, height, params.src_pitch as usize)?;
+    check("result on the device", result.len(), width, height, params.dst_pitch as usize)?;
+    let (mask_width, mask_height) = (params.mask_width as usize, params.mask_height as usize);
+    let mask = match mask {
+        Some(mask) => {
+            check("mask on the device", mask.len(), mask_width, mask_height, mask_width)?;
+            mask.as_device_ptr()
+        }
+        None => DevicePointer::null(),
+    };
+    let Launch { grid, block, shared_bytes, .. } = *launch;
+    // SAFETY: the parameter list is that of every entry (kernels_gpu::entries), the lengths were checked above, the two images are
+    // two allocations; a kernel without `mask` reads constant memory, which the caller has set.
+    unsafe {
+        launch!(function<<<grid, block, shared_bytes, stream>>>(
+            source.as_device_ptr(),
+            result.as_device_ptr(),
+            mask,
+            ByValue(params)
+        ))
+    }
+    .to("launch a convolution kernel")
+}
+
+/// Launches the kernel that measures the rate of fused multiply-adds; see [`kernels_gpu::rates`].
+///
+/// # Errors
+/// As for [`convolution`].
+pub(super) fn fma_rate(
+    function: &Function<'_>,
+    blocks: u32,
+    rounds: u32,
+    sink: &mut DeviceBuffer<f32>,
+    stream: &Stream,
+) -> Result<()> {
+    if sink.is_empty() {
+        let (width, height, channels, required, found) = (1, 1, 1, 1, 0);
+        return Err(Error::Length { what: "sink on the device", width, height, channels, required, found });
+    }
+    let threads = kernels_gpu::rates::BLOCK;
+    // SAFETY: the kernel writes at most element 0 of `sink`, which exists.
+    unsafe { launch!(function<<<blocks, threads, 0, stream>>>(sink.as_device_ptr(), rounds, 1.000_1_f32)) }
+        .to("launch the kernel that measures the multiply-add rate")
+}
