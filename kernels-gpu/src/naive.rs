@@ -27,6 +27,39 @@ use crate::pixel::Pixel;
 /// Threads of a block in x and y; each computes one pixel.
 pub const BLOCK: (u32, u32) = (32, 8);
 
+/// Adds one row of the window: `sum += mask[first + l] * row[l]` for `l` from 0 to `columns`, in this order.
+///
+/// Four at a time, so that the loads of four products are under way together; the up to three left over come first.
+///
+/// # Safety
+/// `row` holds `columns` pixels, the mask `first + columns` coefficients.
+#[inline(always)]
+unsafe fn add_row<P: Pixel>(sum: f32, row: Global<P>, mask: impl Coefficients, first: usize, columns: u32) -> f32 {
+    // SAFETY of each product: the caller's promise, `l` being below `columns`.
+    let product = |l: usize, sum: f32| unsafe { fma(mask.coefficient(first + l), row.load(l as isize).to_f32(), sum) };
+    let left_over = columns & 3;
+    let mut sum = sum;
+    if left_over > 0 {
+        sum = product(0, sum);
+    }
+    if left_over > 1 {
+        sum = product(1, sum);
+    }
+    if left_over > 2 {
+        sum = product(2, sum);
+    }
+    let mut l = left_over;
+    while l < columns {
+        // Rows of masks are short: unrolling further would cost more in questions than it saves in steps.
+        thread::no_unroll();
+        for one in 0..4 {
+            sum = product(l as usize + one, sum);
+        }
+        l += 4;
+    }
+    sum
+}
+
 /// Whether the windows of all threads of this block lie in the image.
 ///
 /// Asked for the block and not for the thread, the answer is the same in all threads of a warp. The compiler sees that, and
@@ -83,13 +116,9 @@ pub unsafe fn naive<P: Pixel>(image: Global<P>, result: GlobalMut<P>, mask: impl
     if block_is_inside(&params) {
         // Every window of the block lies in the image: nothing to ask.
         let mut row = image.offset(params.src_index(left, top));
-        let mut index = 0;
-        for _ in 0..rows {
-            for l in 0..columns {
-                // SAFETY: the window lies in the image, and k and l in the mask.
-                sum = unsafe { fma(mask.coefficient(index), row.load(l as isize).to_f32(), sum) };
-                index += 1;
-            }
+        for k in 0..rows {
+            // SAFETY: the row of the window lies in the image, and its coefficients in the mask.
+            sum = unsafe { add_row(sum, row, mask, (k * columns) as usize, columns as u32) };
             row = row.offset(params.src_pitch as isize);
         }
     } else {

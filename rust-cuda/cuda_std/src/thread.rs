@@ -99,3 +99,14 @@ pub fn sync_threads() {
         executor::current().barrier(core::panic::Location::caller());
     }
 }
+
+/// Asks the assembler to leave the loop in whose body this stands as it is: PTX `.pragma "nounroll"`, CUDA's
+/// `#pragma unroll 1`. Loops whose bounds are compile-time constants are unrolled before, by LLVM, all the same.
+#[inline(always)]
+pub fn no_unroll() {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: a directive; it does nothing at run time.
+        unsafe { core::arch::asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) };
+    }
+}
