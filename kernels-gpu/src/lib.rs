@@ -35,3 +35,4 @@ pub mod pixel;
 pub mod ptx;
 pub mod rates;
 pub mod shared_tile;
+mod window;

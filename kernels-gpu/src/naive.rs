@@ -23,42 +23,10 @@ use cuda_std::prelude::*;
 
 use crate::params::Params;
 use crate::pixel::Pixel;
+use crate::window::add_row;
 
 /// Threads of a block in x and y; each computes one pixel.
 pub const BLOCK: (u32, u32) = (32, 8);
-
-/// Adds one row of the window: `sum += mask[first + l] * row[l]` for `l` from 0 to `columns`, in this order.
-///
-/// Four at a time, so that the loads of four products are under way together; the up to three left over come first.
-///
-/// # Safety
-/// `row` holds `columns` pixels, the mask `first + columns` coefficients.
-#[inline(always)]
-unsafe fn add_row<P: Pixel>(sum: f32, row: Global<P>, mask: impl Coefficients, first: usize, columns: u32) -> f32 {
-    // SAFETY of each product: the caller's promise, `l` being below `columns`.
-    let product = |l: usize, sum: f32| unsafe { fma(mask.coefficient(first + l), row.load(l as isize).to_f32(), sum) };
-    let left_over = columns & 3;
-    let mut sum = sum;
-    if left_over > 0 {
-        sum = product(0, sum);
-    }
-    if left_over > 1 {
-        sum = product(1, sum);
-    }
-    if left_over > 2 {
-        sum = product(2, sum);
-    }
-    let mut l = left_over;
-    while l < columns {
-        // Rows of masks are short: unrolling further would cost more in questions than it saves in steps.
-        thread::no_unroll();
-        for one in 0..4 {
-            sum = product(l as usize + one, sum);
-        }
-        l += 4;
-    }
-    sum
-}
 
 /// Whether the windows of all threads of this block lie in the image.
 ///
@@ -116,10 +84,14 @@ pub unsafe fn naive<P: Pixel>(image: Global<P>, result: GlobalMut<P>, mask: impl
     if block_is_inside(&params) {
         // Every window of the block lies in the image: nothing to ask.
         let mut row = image.offset(params.src_index(left, top));
-        for k in 0..rows {
-            // SAFETY: the row of the window lies in the image, and its coefficients in the mask.
-            sum = unsafe { add_row(sum, row, mask, (k * columns) as usize, columns as u32) };
+        let mut first = 0;
+        for _ in 0..rows {
+            sum = add_row(sum, columns as u32, |l, sum| {
+                // SAFETY: the row of the window lies in the image, and its coefficients in the mask.
+                unsafe { fma(mask.coefficient(first + l), row.load(l as isize).to_f32(), sum) }
+            });
             row = row.offset(params.src_pitch as isize);
+            first += columns as usize;
         }
     } else {
         let mut index = 0;

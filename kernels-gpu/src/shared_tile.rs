@@ -35,6 +35,7 @@ use cuda_std::prelude::*;
 use crate::constant_mask::MASK;
 use crate::params::Params;
 use crate::pixel::Pixel;
+use crate::window::add_row;
 
 /// Threads of a block in x and y; each computes one pixel.
 pub const BLOCK: (u32, u32) = (32, 16);
@@ -81,14 +82,21 @@ pub unsafe fn shared_tile<P: Pixel, const K: u32>(image: Global<P>, result: Glob
     }
     let mut sum = 0.0;
     let mut row = tile.offset(ty * tile_width + tx);
-    let mut index = 0;
+    let mut first = 0;
     for _ in 0..rows {
-        for l in 0..columns {
-            // SAFETY: the window of a thread lies in the tile, which was filled before the barrier.
-            sum = unsafe { fma(MASK.load(index), row.load(l), sum) };
-            index += 1;
+        let product = |l: usize, sum: f32| {
+            // SAFETY: the window of a thread lies in the tile, which was filled before the barrier; its coefficients in the mask.
+            unsafe { fma(MASK.load(first + l), row.load(l as u32), sum) }
+        };
+        if K > 0 {
+            for l in 0..K as usize {
+                sum = product(l, sum);
+            }
+        } else {
+            sum = add_row(sum, columns, product);
         }
         row = row.offset(tile_width);
+        first += columns as usize;
     }
     // SAFETY: (x, y) lies in the result, and no other thread has it.
     unsafe {
@@ -110,36 +118,35 @@ unsafe fn fill<P: Pixel>(
     top: i32,
     params: &Params,
 ) {
-    let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
-    if params.contains(left, top, tile_width as i32, tile_height as i32) {
-        // All threads of the block take the same way: only blocks at the edge pay for the border.
-        let corner = image.offset(params.src_index(left, top));
-        let mut row = ty;
-        while row < tile_height {
-            let pixels = corner.offset(params.src_index(0, row as i32));
-            let mut column = tx;
-            while column < tile_width {
-                // SAFETY: the whole tile lies in the image, and (row, column) in the tile.
-                unsafe {
-                    tile.store(row * tile_width + column, pixels.load(column as isize).to_f32());
-                }
-                column += BLOCK.0;
-            }
-            row += BLOCK.1;
+    // All threads of the block take the same way: only blocks at the edge pay for the border.
+    if !params.contains(left, top, tile_width as i32, tile_height as i32) {
+        let mut i = thread::thread_rank();
+        while i < tile_width * tile_height {
+            let (row, column) = (i / tile_width, i % tile_width);
+            // SAFETY: the border's map keeps the load in the image, and element i lies in the tile.
+            unsafe { tile.store(i, params.pixel_or_border(image, left + column as i32, top + row as i32)) };
+            i += BLOCK.0 * BLOCK.1;
         }
-    } else {
-        let mut row = ty;
-        while row < tile_height {
-            let mut column = tx;
-            while column < tile_width {
-                // SAFETY: the border's map keeps the load in the image, and (row, column) lies in the tile.
-                unsafe {
-                    let pixel = params.pixel_or_border(image, left + column as i32, top + row as i32);
-                    tile.store(row * tile_width + column, pixel);
-                }
-                column += BLOCK.0;
+        return;
+    }
+    // Counted in steps of the block, so that for a mask of known size both loops are unrolled.
+    let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let corner = image.offset(params.src_index(left + tx as i32, top + ty as i32));
+    for down in 0..tile_height.div_ceil(BLOCK.1) {
+        let row = ty + down * BLOCK.1;
+        if row >= tile_height {
+            break;
+        }
+        let pixels = corner.offset(params.src_index(0, (down * BLOCK.1) as i32));
+        for across in 0..tile_width.div_ceil(BLOCK.0) {
+            let column = tx + across * BLOCK.0;
+            if column >= tile_width {
+                break;
             }
-            row += BLOCK.1;
+            // SAFETY: the whole tile lies in the image, and (row, column) in the tile.
+            unsafe {
+                tile.store(row * tile_width + column, pixels.load((across * BLOCK.0) as isize).to_f32());
+            }
         }
     }
 }
