@@ -29,4 +29,6 @@ pub mod entries;
 pub mod naive;
 pub mod params;
 pub mod pixel;
+#[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
+pub mod ptx;
 pub mod shared_tile;
