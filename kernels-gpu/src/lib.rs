@@ -31,7 +31,7 @@ pub mod entries;
 pub mod naive;
 pub mod params;
 pub mod pixel;
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
 pub mod ptx;
 pub mod rates;
 pub mod shared_tile;

@@ -1,10 +1,31 @@
-//! tmp
-/// m
+//! The kernels as PTX, ready to be loaded: what `cargo xtask build-ptx` made of this crate.
+//!
+//! The generated files are committed, so that a host program needs neither the sources of `core` nor a second
+//! compilation. [`SOURCE_HASH`] tells whether they belong to the sources beside them; a test of xtask compares.
+//!
+//! There is one module per [`Entry::module`](crate::entries::Entry::module), because the driver compiles a module
+//! when it is loaded: what a program does not use costs it nothing.
+
+/// PTX that is loaded as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// n
+    /// The name, as [`Entry::module`](crate::entries::Entry::module) gives it.
     pub name: &'static str,
-    /// p
+    /// The text; it holds no NUL.
     pub ptx: &'static str,
 }
-/// M
-pub const MODULES: &[Module] = &[];
+
+include!("../ptx/index.rs");
+
+/// The module of this name.
+///
+/// ```
+/// let entry = &kernels_gpu::entries::ENTRIES[0];
+/// let module = kernels_gpu::ptx::module(entry.module()).expect("each entry has a module");
+/// assert!(module.ptx.contains(entry.symbol));
+/// ```
+#[must_use]
+pub fn module(name: &str) -> Option<&'static Module> {
+    // Sorted by name, as build-ptx writes them.
+    MODULES.binary_search_by(|module| module.name.cmp(name)).ok().map(|index| &MODULES[index])
+}

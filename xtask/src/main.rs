@@ -1,2 +1,43 @@
-//! tmp
-fn main() {}
+//! `cargo xtask`: the project's own tasks.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The project's own tasks.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Compile the kernels to the PTX in kernels-gpu/ptx, which is committed
+    BuildPtx {
+        /// Change nothing; fail where what is there is not what the kernels compile to
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The causes, and no backtrace: what failed is in the words.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    let root = xtask::root();
+    match task {
+        Task::BuildPtx { check: false } => xtask::build_ptx::write(&root),
+        Task::BuildPtx { check: true } => xtask::build_ptx::check(&root),
+    }
+}

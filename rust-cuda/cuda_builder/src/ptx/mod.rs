@@ -1,0 +1,91 @@
+//! Reading PTX, as far as it takes to know its entries and to split it into modules.
+//!
+//! A PTX text is a header and a list of items: variables, functions and entries. [`Ptx::parse`] finds them, checks that every
+//! symbol that one uses is there, and keeps their text as it is. Nothing is rewritten, so what a
+//! split module computes is what the whole would.
+//!
+//! ```
+//! use cuda_builder::ptx::Ptx;
+//!
+//! let ptx = Ptx::parse(
+//!     ".version 6.0\n.target sm_70\n.address_size 64\n\
+//!      .visible .const .align 16 .b8 MASK[64];\n\
+//!      .visible .entry one(.param .u64 .ptr .align 1 one_param_0) { ret; }\n\
+//!      .visible .entry two() { .reg .b64 %rd<2>; mov.u64 %rd1, MASK; ret; }",
+//! )?;
+//! let modules = ptx.split(|entry| entry.to_owned());
+//! assert_eq!(modules.len(), 2);
+//! assert!(!modules[0].text.contains("MASK") && modules[1].text.contains("MASK"));
+//! assert_eq!((modules[0].entries[0].params[0].bytes, modules[0].entries[0].params[0].pointer), (8, true));
+//! # Ok::<(), cuda_builder::ptx::PtxError>(())
+//! ```
+
+mod body;
+mod entry;
+mod lexer;
+mod parse;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use entry::{Entry, Param};
+pub use parse::{Item, ItemKind, Ptx};
+pub use split::Module;
+
+/// Why a text is not PTX that can be used. Lines count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PtxError {
+    /// A character that PTX does not have outside of strings and comments.
+    #[error("line {line}: {found:?} does not belong in PTX")]
+    Character {
+        /// Where.
+        line: usize,
+        /// The character.
+        found: char,
+    },
+    /// A comment, a string, an item or a bracket that does not end.
+    #[error("line {line}: the {what} that begins here does not end")]
+    Unclosed {
+        /// Where it begins.
+        line: usize,
+        /// What it is.
+        what: &'static str,
+    },
+    /// `.version`, `.target` or `.address_size` is missing or has no value.
+    #[error("the header has no {directive}")]
+    Header {
+        /// Which.
+        directive: &'static str,
+    },
+    /// Something that this reader does not know; debug information is among it.
+    #[error("line {line}: {found:?} is not known here: {expected} was expected")]
+    Unexpected {
+        /// Where.
+        line: usize,
+        /// What stands there.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// Two items define the same symbol.
+    #[error("line {line}: {name} is defined in line {first} already")]
+    Duplicate {
+        /// The second definition.
+        line: usize,
+        /// The first.
+        first: usize,
+        /// The symbol.
+        name: String,
+    },
+    /// An item uses a symbol that is neither its own nor in the list.
+    #[error("line {line}: {user} uses {name}, which is not there")]
+    Missing {
+        /// Where it is used.
+        line: usize,
+        /// The item that uses it.
+        user: String,
+        /// The symbol.
+        name: String,
+    },
+}

@@ -1,0 +1,59 @@
+//! One PTX into modules that are loaded one by one.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+
+use super::{Entry, ItemKind, Ptx};
+
+/// A PTX text of its own, with some of the entries.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// As the caller named it.
+    pub name: String,
+    /// The kernels in it.
+    pub entries: Vec<Entry>,
+    /// The PTX.
+    pub text: String,
+}
+
+impl Ptx {
+    /// Splits the PTX: `module_of` says for the name of each entry in which module it belongs.
+    ///
+    /// A module has the header, its entries and everything that these use, directly or through others, in the
+    /// original order; so a function or a variable may be in several modules, and one that no entry uses is in none. The
+    /// modules are sorted by name.
+    pub fn split(&self, module_of: impl Fn(&str) -> String) -> Vec<Module> {
+        let mut modules: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+        for entry in self.entries() {
+            modules.entry(module_of(&entry.name)).or_default().push(entry.clone());
+        }
+        modules
+            .into_iter()
+            .map(|(name, entries)| {
+                let text = self.text_with(entries.iter().map(|entry| entry.name.as_str()));
+                Module { name, entries, text }
+            })
+            .collect()
+    }
+
+    /// The header, and the items that `names` need.
+    fn text_with<'a>(&'a self, names: impl Iterator<Item = &'a str>) -> String {
+        let mut to_visit: Vec<&str> = names.collect();
+        let mut needed: HashSet<&str> = to_visit.iter().copied().collect();
+        while let Some(name) = to_visit.pop() {
+            // A declaration and its definition have the same name.
+            for used in self.items.iter().filter(|item| item.name == name).flat_map(|item| &item.uses) {
+                if needed.insert(used) {
+                    to_visit.push(used);
+                }
+            }
+        }
+        let mut text =
+            format!(".version {}\n.target {}\n.address_size {}\n", self.version, self.target, self.address_size);
+        for item in self.items.iter().filter(|item| needed.contains(item.name.as_str())) {
+            let gap = if item.kind == ItemKind::Variable { "" } else { "\n" };
+            writeln!(text, "{gap}{}", item.text).expect("a String takes everything");
+        }
+        text
+    }
+}

@@ -1,0 +1,129 @@
+//! The committed PTX against the sources and the list of entries; and that each kind of defect is seen.
+
+use kernels_gpu::entries::ENTRIES;
+use kernels_gpu::ptx;
+use xtask::kernels;
+
+/// The committed modules.
+fn committed() -> Vec<(&'static str, String)> {
+    ptx::MODULES.iter().map(|module| (module.name, module.ptx.to_owned())).collect()
+}
+
+fn mismatches(modules: &[(&str, String)]) -> Vec<String> {
+    kernels::mismatches(modules.iter().map(|(name, text)| (*name, text.as_str())), ENTRIES)
+}
+
+/// What is reported when the text of one module is changed.
+fn planted(module: &str, from: &str, to: &str) -> Vec<String> {
+    let mut modules = committed();
+    let (_, text) = modules.iter_mut().find(|(name, _)| *name == module).expect("the module is there");
+    assert!(text.contains(from), "{module} has no {from:?} to replace");
+    *text = text.replace(from, to);
+    mismatches(&modules)
+}
+
+#[test]
+fn the_ptx_belongs_to_the_sources() {
+    let hash = kernels::source_hash(&xtask::root()).unwrap();
+    assert_eq!(
+        ptx::SOURCE_HASH,
+        hash,
+        "the kernels changed since kernels-gpu/ptx was made: run `cargo xtask build-ptx` and commit the result"
+    );
+    assert_eq!(ptx::RUSTC, kernels::pinned_rustc(&xtask::root()).unwrap());
+    assert_eq!(ptx::ARCH, kernels::ARCH.name());
+}
+
+#[test]
+fn the_ptx_has_the_entries_of_the_list_and_their_parameters() {
+    assert_eq!(mismatches(&committed()), Vec::<String>::new());
+}
+
+#[test]
+fn each_entry_finds_its_module() {
+    for entry in ENTRIES {
+        let module = ptx::module(entry.module()).unwrap_or_else(|| panic!("{} has no module", entry.symbol));
+        assert_eq!(module.name, entry.module());
+        assert!(!module.ptx.contains('\0'), "{}: the driver takes a C string", module.name);
+    }
+    assert_eq!(ptx::module("no_such_module"), None);
+    assert!(ptx::MODULES.is_sorted_by(|a, b| a.name < b.name), "module() looks names up by halving");
+}
+
+#[test]
+fn a_changed_source_changes_the_hash() {
+    let copy = tempfile::tempdir().unwrap();
+    let files = kernels::SOURCES.iter().chain(["rust-toolchain.toml"].iter());
+    for source in files {
+        let mut folders = vec![xtask::root().join(source)];
+        while let Some(path) = folders.pop() {
+            if path.is_dir() {
+                folders.extend(std::fs::read_dir(path).unwrap().map(|item| item.unwrap().path()));
+            } else {
+                let place = copy.path().join(path.strip_prefix(xtask::root()).unwrap());
+                std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+                std::fs::copy(path, place).unwrap();
+            }
+        }
+    }
+    assert_eq!(kernels::source_hash(copy.path()).unwrap(), kernels::source_hash(&xtask::root()).unwrap());
+
+    for file in ["kernels-gpu/src/params.rs", "rust-cuda/cuda_std/src/shared.rs", "rust-toolchain.toml"] {
+        let path = copy.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let changed = if file.ends_with(".toml") { text.replace("1.", "2.") } else { format!("{text} ") };
+        std::fs::write(&path, changed).unwrap();
+        assert_ne!(kernels::source_hash(copy.path()).unwrap(), ptx::SOURCE_HASH, "{file}");
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(kernels::source_hash(copy.path()).unwrap(), kernels::source_hash(&xtask::root()).unwrap());
+}
+
+#[test]
+fn a_module_or_an_entry_that_is_not_there_is_seen() {
+    let mut modules = committed();
+    let (name, _) = modules.remove(0);
+    assert_eq!(mismatches(&modules), [format!("module {name} of the list of entries is not there")]);
+
+    assert_eq!(
+        planted("naive_f32", "naive_f32", "renamed"),
+        ["module naive_f32 has no entry naive_f32", "module naive_f32: entry renamed does not belong here"]
+    );
+}
+
+#[test]
+fn what_is_too_much_is_seen() {
+    let mut modules = committed();
+    modules.push(("extra", modules[0].1.clone()));
+    assert_eq!(mismatches(&modules), ["module extra is not in the list of entries"]);
+
+    let found = planted("naive_f32", ".visible .entry", ".func helper() { ret; }\n.visible .entry");
+    assert_eq!(found, ["module naive_f32 has a function beside its entries: helper"]);
+}
+
+#[test]
+fn wrong_parameters_are_seen() {
+    for (from, to) in [
+        ("[52]", "[56]"),
+        (".param .align 4", ".param .align 8"),
+        (".param .u64 .ptr .align 1 naive_f32_param_1", ".param .u64 naive_f32_param_1"),
+        (".param .u64 .ptr .align 1 naive_f32_param_1,\n", ""),
+    ] {
+        let found = planted("naive_f32", from, to);
+        let expected = |problem: &String| {
+            problem.starts_with("module naive_f32: the parameters of naive_f32 are")
+                || problem.contains("which is not there")
+        };
+        assert!(found.len() == 1 && expected(&found[0]), "{from} -> {to:?}: {found:?}");
+    }
+}
+
+#[test]
+fn text_that_is_no_ptx_or_for_another_gpu_is_seen() {
+    let found = planted("naive_f32", "ret;", "call.uni helper, (); ret;");
+    assert!(found[0].ends_with("naive_f32 uses helper, which is not there"), "{found:?}");
+    let found = planted("naive_f32", ".target sm_70", ".target sm_90");
+    assert_eq!(found, ["module naive_f32 is for sm_90, required is sm_70"]);
+    let found = planted("naive_f32", "\n}", "\n");
+    assert!(found[0].contains("does not end"), "{found:?}");
+}
