@@ -7,11 +7,12 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4995162be94244183ba7a962d27cf77dde53d3670ec173577fdd4aca7dc7c945";
+pub const SOURCE_HASH: &str = "4edff3565b78765bb60b932ad51a72d8fd39a206f990e92a6e20dde8d962c837";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
     Module { name: "constant_mask_f32", ptx: include_str!("constant_mask_f32.ptx") },
+    Module { name: "fma_rate", ptx: include_str!("fma_rate.ptx") },
     Module { name: "naive_f32", ptx: include_str!("naive_f32.ptx") },
     Module { name: "shared_tile_f32", ptx: include_str!("shared_tile_f32.ptx") },
     Module { name: "shared_tile_f32_11x11", ptx: include_str!("shared_tile_f32_11x11.ptx") },

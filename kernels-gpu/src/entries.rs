@@ -177,6 +177,51 @@ impl Entry {
     }
 }
 
+/// A parameter of a kernel, as its PTX declares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// Its alignment in bytes.
+    pub align: usize,
+    /// Whether it is an address of the device.
+    pub pointer: bool,
+}
+
+impl Parameter {
+    /// An address in global memory.
+    pub const POINTER: Self = Self { bytes: 8, align: 8, pointer: true };
+
+    /// A value of type `T`.
+    #[must_use]
+    pub const fn value<T>() -> Self {
+        Self { bytes: size_of::<T>(), align: align_of::<T>(), pointer: false }
+    }
+}
+
+/// The parameters of every convolution kernel: source, result, mask, [`Params`].
+pub const PARAMETERS: [Parameter; 4] =
+    [Parameter::POINTER, Parameter::POINTER, Parameter::POINTER, Parameter::value::<Params>()];
+
+/// A kernel of any kind, as the PTX must hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The symbol.
+    pub symbol: &'static str,
+    /// The module that it stands in.
+    pub module: &'static str,
+    /// The parameters, in order.
+    pub parameters: &'static [Parameter],
+}
+
+/// Every kernel of this crate: the entries, and those that do something else than convolve.
+pub fn kernels() -> impl Iterator<Item = Kernel> {
+    ENTRIES
+        .iter()
+        .map(|entry| Kernel { symbol: entry.symbol, module: entry.module(), parameters: &PARAMETERS })
+        .chain([crate::rates::FMA_RATE])
+}
+
 /// From a table of entries: the kernels, and [`ENTRIES`].
 macro_rules! entries {
     ($(

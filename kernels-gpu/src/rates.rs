@@ -2,6 +2,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::entries::{Kernel, Parameter};
+
 /// Threads of a block.
 pub const BLOCK: u32 = 512;
 /// Independent chains of multiply-adds per thread: more than the latency of one (4 cycles) asks for.
@@ -14,6 +16,13 @@ pub const STEPS: usize = 16;
 pub const fn multiply_adds(blocks: u32, rounds: u32) -> u64 {
     blocks as u64 * BLOCK as u64 * rounds as u64 * (CHAINS * STEPS) as u64
 }
+
+/// [`fma_rate`] in the list of kernels.
+pub const FMA_RATE: Kernel = Kernel {
+    symbol: "fma_rate",
+    module: "fma_rate",
+    parameters: &[Parameter::POINTER, Parameter::value::<u32>(), Parameter::value::<f32>()],
+};
 
 /// Does `rounds` rounds of multiply-adds in registers. Everything stays in registers: no memory is read, and written only if
 /// the sum is one that it never is, which the compiler can't know.

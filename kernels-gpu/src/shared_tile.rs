@@ -118,19 +118,25 @@ unsafe fn fill<P: Pixel>(
     top: i32,
     params: &Params,
 ) {
+    let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     // All threads of the block take the same way: only blocks at the edge pay for the border.
     if !params.contains(left, top, tile_width as i32, tile_height as i32) {
-        let mut i = thread::thread_rank();
-        while i < tile_width * tile_height {
-            let (row, column) = (i / tile_width, i % tile_width);
-            // SAFETY: the border's map keeps the load in the image, and element i lies in the tile.
-            unsafe { tile.store(i, params.pixel_or_border(image, left + column as i32, top + row as i32)) };
-            i += BLOCK.0 * BLOCK.1;
+        let mut row = ty;
+        while row < tile_height {
+            let mut column = tx;
+            while column < tile_width {
+                // SAFETY: the border's map keeps the load in the image, and (row, column) lies in the tile.
+                unsafe {
+                    let pixel = params.pixel_or_border(image, left + column as i32, top + row as i32);
+                    tile.store(row * tile_width + column, pixel);
+                }
+                column += BLOCK.0;
+            }
+            row += BLOCK.1;
         }
         return;
     }
     // Counted in steps of the block, so that for a mask of known size both loops are unrolled.
-    let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     let corner = image.offset(params.src_index(left + tx as i32, top + ty as i32));
     for down in 0..tile_height.div_ceil(BLOCK.1) {
         let row = ty + down * BLOCK.1;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kernels_gpu::entries::{ENTRIES, Entry};
+use kernels_gpu::entries::{self, Kernel};
 
 use crate::kernels;
 
@@ -66,9 +66,10 @@ const INDEX: &str = "index.rs";
 fn generate(root: &Path) -> Result<Files> {
     let hash = kernels::source_hash(root)?;
     let build = kernels::builder(root)?.build()?;
-    let modules = build.split(|symbol| module_of(symbol, ENTRIES));
+    let list: Vec<_> = entries::kernels().collect();
+    let modules = build.split(|symbol| module_of(symbol, &list));
     let problems =
-        kernels::mismatches(modules.iter().map(|module| (module.name.as_str(), module.text.as_str())), ENTRIES);
+        kernels::mismatches(modules.iter().map(|module| (module.name.as_str(), module.text.as_str())), &list);
     ensure!(problems.is_empty(), "the PTX is not what the list of entries says:\n  {}", problems.join("\n  "));
 
     let mut files = Files::new();
@@ -83,15 +84,15 @@ fn generate(root: &Path) -> Result<Files> {
         );
         files.insert(format!("{}.ptx", module.name), text);
     }
-    println!("{:<34} {:>7} {:>9}", "total", ENTRIES.len(), files.values().map(String::len).sum::<usize>());
+    println!("{:<34} {:>7} {:>9}", "total", list.len(), files.values().map(String::len).sum::<usize>());
     let names: Vec<_> = modules.iter().map(|module| module.name.as_str()).collect();
     files.insert(INDEX.to_owned(), index(&names, &build.rustc, &hash));
     Ok(files)
 }
 
 /// The module of a symbol. One that is in no list gets a module of its own, which then is reported.
-fn module_of(symbol: &str, list: &[Entry]) -> String {
-    list.iter().find(|entry| entry.symbol == symbol).map_or(symbol, |entry| entry.module()).to_owned()
+fn module_of(symbol: &str, list: &[Kernel]) -> String {
+    list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
 }
 
 /// The Rust text that `kernels_gpu::ptx` includes.

@@ -7,8 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use cuda_builder::ptx::{Entry as PtxEntry, Ptx};
 use cuda_builder::{Arch, CudaBuilder, SourceHash};
-use kernels_gpu::entries::Entry;
-use kernels_gpu::params::Params;
+use kernels_gpu::entries::{Kernel, Parameter};
 
 /// The oldest GPUs that are supported; PTX for them runs on all newer ones.
 pub const ARCH: Arch = Arch::Sm70;
@@ -26,12 +25,6 @@ pub const SOURCES: [&str; 6] = [
     "rust-cuda/cuda_std_macros/Cargo.toml",
     "rust-cuda/cuda_std_macros/src",
 ];
-
-/// The parameters that every entry takes: size, alignment, and whether it is a pointer.
-///
-/// Source, result and mask are pointers of the device, the rest is [`Params`] by value.
-pub const PARAMETERS: [(usize, usize, bool); 4] =
-    [(8, 8, true), (8, 8, true), (8, 8, true), (size_of::<Params>(), align_of::<Params>(), false)];
 
 /// The version of rustc that `rust-toolchain.toml` pins.
 ///
@@ -73,19 +66,19 @@ pub fn source_hash(root: &Path) -> Result<String> {
 
 /// Everything in which modules (name and PTX) are not what the list of entries says; nothing, if all is well.
 #[must_use]
-pub fn mismatches<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>, list: &[Entry]) -> Vec<String> {
-    let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for entry in list {
-        expected.entry(entry.module()).or_default().push(entry.symbol);
+pub fn mismatches<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>, list: &[Kernel]) -> Vec<String> {
+    let mut expected: BTreeMap<&str, Vec<&Kernel>> = BTreeMap::new();
+    for kernel in list {
+        expected.entry(kernel.module).or_default().push(kernel);
     }
     let mut problems = Vec::new();
     for (module, text) in modules {
-        let Some(symbols) = expected.remove(module) else {
+        let Some(kernels) = expected.remove(module) else {
             problems.push(format!("module {module} is not in the list of entries"));
             continue;
         };
         match Ptx::parse(text) {
-            Ok(ptx) => compare(module, &ptx, &symbols, &mut problems),
+            Ok(ptx) => compare(module, &ptx, &kernels, &mut problems),
             Err(error) => problems.push(format!("module {module}: {error}")),
         }
     }
@@ -93,34 +86,37 @@ pub fn mismatches<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>, lis
     problems
 }
 
-/// One module against the symbols that it should have.
-fn compare(module: &str, ptx: &Ptx, symbols: &[&str], problems: &mut Vec<String>) {
+/// One module against the kernels that it should have.
+fn compare(module: &str, ptx: &Ptx, kernels: &[&Kernel], problems: &mut Vec<String>) {
     if ptx.target != ARCH.name() {
         problems.push(format!("module {module} is for {}, required is {ARCH}", ptx.target));
     }
     for function in ptx.functions() {
         problems.push(format!("module {module} has a function beside its entries: {function}"));
     }
-    for symbol in symbols {
-        if !ptx.entries().any(|entry| entry.name == *symbol) {
-            problems.push(format!("module {module} has no entry {symbol}"));
+    for kernel in kernels {
+        if !ptx.entries().any(|entry| entry.name == kernel.symbol) {
+            problems.push(format!("module {module} has no entry {}", kernel.symbol));
         }
     }
     for entry in ptx.entries() {
-        if !symbols.contains(&entry.name.as_str()) {
+        let Some(kernel) = kernels.iter().find(|kernel| kernel.symbol == entry.name) else {
             problems.push(format!("module {module}: entry {} does not belong here", entry.name));
-        }
-        let found = layout(entry);
-        if found != PARAMETERS {
+            continue;
+        };
+        let found = parameters(entry);
+        if found != kernel.parameters {
             problems.push(format!(
-                "module {module}: the parameters of {} are {found:?} (bytes, alignment, pointer), required {PARAMETERS:?}",
-                entry.name
+                "module {module}: the parameters of {} are {found:?}, required {:?}",
+                entry.name, kernel.parameters
             ));
         }
     }
 }
 
-/// The parameters of an entry, to compare with [`PARAMETERS`].
-fn layout(entry: &PtxEntry) -> Vec<(usize, usize, bool)> {
-    entry.params.iter().map(|param| (param.bytes, param.align, param.pointer)).collect()
+/// The parameters of an entry, to compare with [`Kernel::parameters`].
+fn parameters(entry: &PtxEntry) -> Vec<Parameter> {
+    let parameter =
+        |param: &cuda_builder::ptx::Param| Parameter { bytes: param.bytes, align: param.align, pointer: param.pointer };
+    entry.params.iter().map(parameter).collect()
 }
