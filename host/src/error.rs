@@ -100,7 +100,7 @@ pub enum Error {
         reason: Refusal,
     },
     /// A GPU's variant was asked of the CPU.
-    #[error("the variant {variant} runs on a CUDA device; the CPU has one way of its own (auto)")]
+    #[error("the variant {variant} runs on a CUDA device or the emulator; the CPU has one way of its own (auto)")]
     NeedsGpu {
         /// The variant's name.
         variant: &'static str,
@@ -127,6 +127,17 @@ pub enum Error {
         /// The driver's own words.
         reason: String,
     },
+    /// The emulator found a kernel doing something wrong.
+    #[error("the emulator stopped {kernel}: {report}")]
+    Emulator {
+        /// The kernel.
+        kernel: String,
+        /// Every defect with block, thread, address and line.
+        report: String,
+    },
+    /// Times were asked of the emulator.
+    #[error("the emulator has no times of its own: it counts accesses instead")]
+    NoTime,
     /// The device has not enough memory for a problem.
     #[error("device memory: {needed} bytes are needed, {free} of {total} are free")]
     DeviceMemory {

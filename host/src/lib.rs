@@ -26,6 +26,7 @@ mod problem;
 
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
 pub use border::Border;
+pub use cuda_emulator;
 pub use error::{Error, Result};
 pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;

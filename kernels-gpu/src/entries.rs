@@ -222,6 +222,14 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
         .chain([crate::rates::FMA_RATE])
 }
 
+/// An entry compiled for the host, by its type of pixels.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug)]
+pub enum Function {
+    /// Source, result, mask, parameters.
+    F32(unsafe fn(Global<f32>, GlobalMut<f32>, Global<f32>, Params)),
+}
+
 /// From a table of entries: the kernels, and [`ENTRIES`].
 macro_rules! entries {
     ($(
@@ -248,6 +256,18 @@ macro_rules! entries {
                     unsafe { $body }
                 }
             )*
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl Entry {
+            /// The kernel as a function of the host, for an executor to run.
+            #[must_use]
+            pub fn function(&self) -> Function {
+                match self.symbol {
+                    $(stringify!($symbol) => Function::$kind(kernels::$symbol),)*
+                    symbol => unreachable!("{symbol} is not in the list, and only the list makes entries"),
+                }
+            }
         }
 
         /// Every kernel that can be launched.

@@ -1,6 +1,7 @@
-//! Where a convolution is computed: the CPU, or a CUDA device.
+//! Where a convolution is computed: the CPU, a CUDA device, or the emulator of one.
 
 pub(crate) mod cpu;
+mod emulator;
 pub(crate) mod gpu;
 
 use std::fmt;
@@ -8,6 +9,9 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use self::gpu::{Gpu, GpuConvolution};
+use cuda_emulator::Counts;
+
+use self::emulator::EmulatorConvolution;
 pub use self::gpu::{GpuInfo, devices};
 use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Filter, Image, Pixel, Problem, Result};
@@ -20,6 +24,8 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
+    /// The GPU's kernels on the CPU, every access checked; slow.
+    Emulator,
     /// The CUDA device with this number, or an error.
     Cuda(usize),
 }
@@ -29,6 +35,7 @@ impl fmt::Display for DeviceChoice {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
+            Self::Emulator => f.write_str("emulator"),
             Self::Cuda(number) => write!(f, "cuda:{number}"),
         }
     }
@@ -38,11 +45,15 @@ impl FromStr for DeviceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let unknown =
-            || Error::Parse { what: "device", required: "auto, cpu or cuda:NUMBER".into(), found: text.into() };
+        let unknown = || Error::Parse {
+            what: "device",
+            required: "auto, cpu, emulator or cuda:NUMBER".into(),
+            found: text.into(),
+        };
         Ok(match text {
             "auto" => Self::Auto,
             "cpu" => Self::Cpu,
+            "emulator" => Self::Emulator,
             "cuda" => Self::Cuda(0),
             _ => Self::Cuda(text.strip_prefix("cuda:").ok_or_else(unknown)?.parse().map_err(|_| unknown())?),
         })
@@ -70,6 +81,10 @@ pub struct Device {
 #[derive(Debug)]
 enum Kind {
     Cpu,
+    Emulator {
+        /// Of the order in which a block's threads run.
+        seed: u64,
+    },
     Cuda(Box<Gpu>),
 }
 
@@ -83,6 +98,7 @@ impl Device {
         match choice {
             DeviceChoice::Auto => Ok(Self::auto()),
             DeviceChoice::Cpu => Ok(Self::cpu()),
+            DeviceChoice::Emulator => Ok(Self::emulator(1)),
             DeviceChoice::Cuda(number) => Self::cuda(number),
         }
     }
@@ -102,6 +118,12 @@ impl Device {
         Self { kind: Kind::Cpu, reason: None }
     }
 
+    /// The emulator: the GPU's kernels on the CPU, every access checked, the threads of a block in an order made from `seed`.
+    #[must_use]
+    pub fn emulator(seed: u64) -> Self {
+        Self { kind: Kind::Emulator { seed }, reason: None }
+    }
+
     /// The CUDA device with this number.
     ///
     /// # Errors
@@ -116,20 +138,21 @@ impl Device {
         self.reason.as_deref()
     }
 
-    /// What the CUDA device is; None for the CPU.
+    /// What the CUDA device is; None for the others.
     #[must_use]
     pub fn gpu(&self) -> Option<&GpuInfo> {
         match &self.kind {
-            Kind::Cpu => None,
+            Kind::Cpu | Kind::Emulator { .. } => None,
             Kind::Cuda(gpu) => Some(gpu.info()),
         }
     }
 
-    /// `"cuda"` or `"cpu"`, as reports name the backend.
+    /// `"cuda"`, `"cpu"` or `"emulator"`, as reports name the backend.
     #[must_use]
     pub fn backend(&self) -> &'static str {
         match &self.kind {
             Kind::Cpu => "cpu",
+            Kind::Emulator { .. } => "emulator",
             Kind::Cuda(_) => "cuda",
         }
     }
@@ -139,6 +162,7 @@ impl Device {
     pub fn describe(&self) -> String {
         match &self.kind {
             Kind::Cpu => cpu::describe(),
+            Kind::Emulator { seed } => format!("the emulator of a GPU, with an H100's limits and thread order {seed}"),
             Kind::Cuda(gpu) => format!("{} (cuda:{})", gpu.info().name, gpu.info().number),
         }
     }
@@ -156,6 +180,7 @@ impl Device {
                 }
                 Ready::Cpu { source: Vec::new(), result: Vec::new() }
             }
+            Kind::Emulator { seed } => Ready::Emulator(Box::new(EmulatorConvolution::new(*seed, problem, variant)?)),
             Kind::Cuda(gpu) => Ready::Cuda(Box::new(GpuConvolution::new(gpu, problem, variant)?)),
         };
         Ok(Convolution { problem: problem.clone(), ready })
@@ -173,10 +198,11 @@ impl Device {
     /// Measures the rates that bound a convolution on this device; takes part of a second.
     ///
     /// # Errors
-    /// [`Error::Driver`], [`Error::DeviceMemory`].
+    /// [`Error::Driver`], [`Error::DeviceMemory`]; [`Error::NoTime`] for the emulator.
     pub fn rates(&self) -> Result<Rates> {
         match &self.kind {
             Kind::Cpu => Ok(cpu::rates()),
+            Kind::Emulator { .. } => Err(Error::NoTime),
             Kind::Cuda(gpu) => gpu.rates(),
         }
     }
@@ -200,6 +226,7 @@ enum Ready<'device> {
         source: Vec<f32>,
         result: Vec<f32>,
     },
+    Emulator(Box<EmulatorConvolution>),
     Cuda(Box<GpuConvolution<'device>>),
 }
 
@@ -215,6 +242,7 @@ impl Convolution<'_> {
     pub fn variant(&self) -> &'static str {
         match &self.ready {
             Ready::Cpu { .. } => cpu::VARIANT,
+            Ready::Emulator(ready) => ready.plan().entry.variant.name(),
             Ready::Cuda(ready) => ready.plan().entry.variant.name(),
         }
     }
@@ -224,15 +252,17 @@ impl Convolution<'_> {
     pub fn reason(&self) -> String {
         match &self.ready {
             Ready::Cpu { .. } => cpu::reason(),
+            Ready::Emulator(ready) => ready.plan().reason.clone(),
             Ready::Cuda(ready) => ready.plan().reason.clone(),
         }
     }
 
-    /// The plan for the GPU; None on the CPU.
+    /// The plan for the GPU or its emulator; None on the CPU.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.ready {
             Ready::Cpu { .. } => None,
+            Ready::Emulator(ready) => Some(ready.plan()),
             Ready::Cuda(ready) => Some(ready.plan()),
         }
     }
@@ -269,6 +299,7 @@ impl Convolution<'_> {
                 cpu::convolve(&self.problem, source, result);
                 Ok(())
             }
+            Ready::Emulator(ready) => ready.run(source, result),
             Ready::Cuda(ready) => ready.run(source, result),
         }
     }
@@ -287,6 +318,10 @@ impl Convolution<'_> {
                 result.resize(source.len(), f32::NAN);
                 Ok(())
             }
+            Ready::Emulator(ready) => {
+                ready.upload(source);
+                Ok(())
+            }
             Ready::Cuda(ready) => {
                 ready.upload(source)?;
                 ready.poison()
@@ -294,10 +329,11 @@ impl Convolution<'_> {
         }
     }
 
-    /// Computes `times` times on what was uploaded and returns the time of all, as the device's own clock has it.
+    /// Computes `times` times on what was uploaded and returns the time of all, as the device's own clock has it. (The
+    /// emulator's is that of the emulation: it says nothing about a GPU.)
     ///
     /// # Errors
-    /// [`Error::Length`] if nothing was uploaded, [`Error::Driver`].
+    /// [`Error::Length`] if nothing was uploaded to the CPU, [`Error::Driver`], [`Error::Emulator`].
     pub fn execute(&mut self, times: usize) -> Result<Duration> {
         match &mut self.ready {
             Ready::Cpu { source, result } => {
@@ -309,6 +345,13 @@ impl Convolution<'_> {
                 let start = Instant::now();
                 for _ in 0..times {
                     cpu::convolve(&self.problem, source, result);
+                }
+                Ok(start.elapsed())
+            }
+            Ready::Emulator(ready) => {
+                let start = Instant::now();
+                for _ in 0..times {
+                    ready.execute()?;
                 }
                 Ok(start.elapsed())
             }
@@ -331,7 +374,23 @@ impl Convolution<'_> {
                 }
                 Ok(())
             }
+            Ready::Emulator(ready) => {
+                result.copy_from_slice(&ready.download());
+                Ok(())
+            }
             Ready::Cuda(ready) => ready.download(result),
+        }
+    }
+
+    /// What a profiler would count for one run on what was uploaded, computed by the emulator from the addresses of all
+    /// accesses; None on other devices.
+    ///
+    /// # Errors
+    /// [`Error::Emulator`] if the kernel did something wrong.
+    pub fn counts(&mut self) -> Result<Option<Counts>> {
+        match &mut self.ready {
+            Ready::Emulator(ready) => ready.counts().map(Some),
+            Ready::Cpu { .. } | Ready::Cuda(_) => Ok(None),
         }
     }
 

@@ -1,10 +1,10 @@
-//! The host's half: whoever plays the GPU implements [`Executor`], and kernels run inside [`run_thread`].
+//! The host's half: whoever plays the GPU implements [`Executor`], and kernels run inside [`enter`].
 //!
-//! A GPU thread's view of the machine is small: a dozen registers, a barrier, loads and stores. [`Executor`] is just
+//! A GPU thread's view of the machine is small: a dozen registers, a barrier, a few exchanges within the warp, loads and stores. [`Executor`] is just
 //! that view. Each access comes with the line of the kernel that made it, so that an executor can report it.
 //!
 //! ```
-//! use cuda_std::executor::{Access, Executor, Register, Space, run_thread};
+//! use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
 //! use cuda_std::prelude::*;
 //! use std::panic::Location;
 //!
@@ -15,6 +15,9 @@
 //!         u32::from(register.is_dimension())
 //!     }
 //!     fn barrier(&self, _: &'static Location<'static>) {}
+//!     fn collective(&self, _: Collective, value: u32, _: &'static Location<'static>) -> u32 {
+//!         value
+//!     }
 //!     fn load(&self, access: Access, bytes: &mut [u8]) {
 //!         assert_eq!(access.space, Space::Global);
 //!         // SAFETY: the kernel below accesses only `data`.
@@ -39,7 +42,7 @@
 //! let mut data = [21.0_f32];
 //! let handle = GlobalMut::new(data.as_mut_ptr());
 //! // SAFETY: `data` holds one element.
-//! run_thread(&Alone, || unsafe { double(handle) });
+//! enter(&Alone, || unsafe { double(handle) });
 //! assert_eq!(data, [42.0]);
 //! ```
 
@@ -105,12 +108,29 @@ pub struct Access {
     pub location: &'static Location<'static>,
 }
 
+/// What the threads of a warp do together; see [`crate::warp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collective {
+    /// Wait for the warp.
+    Sync,
+    /// Get the value of the lane that is this much higher, or the own one if there is none.
+    ShuffleDown(u32),
+    /// Get the value of the lane whose number differs in these bits.
+    ShuffleXor(u32),
+    /// Get the value of this lane.
+    Shuffle(u32),
+    /// Get a bit for each lane, set where its value is not 0.
+    Ballot,
+}
+
 /// What a kernel sees of the machine it runs on, seen by one thread.
 pub trait Executor {
     /// The value of a special register.
     fn register(&self, register: Register) -> u32;
     /// Returns when all threads of the block have called it.
     fn barrier(&self, location: &'static Location<'static>);
+    /// Returns when all threads of the warp have called it with the same operation: what this one gets for its `value`.
+    fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32;
     /// Fills `bytes` from memory.
     fn load(&self, access: Access, bytes: &mut [u8]);
     /// Writes `bytes` to memory.
@@ -122,8 +142,9 @@ thread_local! {
     static CURRENT: Cell<Option<&'static dyn Executor>> = const { Cell::new(None) };
 }
 
-/// Runs `kernel` as one GPU thread of `executor`, on this thread. Calls may nest; the outer executor comes back after.
-pub fn run_thread(executor: &dyn Executor, kernel: impl FnOnce()) {
+/// Calls `kernel` with `executor` as the GPU of all that this thread does inside. Calls may nest; the outer executor comes
+/// back after.
+pub fn enter(executor: &dyn Executor, kernel: impl FnOnce()) {
     /// Puts the outer executor back, also when the kernel panics.
     struct Restore(Option<&'static dyn Executor>);
     impl Drop for Restore {
@@ -145,7 +166,7 @@ pub fn run_thread(executor: &dyn Executor, kernel: impl FnOnce()) {
 #[track_caller]
 pub(crate) fn current() -> &'static dyn Executor {
     CURRENT.get().unwrap_or_else(|| {
-        panic!("a device function was called outside of a kernel; cuda_std::executor::run_thread runs one")
+        panic!("a device function was called outside of a kernel; cuda_std::executor::enter runs one")
     })
 }
 

@@ -27,6 +27,15 @@ impl<T> Clone for GlobalMut<T> {
 }
 impl<T> Copy for GlobalMut<T> {}
 
+// SAFETY: a handle is an address. Using it is unsafe, with the promise that threads don't get in each other's way.
+unsafe impl<T> Send for Global<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Global<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for GlobalMut<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for GlobalMut<T> {}
+
 impl<T: Scalar> Global<T> {
     /// A handle on the array that begins at `pointer`.
     #[inline(always)]

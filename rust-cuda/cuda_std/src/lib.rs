@@ -43,7 +43,10 @@
 //! ```
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, core_float_math))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics)
+)]
 
 pub mod constant;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -54,6 +57,7 @@ mod scalar;
 mod shared;
 pub mod thread;
 mod vector;
+pub mod warp;
 
 pub use cuda_std_macros::kernel;
 pub use float::fma;
@@ -65,7 +69,7 @@ pub use vector::{F32x2, F32x4};
 /// Everything a kernel file uses, for `use cuda_std::prelude::*`.
 pub mod prelude {
     pub use crate::constant::ConstantMemory;
-    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, thread};
+    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, thread, warp};
 }
 
 /// A panic in a kernel stops the grid: the launch fails with "illegal instruction" and the context is lost.

@@ -1,0 +1,318 @@
+//! One block: its threads as fibers, its barriers, its shared memory, and every access checked.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
+
+use crate::counts::{Class, Counts, Warp};
+use crate::defect::Kind;
+use crate::found::Found;
+use crate::launch::{Launch, unravel};
+use crate::memory::{Allocation, Memory};
+use crate::shared::Shared;
+use crate::sites;
+
+/// A fiber's stack. Kernels keep little in memory; the pages are only taken when they are touched.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// What a fiber waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Nothing: it can go on, and gets this value.
+    Ready(u32),
+    /// All threads of the block.
+    Barrier(&'static Location<'static>),
+    /// All threads of the warp.
+    Warp(Collective, u32, &'static Location<'static>),
+    /// It has ended.
+    Ended,
+}
+
+/// A thread of the block.
+type Fiber = Coroutine<u32, Wait, (), DefaultStack>;
+
+/// What all blocks of a launch have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Common<'a> {
+    pub(crate) launch: &'a Launch,
+    pub(crate) memory: &'a Memory,
+    pub(crate) allocations: &'a [&'a Allocation],
+    pub(crate) found: &'a Found,
+    pub(crate) seed: u64,
+    pub(crate) counting: bool,
+}
+
+/// Runs blocks, one after the other, on one thread of the host. Stacks and shared memory are kept from block to block.
+pub(crate) struct Runner<'a> {
+    pub(crate) common: Common<'a>,
+    pub(crate) block: Cell<u64>,
+    /// The thread of the block that is running.
+    pub(crate) thread: Cell<u32>,
+    /// Barriers of this block so far.
+    pub(crate) barriers: Cell<u64>,
+    pub(crate) shared: RefCell<Shared>,
+    warps: RefCell<Vec<Warp>>,
+    counts: RefCell<Counts>,
+    /// Where the running fiber of each thread can be left.
+    yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
+    stacks: RefCell<Vec<DefaultStack>>,
+}
+
+impl<'a> Runner<'a> {
+    pub(crate) fn new(common: Common<'a>) -> Self {
+        let threads = common.launch.threads() as usize;
+        let warps = if common.counting { threads.div_ceil(32) } else { 0 };
+        Self {
+            common,
+            block: Cell::new(0),
+            thread: Cell::new(0),
+            barriers: Cell::new(0),
+            shared: RefCell::default(),
+            warps: RefCell::new((0..warps).map(|_| Warp::default()).collect()),
+            counts: RefCell::default(),
+            yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
+            stacks: RefCell::default(),
+        }
+    }
+
+    /// The counts of all blocks so far.
+    pub(crate) fn counts(&self) -> Counts {
+        *self.counts.borrow()
+    }
+
+    /// Runs a block to its end, or to the first thing that makes going on senseless.
+    pub(crate) fn run(&self, block: u64, kernel: &(dyn Fn() + Sync)) {
+        if self.common.found.enough() {
+            return;
+        }
+        self.block.set(block);
+        self.barriers.set(0);
+        self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize);
+        let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut order: Vec<u32> = (0..self.yielders.len() as u32).collect();
+        enter(self, || self.schedule(&mut order, &mut random, kernel));
+        let mut counts = self.counts.borrow_mut();
+        counts.threads += self.yielders.len() as u64;
+        for warp in self.warps.borrow_mut().iter_mut() {
+            warp.flush(&mut counts);
+        }
+    }
+
+    /// Lets every thread run until it waits or ends, then sees who can go on, until all have ended.
+    fn schedule(&self, order: &mut [u32], random: &mut fastrand::Rng, kernel: &(dyn Fn() + Sync)) {
+        let mut fibers: Vec<Option<Fiber>> = order.iter().map(|_| None).collect();
+        let mut waits = vec![Wait::Ready(0); order.len()];
+        loop {
+            if !self.common.counting {
+                random.shuffle(order);
+            }
+            for &thread in order.iter() {
+                let thread = thread as usize;
+                let Wait::Ready(value) = waits[thread] else { continue };
+                let mut fiber = fibers[thread].take().unwrap_or_else(|| self.fiber(thread, kernel));
+                waits[thread] = self.resume(&mut fiber, thread, value);
+                if waits[thread] == Wait::Ended {
+                    if fiber.done() {
+                        self.stacks.borrow_mut().push(fiber.into_stack());
+                    }
+                } else {
+                    fibers[thread] = Some(fiber);
+                }
+            }
+            if waits.iter().all(|wait| *wait == Wait::Ended) || self.common.found.enough() {
+                return;
+            }
+            if !self.go_on(&mut waits) {
+                return;
+            }
+        }
+    }
+
+    /// A new fiber for a thread.
+    fn fiber(&self, thread: usize, kernel: &(dyn Fn() + Sync)) -> Fiber {
+        let stack = self.stacks.borrow_mut().pop();
+        let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for the stack of a fiber"));
+        let yielder_of = &self.yielders[thread];
+        let body = move |yielder: &Yielder<u32, Wait>, _: u32| {
+            yielder_of.set(yielder);
+            kernel();
+        };
+        // SAFETY: the fiber borrows `kernel` and `self`, which outlive it: `schedule` drops or ends every fiber before it
+        // returns.
+        unsafe { Coroutine::with_stack_unchecked(stack, body) }
+    }
+
+    /// Lets a fiber run until it waits or ends.
+    fn resume(&self, fiber: &mut Fiber, thread: usize, value: u32) -> Wait {
+        self.thread.set(thread as u32);
+        if self.common.counting {
+            self.warps.borrow_mut()[thread / 32].begin_lane(thread as u32 % 32);
+        }
+        match catch_unwind(AssertUnwindSafe(|| fiber.resume(value))) {
+            Ok(CoroutineResult::Yield(wait)) => wait,
+            Ok(CoroutineResult::Return(())) => Wait::Ended,
+            Err(panic) => {
+                let message = panic
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
+                    .unwrap_or_else(|| "of an unknown kind".to_owned());
+                self.report("running".to_owned(), Kind::Panic { message }, None);
+                Wait::Ended
+            }
+        }
+    }
+
+    /// Nobody can run: lets those go on whose warp or block is complete. False if a thread is missing for good.
+    fn go_on(&self, waits: &mut [Wait]) -> bool {
+        let mut someone = false;
+        for (warp, waits) in waits.chunks_mut(32).enumerate() {
+            if let Some(at) = waits.iter().position(|wait| matches!(wait, Wait::Warp(..))) {
+                if waits.iter().all(|wait| same(wait, &waits[at])) && waits.len() == 32 {
+                    exchange(waits);
+                    self.flush(warp);
+                    someone = true;
+                } else if !waits.iter().any(|wait| matches!(wait, Wait::Ready(_))) {
+                    return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
+                }
+            }
+        }
+        if someone {
+            return true;
+        }
+        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(_))).expect("not all have ended");
+        if !waits.iter().all(|wait| same(wait, &waits[at])) {
+            return self.missed(at, waits[at], 0, waits);
+        }
+        waits.fill(Wait::Ready(0));
+        self.shared.borrow_mut().next_interval();
+        self.barriers.set(self.barriers.get() + 1);
+        for warp in 0..waits.len().div_ceil(32) {
+            self.flush(warp);
+        }
+        self.counts.borrow_mut().barriers += waits.len().div_ceil(32) as u64;
+        true
+    }
+
+    /// Reports that a thread waits in vain; `first` is the thread of `waits[0]`.
+    fn missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) -> bool {
+        let (action, location) = match wait {
+            Wait::Barrier(location) => ("waiting at a barrier", location),
+            Wait::Warp(_, _, location) if waits.len() < 32 => {
+                ("waiting at a warp collective in a warp of fewer than 32 threads", location)
+            }
+            Wait::Warp(_, _, location) => ("waiting at a warp collective", location),
+            Wait::Ready(_) | Wait::Ended => unreachable!("it waits"),
+        };
+        let other = waits.iter().position(|other| !same(other, &wait)).unwrap_or(0);
+        let waits_at = match waits[other] {
+            Wait::Barrier(location) | Wait::Warp(_, _, location) => Some(location),
+            Wait::Ready(_) | Wait::Ended => None,
+        };
+        self.thread.set(thread as u32);
+        let other = self.place_of((first + other) as u32);
+        self.report(action.to_owned(), Kind::BarrierMissed { other, waits_at }, Some(location));
+        false
+    }
+
+    /// Counts what a warp has done, if counting.
+    fn flush(&self, warp: usize) {
+        if let Some(warp) = self.warps.borrow_mut().get_mut(warp) {
+            warp.flush(&mut self.counts.borrow_mut());
+        }
+    }
+
+    /// Notes an access, if counting.
+    pub(crate) fn count(&self, access: &Access, class: Class) {
+        if self.common.counting {
+            let site = sites::number(access.location);
+            let thread = self.thread.get() as usize;
+            self.warps.borrow_mut()[thread / 32].note(class, site, access.address, access.size);
+        }
+    }
+
+    /// Leaves the running fiber until it can go on.
+    fn wait(&self, wait: Wait) -> u32 {
+        let yielder = self.yielders[self.thread.get() as usize].get();
+        // SAFETY: the fiber of this thread is running (only it can call this), and its yielder lives as long as it does.
+        unsafe { &*yielder }.suspend(wait)
+    }
+}
+
+/// Whether two threads wait for the same thing at the same line.
+fn same(a: &Wait, b: &Wait) -> bool {
+    match (a, b) {
+        (Wait::Barrier(a), Wait::Barrier(b)) => a == b,
+        (Wait::Warp(kind, _, a), Wait::Warp(other, _, b)) => {
+            std::mem::discriminant(kind) == std::mem::discriminant(other) && a == b
+        }
+        (Wait::Ended, Wait::Ended) => true,
+        _ => false,
+    }
+}
+
+/// Does a collective of a whole warp: each thread gets its answer.
+fn exchange(waits: &mut [Wait]) {
+    let values: Vec<u32> =
+        waits.iter().map(|wait| if let Wait::Warp(_, value, _) = wait { *value } else { 0 }).collect();
+    let ballot = values.iter().enumerate().fold(0, |bits, (lane, &value)| bits | u32::from(value != 0) << lane);
+    for (lane, wait) in waits.iter_mut().enumerate() {
+        let Wait::Warp(operation, value, _) = *wait else { continue };
+        *wait = Wait::Ready(match operation {
+            Collective::Sync => 0,
+            Collective::ShuffleDown(delta) => values.get(lane + delta as usize).copied().unwrap_or(value),
+            Collective::ShuffleXor(bits) => values.get(lane ^ bits as usize).copied().unwrap_or(value),
+            Collective::Shuffle(from) => values[from as usize % values.len()],
+            Collective::Ballot => ballot,
+        });
+    }
+}
+
+impl Executor for Runner<'_> {
+    fn register(&self, register: Register) -> u32 {
+        let Launch { grid, block, .. } = *self.common.launch;
+        let thread = || unravel(u64::from(self.thread.get()), block);
+        let place = || unravel(self.block.get(), grid);
+        match register {
+            Register::ThreadIdxX => thread()[0],
+            Register::ThreadIdxY => thread()[1],
+            Register::ThreadIdxZ => thread()[2],
+            Register::BlockIdxX => place()[0],
+            Register::BlockIdxY => place()[1],
+            Register::BlockIdxZ => place()[2],
+            Register::BlockDimX => block[0],
+            Register::BlockDimY => block[1],
+            Register::BlockDimZ => block[2],
+            Register::GridDimX => grid[0],
+            Register::GridDimY => grid[1],
+            Register::GridDimZ => grid[2],
+        }
+    }
+
+    fn barrier(&self, location: &'static Location<'static>) {
+        self.wait(Wait::Barrier(location));
+    }
+
+    fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32 {
+        self.wait(Wait::Warp(operation, value, location))
+    }
+
+    fn load(&self, access: Access, bytes: &mut [u8]) {
+        match access.space {
+            Space::Global => self.load_global(&access, bytes),
+            Space::Shared => self.load_shared(&access, bytes),
+            Space::Constant { symbol, bytes: length } => self.load_constant(&access, symbol, length as u64, bytes),
+        }
+    }
+
+    fn store(&self, access: Access, bytes: &[u8]) {
+        match access.space {
+            Space::Global => self.store_global(&access, bytes),
+            Space::Shared => self.store_shared(&access, bytes),
+            Space::Constant { .. } => unreachable!("cuda_std has no store to constant memory"),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The shape of a launch, and what a device allows.
+
+use std::fmt;
+
+/// Blocks of a grid, threads of a block, and the dynamic shared memory of each block in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Launch {
+    /// A launch of a two-dimensional grid of two-dimensional blocks.
+    #[must_use]
+    pub fn flat(grid: (u32, u32), block: (u32, u32), shared_bytes: u32) -> Self {
+        Self { grid: [grid.0, grid.1, 1], block: [block.0, block.1, 1], shared_bytes }
+    }
+
+    /// Threads of a block.
+    #[must_use]
+    pub fn threads(&self) -> u64 {
+        self.block.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Blocks of the grid.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Checks the launch against what a device allows.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<(), LaunchError> {
+        let at_most = |what, found: u64, most: u64| {
+            if found > most { Err(LaunchError::TooLarge { what, found, most }) } else { Ok(()) }
+        };
+        for (name, size) in [("grid", self.grid), ("block", self.block)] {
+            if size.contains(&0) {
+                return Err(LaunchError::Empty { what: name, size });
+            }
+        }
+        for (axis, what) in ["blockDim.x", "blockDim.y", "blockDim.z"].into_iter().enumerate() {
+            at_most(what, self.block[axis].into(), limits.block[axis].into())?;
+        }
+        at_most("the number of threads of a block", self.threads(), limits.threads_per_block.into())?;
+        for (axis, what) in ["gridDim.x", "gridDim.y", "gridDim.z"].into_iter().enumerate() {
+            at_most(what, self.grid[axis].into(), limits.grid[axis].into())?;
+        }
+        at_most("the shared memory of a block in bytes", self.shared_bytes.into(), limits.shared_bytes.into())
+    }
+}
+
+/// What a device allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads of a block in all.
+    pub threads_per_block: u32,
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Blocks of a grid in x, y and z.
+    pub grid: [u32; 3],
+    /// Dynamic shared memory of a block in bytes, after opting in.
+    pub shared_bytes: u32,
+}
+
+impl Limits {
+    /// Those of an H100 (compute capability 9.0).
+    pub const H100: Self = Self {
+        threads_per_block: 1024,
+        block: [1024, 1024, 64],
+        grid: [i32::MAX as u32, 65_535, 65_535],
+        shared_bytes: 227 * 1024,
+    };
+}
+
+/// A launch that a device would refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// A size of 0.
+    #[error("the {what} has no extent in one direction: {size:?}")]
+    Empty {
+        /// Grid or block.
+        what: &'static str,
+        /// Its size.
+        size: [u32; 3],
+    },
+    /// A size beyond the device's.
+    #[error("{what} is {found}, the device allows {most}")]
+    TooLarge {
+        /// Which size.
+        what: &'static str,
+        /// What was asked for.
+        found: u64,
+        /// The limit.
+        most: u64,
+    },
+}
+
+/// A thread's place in a launch, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The block in the grid.
+    pub block: [u32; 3],
+    /// The thread in the block.
+    pub thread: [u32; 3],
+}
+
+impl Place {
+    /// The place of the thread with this number, counted through the whole grid: block by block, x running fastest.
+    pub(crate) fn of(number: u64, launch: &Launch) -> Self {
+        let threads = launch.threads();
+        Self { block: unravel(number / threads, launch.grid), thread: unravel(number % threads, launch.block) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(f, "thread ({tx}, {ty}, {tz}) of block ({bx}, {by}, {bz})")
+    }
+}
+
+/// The coordinates of element `index` of an array of this size, x running fastest.
+pub(crate) fn unravel(index: u64, size: [u32; 3]) -> [u32; 3] {
+    let [width, height, _] = size.map(u64::from);
+    [(index % width) as u32, (index / width % height) as u32, (index / (width * height)) as u32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_counts_x_first() {
+        let launch = Launch { grid: [3, 2, 1], block: [4, 2, 2], shared_bytes: 0 };
+        // Block 4 is (1, 1, 0); thread 13 of its 16 is (1, 1, 1).
+        assert_eq!(Place::of(4 * 16 + 13, &launch), Place { block: [1, 1, 0], thread: [1, 1, 1] });
+    }
+
+    #[test]
+    fn limits_hold() {
+        let refused =
+            |grid, block, shared_bytes| Launch { grid, block, shared_bytes }.check(&Limits::H100).unwrap_err();
+        assert!(matches!(refused([1, 0, 1], [1; 3], 0), LaunchError::Empty { what: "grid", .. }));
+        assert!(matches!(refused([1; 3], [32, 33, 1], 0), LaunchError::TooLarge { found: 1056, most: 1024, .. }));
+        assert!(matches!(refused([1; 3], [1, 1, 65], 0), LaunchError::TooLarge { what: "blockDim.z", .. }));
+        assert!(matches!(refused([1, 65_536, 1], [1; 3], 0), LaunchError::TooLarge { what: "gridDim.y", .. }));
+        assert!(matches!(refused([1; 3], [1; 3], 232_449), LaunchError::TooLarge { most: 232_448, .. }));
+        assert_eq!(Launch::flat((1, 65_535), (32, 32), 232_448).check(&Limits::H100), Ok(()));
+    }
+}

@@ -1,0 +1,77 @@
+//! Who touched an element last, in 64 bits, so that one atomic holds it.
+//!
+//! ```text
+//! bits 62-63  who: nobody, one thread, several threads of one block, several blocks
+//! bits 24-61  the thread's number in the grid, or the block's
+//! bits 12-23  the block's barriers before the access, modulo 4,096
+//! bits  0-11  the line of the kernel
+//! ```
+
+use crate::sites::Site;
+
+/// Who touched an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Nobody in this launch.
+    Nobody,
+    /// The thread with this number in the grid.
+    Thread(u64),
+    /// Several threads of the block with this number.
+    Block(u64),
+    /// Threads of several blocks.
+    Blocks,
+}
+
+/// A record of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) who: Who,
+    /// The block's barriers before the access, modulo 4,096.
+    pub(crate) epoch: u16,
+    pub(crate) site: Site,
+}
+
+/// The most threads or blocks that a record can tell apart: 2^38.
+pub(crate) const MOST: u64 = (1 << 38) - 1;
+
+impl Record {
+    pub(crate) const NOBODY: u64 = 0;
+
+    pub(crate) fn pack(self) -> u64 {
+        let (kind, id) = match self.who {
+            Who::Nobody => return Self::NOBODY,
+            Who::Thread(thread) => (1, thread),
+            Who::Block(block) => (2, block),
+            Who::Blocks => (3, 0),
+        };
+        debug_assert!(id <= MOST && self.epoch < 4096 && self.site < 4096);
+        kind << 62 | id << 24 | u64::from(self.epoch) << 12 | u64::from(self.site)
+    }
+
+    pub(crate) fn unpack(bits: u64) -> Self {
+        let id = bits >> 24 & MOST;
+        let who = match bits >> 62 {
+            0 => Who::Nobody,
+            1 => Who::Thread(id),
+            2 => Who::Block(id),
+            _ => Who::Blocks,
+        };
+        Self { who, epoch: (bits >> 12 & 0xfff) as u16, site: (bits & 0xfff) as Site }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back() {
+        for who in [Who::Nobody, Who::Thread(0), Who::Thread(MOST), Who::Block(77), Who::Blocks] {
+            let record = match who {
+                Who::Nobody => Record { who, epoch: 0, site: 0 },
+                _ => Record { who, epoch: 4095, site: 4094 },
+            };
+            assert_eq!(Record::unpack(record.pack()), record);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Planted defects: each must be found, with the right kind, place and line; and the same kernel without it must pass.
+#![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, clippy::if_same_then_else)] // kernels that are wrong on purpose
+
+use cuda_emulator::{Buffer, Counts, Defect, Emulator, Error, Kind, Launch, LaunchError, Memory, Place, Role};
+use cuda_std::prelude::*;
+
+/// Threads of a block in x in these tests: two warps.
+const WIDTH: u32 = 64;
+
+/// Runs a kernel on two blocks of 64 threads with 1 KiB of shared memory.
+fn run(memory: &mut Memory, kernel: impl Fn() + Sync) -> Result<Counts, Error> {
+    Emulator::new().launch("kernel", &Launch::flat((2, 1), (WIDTH, 1), 1024), memory, kernel)
+}
+
+/// The defects that a launch ended with.
+fn defects(result: Result<Counts, Error>) -> Vec<Defect> {
+    match result {
+        Err(Error::Defects(defects)) => defects.defects,
+        other => panic!("defects were expected, not {other:?}"),
+    }
+}
+
+/// The one defect that a launch ended with.
+fn one(result: Result<Counts, Error>) -> Defect {
+    let defects = defects(result);
+    assert_eq!(defects.len(), 1, "{defects:#?}");
+    defects.into_iter().next().unwrap()
+}
+
+fn buffers(memory: &mut Memory) -> (Buffer<f32>, Buffer<f32>) {
+    let values: Vec<f32> = (0..2 * WIDTH).map(|i| i as f32).collect();
+    (memory.upload("source", &values), memory.allocate("result", values.len(), Role::Output))
+}
+
+/// Reverses each block's part through shared memory. `with_barrier` false is the defect.
+#[kernel]
+pub unsafe fn reverse(source: Global<f32>, result: GlobalMut<f32>, with_barrier: u32) {
+    let (i, tx) = (thread::index_1d(), thread::thread_idx_x());
+    let tile = Shared::<f32>::dynamic();
+    unsafe { tile.store(tx, source.load(i as isize)) };
+    if with_barrier != 0 {
+        thread::sync_threads();
+    }
+    unsafe { result.store(i as isize, tile.load(WIDTH - 1 - tx)) };
+}
+
+#[test]
+fn a_missing_barrier() {
+    let mut memory = Memory::new();
+    let (source, result) = buffers(&mut memory);
+    let (s, r) = (source.global(), result.global_mut());
+    run(&mut memory, || unsafe { reverse(s, r, 1) }).unwrap();
+    let expected: Vec<f32> = (0..2 * WIDTH).map(|i| (i / WIDTH * WIDTH + WIDTH - 1 - i % WIDTH) as f32).collect();
+    assert_eq!(memory.download(&result), expected);
+
+    let mut memory = Memory::new();
+    let (source, result) = buffers(&mut memory);
+    let (s, r) = (source.global(), result.global_mut());
+    // Whichever of two threads comes first, the other races with it, or reads what is not yet written.
+    for defect in defects(run(&mut memory, || unsafe { reverse(s, r, 0) })) {
+        assert!(matches!(defect.kind, Kind::Race { .. } | Kind::Uninitialised), "{defect}");
+        assert!(defect.location.unwrap().file().ends_with("defects.rs"));
+    }
+}
+
+/// Copies `length` elements; a length beyond the arrays is the defect.
+#[kernel]
+pub unsafe fn copy(source: Global<f32>, result: GlobalMut<f32>, shift: i32, step: u32) {
+    let i = thread::index_1d() * step;
+    unsafe { result.store(i as isize, source.load(i as isize + shift as isize)) };
+}
+
+#[test]
+fn an_index_off_by_one() {
+    let mut memory = Memory::new();
+    let (source, result) = buffers(&mut memory);
+    let (s, r) = (source.global(), result.global_mut());
+    let defect = one(run(&mut memory, || unsafe { copy(s, r, 1, 1) }));
+    assert!(
+        matches!(&defect.kind, Kind::OutOfBounds { nearest } if nearest.contains("0 bytes after the end of source"))
+    );
+    assert_eq!(defect.place, Place { block: [1, 0, 0], thread: [63, 0, 0] });
+    let text = defect.to_string();
+    assert!(text.contains("thread (63, 0, 0) of block (1, 0, 0)") && text.contains("defects.rs:"), "{text}");
+
+    // Handles of another memory: nothing is there.
+    let found = defects(run(&mut Memory::new(), || unsafe { copy(s, r, 0, 0) }));
+    assert!(found.iter().all(|defect| matches!(defect.kind, Kind::OutOfBounds { .. })), "{found:#?}");
+}
+
+#[test]
+fn a_read_before_the_array() {
+    let mut memory = Memory::new();
+    let (source, result) = buffers(&mut memory);
+    let (s, r) = (source.global(), result.global_mut());
+    let defect = one(run(&mut memory, || unsafe { copy(s, r, -1, 1) }));
+    assert!(matches!(&defect.kind, Kind::OutOfBounds { nearest } if nearest == "4 bytes before source"), "{defect}");
+}
+
+#[test]
+fn an_output_written_twice_and_one_not_written() {
+    let mut memory = Memory::new();
+    let (source, result) = buffers(&mut memory);
+    let (s, r) = (source.global(), result.global_mut());
+    let defect = one(run(&mut memory, || unsafe { copy(s, r, 0, 0) }));
+    assert!(matches!(defect.kind, Kind::WrittenTwice { .. }), "{defect}");
+    assert_eq!(defect.times, 127);
+    assert_eq!(memory.unwritten(&result), Some((1, 127)));
+}
+
+#[test]
+fn two_blocks_on_one_element() {
+    let mut memory = Memory::new();
+    let source = memory.upload("source", &[1.0_f32]);
+    let scratch = memory.allocate::<f32>("scratch", 1, Role::Scratch);
+    let (s, r) = (source.global(), scratch.global_mut());
+    let launch = Launch::flat((2, 1), (1, 1), 0);
+    let defect = one(Emulator::new().launch("copy", &launch, &mut memory, || unsafe { copy(s, r, 0, 0) }));
+    let Kind::Race { before } = &defect.kind else { panic!("{defect}") };
+    assert!(before.wrote && before.place.unwrap().block != defect.place.block, "{defect}");
+}
+
+/// Each block reads what another block writes.
+#[kernel]
+pub unsafe fn between_blocks(data: GlobalMut<f32>) {
+    let block = thread::block_idx_x();
+    unsafe { data.store(block as isize, data.load(1 - block as isize)) };
+}
+
+#[test]
+fn a_read_of_what_another_block_writes() {
+    let mut memory = Memory::new();
+    let data = memory.upload("data", &[1.0_f32, 2.0]);
+    let d = data.global_mut();
+    let launch = Launch::flat((2, 1), (1, 1), 0);
+    let found = defects(Emulator::new().launch("between", &launch, &mut memory, || unsafe { between_blocks(d) }));
+    assert!(found.iter().all(|defect| matches!(defect.kind, Kind::Race { .. })), "{found:#?}");
+}
+
+/// Sums up in place with barriers between: no race, though every element is written by several threads in turn.
+#[kernel]
+pub unsafe fn in_turn(data: GlobalMut<f32>, with_barrier: u32) {
+    let tx = thread::thread_idx_x();
+    for step in 0..4 {
+        let i = (tx + step) % WIDTH;
+        unsafe { data.store(i as isize, data.load(i as isize) + 1.0) };
+        if with_barrier != 0 {
+            thread::sync_threads();
+        }
+    }
+}
+
+#[test]
+fn turns_with_and_without_barriers_on_global_memory() {
+    let mut memory = Memory::new();
+    let data = memory.upload("data", &[0.0_f32; WIDTH as usize]);
+    let d = data.global_mut();
+    let launch = Launch::flat((1, 1), (WIDTH, 1), 0);
+    Emulator::new().launch("in_turn", &launch, &mut memory, || unsafe { in_turn(d, 1) }).unwrap();
+    assert_eq!(memory.download(&data), [4.0; WIDTH as usize]);
+    let found = defects(Emulator::new().launch("in_turn", &launch, &mut memory, || unsafe { in_turn(d, 0) }));
+    assert!(found.iter().all(|defect| matches!(defect.kind, Kind::Race { .. })), "{found:#?}");
+}
+
+/// Threads from `from` on skip the barrier.
+#[kernel]
+pub unsafe fn skipped_barrier(from: u32) {
+    if thread::thread_idx_x() < from {
+        thread::sync_threads();
+    }
+}
+
+/// Half of the block waits at one barrier, the other at another.
+#[kernel]
+pub unsafe fn two_barriers() {
+    if thread::thread_idx_x() < WIDTH / 2 {
+        thread::sync_threads();
+    } else {
+        thread::sync_threads();
+    }
+}
+
+#[test]
+fn a_skipped_barrier() {
+    run(&mut Memory::new(), || unsafe { skipped_barrier(WIDTH) }).unwrap();
+    let defect = one(run(&mut Memory::new(), || unsafe { skipped_barrier(WIDTH - 1) }));
+    let Kind::BarrierMissed { other, waits_at: None } = defect.kind else { panic!("{defect}") };
+    assert_eq!(other.thread, [WIDTH - 1, 0, 0]);
+    let defect = one(run(&mut Memory::new(), || unsafe { two_barriers() }));
+    assert!(matches!(defect.kind, Kind::BarrierMissed { waits_at: Some(_), .. }), "{defect}");
+}
+
+/// Fills all but `missing` elements of a tile and reads all of it.
+#[kernel]
+pub unsafe fn unwritten_halo(result: GlobalMut<f32>, missing: u32) {
+    let tx = thread::thread_idx_x();
+    let tile = Shared::<f32>::dynamic();
+    unsafe { tile.store(tx, 1.0) };
+    if tx < 2 - missing {
+        unsafe { tile.store(WIDTH + tx, 2.0) };
+    }
+    thread::sync_threads();
+    unsafe { result.store(thread::index_1d() as isize, tile.load(tx + 2)) };
+}
+
+#[test]
+fn an_unwritten_halo() {
+    let mut memory = Memory::new();
+    let (_, result) = buffers(&mut memory);
+    let r = result.global_mut();
+    run(&mut memory, || unsafe { unwritten_halo(r, 0) }).unwrap();
+    let mut memory = Memory::new();
+    let (_, result) = buffers(&mut memory);
+    let r = result.global_mut();
+    let defect = one(run(&mut memory, || unsafe { unwritten_halo(r, 1) }));
+    assert_eq!(defect.kind, Kind::Uninitialised);
+    assert!(defect.action.contains("byte 260 of shared memory"), "{defect}");
+    assert!(memory.download(&result)[WIDTH as usize - 1].is_nan());
+}
+
+#[test]
+fn memory_that_nothing_wrote() {
+    let mut memory = Memory::new();
+    let empty = memory.allocate::<f32>("empty", 128, Role::Scratch);
+    let (_, result) = buffers(&mut memory);
+    let (e, r) = (empty.global(), result.global_mut());
+    let defect = one(run(&mut memory, || unsafe { copy(e, r, 0, 1) }));
+    assert_eq!((defect.kind.clone(), defect.times), (Kind::Uninitialised, 128));
+    assert!(defect.action.contains("empty["), "{defect}");
+    // What one launch wrote, the next may read.
+    let again = memory.allocate::<f32>("again", 128, Role::Output);
+    let (from, to) = (result.global(), again.global_mut());
+    run(&mut memory, || unsafe { copy(from, to, 0, 1) }).unwrap();
+}
+
+/// A 16-byte load at element `at`.
+#[kernel]
+pub unsafe fn vector_load(source: Global<f32>, result: GlobalMut<f32>, at: i32) {
+    let vector = unsafe { source.offset(at as isize).cast::<F32x4>().load(0) };
+    unsafe { result.store(0, vector.0[3]) };
+}
+
+#[test]
+fn a_misaligned_vector() {
+    let mut memory = Memory::new();
+    let (source, result) = buffers(&mut memory);
+    let (s, r) = (source.global(), result.global_mut());
+    let launch = Launch::flat((1, 1), (1, 1), 0);
+    let mut load = |at| Emulator::new().launch("vector", &launch, &mut memory, || unsafe { vector_load(s, r, at) });
+    load(4).unwrap();
+    assert_eq!(one(load(2)).kind, Kind::Misaligned);
+    assert!(matches!(one(load(126)).kind, Kind::OutOfBounds { .. }));
+}
+
+/// Writes element `index` of shared memory.
+#[kernel]
+pub unsafe fn shared_at(index: u32) {
+    if thread::thread_rank() == 0 {
+        unsafe { Shared::<f32>::dynamic().store(index, 0.0) };
+    }
+}
+
+cuda_std::constant! {
+    /// Read by [`constant_at`].
+    pub static TABLE: [f32; 16];
+}
+
+/// Reads element `index` of constant memory.
+#[kernel]
+pub unsafe fn constant_at(index: u32) {
+    if thread::index_1d() == 0 {
+        let _ = unsafe { TABLE.load(index as usize) };
+    }
+}
+
+#[test]
+fn out_of_shared_and_constant_memory() {
+    run(&mut Memory::new(), || unsafe { shared_at(255) }).unwrap();
+    let defect = one(run(&mut Memory::new(), || unsafe { shared_at(256) }));
+    assert!(matches!(defect.kind, Kind::OutOfBounds { .. }) && defect.times == 2, "{defect}");
+
+    let mut memory = Memory::new();
+    memory.set_constant(TABLE::SYMBOL, &[1.0_f32; 8]);
+    run(&mut memory, || unsafe { constant_at(7) }).unwrap();
+    assert_eq!(one(run(&mut memory, || unsafe { constant_at(8) })).kind, Kind::Uninitialised);
+    assert!(matches!(one(run(&mut memory, || unsafe { constant_at(16) })).kind, Kind::OutOfBounds { .. }));
+}
+
+/// Divides by zero.
+#[kernel]
+pub unsafe fn panics(divisor: u32) {
+    assert!(divisor > 0, "a divisor of 0");
+}
+
+#[test]
+fn a_panic_is_a_defect() {
+    let defect = one(run(&mut Memory::new(), || unsafe { panics(0) }));
+    assert!(matches!(&defect.kind, Kind::Panic { message } if message.contains("a divisor of 0")), "{defect}");
+}
+
+#[test]
+fn launches_beyond_the_device() {
+    let refused = |launch: Launch| {
+        let result = Emulator::new().launch("kernel", &launch, &mut Memory::new(), || unsafe { shared_at(0) });
+        match result {
+            Err(Error::Launch { error, .. }) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(refused(Launch::flat((1, 1), (1025, 1), 4)), LaunchError::TooLarge { .. }));
+    assert!(matches!(refused(Launch::flat((1, 1), (1, 1), 1 << 20)), LaunchError::TooLarge { .. }));
+    assert!(matches!(refused(Launch::flat((0, 1), (1, 1), 4)), LaunchError::Empty { .. }));
+}
+
+/// Sums a warp's values in two ways.
+#[kernel]
+pub unsafe fn warp_sums(result: GlobalMut<f32>, lanes: u32) {
+    if thread::thread_rank() % 32 < lanes {
+        let mut down = thread::thread_rank() as f32;
+        for delta in [16, 8, 4, 2, 1] {
+            down += warp::shuffle_down(down, delta);
+        }
+        let mut xor = thread::thread_rank() as f32;
+        for bits in [16, 8, 4, 2, 1] {
+            xor += warp::shuffle_xor(xor, bits);
+        }
+        let first = warp::shuffle(down, 0);
+        let even = warp::ballot(warp::lane_id().is_multiple_of(2));
+        warp::sync_warp();
+        let same = first == xor && even == 0x5555_5555;
+        unsafe { result.store(thread::index_1d() as isize, if same { xor } else { f32::NAN }) };
+    }
+}
+
+#[test]
+fn warp_collectives() {
+    let mut memory = Memory::new();
+    let (_, result) = buffers(&mut memory);
+    let r = result.global_mut();
+    run(&mut memory, || unsafe { warp_sums(r, 32) }).unwrap();
+    let sums = [(0..32).sum::<i32>() as f32, (32..64).sum::<i32>() as f32];
+    let expected: Vec<f32> = (0..128).map(|i| sums[i % 64 / 32]).collect();
+    assert_eq!(memory.download(&result), expected);
+    for defect in defects(run(&mut memory, || unsafe { warp_sums(r, 31) })) {
+        assert!(matches!(defect.kind, Kind::BarrierMissed { waits_at: None, .. }), "{defect}");
+    }
+}
+
+/// Right only if thread 0 runs first.
+#[kernel]
+pub unsafe fn depends_on_order(data: GlobalMut<u32>) {
+    let seen = unsafe { data.load(0) };
+    unsafe { data.store(0, seen + 1) };
+    unsafe { data.store(1 + thread::thread_rank() as isize, seen) };
+}
+
+#[test]
+fn the_order_of_threads_is_the_seed_s() {
+    let order = |seed| {
+        let mut memory = Memory::new();
+        let data = memory.upload("data", &[0_u32; 33]);
+        let d = data.global_mut();
+        let launch = Launch::flat((1, 1), (32, 1), 0);
+        let emulator = Emulator::new().seed(seed);
+        let error = emulator.launch("order", &launch, &mut memory, || unsafe { depends_on_order(d) }).unwrap_err();
+        assert!(error.to_string().contains(&format!("seed {seed})")), "{error}");
+        memory.download(&data)
+    };
+    assert_eq!(order(7), order(7));
+    assert_ne!(order(7), order(8));
+}
+
+/// Reads a column of a tile: every word in one bank, unless the rows are padded.
+#[kernel]
+pub unsafe fn column(result: GlobalMut<f32>, pitch: u32) {
+    let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let tile = Shared::<f32>::dynamic();
+    unsafe { tile.store(ty * pitch + tx, 1.0) };
+    thread::sync_threads();
+    unsafe { result.store((ty * 32 + tx) as isize, tile.load(tx * pitch + ty)) };
+}
+
+#[test]
+fn counts_are_those_of_the_addresses() {
+    let counted = |pitch: u32| {
+        let mut memory = Memory::new();
+        let result = memory.allocate::<f32>("result", 1024, Role::Output);
+        let r = result.global_mut();
+        let launch = Launch::flat((1, 1), (32, 32), 33 * 32 * 4);
+        let emulator = Emulator::new().counting(true);
+        emulator.launch("column", &launch, &mut memory, || unsafe { column(r, pitch) }).unwrap()
+    };
+    let counts = counted(32);
+    assert_eq!((counts.threads, counts.barriers), (1024, 32));
+    assert_eq!((counts.shared_stores.instructions, counts.shared_stores.transactions), (32, 32));
+    assert_eq!((counts.shared_loads.instructions, counts.shared_loads.transactions), (32, 1024));
+    assert_eq!(counts.bank_conflicts(), 31 * 32);
+    assert_eq!((counts.global_stores.transactions, counts.global_stores.efficiency()), (4 * 32, 1.0));
+    assert_eq!(counted(33).bank_conflicts(), 0);
+}

@@ -1,0 +1,158 @@
+//! What the 32 threads of a warp do together, without shared memory and without a barrier of the block.
+//!
+//! All functions are for whole warps: every thread of the warp must call them together, and the block's number of threads must
+//! be a multiple of 32. A call that only some threads reach hangs the device, as with
+//! [`sync_threads`](crate::thread::sync_threads); the emulator reports it.
+//!
+//! | here | CUDA C++ |
+//! | --- | --- |
+//! | [`lane_id`] | `threadIdx.x % warpSize` in one dimension |
+//! | [`sync_warp`] | `__syncwarp()` |
+//! | [`shuffle`], [`shuffle_down`], [`shuffle_xor`] | `__shfl_sync`, `__shfl_down_sync`, `__shfl_xor_sync` with all lanes |
+//! | [`ballot`] | `__ballot_sync` with all lanes |
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::executor::{self, Collective};
+
+/// Threads of a warp.
+pub const WARP_SIZE: u32 = 32;
+
+#[cfg(target_arch = "nvptx64")]
+mod intrinsics {
+    // Intrinsics and not inline assembly: LLVM knows that these must not be moved into or out of a branch.
+    #[allow(improper_ctypes)]
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+        pub(super) fn shuffle(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+        pub(super) fn shuffle_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+        pub(super) fn shuffle_xor(mask: u32, value: u32, bits: u32, clamp: u32) -> u32;
+        #[link_name = "llvm.nvvm.vote.ballot.sync"]
+        pub(super) fn ballot(mask: u32, predicate: bool) -> u32;
+        #[link_name = "llvm.nvvm.bar.warp.sync"]
+        pub(super) fn sync_warp(mask: u32);
+    }
+
+    /// All 32 lanes.
+    pub(super) const ALL: u32 = u32::MAX;
+    /// The highest lane, as `shfl` wants it for segments of a whole warp.
+    pub(super) const CLAMP: u32 = 31;
+}
+
+/// A 32-bit value that lanes can exchange: `u32`, `i32`, `f32`.
+pub trait Exchange: Copy {
+    /// The value's bits.
+    #[doc(hidden)]
+    fn bits(self) -> u32;
+    /// The value with these bits.
+    #[doc(hidden)]
+    fn of_bits(bits: u32) -> Self;
+}
+
+impl Exchange for u32 {
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self
+    }
+    #[inline(always)]
+    fn of_bits(bits: u32) -> Self {
+        bits
+    }
+}
+
+impl Exchange for i32 {
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self as u32
+    }
+    #[inline(always)]
+    fn of_bits(bits: u32) -> Self {
+        bits as i32
+    }
+}
+
+impl Exchange for f32 {
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self.to_bits()
+    }
+    #[inline(always)]
+    fn of_bits(bits: u32) -> Self {
+        Self::from_bits(bits)
+    }
+}
+
+/// This thread's number in its warp, 0 to 31.
+#[inline(always)]
+#[must_use]
+pub fn lane_id() -> u32 {
+    crate::thread::thread_rank() % WARP_SIZE
+}
+
+/// One exchange: the intrinsic on the device, the executor's answer on the host.
+macro_rules! exchange {
+    ($operation:expr, $value:expr, $intrinsic:ident($($argument:expr),*)) => {{
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // SAFETY: the intrinsic touches no memory of this thread; that all lanes take part is the caller's
+            // side, as documented at the top.
+            unsafe { intrinsics::$intrinsic($($argument),*) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            executor::current().collective($operation, $value, core::panic::Location::caller())
+        }
+    }};
+}
+
+/// The value of lane `lane` (modulo 32).
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn shuffle<T: Exchange>(value: T, lane: u32) -> T {
+    T::of_bits(exchange!(
+        Collective::Shuffle(lane),
+        value.bits(),
+        shuffle(intrinsics::ALL, value.bits(), lane, intrinsics::CLAMP)
+    ))
+}
+
+/// The value of the lane that is `delta` higher; the own value where there is none.
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn shuffle_down<T: Exchange>(value: T, delta: u32) -> T {
+    T::of_bits(exchange!(
+        Collective::ShuffleDown(delta),
+        value.bits(),
+        shuffle_down(intrinsics::ALL, value.bits(), delta, intrinsics::CLAMP)
+    ))
+}
+
+/// The value of the lane whose number differs from this one's in the bits of `bits` (0 to 31).
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn shuffle_xor<T: Exchange>(value: T, bits: u32) -> T {
+    T::of_bits(exchange!(
+        Collective::ShuffleXor(bits),
+        value.bits(),
+        shuffle_xor(intrinsics::ALL, value.bits(), bits, intrinsics::CLAMP)
+    ))
+}
+
+/// One bit per lane, set where `predicate` holds.
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn ballot(predicate: bool) -> u32 {
+    exchange!(Collective::Ballot, u32::from(predicate), ballot(intrinsics::ALL, predicate))
+}
+
+/// Waits for the threads of the warp; what they wrote to memory before, this thread sees after.
+#[inline(always)]
+#[track_caller]
+pub fn sync_warp() {
+    exchange!(Collective::Sync, 0, sync_warp(intrinsics::ALL));
+}
