@@ -2,11 +2,21 @@
 //!
 //! | module | task |
 //! | --- | --- |
+//! | [`setup`] | `setup`: the sources of `core`, which the kernels are compiled with |
 //! | [`build_ptx`] | `build-ptx`: the kernels to the committed PTX, or a check that this is what is there |
+//! | [`ptxas`] | `ptxas`: registers, stack and spills of every entry, without a GPU |
+//! | [`gpu_bundle`] | `gpu-bundle`: a folder to test with on a machine that has a GPU and no Rust |
+//! | [`ci`] | `ci`: everything that a change must pass |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
+//! | [`process`] | the programs that the tasks start |
 
 pub mod build_ptx;
+pub mod ci;
+pub mod gpu_bundle;
 pub mod kernels;
+pub mod process;
+pub mod ptxas;
+pub mod setup;
 
 use std::path::PathBuf;
 

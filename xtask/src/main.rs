@@ -15,12 +15,20 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Get the sources of `core`, which build-ptx needs: from rustup, else from Debian's package
+    Setup,
     /// Compile the kernels to the PTX in kernels-gpu/ptx, which is committed
     BuildPtx {
         /// Change nothing; fail where what is there is not what the kernels compile to
         #[arg(long)]
         check: bool,
     },
+    /// Assemble the committed PTX: registers of every entry; a stack frame or a spill is an error
+    Ptxas,
+    /// Put the program, its tests and a script into ./gpu-bundle, for a machine with a GPU and without Rust
+    GpuBundle,
+    /// Run everything that a change must pass
+    Ci,
 }
 
 fn main() -> ExitCode {
@@ -39,5 +47,9 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::BuildPtx { check: false } => xtask::build_ptx::write(&root),
         Task::BuildPtx { check: true } => xtask::build_ptx::check(&root),
+        Task::Setup => xtask::setup::setup(&root),
+        Task::Ptxas => xtask::ptxas::check(&root),
+        Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
+        Task::Ci => xtask::ci::ci(&root),
     }
 }

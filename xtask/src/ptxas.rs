@@ -1,0 +1,232 @@
+//! The machine code of every entry, without a GPU: NVIDIA's assembler says how many registers it takes, and whether it
+//! keeps anything in local memory, which no kernel that ships may do.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::build_ptx::FOLDER;
+use crate::process::{capture, finish};
+
+/// The package on PyPI that has `ptxas`, in the versions that were tried.
+const PACKAGE: &str = "nvidia-cuda-nvcc>=13.0,<14";
+
+/// Where the package keeps it.
+const PROGRAM: &str = "nvidia/cu13/bin/ptxas";
+
+/// One architecture of each generation that this ptxas knows.
+pub const ARCHITECTURES: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
+
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
+const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
+
+/// What ptxas says about one entry on one architecture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    registers: u32,
+    stack: u32,
+    spill_stores: u32,
+    spill_loads: u32,
+}
+
+/// Whether a missing tool is an error: on a CI machine, which shall not pass without having looked.
+#[must_use]
+pub fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// Assembles every committed module for each architecture and prints the registers of each entry.
+///
+/// # Errors
+/// A module does not assemble, or an entry has a stack frame or spills. Where ptxas can't be had: an error on
+/// a CI machine, elsewhere a message.
+pub fn check(root: &Path) -> Result<()> {
+    let ptxas = match find(root) {
+        Ok(ptxas) => ptxas,
+        Err(error) if in_ci() => return Err(error),
+        Err(error) => {
+            println!("SKIPPED, nothing was checked: {error:#}");
+            return Ok(());
+        }
+    };
+    let modules = modules(root)?;
+    let usages = assemble(&ptxas, &modules)?;
+    println!("registers of a thread; * has a stack frame or spills");
+    print!("{:<34}", "entry");
+    ARCHITECTURES.iter().for_each(|arch| print!(" {arch:>7}"));
+    println!();
+    let mut bad = Vec::new();
+    for (entry, of_entry) in &usages {
+        print!("{entry:<34}");
+        for arch in ARCHITECTURES {
+            let usage = of_entry.get(arch).with_context(|| format!("ptxas said nothing about {entry} on {arch}"))?;
+            let is_bad = usage.stack + usage.spill_stores + usage.spill_loads > 0;
+            print!(" {:>6}{}", usage.registers, if is_bad { '*' } else { ' ' });
+            if is_bad {
+                let Usage { stack, spill_stores, spill_loads, .. } = usage;
+                bad.push(format!(
+                    "{entry} on {arch}: {stack} bytes of stack, {spill_stores} stored, {spill_loads} loaded"
+                ));
+            }
+        }
+        println!();
+    }
+    ensure!(bad.is_empty(), "0 bytes of stack frame and spills are required, found:\n  {}", bad.join("\n  "));
+    println!("{} entries: no stack frame, no spills", usages.len());
+    Ok(())
+}
+
+/// Our own ptxas, fetched when it is not there; away from CI any that is installed will do.
+fn find(root: &Path) -> Result<PathBuf> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+    let folder = target.join("cuda-tools");
+    let ptxas = folder.join(PROGRAM);
+    if !ptxas.is_file()
+        && let Err(error) = fetch(&folder)
+    {
+        let installed = Command::new("ptxas").arg("--version").output().is_ok_and(|output| output.status.success());
+        if installed && !in_ci() {
+            println!("{error:#}; the installed ptxas is used instead");
+            return Ok("ptxas".into());
+        }
+        return Err(error);
+    }
+    ensure!(ptxas.is_file(), "package {PACKAGE} has no file {PROGRAM}");
+    // The package's files may come without the permission to run them.
+    #[cfg(unix)]
+    fs::set_permissions(&ptxas, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(ptxas)
+}
+
+/// Installs the package into `folder`, with the first Python that has pip.
+fn fetch(folder: &Path) -> Result<()> {
+    println!("fetching {PACKAGE} with pip");
+    let mut tried = Vec::new();
+    for python in ["python3", "python"] {
+        let mut pip = Command::new(python);
+        pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--only-binary=:all:", "--upgrade"]);
+        pip.arg("--target").arg(folder).arg(PACKAGE);
+        match capture(&mut pip, DOWNLOAD_LIMIT) {
+            Ok(_) => return Ok(()),
+            Err(error) => tried.push(format!("{error:#}")),
+        }
+    }
+    bail!("could not get ptxas, package {PACKAGE}: {}", tried.join("; "))
+}
+
+/// The committed modules' files.
+fn modules(root: &Path) -> Result<Vec<PathBuf>> {
+    let folder = root.join(FOLDER);
+    let mut modules = Vec::new();
+    for item in fs::read_dir(&folder).with_context(|| format!("could not list {}", folder.display()))? {
+        let path = item?.path();
+        if path.extension().is_some_and(|extension| extension == "ptx") {
+            modules.push(path);
+        }
+    }
+    ensure!(!modules.is_empty(), "there is no PTX in {}: run `cargo xtask build-ptx`", folder.display());
+    modules.sort();
+    Ok(modules)
+}
+
+/// By entry and architecture.
+type Usages = BTreeMap<String, BTreeMap<&'static str, Usage>>;
+
+/// Assembles all modules for all architectures, as many at a time as there are processors.
+fn assemble(ptxas: &Path, modules: &[PathBuf]) -> Result<Usages> {
+    let jobs: Vec<_> = modules.iter().flat_map(|module| ARCHITECTURES.map(|arch| (module, arch))).collect();
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((module, arch)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = assemble_one(ptxas, module, arch);
+                    results.lock().expect("no thread panics").push((*arch, result));
+                }
+            });
+        }
+    });
+    let mut usages = Usages::new();
+    for (arch, result) in results.into_inner().expect("no thread panics") {
+        for (entry, usage) in result? {
+            usages.entry(entry).or_default().insert(arch, usage);
+        }
+    }
+    Ok(usages)
+}
+
+fn assemble_one(ptxas: &Path, module: &Path, arch: &str) -> Result<Vec<(String, Usage)>> {
+    let cubin = tempfile::NamedTempFile::new()?;
+    let mut command = Command::new(ptxas);
+    command.arg("--verbose").arg(format!("--gpu-name={arch}")).arg("--output-file").arg(cubin.path()).arg(module);
+    let finished = finish(&mut command, ASSEMBLE_LIMIT)?;
+    let said = finished.stdout + &finished.stderr;
+    ensure!(finished.status.success(), "{} does not assemble for {arch}:\n{said}", module.display());
+    let usages = usages(&said);
+    ensure!(!usages.is_empty(), "ptxas said nothing about the entries of {}:\n{said}", module.display());
+    Ok(usages)
+}
+
+/// Reads what `ptxas --verbose` says: for each entry a line with its name, one with its memory, one with its registers.
+fn usages(said: &str) -> Vec<(String, Usage)> {
+    let mut usages: Vec<(String, Usage)> = Vec::new();
+    for line in said.lines() {
+        if let Some(name) = between(line, "Compiling entry function '", "'") {
+            usages.push((name.to_owned(), Usage::default()));
+        }
+        let Some((_, usage)) = usages.last_mut() else { continue };
+        // A function that an entry calls has a frame of its own, which counts for the entry.
+        for (unit, field) in [
+            (" bytes stack frame", &mut usage.stack),
+            (" bytes spill stores", &mut usage.spill_stores),
+            (" bytes spill loads", &mut usage.spill_loads),
+            (" registers", &mut usage.registers),
+        ] {
+            if let Some(number) = before(line, unit) {
+                *field = (*field).max(number);
+            }
+        }
+    }
+    usages
+}
+
+fn between<'a>(line: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    line.split_once(start)?.1.split_once(end).map(|(found, _)| found)
+}
+
+/// The number that stands right before `unit`.
+fn before(line: &str, unit: &str) -> Option<u32> {
+    line.split_once(unit)?.0.rsplit([' ', ',']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ptxas_says_is_read() {
+        let said = "\
+ptxas info    : 0 bytes gmem, 65536 bytes cmem[3]
+ptxas info    : Compiling entry function 'one' for 'sm_90'
+ptxas info    : Function properties for one
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers
+ptxas info    : Compiling entry function 'two' for 'sm_90'
+ptxas info    : Function properties for two
+    176 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers, 176 bytes cumulative stack size
+";
+        let usage = |registers, stack, spill_stores, spill_loads| Usage { registers, stack, spill_stores, spill_loads };
+        assert_eq!(usages(said), [("one".to_owned(), usage(40, 0, 0, 0)), ("two".to_owned(), usage(255, 176, 12, 8))]);
+        assert!(usages("ptxas fatal : no").is_empty());
+    }
+}
