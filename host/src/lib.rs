@@ -29,6 +29,6 @@ pub use border::Border;
 pub use error::{Error, Result};
 pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;
-pub use mask::Mask;
+pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use plan::VariantChoice;
 pub use problem::{Filter, Operation, Problem};
