@@ -19,6 +19,7 @@
 mod backend;
 mod border;
 mod error;
+pub mod files;
 mod image;
 mod mask;
 pub mod plan;
