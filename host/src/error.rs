@@ -148,6 +148,34 @@ pub enum Error {
         /// Bytes the device has.
         total: usize,
     },
+    /// A mask whose rows differ in length.
+    #[error("row {row} of the mask has {found} coefficients, row 1 has {required}")]
+    RaggedMask {
+        /// The first row, from 1 on, that differs.
+        row: usize,
+        /// Coefficients of the first row.
+        required: usize,
+        /// Coefficients of that row.
+        found: usize,
+    },
+    /// A file format that can't hold an image.
+    #[error("{}: {format} holds {holds}, not {found}", .path.display())]
+    Unsupported {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// The format's name.
+        format: &'static str,
+        /// Types and channels that the format holds.
+        holds: String,
+        /// Type and channels of the image.
+        found: String,
+    },
+    /// A file that would be replaced.
+    #[error("{} exists, and is kept", .path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file could not be read or written.
     #[error("{}: {reason}", .path.display())]
     File {

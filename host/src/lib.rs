@@ -19,6 +19,7 @@
 mod backend;
 mod border;
 mod error;
+pub mod files;
 mod image;
 mod mask;
 pub mod plan;
@@ -30,6 +31,6 @@ pub use cuda_emulator;
 pub use error::{Error, Result};
 pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;
-pub use mask::Mask;
+pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use plan::VariantChoice;
 pub use problem::{Filter, Operation, Problem};

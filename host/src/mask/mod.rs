@@ -1,5 +1,13 @@
 //! Masks: the coefficients of a filter.
 
+mod gabor;
+mod generators;
+mod text;
+
+pub use gabor::Gabor;
+pub use generators::Axis;
+pub use text::WrittenMask;
+
 use crate::{Error, Result};
 
 /// A mask (a filter's coefficients, a convolution "kernel"): `height` rows of `width` coefficients.

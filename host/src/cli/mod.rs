@@ -1,0 +1,108 @@
+//! The command line. One file a subcommand: its arguments, and `run`. To add one, add a file and a line in [`Command`] and
+//! in [`run`].
+
+mod filter;
+mod info;
+mod interrupt;
+mod mask;
+mod output;
+mod paths;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Filter(Box<filter::Args>),
+    Info(info::Args),
+}
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage,
+3 the requested device is not there.
+
+host COMMAND --help says more, with examples.";
+
+/// How a command ended that was not stopped by an error.
+enum Outcome {
+    /// All was done.
+    Done,
+    /// Some inputs failed, or a check did; each was reported.
+    SomeFailed,
+}
+
+/// An error of the arguments, found before anything was done.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+struct Usage(anyhow::Error);
+
+/// The device that was asked for can't be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{choice}: {error}")]
+struct NoDevice {
+    choice: host::DeviceChoice,
+    error: host::Error,
+}
+
+/// The device of a `--device` argument.
+fn select(choice: host::DeviceChoice) -> anyhow::Result<host::Device> {
+    host::Device::select(choice).map_err(|error| NoDevice { choice, error }.into())
+}
+
+/// Makes an error one of usage.
+trait OrUsage<T> {
+    fn or_usage(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrUsage<T> for Result<T, E> {
+    fn or_usage(self) -> anyhow::Result<T> {
+        self.map_err(|error| Usage(error.into()).into())
+    }
+}
+
+/// The whole program.
+pub(crate) fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Filter(args) => filter::run(&args),
+        Command::Info(args) => info::run(&args),
+    };
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::SomeFailed) => ExitCode::from(1),
+        Err(error) => {
+            output::message(format_args!("error: {error:#}"));
+            ExitCode::from(status(&error))
+        }
+    }
+}
+
+/// The exit status of an error.
+fn status(error: &anyhow::Error) -> u8 {
+    if error.is::<Usage>() {
+        2
+    } else if error.is::<NoDevice>() {
+        3
+    } else {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,98 @@
+//! Reading of pictures through crate `image`.
+
+use std::io::{BufReader, Read, Seek, SeekFrom};
+
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+
+use super::{Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
+use crate::{Image, Pixel};
+
+/// Reads a picture of any format but `.npy`.
+pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
+    let io = |error: std::io::Error| error.to_string();
+    let mut start = Vec::new();
+    reader.by_ref().take(64).read_to_end(&mut start).map_err(io)?;
+    reader.seek(SeekFrom::Start(0)).map_err(io)?;
+    if start.is_empty() {
+        return Err("is empty".into());
+    }
+    let format = image::guess_format(&start)
+        .ok()
+        .filter(ImageFormat::reading_enabled)
+        .ok_or_else(|| format!("is in no format that can be read ({})", Format::extensions()))?;
+    if format == ImageFormat::Jpeg {
+        if !jpeg::is_complete(&mut reader).map_err(io)? {
+            return Err("is cut off: a JPEG without its end".into());
+        }
+        reader.seek(SeekFrom::Start(0)).map_err(io)?;
+    }
+    if format == ImageFormat::Tiff {
+        if let Some(image) = tiff_grey::read(&mut reader)? {
+            return Ok(image.into());
+        }
+        reader.seek(SeekFrom::Start(0)).map_err(io)?;
+    }
+    decode(reader, format)
+}
+
+fn decode(reader: BufReader<impl Source>, format: ImageFormat) -> Result<Picture, String> {
+    let broken = |error: image::ImageError| match error {
+        image::ImageError::Limits(_) => format!("is larger than may be decoded: {MOST_BYTES} bytes"),
+        other => other.to_string(),
+    };
+    let mut reader = ImageReader::with_format(reader, format);
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(kernels_gpu::params::MAX_SIDE as u32);
+    limits.max_image_height = limits.max_image_width;
+    limits.max_alloc = Some(MOST_BYTES);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(broken)?;
+    let bytes = decoder.total_bytes();
+    let (width, height) = decoder.dimensions();
+    if bytes > MOST_BYTES {
+        return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
+    }
+    // The decoder's own allocation would end the process if it failed.
+    Vec::<u8>::new()
+        .try_reserve_exact(bytes as usize)
+        .map_err(|_| format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"))?;
+    // Without these, the picture can still be read.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let profile = decoder.icc_profile().ok().flatten();
+    let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
+    decoded.apply_orientation(orientation);
+    let pixels = pixels(decoded)?;
+    Ok(Picture { icc_profile: profile.filter(|profile| fits(profile, pixels.channels())), pixels })
+}
+
+fn pixels(decoded: DynamicImage) -> Result<Pixels, String> {
+    let (width, height) = (decoded.width() as usize, decoded.height() as usize);
+    let channels = usize::from(decoded.color().channel_count());
+    fn image<T: Pixel>((width, height, channels): (usize, usize, usize), values: Vec<T>) -> Result<Pixels, String>
+    where
+        Pixels: From<Image<T>>,
+    {
+        Image::new(width, height, channels, values).map(Into::into).map_err(|error| error.to_string())
+    }
+    let sizes = (width, height, channels);
+    match decoded {
+        DynamicImage::ImageLuma8(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageLumaA8(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageRgb8(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageRgba8(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageLuma16(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageLumaA16(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageRgb16(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageRgba16(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageRgb32F(buffer) => image(sizes, buffer.into_raw()),
+        DynamicImage::ImageRgba32F(buffer) => image(sizes, buffer.into_raw()),
+        other => Err(format!("has pixels of type {:?}, which can't be read", other.color())),
+    }
+}
+
+/// Whether a profile is for these channels: a decoded CMYK picture is RGB, and its profile no longer speaks of it. Bytes
+/// 16 to 19 of a profile name its colour space.
+fn fits(profile: &[u8], channels: usize) -> bool {
+    profile.get(16..20) == Some(if channels < 3 { b"GRAY" } else { b"RGB " })
+}

@@ -1,0 +1,222 @@
+//! Pictures and masks in files.
+//!
+//! | format | extensions | types | channels |
+//! | --- | --- | --- | --- |
+//! | PNG | `png` | u8, u16 | 1 to 4 |
+//! | JPEG | `jpg`, `jpeg` | u8 | 1, 3 |
+//! | TIFF | `tif`, `tiff` | u8, u16, f32 | 1, 3, 4 |
+//! | BMP | `bmp` | u8 | 1, 3, 4 |
+//! | PGM, PPM, PNM, PAM | `pgm`, `ppm`, `pnm`, `pam` | u8, u16 | 1; 3; 1 and 3; 1 to 4 |
+//! | WebP | `webp` | u8 | 1 to 4 |
+//! | QOI | `qoi` | u8 | 3, 4 |
+//! | OpenEXR | `exr` | f32 | 3, 4 |
+//! | NumPy | `npy` | u8, u16, f32 | 1 to 4 |
+//!
+//! Two channels are grey and alpha, four are RGB and alpha. Values are taken and written as they are stored: nothing is
+//! scaled and nothing converted to linear light. A file's content says what it is when it is read, the extension when it is
+//! written. Reading turns a picture as its EXIF orientation asks, and keeps an ICC profile that fits its channels;
+//! palettes become RGB, grey of 1 to 4 bits becomes u8. Of several frames or pages the first is read. Other metadata
+//! is dropped. JPEG is written with quality 95, WebP without loss; grey and palette come back from BMP and WebP as RGB.
+//!
+//! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
+//! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
+
+mod decode;
+mod encode;
+mod format;
+mod jpeg;
+mod npy;
+mod tiff_grey;
+mod whole;
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask};
+
+pub use format::Format;
+pub use whole::{Existing, remove_unfinished};
+
+/// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
+pub const MOST_BYTES: u64 = 8 << 30;
+
+/// The values of a picture, in the type that its file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pixels {
+    /// 8 bits.
+    U8(Image<u8>),
+    /// 16 bits.
+    U16(Image<u16>),
+    /// Floating point.
+    F32(Image<f32>),
+}
+
+impl From<Image<u8>> for Pixels {
+    fn from(image: Image<u8>) -> Self {
+        Self::U8(image)
+    }
+}
+
+impl From<Image<u16>> for Pixels {
+    fn from(image: Image<u16>) -> Self {
+        Self::U16(image)
+    }
+}
+
+impl From<Image<f32>> for Pixels {
+    fn from(image: Image<f32>) -> Self {
+        Self::F32(image)
+    }
+}
+
+macro_rules! each_type {
+    ($pixels:expr, $image:ident => $body:expr) => {
+        match $pixels {
+            Pixels::U8($image) => $body,
+            Pixels::U16($image) => $body,
+            Pixels::F32($image) => $body,
+        }
+    };
+}
+
+impl Pixels {
+    /// Columns.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        each_type!(self, image => image.width())
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        each_type!(self, image => image.height())
+    }
+
+    /// Values of a pixel.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        each_type!(self, image => image.channels())
+    }
+
+    /// The type of the values.
+    #[must_use]
+    pub fn pixel_type(&self) -> PixelType {
+        match self {
+            Self::U8(_) => PixelType::U8,
+            Self::U16(_) => PixelType::U16,
+            Self::F32(_) => PixelType::F32,
+        }
+    }
+
+    /// The values as f32, which holds all three types exactly.
+    #[must_use]
+    pub fn to_f32(&self) -> Image<f32> {
+        fn convert<T: Pixel>(image: &Image<T>) -> Image<f32> {
+            image.map(T::to_f32)
+        }
+        each_type!(self, image => convert(image))
+    }
+}
+
+/// A picture: what its file holds that this program keeps.
+///
+/// ```
+/// use host::Image;
+/// use host::files::{Existing, Picture};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("gradient.png");
+/// let picture = Picture::from(Image::from_fn(256, 64, |x, _| x as u8)?);
+/// picture.write(&path, Existing::Keep)?;
+/// assert_eq!(Picture::read(&path)?.pixels, picture.pixels);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// The values.
+    pub pixels: Pixels,
+    /// The colour profile, as the ICC defines its bytes.
+    pub icc_profile: Option<Vec<u8>>,
+}
+
+impl<T: Pixel> From<Image<T>> for Picture
+where
+    Pixels: From<Image<T>>,
+{
+    fn from(image: Image<T>) -> Self {
+        Self { pixels: image.into(), icc_profile: None }
+    }
+}
+
+impl Picture {
+    /// Reads a file of any of the [formats](self).
+    ///
+    /// # Errors
+    /// [`Error::File`] with the reason if it can't be opened, is in no known format, is cut off, or is larger than a
+    /// decoder may make it ([`MOST_BYTES`], sides of 2^30 - 1).
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let blame = |reason: String| Error::File { path: path.into(), reason };
+        let mut reader = open(path)?;
+        if npy::starts(&mut reader).map_err(|error| blame(error.to_string()))? {
+            return Ok(Self { pixels: npy::read_pixels(reader).map_err(blame)?, icc_profile: None });
+        }
+        decode::read(reader).map_err(blame)
+    }
+
+    /// Writes a file in the format that its extension names. It appears whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the format can't hold the values, [`Error::Exists`], [`Error::File`] with the reason.
+    pub fn write(&self, path: impl AsRef<Path>, existing: Existing) -> Result<()> {
+        let path = path.as_ref();
+        let format = Format::of(path)?;
+        format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
+        whole::write(path, existing, |file| encode::write(file, format, self))
+    }
+}
+
+/// Reads a mask: a `.npy` file of two dimensions and any numeric type, or a [text](WrittenMask::from_text). The
+/// content says which.
+///
+/// # Errors
+/// [`Error::File`] with the reason: it can't be opened, or is no mask.
+pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
+    let path = path.as_ref();
+    read_mask_from(open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
+}
+
+/// Reads a mask from anything that can be read, such as the standard input; otherwise as [`read_mask`].
+///
+/// # Errors
+/// As for [`read_mask`], with the path `-`.
+pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
+    // No mask that is of use is larger; a device such as /dev/zero ends here.
+    const MOST: u64 = 1 << 30;
+    let failed = |reason: String| Error::File { path: "mask".into(), reason };
+    let mut bytes = Vec::new();
+    reader.by_ref().take(MOST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > MOST {
+        return Err(Error::TooLarge { what: "a mask's file".into(), most: MOST as usize, found: "more".into() });
+    }
+    if bytes.starts_with(npy::MAGIC) {
+        let (height, width, values) = npy::read_numbers(bytes.as_slice()).map_err(failed)?;
+        return Ok(Mask::new(width, height, values)?.into());
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed("is neither text nor .npy".into()))?;
+    WrittenMask::from_text(text)
+}
+
+fn open(path: &Path) -> Result<BufReader<File>> {
+    let blame = |error: std::io::Error| Error::File { path: path.into(), reason: error.to_string() };
+    let file = File::open(path).map_err(blame)?;
+    if file.metadata().map_err(blame)?.is_dir() {
+        return Err(Error::File { path: path.into(), reason: "is a folder".into() });
+    }
+    Ok(BufReader::with_capacity(1 << 16, file))
+}
+
+/// What every reader of pictures needs.
+trait Source: Read + Seek {}
+impl<R: Read + Seek> Source for R {}

@@ -1,0 +1,166 @@
+//! Files that appear whole or not at all.
+//!
+//! A file is written under a temporary name beside its final one and renamed when complete. Whatever happens before,
+//! nothing stands under the final name; only a process killed in the middle leaves the temporary file, whose name begins
+//! with `.host-unfinished-`.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::NamedTempFile;
+
+use crate::{Error, Result};
+
+/// What to do if the file to be written exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and writing fails with [`Error::Exists`].
+    #[default]
+    Keep,
+    /// It is replaced.
+    Replace,
+}
+
+/// The temporary files that exist now. Held locked while one is made or renamed, so that whoever holds it knows all.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files of pictures being written, then calls `end`, which should end the process: for Ctrl-C.
+/// Not to be called in a signal handler itself, but in a thread that waits for signals.
+pub fn remove_unfinished(end: impl FnOnce()) {
+    let mut paths = unfinished();
+    for path in paths.drain(..) {
+        // If that fails there is nobody left to tell.
+        let _ = fs::remove_file(path);
+    }
+    // Under the lock, so that no other thread makes a new one.
+    end();
+}
+
+/// Writes a file through `contents`.
+pub(super) fn write(
+    path: &Path,
+    existing: Existing,
+    contents: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>,
+) -> Result<()> {
+    let blame = |reason: String| Error::File { path: path.into(), reason };
+    let exists = || Error::Exists { path: path.into() };
+    // Early, before the work; the rename below decides.
+    let target = match fs::symlink_metadata(path) {
+        Ok(_) if existing == Existing::Keep => return Err(exists()),
+        // A link stays, what it leads to is replaced.
+        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(|error| blame(error.to_string()))?,
+        Ok(found) if !found.is_file() => return Err(blame("is not an ordinary file".into())),
+        _ => path.to_owned(),
+    };
+    let folder = match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let in_folder = |error: io::Error| blame(format!("can't be written in {}: {error}", folder.display()));
+
+    let temporary = {
+        let mut paths = unfinished();
+        let temporary = create(folder).map_err(in_folder)?;
+        paths.push(temporary.path().to_owned());
+        temporary
+    };
+    let name = temporary.path().to_owned();
+    let result = fill(temporary, contents).map_err(blame).and_then(|temporary| {
+        let mut paths = unfinished();
+        let persisted = match existing {
+            Existing::Keep => temporary.persist_noclobber(&target),
+            Existing::Replace => temporary.persist(&target),
+        };
+        paths.retain(|path| *path != name);
+        match persisted {
+            Ok(_) => Ok(()),
+            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+            Err(failed) => Err(in_folder(failed.error)),
+        }
+    });
+    unfinished().retain(|path| *path != name);
+    result
+}
+
+fn create(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".host-unfinished-");
+    // As an ordinary new file: the process's umask takes its part off.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+fn fill(
+    temporary: NamedTempFile,
+    contents: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>,
+) -> Result<NamedTempFile, String> {
+    let file = temporary.as_file().try_clone().map_err(|error| error.to_string())?;
+    let mut writer = BufWriter::with_capacity(1 << 16, file);
+    contents(&mut writer)?;
+    writer.flush().map_err(|error| error.to_string())?;
+    Ok(temporary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let result = write(&path, Existing::Keep, |file| {
+            file.write_all(b"half").unwrap();
+            Err("enough".into())
+        });
+        assert_eq!(result.unwrap_err().to_string(), format!("{}: enough", path.display()));
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn an_existing_file_is_kept_or_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let put = |text: &'static [u8], existing| {
+            write(&path, existing, |file| file.write_all(text).map_err(|error| error.to_string()))
+        };
+        put(b"first", Existing::Keep).unwrap();
+        assert!(matches!(put(b"second", Existing::Keep), Err(Error::Exists { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        // One that comes while the other is being written.
+        let other = folder.path().join("b");
+        let raced = write(&other, Existing::Keep, |_| fs::write(&other, "theirs").map_err(|error| error.to_string()));
+        assert!(matches!(raced, Err(Error::Exists { .. })));
+        assert_eq!(fs::read(&other).unwrap(), b"theirs");
+        put(b"third", Existing::Replace).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_and_permissions_are_ordinary() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [path, plain, link] = ["a", "b", "c"].map(|name| folder.path().join(name));
+        write(&path, Existing::Keep, |_| Ok(())).unwrap();
+        fs::write(&plain, "").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&path), mode(&plain));
+        symlink("a", &link).unwrap();
+        write(&link, Existing::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+    }
+}
