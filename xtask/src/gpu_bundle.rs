@@ -175,9 +175,12 @@ mod tests {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Writes the report of a benchmark, as host does.
+    const HOST: &str = r#"test "$1" != bench || echo {} > "$5""#;
+
     #[test]
     fn run_sh_passes_what_passes_and_fails_what_fails() {
-        let (status, said) = run("exit 0", "test -n \"$HOST_TEST_DATA\" && test -x \"$HOST_BIN\"", &[]);
+        let (status, said) = run(HOST, "test -n \"$HOST_TEST_DATA\" && test -x \"$HOST_BIN\"", &[]);
         let steps: Vec<_> =
             said.lines().map(|line| line.rsplit_once(' ').unwrap().0.trim_end_matches(char::is_numeric)).collect();
         assert_eq!((status, steps), (Some(0), vec!["PASS info ", "PASS check ", "PASS test-one ", "PASS bench "]));
@@ -189,11 +192,14 @@ mod tests {
             "{said}"
         );
 
-        let (status, said) = run("test \"$1\" != check", "", &[]);
+        let (status, said) = run(&format!("test \"$1\" != check || exit 1; {HOST}"), "", &[]);
         assert!(status == Some(1) && said.contains("FAIL check") && said.contains("PASS bench"), "{said}");
 
         let (status, said) = run("sleep 30", "", &["bench"]);
         assert!(status == Some(1) && said.contains("exit status 124"), "{said}");
+
+        let (status, said) = run("exit 0", "", &["bench"]);
+        assert!(status == Some(1) && said.contains("PASS bench") && said.contains("FAIL bench.json"), "{said}");
 
         assert_eq!(run("exit 0", "", &["nonsense"]).0, Some(2));
     }

@@ -64,7 +64,14 @@ sanitizer() {
 
 info() { step info ./host info; }
 check() { step check ./host check --device "$DEVICE"; }
-bench() { step bench ./host bench --device "$DEVICE" --json "$OUT/bench.json"; }
+bench() {
+    rm -f "$OUT/bench.json"
+    step bench ./host bench --device "$DEVICE" --json "$OUT/bench.json"
+    if [ ! -s "$OUT/bench.json" ]; then
+        failed=1
+        echo "FAIL bench.json 0 s (the benchmark wrote none)"
+    fi
+}
 
 case "${1:-}" in
     "") info; check; tests; bench ;;
