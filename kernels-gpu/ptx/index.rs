@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4edff3565b78765bb60b932ad51a72d8fd39a206f990e92a6e20dde8d962c837";
+pub const SOURCE_HASH: &str = "ef219e9208a4eba232b45170264d214b851587b290eac2ba958c5f86ea1c1bbb";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
