@@ -1,7 +1,7 @@
 //! Which kernel computes a problem on a GPU, why, and with which launches.
 //!
 //! First *eligible*: every entry of the list is asked whether it can compute the problem on this device; one that can't
-//! says why. Then *preferred*: of those that can, the first in the order of [`preference`]. A variant that
+//! says why. Then *preferred*: of those that can, the first in the order of `preference`. A variant that
 //! is asked for by name skips the preference, never the eligibility.
 
 use std::fmt;

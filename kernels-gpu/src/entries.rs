@@ -1,6 +1,6 @@
 //! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
 //!
-//! A line of [`entries!`] is one kernel that can be launched: its symbol, the variant and the masks that it is made for,
+//! A line of the table below is one kernel that can be launched: its symbol, the variant and the masks that it is made for,
 //! and the call that is its body. To add a kernel, add a line.
 
 use cuda_std::prelude::*;

@@ -59,7 +59,7 @@ pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
 /// With `K` known the sums are unrolled, and each coefficient is an operand of its multiply-add.
 ///
 /// # Safety
-/// - As for [`naive`](crate::naive::naive), with the coefficients in [`MASK`].
+/// - As for [`naive`](crate::naive::naive), with the coefficients in [`struct@MASK`].
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 /// - Where `K` is not 0, the mask is `K` x `K`.
 #[inline(always)]
