@@ -34,7 +34,7 @@ impl Coefficients for MASK {
 /// The kernel for pixels of type `P`.
 ///
 /// # Safety
-/// As for [`naive`](crate::naive::naive), with the coefficients in [`struct@MASK`].
+/// As for [`naive`], with the coefficients in [`struct@MASK`].
 #[inline(always)]
 pub unsafe fn constant_mask<P: Pixel>(image: Global<P>, result: GlobalMut<P>, params: Params) {
     // SAFETY: the caller's promise.
