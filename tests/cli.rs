@@ -16,9 +16,9 @@ use host::files::{Existing, Picture, Pixels};
 use host::{Image, Pixel};
 use tempfile::TempDir;
 
-/// The program. A test that was moved to another machine finds it by `HOST_BINARY`.
+/// The program. A test that was moved to another machine finds it by `HOST_BIN`.
 fn program() -> PathBuf {
-    std::env::var_os("HOST_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from)
+    std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from)
 }
 
 /// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.

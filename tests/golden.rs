@@ -1,23 +1,19 @@
 //! The answers of SciPy and OpenCV in `tests/data`, met by every device of this machine.
 
-mod data {
-    use std::path::PathBuf;
-
-    /// The folder of the test data. A test program that was moved to another machine finds it by `HOST_TEST_DATA`.
-    pub(crate) fn folder() -> PathBuf {
-        match std::env::var_os("HOST_TEST_DATA") {
-            Some(folder) => folder.into(),
-            None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
-        }
-    }
-}
-
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use host::files::{Picture, Pixels, read_mask};
 use host::{Border, Device, Filter, Image, Mask, Operation};
+
+/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
+fn data() -> PathBuf {
+    match std::env::var_os("HOST_TEST_DATA") {
+        Some(folder) => folder.into(),
+        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
+    }
+}
 
 #[derive(serde::Deserialize)]
 struct Case {
@@ -112,14 +108,18 @@ fn read_f64(path: &Path) -> Vec<f64> {
     npyz::NpyFile::new(file).unwrap().into_vec().unwrap()
 }
 
-/// The CPU and every CUDA device there is.
+/// The CPU, the emulator, and every CUDA device there is: with `HOST_TEST_GPU=require`, one must be there.
 fn devices() -> Vec<Device> {
-    let cuda = host::devices().unwrap_or_default();
-    std::iter::once(Device::cpu()).chain(cuda.iter().map(|gpu| Device::cuda(gpu.number).unwrap())).collect()
+    let cuda = match std::env::var("HOST_TEST_GPU").as_deref() {
+        Ok("require") => host::devices().expect("HOST_TEST_GPU=require: a CUDA device"),
+        _ => host::devices().unwrap_or_default(),
+    };
+    let cuda = cuda.iter().map(|gpu| Device::cuda(gpu.number).unwrap());
+    [Device::cpu(), Device::emulator(1)].into_iter().chain(cuda).collect()
 }
 
 fn cases() -> Vec<Case> {
-    let file = BufReader::new(File::open(data::folder().join("golden/cases.json")).unwrap());
+    let file = BufReader::new(File::open(data().join("golden/cases.json")).unwrap());
     serde_json::from_reader(file).unwrap()
 }
 
@@ -128,7 +128,7 @@ fn scipy_in_f32() {
     let devices = devices();
     let mut count = 0;
     for case in cases().iter().filter(|case| case.tolerance_lsb.is_none()) {
-        let folder = data::folder().join("golden").join(&case.name);
+        let folder = data().join("golden").join(&case.name);
         let Pixels::F32(image) = Picture::read(folder.join("image.npy")).unwrap().pixels else {
             panic!("{}", case.name)
         };
@@ -154,7 +154,7 @@ fn opencv_in_u8() {
     let mut count = 0;
     for case in cases() {
         let Some(tolerance) = case.tolerance_lsb else { continue };
-        let folder = data::folder().join("golden").join(&case.name);
+        let folder = data().join("golden").join(&case.name);
         let [image, expected] = ["image.npy", "expected.npy"].map(|name| {
             let Pixels::U8(image) = Picture::read(folder.join(name)).unwrap().pixels else { panic!("{}", case.name) };
             image
@@ -182,7 +182,7 @@ fn opencv_in_u8() {
 /// The photograph that comes with this program, as `seed_coffee/README.md` says it was prepared.
 #[test]
 fn scipy_on_a_photograph() {
-    let folder = data::folder().join("seed_coffee");
+    let folder = data().join("seed_coffee");
     let Pixels::U8(coffee) = Picture::read(folder.join("coffee.png")).unwrap().pixels else { panic!() };
     assert_eq!((coffee.width(), coffee.height(), coffee.channels()), (600, 400, 3));
     let grey = |x: usize, y: usize| {

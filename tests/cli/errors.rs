@@ -65,7 +65,7 @@ fn arguments() {
     fails(&with(&["--emboss", "--anchor", "middle"]), 2, &["row and a column"]);
     fails(&with(&["--emboss", "--scale", "nan"]), 2, &["scale must be a finite number"]);
     fails(&with(&["--emboss", "--variant", "fast"]), 2, &["fast", "naive"]);
-    fails(&with(&["--emboss", "--variant", "naive"]), 2, &["naive runs on a CUDA device"]);
+    fails(&with(&["--emboss", "--variant", "naive"]), 2, &["variant naive runs on"]);
     fails(&with(&["--emboss", "--output-type", "f64"]), 2, &["u8, u16, f32"]);
     fails(&with(&["--laplacian", "--normalize"]), 2, &["--normalize", "finite and not 0, not 0"]);
     fails(&with(&["--gaussian", "-1"]), 2, &["sigma must be a number above 0, not -1"]);
@@ -80,11 +80,14 @@ fn arguments() {
 fn devices() {
     let place = prepared();
     let run = |device: &str| place.host(&["filter", "a.png", "-o", "b.png", "--emboss", "--device", device]);
-    run("gpu").with(2, &["auto, cpu or cuda:NUMBER"]);
+    run("gpu").with(2, &["--device", "cuda:NUMBER", "not \"gpu\""]);
     run("cuda:9999").with(3, &["cuda:9999"]);
     if host::devices().is_err() {
         run("cuda:0").with(3, &["cuda:0", "no CUDA device can be used"]);
     }
+    let ended = place.host(&["filter", "a.png", "-o", "out/", "--emboss", "--device", "cuda:9999"]);
+    ended.with(3, &[]);
+    assert!(!place.path("out").exists());
     assert_eq!(place.names(), ["a.png", "g.npy"]);
 }
 
@@ -221,7 +224,8 @@ fn names_of_outputs() {
     fails(&["a.png", "-o", "{name}.png", "--identity"], 2, &["{name}: {stem} and {ext}"]);
     fails(&["a.png", "-o", "{stem.png", "--identity"], 2, &["without }"]);
     fails(&["a.png", "./a.png", "-o", "{stem}-b.png", "--identity"], 2, &["have one output"]);
-    fails(&["g.npy", "a.png", "-o", "out/g.gif", "--identity"], 2, &[]);
+    fails(&["a.png", "a.png", "-o", "out/", "--identity"], 2, &["have one output, out/a.png"]);
+    fails(&["a.png", "-o", "g.npy/", "--identity"], 2, &["g.npy/: can't be made"]);
     // One result must not replace what is still to be read.
     let place = Place::new();
     place.write("1.npy", picture(4, 4, 1, |i| i as f32));
