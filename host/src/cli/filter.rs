@@ -59,7 +59,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = pixel_type())]
     output_type: Option<PixelType>,
 
-    /// auto, cpu, or cuda:N for the CUDA device with this number
+    /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the GPU's
+    /// kernels on the CPU, slowly, with every access checked
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
 
@@ -131,6 +132,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         // What the CPU can't do, it can't do for any picture.
         device.convolution(&Problem::new(1, 1, &filter)?, args.variant).or_usage()?;
     }
+    paths::make_folder(&args.output).or_usage()?;
     interrupt::clean_up_when_interrupted();
     if let Some(reason) = device.reason()
         && !args.quiet

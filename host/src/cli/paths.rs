@@ -14,7 +14,7 @@ pub(super) struct Job {
     pub(super) output: PathBuf,
 }
 
-/// The jobs of these arguments. Makes the folder if `output` names one by a slash at its end.
+/// The jobs of these arguments.
 ///
 /// Fails before anything is written if two results would have one name, or one the name of another input.
 pub(super) fn jobs(inputs: &[PathBuf], output: &Path) -> Result<Vec<Job>> {
@@ -31,11 +31,16 @@ pub(super) fn jobs(inputs: &[PathBuf], output: &Path) -> Result<Vec<Job>> {
     for job in &jobs {
         Format::of(&job.output).with_context(|| format!("the output for {}", job.input.display()))?;
     }
-    if matches!(target, Target::Folder) && !output.is_dir() {
-        std::fs::create_dir_all(output).with_context(|| format!("{}: can't be made", output.display()))?;
-    }
     check_names(&jobs)?;
     Ok(jobs)
+}
+
+/// Makes the folder if `output` names one by a slash at its end.
+pub(super) fn make_folder(output: &Path) -> Result<()> {
+    if matches!(Target::of(output)?, Target::Folder) {
+        std::fs::create_dir_all(output).with_context(|| format!("{}: can't be made", output.display()))?;
+    }
+    Ok(())
 }
 
 /// What the output argument means.

@@ -1,9 +1,10 @@
 //! Reading of pictures through crate `image`.
 
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
+use image::codecs::tiff::TiffDecoder;
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::{Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
 use crate::{Image, Pixel};
@@ -36,18 +37,39 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
     decode(reader, format)
 }
 
-fn decode(reader: BufReader<impl Source>, format: ImageFormat) -> Result<Picture, String> {
-    let broken = |error: image::ImageError| match error {
-        image::ImageError::Limits(_) => format!("is larger than may be decoded: {MOST_BYTES} bytes"),
-        other => other.to_string(),
-    };
-    let mut reader = ImageReader::with_format(reader, format);
+fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_image_width = Some(kernels_gpu::params::MAX_SIDE as u32);
     limits.max_image_height = limits.max_image_width;
     limits.max_alloc = Some(MOST_BYTES);
-    reader.limits(limits);
+    limits
+}
+
+fn broken(error: ImageError) -> String {
+    match error {
+        ImageError::Limits(_) => format!("is larger than may be decoded: {MOST_BYTES} bytes"),
+        ImageError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => "is cut off".into(),
+        other => other.to_string(),
+    }
+}
+
+fn decode(reader: BufReader<impl Source>, format: ImageFormat) -> Result<Picture, String> {
+    if format == ImageFormat::Tiff {
+        // Its profile must be read before the limits are set: they would hold it to the size of the picture.
+        let mut decoder = TiffDecoder::new(reader).map_err(broken)?;
+        let profile = decoder.icc_profile().ok().flatten();
+        decoder.set_limits(limits()).map_err(broken)?;
+        return finish(decoder, profile);
+    }
+    let mut reader = ImageReader::with_format(reader, format);
+    reader.limits(limits());
     let mut decoder = reader.into_decoder().map_err(broken)?;
+    // Without it, the picture can still be read.
+    let profile = decoder.icc_profile().ok().flatten();
+    finish(decoder, profile)
+}
+
+fn finish(mut decoder: impl ImageDecoder, profile: Option<Vec<u8>>) -> Result<Picture, String> {
     let bytes = decoder.total_bytes();
     let (width, height) = decoder.dimensions();
     if bytes > MOST_BYTES {
@@ -57,9 +79,7 @@ fn decode(reader: BufReader<impl Source>, format: ImageFormat) -> Result<Picture
     Vec::<u8>::new()
         .try_reserve_exact(bytes as usize)
         .map_err(|_| format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"))?;
-    // Without these, the picture can still be read.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let profile = decoder.icc_profile().ok().flatten();
     let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
     decoded.apply_orientation(orientation);
     let pixels = pixels(decoded)?;

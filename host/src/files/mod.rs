@@ -190,7 +190,7 @@ pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
 /// Reads a mask from anything that can be read, such as the standard input; otherwise as [`read_mask`].
 ///
 /// # Errors
-/// As for [`read_mask`], with the path `-`.
+/// As for [`read_mask`], without a path.
 pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
     // No mask that is of use is larger; a device such as /dev/zero ends here.
     const MOST: u64 = 1 << 30;

@@ -45,7 +45,7 @@ impl Mask {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Number`] if wavelength, sigma or aspect is not above 0 or an angle is not finite; [`Error::TooLarge`]
+    /// [`Error::Number`](crate::Error::Number) if wavelength, sigma or aspect is not above 0 or an angle is not finite; [`Error::TooLarge`](crate::Error::TooLarge)
     /// above 2^26 coefficients.
     pub fn gabor(gabor: &Gabor) -> Result<Self> {
         let wavelength = positive("the wavelength", gabor.wavelength)?;

@@ -1,0 +1,154 @@
+//! The program `host` as its users meet it: files, messages, exit status.
+
+#[path = "cli/errors.rs"]
+mod errors;
+#[path = "cli/files.rs"]
+mod files;
+#[path = "cli/filters.rs"]
+mod filters;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use host::files::{Existing, Picture, Pixels};
+use host::{Image, Pixel};
+use tempfile::TempDir;
+
+/// The program. A test that was moved to another machine finds it by `HOST_BIN`.
+fn program() -> PathBuf {
+    std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from)
+}
+
+/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
+fn data() -> PathBuf {
+    match std::env::var_os("HOST_TEST_DATA") {
+        Some(folder) => folder.into(),
+        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
+    }
+}
+
+/// How a run ended.
+struct Ended {
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let status = output.status.code().expect("no signal ends it");
+        Self { status, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Ended {
+    /// Checks the exit status, that the messages hold `words`, and that results and panics are not where messages are.
+    #[track_caller]
+    fn with(self, status: i32, words: &[&str]) -> Self {
+        assert_eq!(self.status, status, "stderr: {}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in: {}", self.stderr);
+        }
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        assert_eq!(self.stdout, "");
+        self
+    }
+
+    /// Checks that all was well, and nothing was said.
+    #[track_caller]
+    fn quietly(self) {
+        let ended = self.with(0, &[]);
+        assert_eq!(ended.stderr, "");
+    }
+}
+
+/// A folder to work in.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// All files, with folders, sorted.
+    fn names(&self) -> Vec<String> {
+        fn walk(folder: &Path, under: &Path, names: &mut Vec<String>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, under, names);
+                } else {
+                    names.push(path.strip_prefix(under).unwrap().to_str().unwrap().to_owned());
+                }
+            }
+        }
+        let mut names = Vec::new();
+        walk(self.folder.path(), self.folder.path(), &mut names);
+        names.sort();
+        names
+    }
+
+    fn write<T: Pixel>(&self, name: &str, image: Image<T>)
+    where
+        Pixels: From<Image<T>>,
+    {
+        Picture::from(image).write(self.path(name), Existing::Keep).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Pixels {
+        Picture::read(self.path(name)).unwrap().pixels
+    }
+
+    fn read_u8(&self, name: &str) -> Image<u8> {
+        match self.read(name) {
+            Pixels::U8(image) => image,
+            other => panic!("{name} holds {:?}", other.pixel_type()),
+        }
+    }
+
+    fn read_f32(&self, name: &str) -> Image<f32> {
+        match self.read(name) {
+            Pixels::F32(image) => image,
+            other => panic!("{name} holds {:?}", other.pixel_type()),
+        }
+    }
+
+    /// Runs the program in the folder, with nothing on its standard input.
+    fn host(&self, args: &[&str]) -> Ended {
+        self.command(args).stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    /// `host filter` on the CPU, which says no more than it must.
+    fn filter(&self, args: &[&str]) -> Ended {
+        self.host(&[&["filter", "--device", "cpu"], args].concat())
+    }
+
+    /// The same with a text on the standard input.
+    fn filter_with(&self, input: &[u8], args: &[&str]) -> Ended {
+        let mut command = self.command(&[&["filter", "--device", "cpu"], args].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait_with_output().unwrap().into()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1");
+        command
+    }
+}
+
+/// A picture in which every value differs from its neighbours, the channels too.
+fn picture<T: Pixel>(width: usize, height: usize, channels: usize, value: impl Fn(usize) -> T) -> Image<T> {
+    let count = width * height * channels;
+    Image::new(width, height, channels, (0..count).map(|i| value(i * 7919 % 251)).collect()).unwrap()
+}

@@ -1,0 +1,205 @@
+//! Which files are read and written, and what the program prints.
+
+use super::*;
+
+/// What a format gives back of 1 to 4 channels: the same, or RGB where it has no grey.
+#[test]
+fn identity_gives_the_pixels_back() {
+    let formats: [(&str, &[&str], &[usize]); 10] = [
+        ("png", &["u8", "u16"], &[1, 2, 3, 4]),
+        ("tif", &["u8", "u16", "f32"], &[1, 3, 4]),
+        ("bmp", &["u8"], &[1, 3, 4]),
+        ("pgm", &["u8", "u16"], &[1]),
+        ("ppm", &["u8", "u16"], &[3]),
+        ("pam", &["u8", "u16"], &[1, 2, 3, 4]),
+        ("webp", &["u8"], &[1, 2, 3, 4]),
+        ("qoi", &["u8"], &[3, 4]),
+        ("exr", &["f32"], &[3, 4]),
+        ("npy", &["u8", "u16", "f32"], &[1, 2, 3, 4]),
+    ];
+    for (format, types, counts) in formats {
+        for (pixel, &channels) in types.iter().flat_map(|pixel| counts.iter().map(move |count| (pixel, count))) {
+            let what = format!("{format} {pixel} {channels}");
+            let place = Place::new();
+            // f32 with what integers don't have, u16 with values above 255; 13 x 7 is a multiple of nothing.
+            match *pixel {
+                "u8" => place.write("a.npy", picture(13, 7, channels, |i| i as u8)),
+                "u16" => place.write("a.npy", picture(13, 7, channels, |i| (i * 261) as u16)),
+                _ => place.write("a.npy", picture(13, 7, channels, |i| (i as f32 - 100.0) * 1.7e3)),
+            }
+            let [middle, back] = [format!("b.{format}"), format!("c.{format}")];
+            place.filter(&["a.npy", "-o", &middle, "--identity"]).quietly();
+            place.filter(&[&middle, "-o", &back, "--identity"]).quietly();
+            let [before, after] = ["a.npy", &back].map(|name| place.read(name));
+            assert_eq!(before.pixel_type(), after.pixel_type(), "{what}");
+            let (before, after) = (before.to_f32(), after.to_f32());
+            if after.channels() == channels {
+                assert_eq!(before, after, "{what}");
+            } else {
+                // Grey became RGB.
+                assert!(matches!(format, "bmp" | "webp") && channels < 3, "{what} became {}", after.channels());
+                for channel in 0..3 {
+                    assert_eq!(after.channel(channel), before.channel(0), "{what}");
+                }
+                if channels == 2 {
+                    assert_eq!(after.channel(3), before.channel(1), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn jpeg_comes_close() {
+    let place = Place::new();
+    let image = Image::from_fn(32, 24, |x, y| (4 * x + 3 * y) as u8).unwrap();
+    place.write("a.png", image.clone());
+    place.filter(&["a.png", "-o", "b.jpg", "--identity"]).quietly();
+    let back = place.read_u8("b.jpg");
+    assert!(back.values().iter().zip(image.values()).all(|(a, b)| a.abs_diff(*b) <= 4));
+}
+
+#[test]
+fn arrays_of_any_order() {
+    // [[1, 2, 3], [4, 5, 6]] as NumPy writes it big-endian, and in Fortran order.
+    let header = |descr: &str, fortran: &str| {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': (2, 3), }}\n");
+        [b"\x93NUMPY\x01\x00", (text.len() as u16).to_le_bytes().as_slice(), text.as_bytes()].concat()
+    };
+    let place = Place::new();
+    let big: Vec<u8> = [1_u16, 2, 3, 4, 5, 600].iter().flat_map(|value| value.to_be_bytes()).collect();
+    fs::write(place.path("big.npy"), [header(">u2", "False"), big].concat()).unwrap();
+    let columns: Vec<u8> = [1_f32, 4.0, 2.0, 5.0, 3.0, 600.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    fs::write(place.path("fortran.npy"), [header("<f4", "True"), columns].concat()).unwrap();
+    for name in ["big.npy", "fortran.npy"] {
+        let image = place.read(name).to_f32();
+        assert_eq!((image.width(), image.height()), (3, 2));
+        assert_eq!(image.values(), [1.0, 2.0, 3.0, 4.0, 5.0, 600.0], "{name}");
+    }
+}
+
+/// A JPEG that says it is to be turned by 90 degrees, with a colour profile.
+#[test]
+fn orientation_is_applied_and_the_profile_kept() {
+    use image::ImageEncoder;
+    use image::codecs::jpeg::JpegEncoder;
+    let place = Place::new();
+    let mut profile = vec![0_u8; 128];
+    profile[16..20].copy_from_slice(b"RGB ");
+    // TIFF header, one entry: tag 0x0112, one short, the value 6.
+    let exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0".to_vec();
+    let pixels: Vec<u8> = (0..16 * 8).flat_map(|i| if i % 16 < 8 { [250_u8, 250, 250] } else { [5, 5, 5] }).collect();
+    let mut file = fs::File::create(place.path("a.jpg")).unwrap();
+    let mut encoder = JpegEncoder::new_with_quality(&mut file, 100);
+    encoder.set_icc_profile(profile.clone()).unwrap();
+    encoder.set_exif_metadata(exif).unwrap();
+    encoder.write_image(&pixels, 16, 8, image::ExtendedColorType::Rgb8).unwrap();
+    drop(file);
+
+    for name in ["b.png", "b.jpg", "b.tif", "b.webp"] {
+        place.filter(&["a.jpg", "-o", name, "--identity"]).quietly();
+        let picture = Picture::read(place.path(name)).unwrap();
+        assert_eq!((picture.pixels.width(), picture.pixels.height()), (8, 16), "{name}");
+        // The bright left half is now the upper half.
+        let values = picture.pixels.to_f32();
+        assert!(values.row(3)[0] > 200.0 && values.row(12)[0] < 50.0, "{name}");
+        assert_eq!(picture.icc_profile.as_ref(), Some(&profile), "{name}");
+    }
+    // Grey has no use for a profile of RGB; .qoi and .npy have no place for any.
+    place.filter(&["b.png", "-o", "c.qoi", "--identity"]).quietly();
+    assert_eq!(Picture::read(place.path("c.qoi")).unwrap().icc_profile, None);
+}
+
+#[test]
+fn several_inputs() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    for (name, size) in [("in/a.b.png", 4), ("in/c.png", 4), ("in/d.bmp", 6)] {
+        place.write(name, picture(size, size + 1, 3, |i| i as u8));
+    }
+    let inputs = ["in/a.b.png", "in/c.png", "in/d.bmp", "in/a.b-1.png", "in/c-1.png"];
+    place.filter(&["in/a.b.png", "in/c.png", "-o", "in/{stem}-1.{ext}", "--identity"]).quietly();
+    assert_eq!(place.read_u8("in/a.b-1.png"), place.read_u8("in/a.b.png"));
+    place.filter(&["in/*.png", "in/d.bmp", "-o", "new/folder/", "--identity"]).quietly();
+    place.filter(&["in/[cd].*", "-o", "new/{stem}.npy", "--identity"]).quietly();
+    let mut expected: Vec<String> = inputs.iter().map(|&name| name.to_owned()).collect();
+    expected.extend(inputs.iter().map(|name| name.replace("in/", "new/folder/")));
+    expected.extend(["new/c.npy".to_owned(), "new/d.npy".to_owned()]);
+    expected.sort();
+    assert_eq!(place.names(), expected);
+    for name in inputs {
+        assert_eq!(place.read_u8(&name.replace("in/", "new/folder/")), place.read_u8(name), "{name}");
+    }
+    // An existing folder needs no slash.
+    place.filter(&["in/c.png", "-o", "new", "--identity"]).quietly();
+    assert_eq!(place.read_u8("new/c.png"), place.read_u8("in/c.png"));
+    // A file whose name has a glob's characters is that file.
+    fs::copy(place.path("in/c.png"), place.path("[c].png")).unwrap();
+    place.filter(&["[c].png", "-o", "found.png", "--identity"]).quietly();
+}
+
+#[test]
+fn overwriting() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
+    place.filter(&["a.npy", "-o", "a.npy", "--identity", "--scale", "3", "--overwrite"]).quietly();
+    assert_eq!(place.read_f32("a.npy").values(), [3.0, 6.0]);
+    assert_eq!(place.names(), ["a.npy"]);
+}
+
+#[test]
+fn notes_go_to_standard_error() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
+    place.host(&["filter", "a.npy", "-o", "b.npy", "--identity"]).with(0, &["device: "]);
+    place.host(&["filter", "a.npy", "-o", "c.npy", "--identity", "-q"]).quietly();
+}
+
+#[test]
+fn help_and_information() {
+    let place = Place::new();
+    let bare = place.host(&[]);
+    assert_eq!(bare.status, 2);
+    assert!(bare.stderr.contains("Usage: host") && bare.stderr.contains("filter"), "{}", bare.stderr);
+    let help = place.host(&["filter", "--help"]);
+    assert_eq!((help.status, help.stderr.as_str()), (0, ""));
+    for word in ["--gaussian", "reflect101", "Examples:", "[default: zero]", ".npy"] {
+        assert!(help.stdout.contains(word), "{word}");
+    }
+    assert!(!help.stdout.contains('\x1b'));
+
+    let text = place.host(&["info"]);
+    assert_eq!((text.status, text.stderr.as_str()), (0, ""));
+    for word in ["host ", "CPU ", "driver ", "auto ", "naive_f32"] {
+        assert!(text.stdout.contains(word), "{word}");
+    }
+    let json = place.host(&["info", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    let no_reason = json["driver"]["reason"].is_null();
+    assert_eq!(no_reason, !json["devices"].as_array().unwrap().is_empty());
+    assert!(json["kernels"].as_array().unwrap().iter().any(|kernel| kernel["symbol"] == "naive_f32"));
+}
+
+/// A reader of the results that goes away, such as `head`, is no error.
+#[test]
+fn nobody_reads_the_results() {
+    let place = Place::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = place.command(&["info"]).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn results_have_ordinary_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
+    fs::write(place.path("plain"), "").unwrap();
+    place.filter(&["a.npy", "-o", "b.npy", "--identity"]).quietly();
+    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode();
+    assert_eq!(mode("b.npy"), mode("plain"));
+}

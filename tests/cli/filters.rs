@@ -1,0 +1,176 @@
+//! What the filters compute, small enough to check by hand.
+
+use super::*;
+
+#[test]
+fn a_known_answer() {
+    let place = Place::new();
+    place.write("a.npy", Image::from_fn(3, 3, |x, y| (3 * y + x + 1) as f32).unwrap());
+    fs::write(place.path("m.txt"), "1 0 0\n0 2 0\n0 0 -1\n").unwrap();
+    // Convolution: O[y, x] = I[y+1, x+1] + 2 I[y, x] - I[y-1, x-1].
+    place.filter(&["a.npy", "-o", "b.npy", "--mask", "m.txt"]).quietly();
+    assert_eq!(place.read_f32("b.npy").values(), [7.0, 10.0, 6.0, 16.0, 18.0, 10.0, 14.0, 12.0, 13.0]);
+    // Correlation: O[y, x] = I[y-1, x-1] + 2 I[y, x] - I[y+1, x+1].
+    place.filter(&["a.npy", "-o", "c.npy", "--mask", "m.txt", "--op", "correlate"]).quietly();
+    assert_eq!(place.read_f32("c.npy").values(), [-3.0, -2.0, 6.0, 0.0, 2.0, 14.0, 14.0, 20.0, 23.0]);
+    // With the anchor in the upper left corner: O[y, x] = I[y, x] + 2 I[y+1, x+1] - I[y+2, x+2].
+    let args = ["a.npy", "-o", "d.npy", "--mask", "m.txt", "--op", "correlate", "--anchor", "0,0", "--border", "clamp"];
+    place.filter(&args).quietly();
+    assert_eq!(place.read_f32("d.npy").values(), [2.0, 5.0, 6.0, 11.0, 14.0, 15.0, 14.0, 17.0, 18.0]);
+}
+
+#[test]
+fn masks_from_everywhere_agree() {
+    let place = Place::new();
+    place.write("a.png", picture(9, 8, 3, |i| i as u8));
+    place.write("m.npy", Image::new(3, 3, 1, vec![0.0_f32, -1.0, 0.0, -1.0, 5.0, -1.0, 0.0, -1.0, 0.0]).unwrap());
+    fs::write(place.path("plain.txt"), "# sharpen\n0,-1,0\n-1,5,-1\n0,-1,0\n").unwrap();
+    fs::write(place.path("vips.mat"), "3 3 1 0\n0 -1 0\n-1 5 -1\n0 -1 0\n").unwrap();
+    let sources: [&[&str]; 6] = [
+        &["--sharpen", "1"],
+        &["--mask", "m.npy"],
+        &["--mask", "plain.txt"],
+        &["--mask", "vips.mat"],
+        &["--kernel", "3x3: nan,-1,- -1,5,-1 0,-1,0"],
+        &["--kernel", "0,-1,0,-1,5,-1,0,-1,0"],
+    ];
+    for (i, source) in sources.iter().enumerate() {
+        place.filter(&[&["a.png", "-o", &format!("{i}.png")], *source].concat()).quietly();
+        assert_eq!(place.read_u8(&format!("{i}.png")), place.read_u8("0.png"), "{source:?}");
+    }
+    place.filter_with(b"0 -1 0\n-1 5 -1\n0 -1 0", &["a.png", "-o", "s.png", "--mask", "-"]).quietly();
+    assert_eq!(place.read_u8("s.png"), place.read_u8("0.png"));
+    let array = fs::read(place.path("m.npy")).unwrap();
+    place.filter_with(&array, &["a.png", "-o", "t.png", "--mask", "-"]).quietly();
+    assert_eq!(place.read_u8("t.png"), place.read_u8("0.png"));
+}
+
+/// Every mask by formula leaves flat areas as they are, or takes them to 0.
+#[test]
+fn masks_by_formula_on_a_flat_picture() {
+    let place = Place::new();
+    place.write("flat.npy", Image::new(40, 30, 1, vec![100.0_f32; 1200]).unwrap());
+    let masks: [(&[&str], f32); 17] = [
+        (&["--identity"], 100.0),
+        (&["--gaussian", "1.5"], 100.0),
+        (&["--gaussian", "2:3"], 100.0),
+        (&["--box", "5"], 100.0),
+        (&["--box", "3x8"], 100.0),
+        (&["--sharpen", "0.7"], 100.0),
+        (&["--emboss"], 100.0),
+        (&["--motion", "9:45"], 100.0),
+        (&["--disk", "4.5"], 100.0),
+        (&["--laplacian"], 0.0),
+        (&["--log", "1.5"], 0.0),
+        (&["--sobel", "x"], 0.0),
+        (&["--sobel", "y"], 0.0),
+        (&["--scharr", "x"], 0.0),
+        (&["--prewitt", "y"], 0.0),
+        (&["--gabor", "8:30:4:1:90"], 0.0),
+        (&["--kernel", "2x1: 1,-1"], 0.0),
+    ];
+    for (mask, expected) in masks {
+        let args = ["flat.npy", "-o", "out.npy", "--overwrite", "--border", "mirror"];
+        place.filter(&[&args[..], mask].concat()).quietly();
+        for &value in place.read_f32("out.npy").values() {
+            assert!((value - expected).abs() < 1e-3, "{mask:?}: {value}");
+        }
+    }
+}
+
+#[test]
+fn derivatives_have_the_sign_of_the_slope() {
+    let place = Place::new();
+    place.write("x.npy", Image::from_fn(5, 5, |x, _| x as f32).unwrap());
+    place.write("y.npy", Image::from_fn(5, 5, |_, y| y as f32).unwrap());
+    for (mask, slope) in [("--sobel", 8.0), ("--scharr", 32.0), ("--prewitt", 6.0)] {
+        for (input, axis, expected) in [("x.npy", "x", slope), ("x.npy", "y", 0.0), ("y.npy", "y", slope)] {
+            place.filter(&[input, "-o", "out.npy", "--overwrite", mask, axis]).quietly();
+            assert_eq!(place.read_f32("out.npy").row(2)[2], expected, "{mask} {axis} on {input}");
+        }
+    }
+}
+
+#[test]
+fn scale_and_offset_round_half_to_even_and_saturate() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(8, 1, 1, vec![0_u8, 1, 2, 3, 5, 7, 254, 255]).unwrap());
+    let run = |more: &[&str]| {
+        place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite", "--identity"], more].concat()).quietly();
+        place.read("b.npy").to_f32().values().to_vec()
+    };
+    assert_eq!(run(&["--scale", "0.5"]), [0.0, 0.0, 1.0, 2.0, 2.0, 4.0, 127.0, 128.0]);
+    assert_eq!(run(&["--scale", "2", "--offset", "-3"]), [0.0, 0.0, 1.0, 3.0, 7.0, 11.0, 255.0, 255.0]);
+    assert_eq!(run(&["--scale", "-0.5", "--output-type", "f32"]), [0.0, -0.5, -1.0, -1.5, -2.5, -3.5, -127.0, -127.5]);
+    assert_eq!(run(&["--scale", "257", "--output-type", "u16"])[6..], [65_278.0, 65_535.0]);
+    assert_eq!(run(&["--scale", "300", "--output-type", "u16"])[6..], [65_535.0, 65_535.0]);
+}
+
+#[test]
+fn a_masks_file_may_say_scale_and_offset() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(4, 1, 1, vec![4.0_f32, 8.0, 12.0, 16.0]).unwrap());
+    fs::write(place.path("m.mat"), "1 1 4 10\n2\n").unwrap();
+    let run = |more: &[&str]| {
+        place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite", "--mask", "m.mat"], more].concat()).quietly();
+        place.read_f32("b.npy").values().to_vec()
+    };
+    assert_eq!(run(&[]), [12.0, 14.0, 16.0, 18.0]);
+    assert_eq!(run(&["--scale", "1"]), [18.0, 26.0, 34.0, 42.0]);
+    assert_eq!(run(&["--offset", "0"]), [2.0, 4.0, 6.0, 8.0]);
+    assert_eq!(run(&["--normalize", "--offset", "0"]), [4.0, 8.0, 12.0, 16.0]);
+}
+
+#[test]
+fn a_kernel_may_set_the_anchor() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(4, 1, 1, vec![1.0_f32, 2.0, 3.0, 4.0]).unwrap());
+    let run = |more: &[&str]| {
+        place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite", "--op", "correlate"], more].concat()).quietly();
+        place.read_f32("b.npy").values().to_vec()
+    };
+    assert_eq!(run(&["--kernel", "3x1+0+0: 1,0,0"]), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(run(&["--kernel", "3x1: 1,0,0"]), [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(run(&["--kernel", "3x1+0+0: 1,0,0", "--anchor", "0,2"]), [0.0, 0.0, 1.0, 2.0]);
+}
+
+#[test]
+fn alpha_can_be_kept() {
+    let place = Place::new();
+    let image = picture(6, 5, 4, |i| i as u8);
+    place.write("a.png", image.clone());
+    place.filter(&["a.png", "-o", "all.png", "--box", "3"]).quietly();
+    place.filter(&["a.png", "-o", "kept.png", "--box", "3", "--keep-alpha"]).quietly();
+    let [all, kept] = ["all.png", "kept.png"].map(|name| place.read_u8(name));
+    for channel in 0..3 {
+        assert_eq!(kept.channel(channel), all.channel(channel));
+    }
+    assert_ne!(all.channel(3), image.channel(3));
+    assert_eq!(kept.channel(3), image.channel(3));
+    // Opaque stays opaque in another type.
+    place.filter(&["a.png", "-o", "wide.png", "--box", "3", "--keep-alpha", "--output-type", "u16"]).quietly();
+    let Pixels::U16(wide) = place.read("wide.png") else { panic!() };
+    assert_eq!(wide.channel(3), image.channel(3).map(|alpha| u16::from(alpha) * 257));
+    // Grey with alpha has two channels.
+    place.write("grey.png", picture(6, 5, 2, |i| i as u8));
+    place.filter(&["grey.png", "-o", "grey-kept.png", "--box", "3", "--keep-alpha"]).quietly();
+    assert_eq!(place.read_u8("grey-kept.png").channel(1), place.read_u8("grey.png").channel(1));
+}
+
+#[test]
+fn a_photograph_gets_softer() {
+    let place = Place::new();
+    let coffee = data().join("seed_coffee/coffee.png");
+    place.filter(&[coffee.to_str().unwrap(), "-o", "soft.png", "--gaussian", "2", "--border", "mirror"]).quietly();
+    let Pixels::U8(before) = Picture::read(coffee).unwrap().pixels else { panic!() };
+    let after = place.read_u8("soft.png");
+    let mean = |image: &Image<u8>| {
+        image.values().iter().map(|&value| f64::from(value)).sum::<f64>() / image.values().len() as f64
+    };
+    let roughness = |image: &Image<u8>| {
+        let steps = image.values().windows(4).map(|w| f64::from(w[0].abs_diff(w[3])));
+        steps.sum::<f64>() / image.values().len() as f64
+    };
+    assert!((mean(&before) - mean(&after)).abs() < 0.5, "{} {}", mean(&before), mean(&after));
+    assert!(roughness(&after) < 0.5 * roughness(&before), "{} {}", roughness(&before), roughness(&after));
+}
