@@ -38,6 +38,9 @@ mod reference;
 mod simd;
 mod tile;
 
+#[cfg(test)]
+mod tests;
+
 use rayon::prelude::*;
 
 use crate::Problem;
