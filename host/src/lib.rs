@@ -18,10 +18,12 @@
 
 mod backend;
 mod border;
+pub mod compare;
 mod error;
 pub mod files;
 mod image;
 mod mask;
+pub mod oracle;
 pub mod plan;
 mod problem;
 
