@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use kernels_gpu::border::BorderMode;
+pub(crate) use kernels_gpu::border::{OUTSIDE, map};
 
 use crate::{Error, Result};
 

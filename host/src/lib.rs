@@ -18,13 +18,17 @@
 
 mod backend;
 mod border;
+pub mod check;
+pub mod compare;
 mod error;
 pub mod files;
 mod image;
 mod mask;
+pub mod oracle;
 pub mod plan;
 mod problem;
 
+pub use backend::cpu;
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
 pub use border::Border;
 pub use cuda_emulator;

@@ -1,6 +1,6 @@
 //! Where a convolution is computed: the CPU, a CUDA device, or the emulator of one.
 
-pub(crate) mod cpu;
+pub mod cpu;
 mod emulator;
 pub(crate) mod gpu;
 
@@ -13,6 +13,7 @@ use cuda_emulator::Counts;
 
 use self::emulator::EmulatorConvolution;
 pub use self::gpu::{GpuInfo, devices};
+use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Filter, Image, Pixel, Problem, Result};
 
@@ -59,6 +60,9 @@ impl FromStr for DeviceChoice {
         })
     }
 }
+
+/// The name of the CPU's one way to compute.
+const CPU_VARIANT: &str = "direct";
 
 /// The two rates that bound every direct convolution on a device, as measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -241,7 +245,7 @@ impl Convolution<'_> {
     #[must_use]
     pub fn variant(&self) -> &'static str {
         match &self.ready {
-            Ready::Cpu { .. } => cpu::VARIANT,
+            Ready::Cpu { .. } => CPU_VARIANT,
             Ready::Emulator(ready) => ready.plan().entry.variant.name(),
             Ready::Cuda(ready) => ready.plan().entry.variant.name(),
         }
@@ -251,7 +255,7 @@ impl Convolution<'_> {
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.ready {
-            Ready::Cpu { .. } => cpu::reason(),
+            Ready::Cpu { .. } => "the CPU's one way: register tiles in the widest vectors there are".to_owned(),
             Ready::Emulator(ready) => ready.plan().reason.clone(),
             Ready::Cuda(ready) => ready.plan().reason.clone(),
         }
@@ -304,7 +308,7 @@ impl Convolution<'_> {
         }
     }
 
-    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with NaN.
+    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with [`POISON`].
     ///
     /// # Errors
     /// As for [`run_plane`](Self::run_plane).
@@ -315,7 +319,7 @@ impl Convolution<'_> {
                 resident.clear();
                 resident.extend_from_slice(source);
                 result.clear();
-                result.resize(source.len(), f32::NAN);
+                result.resize(source.len(), POISON);
                 Ok(())
             }
             Ready::Emulator(ready) => {
@@ -370,7 +374,7 @@ impl Convolution<'_> {
                 if resident.len() == result.len() {
                     result.copy_from_slice(resident);
                 } else {
-                    result.fill(f32::NAN);
+                    result.fill(POISON);
                 }
                 Ok(())
             }
