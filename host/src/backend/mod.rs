@@ -61,9 +61,6 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// The name of the CPU's one way to compute.
-const CPU_VARIANT: &str = "direct";
-
 /// The two rates that bound every direct convolution on a device, as measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
@@ -245,7 +242,7 @@ impl Convolution<'_> {
     #[must_use]
     pub fn variant(&self) -> &'static str {
         match &self.ready {
-            Ready::Cpu { .. } => CPU_VARIANT,
+            Ready::Cpu { .. } => cpu::VARIANT,
             Ready::Emulator(ready) => ready.plan().entry.variant.name(),
             Ready::Cuda(ready) => ready.plan().entry.variant.name(),
         }
@@ -255,7 +252,7 @@ impl Convolution<'_> {
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.ready {
-            Ready::Cpu { .. } => "the CPU's one way: register tiles in the widest vectors there are".to_owned(),
+            Ready::Cpu { .. } => cpu::reason(),
             Ready::Emulator(ready) => ready.plan().reason.clone(),
             Ready::Cuda(ready) => ready.plan().reason.clone(),
         }

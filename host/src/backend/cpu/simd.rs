@@ -1,0 +1,247 @@
+//! The vector instructions of the CPU, as far as the tile needs them.
+//!
+//! Four operations and two hints for each set of instructions, straight from `std::arch`. Crate `pulp` has them too, among
+//! hundreds; the few that are needed here are one line each, and non-temporal stores and prefetches are not among pulp's.
+
+/// A set of vector instructions. A value of an implementing type is the proof that the CPU has them.
+pub(super) trait Simd: Copy {
+    /// A register of [`LANES`](Self::LANES) values.
+    type Vector: Copy;
+    /// Values of a register.
+    const LANES: usize;
+
+    /// `value` in every lane.
+    fn splat(self, value: f32) -> Self::Vector;
+
+    /// `a * b + c` in one rounding, lane by lane.
+    fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+
+    /// [`LANES`](Self::LANES) values from `from` on, which need not be aligned.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load(self, from: *const f32) -> Self::Vector;
+
+    /// Writes [`LANES`](Self::LANES) values from `to` on, which need not be aligned.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of as many values.
+    unsafe fn store(self, to: *mut f32, vector: Self::Vector);
+
+    /// [`store`](Self::store) past the caches, if the CPU can: the line is not read from memory before.
+    ///
+    /// # Safety
+    /// As for `store`; `to` is aligned to the size of a vector, and [`fence`](Self::fence) comes before anything else
+    /// reads or writes what was written.
+    unsafe fn stream(self, to: *mut f32, vector: Self::Vector) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store(to, vector) }
+    }
+
+    /// Ends a number of [`stream`](Self::stream)s.
+    fn fence(self) {}
+
+    /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
+    fn prefetch(self, at: *const f32) {
+        let _ = at;
+    }
+}
+
+/// Something to do with vectors, whichever the CPU has. Dispatch is once for each piece of work: all of it is inlined into
+/// one function for each level, which is compiled with the level's instructions.
+pub(super) trait Work {
+    /// What comes of it.
+    type Output;
+
+    /// Does it; `V` is [`Level::vectors`]. To be `#[inline(always)]`, with all that it calls in its loops.
+    fn run<S: Simd, const V: usize>(self, simd: S) -> Self::Output;
+}
+
+/// The sets of instructions there are instances for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// x86-64 with AVX-512F: 32 registers of 16 values.
+    Avx512,
+    /// x86-64 with AVX2 and FMA: 16 registers of 8 values.
+    Avx2,
+    /// What the compiler makes of arrays of 4 values: NEON on 64-bit Arm. On an x86-64 without FMA (older than 2013) the
+    /// fused multiply-add is a function call: right, and slow.
+    Portable,
+}
+
+impl Level {
+    /// All levels, the fastest first.
+    const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
+
+    /// Whether this CPU has it. The CPU is asked once; after that the answer costs one load.
+    pub(crate) fn is_available(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx512 | Self::Avx2 => false,
+            Self::Portable => true,
+        }
+    }
+
+    /// The levels of this CPU, the fastest first.
+    pub(crate) fn available() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|level| level.is_available())
+    }
+
+    /// The fastest level of this CPU.
+    pub(crate) fn best() -> Self {
+        Self::available().next().unwrap_or(Self::Portable)
+    }
+
+    /// Values of a vector.
+    pub(super) const fn lanes(self) -> usize {
+        match self {
+            Self::Avx512 => 16,
+            Self::Avx2 => 8,
+            Self::Portable => Portable::LANES,
+        }
+    }
+
+    /// Vectors of a row of a tile: with 6 rows, 24 sums for 32 registers and 12 for 16.
+    pub(super) const fn vectors(self) -> usize {
+        match self {
+            Self::Avx512 | Self::Portable => 4,
+            Self::Avx2 => 2,
+        }
+    }
+
+    /// Does `work` with this level's instructions.
+    ///
+    /// # Panics
+    /// If the CPU does not have them.
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        assert!(self.is_available(), "this CPU has no {}", self.name());
+        match self {
+            // SAFETY: the CPU has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => unsafe { x86_64::avx512(work) },
+            // SAFETY: the CPU has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { x86_64::avx2(work) },
+            _ => work.run::<Portable, { Self::Portable.vectors() }>(Portable),
+        }
+    }
+
+    /// The name for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "AVX-512",
+            Self::Avx2 => "AVX2",
+            Self::Portable if cfg!(target_arch = "aarch64") => "NEON",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+/// [`Level::Portable`].
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+impl Simd for Portable {
+    type Vector = [f32; 4];
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [f32; 4] {
+        [value; 4]
+    }
+    #[inline(always)]
+    fn fma(self, a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
+        [a[0].mul_add(b[0], c[0]), a[1].mul_add(b[1], c[1]), a[2].mul_add(b[2], c[2]), a[3].mul_add(b[3], c[3])]
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<[f32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, vector: [f32; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[f32; 4]>().write_unaligned(vector) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use std::arch::x86_64::{
+        __m256, __m512, _MM_HINT_T1, _mm_prefetch, _mm_sfence, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps,
+        _mm256_storeu_ps, _mm256_stream_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
+        _mm512_stream_ps,
+    };
+
+    use super::{Level, Simd, Work};
+
+    /// # Safety
+    /// The CPU has AVX-512F.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn avx512<W: Work>(work: W) -> W::Output {
+        work.run::<_, { Level::Avx512.vectors() }>(Avx512(()))
+    }
+
+    /// # Safety
+    /// The CPU has AVX2 and FMA.
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
+        work.run::<_, { Level::Avx2.vectors() }>(Avx2(()))
+    }
+
+    /// One instance. They differ in the names of the instructions only.
+    macro_rules! instance {
+        ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident) => {
+            /// The level of this name.
+            #[derive(Clone, Copy)]
+            struct $name(());
+
+            impl Simd for $name {
+                type Vector = $vector;
+                const LANES: usize = size_of::<$vector>() / size_of::<f32>();
+
+                #[inline(always)]
+                fn splat(self, value: f32) -> $vector {
+                    // SAFETY: `self` proves that the CPU has the instruction.
+                    unsafe { $splat(value) }
+                }
+                #[inline(always)]
+                fn fma(self, a: $vector, b: $vector, c: $vector) -> $vector {
+                    // SAFETY: as in `splat`.
+                    unsafe { $fma(a, b, c) }
+                }
+                #[inline(always)]
+                unsafe fn load(self, from: *const f32) -> $vector {
+                    // SAFETY: as in `splat`; the caller promises the memory.
+                    unsafe { $load(from) }
+                }
+                #[inline(always)]
+                unsafe fn store(self, to: *mut f32, vector: $vector) {
+                    // SAFETY: as in `splat`; the caller promises the memory.
+                    unsafe { $store(to, vector) }
+                }
+                #[inline(always)]
+                unsafe fn stream(self, to: *mut f32, vector: $vector) {
+                    // SAFETY: as in `splat`; the caller promises the memory, its alignment and the fence.
+                    unsafe { $stream(to, vector) }
+                }
+                #[inline(always)]
+                fn fence(self) {
+                    // SAFETY: SSE, which every x86-64 has.
+                    unsafe { _mm_sfence() }
+                }
+                #[inline(always)]
+                fn prefetch(self, at: *const f32) {
+                    // SAFETY: SSE, which every x86-64 has; a hint, which accesses nothing.
+                    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+                }
+            }
+        };
+    }
+    instance!(Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps);
+    instance!(Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps);
+}

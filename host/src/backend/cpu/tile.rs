@@ -1,0 +1,187 @@
+//! The register tile: 6 rows of output pixels whose sums stay in registers while the window is walked.
+//!
+//! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`, k outside, l inside, one fused
+//! multiply-add a step, starting from 0: that order is the contract, and the tile keeps it for every output.
+//!
+//! # Loops
+//! With the obvious order (for k, for l, for the tile's rows r and vectors v) each multiply-add loads its own pixels, and a
+//! CPU that does two multiply-adds and two loads in a cycle is bound by the loads: a load that straddles two cache lines
+//! counts twice, and 15 of 16 vectors of 64 bytes do. So the tile walks *source rows*: row s is row k = s - r of the window
+//! of output row r.
+//! ```text
+//! for s in 0..rows + height - 1            a source row serves the output rows LOW..HIGH for which 0 <= s - r < height
+//!     for l in 0..width
+//!         load V vectors of source row s, from column x + l on
+//!         for r in LOW..HIGH
+//!             splat W[s - r, l]
+//!             for v in 0..V   sums[r][v] = fma(W[s - r, l], pixels[v], sums[r][v])
+//!     row LOW has met its last coefficient: store it
+//! ```
+//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. LOW and HIGH are constants of
+//! 21 instances of the inner loop, because registers have no index. A tile with less than 6 rows costs only what it has.
+//!
+//! # Registers and loads
+//! | level | sums | pixels | coefficient | of | loads for a full step | multiply-adds |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | AVX-512, V = 4 | 24 | 4 | 1 or 2 | 32 | 4 (8 lines) + 6 | 24 |
+//! | AVX2, V = 2 | 12 | 2 | 1 or 2 | 16 | 2 (3 lines) + 6 | 12 |
+//! | NEON, V = 4 | 24 | 4 | 1 or 2 | 32 | 4 + 6 | 24 |
+//!
+//! AVX2 with 4 rows of 3 vectors has no register to spare: the compiler spills one sum, half the speed is gone.
+//!
+//! # What is reached
+//! AMD EPYC (Zen 5 at 4.4 GHz), two multiply-adds of 512 bits a cycle: 140 G/s of a core, measured in registers. One core, image and
+//! result in L2. A tile of 384 outputs takes 12 cycles a coefficient at the least, 12 k² for k x k:
+//!
+//! | k | 3 | 5 | 7 | 9 | 13 | 31 |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | cycles of a tile | 240 | 430 | 745 | 1,140 | 2,200 | 11,600 |
+//! | of the peak | 45 % | 70 % | 79 % | 85 % | 92 % | 99 % |
+//!
+//! What is missing for small k are the source rows at the top and bottom of a tile that serve one to three output
+//! rows: about 4.5, 5 and 6 cycles a step where 2, 4 and 6 would do (loads; the latency of a chain of multiply-adds), and
+//! about 100 cycles to begin and end a tile. A window of one row has no others: it reaches 40 %.
+
+use super::simd::Simd;
+use crate::Problem;
+
+/// Output rows of a tile.
+pub(super) const ROWS: usize = 6;
+
+/// A window as the tile reads it.
+///
+/// Column by column, each from the window's last row to its first: the coefficients by which the output rows of a tile
+/// multiply one pixel are neighbours in memory.
+pub(super) struct Window {
+    packed: Vec<f32>,
+    /// Values from one column to the next.
+    stride: usize,
+    width: usize,
+    height: usize,
+    /// Factor and addend of finished sums, if they are not 1 and 0.
+    finish: Option<(f32, f32)>,
+}
+
+impl Window {
+    /// The window of `problem`, packed.
+    pub(super) fn new(problem: &Problem) -> Self {
+        let mask = problem.window();
+        let (width, height) = (mask.width(), mask.height());
+        // An odd stride: with a power of two all columns would fall into a few sets of the cache.
+        let stride = height | 1;
+        let mut packed = vec![0.0; width * stride];
+        for (k, row) in mask.coefficients().chunks_exact(width).enumerate() {
+            for (l, &coefficient) in row.iter().enumerate() {
+                packed[l * stride + height - 1 - k] = coefficient;
+            }
+        }
+        let finish = (!problem.is_plain()).then(|| problem.scale_and_offset());
+        Self { packed, stride, width, height, finish }
+    }
+
+    /// Columns.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    pub(super) fn height(&self) -> usize {
+        self.height
+    }
+}
+
+/// Computes the outputs of `count` rows and `V` vectors. `rows[s]` is source row s of the first output row's
+/// window, and its value `x` the first of the window of the tile's first column.
+///
+/// # Safety
+/// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` rows.
+/// - Each of these has at least `x + V * LANES + window.width() - 1` values.
+/// - The first `count` pointers are valid for writes of `V * LANES` values, and no row overlaps them.
+/// - With `stream`, they are aligned to the size of a vector, and the caller fences ([`Simd::stream`]).
+#[inline(always)]
+pub(super) unsafe fn tile<S: Simd, const V: usize>(
+    simd: S,
+    window: &Window,
+    rows: &[&[f32]],
+    x: usize,
+    to: &[*mut f32; ROWS],
+    count: usize,
+    stream: bool,
+) {
+    let mut sums = [[simd.splat(0.0); V]; ROWS];
+    for s in 0..count + window.height - 1 {
+        // The output rows that source row s serves: 0 <= s - r < height.
+        let (low, high) = ((s + 1).saturating_sub(window.height), count.min(s + 1));
+        // SAFETY: there is a row s, with values beyond x.
+        let pixels = unsafe { rows.get_unchecked(s).as_ptr().add(x) };
+        // W[s - low, 0], which is followed by W[s - low - 1, 0] for the next row.
+        // SAFETY: s - low < height, so the index is in 0..height.
+        let coefficients = unsafe { window.packed.as_ptr().add(window.height - 1 + low - s) };
+        macro_rules! serve {
+            ($(($low:literal, $high:literal))*) => {
+                match (low, high) {
+                    $(($low, $high) => {
+                        // SAFETY: s - r is in 0..height for r in low..high; the caller promises the pixels.
+                        unsafe { step::<S, V, $low, $high>(simd, window, pixels, coefficients, &mut sums) };
+                        if s + 1 >= window.height {
+                            // SAFETY: low < high <= count; the caller promises the pointer.
+                            unsafe { finish(simd, window, &sums[$low], to[$low], stream) };
+                        }
+                    })*
+                    _ => unreachable!("0 <= {low} < {high} <= {ROWS}"),
+                }
+            };
+        }
+        serve!((0, 1)(0, 2)(0, 3)(0, 4)(0, 5)(0, 6)(1, 2)(1, 3)(1, 4)(1, 5)(1, 6)(2, 3)(2, 4)(2, 5)(2, 6)(3, 4)(3, 5)(
+            3, 6
+        )(4, 5)(4, 6)(5, 6));
+    }
+}
+
+/// One source row: all columns of the window, for the output rows `LOW..HIGH`.
+///
+/// # Safety
+/// `pixels` is valid for reads of `V * LANES + window.width() - 1` values; `coefficients` points at the coefficient of row `LOW`
+/// in column 0 of the packed window, and those of the other rows follow.
+#[inline(always)]
+unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
+    simd: S,
+    window: &Window,
+    pixels: *const f32,
+    coefficients: *const f32,
+    sums: &mut [[S::Vector; V]; ROWS],
+) {
+    for l in 0..window.width {
+        let mut loaded = [simd.splat(0.0); V];
+        for (v, vector) in loaded.iter_mut().enumerate() {
+            // SAFETY: v * LANES + LANES + l is at most V * LANES + width - 1.
+            *vector = unsafe { simd.load(pixels.add(l + v * S::LANES)) };
+        }
+        for (r, sums) in sums[LOW..HIGH].iter_mut().enumerate() {
+            // SAFETY: the caller's promise; columns are `stride` apart.
+            let coefficient = simd.splat(unsafe { *coefficients.add(l * window.stride + r) });
+            for (sum, &vector) in sums.iter_mut().zip(&loaded) {
+                *sum = simd.fma(coefficient, vector, *sum);
+            }
+        }
+    }
+}
+
+/// Finishes and writes one output row of a tile.
+///
+/// # Safety
+/// As for [`tile`], of `to`.
+#[inline(always)]
+unsafe fn finish<S: Simd, const V: usize>(simd: S, window: &Window, sums: &[S::Vector; V], to: *mut f32, stream: bool) {
+    for (v, &sum) in sums.iter().enumerate() {
+        let value = match window.finish {
+            Some((scale, offset)) => simd.fma(sum, simd.splat(scale), simd.splat(offset)),
+            None => sum,
+        };
+        // SAFETY: the caller's promise, for V vectors.
+        unsafe {
+            let to = to.add(v * S::LANES);
+            if stream { simd.stream(to, value) } else { simd.store(to, value) }
+        }
+    }
+}
