@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use kernels_gpu::border::BorderMode;
-pub(crate) use kernels_gpu::border::{OUTSIDE, map};
 
 use crate::{Error, Result};
 

@@ -176,6 +176,16 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// This machine has not enough memory for what was asked.
+    #[error("memory: {:.1} GB are needed {what}, {:.1} GB are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
+    HostMemory {
+        /// What for.
+        what: String,
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes free.
+        free: u128,
+    },
     /// A file could not be read or written.
     #[error("{}: {reason}", .path.display())]
     File {

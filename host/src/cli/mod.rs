@@ -1,6 +1,7 @@
 //! The command line. One file a subcommand: its arguments, and `run`. To add one, add a file and a line in [`Command`] and
 //! in [`run`].
 
+mod bench;
 mod check;
 mod filter;
 mod info;
@@ -23,6 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(Box<bench::Args>),
     Filter(Box<filter::Args>),
     Check(check::Args),
     Info(info::Args),
@@ -74,6 +76,7 @@ impl<T, E: Into<anyhow::Error>> OrUsage<T> for Result<T, E> {
 /// The whole program.
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),

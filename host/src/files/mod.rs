@@ -30,7 +30,7 @@ mod tiff_grey;
 mod whole;
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
 use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask};
@@ -206,6 +206,23 @@ pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| failed("is neither text nor .npy".into()))?;
     WrittenMask::from_text(text)
+}
+
+/// Writes text, such as a report. The file appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Exists`], [`Error::File`] with the reason.
+pub fn write_text(path: impl AsRef<Path>, text: &str, existing: Existing) -> Result<()> {
+    let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
+    whole::write(path.as_ref(), existing, contents)
+}
+
+/// Whether a file could be written there, for those who work long before they write it.
+///
+/// # Errors
+/// [`Error::Exists`], [`Error::File`] with the reason.
+pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> {
+    whole::check(path.as_ref(), existing)
 }
 
 fn open(path: &Path) -> Result<BufReader<File>> {

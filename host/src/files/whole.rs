@@ -51,18 +51,9 @@ pub(super) fn write(
     let blame = |reason: String| Error::File { path: path.into(), reason };
     let exists = || Error::Exists { path: path.into() };
     // Early, before the work; the rename below decides.
-    let target = match fs::symlink_metadata(path) {
-        Ok(_) if existing == Existing::Keep => return Err(exists()),
-        // A link stays, what it leads to is replaced.
-        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(|error| blame(error.to_string()))?,
-        Ok(found) if !found.is_file() => return Err(blame("is not an ordinary file".into())),
-        _ => path.to_owned(),
-    };
-    let folder = match target.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let in_folder = |error: io::Error| blame(format!("can't be written in {}: {error}", folder.display()));
+    let target = target(path, existing)?;
+    let folder = folder(&target);
+    let in_folder = |error: io::Error| in_folder(path, folder, &error);
 
     let temporary = {
         let mut paths = unfinished();
@@ -86,6 +77,37 @@ pub(super) fn write(
     });
     unfinished().retain(|path| *path != name);
     result
+}
+
+/// Whether a file could be written: its folder takes a temporary file, which is removed at once.
+pub(super) fn check(path: &Path, existing: Existing) -> Result<()> {
+    let target = target(path, existing)?;
+    let folder = folder(&target);
+    create(folder).map(drop).map_err(|error| in_folder(path, folder, &error))
+}
+
+/// Where the file will stand: where a link leads to, or the path itself.
+fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
+    let blame = |reason: String| Error::File { path: path.into(), reason };
+    match fs::symlink_metadata(path) {
+        Ok(_) if existing == Existing::Keep => Err(Error::Exists { path: path.into() }),
+        // A link stays, what it leads to is replaced.
+        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(|error| blame(error.to_string())),
+        Ok(found) if !found.is_file() => Err(blame("is not an ordinary file".into())),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+/// The folder that a file is in.
+fn folder(target: &Path) -> &Path {
+    match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
+    Error::File { path: path.into(), reason: format!("can't be written in {}: {error}", folder.display()) }
 }
 
 fn create(folder: &Path) -> io::Result<NamedTempFile> {

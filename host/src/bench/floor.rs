@@ -1,0 +1,81 @@
+//! The floor: the time that no direct method in FP32 can beat on a device, by the rates measured in the same run.
+
+use serde::Serialize;
+
+use crate::{Problem, Rates};
+
+/// Which of the two bounds is the higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// Reading the image once and writing the result once.
+    Memory,
+    /// One multiply-add for each coefficient and pixel.
+    Fma,
+}
+
+impl Bound {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Fma => "FMA",
+        }
+    }
+}
+
+/// The floor of a problem on a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Floor {
+    /// Microseconds.
+    pub us: f64,
+    /// The bound that makes it.
+    pub bound: Bound,
+}
+
+impl Floor {
+    /// `max(8 w h / copy rate, 2 mw mh w h / FMA rate)`: each pixel of 4 bytes read once and written once, and all products.
+    ///
+    /// ```
+    /// use host::bench::floor::{Bound, Floor};
+    /// use host::{Filter, Mask, Problem, Rates};
+    ///
+    /// let problem = Problem::new(1000, 1000, &Filter::new(Mask::new(5, 5, vec![0.04; 25])?))?;
+    /// let rates = Rates { copy_bytes_per_s: 8e9, flop_per_s: 1e12 };
+    /// assert_eq!(Floor::new(&problem, rates), Floor { us: 1000.0, bound: Bound::Memory });
+    /// # Ok::<(), host::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(problem: &Problem, rates: Rates) -> Self {
+        let pixels = problem.width() as f64 * problem.height() as f64;
+        let coefficients = problem.window().width() as f64 * problem.window().height() as f64;
+        let memory = 2.0 * size_of::<f32>() as f64 * pixels / rates.copy_bytes_per_s * 1e6;
+        let fma = 2.0 * coefficients * pixels / rates.flop_per_s * 1e6;
+        if memory >= fma { Self { us: memory, bound: Bound::Memory } } else { Self { us: fma, bound: Bound::Fma } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, Mask};
+
+    /// The floor of an H100, in Gpix/s, for an n = 8192 image.
+    fn floor(k: usize) -> (f64, Bound) {
+        let h100 = Rates { copy_bytes_per_s: 3.01e12, flop_per_s: 62.7e12 };
+        let problem = Problem::new(8192, 8192, &Filter::new(Mask::new(k, k, vec![1.0; k * k]).unwrap())).unwrap();
+        let floor = Floor::new(&problem, h100);
+        (8192.0 * 8192.0 / floor.us / 1e3, floor.bound)
+    }
+
+    #[test]
+    fn the_higher_bound_holds() {
+        for (k, gpix, bound) in
+            [(3, 376.0, Bound::Memory), (9, 376.0, Bound::Memory), (13, 185.5, Bound::Fma), (31, 32.6, Bound::Fma)]
+        {
+            let found = floor(k);
+            assert!((found.0 / gpix - 1.0).abs() < 2e-3 && found.1 == bound, "k = {k}: {found:?}");
+        }
+    }
+}

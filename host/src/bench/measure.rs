@@ -1,0 +1,199 @@
+//! One variant on one problem: verified, then timed.
+
+use std::time::{Duration, Instant};
+
+use super::stats::Summary;
+use super::verify::{Expected, Verdict, Wrong};
+use crate::compare::POISON;
+use crate::{Convolution, Error, Result};
+
+/// What can be measured: a convolution, or a stand-in for one in a test.
+pub trait Executor {
+    /// From host memory to host memory, in one go.
+    ///
+    /// # Errors
+    /// As for [`Convolution::run_plane`].
+    fn run_plane(&mut self, source: &[f32], result: &mut [f32]) -> Result<()>;
+
+    /// Makes the source resident, and poisons the resident result.
+    ///
+    /// # Errors
+    /// As for [`Convolution::upload`].
+    fn upload(&mut self, source: &[f32]) -> Result<()>;
+
+    /// Computes `times` times on resident data, and returns the time of all.
+    ///
+    /// # Errors
+    /// As for [`Convolution::execute`].
+    fn execute(&mut self, times: usize) -> Result<Duration>;
+
+    /// Fetches the resident result.
+    ///
+    /// # Errors
+    /// As for [`Convolution::download`].
+    fn download(&mut self, result: &mut [f32]) -> Result<()>;
+}
+
+impl Executor for Convolution<'_> {
+    fn run_plane(&mut self, source: &[f32], result: &mut [f32]) -> Result<()> {
+        self.run_plane(source, result)
+    }
+
+    fn upload(&mut self, source: &[f32]) -> Result<()> {
+        self.upload(source)
+    }
+
+    fn execute(&mut self, times: usize) -> Result<Duration> {
+        self.execute(times)
+    }
+
+    fn download(&mut self, result: &mut [f32]) -> Result<()> {
+        self.download(result)
+    }
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// Runs are grouped in batches that take at least this long, so that the clock's steps and a launch's cost vanish.
+    pub batch: Duration,
+    /// Batches go on until this has passed.
+    pub min_time: Duration,
+}
+
+/// The fewest batches of a measurement, unless they take very long.
+const BATCHES: usize = 7;
+/// The fewest batches of a measurement that takes very long.
+const BATCHES_IF_SLOW: usize = 3;
+/// What "very long" is.
+const SLOW: Duration = Duration::from_secs(4);
+/// The most batches: more change the median no more.
+const MOST_BATCHES: usize = 2000;
+/// The most runs of a batch, whatever the clock says.
+const MOST_RUNS: usize = 10_000;
+
+/// A measured time per run, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Over the batches.
+    pub us: Summary,
+    /// Runs of each batch.
+    pub runs: usize,
+}
+
+/// All times that are measured of a variant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// On resident data.
+    pub kernel: Measured,
+    /// From host memory to host memory.
+    pub end_to_end: Measured,
+    /// From the decision to compute to the first result, in microseconds.
+    pub first_call_us: f64,
+}
+
+/// Why a variant was not timed.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// Its answer is wrong.
+    #[error("wrong answer: {0}")]
+    Wrong(#[from] Wrong),
+    /// It did not run.
+    #[error(transparent)]
+    Failed(#[from] Error),
+    /// A clock that stands still or runs backwards.
+    #[error("the clock gave no usable times")]
+    Clock,
+}
+
+/// Verifies a variant and times it.
+///
+/// `open` makes it ready; the first call is timed from there. `result` is left holding the answer. Three answers are
+/// verified, each over the whole frame: the first call's; one on resident data, where [`Executor::upload`] has poisoned
+/// what was there before; and the one that the last timed run has left.
+///
+/// # Errors
+/// [`Cause::Wrong`] before anything is timed, or after it if the answer did not stay right; else what failed.
+pub fn measure<E: Executor>(
+    open: impl FnOnce() -> Result<E>,
+    source: &[f32],
+    result: &mut [f32],
+    expected: &Expected<'_>,
+    timing: Timing,
+) -> Result<(Verdict, Times), Cause> {
+    result.fill(POISON);
+    let start = Instant::now();
+    let mut executor = open()?;
+    executor.run_plane(source, result)?;
+    let first_call = start.elapsed();
+    expected.verify(result)?;
+
+    executor.upload(source)?;
+    executor.execute(1)?;
+    result.fill(POISON);
+    executor.download(result)?;
+    let verdict = expected.verify(result)?;
+
+    let kernel = sample(timing, |runs| executor.execute(runs))?;
+    result.fill(POISON);
+    executor.download(result)?;
+    expected.verify(result)?;
+
+    // One by one: each is a whole way there and back.
+    let alone = Timing { batch: Duration::ZERO, ..timing };
+    let end_to_end = sample(alone, |runs| {
+        let start = Instant::now();
+        for _ in 0..runs {
+            executor.run_plane(source, result)?;
+        }
+        Ok(start.elapsed())
+    })?;
+    Ok((verdict, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
+}
+
+/// Verifies a variant only, for a device whose times mean nothing.
+///
+/// # Errors
+/// As for [`measure`].
+pub fn verify<E: Executor>(
+    open: impl FnOnce() -> Result<E>,
+    source: &[f32],
+    result: &mut [f32],
+    expected: &Expected<'_>,
+) -> Result<Verdict, Cause> {
+    result.fill(POISON);
+    open()?.run_plane(source, result)?;
+    Ok(expected.verify(result)?)
+}
+
+/// Times `run`, which gets a number of runs and returns the time of all.
+///
+/// Finds the size of a batch first, which also warms up caches, clocks and threads; then takes batches.
+fn sample(timing: Timing, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
+    let mut runs = 1;
+    loop {
+        let time = run(runs)?;
+        if time >= timing.batch || runs == MOST_RUNS {
+            break;
+        }
+        // A fifth more than needed by this estimate. The first runs are slow, so grow at most eightfold at a time.
+        let wanted = 1.2 * runs as f64 * timing.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);
+        runs = (wanted.ceil() as usize).clamp(2 * runs, 8 * runs).min(MOST_RUNS);
+    }
+    let start = Instant::now();
+    let mut samples = Vec::new();
+    while samples.len() < MOST_BATCHES {
+        samples.push(run(runs)?.as_secs_f64() / runs as f64 * 1e6);
+        let (count, spent) = (samples.len(), start.elapsed());
+        let enough = count >= BATCHES && spent >= timing.min_time;
+        let slow = count >= BATCHES_IF_SLOW && spent >= SLOW.max(timing.min_time);
+        if enough || slow {
+            break;
+        }
+    }
+    let us = Summary::of(&samples).filter(|summary| summary.median > 0.0).ok_or(Cause::Clock)?;
+    Ok(Measured { us, runs })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Benchmarks that are tests: every answer is verified over the whole frame before it is timed.
+//!
+//! [`run`] takes [`Settings`] and gives a [`Report`], which [`report`] writes as text, JSON, CSV and Markdown. How it is
+//! measured, and what that leaves out, stands in METHODOLOGY.md.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use host::bench::{self, Picture, SEED, Settings, Wanted};
+//! use host::{Border, DeviceChoice};
+//!
+//! let pictures = vec![Picture::Random("64x48".parse()?)];
+//! let settings = Settings {
+//!     device: DeviceChoice::Cpu,
+//!     subjects: bench::subjects(Some(pictures), Some(vec!["5".parse()?]), true),
+//!     variants: vec![Wanted::All],
+//!     border: Border::Mirror,
+//!     min_time: Duration::ZERO,
+//!     seed: SEED,
+//! };
+//! let report = bench::run(&settings, &mut |_| {})?;
+//! let row = report.verified().next().expect("the CPU computes everything");
+//! assert!(row.verdict.error_over_bound <= 1.0);
+//! println!("{}", bench::report::json(&report));
+//! # Ok::<(), host::Error>(())
+//! ```
+
+pub mod floor;
+mod grey;
+pub mod measure;
+pub mod report;
+mod run;
+pub mod stats;
+mod system;
+pub mod verify;
+mod workload;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use self::grey::grey;
+pub use self::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
+pub use self::run::run;
+pub use self::system::{Build, Machine};
+pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
+
+use crate::{Border, DeviceChoice, Error, Result, VariantChoice};
+
+/// Variants that are asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Every one that can.
+    All,
+    /// This one.
+    One(VariantChoice),
+}
+
+impl FromStr for Wanted {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Error::Parse`], which lists the names.
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.parse().map(Self::One).map_err(|error| match error {
+            Error::Parse { what, required, found } => {
+                Error::Parse { what, required: format!("all, {required}"), found }
+            }
+            other => other,
+        })
+    }
+}
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// On what. The CPU is measured beside a GPU, for comparison; on the emulator answers are verified, not timed.
+    pub device: DeviceChoice,
+    /// Pictures and masks.
+    pub subjects: Vec<Subject>,
+    /// The GPU's variants; the CPU has one way of its own.
+    pub variants: Vec<Wanted>,
+    /// What lies outside of the images.
+    pub border: Border,
+    /// The least time to measure each figure for.
+    pub min_time: Duration,
+    /// The seed of the random values.
+    pub seed: u64,
+}
+
+/// What happens during a run, for whoever shows it.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something that takes a while begins.
+    Step(fmt::Arguments<'a>),
+    /// The machine is known and its rates are measured.
+    Machine(&'a Machine),
+    /// A variant gave a wrong answer, or failed; the rest goes on.
+    Failure(&'a Failure),
+    /// A cell is done.
+    Cell(&'a Cell),
+}

@@ -1,0 +1,232 @@
+//! The report as JSON, for other programs.
+
+use serde::Serialize;
+
+use super::{Cell, Report, Timed, Verified};
+use crate::Rates;
+use crate::bench::system::Machine;
+
+/// The document. Names that are here stay; a field that does not apply is null.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Document {
+    schema: u32,
+    device: Option<Device>,
+    cpu: Cpu,
+    commit: Option<&'static str>,
+    build: Build,
+    /// The GPU's rates, or the CPU's if no GPU is measured.
+    copy_gb_s: f64,
+    fma_tflop_s: f64,
+    seed: u64,
+    min_time_s: f64,
+    /// The verified rows.
+    pub rows: Vec<Row>,
+    not_eligible: Vec<Absent>,
+    errors: Vec<Absent>,
+}
+
+/// The CUDA device, or its emulator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Device {
+    name: String,
+    kind: &'static str,
+    compute_capability: Option<String>,
+    driver: Option<String>,
+    sm_count: Option<u32>,
+}
+
+impl Device {
+    /// The GPU or its emulator, if one was measured.
+    fn new(machine: &Machine) -> Option<Self> {
+        let gpu = machine.gpu.as_ref().map(|(info, _)| Self {
+            name: info.name.clone(),
+            kind: "cuda",
+            compute_capability: Some(format!("{}.{}", info.compute_capability.0, info.compute_capability.1)),
+            driver: Some(info.driver.clone()),
+            sm_count: Some(info.sm_count),
+        });
+        gpu.or_else(|| {
+            let name = machine.emulator.clone()?;
+            Some(Self { name, kind: "emulator", compute_capability: None, driver: None, sm_count: None })
+        })
+    }
+}
+
+/// The CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Cpu {
+    name: String,
+    threads: usize,
+    copy_gb_s: f64,
+    fma_tflop_s: f64,
+}
+
+/// The program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Build {
+    version: &'static str,
+    profile: &'static str,
+    opt_level: &'static str,
+    assertions: bool,
+    target: &'static str,
+}
+
+/// One verified row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    backend: &'static str,
+    variant: &'static str,
+    pixel: &'static str,
+    channels: u32,
+    picture: String,
+    width: usize,
+    height: usize,
+    mask_width: usize,
+    mask_height: usize,
+    border: String,
+    kernel_us: Option<f64>,
+    kernel_us_mad: Option<f64>,
+    end_to_end_us: Option<f64>,
+    end_to_end_us_mad: Option<f64>,
+    first_call_us: Option<f64>,
+    first_call_loaded: Option<bool>,
+    gpix_s: Option<f64>,
+    floor_us: Option<f64>,
+    floor_fraction: Option<f64>,
+    floor_bound: Option<&'static str>,
+    max_abs_error: f64,
+    error_over_bound: f64,
+    bits_equal_cpu: Option<bool>,
+    speedup_vs_cpu: Option<f64>,
+    batches: Option<usize>,
+    runs_per_batch: Option<usize>,
+    preferred: bool,
+    reason: String,
+}
+
+/// A variant without a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Absent {
+    backend: &'static str,
+    variant: &'static str,
+    width: usize,
+    height: usize,
+    mask_width: usize,
+    mask_height: usize,
+    reason: String,
+}
+
+impl Document {
+    /// The document of a report.
+    #[must_use]
+    pub fn new(report: &Report) -> Self {
+        let machine = &report.machine;
+        let build = machine.build;
+        Self {
+            schema: 1,
+            device: Device::new(machine),
+            cpu: Cpu {
+                name: machine.cpu_name.clone(),
+                threads: machine.cpu_threads,
+                copy_gb_s: copy_gb_s(machine.cpu_rates),
+                fma_tflop_s: fma_tflop_s(machine.cpu_rates),
+            },
+            commit: build.commit,
+            build: Build {
+                version: build.version,
+                profile: build.profile,
+                opt_level: build.opt_level,
+                assertions: build.assertions,
+                target: build.target,
+            },
+            copy_gb_s: copy_gb_s(machine.rates()),
+            fma_tflop_s: fma_tflop_s(machine.rates()),
+            seed: report.seed,
+            min_time_s: report.min_time.as_secs_f64(),
+            rows: report.cells.iter().flat_map(|cell| cell.rows.iter().map(|row| Row::new(cell, row))).collect(),
+            not_eligible: absent(report, |cell| {
+                cell.not_eligible.iter().map(|one| (one.backend, one.variant, one.reason.to_string())).collect()
+            }),
+            errors: absent(report, |cell| {
+                cell.failures.iter().map(|one| (one.backend, one.variant, one.cause.to_string())).collect()
+            }),
+        }
+    }
+}
+
+impl Row {
+    fn new(cell: &Cell, row: &Verified) -> Self {
+        let timed = row.timed.as_ref();
+        let times = timed.map(|timed| timed.times);
+        Self {
+            backend: row.backend,
+            variant: row.variant,
+            pixel: "f32",
+            channels: 1,
+            picture: cell.picture.clone(),
+            width: cell.image.width,
+            height: cell.image.height,
+            mask_width: cell.mask.width,
+            mask_height: cell.mask.height,
+            border: cell.border.to_string(),
+            kernel_us: times.map(|times| times.kernel.us.median),
+            kernel_us_mad: times.map(|times| times.kernel.us.mad),
+            end_to_end_us: times.map(|times| times.end_to_end.us.median),
+            end_to_end_us_mad: times.map(|times| times.end_to_end.us.mad),
+            first_call_us: times.map(|times| times.first_call_us),
+            first_call_loaded: timed.and_then(|timed| timed.loaded_before),
+            gpix_s: timed.map(|timed| timed.gpix_s(cell.image)),
+            floor_us: timed.map(|timed| timed.floor.us),
+            floor_fraction: timed.map(Timed::floor_fraction),
+            floor_bound: timed.map(|timed| timed.floor.bound.name()),
+            max_abs_error: row.verdict.max_abs_error,
+            error_over_bound: row.verdict.error_over_bound,
+            bits_equal_cpu: row.verdict.bits_equal_cpu,
+            speedup_vs_cpu: timed.and_then(|timed| timed.speedup_vs_cpu),
+            batches: times.map(|times| times.kernel.us.count),
+            runs_per_batch: times.map(|times| times.kernel.runs),
+            preferred: row.preferred,
+            reason: row.reason.clone(),
+        }
+    }
+}
+
+/// The variants without rows that `of` finds in each cell: backend, variant, reason.
+fn absent(report: &Report, of: impl Fn(&Cell) -> Vec<(&'static str, &'static str, String)>) -> Vec<Absent> {
+    let with_sizes = |cell: &Cell| {
+        let (image, mask) = (cell.image, cell.mask);
+        let one = move |(backend, variant, reason)| Absent {
+            backend,
+            variant,
+            width: image.width,
+            height: image.height,
+            mask_width: mask.width,
+            mask_height: mask.height,
+            reason,
+        };
+        of(cell).into_iter().map(one).collect::<Vec<_>>()
+    };
+    report.cells.iter().flat_map(with_sizes).collect()
+}
+
+/// 10^9 bytes per second.
+fn copy_gb_s(rates: Rates) -> f64 {
+    rates.copy_bytes_per_s / 1e9
+}
+
+/// 10^12 operations per second.
+fn fma_tflop_s(rates: Rates) -> f64 {
+    rates.flop_per_s / 1e12
+}
+
+/// The report as JSON.
+///
+/// # Panics
+/// Never: the document has no maps with keys that are no strings, the one thing that JSON can't say.
+#[must_use]
+pub fn json(report: &Report) -> String {
+    let mut text =
+        serde_json::to_string_pretty(&Document::new(report)).expect("numbers, strings, lists and structures");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,40 @@
+//! The report as a Markdown table, for a README.
+
+use super::units::{digits, time};
+use super::{Report, text};
+
+/// The report as Markdown: what it was measured on, then one table.
+#[must_use]
+pub fn markdown(report: &Report) -> String {
+    let mut out = String::new();
+    for line in text::header(&report.machine).lines() {
+        out += &format!("- {}\n", escape(line.trim()));
+    }
+    out +=
+        "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of the floor | over the CPU | check |\n";
+    out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
+    for cell in &report.cells {
+        for row in &cell.rows {
+            let timed = row.timed.as_ref();
+            let cells = [
+                format!("{} {}", cell.picture, cell.image),
+                cell.mask.to_string(),
+                row.backend.to_owned(),
+                row.variant.to_owned(),
+                text::or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),
+                text::or_dash(timed.map(|timed| time(timed.times.end_to_end.us.median))),
+                text::or_dash(timed.map(|timed| digits(timed.gpix_s(cell.image)))),
+                text::or_dash(timed.map(text::floor)),
+                text::or_dash(timed.and_then(text::speedup)),
+                text::check(row),
+            ];
+            out += &format!("| {} |\n", cells.map(|text| escape(&text)).join(" | "));
+        }
+    }
+    out
+}
+
+/// Text that can stand in a table's cell.
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|")
+}

@@ -1,0 +1,239 @@
+//! What was measured, cell by cell, and how that is written down.
+
+mod csv;
+mod json;
+mod markdown;
+mod text;
+mod units;
+
+pub use self::csv::csv;
+pub use self::json::{Document, Row, json};
+pub use self::markdown::markdown;
+pub use self::text::{cell as text_of_cell, header as text_of_header, summary as text_of_summary};
+
+use std::time::Duration;
+
+use super::floor::Floor;
+use super::measure::{Cause, Times};
+use super::system::Machine;
+use super::verify::Verdict;
+use super::workload::{ImageSize, MaskSize};
+use crate::{Border, Error};
+
+/// A whole run.
+#[derive(Debug)]
+pub struct Report {
+    /// What it was measured on.
+    pub machine: Machine,
+    /// What lay outside of the images.
+    pub border: Border,
+    /// The seed of the random values.
+    pub seed: u64,
+    /// The least time that each figure was measured for.
+    pub min_time: Duration,
+    /// What was measured.
+    pub cells: Vec<Cell>,
+    /// How long all of it took.
+    pub took: Duration,
+}
+
+impl Report {
+    /// All verified rows.
+    pub fn verified(&self) -> impl Iterator<Item = &Verified> {
+        self.cells.iter().flat_map(|cell| &cell.rows)
+    }
+
+    /// All rows that an error stands for.
+    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+        self.cells.iter().flat_map(|cell| &cell.failures)
+    }
+}
+
+/// One picture with one mask: a row for each variant.
+#[derive(Debug)]
+pub struct Cell {
+    /// What the picture shows.
+    pub picture: String,
+    /// Its size.
+    pub image: ImageSize,
+    /// The mask's size.
+    pub mask: MaskSize,
+    /// What lay outside.
+    pub border: Border,
+    /// What was verified, and timed, the CPU last.
+    pub rows: Vec<Verified>,
+    /// What can't compute this, and why.
+    pub not_eligible: Vec<NotEligible>,
+    /// What went wrong.
+    pub failures: Vec<Failure>,
+}
+
+/// A variant that was verified over the whole frame, then timed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    /// "cuda", "emulator" or "cpu".
+    pub backend: &'static str,
+    /// The variant's name.
+    pub variant: &'static str,
+    /// Why this one, or why not by default.
+    pub reason: String,
+    /// Whether it is what the device takes when left the choice.
+    pub preferred: bool,
+    /// How right the answer is.
+    pub verdict: Verdict,
+    /// How fast; None for the emulator, whose times say nothing about a GPU.
+    pub timed: Option<Timed>,
+}
+
+/// How fast a variant is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// The times.
+    pub times: Times,
+    /// Whether the kernel had been compiled and loaded before the first call, by a cell before this one; None on the CPU,
+    /// which loads nothing.
+    pub loaded_before: Option<bool>,
+    /// The floor on its device.
+    pub floor: Floor,
+    /// How many times as fast as the CPU's kernel; None for the CPU itself or if that gave no figure.
+    pub speedup_vs_cpu: Option<f64>,
+}
+
+impl Timed {
+    /// Pixels per second of the kernel, in 10^9.
+    #[must_use]
+    pub fn gpix_s(&self, image: ImageSize) -> f64 {
+        image.width as f64 * image.height as f64 / self.times.kernel.us.median / 1e3
+    }
+
+    /// The floor as a part of the kernel's time: 1 is as fast as can be, unless caches help beyond the rates.
+    #[must_use]
+    pub fn floor_fraction(&self) -> f64 {
+        self.floor.us / self.times.kernel.us.median
+    }
+}
+
+/// A variant that can't compute a cell on its device.
+#[derive(Debug)]
+pub struct NotEligible {
+    /// "cuda", "emulator" or "cpu".
+    pub backend: &'static str,
+    /// The variant's name.
+    pub variant: &'static str,
+    /// Why not: [`Error::Refused`] or [`Error::DeviceMemory`].
+    pub reason: Error,
+}
+
+/// A variant that gave a wrong answer, or none.
+#[derive(Debug)]
+pub struct Failure {
+    /// "cuda", "emulator" or "cpu".
+    pub backend: &'static str,
+    /// The variant's name.
+    pub variant: &'static str,
+    /// The image's size.
+    pub image: ImageSize,
+    /// The mask's size.
+    pub mask: MaskSize,
+    /// What went wrong.
+    pub cause: Cause,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { backend, variant, image, mask, cause } = self;
+        write!(f, "{backend} {variant}, {image} pixels, mask {mask}: {cause}")
+    }
+}
+
+#[cfg(test)]
+pub(in crate::bench) mod tests {
+    use super::*;
+    use crate::Rates;
+    use crate::bench::floor::Bound;
+    use crate::bench::measure::Measured;
+    use crate::bench::stats::Summary;
+    use crate::bench::system::Build;
+    use crate::bench::verify::Wrong;
+
+    /// A report with one row on the CPU and a failure.
+    pub(in crate::bench) fn report() -> Report {
+        let measured = |median, mad| Measured { us: Summary { median, mad, count: 7 }, runs: 3 };
+        let rates = Rates { copy_bytes_per_s: 2e10, flop_per_s: 3e11 };
+        let (image, mask) = (ImageSize { width: 40, height: 30 }, MaskSize { width: 5, height: 3 });
+        let row = Verified {
+            backend: "cpu",
+            variant: "direct",
+            reason: "tiles of 4 x 3 vectors, \"AVX2\"".to_owned(),
+            preferred: false,
+            verdict: Verdict { max_abs_error: 1e-7, error_over_bound: 0.25, bits_equal_cpu: None },
+            timed: Some(Timed {
+                times: Times { kernel: measured(12.0, 0.5), end_to_end: measured(14.0, 1.0), first_call_us: 1500.0 },
+                loaded_before: None,
+                floor: Floor { us: 6.0, bound: Bound::Fma },
+                speedup_vs_cpu: None,
+            }),
+        };
+        let emulated = Verified { backend: "emulator", variant: "naive", timed: None, ..row.clone() };
+        let cause = Wrong::Length { required: 1200, found: 1199 }.into();
+        let failure = Failure { backend: "cuda", variant: "naive", image, mask, cause };
+        let cell = Cell {
+            picture: "random".to_owned(),
+            image,
+            mask,
+            border: Border::ZERO,
+            rows: vec![emulated, row],
+            not_eligible: Vec::new(),
+            failures: vec![failure],
+        };
+        let machine = Machine {
+            gpu: None,
+            emulator: None,
+            no_gpu: Some("no driver".to_owned()),
+            cpu_name: "a processor, of some kind".to_owned(),
+            cpu: "CPU: a processor, of some kind, 2 threads".to_owned(),
+            cpu_threads: 2,
+            cpu_rates: rates,
+            build: Build::this(),
+        };
+        let (min_time, took) = (Duration::from_millis(300), Duration::from_millis(1234));
+        Report { machine, border: Border::ZERO, seed: 1, min_time, cells: vec![cell], took }
+    }
+
+    #[test]
+    fn the_texts_say_what_was_measured() {
+        let report = report();
+        let text = text_of_cell(&report.cells[0]);
+        assert!(text.starts_with("40 x 30 (random), mask 3 rows x 5 columns, border zero\n"), "{text}");
+        for part in ["12.0 µs", "0.500 µs", "14.0 µs", "1.50 ms", "0.100", "50.0 % FMA", "error 0.25 of bound"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let summary = text_of_summary(&report);
+        let last = summary.lines().last().unwrap();
+        assert_eq!(
+            last,
+            "2 answers verified over the whole frame, 1 of them timed, 1 problem; 1 WRONG OR FAILED; seed 1, 1.2 s in all"
+        );
+        assert!(text_of_header(&report.machine).contains("only the CPU is measured: no driver"));
+        let markdown = markdown(&report);
+        assert!(markdown.contains("| random 40 x 30 | 3 rows x 5 columns | cpu | direct | 12.0 µs |"), "{markdown}");
+    }
+
+    #[test]
+    fn the_document_holds_null_where_nothing_applies() {
+        let document: serde_json::Value = serde_json::from_str(&json(&report())).unwrap();
+        assert_eq!(document["schema"], 1);
+        assert!(document["device"].is_null());
+        assert_eq!(document["copy_gb_s"], 20.0);
+        let row = &document["rows"][1];
+        assert!(row["speedup_vs_cpu"].is_null() && row["bits_equal_cpu"].is_null());
+        assert_eq!((row["floor_fraction"].as_f64(), row["gpix_s"].as_f64()), (Some(0.5), Some(0.1)));
+        let emulated = document["rows"][0].as_object().unwrap();
+        for (name, value) in emulated {
+            let is_time =
+                ["_us", "_s", "_mad", "floor", "batch", "speedup", "first"].iter().any(|part| name.contains(part));
+            assert!(!is_time || value.is_null(), "{name}: {value}");
+        }
+        assert_eq!(document["errors"][0]["reason"], "wrong answer: the answer has 1199 values, 1200 were required");
+    }
+}

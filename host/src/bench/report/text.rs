@@ -1,0 +1,147 @@
+//! The report as tables, for people.
+
+use super::units::{digits, time};
+use super::{Cell, Report, Timed, Verified};
+use crate::Rates;
+use crate::bench::system::Machine;
+
+/// What it is measured on: device, CPU, program, a line each.
+#[must_use]
+pub fn header(machine: &Machine) -> String {
+    let mut out = String::new();
+    if let Some((gpu, rates)) = &machine.gpu {
+        let (major, minor) = gpu.compute_capability;
+        out += &format!(
+            "GPU    {} (cuda:{}), compute capability {major}.{minor}, {} SMs, driver for CUDA {}; {}\n",
+            gpu.name,
+            gpu.number,
+            gpu.sm_count,
+            gpu.driver,
+            speeds(*rates)
+        );
+    } else if let Some(emulator) = &machine.emulator {
+        out += &format!("GPU    {emulator}; verified, not timed\n");
+    } else if let Some(reason) = &machine.no_gpu {
+        out += &format!("GPU    none, only the CPU is measured: {reason}\n");
+    }
+    out += &format!("CPU    {}; {}\n", machine.cpu.trim_start_matches("CPU: "), speeds(machine.cpu_rates));
+    out += &format!("build  {}\n", machine.build);
+    if !machine.build.is_optimised() {
+        out += "       not optimised: the CPU's figures mean little\n";
+    }
+    out
+}
+
+/// Measured rates.
+fn speeds(rates: Rates) -> String {
+    let (copy, fma) = (rates.copy_bytes_per_s / 1e9, rates.flop_per_s / 1e9);
+    let of = |value: f64, small: &str, large: &str| match value {
+        value if value < 1e3 => format!("{} {small}", digits(value)),
+        value => format!("{} {large}", digits(value / 1e3)),
+    };
+    format!("copies {}, FMA {}", of(copy, "GB/s", "TB/s"), of(fma, "GFLOP/s", "TFLOP/s"))
+}
+
+/// The titles of the columns.
+const TITLES: [&str; 10] =
+    ["backend", "variant", "kernel", "±", "end to end", "first call", "Gpix/s", "of the floor", "vs CPU", "check"];
+
+/// Widths that most texts fit, so that the tables of several cells stand in line.
+const WIDTHS: [usize; TITLES.len()] = [7, 15, 7, 8, 10, 10, 6, 13, 6, 0];
+
+/// Columns whose text stands at the left; numbers stand at the right.
+const LEFT: [usize; 4] = [0, 1, 7, 9];
+
+/// One cell: what was computed, a row for each variant, then what is not eligible.
+#[must_use]
+pub fn cell(cell: &Cell) -> String {
+    let mut out = format!("{} ({}), mask {}, border {}\n", cell.image, cell.picture, cell.mask, cell.border);
+    let mut rows = vec![TITLES.map(str::to_owned)];
+    rows.extend(cell.rows.iter().map(|row| columns(cell, row)));
+    let needed = |i: usize| rows.iter().map(|row| row[i].chars().count()).fold(WIDTHS[i], usize::max);
+    let widths: Vec<usize> = (0..TITLES.len()).map(needed).collect();
+    if !cell.rows.is_empty() {
+        for row in &rows {
+            let mut line = String::new();
+            for (i, (text, &width)) in row.iter().zip(&widths).enumerate() {
+                line += if i == 3 { " " } else { "  " };
+                line += &if LEFT.contains(&i) { format!("{text:<width$}") } else { format!("{text:>width$}") };
+            }
+            out += line.trim_end();
+            out.push('\n');
+        }
+    }
+    for one in &cell.not_eligible {
+        out += &format!("  not eligible: {}\n", one.reason);
+    }
+    out
+}
+
+/// The columns of a row.
+fn columns(cell: &Cell, row: &Verified) -> [String; TITLES.len()] {
+    let timed = row.timed.as_ref();
+    let first_call = |timed: &Timed| {
+        time(timed.times.first_call_us) + if timed.loaded_before == Some(true) { " (loaded)" } else { "" }
+    };
+    [
+        row.backend.to_owned(),
+        format!("{}{}", row.variant, if row.preferred { " *" } else { "" }),
+        or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),
+        or_dash(timed.map(|timed| time(timed.times.kernel.us.mad))),
+        or_dash(timed.map(|timed| time(timed.times.end_to_end.us.median))),
+        or_dash(timed.map(first_call)),
+        or_dash(timed.map(|timed| digits(timed.gpix_s(cell.image)))),
+        or_dash(timed.map(floor)),
+        or_dash(timed.and_then(speedup)),
+        check(row),
+    ]
+}
+
+/// What does not apply.
+pub(super) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// How near to the floor, and which bound that is.
+pub(super) fn floor(timed: &Timed) -> String {
+    format!("{:.1} % {}", 100.0 * timed.floor_fraction(), timed.floor.bound.name())
+}
+
+/// How many times as fast as the CPU.
+pub(super) fn speedup(timed: &Timed) -> Option<String> {
+    timed.speedup_vs_cpu.map(|factor| format!("{}x", digits(factor)))
+}
+
+/// What was found by the verification.
+pub(super) fn check(row: &Verified) -> String {
+    let verdict = &row.verdict;
+    let bits = match verdict.bits_equal_cpu {
+        Some(true) => "bits = CPU, ",
+        Some(false) => "other bits, ",
+        None => "",
+    };
+    format!("{bits}error {:.2} of bound", verdict.error_over_bound)
+}
+
+/// What the marks in the tables mean, how much was measured and verified, and how long it took.
+#[must_use]
+pub fn summary(report: &Report) -> String {
+    let mut out = "±: median absolute deviation".to_owned();
+    if report.verified().any(|row| row.preferred) {
+        out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
+    }
+    let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let (answers, failures) = (report.verified().count(), report.failures().count());
+    let timed = report.verified().filter(|row| row.timed.is_some()).count();
+    let not_eligible: usize = report.cells.iter().map(|cell| cell.not_eligible.len()).sum();
+    out += &format!("\n{} verified over the whole frame, ", plural(answers, "answer"));
+    out += &if timed < answers { format!("{timed} of them timed, ") } else { "then timed, ".to_owned() };
+    out += &plural(report.cells.len(), "problem");
+    if not_eligible > 0 {
+        out += &format!("; {not_eligible} not eligible");
+    }
+    if failures > 0 {
+        out += &format!("; {failures} WRONG OR FAILED");
+    }
+    out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
+}

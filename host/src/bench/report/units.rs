@@ -1,0 +1,37 @@
+//! Figures with units, for people.
+
+/// A time given in microseconds, with three digits.
+pub(super) fn time(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us < 1e3 => (us, "µs"),
+        us if us < 1e6 => (us / 1e3, "ms"),
+        us => (us / 1e6, "s"),
+    };
+    format!("{} {unit}", digits(value))
+}
+
+/// A number with three digits that mean something, or more before the point.
+pub(super) fn digits(value: f64) -> String {
+    // The place of the first digit after rounding to three: 9.996 is 10.0.
+    let first = if value == 0.0 { 0.0 } else { (value.abs() * 1.0005).log10().floor() };
+    let places = (2.0 - first).clamp(0.0, 6.0) as usize;
+    format!("{value:.places$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_unit() {
+        assert_eq!(time(0.5), "0.500 µs");
+        assert_eq!(time(12.34), "12.3 µs");
+        assert_eq!(time(999.4), "999 µs");
+        assert_eq!(time(1234.5), "1.23 ms");
+        assert_eq!(time(9_996.0), "10.0 ms");
+        assert_eq!(time(2.5e6), "2.50 s");
+        assert_eq!(digits(1234.5), "1234");
+        assert_eq!(digits(0.001_425), "0.00143");
+        assert_eq!(digits(0.0), "0.00");
+    }
+}

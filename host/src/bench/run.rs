@@ -1,0 +1,280 @@
+//! A run: every variant on every cell, one after the other.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use kernels_gpu::entries::Variant;
+
+use super::floor::Floor;
+use super::measure::{Cause, Timing, measure, verify};
+use super::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
+use super::system::{self, Build, Machine};
+use super::verify::Expected;
+use super::workload::{self, MaskSize, Picture};
+use super::{Event, Settings, Wanted};
+use crate::backend::cpu;
+use crate::compare::POISON;
+use crate::plan::{Limits, Plan};
+use crate::{Device, DeviceChoice, Error, Filter, Image, Problem, Result, VariantChoice};
+
+/// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
+const GPU_BATCH: Duration = Duration::from_millis(5);
+/// The shortest batch on the CPU: long against its clock's steps, short enough that most runs stand alone.
+const CPU_BATCH: Duration = Duration::from_micros(200);
+
+/// Measures; `show` is told what happens while it happens.
+///
+/// # Errors
+/// [`Error::NoDevice`] and [`Error::Driver`] if the device that was asked for can't be opened, [`Error::NeedsGpu`] if
+/// a GPU's variant was asked of the CPU, [`Error::HostMemory`] if a picture is too large for this machine, and those of
+/// [`Problem::new`]. What goes wrong with single variants is in the report.
+pub fn run(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    let start = Instant::now();
+    check_memory(settings)?;
+    let (gpu, no_gpu) = open_gpu(settings)?;
+    let cpu_device = Device::cpu();
+
+    show(Event::Step(format_args!("measuring the rates of this machine")));
+    let info = gpu.as_ref().and_then(Device::gpu).cloned();
+    let gpu_rates = gpu.as_ref().filter(|_| info.is_some()).map(Device::rates).transpose()?;
+    let machine = Machine {
+        emulator: gpu.as_ref().filter(|_| info.is_none()).map(Device::describe),
+        gpu: info.zip(gpu_rates),
+        no_gpu,
+        cpu_name: cpu::name(),
+        cpu: cpu_device.describe(),
+        cpu_threads: cpu::threads(),
+        cpu_rates: cpu_device.rates()?,
+        build: Build::this(),
+    };
+    show(Event::Machine(&machine));
+
+    let (gpu, cpu) = (gpu.as_ref(), &cpu_device);
+    let mut bench = Bench { settings, gpu, cpu, machine: &machine, loaded: HashSet::new(), show };
+    let mut cells = Vec::new();
+    for subject in &settings.subjects {
+        let image = subject.picture.image(settings.seed)?;
+        for &mask in &subject.masks {
+            let cell = bench.cell(&subject.picture, &image, mask)?;
+            (bench.show)(Event::Cell(&cell));
+            cells.push(cell);
+        }
+    }
+    let Settings { border, min_time, seed, .. } = *settings;
+    Ok(Report { machine, border, min_time, seed, cells, took: start.elapsed() })
+}
+
+/// Opens the GPU that is to be measured, or its emulator, if any; or else says why there is none, if one was looked for.
+fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
+    // Without a GPU a variant by name can't be had, and leaving it out in silence would look like success.
+    let named = settings.variants.iter().find_map(|wanted| match wanted {
+        Wanted::One(VariantChoice::Exactly(variant)) => Some(variant.name()),
+        _ => None,
+    });
+    let device = match (settings.device, named) {
+        (DeviceChoice::Cpu, Some(variant)) => return Err(Error::NeedsGpu { variant }),
+        (DeviceChoice::Cpu, None) => return Ok((None, None)),
+        (DeviceChoice::Emulator, _) => return Ok((Some(Device::select(settings.device)?), None)),
+        (DeviceChoice::Cuda(number), _) => Device::cuda(number)?,
+        (DeviceChoice::Auto, Some(_)) => Device::cuda(0)?,
+        (DeviceChoice::Auto, None) => Device::auto(),
+    };
+    let reason = device.reason().map(str::to_owned);
+    Ok(if device.gpu().is_some() { (Some(device), None) } else { (None, reason) })
+}
+
+/// Refuses pictures whose buffers would not fit this machine's memory, before any is made.
+fn check_memory(settings: &Settings) -> Result<()> {
+    // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a pixel each. The oracle: 16.
+    const BYTES_PER_PIXEL: u128 = 5 * 4 + 16;
+    let Some(free) = system::free_memory() else { return Ok(()) };
+    for subject in &settings.subjects {
+        let size = subject.picture.size();
+        let pixels = Image::<f32>::checked_len(size.width, size.height, 1)? as u128;
+        let needed = pixels * BYTES_PER_PIXEL;
+        if needed > free {
+            return Err(Error::HostMemory { what: format!("to measure on {size} pixels"), needed, free });
+        }
+    }
+    Ok(())
+}
+
+/// A run under way.
+struct Bench<'a> {
+    settings: &'a Settings,
+    gpu: Option<&'a Device>,
+    cpu: &'a Device,
+    machine: &'a Machine,
+    /// The modules whose kernels have run before.
+    loaded: HashSet<&'static str>,
+    show: &'a mut dyn FnMut(Event<'_>),
+}
+
+/// What all variants of a cell compute, and what they are held against.
+struct Task<'a> {
+    problem: &'a Problem,
+    image: &'a Image,
+    expected: Expected<'a>,
+    answer: Vec<f32>,
+}
+
+/// A variant of the GPU that can compute a cell.
+struct Candidate {
+    choice: VariantChoice,
+    plan: Plan,
+    preferred: bool,
+    reason: String,
+}
+
+impl Bench<'_> {
+    /// Measures all variants on one problem.
+    fn cell(&mut self, picture: &Picture, image: &Image, mask_size: MaskSize) -> Result<Cell> {
+        let size = picture.size();
+        let mask = workload::mask(mask_size, self.settings.seed)?;
+        let problem = &Problem::new(size.width, size.height, &Filter::new(mask).border(self.settings.border))?;
+        let mut cell = Cell {
+            picture: picture.name().to_owned(),
+            image: size,
+            mask: mask_size,
+            border: self.settings.border,
+            rows: Vec::new(),
+            not_eligible: Vec::new(),
+            failures: Vec::new(),
+        };
+        (self.show)(Event::Step(format_args!("{size}, mask {mask_size}: computing the exact answer, in f64")));
+        let expected = Expected::new(problem, image);
+        let mut task = Task { problem, image, expected, answer: vec![POISON; image.values().len()] };
+
+        // The CPU first, because the GPU's answers are held against its; its row stands last.
+        let cpu_row = self.cpu_row(&mut cell, &mut task);
+        if cpu_row.is_some() {
+            // Only a right one: a wrong one would blame the GPU for the CPU's fault.
+            task.expected.set_cpu(task.answer.clone());
+        }
+        if let Some(gpu) = self.gpu {
+            let cpu_us = cpu_row.as_ref().and_then(|row| row.timed).map(|timed| timed.times.kernel.us.median);
+            for candidate in self.candidates(gpu, problem, &mut cell) {
+                let row = self.gpu_row(gpu, candidate, cpu_us, &mut cell, &mut task);
+                cell.rows.extend(row);
+            }
+        }
+        cell.rows.extend(cpu_row);
+        Ok(cell)
+    }
+
+    /// The GPU's variants that are asked for and can, each once; what can't is noted in the cell.
+    fn candidates(&self, gpu: &Device, problem: &Problem, cell: &mut Cell) -> Vec<Candidate> {
+        // The emulator has an H100's.
+        let emulated = Limits { shared_bytes: cuda_emulator::Limits::H100.shared_bytes.into() };
+        let limits = gpu.gpu().map_or(emulated, crate::GpuInfo::limits);
+        let mut choices = Vec::new();
+        for wanted in &self.settings.variants {
+            match *wanted {
+                Wanted::All => choices.extend(Variant::ALL.map(VariantChoice::Exactly)),
+                Wanted::One(choice) => choices.push(choice),
+            }
+        }
+        let auto = Plan::new(problem, limits, VariantChoice::Auto).ok();
+        let mut seen = HashSet::new();
+        let mut candidates = Vec::new();
+        for choice in choices {
+            match Plan::new(problem, limits, choice) {
+                Ok(plan) if seen.insert(plan.entry.variant.name()) => {
+                    let preferred = auto.as_ref().is_some_and(|auto| auto.entry == plan.entry);
+                    let reason = match &auto {
+                        Some(auto) if preferred => auto.reason.clone(),
+                        Some(auto) => format!("auto takes {}: {}", auto.entry.variant.name(), auto.reason),
+                        None => plan.reason.clone(),
+                    };
+                    candidates.push(Candidate { choice, plan, preferred, reason });
+                }
+                Ok(_) => {}
+                Err(reason) => {
+                    let variant = match choice {
+                        VariantChoice::Exactly(variant) => variant.name(),
+                        VariantChoice::Auto => "auto",
+                    };
+                    if seen.insert(variant) {
+                        cell.not_eligible.push(NotEligible { backend: gpu.backend(), variant, reason });
+                    }
+                }
+            }
+        }
+        candidates
+    }
+
+    /// The CPU's row; None if it failed, which is noted in the cell.
+    fn cpu_row(&mut self, cell: &mut Cell, task: &mut Task<'_>) -> Option<Verified> {
+        let (backend, image) = (self.cpu.backend(), task.image.values());
+        let open = || self.cpu.convolution(task.problem, VariantChoice::Auto);
+        // Has no buffers before it is used.
+        let (variant, reason) = match open() {
+            Ok(convolution) => (convolution.variant(), convolution.reason()),
+            Err(error) => return self.noted(Err(error.into()), backend, "auto", cell),
+        };
+        self.step(backend, variant, cell);
+        let timing = Timing { batch: CPU_BATCH, min_time: self.settings.min_time };
+        let measured = measure(open, image, &mut task.answer, &task.expected, timing);
+        let (verdict, times) = self.noted(measured, backend, variant, cell)?;
+        let floor = Floor::new(task.problem, self.machine.cpu_rates);
+        let timed = Some(Timed { times, loaded_before: None, floor, speedup_vs_cpu: None });
+        // The CPU has one way only: nothing is preferred.
+        Some(Verified { backend, variant, reason, preferred: false, verdict, timed })
+    }
+
+    /// A row of the GPU or the emulator; None if it failed, which is noted in the cell.
+    fn gpu_row(
+        &mut self,
+        gpu: &Device,
+        candidate: Candidate,
+        cpu_us: Option<f64>,
+        cell: &mut Cell,
+        task: &mut Task<'_>,
+    ) -> Option<Verified> {
+        let Candidate { choice, plan, preferred, reason } = candidate;
+        let (backend, variant, image) = (gpu.backend(), plan.entry.variant.name(), task.image.values());
+        self.step(backend, variant, cell);
+        let open = || gpu.convolution(task.problem, choice);
+        let Some((_, rates)) = &self.machine.gpu else {
+            let verdict = verify(open, image, &mut task.answer, &task.expected);
+            let verdict = self.noted(verdict, backend, variant, cell)?;
+            return Some(Verified { backend, variant, reason, preferred, verdict, timed: None });
+        };
+        let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
+        let timing = Timing { batch: GPU_BATCH, min_time: self.settings.min_time };
+        let measured = measure(open, image, &mut task.answer, &task.expected, timing);
+        let (verdict, times) = self.noted(measured, backend, variant, cell)?;
+        let floor = Floor::new(task.problem, *rates);
+        let speedup_vs_cpu = cpu_us.map(|cpu_us| cpu_us / times.kernel.us.median);
+        let timed = Some(Timed { times, loaded_before, floor, speedup_vs_cpu });
+        Some(Verified { backend, variant, reason, preferred, verdict, timed })
+    }
+
+    /// Shows what comes next.
+    fn step(&mut self, backend: &str, variant: &str, cell: &Cell) {
+        (self.show)(Event::Step(format_args!("{}, mask {}: {backend} {variant}", cell.image, cell.mask)));
+    }
+
+    /// What was found, if it is right. Else it is shown and noted in the cell.
+    fn noted<T>(
+        &mut self,
+        found: Result<T, Cause>,
+        backend: &'static str,
+        variant: &'static str,
+        cell: &mut Cell,
+    ) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(Cause::Failed(reason @ Error::DeviceMemory { .. })) => {
+                cell.not_eligible.push(NotEligible { backend, variant, reason });
+                None
+            }
+            Err(cause) => {
+                let failure = Failure { backend, variant, image: cell.image, mask: cell.mask, cause };
+                (self.show)(Event::Failure(&failure));
+                cell.failures.push(failure);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What the figures were measured on: this machine, this program.
+
+use crate::{GpuInfo, Rates};
+
+/// How the program was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Its version.
+    pub version: &'static str,
+    /// Cargo's profile: "debug" stands for `dev`, which is optimised in this workspace, "release" for the rest.
+    pub profile: &'static str,
+    /// The optimisation level, 0 to 3, s or z.
+    pub opt_level: &'static str,
+    /// Whether overflow checks and assertions are on, which cost time.
+    pub assertions: bool,
+    /// The target, such as "x86_64-unknown-linux-gnu".
+    pub target: &'static str,
+    /// The commit, with `-dirty` if the sources were changed since; None outside of a repository.
+    pub commit: Option<&'static str>,
+}
+
+impl Build {
+    /// This program's.
+    #[must_use]
+    pub fn this() -> Self {
+        let commit = env!("HOST_COMMIT");
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            profile: env!("HOST_PROFILE"),
+            opt_level: env!("HOST_OPT_LEVEL"),
+            assertions: cfg!(debug_assertions),
+            target: env!("HOST_TARGET"),
+            commit: (!commit.is_empty()).then_some(commit),
+        }
+    }
+
+    /// Whether its CPU figures mean something.
+    #[must_use]
+    pub fn is_optimised(&self) -> bool {
+        !matches!(self.opt_level, "0" | "1") && !self.assertions
+    }
+}
+
+impl std::fmt::Display for Build {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { version, profile, opt_level, target, .. } = self;
+        let profile = if *profile == "debug" { "dev" } else { profile };
+        let assertions = if self.assertions { ", assertions on" } else { "" };
+        let commit = self.commit.unwrap_or("unknown");
+        write!(f, "host {version}, profile {profile}, opt-level {opt_level}{assertions}, {target}, commit {commit}")
+    }
+}
+
+/// The machine, and what its devices can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The CUDA device, if it is measured, and its rates.
+    pub gpu: Option<(GpuInfo, Rates)>,
+    /// What is emulated, if the emulator stands in the GPU's place.
+    pub emulator: Option<String>,
+    /// Why there is no GPU, if one was looked for.
+    pub no_gpu: Option<String>,
+    /// The CPU's name.
+    pub cpu_name: String,
+    /// The CPU in one line: its name, threads and instructions.
+    pub cpu: String,
+    /// The threads that compute.
+    pub cpu_threads: usize,
+    /// Its rates.
+    pub cpu_rates: Rates,
+    /// How the program was built.
+    pub build: Build,
+}
+
+impl Machine {
+    /// The rates that stand for the run: the GPU's, or the CPU's without one.
+    #[must_use]
+    pub fn rates(&self) -> Rates {
+        self.gpu.as_ref().map_or(self.cpu_rates, |(_, rates)| *rates)
+    }
+}
+
+/// Bytes of memory that can be had without swapping; None where the system does not say.
+pub(super) fn free_memory() -> Option<u128> {
+    let listing = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let (_, value) = listing.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == "MemAvailable")?;
+    Some(value.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024)
+}

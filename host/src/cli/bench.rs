@@ -1,0 +1,218 @@
+//! `host bench`: how fast, verified first.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use host::bench::report::{csv, json, markdown, text_of_cell, text_of_header, text_of_summary};
+use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
+use host::files::{self, Existing};
+use host::{Border, DeviceChoice, Error};
+use indicatif::ProgressBar;
+
+use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};
+
+/// Measure every variant on this machine, each verified first
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Sizes of random images: N or WIDTHxHEIGHT [default: the tutorial's 200x200 crop of a picture, and 4096]
+    #[arg(long, value_name = "N,WxH,...", value_delimiter = ',')]
+    sizes: Option<Vec<ImageSize>>,
+
+    /// Sizes of random masks: K or HEIGHTxWIDTH [default: 13 for the crop, else 3,7,13]
+    #[arg(long, value_name = "K,HxW,...", value_delimiter = ',')]
+    masks: Option<Vec<MaskSize>>,
+
+    /// The GPU's variants: all, auto, or names such as "naive"; the CPU has one way of its own
+    #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
+    variants: Vec<Wanted>,
+
+    /// What lies outside of the image: zero, constant:VALUE, clamp, reflect, mirror or wrap
+    #[arg(long, default_value = "zero")]
+    border: Border,
+
+    /// auto: the first CUDA device, if any, and the CPU; cuda:N: that device and the CPU; cpu: only the CPU; emulator: the
+    /// GPU's kernels on the CPU, verified, not timed
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+
+    /// The least time to measure each figure for, in seconds [default: 0.3, or 0.05 with --quick]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    min_time: Option<Duration>,
+
+    /// Less and shorter: 512x512 with masks 3,7 in the place of 4096x4096 with 3,7,13
+    #[arg(long)]
+    quick: bool,
+
+    /// Measure on a picture, in grey, in the place of the crop and the random images
+    #[arg(long, value_name = "FILE", conflicts_with = "sizes")]
+    image: Option<PathBuf>,
+
+    /// Write the figures as JSON; - is the standard output. An existing file is replaced
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+
+    /// Write the figures as CSV
+    #[arg(long, value_name = "FILE|-")]
+    csv: Option<PathBuf>,
+
+    /// Write the figures as a Markdown table
+    #[arg(long, value_name = "FILE|-")]
+    markdown: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  host bench
+  host bench --sizes 512,1920x1080 --masks 3,5x9 --border mirror
+  host bench --sizes 8192 --masks 3,5,7,9,13,15 --device cuda:0 --json h100.json
+  host bench --image photo.jpg --masks 13 --markdown -
+
+Every answer is first compared with one computed in f64, over the whole frame; a wrong one is never timed. \
+METHODOLOGY.md says how the times are taken and what they leave out.";
+
+fn seconds(text: &str) -> Result<Duration> {
+    const MOST: f64 = 3600.0;
+    let value: Option<f64> = text.parse().ok();
+    // NaN is in no range.
+    match value.filter(|value| (0.0..=MOST).contains(value)) {
+        Some(value) => Ok(Duration::from_secs_f64(value)),
+        None => bail!("a number of seconds from 0 to {MOST} was expected"),
+    }
+}
+
+/// Measures, shows, and writes what was asked for.
+pub(super) fn run(args: &Args) -> Result<Outcome> {
+    let outputs = args.outputs().or_usage()?;
+    let settings = args.settings().or_usage()?;
+    interrupt::clean_up_when_interrupted();
+    // Only what was asked for goes there, so that it can be read by a program.
+    let tables = !outputs.iter().any(|one| one.is_stdout());
+
+    // Draws itself only on a terminal.
+    let progress = ProgressBar::new_spinner();
+    progress.enable_steady_tick(Duration::from_millis(200));
+    let mut printed = Ok(());
+    let mut print = |text: String| {
+        if tables && printed.is_ok() {
+            printed = progress.suspend(|| output::result(text));
+        }
+    };
+    let report = bench::run(&settings, &mut |event| match event {
+        Event::Step(step) => progress.set_message(step.to_string()),
+        Event::Machine(machine) => match &machine.no_gpu {
+            Some(reason) if !tables => progress.suspend(|| output::message(format_args!("device: the CPU ({reason})"))),
+            _ => print(text_of_header(machine)),
+        },
+        Event::Cell(cell) => print(format!("\n{}", text_of_cell(cell))),
+        Event::Failure(failure) => progress.suspend(|| output::message(format_args!("error: {failure}"))),
+    });
+    progress.finish_and_clear();
+    printed?;
+    let report = report.map_err(|error| args.explain(error))?;
+    if tables {
+        output::result(format_args!("\n{}{}", text_of_summary(&report), args.left_out()))?;
+    }
+    for one in &outputs {
+        one.write(&report)?;
+    }
+    Ok(if report.failures().next().is_some() { Outcome::SomeFailed } else { Outcome::Done })
+}
+
+impl Args {
+    /// What to measure.
+    fn settings(&self) -> Result<Settings> {
+        let pictures = match (&self.image, &self.sizes) {
+            (Some(path), _) => Some(vec![picture(path).context("--image")?]),
+            (None, Some(sizes)) => Some(sizes.iter().copied().map(Picture::Random).collect()),
+            // More would take hours there.
+            (None, None) if self.device == DeviceChoice::Emulator => Some(vec![Picture::Coffee]),
+            (None, None) => None,
+        };
+        let usual = Duration::from_millis(if self.quick { 50 } else { 300 });
+        Ok(Settings {
+            device: self.device,
+            subjects: bench::subjects(pictures, self.masks.clone(), self.quick),
+            variants: self.variants.clone(),
+            border: self.border,
+            min_time: self.min_time.unwrap_or(usual),
+            seed: SEED,
+        })
+    }
+
+    /// Where the report goes besides the tables; checked, so that nothing is measured in vain.
+    fn outputs(&self) -> Result<Vec<Output<'_>>> {
+        let places = [
+            (&self.json, "--json", json as Format),
+            (&self.csv, "--csv", csv),
+            (&self.markdown, "--markdown", markdown),
+        ];
+        let mut outputs: Vec<Output<'_>> = Vec::new();
+        for (path, option, format) in places {
+            let Some(path) = path else { continue };
+            if let Some(other) = outputs.iter().find(|other| other.path == path) {
+                bail!("{} and {option} can't both go to {}", other.option, path.display());
+            }
+            let output = Output { option, path, format };
+            if !output.is_stdout() {
+                files::check_writable(path, Existing::Replace).context(option)?;
+            }
+            outputs.push(output);
+        }
+        Ok(outputs)
+    }
+
+    /// An error with the argument that is to blame for it, if one is.
+    fn explain(&self, error: Error) -> anyhow::Error {
+        let blame = |error, argument: String| Usage(anyhow::Error::new(error).context(argument)).into();
+        match error {
+            Error::NoDevice { .. } => NoDevice { choice: self.device, error }.into(),
+            Error::NeedsGpu { .. } => blame(error, format!("--variants with --device {}", self.device)),
+            Error::HostMemory { .. } if self.image.is_some() => blame(error, "--image".into()),
+            Error::HostMemory { .. } => blame(error, "--sizes".into()),
+            error => error.into(),
+        }
+    }
+
+    /// What `--quick` does not measure.
+    fn left_out(&self) -> &'static str {
+        match (self.quick, self.sizes.is_some() || self.image.is_some()) {
+            (false, _) => "",
+            (true, true) => "quick: short timing, noisier than without --quick\n",
+            (true, false) => "quick: short timing, and no 4096 x 4096 image, no mask of 13 x 13 on random data\n",
+        }
+    }
+}
+
+/// A picture as one channel of f32: what is stored from 0 to 255 or 65,535 becomes 0 to 1, colours their luminance.
+fn picture(path: &Path) -> Result<Picture> {
+    let pixels = files::Picture::read(path)?.pixels;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok(Picture::Given { name, image: Arc::new(bench::grey(&pixels)?) })
+}
+
+/// How a report is written.
+type Format = fn(&Report) -> String;
+
+/// A place for the report, in one format.
+struct Output<'a> {
+    option: &'static str,
+    path: &'a Path,
+    format: Format,
+}
+
+impl Output<'_> {
+    fn is_stdout(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    fn write(&self, report: &Report) -> Result<()> {
+        let text = (self.format)(report);
+        if self.is_stdout() {
+            return output::result(text);
+        }
+        files::write_text(self.path, &text, Existing::Replace).context(self.option)
+    }
+}

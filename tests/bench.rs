@@ -1,0 +1,256 @@
+//! `host bench`, run as a program.
+
+use std::process::{Command, Output};
+
+use host::Image;
+use host::files::{Existing, Picture};
+use serde_json::Value;
+
+/// The program. A test that was moved to another machine finds it by `HOST_BIN`.
+fn bench(arguments: &[&str]) -> Output {
+    let program = std::env::var_os("HOST_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_host").into());
+    Command::new(program).arg("bench").args(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("what is printed is UTF-8")
+}
+
+/// A short run with `arguments`, which must succeed; its JSON.
+fn measured(arguments: &[&str]) -> Value {
+    let output = bench(&[&["--min-time", "0", "--json", "-"], arguments].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("the standard output is JSON and nothing else")
+}
+
+/// What a field of a row must be.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Whole,
+    /// A number above 0.
+    Positive,
+    /// A number from 0 on.
+    Amount,
+    Flag,
+    FlagOrNull,
+    PositiveOrNull,
+}
+
+fn check(object: &Value, name: &str, kind: Kind) {
+    let value = object.get(name).unwrap_or_else(|| panic!("no field {name} in {object}"));
+    let number = value.as_f64();
+    let right = match kind {
+        Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
+        Kind::Whole => value.as_u64().is_some_and(|number| number > 0),
+        Kind::Positive => number.is_some_and(|number| number > 0.0 && number.is_finite()),
+        Kind::Amount => number.is_some_and(|number| number >= 0.0 && number.is_finite()),
+        Kind::Flag => value.is_boolean(),
+        Kind::FlagOrNull => value.is_boolean() || value.is_null(),
+        Kind::PositiveOrNull => value.is_null() || number.is_some_and(|number| number > 0.0),
+    };
+    assert!(right, "{name} is {value}");
+}
+
+#[test]
+fn the_json_has_every_field() {
+    let document = measured(&["--sizes", "33x21,16", "--masks", "3,2x5", "--border", "mirror", "--device", "cpu"]);
+    assert_eq!(document["schema"], 1);
+    assert!(document["device"].is_null());
+    check(&document["cpu"], "name", Kind::Text);
+    check(&document["cpu"], "threads", Kind::Whole);
+    check(&document, "copy_gb_s", Kind::Positive);
+    check(&document, "fma_tflop_s", Kind::Positive);
+    assert!(document["commit"].is_string() || document["commit"].is_null());
+
+    let rows = document["rows"].as_array().unwrap();
+    let sizes = |row: &Value| {
+        ["width", "height", "mask_width", "mask_height"].map(|name| row[name].as_u64().expect("a whole number"))
+    };
+    let expected = [[33, 21, 3, 3], [33, 21, 5, 2], [16, 16, 3, 3], [16, 16, 5, 2]];
+    assert_eq!(rows.iter().map(sizes).collect::<Vec<_>>(), expected);
+    for row in rows {
+        for name in ["backend", "variant", "pixel", "border", "reason"] {
+            check(row, name, Kind::Text);
+        }
+        for name in ["channels", "batches", "runs_per_batch"] {
+            check(row, name, Kind::Whole);
+        }
+        for name in ["kernel_us", "end_to_end_us", "first_call_us", "gpix_s", "floor_us", "floor_fraction"] {
+            check(row, name, Kind::Positive);
+        }
+        for name in ["kernel_us_mad", "end_to_end_us_mad", "max_abs_error", "error_over_bound"] {
+            check(row, name, Kind::Amount);
+        }
+        check(row, "bits_equal_cpu", Kind::FlagOrNull);
+        check(row, "speedup_vs_cpu", Kind::PositiveOrNull);
+        check(row, "preferred", Kind::Flag);
+        assert!(row["error_over_bound"].as_f64() <= Some(1.0));
+        assert_eq!((row["border"].as_str(), row["pixel"].as_str()), (Some("mirror"), Some("f32")));
+        let product = row["gpix_s"].as_f64().unwrap() * row["kernel_us"].as_f64().unwrap() * 1e3;
+        let pixels = row["width"].as_f64().unwrap() * row["height"].as_f64().unwrap();
+        assert!((product / pixels - 1.0).abs() < 1e-9, "{row}");
+    }
+}
+
+/// With a CUDA device: a row for each variant that can, each with the CPU's bits. Without one: the CPU's row.
+#[test]
+fn auto_measures_what_is_there() {
+    let document = measured(&["--sizes", "70x40", "--masks", "5"]);
+    let rows = document["rows"].as_array().unwrap();
+    let last = rows.last().unwrap();
+    assert_eq!(last["backend"], "cpu");
+    assert!(last["speedup_vs_cpu"].is_null());
+    if document["device"].is_null() {
+        assert!(std::env::var_os("HOST_TEST_GPU").is_none(), "HOST_TEST_GPU is set, and there is no GPU");
+        assert_eq!(rows.len(), 1);
+        return;
+    }
+    assert!(rows.len() > 1);
+    for row in &rows[..rows.len() - 1] {
+        assert_eq!((row["backend"].as_str(), row["bits_equal_cpu"].as_bool()), (Some("cuda"), Some(true)));
+        check(row, "speedup_vs_cpu", Kind::Positive);
+    }
+    assert_eq!(rows.iter().filter(|row| row["preferred"] == true).count(), 1);
+}
+
+/// The emulator's answers are verified; its times say nothing and are left out.
+#[test]
+fn the_emulator_is_not_timed() {
+    let document = measured(&["--sizes", "21x13", "--masks", "3,129", "--device", "emulator"]);
+    assert_eq!(document["device"]["kind"], "emulator");
+    let rows = document["rows"].as_array().unwrap();
+    let (emulated, cpu): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["backend"] == "emulator");
+    assert_eq!(cpu.len(), 2);
+    let of_mask = |side: u64| emulated.iter().filter(move |row| row["mask_width"] == side);
+    assert!(of_mask(3).count() >= 3);
+    assert_eq!(of_mask(3).filter(|row| row["preferred"] == true).count(), 1);
+    for row in &emulated {
+        assert_eq!(row["bits_equal_cpu"], true, "{row}");
+        assert!(row["kernel_us"].is_null() && row["floor_fraction"].is_null() && row["speedup_vs_cpu"].is_null());
+        check(row, "error_over_bound", Kind::Amount);
+        check(row, "reason", Kind::Text);
+    }
+    // 16,641 coefficients: more than constant memory holds.
+    let refused = document["not_eligible"].as_array().unwrap();
+    assert!(refused.iter().any(|one| one["variant"] == "constant_mask" && one["mask_width"] == 129), "{refused:?}");
+    assert!(refused.iter().all(|one| one["reason"].as_str().is_some_and(|reason| !reason.is_empty())));
+
+    let one = measured(&["--sizes", "21x13", "--masks", "3", "--device", "emulator", "--variants", "naive,auto,naive"]);
+    let variants: Vec<_> = one["rows"].as_array().unwrap().iter().map(|row| row["variant"].as_str().unwrap()).collect();
+    assert_eq!(variants.len(), 3, "{variants:?}");
+    assert_eq!(variants[0], "naive");
+}
+
+#[test]
+fn the_tables_say_what_was_measured() {
+    let output = bench(&["--sizes", "40x30", "--masks", "3x5", "--min-time", "0", "--device", "cpu", "--quick"]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for part in [
+        "CPU    ",
+        "build  host ",
+        "40 x 30 (random), mask 3 rows x 5 columns, border zero",
+        "1 answer verified",
+        "quick:",
+    ] {
+        assert!(shown.contains(part), "no {part:?} in\n{shown}");
+    }
+}
+
+#[test]
+fn files_are_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (json, csv, markdown) = (path("a.json"), path("a.csv"), path("a.md"));
+    std::fs::write(&json, "an older report").unwrap();
+    let output = bench(&[
+        "--sizes",
+        "20",
+        "--masks",
+        "3",
+        "--min-time",
+        "0",
+        "--device",
+        "cpu",
+        "--json",
+        &json,
+        "--csv",
+        &csv,
+        "--markdown",
+        &markdown,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("20 x 20"), "the tables are shown beside");
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let row = &document["rows"][0];
+
+    let csv = std::fs::read_to_string(&csv).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 2);
+    let at = lines[0].split(',').rev().position(|name| name == "kernel_us").expect("a column kernel_us");
+    // From the end, because the CPU's name may hold commas; the reason, too, is text, but the last.
+    let reason = row["reason"].as_str().unwrap();
+    if !reason.contains([',', '"']) {
+        let field = lines[1].split(',').rev().nth(at).unwrap();
+        // serde_json reads numbers to within a last bit or so.
+        assert!((field.parse::<f64>().unwrap() / row["kernel_us"].as_f64().unwrap() - 1.0).abs() < 1e-12, "{field}");
+    }
+    let markdown = std::fs::read_to_string(&markdown).unwrap();
+    assert!(markdown.contains("| random 20 x 20 | 3 x 3 | cpu |"), "{markdown}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+}
+
+#[test]
+fn a_picture_is_measured_in_grey() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("colours.png");
+    let values = (0..31 * 17 * 3).map(|i| (i * 7 % 256) as u8).collect();
+    Picture::from(Image::new(31, 17, 3, values).unwrap()).write(&path, Existing::Keep).unwrap();
+    let document = measured(&["--image", path.to_str().unwrap(), "--masks", "3", "--device", "cpu"]);
+    let row = &document["rows"][0];
+    assert_eq!((row["picture"].as_str(), row["width"].as_u64()), (Some("colours.png"), Some(31)));
+}
+
+/// Each is refused with status 2 before anything is measured, and the message names what is wrong.
+#[test]
+fn wrong_arguments() {
+    for (arguments, named) in [
+        (&["--sizes", "0"][..], "1 x 1"),
+        (&["--sizes", "12x"], "12x"),
+        (&["--sizes", "nan"], "nan"),
+        (&["--sizes", "99999999999"], "99999999999"),
+        (&["--sizes", "99999999999999999999999"], "99999999999999999999999"),
+        (&["--sizes", "1000000000"], "--sizes"),
+        (&["--masks", "0x3"], "1 x 1"),
+        (&["--masks", "3.5"], "3.5"),
+        (&["--masks", "100000x100000"], "100000x100000"),
+        (&["--variants", "fastest"], "naive"),
+        (&["--variants", "naive", "--device", "cpu"], "naive"),
+        (&["--border", "soft"], "soft"),
+        (&["--device", "tpu"], "tpu"),
+        (&["--min-time", "-1"], "--min-time"),
+        (&["--min-time", "nan"], "--min-time"),
+        (&["--min-time", "inf"], "--min-time"),
+        (&["--min-time", "1e9"], "--min-time"),
+        (&["--json", "-", "--csv", "-"], "--csv"),
+        (&["--json", "no/such/folder/a.json"], "no/such/folder"),
+        (&["--markdown", "."], "--markdown"),
+        (&["--image", "no-such-picture.png"], "no-such-picture.png"),
+        (&["--image", "a.png", "--sizes", "3"], "--sizes"),
+    ] {
+        let output = bench(arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(named), "{arguments:?}: no {named:?} in: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: {}", text(&output.stdout));
+        assert!(!message.contains("panicked"), "{message}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there() {
+    let output = bench(&["--device", "cuda:999"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("cuda:999"), "{}", text(&output.stderr));
+}
