@@ -49,7 +49,6 @@ use simd::Level;
 use tile::{ROWS, Window};
 
 pub(crate) use rates::rates;
-#[allow(unused_imports)] // Only checks and tests compare with it.
 pub(crate) use reference::reference;
 
 /// Below this many multiply-adds (a pixel counts as 16 more) a problem is computed by the thread that asks: to wake
