@@ -19,6 +19,7 @@
 mod backend;
 pub mod bench;
 mod border;
+pub mod check;
 pub mod compare;
 mod error;
 pub mod files;
@@ -28,6 +29,7 @@ pub mod oracle;
 pub mod plan;
 mod problem;
 
+pub use backend::cpu;
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
 pub use border::Border;
 pub use cuda_emulator;

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "ef219e9208a4eba232b45170264d214b851587b290eac2ba958c5f86ea1c1bbb";
+pub const SOURCE_HASH: &str = "df2e21d2314cf95e645c61cc6f10c1817a8f5208261dd5da63d4bbc75dbd535b";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

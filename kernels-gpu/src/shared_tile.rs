@@ -56,7 +56,7 @@ pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
 
 /// The kernel for pixels of type `P`, for a mask of `K` x `K`, or of any size where `K` is 0.
 ///
-/// With `K` known the sums are unrolled, and each coefficient is an operand of its multiply-add.
+/// With `K` known the sums of a row are unrolled.
 ///
 /// # Safety
 /// - As for [`naive`](crate::naive::naive), with the coefficients in [`struct@MASK`].
@@ -80,10 +80,17 @@ pub unsafe fn shared_tile<P: Pixel, const K: u32>(image: Global<P>, result: Glob
     if x >= params.width || y >= params.height {
         return;
     }
+    // Small masks are unrolled whole. From 9 x 9 on only their rows are: on an H100 that takes 0 to 3 % more time per run, and
+    // half of the time that the driver needs to compile it (13 x 13: 36 ms instead of 85 ms).
+    let unrolled = K > 0 && K < 9;
+    let rows = if unrolled { K } else { params.mask_height as u32 };
     let mut sum = 0.0;
     let mut row = tile.offset(ty * tile_width + tx);
     let mut first = 0;
     for _ in 0..rows {
+        if !unrolled {
+            thread::no_unroll();
+        }
         let product = |l: usize, sum: f32| {
             // SAFETY: the window of a thread lies in the tile, which was filled before the barrier; its coefficients in the mask.
             unsafe { fma(MASK.load(first + l), row.load(l as u32), sum) }

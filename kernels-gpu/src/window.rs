@@ -6,7 +6,7 @@ use cuda_std::prelude::*;
 ///
 /// Four at a time, so that the loads of four products are under way together; the up to three left over come first. Left to
 /// itself, the assembler unrolls the simple loop by four, too, but asks more questions per row: on an H100 the naive
-/// kernel takes 0.76 to 0.91 of the simple loop's time from 3 x 3 to 9 x 9.
+/// kernel took 0.73 to 0.91 of the simple loop's time from 3 x 3 to 9 x 9 (4096 x 4096, one run).
 #[inline(always)]
 pub(crate) fn add_row(sum: f32, columns: u32, product: impl Fn(usize, f32) -> f32) -> f32 {
     let left_over = columns & 3;

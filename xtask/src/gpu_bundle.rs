@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn run_sh_passes_what_passes_and_fails_what_fails() {
-        let (status, said) = run(HOST, "test -n \"$HOST_TEST_DATA\" && test -x \"$HOST_BINARY\"", &[]);
+        let (status, said) = run(HOST, "test -n \"$HOST_TEST_DATA\" && test -x \"$HOST_BIN\"", &[]);
         let steps: Vec<_> =
             said.lines().map(|line| line.rsplit_once(' ').unwrap().0.trim_end_matches(char::is_numeric)).collect();
         assert_eq!((status, steps), (Some(0), vec!["PASS info ", "PASS check ", "PASS test-one ", "PASS bench "]));

@@ -16,7 +16,7 @@ OUT="$(cd "$OUT" && pwd)"
 
 # Where the tests find what lay elsewhere when they were built; and that a GPU must be there, not may.
 export HOST_TEST_DATA="$PWD/tests/data"
-export HOST_BINARY="$PWD/host"
+export HOST_BIN="$PWD/host"
 export HOST_TEST_GPU=require
 
 failed=0

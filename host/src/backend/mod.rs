@@ -1,6 +1,6 @@
 //! Where a convolution is computed: the CPU, a CUDA device, or the emulator of one.
 
-pub(crate) mod cpu;
+pub mod cpu;
 mod emulator;
 pub(crate) mod gpu;
 
@@ -13,6 +13,7 @@ use cuda_emulator::Counts;
 
 use self::emulator::EmulatorConvolution;
 pub use self::gpu::{GpuInfo, devices};
+use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Filter, Image, Pixel, Problem, Result};
 
@@ -304,7 +305,7 @@ impl Convolution<'_> {
         }
     }
 
-    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with NaN.
+    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with [`POISON`].
     ///
     /// # Errors
     /// As for [`run_plane`](Self::run_plane).
@@ -315,7 +316,7 @@ impl Convolution<'_> {
                 resident.clear();
                 resident.extend_from_slice(source);
                 result.clear();
-                result.resize(source.len(), f32::NAN);
+                result.resize(source.len(), POISON);
                 Ok(())
             }
             Ready::Emulator(ready) => {
@@ -370,7 +371,7 @@ impl Convolution<'_> {
                 if resident.len() == result.len() {
                     result.copy_from_slice(resident);
                 } else {
-                    result.fill(f32::NAN);
+                    result.fill(POISON);
                 }
                 Ok(())
             }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use cuda_emulator::Counts;
 use kernels_gpu::entries::Variant;
 
 use super::floor::Floor;
@@ -15,7 +16,7 @@ use super::{Event, Settings, Wanted};
 use crate::backend::cpu;
 use crate::compare::POISON;
 use crate::plan::{Limits, Plan};
-use crate::{Device, DeviceChoice, Error, Filter, Image, Problem, Result, VariantChoice};
+use crate::{Convolution, Device, DeviceChoice, Error, Filter, Image, Problem, Result, VariantChoice};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -97,6 +98,13 @@ fn check_memory(settings: &Settings) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a profiler would count for one run; None on a device that can't tell.
+fn count<'a>(open: impl Fn() -> Result<Convolution<'a>>, image: &[f32]) -> Result<Option<Counts>> {
+    let mut convolution = open()?;
+    convolution.upload(image)?;
+    convolution.counts()
 }
 
 /// A run under way.
@@ -219,7 +227,7 @@ impl Bench<'_> {
         let floor = Floor::new(task.problem, self.machine.cpu_rates);
         let timed = Some(Timed { times, loaded_before: None, floor, speedup_vs_cpu: None });
         // The CPU has one way only: nothing is preferred.
-        Some(Verified { backend, variant, reason, preferred: false, verdict, timed })
+        Some(Verified { backend, variant, reason, preferred: false, verdict, timed, counts: None })
     }
 
     /// A row of the GPU or the emulator; None if it failed, which is noted in the cell.
@@ -238,7 +246,9 @@ impl Bench<'_> {
         let Some((_, rates)) = &self.machine.gpu else {
             let verdict = verify(open, image, &mut task.answer, &task.expected);
             let verdict = self.noted(verdict, backend, variant, cell)?;
-            return Some(Verified { backend, variant, reason, preferred, verdict, timed: None });
+            let counts = count(open, image).map_err(Cause::from);
+            let counts = self.noted(counts, backend, variant, cell)?;
+            return Some(Verified { backend, variant, reason, preferred, verdict, timed: None, counts });
         };
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
         let timing = Timing { batch: GPU_BATCH, min_time: self.settings.min_time };
@@ -247,7 +257,7 @@ impl Bench<'_> {
         let floor = Floor::new(task.problem, *rates);
         let speedup_vs_cpu = cpu_us.map(|cpu_us| cpu_us / times.kernel.us.median);
         let timed = Some(Timed { times, loaded_before, floor, speedup_vs_cpu });
-        Some(Verified { backend, variant, reason, preferred, verdict, timed })
+        Some(Verified { backend, variant, reason, preferred, verdict, timed, counts: None })
     }
 
     /// Shows what comes next.

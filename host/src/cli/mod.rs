@@ -2,6 +2,7 @@
 //! in [`run`].
 
 mod bench;
+mod check;
 mod filter;
 mod info;
 mod interrupt;
@@ -25,6 +26,7 @@ struct Cli {
 enum Command {
     Bench(Box<bench::Args>),
     Filter(Box<filter::Args>),
+    Check(check::Args),
     Info(info::Args),
 }
 
@@ -76,6 +78,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
     };
     match result {

@@ -26,10 +26,10 @@
 //! | of the peak | 33 % | 56 % | 70 % | 75 % | 80 % | 82 % | 91 % |
 //! | OpenCV, Gpix/s | 3.1 | 1.6 | 1.1 | 0.83 | 0.55 | 0.14 | 0.12 |
 //!
-//! For small masks the memory is the limit: a pixel read and a pixel written, 76 of the 110 GB/s that a copy reaches at k = 3.
-//! Images and results that do not stay in the
-//! caches are therefore written past them (a normal store first reads the line that it overwrites), and the rows of the next
-//! band are asked for while this one is computed.
+//! For small masks the memory is the limit: a pixel read and a pixel written, at k = 3 76 of the 110 GB/s that a copy
+//! reaches. Images and results that do not stay in the caches are therefore written past them (a normal store first reads the
+//! line that it overwrites; this needs rows of a multiple of 16 pixels), and the rows of the next band are asked for
+//! while this one is computed.
 
 mod block;
 mod panel;
@@ -49,7 +49,6 @@ use simd::Level;
 use tile::{ROWS, Window};
 
 pub(crate) use rates::rates;
-#[allow(unused_imports)] // Only checks and tests compare with it.
 pub(crate) use reference::reference;
 
 /// Below this many multiply-adds (a pixel counts as 16 more) a problem is computed by the thread that asks: to wake

@@ -11,7 +11,6 @@ use kernels_gpu::border::{OUTSIDE, map};
 ///
 /// # Panics
 /// If a slice has not `width * height` values.
-#[allow(dead_code)] // Only checks and tests compare with it.
 pub(crate) fn reference(problem: &Problem, source: &[f32], result: &mut [f32]) {
     let (width, height, window) = (problem.width(), problem.height(), problem.window());
     assert_eq!((source.len(), result.len()), (width * height, width * height), "values of source and result");

@@ -13,6 +13,7 @@ use kernels_gpu::cuda_std::constant::ConstantMemory;
 
 use super::driver::{self, DuringAction};
 use super::{Gpu, launch};
+use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Problem, Result};
 
@@ -108,11 +109,11 @@ impl<'gpu> GpuConvolution<'gpu> {
         self.wait()
     }
 
-    /// Fills the result with NaN, so that an output that nothing writes is seen.
+    /// Fills the result with [`POISON`], so that an output that nothing writes is seen.
     pub(crate) fn poison(&mut self) -> Result<()> {
         self.gpu.enter()?;
         // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other.
-        unsafe { self.result.set_32_async(f32::NAN.to_bits(), &self.gpu.stream) }.to("fill the result with NaN")?;
+        unsafe { self.result.set_32_async(POISON.to_bits(), &self.gpu.stream) }.to("fill the result with NaN")?;
         self.wait()
     }
 

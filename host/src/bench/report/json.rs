@@ -1,5 +1,6 @@
 //! The report as JSON, for other programs.
 
+use cuda_emulator::{Counts, Traffic};
 use serde::Serialize;
 
 use super::{Cell, Report, Timed, Verified};
@@ -102,6 +103,50 @@ pub struct Row {
     runs_per_batch: Option<usize>,
     preferred: bool,
     reason: String,
+    counts: Option<Counted>,
+}
+
+/// What the emulator counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Counted {
+    threads: u64,
+    barriers: u64,
+    bank_conflicts: u64,
+    global_loads: Accesses,
+    global_stores: Accesses,
+    shared_loads: Accesses,
+    shared_stores: Accesses,
+    constant_loads: Accesses,
+}
+
+/// Accesses of one kind: of threads, as warp instructions, and the transactions that these make, of which `ideal` are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Accesses {
+    threads: u64,
+    instructions: u64,
+    transactions: u64,
+    ideal: u64,
+}
+
+impl From<Traffic> for Accesses {
+    fn from(Traffic { threads, instructions, transactions, ideal }: Traffic) -> Self {
+        Self { threads, instructions, transactions, ideal }
+    }
+}
+
+impl From<Counts> for Counted {
+    fn from(counts: Counts) -> Self {
+        Self {
+            threads: counts.threads,
+            barriers: counts.barriers,
+            bank_conflicts: counts.bank_conflicts(),
+            global_loads: counts.global_loads.into(),
+            global_stores: counts.global_stores.into(),
+            shared_loads: counts.shared_loads.into(),
+            shared_stores: counts.shared_stores.into(),
+            constant_loads: counts.constant_loads.into(),
+        }
+    }
 }
 
 /// A variant without a row.
@@ -187,6 +232,7 @@ impl Row {
             runs_per_batch: times.map(|times| times.kernel.runs),
             preferred: row.preferred,
             reason: row.reason.clone(),
+            counts: row.counts.map(Counted::from),
         }
     }
 }

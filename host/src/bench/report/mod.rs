@@ -1,5 +1,6 @@
 //! What was measured, cell by cell, and how that is written down.
 
+mod counts;
 mod csv;
 mod json;
 mod markdown;
@@ -12,6 +13,8 @@ pub use self::markdown::markdown;
 pub use self::text::{cell as text_of_cell, header as text_of_header, summary as text_of_summary};
 
 use std::time::Duration;
+
+use cuda_emulator::Counts;
 
 use super::floor::Floor;
 use super::measure::{Cause, Times};
@@ -83,6 +86,8 @@ pub struct Verified {
     pub verdict: Verdict,
     /// How fast; None for the emulator, whose times say nothing about a GPU.
     pub timed: Option<Timed>,
+    /// What a profiler would count; the emulator's alone.
+    pub counts: Option<Counts>,
 }
 
 /// How fast a variant is.
@@ -173,8 +178,10 @@ pub(in crate::bench) mod tests {
                 floor: Floor { us: 6.0, bound: Bound::Fma },
                 speedup_vs_cpu: None,
             }),
+            counts: None,
         };
-        let emulated = Verified { backend: "emulator", variant: "naive", timed: None, ..row.clone() };
+        let counts = Some(Counts { threads: 1280, ..Counts::default() });
+        let emulated = Verified { backend: "emulator", variant: "naive", timed: None, counts, ..row.clone() };
         let cause = Wrong::Length { required: 1200, found: 1199 }.into();
         let failure = Failure { backend: "cuda", variant: "naive", image, mask, cause };
         let cell = Cell {

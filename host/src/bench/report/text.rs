@@ -20,7 +20,7 @@ pub fn header(machine: &Machine) -> String {
             speeds(*rates)
         );
     } else if let Some(emulator) = &machine.emulator {
-        out += &format!("GPU    {emulator}; verified, not timed\n");
+        out += &format!("GPU    {emulator}; verified and counted, not timed\n");
     } else if let Some(reason) = &machine.no_gpu {
         out += &format!("GPU    none, only the CPU is measured: {reason}\n");
     }
@@ -71,6 +71,7 @@ pub fn cell(cell: &Cell) -> String {
             out.push('\n');
         }
     }
+    out += &super::counts::table(cell);
     for one in &cell.not_eligible {
         out += &format!("  not eligible: {}\n", one.reason);
     }

@@ -1,0 +1,232 @@
+//! The problems that every backend is tried on.
+//!
+//! Chosen to hurt: no width equals a height, sizes stand on either side of every tile boundary, masks are asymmetric, even,
+//! rectangular, larger than the image, and each pair of an image and a mask gets the next border, operation and anchor
+//! in turn, so that every one of these meets every other.
+
+use std::fmt;
+
+use kernels_gpu::entries::Variant;
+
+use crate::{Border, Filter, Image, Mask, Operation, Problem, Result};
+
+/// The seed of the data when none is given.
+pub const SEED: u64 = 20_260;
+
+/// What the values of an image are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Uniform in -1 to 1.
+    Random,
+    /// Random with NaN, infinities, zeros of both signs and denormal numbers strewn in.
+    Special,
+}
+
+/// One problem with its data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Columns and rows of the image.
+    pub image: (usize, usize),
+    /// Columns and rows of the mask.
+    pub mask: (usize, usize),
+    /// What lies outside.
+    pub border: Border,
+    /// Which way the mask is walked.
+    pub operation: Operation,
+    /// Row and column of the anchor; None is the middle.
+    pub anchor: Option<(usize, usize)>,
+    /// Factor and addend of the sums.
+    pub scale: (f32, f32),
+    /// What the pixels are.
+    pub content: Content,
+    /// What image and mask are made from.
+    pub seed: u64,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operation = match self.operation {
+            Operation::Convolve => "convolve",
+            Operation::Correlate => "correlate",
+        };
+        write!(
+            f,
+            "{}x{} with {}x{} {operation} {}",
+            self.image.0, self.image.1, self.mask.0, self.mask.1, self.border
+        )?;
+        if let Some((row, column)) = self.anchor {
+            write!(f, " anchor {row},{column}")?;
+        }
+        if self.scale != (1.0, 0.0) {
+            write!(f, " scale {} offset {}", self.scale.0, self.scale.1)?;
+        }
+        if self.content == Content::Special {
+            f.write_str(" special values")?;
+        }
+        write!(f, " seed {}", self.seed)
+    }
+}
+
+impl Case {
+    /// The problem and its image.
+    ///
+    /// # Errors
+    /// Those of [`Problem::new`]; the cases of this file have none.
+    pub fn make(&self) -> Result<(Problem, Image)> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut uniform = move || random.f32().mul_add(2.0, -1.0);
+        let coefficients = (0..self.mask.0 * self.mask.1).map(|_| uniform()).collect();
+        let mut filter = Filter::new(Mask::new(self.mask.0, self.mask.1, coefficients)?)
+            .operation(self.operation)
+            .border(self.border)
+            .scale(self.scale.0)
+            .offset(self.scale.1);
+        if let Some((row, column)) = self.anchor {
+            filter = filter.anchor(row, column);
+        }
+        let problem = Problem::new(self.image.0, self.image.1, &filter)?;
+        let mut random = fastrand::Rng::with_seed(!self.seed);
+        let image = Image::from_fn(self.image.0, self.image.1, |_, _| {
+            let value = random.f32().mul_add(2.0, -1.0);
+            if self.content == Content::Random || random.u8(..) > 20 {
+                return value;
+            }
+            let special =
+                [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MIN_POSITIVE / 8.0, -f32::from_bits(1)];
+            special[random.usize(..special.len())]
+        })?;
+        Ok((problem, image))
+    }
+}
+
+/// Sides of images on either side of a boundary: 1, and around each multiple up to two of `tile`.
+fn around(tile: usize) -> Vec<usize> {
+    let mut sides = vec![1, 2, 3];
+    for boundary in [tile, 2 * tile] {
+        sides.extend([boundary - 1, boundary, boundary + 1]);
+    }
+    sides
+}
+
+/// Columns and rows of the masks.
+const MASKS: [(usize, usize); 26] = [
+    (1, 1),
+    (2, 2),
+    (3, 3),
+    (4, 4),
+    (5, 5),
+    (6, 6),
+    (7, 7),
+    (9, 9),
+    (11, 11),
+    (13, 13),
+    (15, 15),
+    (16, 16),
+    (17, 17),
+    (1, 2),
+    (2, 1),
+    (1, 9),
+    (9, 1),
+    (3, 5),
+    (5, 3),
+    (4, 7),
+    (12, 5),
+    (21, 2),
+    (1, 33),
+    (33, 1),
+    (31, 31),
+    (41, 37),
+]; // (columns, rows)
+
+/// What lies outside, in turn.
+const BORDERS: [Border; 6] =
+    [Border::ZERO, Border::Clamp, Border::Mirror, Border::Constant(-0.75), Border::Reflect, Border::Wrap];
+
+/// The cases, in a fixed order. `quick` takes about one in twelve, with every mask, border and operation among them.
+#[must_use]
+pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
+    let mut shapes = Vec::new();
+    for variant in Variant::ALL {
+        let (columns, rows) = variant.outputs();
+        let (widths, heights) = (around(columns as usize), around(rows as usize));
+        for (i, &width) in widths.iter().enumerate() {
+            // Not the whole product: each width with three of the heights, another three for the next.
+            for step in 0..3 {
+                shapes.push((width, heights[(2 * i + 5 * step + 1) % heights.len()]));
+            }
+        }
+    }
+    shapes.extend([(1, 1), (100, 3), (3, 100), (129, 71), (70, 131)]);
+    shapes.sort_unstable();
+    shapes.dedup();
+
+    let mut cases = Vec::new();
+    for (i, &image) in shapes.iter().enumerate() {
+        for (j, &mask) in MASKS.iter().enumerate() {
+            let turn = i * MASKS.len() + j;
+            if quick && (i + j) % 12 != 0 {
+                continue;
+            }
+            cases.push(Case {
+                image,
+                mask,
+                border: BORDERS[(i + j) % BORDERS.len()],
+                operation: if (i + j / 2) % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+                anchor: match turn % 5 {
+                    0 => Some((0, 0)),
+                    1 => Some((mask.1 - 1, mask.0 - 1)),
+                    2 => Some((mask.1 / 3, mask.0 - 1)),
+                    _ => None,
+                },
+                scale: if turn % 7 == 3 { (-2.5, 0.25) } else { (1.0, 0.0) },
+                content: if turn % 4 == 1 { Content::Special } else { Content::Random },
+                seed: seed.wrapping_add(turn as u64),
+            });
+        }
+    }
+    cases.extend(extremes(seed));
+    cases
+}
+
+/// What the sweep does not reach: a mask too large for constant memory, one too long for a tile, and an image of more
+/// rows than one grid has.
+fn extremes(seed: u64) -> [Case; 4] {
+    let plain = |image, mask, border| Case {
+        image,
+        mask,
+        border,
+        operation: Operation::Convolve,
+        anchor: None,
+        scale: (1.0, 0.0),
+        content: Content::Random,
+        seed,
+    };
+    [
+        plain((37, 21), (129, 128), Border::Reflect),
+        plain((37, 21), (12_000, 1), Border::Wrap),
+        plain((21, 37), (101, 99), Border::Mirror),
+        // 65,535 rows of blocks of 16 rows are 1,048,560 rows.
+        plain((3, 1_048_600), (3, 3), Border::Clamp),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_border_operation_and_mask_is_met() {
+        for quick in [true, false] {
+            let cases = cases(quick, SEED);
+            let names = |f: fn(&Case) -> String| cases.iter().map(f).collect::<HashSet<_>>();
+            assert!(names(|case| case.border.to_string()).len() >= BORDERS.len());
+            assert!(names(|case| format!("{:?}", case.mask)).len() >= MASKS.len());
+            assert!(names(|case| format!("{:?} {}", case.operation, case.border)).len() >= 2 * BORDERS.len());
+            assert!(cases.iter().any(|case| case.content == Content::Special));
+            assert!(cases.iter().any(|case| case.mask.0 > case.image.0 && case.mask.1 > case.image.1));
+            assert!(quick == (cases.len() < 400), "{} cases", cases.len());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `host check`: every variant against the oracle, on this machine.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use host::check::{Checker, SEED, Verdict, cases};
+use host::{Device, DeviceChoice, VariantChoice};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{OrUsage as _, Outcome, output, select};
+use host::kernels_gpu::entries::Variant;
+
+const EXAMPLES: &str = "\
+Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the
+image. Every answer must have the bits of the scalar reference and lie within the error bound of the f64 oracle.
+
+Examples:
+  host check                               the first CUDA device, or else the CPU
+  host check --device emulator --quick     the GPU's kernels without a GPU, every access checked
+  host check --variants shared_tile        one variant only";
+
+/// Hold every variant against a reference and an oracle
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Where to compute: auto, cpu, emulator or cuda:NUMBER
+    #[arg(long, default_value_t, value_name = "D")]
+    device: DeviceChoice,
+    /// Variants, separated by commas, or all
+    #[arg(long, default_value = "all", value_delimiter = ',', value_name = "NAME,...")]
+    variants: Vec<String>,
+    /// About one case in twelve
+    #[arg(long)]
+    quick: bool,
+    /// What images and masks are made from
+    #[arg(long, default_value_t = SEED, value_name = "N")]
+    seed: u64,
+}
+
+/// What became of the cases of one variant.
+struct Tally {
+    choice: VariantChoice,
+    name: &'static str,
+    right: usize,
+    not_eligible: usize,
+    wrong: usize,
+    /// The largest error in units of the bound.
+    worst: f64,
+    time: Duration,
+}
+
+/// The most wrong cases that are described.
+const MOST_SHOWN: usize = 20;
+
+/// Checks, prints a line per variant, and says so if one is wrong.
+pub(super) fn run(args: &Args) -> Result<Outcome> {
+    let device = select(args.device)?;
+    let mut tallies = tallies(&device, &args.variants)?;
+    output::message(format_args!("checking on {}", device.describe()));
+    if let Some(reason) = device.reason() {
+        output::message(format_args!("(auto: {reason})"));
+    }
+
+    let cases = cases(args.quick, args.seed);
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} cases, {eta} left")?;
+    // Hidden by itself where stderr is no terminal.
+    let progress = ProgressBar::new(cases.len() as u64).with_style(style);
+    let mut reports = Vec::new();
+    let total = cases.len();
+    for case in cases {
+        let checker = Checker::new(case)?;
+        for tally in &mut tallies {
+            let start = Instant::now();
+            let verdict = checker.check(&device, tally.choice)?;
+            tally.time += start.elapsed();
+            match verdict {
+                Verdict::Right(comparison) => {
+                    tally.right += 1;
+                    tally.worst = tally.worst.max(comparison.error_over_bound);
+                }
+                Verdict::NotEligible(_) => tally.not_eligible += 1,
+                Verdict::Wrong(report) => {
+                    tally.wrong += 1;
+                    reports.push(report);
+                }
+            }
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+
+    for report in reports.iter().take(MOST_SHOWN) {
+        output::message(format_args!("wrong: {report}"));
+    }
+    if reports.len() > MOST_SHOWN {
+        output::message(format_args!("… and {} more", reports.len() - MOST_SHOWN));
+    }
+    output::result(table(&tallies, total, args.seed))?;
+    Ok(if reports.is_empty() { Outcome::Done } else { Outcome::SomeFailed })
+}
+
+/// One tally per variant that is asked for.
+fn tallies(device: &Device, names: &[String]) -> Result<Vec<Tally>> {
+    let tally =
+        |choice, name| Tally { choice, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time: Duration::ZERO };
+    let all = names == ["all"];
+    if device.backend() == "cpu" {
+        if !all {
+            let error = anyhow::anyhow!(
+                "--variants: the CPU has one way of its own, and {} were asked for; only all is possible there",
+                names.join(",")
+            );
+            return Err(error).or_usage();
+        }
+        return Ok(vec![tally(VariantChoice::Auto, "direct")]);
+    }
+    if all {
+        return Ok(Variant::ALL.map(|variant| tally(VariantChoice::Exactly(variant), variant.name())).into());
+    }
+    names
+        .iter()
+        .map(|name| match name.parse::<VariantChoice>().or_usage()? {
+            VariantChoice::Auto => Ok(tally(VariantChoice::Auto, "auto")),
+            VariantChoice::Exactly(variant) => Ok(tally(VariantChoice::Exactly(variant), variant.name())),
+        })
+        .collect()
+}
+
+/// The result for people.
+fn table(tallies: &[Tally], cases: usize, seed: u64) -> String {
+    let mut text = format!(
+        "{:<16} {:>6} {:>13} {:>6} {:>12} {:>9}\n",
+        "variant", "right", "not eligible", "wrong", "worst/bound", "seconds"
+    );
+    for Tally { name, right, not_eligible, wrong, worst, time, .. } in tallies {
+        text +=
+            &format!("{name:<16} {right:>6} {not_eligible:>13} {wrong:>6} {worst:>12.3} {:>9.1}\n", time.as_secs_f64());
+    }
+    let wrong: usize = tallies.iter().map(|tally| tally.wrong).sum();
+    let verdict = if wrong == 0 { "all right: the reference's bits, within the oracle's bound" } else { "WRONG" };
+    text + &format!("{cases} cases of seed {seed}: {verdict}\n")
+}

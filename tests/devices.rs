@@ -1,0 +1,171 @@
+//! Every variant on every device, over the cases of `host::check`: the CPU, the emulator, and the GPU if there is one.
+//!
+//! A harness of its own, because what is tested depends on the machine: without a CUDA device its tests are reported as
+//! ignored, with the driver's reason, and never as passed. HOST_TEST_GPU=require makes a missing device a failure.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use host::check::{Case, Checker, Content, SEED, Verdict, cases};
+use host::plan::VariantChoice;
+use host::{Border, Device, DeviceChoice, Operation};
+use kernels_gpu::entries::Variant;
+use libtest_mimic::{Arguments, Failed, Trial};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// How many cases one test runs: small enough to name a region of the sweep, large enough not to flood the report.
+const GROUP: usize = 200;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let seed = match std::env::var("HOST_TEST_SEED").map(|text| text.parse()) {
+        Err(_) => SEED,
+        Ok(Ok(seed)) => seed,
+        Ok(Err(error)) => {
+            eprintln!("HOST_TEST_SEED: a whole number was expected: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("seed {seed} (HOST_TEST_SEED sets another)");
+    let groups: Vec<Arc<[Case]>> = cases(false, seed).chunks(GROUP).map(Arc::from).collect();
+    let no_gpu = Device::cuda(0).err().map(|error| error.to_string());
+    let required = std::env::var("HOST_TEST_GPU").is_ok_and(|value| value == "require");
+    if let Some(reason) = &no_gpu {
+        println!("the tests on cuda:0 {}: {reason}", if required { "will fail" } else { "are ignored" });
+    }
+
+    let mut trials = Vec::new();
+    let shuffled = std::env::var("HOST_TEST_SEED").map_or_else(|_| fastrand::u64(..), |_| seed);
+    println!("seed {shuffled} of the problems at random (HOST_TEST_SEED sets it, too)");
+    for (device, name, ignored) in [
+        (DeviceChoice::Cpu, "cpu", false),
+        (DeviceChoice::Emulator, "emulator", false),
+        (DeviceChoice::Cuda(0), "cuda0", no_gpu.is_some() && !required),
+    ] {
+        let trial = Trial::test(format!("{name}::problems_at_random"), move || at_random(device, shuffled));
+        trials.push(trial.with_ignored_flag(ignored));
+    }
+    for (number, group) in groups.iter().enumerate() {
+        let mut add = |device: DeviceChoice, name: &str, variant: VariantChoice, ignored: bool| {
+            let cases = Arc::clone(group);
+            let name = format!("{}::{name}::cases_{:04}", device.to_string().replace(':', ""), number * GROUP);
+            trials.push(Trial::test(name, move || run(&cases, device, variant)).with_ignored_flag(ignored));
+        };
+        add(DeviceChoice::Cpu, "direct", VariantChoice::Auto, false);
+        for variant in Variant::ALL {
+            let choice = VariantChoice::Exactly(variant);
+            add(DeviceChoice::Emulator, variant.name(), choice, false);
+            add(DeviceChoice::Cuda(0), variant.name(), choice, no_gpu.is_some() && !required);
+        }
+    }
+    trials.push(Trial::test("planted::wrong_pixel", planted_wrong_pixel));
+    trials.push(Trial::test("planted::unwritten_output", planted_unwritten_output));
+    trials.push(Trial::test("planted::shifted_by_one", planted_shift));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Runs the cases on a device and collects what is wrong.
+fn run(cases: &[Case], device: DeviceChoice, variant: VariantChoice) -> Result<(), Failed> {
+    let device = Device::select(device)?;
+    let mut wrong = Vec::new();
+    for case in cases {
+        match Checker::new(case.clone())?.check(&device, variant)? {
+            Verdict::Wrong(report) => wrong.push(report),
+            Verdict::Right(_) | Verdict::NotEligible(_) => {}
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let shown = wrong.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("\n");
+    Err(format!("{} of {} cases are wrong, among them\n{shown}", wrong.len(), cases.len()).into())
+}
+
+/// Problems at random, made smaller until they are the smallest that are wrong.
+fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
+    let border = prop_oneof![
+        Just(Border::Clamp),
+        Just(Border::Reflect),
+        Just(Border::Mirror),
+        Just(Border::Wrap),
+        (-2.0..2.0_f32).prop_map(Border::Constant),
+    ];
+    let problem =
+        ((1..90_usize, 1..70_usize), (1..24_usize, 1..24_usize), border, any::<bool>(), any::<bool>(), 0..u64::MAX)
+            .prop_flat_map(|(image, mask, border, turned, special, seed)| {
+                let anchor = proptest::option::of((0..mask.1, 0..mask.0));
+                (anchor, -3.0..3.0_f32, Just((image, mask, border, turned, special, seed)))
+            })
+            .prop_map(|(anchor, scale, (image, mask, border, turned, special, seed))| Case {
+                image,
+                mask,
+                border,
+                operation: if turned { Operation::Convolve } else { Operation::Correlate },
+                anchor,
+                scale: if scale < 0.0 { (scale, 0.5) } else { (1.0, 0.0) },
+                content: if special { Content::Special } else { Content::Random },
+                seed,
+            });
+    let device = Device::select(device)?;
+    let cases = if device.backend() == "emulator" { 60 } else { 500 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let bytes: Vec<u8> = std::iter::repeat_n(seed.to_le_bytes(), 4).flatten().collect();
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let variants: Vec<_> = match device.backend() {
+        "cpu" => vec![VariantChoice::Auto],
+        _ => Variant::ALL.map(VariantChoice::Exactly).to_vec(),
+    };
+    let result = runner.run(&problem, |case| {
+        let fail = |text: String| TestCaseError::fail(text);
+        let checker = Checker::new(case).map_err(|error| fail(error.to_string()))?;
+        for &variant in &variants {
+            match checker.check(&device, variant) {
+                Ok(Verdict::Wrong(report)) => return Err(fail(report)),
+                Err(error) => return Err(fail(error.to_string())),
+                Ok(Verdict::Right(_) | Verdict::NotEligible(_)) => {}
+            }
+        }
+        Ok(())
+    });
+    result.map_err(|error| format!("seed {seed}: {error}").into())
+}
+
+/// Whether a case has room for a defect, and values that all defects change (NaN stays NaN).
+fn plain(case: &Case) -> bool {
+    case.image.0 > 3 && case.image.1 > 3 && case.content == Content::Random
+}
+
+/// A right answer with one defect must be told apart, or the tests above prove nothing.
+fn planted(defect: impl Fn(&mut Vec<f32>)) -> Result<(), Failed> {
+    for case in cases(true, SEED).into_iter().filter(plain).take(40) {
+        let checker = Checker::new(case)?;
+        let mut result = checker.reference().to_vec();
+        if !matches!(checker.judge("undamaged", &result), Verdict::Right(_)) {
+            return Err("the reference itself was refused".into());
+        }
+        defect(&mut result);
+        if !matches!(checker.judge("damaged", &result), Verdict::Wrong(_)) {
+            return Err(format!("the defect was not seen: {:?}", checker.case()).into());
+        }
+    }
+    Ok(())
+}
+
+fn planted_wrong_pixel() -> Result<(), Failed> {
+    planted(|result| {
+        let middle = result.len() / 2;
+        result[middle] = f32::from_bits(result[middle].to_bits() ^ 1);
+    })
+}
+
+fn planted_unwritten_output() -> Result<(), Failed> {
+    planted(|result| {
+        let last = result.len() - 1;
+        result[last] = host::compare::POISON; // what `upload` leaves where a kernel writes nothing
+    })
+}
+
+fn planted_shift() -> Result<(), Failed> {
+    planted(|result| result.rotate_right(1))
+}
