@@ -50,6 +50,24 @@ const OF_ROW: [&str; 28] = [
     "reason",
 ];
 
+/// What the emulator counts, as fields of a row's `counts`: alone, and for each kind of access.
+const COUNTS: [&str; 3] = ["threads", "barriers", "bank_conflicts"];
+const ACCESSES: [&str; 5] = ["global_loads", "global_stores", "shared_loads", "shared_stores", "constant_loads"];
+const OF_ACCESSES: [&str; 4] = ["threads", "instructions", "transactions", "ideal"];
+
+/// The columns of a row, as paths into it.
+fn of_row() -> Vec<String> {
+    let fields = OF_ROW.iter().map(|&name| name.to_owned());
+    let counts = COUNTS.iter().map(|name| format!("counts.{name}"));
+    let accesses = ACCESSES.iter().flat_map(|kind| OF_ACCESSES.map(|name| format!("counts.{kind}.{name}")));
+    fields.chain(counts).chain(accesses).collect()
+}
+
+/// The value at a path; null where there is none.
+fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
+    path.split('.').fold(value, |value, key| &value[key])
+}
+
 /// The report as CSV, a line of names first. What does not apply is empty.
 ///
 /// # Panics
@@ -57,14 +75,13 @@ const OF_ROW: [&str; 28] = [
 #[must_use]
 pub fn csv(report: &Report) -> String {
     let document = serde_json::to_value(Document::new(report)).expect("numbers, strings, lists and structures");
-    let names = SHARED.iter().chain(&OF_ROW).map(|name| name.replace('.', "_")).collect::<Vec<_>>();
-    let mut text = names.join(",") + "\r\n";
-    let shared: Vec<String> =
-        SHARED.iter().map(|path| field(path.split('.').fold(&document, |value, key| &value[key]))).collect();
+    let of_row = of_row();
+    let names = SHARED.into_iter().chain(of_row.iter().map(String::as_str)).map(|path| path.replace('.', "_"));
+    let mut text = names.collect::<Vec<_>>().join(",") + "\r\n";
+    let shared: Vec<String> = SHARED.iter().map(|path| field(at(&document, path))).collect();
     for row in document["rows"].as_array().into_iter().flatten() {
-        let of_row = OF_ROW.iter().map(|name| field(&row[*name]));
-        let fields: Vec<String> = shared.iter().cloned().chain(of_row).collect();
-        text += &(fields.join(",") + "\r\n");
+        let fields = shared.iter().cloned().chain(of_row.iter().map(|path| field(at(row, path))));
+        text += &(fields.collect::<Vec<_>>().join(",") + "\r\n");
     }
     text
 }
@@ -84,11 +101,21 @@ mod tests {
     use super::*;
     use crate::bench::report::tests::report;
 
+    /// The paths of all values in an object, nested ones with their keys joined by points.
+    fn paths(value: &Value, prefix: &str, found: &mut Vec<String>) {
+        for (key, value) in value.as_object().unwrap() {
+            let path = format!("{prefix}{key}");
+            if value.is_object() { paths(value, &format!("{path}."), found) } else { found.push(path) }
+        }
+    }
+
     #[test]
     fn every_field_of_a_row_has_a_column() {
         let document = serde_json::to_value(Document::new(&report())).unwrap();
-        let mut fields: Vec<_> = document["rows"][0].as_object().unwrap().keys().map(String::as_str).collect();
-        let mut columns = OF_ROW.to_vec();
+        let mut fields = Vec::new();
+        // The first row is the emulator's, which has counts.
+        paths(&document["rows"][0], "", &mut fields);
+        let mut columns = of_row();
         fields.sort_unstable();
         columns.sort_unstable();
         assert_eq!(fields, columns);
