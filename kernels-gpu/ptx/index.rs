@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "df2e21d2314cf95e645c61cc6f10c1817a8f5208261dd5da63d4bbc75dbd535b";
+pub const SOURCE_HASH: &str = "4281d9293cf2e0c6798026df97f4db538daa0327da8d713e81c1e943f0233d96";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

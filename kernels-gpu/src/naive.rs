@@ -96,9 +96,10 @@ pub unsafe fn naive<P: Pixel>(image: Global<P>, result: GlobalMut<P>, mask: impl
     } else {
         let mut index = 0;
         for k in 0..rows {
+            let row = params.row_or_border(image, top + k);
             for l in 0..columns {
                 // SAFETY: the image is as the caller promised; k and l lie in the mask.
-                sum = unsafe { fma(mask.coefficient(index), params.pixel_or_border(image, left + l, top + k), sum) };
+                sum = unsafe { fma(mask.coefficient(index), params.pixel_or_border(row, left + l), sum) };
                 index += 1;
             }
         }

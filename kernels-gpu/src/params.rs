@@ -79,21 +79,31 @@ impl Params {
         (y as i64 * self.dst_pitch as i64 + x as i64) as isize
     }
 
-    /// The pixel in column `x` and row `y`, which may lie outside: then what the border says.
+    /// Row `y` of the image, which may lie outside: then the row that stands for it, if any.
+    #[inline(always)]
+    #[must_use]
+    pub fn row_or_border<P: Pixel>(&self, image: Global<P>, y: i32) -> Row<P> {
+        let y = border::map(self.border, y, self.height);
+        // Of a row that does not exist no pixel is read; its pointer is only made.
+        Row { pixels: image.offset(self.src_index(0, y)), exists: y >= 0 }
+    }
+
+    /// The pixel in column `x` of a row, which may lie outside: then what the border says.
     ///
     /// # Safety
-    /// `image` holds `height` rows of `width` pixels, `src_pitch` elements apart.
+    /// `row` is of [`row_or_border`](Self::row_or_border), for an image of `height` rows of `width` pixels, `src_pitch`
+    /// elements apart.
     #[inline(always)]
     #[track_caller]
     #[must_use]
-    pub unsafe fn pixel_or_border<P: Pixel>(&self, image: Global<P>, x: i32, y: i32) -> f32 {
-        let x = border::map(self.border, x, self.width);
-        let y = border::map(self.border, y, self.height);
-        if x < 0 || y < 0 {
+    pub unsafe fn pixel_or_border<P: Pixel>(&self, row: Row<P>, x: i32) -> f32 {
+        // Most columns of a block at the edge are inside: one comparison for them, the map for the others.
+        let x = if (x as u32) < self.width as u32 { x } else { border::map(self.border, x, self.width) };
+        if x < 0 || !row.exists {
             return self.border_value;
         }
-        // SAFETY: the map returns OUTSIDE (negative, handled above) or a position in the image.
-        unsafe { image.load(self.src_index(x, y)).to_f32() }
+        // SAFETY: the row exists, and the map returns OUTSIDE (negative, handled above) or a column in it.
+        unsafe { row.pixels.load(x as isize).to_f32() }
     }
 
     /// The output value of a finished sum.
@@ -103,4 +113,11 @@ impl Params {
         // Without scale and offset the sum stays as it is, down to the sign of a zero.
         if self.scale == 1.0 && self.offset == 0.0 { sum } else { fma(sum, self.scale, self.offset) }
     }
+}
+
+/// A row of the image, as [`Params::row_or_border`] finds it.
+#[derive(Clone, Copy)]
+pub struct Row<P> {
+    pixels: Global<P>,
+    exists: bool,
 }

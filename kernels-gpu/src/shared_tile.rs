@@ -130,11 +130,12 @@ unsafe fn fill<P: Pixel>(
     if !params.contains(left, top, tile_width as i32, tile_height as i32) {
         let mut row = ty;
         while row < tile_height {
+            let pixels = params.row_or_border(image, top + row as i32);
             let mut column = tx;
             while column < tile_width {
                 // SAFETY: the border's map keeps the load in the image, and (row, column) lies in the tile.
                 unsafe {
-                    let pixel = params.pixel_or_border(image, left + column as i32, top + row as i32);
+                    let pixel = params.pixel_or_border(pixels, left + column as i32);
                     tile.store(row * tile_width + column, pixel);
                 }
                 column += BLOCK.0;
