@@ -29,7 +29,6 @@ pub mod oracle;
 pub mod plan;
 mod problem;
 
-pub use backend::cpu;
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
 pub use border::Border;
 pub use cuda_emulator;

@@ -1,6 +1,6 @@
 //! Where a convolution is computed: the CPU, a CUDA device, or the emulator of one.
 
-pub mod cpu;
+pub(crate) mod cpu;
 mod emulator;
 pub(crate) mod gpu;
 
