@@ -107,7 +107,7 @@ fn tallies(device: &Device, names: &[String]) -> Result<Vec<Tally>> {
     if device.backend() == "cpu" {
         if !all {
             let error = anyhow::anyhow!(
-                "--variants: the CPU has one way of its own, and {} were asked for; only all is possible there",
+                "--variants {}: the CPU has one way of its own, so only \"all\" is possible there",
                 names.join(",")
             );
             return Err(error).or_usage();

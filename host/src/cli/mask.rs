@@ -11,8 +11,8 @@ use host::{Axis, Gabor, Mask, WrittenMask};
 #[group(required = true, multiple = false)]
 #[command(next_help_heading = "Mask (exactly one)")]
 pub(super) struct MaskArgs {
-    /// A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix "W H [scale offset]" then its rows; -
-    /// is the standard input
+    /// A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix "W H [scale offset]" then its rows (a
+    /// first line that fits the rows after it is taken as that); - is the standard input
     #[arg(long, value_name = "FILE")]
     mask: Option<PathBuf>,
 
