@@ -72,6 +72,15 @@ macro_rules! integer_pixel {
 integer_pixel!(u8, U8);
 integer_pixel!(u16, U16);
 
+/// Refuses a side of an image or a mask that the kernels can't count.
+pub(crate) fn check_side(what: &str, side: usize) -> Result<()> {
+    let most = kernels_gpu::params::MAX_SIDE;
+    if side > most {
+        return Err(Error::TooLarge { what: what.into(), most, found: side.to_string() });
+    }
+    Ok(())
+}
+
 /// An image: `height` rows of `width` pixels of `channels` interleaved values, row by row, without gaps.
 ///
 /// ```
@@ -112,12 +121,8 @@ impl<T: Pixel> Image<T> {
         if width == 0 || height == 0 || channels == 0 {
             return Err(Error::EmptyImage { width, height, channels });
         }
-        let most = kernels_gpu::params::MAX_SIDE;
-        for (what, side) in [("image width", width), ("image height", height)] {
-            if side > most {
-                return Err(Error::TooLarge { what: what.into(), most, found: side.to_string() });
-            }
-        }
+        check_side("image width", width)?;
+        check_side("image height", height)?;
         let most = isize::MAX as usize / size_of::<f64>();
         width
             .checked_mul(height)

@@ -8,6 +8,7 @@ pub use gabor::Gabor;
 pub use generators::Axis;
 pub use text::WrittenMask;
 
+use crate::image::check_side;
 use crate::{Error, Result};
 
 /// A mask (a filter's coefficients, a convolution "kernel"): `height` rows of `width` coefficients.
@@ -36,12 +37,8 @@ impl Mask {
         if width == 0 || height == 0 {
             return Err(Error::EmptyMask { width, height });
         }
-        let most = kernels_gpu::params::MAX_SIDE;
-        for (what, side) in [("mask width", width), ("mask height", height)] {
-            if side > most {
-                return Err(Error::TooLarge { what: what.into(), most, found: side.to_string() });
-            }
-        }
+        check_side("mask width", width)?;
+        check_side("mask height", height)?;
         // Two sides below 2^30 can't overflow.
         let (required, found) = (width * height, coefficients.len());
         if found != required {

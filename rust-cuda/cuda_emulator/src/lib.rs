@@ -43,7 +43,7 @@
 //! Emulator::new().launch("add_one", &launch, &mut memory, || unsafe { add_one(x, y, 3) })?;
 //! assert_eq!(memory.download(&to), [2.0, 3.0, 4.0]);
 //!
-//! // One element too many:
+//! // One element too many. SAFETY: as above.
 //! let error = Emulator::new().launch("add_one", &launch, &mut memory, || unsafe { add_one(x, y, 4) }).unwrap_err();
 //! assert!(error.to_string().contains("0 bytes after the end of from (12 bytes)"));
 //! # Ok::<(), cuda_emulator::Error>(())
