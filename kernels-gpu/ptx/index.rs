@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4281d9293cf2e0c6798026df97f4db538daa0327da8d713e81c1e943f0233d96";
+pub const SOURCE_HASH: &str = "740a6b82b392aafa83ef6b1e8053da64cc0793ce275bbc432e4dae411e2e6c71";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -22,4 +22,12 @@ pub const MODULES: &[Module] = &[
     Module { name: "shared_tile_f32_5x5", ptx: include_str!("shared_tile_f32_5x5.ptx") },
     Module { name: "shared_tile_f32_7x7", ptx: include_str!("shared_tile_f32_7x7.ptx") },
     Module { name: "shared_tile_f32_9x9", ptx: include_str!("shared_tile_f32_9x9.ptx") },
+    Module { name: "tutorial_box_blur", ptx: include_str!("tutorial_box_blur.ptx") },
+    Module { name: "tutorial_box_running", ptx: include_str!("tutorial_box_running.ptx") },
+    Module { name: "tutorial_box_separable", ptx: include_str!("tutorial_box_separable.ptx") },
+    Module { name: "tutorial_hpp", ptx: include_str!("tutorial_hpp.ptx") },
+    Module { name: "tutorial_mean_1d", ptx: include_str!("tutorial_mean_1d.ptx") },
+    Module { name: "tutorial_numba", ptx: include_str!("tutorial_numba.ptx") },
+    Module { name: "tutorial_pointwise", ptx: include_str!("tutorial_pointwise.ptx") },
+    Module { name: "tutorial_reduce", ptx: include_str!("tutorial_reduce.ptx") },
 ];

@@ -220,6 +220,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
         .iter()
         .map(|entry| Kernel { symbol: entry.symbol, module: entry.module(), parameters: &PARAMETERS })
         .chain([crate::rates::FMA_RATE])
+        .chain(crate::tutorials::kernels())
 }
 
 /// An entry compiled for the host, by its type of pixels.

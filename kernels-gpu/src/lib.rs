@@ -10,7 +10,7 @@
 //! | [`constant_mask`] | the same with the mask in constant memory |
 //! | [`shared_tile`] | a block loads its pixels and their neighbours once, into shared memory |
 //!
-//! [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and
+//! [`tutorials`] holds the kernels of four well-known tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and
 //! [`entries`] the list from which symbols, tables and names are made.
 //!
 //! # The operation
@@ -35,4 +35,5 @@ pub mod pixel;
 pub mod ptx;
 pub mod rates;
 pub mod shared_tile;
+pub mod tutorials;
 mod window;
