@@ -28,8 +28,9 @@ mod mask;
 pub mod oracle;
 pub mod plan;
 mod problem;
+pub mod tutorial;
 
-pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
+pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices, lab};
 pub use border::Border;
 pub use cuda_emulator;
 pub use error::{Error, Result};

@@ -33,7 +33,7 @@ mod run;
 pub mod stats;
 mod system;
 pub mod verify;
-mod workload;
+pub(crate) mod workload;
 
 use std::fmt;
 use std::str::FromStr;

@@ -11,7 +11,7 @@ use crate::{Error, Image, Mask, Result};
 pub const SEED: u64 = 20_260;
 
 /// The photograph whose crop the tutorial filters. It is part of the program, which so can be moved.
-const COFFEE: &[u8] = include_bytes!("../../../tests/data/seed_coffee/coffee.png");
+pub(crate) const COFFEE: &[u8] = include_bytes!("../../../tests/data/seed_coffee/coffee.png");
 /// First column and row of the crop.
 const CROP: (usize, usize) = (200, 150);
 /// Columns and rows of the crop.
@@ -182,7 +182,7 @@ impl Picture {
 }
 
 /// The crop as the tutorial prepares it: `skimage.color.rgb2gray`, computed in f64, once more divided by 255.
-fn coffee() -> Result<Image> {
+pub(crate) fn coffee() -> Result<Image> {
     let format = image::ImageFormat::Png;
     let photograph = image::load_from_memory_with_format(COFFEE, format)
         .map_err(|error| Error::File { path: "the coffee picture".into(), reason: error.to_string() })?
@@ -196,7 +196,7 @@ fn coffee() -> Result<Image> {
 }
 
 /// A random mask whose coefficients sum to 1, as the tutorial's.
-pub(super) fn mask(size: MaskSize, seed: u64) -> Result<Mask> {
+pub(crate) fn mask(size: MaskSize, seed: u64) -> Result<Mask> {
     // Not the image's numbers: a mask that repeats in the image would be a special case.
     let mut random = fastrand::Rng::with_seed(!seed);
     // Above 0, so that the sum of a mask of one coefficient is not 0.

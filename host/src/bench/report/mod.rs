@@ -5,7 +5,7 @@ mod csv;
 mod json;
 mod markdown;
 mod text;
-mod units;
+pub(crate) mod units;
 
 pub use self::csv::csv;
 pub use self::json::{Document, Row, json};
