@@ -54,13 +54,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let photograph = photograph::rgb()?.map(|value| f32::from(value) / 255.0);
     introduce(session, &photograph);
 
-    let image = if session.is_emulator() {
-        session.note("On the emulator: the part of 150 x 100 pixels from row 150 and column 200 on, because every access is checked.");
-        photograph.crop(200, 150, 150, 100)?
-    } else {
-        photograph
-    };
-    let Some((work, cpu)) = on_cpu(session, image, &filter)? else { return Ok(()) };
+    let Some((work, cpu)) = on_cpu(session, photograph, &filter)? else { return Ok(()) };
     if let Some(mut lab) = session.lab() {
         lab.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
         on_device(session, &mut lab, &work, Some(&cpu))?;
@@ -81,7 +75,7 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
         "Image: {width} x {height}, RGB, f32 from 0 to 1; mask {MASK_WIDTH} x {MASK_WIDTH} in constant memory"
     ));
     session
-        .note(format!("O_TILE_WIDTH {O_TILE_WIDTH}, BLOCK_WIDTH {BLOCK_WIDTH} = {O_TILE_WIDTH} + {} ", MASK_WIDTH - 1));
+        .note(format!("O_TILE_WIDTH {O_TILE_WIDTH}, BLOCK_WIDTH {BLOCK_WIDTH} = {O_TILE_WIDTH} + {}", MASK_WIDTH - 1));
     let (threads, computing) = (BLOCK_WIDTH * BLOCK_WIDTH, O_TILE_WIDTH * O_TILE_WIDTH);
     session.note(format!(
         "A block of the course has {threads} threads; {computing} compute, {} load a pixel and wait: {} %",

@@ -17,7 +17,8 @@
 //!
 //! # What it costs
 //! 200 x 200 = 40,000 products a pixel, each with two loads, a division and four comparisons; and yet all coefficients are the
-//! same. [`box_separable`](super::box_separable) takes 400 loads a pixel for the same sum, [`box_running`](super::box_running) 5.
+//! same. [`box_separable`](super::box_separable) takes 400 loads a pixel for the same sum, [`box_running`](super::box_running)
+//! from 5 on.
 
 use cuda_std::prelude::*;
 
