@@ -69,8 +69,9 @@ fn near(
     let (mut largest, mut part) = (0.0_f64, 0.0_f64);
     for (i, (value, &exact)) in found.zip(exact).enumerate() {
         let (error, bound) = ((value - exact).abs(), bound(i));
-        // Asked this way round, because NaN has to fail.
-        if !(error <= bound) {
+        // Asked this way round, and not whether the error is greater, because NaN has to fail.
+        let right = error <= bound;
+        if !right {
             return Err(format!("value {i} is {value:e} instead of {exact:e}: off by {error:e}, {bound:e} is allowed"));
         }
         largest = largest.max(error);
