@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "740a6b82b392aafa83ef6b1e8053da64cc0793ce275bbc432e4dae411e2e6c71";
+pub const SOURCE_HASH: &str = "e6f72d92fd2ec5515ffbff55672346c2386c3804bd29cbdd78a47b861dc6a00c";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

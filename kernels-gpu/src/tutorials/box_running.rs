@@ -17,8 +17,7 @@
 //!
 //! # What it costs
 //! A pixel is one byte read and four written in the first pass; in the second four loads of four bytes, two of the row
-//! that enters and two of the one that leaves, which is in a cache if the device's second level holds the box's rows, and one
-//! byte written. None of it depends on the size of the box, but for the first row of each strip: `2 * mask_height / strip` loads a pixel.
+//! that enters and two of the one that leaves, and one byte written. None of it depends on the size of the box, but for the first row of each strip: `2 * mask_height / strip` loads a pixel.
 
 use cuda_std::prelude::*;
 

@@ -9,10 +9,14 @@
 //! exchanged: a warp takes 32 neighbours of a row, 128 bytes, 4 or 5 sectors. One line differs.
 //!
 //! # What it costs
-//! Two loads and four comparisons a product. With rows along x, eight times the sectors that the pixels fill; the first
-//! cache then serves a warp's load in many steps instead of one. The next steps are those of this crate's
-//! [`naive`](crate::naive) (the border asked once a block), [`constant_mask`](crate::constant_mask) and
+//! Two loads and four comparisons a product. For the tutorial's 200 x 200 pixels and 13 x 13 mask the emulator counts 14.6 sectors a
+//! load with rows along x and 3.5 with columns, those of the mask, one each, included. The next steps are those of
+//! this crate's [`naive`](crate::naive) (the border asked once a block), [`constant_mask`](crate::constant_mask) and
 //! [`shared_tile`](crate::shared_tile).
+//!
+//! # Rounding
+//! `fma` in f32. In Numba `s` begins as the integer 0 and becomes a float64 by adding float32 to it, so that the tutorial's kernel adds
+//! in double precision, product by product.
 
 use cuda_std::prelude::*;
 

@@ -164,7 +164,7 @@ fn the_notebooks_ends(session: &mut Session<'_>) {
         ));
     }
     session.note(
-        "  (its four lengths leave 16 to 160 threads of the last block beyond the end, so that both add zeros there)",
+        "  (at its four lengths 96 to 240 threads of the last block stand for no element, so that both add zeros there)",
     );
 }
 
