@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e6f72d92fd2ec5515ffbff55672346c2386c3804bd29cbdd78a47b861dc6a00c";
+pub const SOURCE_HASH: &str = "5350f5cb572e8e4e9573f456e40459590a5326ec93ab32d4806e3620de652129";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

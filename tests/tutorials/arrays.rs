@@ -2,7 +2,8 @@
 
 use host::Device;
 use host::lab::{
-    AddConstant, AdjustBrightness, FinalSum, Lab, MeanNaive, MeanShared, NormaliseAndClip, SumReduction, SumShuffle,
+    AddConstant, AdjustBrightness, FinalSum, Lab, MeanNaive, MeanShared, MeanVectors, NormaliseAndClip, SumReduction,
+    SumShuffle,
 };
 use libtest_mimic::Failed;
 
@@ -103,7 +104,9 @@ pub(crate) fn means(device: &Device, seed: u64) -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(seed);
     for length in LENGTHS {
         let input = values(&mut random, length);
-        for (radius, block) in [(0, 32), (1, 1), (3, 256), (8, 100), (8, 256), (40, 32), (300, 256), (1000, 64)] {
+        for (radius, block) in
+            [(0, 32), (1, 1), (2, 33), (3, 256), (5, 64), (8, 100), (8, 256), (40, 32), (300, 256), (1000, 64)]
+        {
             let mut lab = lab(device);
             let from = lab.upload("input", &input)?;
             let size = length as u32;
@@ -113,6 +116,9 @@ pub(crate) fn means(device: &Device, seed: u64) -> Result<(), Failed> {
             let expected: Vec<_> = (0..length).map(|i| exact_mean(&input, i, radius.into())).collect();
             let what = format!("{length} elements, radius {radius}, block {block}");
             close(&what, &naive, &expected)?;
+            let mut vectors = lab.allocate("vectors", length)?;
+            lab.launch(&MeanVectors { input: &from, output: &mut vectors, size, radius, block })?;
+            same(&format!("{what}, vectors"), &lab.download(&vectors)?, &naive)?;
             let window = 2 * radius + 1;
             for piece in [1, 5, window, window + 10].into_iter().filter(|&piece| piece > 3 || radius < 20) {
                 let mut shared = lab.allocate("shared", length)?;

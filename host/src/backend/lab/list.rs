@@ -67,6 +67,11 @@ macro_rules! tutorial_kernels {
             ) on Shape::line(size, block).shared(mean_1d::shared_bytes(block as u32, piece as u32)),
             requires [piece >= 1, "a piece of 1 or more"];
 
+            MeanVectors = mean_1d::mean_filter_1d_vectors(
+                input: read f32 [size], output: write f32 [size], size: value u32, radius: value u32, block: host u32,
+            ) on Shape::line(size.div_ceil(mean_1d::EACH as usize), block).shared(mean_1d::vector_bytes(block as u32, radius as u32)),
+            requires [];
+
             SumReduction = reduce::sum_reduction(
                 input: read f32 [size], output: write f32 [size.div_ceil(block).max(1)], size: value u32, block: host u32,
             ) on Shape::line(size.max(1), block).shared(4 * block as u64), requires [];
