@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "5350f5cb572e8e4e9573f456e40459590a5326ec93ab32d4806e3620de652129";
+pub const SOURCE_HASH: &str = "6ec272be274e7a283a0826c212bdfec3233178e2090091539fcf42960a5e19fe";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

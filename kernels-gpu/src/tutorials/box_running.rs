@@ -16,8 +16,9 @@
 //! box of its first row, and slides from there on. Shorter strips make more threads and more first rows.
 //!
 //! # What it costs
-//! A pixel is one byte read and four written in the first pass; in the second four loads of four bytes, two of the row
-//! that enters and two of the one that leaves, and one byte written. None of it depends on the size of the box, but for the first row of each strip: `2 * mask_height / strip` loads a pixel.
+//! A pixel is one byte read and four written in the first pass; in the second four loads of four bytes, two of the row that enters
+//! and two of the one that leaves, and one byte written. None of it depends on the size of the box, but for the first row of
+//! each strip: `2 * mask_height / strip` loads a pixel.
 
 use cuda_std::prelude::*;
 

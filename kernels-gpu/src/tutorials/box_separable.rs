@@ -16,8 +16,8 @@
 //! along the row and down the column.
 //!
 //! # What it costs
-//! `mask_width + mask_height` loads a pixel instead of `mask_width * mask_height`: 400 in place of 40,000 for the pixels and as many for the mask, no
-//! division, and 8 bytes a pixel of global memory for what lies between. Nearly all loads are served by the first-level cache.
+//! `mask_width + mask_height` loads a pixel instead of `mask_width * mask_height`: 400 in place of 40,000 for the pixels and
+//! as many for the mask, no division for each of them, and 8 bytes a pixel of global memory for what lies between.
 
 use cuda_std::prelude::*;
 

@@ -3,9 +3,9 @@
 //! | file | of | kernels |
 //! | --- | --- | --- |
 //! | [`numba`] | Numba, "CUDA in Python, part 3" | a convolution with rows along x, and with columns along x |
-//! | [`hpp`] | "Programming Massively Parallel Processors" | RGB with the mask in constant memory: plain, in tiles, in tiles without idle threads |
+//! | [`hpp`] | "Programming Massively Parallel Processors" | RGB with constant memory: plain, in tiles, in tiles without idle threads |
 //! | [`pointwise`] | a CuPy notebook on raw kernels | a constant added; a device function; an image |
-//! | [`mean_1d`] | the same | a moving mean, plain and through shared memory |
+//! | [`mean_1d`] | the same | a moving mean, plain, through shared memory, four elements a thread |
 //! | [`reduce`] | the same | a sum by a tree, and by warp shuffles |
 //! | [`box_blur`] | ROCm's tutorial on stencils | a box blur of 8-bit pixels, all products |
 //! | [`box_separable`] | the same | rows, then columns |

@@ -117,7 +117,10 @@ macro_rules! define {
     ($($struct:ident = $file:ident::$kernel:ident(
         $($name:ident: $kind:ident $type:tt $([$length:expr])?,)*
     ) on $shape:expr, requires [$($condition:expr, $words:literal);*];)*) => {$(
-        #[doc = concat!("[`", stringify!($kernel), "`](kernels_gpu::tutorials::", stringify!($file), "::", stringify!($kernel), ") with its arguments.")]
+        #[doc = concat!(
+            "[`", stringify!($kernel), "`](kernels_gpu::tutorials::", stringify!($file), "::", stringify!($kernel),
+            ") with its arguments."
+        )]
         #[derive(Debug)]
         #[allow(missing_docs)] // the kernel's documentation says what each is
         pub struct $struct<'a, 'd> {

@@ -59,8 +59,8 @@ impl Work {
         Self { image, mask, sums }
     }
 
-    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the tutorial are in f32: within 1
-    /// unit of the exact value.
+    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the tutorial are
+    /// in f32: within 1 unit of the exact value.
     fn judge(&self, way: Way, found: &[u8]) -> Verdict {
         let area = self.mask.area() as u64;
         if way == Way::Direct {
