@@ -28,6 +28,7 @@ mod mask;
 pub mod oracle;
 pub mod plan;
 mod problem;
+mod view;
 
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
 pub use border::Border;
@@ -37,4 +38,5 @@ pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use plan::VariantChoice;
-pub use problem::{Filter, Operation, Problem};
+pub use problem::{Filter, Layout, Operation, Problem};
+pub use view::{View, ViewMut};

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::files::{Existing, Picture, Pixels};
 use host::kernels_gpu::entries::Variant;
 use host::{
-    Border, Convolution, Device, DeviceChoice, Error, Filter, Image, Operation, Pixel, PixelType, Problem,
+    Border, Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Operation, Pixel, PixelType, Problem,
     VariantChoice,
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -56,7 +56,7 @@ pub(super) struct Args {
 
     /// Type of the output's values [default: the input's]. Values are not rescaled: u8 as f32 is 0 to 255. Integers are
     /// rounded half to even and saturated
-    #[arg(long, value_name = "TYPE", value_parser = pixel_type())]
+    #[arg(long, value_name = "TYPE", value_parser = super::pixel_type())]
     output_type: Option<PixelType>,
 
     /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the GPU's
@@ -102,12 +102,6 @@ fn operation() -> impl TypedValueParser<Value = Operation> {
         "correlate" => Operation::Correlate,
         _ => Operation::Convolve,
     })
-}
-
-fn pixel_type() -> impl TypedValueParser<Value = PixelType> {
-    const ALL: [PixelType; 3] = [PixelType::U8, PixelType::U16, PixelType::F32];
-    PossibleValuesParser::new(ALL.map(PixelType::name))
-        .map(|name| ALL.into_iter().find(|pixel| pixel.name() == name).expect("clap lets only these names through"))
 }
 
 fn variant() -> impl TypedValueParser<Value = VariantChoice> {
@@ -191,7 +185,7 @@ struct Runner<'device> {
     filter: Filter,
     device: &'device Device,
     /// What ran last, with its width and height: pictures often have one size.
-    planned: Option<((usize, usize), Convolution<'device>)>,
+    planned: Option<Convolution<'device>>,
 }
 
 impl Runner<'_> {
@@ -208,15 +202,13 @@ impl Runner<'_> {
         let format = host::files::Format::of(&job.output)?;
         format.check(&job.output, output_type, pixels.channels()).map_err(explain)?;
 
-        let size = (pixels.width(), pixels.height());
+        let layout = Layout { channels: pixels.channels(), input: pixels.pixel_type(), output: output_type };
+        let problem = Problem::new(pixels.width(), pixels.height(), &self.filter)?.with_layout(layout)?;
         let convolution = match self.planned.take() {
-            Some((planned, convolution)) if planned == size => convolution,
-            _ => {
-                let problem = Problem::new(size.0, size.1, &self.filter)?;
-                self.device.convolution(&problem, args.variant)?
-            }
+            Some(planned) if *planned.problem() == problem => planned,
+            _ => self.device.convolution_or_cpu(&problem, args.variant)?,
         };
-        let (_, convolution) = self.planned.insert((size, convolution));
+        let convolution = self.planned.insert(convolution);
         let filtered = convolve(convolution, pixels, output_type, args.keep_alpha)
             .with_context(|| job.input.display().to_string())?;
         Picture { pixels: filtered, icc_profile: picture.icc_profile }.write(&job.output, existing).map_err(explain)
@@ -265,18 +257,18 @@ fn channels<T: Pixel, U: Pixel>(
     image: &Image<T>,
     keep_alpha: bool,
 ) -> host::Result<Image<U>> {
-    let has_alpha = matches!(image.channels(), 2 | 4);
-    if !(keep_alpha && has_alpha) {
-        return convolution.run(image);
+    let mut result = convolution.run(image)?;
+    let channels = image.channels();
+    if keep_alpha && matches!(channels, 2 | 4) {
+        // Opaque stays opaque: what is the most in one type becomes the most in the other.
+        let (from, to) = (opaque(T::TYPE), opaque(U::TYPE));
+        let copy = |value: T| U::from_f32(if from == to { value.to_f32() } else { value.to_f32() / from * to });
+        let pixels = result.values_mut().chunks_exact_mut(channels);
+        for (to, from) in pixels.zip(image.values().chunks_exact(channels)) {
+            to[channels - 1] = copy(from[channels - 1]);
+        }
     }
-    let alpha = image.channels() - 1;
-    let mut planes =
-        (0..alpha).map(|channel| convolution.run(&image.channel(channel))).collect::<host::Result<Vec<_>>>()?;
-    // Opaque stays opaque: what is the most in one type becomes the most in the other.
-    let (from, to) = (opaque(T::TYPE), opaque(U::TYPE));
-    let copy = |value: T| U::from_f32(if from == to { value.to_f32() } else { value.to_f32() / from * to });
-    planes.push(image.channel(alpha).map(copy));
-    Image::from_channels(&planes)
+    Ok(result)
 }
 
 /// The alpha of a pixel that hides all behind it.

@@ -12,7 +12,9 @@ mod paths;
 
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+use host::PixelType;
 
 /// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
 #[derive(Parser)]
@@ -60,6 +62,13 @@ struct NoDevice {
 /// The device of a `--device` argument.
 fn select(choice: host::DeviceChoice) -> anyhow::Result<host::Device> {
     host::Device::select(choice).map_err(|error| NoDevice { choice, error }.into())
+}
+
+/// The names of the types of values.
+fn pixel_type() -> impl TypedValueParser<Value = PixelType> {
+    const ALL: [PixelType; 3] = [PixelType::U8, PixelType::U16, PixelType::F32];
+    PossibleValuesParser::new(ALL.map(PixelType::name))
+        .map(|name| ALL.into_iter().find(|pixel| pixel.name() == name).expect("clap lets only these names through"))
 }
 
 /// Makes an error one of usage.

@@ -80,6 +80,8 @@ macro_rules! each_type {
     };
 }
 
+pub(crate) use each_type;
+
 impl Pixels {
     /// Columns.
     #[must_use]
@@ -107,6 +109,21 @@ impl Pixels {
             Self::U16(_) => PixelType::U16,
             Self::F32(_) => PixelType::F32,
         }
+    }
+
+    /// An image of this size and type, all 0.
+    ///
+    /// # Errors
+    /// Those of [`Image::new`].
+    pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
+        fn zeros<T: Pixel>(width: usize, height: usize, channels: usize) -> Result<Image<T>> {
+            Image::new(width, height, channels, vec![T::default(); Image::<T>::checked_len(width, height, channels)?])
+        }
+        Ok(match kind {
+            PixelType::U8 => Self::U8(zeros(width, height, channels)?),
+            PixelType::U16 => Self::U16(zeros(width, height, channels)?),
+            PixelType::F32 => Self::F32(zeros(width, height, channels)?),
+        })
     }
 
     /// The values as f32, which holds all three types exactly.

@@ -16,3 +16,33 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
 }
+
+/// The nearest whole number, a half to the even one, saturated to 0 to 65,535; NaN becomes 0: PTX `cvt.rni.u16.f32`.
+///
+/// ```
+/// use cuda_std::round_to_u16;
+///
+/// assert_eq!([0.5, 1.5, 2.5, -3.0, 1e9, f32::NAN].map(round_to_u16), [0, 2, 2, 0, 65_535, 0]);
+/// ```
+#[inline(always)]
+#[must_use]
+pub fn round_to_u16(value: f32) -> u16 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let rounded: u16;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "cvt.rni.u16.f32 {rounded}, {value};",
+                rounded = out(reg16) rounded, value = in(reg32) value,
+                options(nostack, nomem, pure, preserves_flags),
+            );
+        }
+        rounded
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // `as` saturates, and takes NaN to 0.
+        value.round_ties_even() as u16
+    }
+}
