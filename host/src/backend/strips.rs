@@ -29,7 +29,7 @@ impl Strip {
     /// The whole image as one strip.
     pub(crate) fn whole(problem: &Problem) -> Self {
         let height = problem.height();
-        Self { outputs: 0..height, source: [0..height].into(), height, first: 0 }
+        Self { outputs: 0..height, source: std::iter::once(0..height).collect(), height, first: 0 }
     }
 
     /// The strip that computes `outputs`.

@@ -96,8 +96,7 @@ fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
     let problem = Problem::new(37, 23, &Filter::new(mask).border(Border::Mirror)).unwrap();
     let image = Picture::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
     let mut expected = Expected::new(&problem, &image);
-    let right: Image =
-        Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image.to_f32()).unwrap();
+    let right: Image = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image.to_f32()).unwrap();
     expected.set_cpu(&right.clone().into());
     let (timed, mut result) = (Cell::new(0), image.clone());
     let open = || Ok(StandIn { right: &right, fault, resident: None, runs: 0, timed: &timed });
