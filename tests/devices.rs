@@ -196,7 +196,7 @@ fn strips(device: DeviceChoice) -> Result<(), Failed> {
 /// offsets outgrow 31 bits.
 fn huge() -> Result<(), Failed> {
     const BAND: usize = 20;
-    let (width, height) = (65_537, 32_789);
+    let (width, height) = (65_537, 32_903);
     let mut values = vec![0_u8; width * height];
     fastrand::Rng::with_seed(SEED).fill(&mut values);
     let image = Image::new(width, height, 1, values)?;

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "6ef03cd17b287396ae1415346ac74b04390ac561e5d8530bda5fc95f8b182039";
+pub const SOURCE_HASH: &str = "861a6d4befb64e7ec81bf8cddfcd964d2b8c59d2db3477a141e23d0c487d4c43";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -170,7 +170,7 @@ fn help_and_information() {
 
     let text = place.host(&["info"]);
     assert_eq!((text.status, text.stderr.as_str()), (0, ""));
-    for word in ["host ", "CPU ", "driver ", "auto ", "naive_f32"] {
+    for word in ["host ", "CPU ", "driver ", "auto ", "naive_f32_c1"] {
         assert!(text.stdout.contains(word), "{word}");
     }
     let json = place.host(&["info", "--json"]);
@@ -178,7 +178,7 @@ fn help_and_information() {
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     let no_reason = json["driver"]["reason"].is_null();
     assert_eq!(no_reason, !json["devices"].as_array().unwrap().is_empty());
-    assert!(json["kernels"].as_array().unwrap().iter().any(|kernel| kernel["symbol"] == "naive_f32"));
+    assert!(json["kernels"].as_array().unwrap().iter().any(|kernel| kernel["symbol"] == "naive_f32_c1"));
 }
 
 /// A reader of the results that goes away, such as `head`, is no error.

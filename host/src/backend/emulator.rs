@@ -11,6 +11,9 @@ use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::{self, Launch, Plan, VariantChoice};
 use crate::{Error, Pixel, PixelType, Problem, Result};
 
+/// What the emulated device, an H100, allows.
+pub(crate) const LIMITS: plan::Limits = plan::Limits { shared_bytes: Limits::H100.shared_bytes as u64 };
+
 /// A problem, ready to be emulated.
 pub(crate) struct EmulatorConvolution {
     emulator: Emulator,
@@ -106,7 +109,7 @@ impl EmulatorConvolution {
         choice: VariantChoice,
         memory_limit: Option<usize>,
     ) -> Result<Self> {
-        let plan = Plan::new(problem, plan::Limits { shared_bytes: Limits::H100.shared_bytes.into() }, choice)?;
+        let plan = Plan::new(problem, LIMITS, choice)?;
         let limit = memory_limit.unwrap_or(usize::MAX);
         let cut = Cut::new(problem, &plan, limit);
         let cut = cut.map_err(|needed| Error::DeviceMemory { needed, free: limit, total: limit })?;

@@ -192,7 +192,7 @@ impl Device {
                 if let VariantChoice::Exactly(variant) = variant {
                     return Err(Error::NeedsGpu { variant: variant.name() });
                 }
-                Ready::Cpu(None)
+                Ready::on_cpu()
             }
             Kind::Emulator { seed } => {
                 Ready::Emulator(Box::new(EmulatorConvolution::new(*seed, problem, variant, limit)?))
@@ -200,13 +200,32 @@ impl Device {
             Kind::Cuda(gpu) => Ready::Cuda(Box::new(GpuConvolution::new(gpu, problem, variant, limit)?)),
         };
         let strips = match &ready {
-            Ready::Cpu(_) => 1,
+            Ready::Cpu { .. } => 1,
             Ready::Emulator(ready) => ready.strips().len(),
             Ready::Cuda(ready) => ready.strips().len(),
         };
         let note =
             (strips > 1).then(|| format!("in {strips} strips: the device's memory does not hold the images whole"));
         Ok(Convolution { problem: problem.clone(), ready, note })
+    }
+
+    /// Which variant would compute `problem`, and why: one line for people. Nothing is compiled or allocated.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::NeedsGpu`].
+    pub fn choice(&self, problem: &Problem, variant: VariantChoice) -> Result<(&'static str, String)> {
+        let limits = match &self.kind {
+            Kind::Cpu => {
+                return match variant {
+                    VariantChoice::Auto => Ok((cpu::VARIANT, cpu::reason())),
+                    VariantChoice::Exactly(variant) => Err(Error::NeedsGpu { variant: variant.name() }),
+                };
+            }
+            Kind::Emulator { .. } => emulator::LIMITS,
+            Kind::Cuda(gpu) => gpu.info().limits(),
+        };
+        let plan = Plan::new(problem, limits, variant)?;
+        Ok((plan.entry.variant.name(), plan.reason))
     }
 
     /// The same, but on the CPU if the device's memory does not hold even a strip of the images, and no variant of the GPU was
@@ -217,7 +236,7 @@ impl Device {
     pub fn convolution_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
         match self.convolution(problem, variant) {
             Err(error @ Error::DeviceMemory { .. }) if variant == VariantChoice::Auto => {
-                let ready = Ready::Cpu(None);
+                let ready = Ready::on_cpu();
                 Ok(Convolution { problem: problem.clone(), ready, note: Some(format!("on the CPU: {error}")) })
             }
             other => other,
@@ -262,10 +281,19 @@ pub struct Convolution<'device> {
 /// What a device has made ready.
 #[derive(Debug)]
 enum Ready<'device> {
-    /// What was uploaded to stay.
-    Cpu(Option<cpu::Resident>),
+    Cpu {
+        /// What was uploaded to stay.
+        resident: Option<cpu::Resident>,
+        planes: cpu::Planes,
+    },
     Emulator(Box<EmulatorConvolution>),
     Cuda(Box<GpuConvolution<'device>>),
+}
+
+impl Ready<'_> {
+    fn on_cpu() -> Self {
+        Self::Cpu { resident: None, planes: cpu::Planes::default() }
+    }
 }
 
 impl Convolution<'_> {
@@ -297,7 +325,7 @@ impl Convolution<'_> {
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.ready {
-            Ready::Cpu(_) => None,
+            Ready::Cpu { .. } => None,
             Ready::Emulator(ready) => Some(ready.plan()),
             Ready::Cuda(ready) => Some(ready.plan()),
         }
@@ -357,8 +385,8 @@ impl Convolution<'_> {
         self.check("source", source.len())?;
         self.check("result", result.len())?;
         match &mut self.ready {
-            Ready::Cpu(_) => {
-                cpu::convolve_values(&self.problem, source, result);
+            Ready::Cpu { planes, .. } => {
+                cpu::convolve_values(&self.problem, source, result, planes);
                 Ok(())
             }
             Ready::Emulator(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
@@ -376,7 +404,7 @@ impl Convolution<'_> {
         self.check_layout(Layout { input: T::TYPE, ..layout })?;
         self.check("source", source.len())?;
         match &mut self.ready {
-            Ready::Cpu(resident) => {
+            Ready::Cpu { resident, .. } => {
                 *resident = Some(cpu::Resident::new(&self.problem, source));
                 Ok(())
             }
@@ -396,10 +424,10 @@ impl Convolution<'_> {
     pub fn execute(&mut self, times: usize) -> Result<Duration> {
         let start = Instant::now();
         match &mut self.ready {
-            Ready::Cpu(resident) => {
+            Ready::Cpu { resident, planes } => {
                 let resident = resident.as_mut().ok_or_else(|| nothing_uploaded(&self.problem))?;
                 for _ in 0..times {
-                    resident.execute(&self.problem);
+                    resident.execute(&self.problem, planes);
                 }
             }
             Ready::Emulator(ready) => {
@@ -420,7 +448,7 @@ impl Convolution<'_> {
         self.check_layout(Layout { output: U::TYPE, ..self.problem.layout() })?;
         self.check("result", result.len())?;
         match &mut self.ready {
-            Ready::Cpu(resident) => {
+            Ready::Cpu { resident, .. } => {
                 let resident = resident.as_ref().and_then(cpu::Resident::result);
                 result.copy_from_slice(resident.ok_or_else(|| nothing_uploaded(&self.problem))?);
                 Ok(())
@@ -438,7 +466,7 @@ impl Convolution<'_> {
     pub fn counts(&mut self) -> Result<Option<Counts>> {
         match &mut self.ready {
             Ready::Emulator(ready) => ready.counts().map(Some),
-            Ready::Cpu(_) | Ready::Cuda(_) => Ok(None),
+            Ready::Cpu { .. } | Ready::Cuda(_) => Ok(None),
         }
     }
 

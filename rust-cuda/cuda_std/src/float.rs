@@ -42,7 +42,11 @@ pub fn round_to_u16(value: f32) -> u16 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        // `as` saturates, and takes NaN to 0.
-        value.round_ties_even() as u16
+        // NaN is not greater than 0, and becomes it.
+        let value = if value > 0.0 { value } else { 0.0 };
+        let value = if value < 65_535.0 { value } else { 65_535.0 };
+        // Of 2^23 and more only whole numbers are f32s: the sum is rounded to one, and its last bits are it. Without an instruction for
+        // rounding, which the oldest x86-64 lacks, a function would be called for each value.
+        ((value + 8_388_608.0).to_bits() & 0xffff) as u16
     }
 }

@@ -52,7 +52,7 @@ use block::{Blocks, Scratch};
 use simd::Level;
 use tile::{ROWS, Window};
 
-pub(crate) use planes::convolve_values;
+pub(crate) use planes::{Planes, convolve_values};
 pub(crate) use rates::rates;
 pub(crate) use reference::reference;
 pub(crate) use resident::Resident;

@@ -1,6 +1,6 @@
 //! An image that stays, for those who take the steps of a convolution one by one.
 
-use super::convolve_values;
+use super::{Planes, convolve_values};
 use crate::compare::POISON;
 use crate::image::{bytes_of_mut, same_type};
 use crate::{Pixel, PixelType, Problem};
@@ -60,8 +60,10 @@ impl Resident {
     }
 
     /// Computes.
-    pub(crate) fn execute(&mut self, problem: &Problem) {
-        each_type!(&self.source, source => each_type!(&mut self.result, result => convolve_values(problem, source, result)));
+    pub(crate) fn execute(&mut self, problem: &Problem, planes: &mut Planes) {
+        each_type!(&self.source, source => {
+            each_type!(&mut self.result, result => convolve_values(problem, source, result, planes))
+        });
     }
 
     /// The result, if its values are of this type.
