@@ -1,5 +1,7 @@
 //! The program `host` as its users meet it: files, messages, exit status.
 
+#[path = "cli/batch.rs"]
+mod batch;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]

@@ -121,8 +121,10 @@ fn masks() {
 #[test]
 fn inputs() {
     fails(&["nowhere.png", "-o", "b.png", "--identity"], 1, &["nowhere.png", "No such file"]);
-    fails(&[".", "-o", "b.png", "--identity"], 1, &["is a folder"]);
-    fails(&["*.gif", "-o", "{stem}.png", "--identity"], 2, &["no file matches", "*.gif"]);
+    fails(&["*.gif", "-o", "{stem}.png", "--identity"], 1, &["no file matches the input \"*.gif\""]);
+    fails(&["[", "-o", "{stem}.png", "--identity"], 2, &["the input \"[\""]);
+    fails(&[".", "-o", "b.png", "--identity"], 2, &["b.png is one file", "{stem}"]);
+    fails(&["*.png", "-o", "b.png", "--identity"], 2, &["b.png is one file"]);
     refuses("x.png", b"", &["is empty"]);
     refuses("x.png", b"This is a text and no picture.", &["in no format that can be read", ".png"]);
     refuses("x.gif", b"GIF89a\x01\x00\x01\x00\x00\x00\x00;", &["in no format that can be read"]);
@@ -205,21 +207,26 @@ fn outputs() {
     assert_eq!(fs::read(kept.path("a.png")).unwrap(), bytes);
     assert_eq!(kept.names(), ["a.png", "g.npy"]);
 
-    fails(&["a.png", "-o", "nowhere/b.png", "--identity"], 1, &["nowhere/b.png", "can't be written in nowhere"]);
-    fails(&["a.png", "-o", "g.npy/b.png", "--identity"], 1, &["g.npy/b.png", "can't be written in g.npy"]);
+    fails(&["a.png", "-o", "nowhere/b.png", "--identity"], 2, &["nowhere/b.png", "can't be written in nowhere"]);
+    fails(&["a.png", "-o", "g.npy/b.png", "--identity"], 2, &["g.npy/b.png", "can't be written in g.npy"]);
     if cfg!(target_os = "linux") {
-        fails(&["a.png", "-o", "/proc/b.png", "--identity"], 1, &["/proc/b.png", "can't be written in /proc"]);
+        fails(&["a.png", "-o", "/proc/b.png", "--identity"], 2, &["/proc/b.png", "can't be written in /proc: No such"]);
+        fails(&["a.png", "-o", "/proc/", "--identity"], 2, &["can't be written in /proc"]);
+        fails(&["a.png", "-o", "/dev/null", "--identity"], 2, &["/dev/null: has no extension"]);
     }
     fails(&["a.png", "-o", "b.xyz", "--identity"], 2, &["b.xyz: has .xyz", ".png, .jpg"]);
     fails(&["a.png", "-o", "b", "--identity"], 2, &["b: has no extension"]);
     fails(&["g.npy", "-o", "b.png", "--identity"], 1, &["b.png: PNG holds u8 or u16", "not f32 in 1", "--output-type"]);
     fails(&["a.png", "-o", "b.pgm", "--identity"], 1, &["b.pgm: PGM holds u8 or u16 in 1 channel, not u8 in 3"]);
-    fails(&["a.png", "-o", "b.jpg", "--identity", "--output-type", "u16"], 1, &["JPEG holds u8 in 1 or 3 channels"]);
+    let u16 = ["--identity", "--output-type", "u16"];
+    fails(&[&["a.png", "-o", "b.jpg"], &u16[..]].concat(), 2, &["b.jpg: JPEG holds u8 in 1 or 3 channels, not u16"]);
+    fails(&[&["a.png", "-o", "{stem}.jpg"], &u16[..]].concat(), 2, &["{stem}.jpg: JPEG holds u8"]);
+    fails(&["a.png", "-o", "{stem}-{ext}", "--identity"], 2, &["has no extension"]);
 }
 
 #[test]
 fn names_of_outputs() {
-    fails(&["a.png", "g.npy", "-o", "b.npy", "--identity"], 2, &["2 inputs need a folder", "{stem}"]);
+    fails(&["a.png", "g.npy", "-o", "b.npy", "--identity"], 2, &["b.npy is one file", "need a folder", "{stem}"]);
     fails(&["a.png", "g.npy", "-o", "b{ext}.npy", "a.png", "--identity"], 2, &["have one output, bpng.npy"]);
     fails(&["a.png", "-o", "{name}.png", "--identity"], 2, &["{name}: {stem} and {ext}"]);
     fails(&["a.png", "-o", "{stem.png", "--identity"], 2, &["without }"]);

@@ -111,34 +111,6 @@ fn orientation_is_applied_and_the_profile_kept() {
 }
 
 #[test]
-fn several_inputs() {
-    let place = Place::new();
-    fs::create_dir(place.path("in")).unwrap();
-    for (name, size) in [("in/a.b.png", 4), ("in/c.png", 4), ("in/d.bmp", 6)] {
-        place.write(name, picture(size, size + 1, 3, |i| i as u8));
-    }
-    let inputs = ["in/a.b.png", "in/c.png", "in/d.bmp", "in/a.b-1.png", "in/c-1.png"];
-    place.filter(&["in/a.b.png", "in/c.png", "-o", "in/{stem}-1.{ext}", "--identity"]).quietly();
-    assert_eq!(place.read_u8("in/a.b-1.png"), place.read_u8("in/a.b.png"));
-    place.filter(&["in/*.png", "in/d.bmp", "-o", "new/folder/", "--identity"]).quietly();
-    place.filter(&["in/[cd].*", "-o", "new/{stem}.npy", "--identity"]).quietly();
-    let mut expected: Vec<String> = inputs.iter().map(|&name| name.to_owned()).collect();
-    expected.extend(inputs.iter().map(|name| name.replace("in/", "new/folder/")));
-    expected.extend(["new/c.npy".to_owned(), "new/d.npy".to_owned()]);
-    expected.sort();
-    assert_eq!(place.names(), expected);
-    for name in inputs {
-        assert_eq!(place.read_u8(&name.replace("in/", "new/folder/")), place.read_u8(name), "{name}");
-    }
-    // An existing folder needs no slash.
-    place.filter(&["in/c.png", "-o", "new", "--identity"]).quietly();
-    assert_eq!(place.read_u8("new/c.png"), place.read_u8("in/c.png"));
-    // A file whose name has a glob's characters is that file.
-    fs::copy(place.path("in/c.png"), place.path("[c].png")).unwrap();
-    place.filter(&["[c].png", "-o", "found.png", "--identity"]).quietly();
-}
-
-#[test]
 fn overwriting() {
     let place = Place::new();
     place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());

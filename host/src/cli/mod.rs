@@ -6,9 +6,7 @@ mod check;
 mod filter;
 mod info;
 mod interrupt;
-mod mask;
 mod output;
-mod paths;
 
 use std::process::ExitCode;
 

@@ -177,6 +177,18 @@ impl Picture {
     }
 }
 
+/// About the bytes of memory that a picture takes when it is read, from the beginning of its file alone. 0 if it can't be
+/// read, which [`Picture::read`] then says.
+#[must_use]
+pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
+    let path = path.as_ref();
+    // A pipe can be read only once, and not here.
+    let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return 0 };
+    let decoded = open(path).ok().and_then(|reader| decode::bytes(reader).ok());
+    // What is stored as it is, is as long as its file: `.npy`, and TIFF of a kind that the decoder does not know.
+    decoded.unwrap_or(file.len())
+}
+
 /// Reads a mask: a `.npy` file of two dimensions and any numeric type, or a [text](WrittenMask::from_text). The
 /// content says which.
 ///
