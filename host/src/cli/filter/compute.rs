@@ -101,10 +101,11 @@ impl<'device> Compute<'device> {
             .fold(1.0, |product, side| product * side as f64)
     }
 
-    /// Multiply-adds a second on pictures that get larger until the time says something.
+    /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
     fn trial(&self) -> host::Result<f64> {
         const LARGEST_MASK: usize = 31;
         const LARGEST_IMAGE: usize = 2048;
+        const ONE_RUN: Duration = Duration::from_millis(1);
         let mask = self.filter.mask();
         let mask = Mask::average(mask.width().min(LARGEST_MASK), mask.height().min(LARGEST_MASK))?;
         let coefficients = (mask.width() * mask.height()) as f64;
@@ -113,11 +114,24 @@ impl<'device> Compute<'device> {
         loop {
             let image = Image::from_fn(side, side, |x, y| (x ^ y) as f32)?;
             let mut convolution = self.device.convolution(&Problem::new(side, side, &filter)?, self.variant)?;
-            let start = Instant::now();
-            let _: Image<f32> = convolution.run(&image)?;
-            let elapsed = start.elapsed();
-            if elapsed > LONG_ENOUGH || side >= LARGEST_IMAGE {
-                return Ok((side * side) as f64 * coefficients / elapsed.as_secs_f64());
+            let mut run = || -> host::Result<Duration> {
+                let start = Instant::now();
+                let _: Image<f32> = convolution.run(&image)?;
+                Ok(start.elapsed())
+            };
+            // The first one warms up: threads start, memory is touched for the first time.
+            let first = run()?;
+            let work = (side * side) as f64 * coefficients;
+            if first > LONG_ENOUGH {
+                return Ok(work / first.as_secs_f64());
+            }
+            if first > ONE_RUN || side >= LARGEST_IMAGE {
+                let (mut runs, mut elapsed) = (0.0, Duration::ZERO);
+                while elapsed < LONG_ENOUGH {
+                    elapsed += run()?;
+                    runs += 1.0;
+                }
+                return Ok(runs * work / elapsed.as_secs_f64());
             }
             side *= 2;
         }

@@ -55,21 +55,29 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     Ok(if failed > 0 { Outcome::SomeFailed } else { Outcome::Done })
 }
 
+/// What becomes of values that are not finite.
+const RESULTS: &str = "the results (as u8 and u16: 0 for NaN, the least or the most for infinity)";
+
 /// What is good to know before the work.
 fn notes(args: &Args, device: &Device, filter: &Filter) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reason) = device.reason() {
         notes.push(format!("device: {} ({reason})", device.describe()));
     }
+    // Both are allowed, and seldom meant.
     let odd = filter.mask().coefficients().iter().filter(|value| !value.is_finite()).count();
     if odd > 0 {
-        let coefficients = if odd == 1 { "coefficient that is" } else { "coefficients that are" };
-        notes.push(format!("note: the mask has {odd} {coefficients} NaN or infinite, and so will be many results"));
+        let all = filter.mask().coefficients().len();
+        notes.push(format!(
+            "note: {odd} of {all} coefficients of the mask are NaN or infinite, and so will be {RESULTS}"
+        ));
     }
     if let Border::Constant(value) = args.border
         && !value.is_finite()
     {
-        notes.push(format!("note: the border is {value}: so will be results near it, or NaN"));
+        notes.push(format!(
+            "note: outside of the picture stands {value}: near its edges NaN or infinite will be {RESULTS}"
+        ));
     }
     notes
 }

@@ -3,9 +3,10 @@
 use std::fmt::{Arguments, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use host::batch::Summary;
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::output;
 
@@ -30,11 +31,19 @@ impl Progress {
             // A text that can't be written can't be reported either.
             let _ = write!(text, "{}", Rates { pictures: state.pos() as f64 / seconds, pixels: pixels / seconds });
         };
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {rates}  {eta} left")
+        let left = |state: &ProgressState, text: &mut dyn Write| {
+            // Before the first picture is finished, nobody knows.
+            let _ = match state.pos() {
+                0 => write!(text, "?"),
+                _ => write!(text, "{:#}", HumanDuration(state.eta())),
+            };
+        };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {rates}  {left} left")
             .expect("a valid template")
-            .with_key("rates", rates);
+            .with_key("rates", rates)
+            .with_key("left", left);
         let bar = ProgressBar::new(count as u64).with_style(style);
-        bar.tick();
+        bar.enable_steady_tick(Duration::from_millis(250));
         Self { bar, pixels }
     }
 
