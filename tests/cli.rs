@@ -8,6 +8,8 @@ mod errors;
 mod files;
 #[path = "cli/filters.rs"]
 mod filters;
+#[path = "cli/hostile.rs"]
+mod hostile;
 
 use std::fs;
 use std::io::Write;
