@@ -127,6 +127,39 @@ fn notes_go_to_standard_error() {
     place.host(&["filter", "a.npy", "-o", "c.npy", "--identity", "-q"]).quietly();
 }
 
+/// NaN and infinity are allowed in a mask and as a border, and seldom meant.
+#[test]
+fn values_that_are_not_finite_are_noted() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
+    fs::write(place.path("m.txt"), "1 nan 0\n-inf 2 1\n").unwrap();
+    let run = |args: &[&str]| place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite"], args].concat());
+    run(&["--mask", "m.txt"]).with(0, &["note: 2 of 6 coefficients of the mask are NaN or infinite"]);
+    run(&["--kernel", "2x1: 1,inf"]).with(0, &["note: 1 of 2 coefficients"]);
+    assert_eq!(place.read_f32("b.npy").values(), [f32::INFINITY; 2]);
+    run(&["--box", "3", "--border", "constant:nan"]).with(0, &["note: outside of the picture stands NaN"]);
+    run(&["--box", "3", "--border", "constant:-inf"]).with(0, &["note: outside of the picture stands -inf"]);
+    run(&["--mask", "m.txt", "--border", "constant:nan", "-q"]).quietly();
+    run(&["--box", "3", "--border", "constant:1e38"]).quietly();
+}
+
+/// Hours of work are announced before they begin.
+#[test]
+fn long_work_is_announced() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    place.write("large.npy", Image::new(2000, 1000, 1, vec![1_u8; 2_000_000]).unwrap());
+    let args = ["filter", "large.npy", "-o", "b.npy", "--gaussian", "200", "--device", "emulator"];
+    let mut child = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.starts_with("large.npy: this will take about "), "{line:?}");
+    // What is soon done is not.
+    place.filter(&["large.npy", "-o", "c.npy", "--box", "3"]).quietly();
+}
+
 #[test]
 fn help_and_information() {
     let place = Place::new();
@@ -135,7 +168,8 @@ fn help_and_information() {
     assert!(bare.stderr.contains("Usage: host") && bare.stderr.contains("filter"), "{}", bare.stderr);
     let help = place.host(&["filter", "--help"]);
     assert_eq!((help.status, help.stderr.as_str()), (0, ""));
-    for word in ["--gaussian", "reflect101", "Examples:", "[default: zero]", ".npy"] {
+    for word in ["--gaussian", "reflect101", "Examples:", "[default: zero]", ".npy", "EXIF", "Exit status: 0 all done"]
+    {
         assert!(help.stdout.contains(word), "{word}");
     }
     assert!(!help.stdout.contains('\x1b'));
