@@ -181,11 +181,6 @@ mod ended_in_the_middle {
         names.filter(|name| !name.starts_with(".host-unfinished-")).collect()
     }
 
-    fn signal(child: &Child, signal: &str) {
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
     /// The right answers, in their own folder.
     fn expected(place: &Place) {
         place.host(&[&["filter", "in", "-o", "expected/", "-q"], &FILTER[..]].concat()).quietly();
