@@ -17,6 +17,7 @@
 //! ```
 
 mod backend;
+pub mod batch;
 pub mod bench;
 mod border;
 pub mod check;

@@ -97,7 +97,7 @@ fn seconds(text: &str) -> Result<Duration> {
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let outputs = args.outputs().or_usage()?;
     let settings = args.settings().or_usage()?;
-    interrupt::clean_up_when_interrupted();
+    interrupt::clean_up_when_interrupted(|| {});
     // Only what was asked for goes there, so that it can be read by a program.
     let tables = !outputs.iter().any(|one| one.is_stdout());
 

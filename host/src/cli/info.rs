@@ -41,6 +41,8 @@ struct Driver {
     cuda: Option<String>,
     /// Why no device can be used.
     reason: Option<String>,
+    /// What the dynamic loader said, if it did not find the driver.
+    loader: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -137,10 +139,14 @@ impl Info {
             Ok(devices) => (devices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
+        let loader = match cuda_driver::load() {
+            Err(cuda_driver::LoadError::NotFound { reason, .. }) => Some(reason),
+            _ => None,
+        };
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             cpu: Device::cpu().describe(),
-            driver: Driver { cuda: devices.first().map(|device| device.driver.clone()), reason },
+            driver: Driver { cuda: devices.first().map(|device| device.driver.clone()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
             choices: choices(chooser.as_ref().unwrap_or(&auto))?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
@@ -190,6 +196,9 @@ impl Display for Info {
         }
         if let Some(reason) = &self.driver.reason {
             writeln!(f, "driver    {reason}")?;
+        }
+        if let Some(loader) = &self.driver.loader {
+            writeln!(f, "          the loader says: {loader}")?;
         }
         for CudaDevice { number, name, compute_capability, sm_count, memory_bytes, .. } in &self.devices {
             let label = format!("cuda:{number}");

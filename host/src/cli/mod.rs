@@ -1,14 +1,12 @@
-//! The command line. One file a subcommand: its arguments, and `run`. To add one, add a file and a line in [`Command`] and
-//! in [`run`].
+//! The command line. One file or folder a subcommand: its arguments, and `run`. To add one, add a file and a line in
+//! [`Command`] and in [`main`].
 
 mod bench;
 mod check;
 mod filter;
 mod info;
 mod interrupt;
-mod mask;
 mod output;
-mod paths;
 
 use std::process::ExitCode;
 
@@ -33,7 +31,7 @@ enum Command {
 }
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage,
+Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage: nothing was begun,
 3 the requested device is not there.
 
 host COMMAND --help says more, with examples.";
