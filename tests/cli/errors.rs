@@ -142,6 +142,8 @@ fn kernels() {
     for (kernel, words) in [
         ("3x3: 1,2,3", &["mask: 3 x 3", "takes 9 values, 3 were given"][..]),
         ("3x3 0 1 0", &["a number, nan or - was expected"]),
+        ("0x1:", &["at least 1 x 1 coefficients, this one is 0 x 1"]),
+        ("9999999999999999x9999999999999999: 1", &["mask width is 9999999999999999, at most 1073741823 is possible"]),
         ("axb: 1", &["\"WxH\"", "axb"]),
         ("1x1: one", &["a number, nan or - was expected, not \"one\""]),
         ("2x1+2+0: 1,2", &["anchor (row 0, column 2)"]),
@@ -229,6 +231,7 @@ fn names_of_outputs() {
     fails(&["a.png", "./a.png", "-o", "{stem}-b.png", "--identity"], 2, &["have one output"]);
     fails(&["a.png", "a.png", "-o", "out/", "--identity"], 2, &["have one output, out/a.png"]);
     fails(&["a.png", "-o", "g.npy/", "--identity"], 2, &["g.npy/: can't be made"]);
+    fails(&["a.png", "-o", "g.npy/deeper/{stem}.png", "--identity"], 2, &["g.npy/deeper: can't be made"]);
     // One result must not replace what is still to be read.
     let place = Place::new();
     place.write("1.npy", picture(4, 4, 1, |i| i as f32));

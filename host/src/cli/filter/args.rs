@@ -89,6 +89,7 @@ Examples:
   host filter photo.jpg -o edges.png --sobel x --scale 0.25 --offset 128
   host filter scan.tif -o sharp.tif --kernel \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"
   host filter image.npy -o result.npy --mask mask.npy --op correlate --output-type f32
+  host filter photos/ -o soft/ --gaussian 3
   host filter \"photos/*.jpg\" -o \"out/{stem}.png\" --box 5
   echo \"1 2 1\" | host filter a.png -o b.png --mask - --normalize
 
