@@ -150,7 +150,7 @@ fn the_tables_say_what_was_measured() {
     for part in [
         "CPU    ",
         "build  host ",
-        "40 x 30 (random), mask 3 rows x 5 columns, border zero",
+        "40 x 30 (random), f32, mask 3 rows x 5 columns, border zero",
         "1 answer verified",
         "quick:",
     ] {
@@ -197,7 +197,7 @@ fn files_are_written_whole() {
         assert!((field.parse::<f64>().unwrap() / row["kernel_us"].as_f64().unwrap() - 1.0).abs() < 1e-12, "{field}");
     }
     let markdown = std::fs::read_to_string(&markdown).unwrap();
-    assert!(markdown.contains("| random 20 x 20 | 3 x 3 | cpu |"), "{markdown}");
+    assert!(markdown.contains("| random 20 x 20, f32 | 3 x 3 | cpu |"), "{markdown}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
 }
 

@@ -1,11 +1,15 @@
 //! The program `host` as its users meet it: files, messages, exit status.
 
+#[path = "cli/batch.rs"]
+mod batch;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/filters.rs"]
 mod filters;
+#[path = "cli/hostile.rs"]
+mod hostile;
 
 use std::fs;
 use std::io::Write;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use host::check::{Case, Checker, Content, SEED, Verdict, cases};
 use host::plan::VariantChoice;
-use host::{Border, Device, DeviceChoice, Operation};
+use host::{
+    Border, Device, DeviceChoice, Error, Filter, Image, Layout, Mask, Operation, PixelType, Problem, View, ViewMut,
+};
 use kernels_gpu::entries::Variant;
 use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::*;
@@ -45,6 +47,12 @@ fn main() -> ExitCode {
     ] {
         let trial = Trial::test(format!("{name}::problems_at_random"), move || at_random(device, shuffled));
         trials.push(trial.with_ignored_flag(ignored));
+        if device != DeviceChoice::Cpu {
+            let trial = Trial::test(format!("{name}::strips"), move || strips(device));
+            trials.push(trial.with_ignored_flag(ignored));
+        }
+        let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
+        trials.push(trial.with_ignored_flag(ignored));
     }
     for (number, group) in groups.iter().enumerate() {
         let mut add = |device: DeviceChoice, name: &str, variant: VariantChoice, ignored: bool| {
@@ -59,6 +67,9 @@ fn main() -> ExitCode {
             add(DeviceChoice::Cuda(0), variant.name(), choice, no_gpu.is_some() && !required);
         }
     }
+    // Not on the emulator, which remembers who wrote each value, nor on the CPU, whose offsets are those of slices.
+    let trial = Trial::test("cuda0::more_than_2_to_the_31_values", huge);
+    trials.push(trial.with_ignored_flag(no_gpu.is_some() && !required));
     trials.push(Trial::test("planted::wrong_pixel", planted_wrong_pixel));
     trials.push(Trial::test("planted::unwritten_output", planted_unwritten_output));
     trials.push(Trial::test("planted::shifted_by_one", planted_shift));
@@ -91,22 +102,27 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
         Just(Border::Wrap),
         (-2.0..2.0_f32).prop_map(Border::Constant),
     ];
+    let kind = || proptest::sample::select(&PixelType::ALL[..]);
+    let layout = (1..=4_usize, kind(), kind()).prop_map(|(channels, input, output)| Layout { channels, input, output });
+    let sizes = ((1..90_usize, 1..70_usize), (1..24_usize, 1..24_usize));
+    let problem = (sizes, border, any::<bool>(), any::<bool>(), 0..u64::MAX).prop_flat_map(
+        |((image, mask), border, turned, special, seed)| {
+            let anchor = proptest::option::of((0..mask.1, 0..mask.0));
+            (anchor, -3.0..3.0_f32, Just((image, mask, border, turned, special, seed)))
+        },
+    );
     let problem =
-        ((1..90_usize, 1..70_usize), (1..24_usize, 1..24_usize), border, any::<bool>(), any::<bool>(), 0..u64::MAX)
-            .prop_flat_map(|(image, mask, border, turned, special, seed)| {
-                let anchor = proptest::option::of((0..mask.1, 0..mask.0));
-                (anchor, -3.0..3.0_f32, Just((image, mask, border, turned, special, seed)))
-            })
-            .prop_map(|(anchor, scale, (image, mask, border, turned, special, seed))| Case {
-                image,
-                mask,
-                border,
-                operation: if turned { Operation::Convolve } else { Operation::Correlate },
-                anchor,
-                scale: if scale < 0.0 { (scale, 0.5) } else { (1.0, 0.0) },
-                content: if special { Content::Special } else { Content::Random },
-                seed,
-            });
+        (problem, layout).prop_map(|((anchor, scale, (image, mask, border, turned, special, seed)), layout)| Case {
+            layout,
+            image,
+            mask,
+            border,
+            operation: if turned { Operation::Convolve } else { Operation::Correlate },
+            anchor,
+            scale: if scale < 0.0 { (scale, 0.5) } else { (1.0, 0.0) },
+            content: if special { Content::Special } else { Content::Random },
+            seed,
+        });
     let device = Device::select(device)?;
     let cases = if device.backend() == "emulator" { 60 } else { 500 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
@@ -131,9 +147,112 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     result.map_err(|error| format!("seed {seed}: {error}").into())
 }
 
+/// With too little memory for the whole image the answer is the same, from strips; with too little for a strip, from the CPU.
+fn strips(device: DeviceChoice) -> Result<(), Failed> {
+    let borders = [Border::ZERO, Border::Constant(7.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for (number, &border) in borders.iter().enumerate() {
+        let (width, height) = (70 + 13 * number, 90 + 7 * number);
+        let mask = (0..35).map(|_| random.f32() - 0.4).collect();
+        let filter = Filter::new(Mask::new(5, 7, mask)?).border(border).anchor(number % 7, 1);
+        let image = Image::new(width, height, 3, (0..width * height * 3).map(|_| random.u8(..)).collect())?;
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u16>(3))?;
+        let right: Image<u16> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        // About a third of what the images take, and a strip of a row or two, which pads its rows.
+        for limit in [width * height * 3, 9 * (width * 9 + 64)] {
+            let limited = Device::select(device)?.with_memory_limit(limit);
+            let mut convolution = limited.convolution_or_cpu(&problem, VariantChoice::Auto)?;
+            let note = convolution.note().unwrap_or_default();
+            if !note.contains(" strips") || convolution.variant() == "direct" {
+                return Err(format!("{limit} bytes: no strips, but \"{note}\"").into());
+            }
+            if convolution.run::<u8, u16>(&image)? != right {
+                return Err(format!("{limit} bytes, {border}: other values from strips").into());
+            }
+            if !matches!(convolution.upload(image.values()), Err(Error::DeviceMemory { .. })) {
+                return Err("an image that does not fit was said to stay on the device".into());
+            }
+        }
+        let none = Device::select(device)?.with_memory_limit(100);
+        let refused = none.convolution(&problem, VariantChoice::Auto);
+        if !matches!(refused, Err(Error::DeviceMemory { needed, free: ..=100, .. }) if needed > 100) {
+            return Err(format!("100 bytes were enough: {refused:?}").into());
+        }
+        let named = none.convolution_or_cpu(&problem, VariantChoice::Exactly(Variant::Naive));
+        if !matches!(named, Err(Error::DeviceMemory { .. })) {
+            return Err(format!("another variant than the one asked for: {named:?}").into());
+        }
+        let mut convolution = none.convolution_or_cpu(&problem, VariantChoice::Auto)?;
+        if !convolution.note().unwrap_or_default().starts_with("on the CPU: device memory")
+            || convolution.run::<u8, u16>(&image)? != right
+        {
+            return Err("the CPU did not stand in".into());
+        }
+    }
+    Ok(())
+}
+
+/// An image of more than 2^31 values, by every variant, held against the CPU at its first rows, its last rows, and where the
+/// offsets outgrow 31 bits.
+fn huge() -> Result<(), Failed> {
+    const BAND: usize = 20;
+    let (width, height) = (65_537, 32_903);
+    let mut values = vec![0_u8; width * height];
+    fastrand::Rng::with_seed(SEED).fill(&mut values);
+    let image = Image::new(width, height, 1, values)?;
+    let filter = Filter::new(Mask::gaussian(0.8, None)?).border(Border::Mirror).anchor(0, 6);
+    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
+    let device = Device::cuda(0)?;
+    for variant in Variant::ALL {
+        let result: Image<u8> = match device.convolution(&problem, VariantChoice::Exactly(variant)) {
+            Ok(mut convolution) => convolution.run(&image)?,
+            Err(Error::Refused { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for first in [0, (1 << 31) / width - BAND / 2, height - 2 * BAND] {
+            let rows = if first == 0 || first + 2 * BAND == height { 2 * BAND } else { BAND + 16 };
+            // A part of the image has borders of its own above and below: only rows whose windows are in it are compared.
+            let part = image.crop(0, first, width, rows)?;
+            let part_problem = Problem::new(width, rows, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
+            let right: Image<u8> = Device::cpu().convolution(&part_problem, VariantChoice::Auto)?.run(&part)?;
+            let top = if first == 0 { 0 } else { 8 };
+            let bottom = if first + rows == height { rows } else { rows - 8 };
+            if let Some(y) = (top..bottom).find(|&y| result.row(first + y) != right.row(y)) {
+                return Err(format!("{}: row {} differs from the CPU's", variant.name(), first + y).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows with gaps in and out: the same values, and the gaps as they were.
+fn rows_with_gaps(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height, channels, pitch) = (37, 21, 3, 150);
+    let values: Vec<u16> = (0..height * pitch).map(|i| (i * 7919 % 65_521) as u16).collect();
+    let view = View::new(width, height, channels, pitch, &values)?;
+    let filter = Filter::new(Mask::gaussian(1.5, None)?).border(Border::Wrap);
+    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, f32>(channels))?;
+    let dense = Image::new(width, height, channels, view.to_dense())?;
+    let right: Image<f32> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&dense)?;
+    let device = Device::select(device)?;
+    let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
+    let mut result = vec![-1.0_f32; height * 120];
+    convolution.run_view(view, ViewMut::new(width, height, channels, 120, &mut result)?)?;
+    for (y, row) in result.chunks_exact(120).enumerate() {
+        if row[..111] != *right.row(y) || row[111..].iter().any(|&value| value != -1.0) {
+            return Err(format!("row {y} differs").into());
+        }
+    }
+    let other = convolution.run::<u16, u16>(&dense);
+    if !matches!(other, Err(Error::OtherLayout { .. })) {
+        return Err(format!("results of another type than planned: {other:?}").into());
+    }
+    Ok(())
+}
+
 /// Whether a case has room for a defect, and values that all defects change (NaN stays NaN).
 fn plain(case: &Case) -> bool {
-    case.image.0 > 3 && case.image.1 > 3 && case.content == Content::Random
+    case.image.0 > 3 && case.image.1 > 3 && case.content == Content::Random && case.layout == Layout::PLANE
 }
 
 /// A right answer with one defect must be told apart, or the tests above prove nothing.

@@ -8,8 +8,8 @@
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::Problem;
 use crate::oracle::Oracle;
+use crate::{PixelType, Problem};
 
 /// A NaN that no arithmetic makes of other values, to be found where nothing was written. Both comparisons fail where a result holds
 /// these bits, even where NaN is right.
@@ -36,6 +36,9 @@ const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 ///
 /// # Other orders
 /// A variant that sums in another way states its own constant c in place of n, and derives it.
+///
+/// # Integers
+/// A result of `u8` or `u16` is rounded: half a unit more; and saturated, which takes no two values further apart.
 ///
 /// # Overflow
 /// If a partial sum may exceed `f32::MAX`, which is so if `sum|M*I|` or `|s| sum|M*I| + |offset|` does (with the errors above),
@@ -93,6 +96,16 @@ impl Bound {
     /// The error of `result`, and in units of the tolerance, where above 1 is wrong.
     fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64) {
         let value = f64::from(result);
+        if let Some(most) = largest(problem.layout().output) {
+            // NaN becomes 0. Infinities that may come of an overflow saturate at either end.
+            let exact_here = if exact.is_nan() { 0.0 } else { exact.clamp(0.0, most) };
+            if exact.is_finite() && self.may_overflow(problem, magnitude) {
+                return (0.0, 0.0);
+            }
+            // Saturated as the exact one is, an error only shrinks; rounding adds a half at most.
+            let sum_error = if exact.is_finite() { self.tolerance(problem, exact, magnitude) } else { 0.0 };
+            return within((value - exact_here).abs(), 0.5 + sum_error);
+        }
         let right = (0.0, 0.0);
         let wrong = (f64::INFINITY, f64::INFINITY);
         if result.to_bits() == POISON.to_bits() {
@@ -107,14 +120,27 @@ impl Bound {
         if !value.is_finite() {
             return if self.may_overflow(problem, magnitude) { right } else { wrong };
         }
-        let (error, tolerance) = ((value - exact).abs(), self.tolerance(problem, exact, magnitude));
-        // Asked this way round, and not whether the error is greater, because NaN has to fail.
-        if error <= tolerance {
-            (error, if error == 0.0 { 0.0 } else { error / tolerance })
-        } else {
-            // At least a step above 1, whatever the division rounds to.
-            (error, (error / tolerance).max(1.0 + f64::EPSILON))
-        }
+        within((value - exact).abs(), self.tolerance(problem, exact, magnitude))
+    }
+}
+
+/// The error, and in units of the tolerance.
+fn within(error: f64, tolerance: f64) -> (f64, f64) {
+    // Asked this way round, and not whether the error is greater, because NaN has to fail.
+    if error <= tolerance {
+        (error, if error == 0.0 { 0.0 } else { error / tolerance })
+    } else {
+        // At least a step above 1, whatever the division rounds to.
+        (error, (error / tolerance).max(1.0 + f64::EPSILON))
+    }
+}
+
+/// The largest value of an integer type.
+fn largest(kind: PixelType) -> Option<f64> {
+    match kind {
+        PixelType::U8 => Some(255.0),
+        PixelType::U16 => Some(65_535.0),
+        PixelType::F32 => None,
     }
 }
 
@@ -139,7 +165,8 @@ impl Comparison {
     }
 }
 
-/// Compares each value of `result`, `height` rows of `width`, with the oracle's.
+/// Compares each value of `result`, `height` rows of `width`, with the oracle's: one channel of the problem's output type,
+/// as `f32`, which holds all integers of it.
 ///
 /// # Panics
 /// If the oracle's or the result's size is not the problem's.
@@ -208,7 +235,25 @@ pub fn same_bits(a: &[f32], b: &[f32]) -> Result<(), BitDifference> {
 mod tests {
     use super::*;
     use crate::backend::cpu;
-    use crate::{Border, Filter, Mask};
+    use crate::{Border, Filter, Layout, Mask};
+
+    /// Right by a half and wrong by more, at the ends of the range, and for what is no number.
+    #[test]
+    fn integers_are_rounded_and_saturated() {
+        let filter = Filter::new(Mask::new(1, 1, vec![1.0]).unwrap());
+        let layout = Layout { channels: 1, input: PixelType::F32, output: PixelType::U8 };
+        let problem = Problem::new(1, 1, &filter).unwrap().with_layout(layout).unwrap();
+        let bound = Bound::direct(&problem);
+        let right = |exact: f64, result: f32| bound.judge(&problem, exact, exact.abs(), result).1 <= 1.0;
+        for (exact, result) in [(2.5, 2.0), (2.5, 3.0), (254.6, 255.0), (300.0, 255.0), (-7.0, 0.0), (f64::NAN, 0.0)] {
+            assert!(right(exact, result), "{exact} as {result}");
+        }
+        for (exact, result) in
+            [(2.4, 3.0), (2.6, 2.0), (300.0, 254.0), (-7.0, 1.0), (f64::NAN, 1.0), (f64::INFINITY, 254.0)]
+        {
+            assert!(!right(exact, result), "{exact} as {result}");
+        }
+    }
 
     const WIDTH: usize = 37;
     const HEIGHT: usize = 23;

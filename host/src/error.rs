@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use kernels_gpu::entries::Refusal;
 
+use crate::Layout;
+
 /// The result of a library call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -62,6 +64,22 @@ pub enum Error {
         planned: (usize, usize),
         /// Width and height of the image.
         found: (usize, usize),
+    },
+    /// Rows that overlap.
+    #[error("the pitch is {pitch} values, a row has {row}")]
+    Pitch {
+        /// Values from one row to the next.
+        pitch: usize,
+        /// Values of a row.
+        row: usize,
+    },
+    /// An image of other values or channels than the plan is for.
+    #[error("the plan is for {planned}, not {found}")]
+    OtherLayout {
+        /// The plan's.
+        planned: Layout,
+        /// What was found.
+        found: Layout,
     },
     /// An anchor outside of the mask.
     #[error("the anchor (row {}, column {}) lies outside of the mask of {} rows and {} columns", .anchor.0, .anchor.1, .mask.0, .mask.1)]

@@ -1,76 +1,32 @@
 //! Images in memory.
 
-use crate::{Error, Result};
+use crate::{Error, Result, View, ViewMut};
 
-mod sealed {
-    pub trait Sealed {}
+pub use kernels_gpu::pixel::{Pixel, PixelType};
+
+/// Values as the bytes that they are.
+pub(crate) fn bytes_of<T: Pixel>(values: &[T]) -> &[u8] {
+    // SAFETY: Pixel is sealed: its types, u8, u16 and f32, are plain bytes without padding.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The type of an image's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PixelType {
-    /// 8 bits, 0 to 255.
-    U8,
-    /// 16 bits, 0 to 65,535.
-    U16,
-    /// 32-bit floating point, any range.
-    F32,
+/// Values as the bytes that they are, to be written.
+pub(crate) fn bytes_of_mut<T: Pixel>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and each bit pattern is a value.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
-impl PixelType {
-    /// The name on the command line and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "u8",
-            Self::U16 => "u16",
-            Self::F32 => "f32",
-        }
-    }
+/// The same values, if `T` is `U`.
+pub(crate) fn same_type<T: Pixel, U: Pixel>(values: &[T]) -> Option<&[U]> {
+    // SAFETY: two types with one tag are one type: the trait is sealed, and each implementor has a tag of its own.
+    (T::TYPE == U::TYPE).then(|| unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) })
 }
 
-/// A type of values that an image can hold: `u8`, `u16` and `f32`.
-pub trait Pixel: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + sealed::Sealed + 'static {
-    /// The type's tag.
-    const TYPE: PixelType;
-    /// The value as sums are computed with it.
-    fn to_f32(self) -> f32;
-    /// The value for a result: rounded half to even and saturated for integers, NaN becoming 0; unchanged for `f32`.
-    fn from_f32(value: f32) -> Self;
+/// The same values, to be written, if `T` is `U`.
+pub(crate) fn same_type_mut<T: Pixel, U: Pixel>(values: &mut [T]) -> Option<&mut [U]> {
+    // SAFETY: as above.
+    (T::TYPE == U::TYPE).then(|| unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) })
 }
-
-impl sealed::Sealed for f32 {}
-impl Pixel for f32 {
-    const TYPE: PixelType = PixelType::F32;
-    #[inline]
-    fn to_f32(self) -> f32 {
-        self
-    }
-    #[inline]
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-}
-
-macro_rules! integer_pixel {
-    ($type:ty, $tag:ident) => {
-        impl sealed::Sealed for $type {}
-        impl Pixel for $type {
-            const TYPE: PixelType = PixelType::$tag;
-            #[inline]
-            fn to_f32(self) -> f32 {
-                f32::from(self)
-            }
-            #[inline]
-            fn from_f32(value: f32) -> Self {
-                // `as` saturates, and takes NaN to 0.
-                value.round_ties_even() as $type
-            }
-        }
-    };
-}
-integer_pixel!(u8, U8);
-integer_pixel!(u16, U16);
 
 /// Refuses a side of an image or a mask that the kernels can't count.
 pub(crate) fn check_side(what: &str, side: usize) -> Result<()> {
@@ -185,6 +141,24 @@ impl<T: Pixel> Image<T> {
     pub fn row(&self, y: usize) -> &[T] {
         let length = self.width * self.channels;
         &self.values[y * length..][..length]
+    }
+
+    /// The image, lent.
+    #[must_use]
+    pub fn view(&self) -> View<'_, T> {
+        View::dense(self)
+    }
+
+    /// The image, lent to be written.
+    #[must_use]
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        ViewMut::dense(self)
+    }
+
+    /// All values, to be written, row by row.
+    #[must_use]
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
     }
 
     /// The image with every value converted.

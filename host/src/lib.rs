@@ -2,7 +2,7 @@
 //!
 //! The way of the data: an [`Image`] and a [`Filter`] make a [`Problem`] (validated once), a [`Device`] makes a
 //! [`Convolution`] of it (which kernel, why, with which launches; buffers and modules ready), which runs any number of
-//! times. Whatever the device, the answer has the same bits.
+//! times. Whatever the device, the answer has the same bits. [`files`] reads and writes pictures, [`batch`] many at once.
 //!
 //! ```
 //! use host::{Border, Device, Filter, Image, Mask};
@@ -17,6 +17,7 @@
 //! ```
 
 mod backend;
+pub mod batch;
 pub mod bench;
 mod border;
 pub mod check;
@@ -29,6 +30,7 @@ pub mod oracle;
 pub mod plan;
 mod problem;
 pub mod tutorial;
+mod view;
 
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices, lab};
 pub use border::Border;
@@ -38,4 +40,5 @@ pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use plan::VariantChoice;
-pub use problem::{Filter, Operation, Problem};
+pub use problem::{Filter, Layout, Operation, Problem};
+pub use view::{View, ViewMut};

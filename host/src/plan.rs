@@ -5,15 +5,20 @@
 //! is asked for by name skips the preference, never the eligibility.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
-use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, PixelKind, Refusal, Variant};
+use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Variant};
 use kernels_gpu::params::Params;
 
 use crate::{Error, Problem, Result};
 
 /// The most rows of blocks in one grid, by CUDA's rules.
 const MAX_GRID_Y: u32 = 65_535;
+
+/// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may load
+/// and store vectors of up to 16 bytes.
+const ROW_ALIGNMENT: usize = 32;
 
 /// Which variant is to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -84,10 +89,10 @@ pub struct Plan {
     pub entry: &'static Entry,
     /// Why this one: one line for people.
     pub reason: String,
-    /// Every entry that was asked.
+    /// Every entry for the problem's values that was asked.
     pub considered: Vec<Considered>,
-    /// The launches, one after the other; more than one only for images of more than 65,535 rows of blocks.
-    pub launches: Vec<Launch>,
+    /// What every launch passes, for the whole image, with the device's pitches.
+    pub params: Params,
 }
 
 impl Plan {
@@ -97,9 +102,10 @@ impl Plan {
     /// [`Error::Refused`] if the variant that was asked for can't compute the problem.
     pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
         let mask = (problem.window().width() as u32, problem.window().height() as u32);
+        let layout = problem.layout();
         let considered: Vec<_> = ENTRIES
             .iter()
-            .filter(|entry| entry.pixel == PixelKind::F32 && entry.channels == 1)
+            .filter(|entry| entry.pixel == layout.input && entry.channels as usize == layout.channels)
             .map(|entry| Considered { entry, answer: entry.accepts(mask.0, mask.1, limits.shared_bytes) })
             .collect();
         let wanted = |entry: &Entry| match choice {
@@ -113,8 +119,34 @@ impl Plan {
             .min_by_key(|entry| preference(entry, mask));
         let Some(entry) = best else { return Err(refused(&considered, choice)) };
         let reason = reason(entry, &considered, choice, mask);
-        let launches = launches(problem, entry);
-        Ok(Self { entry, reason, considered, launches })
+        let pitch = |bytes: usize| (problem.row_values() * bytes).next_multiple_of(ROW_ALIGNMENT) / bytes;
+        let params = Params {
+            src_pitch: pitch(layout.input.bytes()) as i32,
+            dst_pitch: pitch(layout.output.bytes()) as i32,
+            ..problem.params()
+        };
+        Ok(Self { entry, reason, considered, params })
+    }
+
+    /// The launches that compute the rows `outputs` of an image of `height` rows, otherwise as planned; more than one
+    /// only for more than 65,535 rows of blocks. The last blocks may compute rows after them, too.
+    #[must_use]
+    pub fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
+        let (columns, rows) = self.entry.variant.outputs();
+        let params = Params { height: height as i32, ..self.params };
+        let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
+        let values = params.width as u32 * self.entry.channels;
+        let blocks_down = (outputs.len() as u32).div_ceil(rows);
+        (0..blocks_down)
+            .step_by(MAX_GRID_Y as usize)
+            .map(|first| Launch {
+                grid: (values.div_ceil(columns), (blocks_down - first).min(MAX_GRID_Y)),
+                block: self.entry.variant.block(),
+                // An eligible entry's tile fits the device, far below 2^32.
+                shared_bytes: self.entry.shared_bytes(mask_width, mask_height) as u32,
+                params: Params { first_row: (outputs.start as u32 + first * rows) as i32, ..params },
+            })
+            .collect()
     }
 }
 
@@ -180,28 +212,10 @@ fn refused(considered: &[Considered], choice: VariantChoice) -> Error {
     Error::Refused { variant, reason }
 }
 
-/// The grid that covers the image, cut into launches of at most [`MAX_GRID_Y`] rows of blocks.
-fn launches(problem: &Problem, entry: &Entry) -> Vec<Launch> {
-    let (width, height) = (problem.width() as u32, problem.height() as u32);
-    let (columns, rows) = entry.variant.outputs();
-    let shared = entry.shared_bytes(problem.window().width() as u32, problem.window().height() as u32);
-    let blocks_down = height.div_ceil(rows);
-    (0..blocks_down)
-        .step_by(MAX_GRID_Y as usize)
-        .map(|first| Launch {
-            grid: (width.div_ceil(columns), (blocks_down - first).min(MAX_GRID_Y)),
-            block: entry.variant.block(),
-            // An eligible entry's tile fits the device, far below 2^32.
-            shared_bytes: shared as u32,
-            params: Params { first_row: (first * rows) as i32, ..problem.params() },
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Mask};
+    use crate::{Filter, Layout, Mask, PixelType};
 
     const H100: Limits = Limits { shared_bytes: 227 * 1024 };
 
@@ -216,13 +230,13 @@ mod tests {
 
     #[test]
     fn auto_takes_the_most_specific_that_can() {
-        assert_eq!(planned(7, 7), "shared_tile_f32_7x7");
-        assert_eq!(planned(7, 9), "constant_mask_f32");
-        assert_eq!(planned(14, 16), "shared_tile_f32");
-        assert_eq!(planned(128, 128), "shared_tile_f32");
+        assert_eq!(planned(7, 7), "shared_tile_f32_c1_7x7");
+        assert_eq!(planned(7, 9), "constant_mask_f32_c1");
+        assert_eq!(planned(14, 16), "shared_tile_f32_c1");
+        assert_eq!(planned(128, 128), "shared_tile_f32_c1");
         // A long row of coefficients: constant memory holds it, the tile of a block no longer fits.
-        assert_eq!(planned(16_384, 1), "constant_mask_f32");
-        assert_eq!(planned(129, 128), "naive_f32");
+        assert_eq!(planned(16_384, 1), "constant_mask_f32_c1");
+        assert_eq!(planned(129, 128), "naive_f32_c1");
     }
 
     #[test]
@@ -242,13 +256,32 @@ mod tests {
     }
 
     #[test]
+    fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
+        for (input, output) in PixelType::ALL.into_iter().flat_map(|a| PixelType::ALL.map(|b| (a, b))) {
+            for channels in 1..=4 {
+                let problem = problem(33, 7, 5, 3).with_layout(Layout { channels, input, output }).unwrap();
+                let plan = Plan::new(&problem, H100, VariantChoice::Auto).unwrap();
+                assert_eq!((plan.entry.pixel, plan.entry.channels as usize), (input, channels));
+                assert_eq!(plan.params.result_kind, output.code());
+                for (pitch, bytes) in [(plan.params.src_pitch, input.bytes()), (plan.params.dst_pitch, output.bytes())]
+                {
+                    assert!(pitch as usize >= 33 * channels && (pitch as usize * bytes).is_multiple_of(32));
+                }
+                let [launch] = plan.launches(7, 2..5).try_into().unwrap();
+                assert_eq!((launch.params.first_row, launch.params.height), (2, 7));
+                assert_eq!(launch.grid, ((33 * channels as u32).div_ceil(32), 1));
+            }
+        }
+    }
+
+    #[test]
     fn launches_cover_every_row_once() {
         for height in [1, 15, 16, 17, 65_535 * 8, 65_535 * 16, 65_535 * 16 + 1, 3_000_000] {
             for variant in Variant::ALL {
                 let plan = Plan::new(&problem(33, height, 3, 3), H100, VariantChoice::Exactly(variant)).unwrap();
                 let rows = variant.outputs().1 as usize;
                 let mut next = 0;
-                for launch in &plan.launches {
+                for launch in plan.launches(height, 0..height) {
                     assert_eq!(launch.params.first_row as usize, next);
                     assert!((1..=MAX_GRID_Y).contains(&launch.grid.1) && launch.grid.0 == 2);
                     next += launch.grid.1 as usize * rows;

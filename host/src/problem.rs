@@ -1,8 +1,10 @@
 //! What is to be computed: a filter, and the filter applied to images of one size.
 
+use std::fmt;
+
 use kernels_gpu::params::{MAX_SIDE, Params};
 
-use crate::{Border, Error, Image, Mask, Result};
+use crate::{Border, Error, Image, Mask, Pixel, PixelType, Result};
 
 /// Which way the mask is walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +81,44 @@ impl Filter {
     }
 }
 
-/// A filter on one-channel images of one size: validated once, then planned and run any number of times.
+/// The values of images and results: their types, and the interleaved channels, each of which is filtered alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Values of a pixel, 1 to 4.
+    pub channels: usize,
+    /// The type of the image's values.
+    pub input: PixelType,
+    /// The type of the result's values.
+    pub output: PixelType,
+}
+
+impl Layout {
+    /// The most channels.
+    pub const MOST_CHANNELS: usize = 4;
+
+    /// `f32` in and out, one channel.
+    pub const PLANE: Self = Self { channels: 1, input: PixelType::F32, output: PixelType::F32 };
+
+    /// `channels` of `T` in, of `U` out.
+    ///
+    /// ```
+    /// assert_eq!(host::Layout::of::<f32, f32>(1), host::Layout::PLANE);
+    /// ```
+    #[must_use]
+    pub fn of<T: Pixel, U: Pixel>(channels: usize) -> Self {
+        Self { channels, input: T::TYPE, output: U::TYPE }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { channels, input, output } = self;
+        let s = if *channels == 1 { "" } else { "s" };
+        write!(f, "{} to {} in {channels} channel{s}", input.name(), output.name())
+    }
+}
+
+/// A filter on images of one size and [`Layout`]: validated once, then planned and run any number of times.
 ///
 /// The mask is held in *window order* (see [`kernels_gpu`]): turned by 180° for a convolution, so that
 /// every backend walks image and mask forwards.
@@ -93,10 +132,11 @@ pub struct Problem {
     border: Border,
     scale: f32,
     offset: f32,
+    layout: Layout,
 }
 
 impl Problem {
-    /// `filter` on images of `width` x `height`.
+    /// `filter` on images of `width` x `height` pixels of one `f32`.
     ///
     /// # Errors
     /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not finite.
@@ -117,7 +157,55 @@ impl Problem {
             Operation::Convolve => (mask.turned(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
         };
         let Filter { operation, border, scale, offset, .. } = *filter;
-        Ok(Self { width, height, window, origin, operation, border, scale, offset })
+        Ok(Self { width, height, window, origin, operation, border, scale, offset, layout: Layout::PLANE })
+    }
+
+    /// The same on images of another layout.
+    ///
+    /// ```
+    /// use host::{Filter, Image, Layout, Mask, Problem};
+    ///
+    /// // RGB photographs of 8 bits, results in f32.
+    /// let filter = Filter::new(Mask::gaussian(2.0, None)?);
+    /// let problem = Problem::new(640, 480, &filter)?.with_layout(Layout::of::<u8, f32>(3))?;
+    /// # Ok::<(), host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Number`] if there are no or more than [`Layout::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row of the
+    /// image or of the mask spans more values than can be counted.
+    pub fn with_layout(self, layout: Layout) -> Result<Self> {
+        if !(1..=Layout::MOST_CHANNELS).contains(&layout.channels) {
+            let (what, required, found) = ("the number of channels", "1 to 4", layout.channels.to_string());
+            return Err(Error::Number { what, required, found });
+        }
+        for (what, pixels) in
+            [("values of a row of the image", self.width), ("values under a row of the mask", self.window.width())]
+        {
+            let found = pixels.saturating_mul(layout.channels);
+            if found > MAX_SIDE {
+                return Err(Error::TooLarge { what: what.into(), most: MAX_SIDE, found: found.to_string() });
+            }
+        }
+        Ok(Self { layout, ..self })
+    }
+
+    /// Types and channels.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Values of a row of the image or the result.
+    #[must_use]
+    pub fn row_values(&self) -> usize {
+        self.width * self.layout.channels
+    }
+
+    /// Values of the image or the result.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.row_values() * self.height
     }
 
     /// Columns of image and result.
@@ -176,8 +264,7 @@ impl Problem {
     }
 
     /// The launch parameters for dense rows, from output row 0 on.
-    #[must_use]
-    pub fn params(&self) -> Params {
+    pub(crate) fn params(&self) -> Params {
         // Sides are at most MAX_SIDE, which `Image` and `Mask` check.
         let side = |n: usize| {
             debug_assert!(n <= MAX_SIDE);
@@ -186,8 +273,8 @@ impl Problem {
         Params {
             width: side(self.width),
             height: side(self.height),
-            src_pitch: side(self.width),
-            dst_pitch: side(self.width),
+            src_pitch: side(self.row_values()),
+            dst_pitch: side(self.row_values()),
             mask_width: side(self.window.width()),
             mask_height: side(self.window.height()),
             origin_x: side(self.origin.1),
@@ -197,6 +284,7 @@ impl Problem {
             border_value: self.border.value(),
             scale: self.scale,
             offset: self.offset,
+            result_kind: self.layout.output.code(),
         }
     }
 }

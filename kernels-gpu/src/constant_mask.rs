@@ -10,7 +10,7 @@
 use cuda_std::prelude::*;
 
 use crate::naive::{Coefficients, naive};
-use crate::params::Params;
+use crate::params::{Params, Untyped};
 use crate::pixel::Pixel;
 
 pub use crate::naive::BLOCK;
@@ -31,12 +31,12 @@ impl Coefficients for MASK {
     }
 }
 
-/// The kernel for pixels of type `P`.
+/// The kernel for values of type `P` in `C` interleaved channels.
 ///
 /// # Safety
 /// As for [`naive`], with the coefficients in [`struct@MASK`].
 #[inline(always)]
-pub unsafe fn constant_mask<P: Pixel>(image: Global<P>, result: GlobalMut<P>, params: Params) {
+pub unsafe fn constant_mask<P: Pixel, const C: u32>(image: Global<P>, result: Untyped, params: Params) {
     // SAFETY: the caller's promise.
-    unsafe { naive(image, result, MASK, params) }
+    unsafe { naive::<P, C>(image, result, MASK, params) }
 }

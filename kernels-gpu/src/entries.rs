@@ -1,13 +1,15 @@
 //! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
 //!
-//! A line of the table below is one kernel that can be launched: its symbol, the variant and the masks that it is made for,
-//! and the call that is its body. To add a kernel, add a line.
+//! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in `C`,
+//! their interleaved channels, and in `K`, the side of the mask where that is fixed. Below each stand its symbols with type, channels
+//! and side. To add a kernel, add a symbol.
 
 use cuda_std::prelude::*;
 
 use crate::constant_mask::{self, MASK};
 use crate::naive;
-use crate::params::{MAX_SIDE, Params};
+use crate::params::{MAX_SIDE, Params, Untyped};
+use crate::pixel::PixelType;
 use crate::shared_tile;
 
 /// A way to compute a convolution; each has one file of this crate.
@@ -55,10 +57,10 @@ impl Variant {
         }
     }
 
-    /// Outputs of a block in x and y.
+    /// Output values of a block in x and y; several channels are as many values.
     #[must_use]
     pub const fn outputs(self) -> (u32, u32) {
-        // Every thread of these three computes one output.
+        // Every thread of these three computes one value.
         self.block()
     }
 
@@ -78,11 +80,11 @@ pub enum MaskSize {
     Square(u32),
 }
 
-/// The type of pixels that an entry takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PixelKind {
-    /// 32-bit floating point.
-    F32,
+impl MaskSize {
+    /// Squares of this side, any mask for 0.
+    const fn of(side: u32) -> Self {
+        if side == 0 { Self::Any } else { Self::Square(side) }
+    }
 }
 
 /// A kernel that can be launched.
@@ -92,8 +94,8 @@ pub struct Entry {
     pub symbol: &'static str,
     /// The way it computes.
     pub variant: Variant,
-    /// The pixels that it takes.
-    pub pixel: PixelKind,
+    /// The type of the image's values. The result may have any type.
+    pub pixel: PixelType,
     /// Interleaved channels of a pixel.
     pub channels: u32,
     /// The masks that it takes.
@@ -150,7 +152,7 @@ impl Entry {
     pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
         match self.variant {
             Variant::Naive | Variant::ConstantMask => 0,
-            Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height),
+            Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
         }
     }
 
@@ -223,25 +225,29 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
         .chain(crate::tutorials::kernels())
 }
 
-/// An entry compiled for the host, by its type of pixels.
+/// An entry compiled for the host, by the type of its image's values.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // source, result, mask, parameters
 pub enum Function {
-    /// Source, result, mask, parameters.
-    F32(unsafe fn(Global<f32>, GlobalMut<f32>, Global<f32>, Params)),
+    U8(unsafe fn(Global<u8>, Untyped, Global<f32>, Params)),
+    U16(unsafe fn(Global<u16>, Untyped, Global<f32>, Params)),
+    F32(unsafe fn(Global<f32>, Untyped, Global<f32>, Params)),
 }
 
 /// From a table of entries: the kernels, and [`ENTRIES`].
 macro_rules! entries {
     ($(
-        $symbol:ident: $variant:ident, $kind:ident $pixel:ty, $channels:literal, $mask:expr,
-        |$image:ident, $result:ident, $coefficients:ident, $params:ident| $body:expr;
+        $variant:ident {
+            |$image:ident, $result:ident, $coefficients:ident, $params:ident| $body:expr;
+            $($type:ident $pixel:ident: $($symbol:ident $channels:literal $($size:literal)?),+;)+
+        }
     )*) => {
-        /// The kernels: one function per line of the list, with the same four parameters each: source, result, mask,
+        /// The kernels: one function per symbol of the list, with the same four parameters each: source, result, mask,
         /// [`Params`]. Those that read the mask from constant memory leave the third alone.
         pub mod kernels {
             use super::*;
-            $(
+            $($($(
                 /// See the list of entries.
                 ///
                 /// # Safety
@@ -249,14 +255,19 @@ macro_rules! entries {
                 #[kernel]
                 pub unsafe fn $symbol(
                     $image: Global<$pixel>,
-                    $result: GlobalMut<$pixel>,
+                    $result: Untyped,
                     $coefficients: Global<f32>,
                     $params: Params,
                 ) {
+                    /// The interleaved channels.
+                    const C: u32 = $channels;
+                    /// The side of the mask, 0 for any.
+                    #[allow(dead_code)]
+                    const K: u32 = 0 $(+ $size)?;
                     // SAFETY: the caller's promise.
                     unsafe { $body }
                 }
-            )*
+            )+)+)*
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -265,44 +276,49 @@ macro_rules! entries {
             #[must_use]
             pub fn function(&self) -> Function {
                 match self.symbol {
-                    $(stringify!($symbol) => Function::$kind(kernels::$symbol),)*
+                    $($($(stringify!($symbol) => Function::$type(kernels::$symbol),)+)+)*
                     symbol => unreachable!("{symbol} is not in the list, and only the list makes entries"),
                 }
             }
         }
 
         /// Every kernel that can be launched.
-        pub const ENTRIES: &[Entry] = &[$(Entry {
+        pub const ENTRIES: &[Entry] = &[$($($(Entry {
             symbol: stringify!($symbol),
             variant: Variant::$variant,
-            pixel: PixelKind::$kind,
+            pixel: PixelType::$type,
             channels: $channels,
-            mask: $mask,
-        }),*];
+            mask: MaskSize::of(0 $(+ $size)?),
+        },)+)+)*];
     };
 }
 
 entries! {
-    naive_f32: Naive, F32 f32, 1, MaskSize::Any,
-        |image, result, mask, params| naive::naive(image, result, mask, params);
-    constant_mask_f32: ConstantMask, F32 f32, 1, MaskSize::Any,
-        |image, result, _mask, params| constant_mask::constant_mask(image, result, params);
-    shared_tile_f32: SharedTile, F32 f32, 1, MaskSize::Any,
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 0>(image, result, params);
-    shared_tile_f32_3x3: SharedTile, F32 f32, 1, MaskSize::Square(3),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 3>(image, result, params);
-    shared_tile_f32_5x5: SharedTile, F32 f32, 1, MaskSize::Square(5),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 5>(image, result, params);
-    shared_tile_f32_7x7: SharedTile, F32 f32, 1, MaskSize::Square(7),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 7>(image, result, params);
-    shared_tile_f32_9x9: SharedTile, F32 f32, 1, MaskSize::Square(9),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 9>(image, result, params);
-    shared_tile_f32_11x11: SharedTile, F32 f32, 1, MaskSize::Square(11),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 11>(image, result, params);
-    shared_tile_f32_13x13: SharedTile, F32 f32, 1, MaskSize::Square(13),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 13>(image, result, params);
-    shared_tile_f32_15x15: SharedTile, F32 f32, 1, MaskSize::Square(15),
-        |image, result, _mask, params| shared_tile::shared_tile::<_, 15>(image, result, params);
+    Naive {
+        |image, result, mask, params| naive::naive::<_, C>(image, result, mask, params);
+        U8 u8: naive_u8_c1 1, naive_u8_c2 2, naive_u8_c3 3, naive_u8_c4 4;
+        U16 u16: naive_u16_c1 1, naive_u16_c2 2, naive_u16_c3 3, naive_u16_c4 4;
+        F32 f32: naive_f32_c1 1, naive_f32_c2 2, naive_f32_c3 3, naive_f32_c4 4;
+    }
+    ConstantMask {
+        |image, result, _mask, params| constant_mask::constant_mask::<_, C>(image, result, params);
+        U8 u8: constant_mask_u8_c1 1, constant_mask_u8_c2 2, constant_mask_u8_c3 3, constant_mask_u8_c4 4;
+        U16 u16: constant_mask_u16_c1 1, constant_mask_u16_c2 2, constant_mask_u16_c3 3, constant_mask_u16_c4 4;
+        F32 f32: constant_mask_f32_c1 1, constant_mask_f32_c2 2, constant_mask_f32_c3 3, constant_mask_f32_c4 4;
+    }
+    SharedTile {
+        |image, result, _mask, params| shared_tile::shared_tile::<_, C, K>(image, result, params);
+        U8 u8: shared_tile_u8_c1 1, shared_tile_u8_c2 2, shared_tile_u8_c3 3, shared_tile_u8_c4 4;
+        U16 u16: shared_tile_u16_c1 1, shared_tile_u16_c2 2, shared_tile_u16_c3 3, shared_tile_u16_c4 4;
+        F32 f32: shared_tile_f32_c1 1, shared_tile_f32_c2 2, shared_tile_f32_c3 3, shared_tile_f32_c4 4;
+        F32 f32: shared_tile_f32_c1_3x3 1 3;
+        F32 f32: shared_tile_f32_c1_5x5 1 5;
+        F32 f32: shared_tile_f32_c1_7x7 1 7;
+        F32 f32: shared_tile_f32_c1_9x9 1 9;
+        F32 f32: shared_tile_f32_c1_11x11 1 11;
+        F32 f32: shared_tile_f32_c1_13x13 1 13;
+        F32 f32: shared_tile_f32_c1_15x15 1 15;
+    }
 }
 
 // A mask of the largest size must not overflow the sizes above.

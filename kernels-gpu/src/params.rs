@@ -3,15 +3,15 @@
 use cuda_std::prelude::*;
 
 use crate::border;
-use crate::pixel::Pixel;
+use crate::pixel::{Pixel, PixelType};
 
-/// The largest width or height of an image or a mask: 2^30 - 1. Positions up to one mask away from the image then fit
-/// an `i32`. The number of pixels has no such limit: offsets are 64 bits wide.
+/// The most values of a row (pixels times channels) and the most rows of an image or a mask: 2^30 - 1. Positions up to one
+/// mask away from the image then fit an `i32`. The number of pixels has no such limit: offsets are 64 bits wide.
 pub const MAX_SIDE: usize = (1 << 30) - 1;
 
 /// The launch parameters of every convolution kernel.
 ///
-/// Sizes are in pixels, pitches in elements; all are validated by the host before a launch.
+/// Sizes are in pixels, pitches in values (a pixel has one for each channel); all are validated by the host before a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Params {
@@ -19,9 +19,9 @@ pub struct Params {
     pub width: i32,
     /// Rows of the image and of the result.
     pub height: i32,
-    /// Elements from one row of the source to the next, at least `width`.
+    /// Values from one row of the source to the next, at least `width` times the channels.
     pub src_pitch: i32,
-    /// Elements from one row of the result to the next, at least `width`.
+    /// Values from one row of the result to the next, at least as many.
     pub dst_pitch: i32,
     /// Columns of the mask.
     pub mask_width: i32,
@@ -41,42 +41,51 @@ pub struct Params {
     pub scale: f32,
     /// See `scale`.
     pub offset: f32,
+    /// [`PixelType::code`](crate::pixel::PixelType::code) of the result.
+    pub result_kind: u32,
 }
 
 // The host and the PTX are built at different times: the layout is fixed here for both.
 const _: () = {
     use core::mem::offset_of;
-    assert!(size_of::<Params>() == 52 && align_of::<Params>() == 4);
+    assert!(size_of::<Params>() == 56 && align_of::<Params>() == 4);
     assert!(offset_of!(Params, width) == 0 && offset_of!(Params, height) == 4);
     assert!(offset_of!(Params, src_pitch) == 8 && offset_of!(Params, dst_pitch) == 12);
     assert!(offset_of!(Params, mask_width) == 16 && offset_of!(Params, mask_height) == 20);
     assert!(offset_of!(Params, origin_x) == 24 && offset_of!(Params, origin_y) == 28);
     assert!(offset_of!(Params, first_row) == 32 && offset_of!(Params, border) == 36);
     assert!(offset_of!(Params, border_value) == 40 && offset_of!(Params, scale) == 44);
-    assert!(offset_of!(Params, offset) == 48);
+    assert!(offset_of!(Params, offset) == 48 && offset_of!(Params, result_kind) == 52);
 };
 
 impl Params {
-    /// Whether the `width` x `height` pixels from column `left` and row `top` on all lie in the image.
+    /// Whether the `values` x `rows` values from column `left` and row `top` on all lie in an image of `C` interleaved channels.
     #[inline(always)]
     #[must_use]
-    pub fn contains(&self, left: i32, top: i32, width: i32, height: i32) -> bool {
-        left >= 0 && top >= 0 && left <= self.width - width && top <= self.height - height
+    pub fn contains<const C: u32>(&self, left: i32, top: i32, values: i32, rows: i32) -> bool {
+        left >= 0 && top >= 0 && left <= self.row_values::<C>() - values && top <= self.height - rows
     }
 
-    /// The index of the source's element in column `x` and row `y`, counted from the start of the image.
+    /// The values of a row.
     #[inline(always)]
     #[must_use]
-    pub fn src_index(&self, x: i32, y: i32) -> isize {
-        // 64 bits: an image may have more than 2^31 pixels.
-        (y as i64 * self.src_pitch as i64 + x as i64) as isize
+    pub fn row_values<const C: u32>(&self) -> i32 {
+        self.width * C as i32
     }
 
-    /// The index of the result's element in column `x` and row `y`.
+    /// The index of value `v` of the source's row `y`, counted from the start of the image.
     #[inline(always)]
     #[must_use]
-    pub fn dst_index(&self, x: i32, y: i32) -> isize {
-        (y as i64 * self.dst_pitch as i64 + x as i64) as isize
+    pub fn src_index(&self, v: i32, y: i32) -> isize {
+        // 64 bits: an image may have more than 2^31 values.
+        (y as i64 * self.src_pitch as i64 + v as i64) as isize
+    }
+
+    /// The index of value `v` of the result's row `y`.
+    #[inline(always)]
+    #[must_use]
+    pub fn dst_index(&self, v: i32, y: i32) -> isize {
+        (y as i64 * self.dst_pitch as i64 + v as i64) as isize
     }
 
     /// Row `y` of the image, which may lie outside: then the row that stands for it, if any.
@@ -88,22 +97,22 @@ impl Params {
         Row { pixels: image.offset(self.src_index(0, y)), exists: y >= 0 }
     }
 
-    /// The pixel in column `x` of a row, which may lie outside: then what the border says.
+    /// One channel of the pixel in column `x` of a row, which may lie outside: then what the border says.
     ///
     /// # Safety
-    /// `row` is of [`row_or_border`](Self::row_or_border), for an image of `height` rows of `width` pixels, `src_pitch`
-    /// elements apart.
+    /// `row` is of [`row_or_border`](Self::row_or_border), for an image of `height` rows of `width` pixels of `C` values,
+    /// `src_pitch` values apart; `channel` is below `C`.
     #[inline(always)]
     #[track_caller]
     #[must_use]
-    pub unsafe fn pixel_or_border<P: Pixel>(&self, row: Row<P>, x: i32) -> f32 {
+    pub unsafe fn value_or_border<P: Pixel, const C: u32>(&self, row: Row<P>, x: i32, channel: u32) -> f32 {
         // Most columns of a block at the edge are inside: one comparison for them, the map for the others.
         let x = if (x as u32) < self.width as u32 { x } else { border::map(self.border, x, self.width) };
         if x < 0 || !row.exists {
             return self.border_value;
         }
         // SAFETY: the row exists, and the map returns OUTSIDE (negative, handled above) or a column in it.
-        unsafe { row.pixels.load(x as isize).to_f32() }
+        unsafe { row.pixels.load((x * C as i32 + channel as i32) as isize).to_f32() }
     }
 
     /// The output value of a finished sum.
@@ -113,11 +122,66 @@ impl Params {
         // Without scale and offset the sum stays as it is, down to the sign of a zero.
         if self.scale == 1.0 && self.offset == 0.0 { sum } else { fma(sum, self.scale, self.offset) }
     }
+
+    /// Writes value `v` of the result's row `y` from a finished sum, in the result's type.
+    ///
+    /// # Safety
+    /// `result` holds `height` rows of `width` pixels of that type, `dst_pitch` values apart; (v, y) lies in it and is
+    /// nobody else's.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn store(&self, result: Untyped, v: i32, y: i32, sum: f32) {
+        const U8: u32 = PixelType::U8.code();
+        const U16: u32 = PixelType::U16.code();
+        let (index, value) = (self.dst_index(v, y), self.finish(sum));
+        // Asked once per value, and answered alike in all threads. One kernel then serves three types of results.
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.result_kind {
+                U8 => result.cast::<u8>().store(index, u8::from_f32(value)),
+                U16 => result.cast::<u16>().store(index, u16::from_f32(value)),
+                _ => result.cast::<f32>().store(index, value),
+            }
+        }
+    }
 }
+
+/// The result, whose type [`Params::result_kind`] says.
+pub type Untyped = GlobalMut<u8>;
 
 /// A row of the image, as [`Params::row_or_border`] finds it.
 #[derive(Clone, Copy)]
 pub struct Row<P> {
     pixels: Global<P>,
     exists: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Offsets beyond 2^31 values, in either direction.
+    #[test]
+    fn offsets_have_64_bits() {
+        let pitch = (1 << 30) - 1;
+        let params = Params {
+            width: pitch,
+            height: 40,
+            src_pitch: pitch,
+            dst_pitch: pitch - 7,
+            mask_width: 1,
+            mask_height: 1,
+            origin_x: 0,
+            origin_y: 0,
+            first_row: 0,
+            border: 0,
+            border_value: 0.0,
+            scale: 1.0,
+            offset: 0.0,
+            result_kind: 0,
+        };
+        assert_eq!(params.src_index(5, 39), 39 * ((1_isize << 30) - 1) + 5);
+        assert_eq!(params.dst_index(-5, 39), 39 * ((1_isize << 30) - 8) - 5);
+        assert_eq!(params.src_index(0, -3), -3 * ((1_isize << 30) - 1));
+    }
 }

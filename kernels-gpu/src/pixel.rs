@@ -1,16 +1,71 @@
 //! The types of pixels, and how they become the `f32` of the sums and come back.
 
-use cuda_std::Scalar;
+use cuda_std::prelude::*;
 
-/// A type of pixel.
-pub trait Pixel: Scalar {
-    /// The value as the kernels compute with it.
+/// The type of an image's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum PixelType {
+    /// 32-bit floating point.
+    F32 = 0,
+    /// 8 bits, 0 to 255.
+    U8 = 1,
+    /// 16 bits, 0 to 65,535.
+    U16 = 2,
+}
+
+impl PixelType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::U8, Self::U16, Self::F32];
+
+    /// The number that launch parameters carry.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The name, in reports and in PTX symbols.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+        }
+    }
+
+    /// The size of a value.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::U8 => 1,
+            Self::U16 => 2,
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for u8 {}
+    impl Sealed for u16 {}
+}
+
+/// A type of values that an image can hold: `u8`, `u16` and `f32`.
+///
+/// Sealed: hosts rely on each type being plain bytes with a tag of its own.
+pub trait Pixel: Scalar + PartialEq + core::fmt::Debug + Send + Sync + sealed::Sealed {
+    /// The type's tag.
+    const TYPE: PixelType;
+    /// The value as sums are computed with it.
     fn to_f32(self) -> f32;
-    /// The pixel for a result: rounded half to even and saturated where the type has no fractions.
+    /// The value for a result: rounded half to even and saturated for integers, NaN becoming 0; unchanged for `f32`.
     fn from_f32(value: f32) -> Self;
 }
 
 impl Pixel for f32 {
+    const TYPE: PixelType = PixelType::F32;
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -18,5 +73,30 @@ impl Pixel for f32 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
+    }
+}
+
+impl Pixel for u8 {
+    const TYPE: PixelType = PixelType::U8;
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from(self)
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        let value = round_to_u16(value);
+        if value > 255 { 255 } else { value as u8 }
+    }
+}
+
+impl Pixel for u16 {
+    const TYPE: PixelType = PixelType::U16;
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from(self)
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        round_to_u16(value)
     }
 }

@@ -5,15 +5,16 @@
 //! threads, and sums out of the tile.
 //!
 //! # Thread mapping
-//! A block of 32 x 16 threads computes 32 x 16 outputs, thread (tx, ty) the one in column tx, row ty.
+//! A block of 32 x 16 threads computes 32 x 16 output values, thread (tx, ty) value tx of row ty; a value is a pixel, or
+//! one channel of it, as in [`naive`](crate::naive).
 //!
 //! # Tiling
 //! ```text
-//!              32 + mask_width - 1
-//!       ┌──────────────────────────────┐  tile (0, 0) is the pixel in column `left`, row `top`:
+//!            32 + C (mask_width - 1)
+//!       ┌──────────────────────────────┐  tile (0, 0) is value `left` of row `top`:
 //!       │ halo                         │  the first one of the window of the block's first output
 //!       │    ┌────────────────────┐    │
-//!       │    │ the pixels under   │    │  16 + mask_height - 1
+//!       │    │ the values under   │    │  16 + mask_height - 1
 //!       │    │ the 32 x 16 outputs│    │
 //!       │    └────────────────────┘    │
 //!       └──────────────────────────────┘
@@ -33,28 +34,29 @@
 use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
-use crate::params::Params;
+use crate::params::{Params, Untyped};
 use crate::pixel::Pixel;
 use crate::window::add_row;
 
-/// Threads of a block in x and y; each computes one pixel.
+/// Threads of a block in x and y; each computes one value.
 pub const BLOCK: (u32, u32) = (32, 16);
 
-/// The tile of a block, in pixels: its outputs and the mask's reach around them.
+/// The tile of a block, in values: its outputs and the mask's reach around them, over `channels` interleaved channels.
 #[inline(always)]
 #[must_use]
-pub const fn tile_size(mask_width: u32, mask_height: u32) -> (u32, u32) {
-    (BLOCK.0 + mask_width - 1, BLOCK.1 + mask_height - 1)
+pub const fn tile_size(mask_width: u32, mask_height: u32, channels: u32) -> (u32, u32) {
+    (BLOCK.0 + (mask_width - 1) * channels, BLOCK.1 + mask_height - 1)
 }
 
-/// The dynamic shared memory that a launch needs, in bytes.
+/// The dynamic shared memory that a launch needs, in bytes. Values are `f32` there, whatever the image holds.
 #[must_use]
-pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
-    let (width, height) = tile_size(mask_width, mask_height);
-    width as u64 * height as u64 * size_of::<f32>() as u64
+pub const fn shared_bytes(mask_width: u32, mask_height: u32, channels: u32) -> u64 {
+    let width = BLOCK.0 as u64 + (mask_width as u64 - 1) * channels as u64;
+    let height = BLOCK.1 as u64 + mask_height as u64 - 1;
+    width * height * size_of::<f32>() as u64
 }
 
-/// The kernel for pixels of type `P`, for a mask of `K` x `K`, or of any size where `K` is 0.
+/// The kernel for values of type `P` in `C` interleaved channels, for a mask of `K` x `K`, or of any size where `K` is 0.
 ///
 /// With `K` known the sums of a row are unrolled.
 ///
@@ -63,21 +65,20 @@ pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 /// - Where `K` is not 0, the mask is `K` x `K`.
 #[inline(always)]
-pub unsafe fn shared_tile<P: Pixel, const K: u32>(image: Global<P>, result: GlobalMut<P>, params: Params) {
+pub unsafe fn shared_tile<P: Pixel, const C: u32, const K: u32>(image: Global<P>, result: Untyped, params: Params) {
     let (columns, rows) = if K > 0 { (K, K) } else { (params.mask_width as u32, params.mask_height as u32) };
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
-    let block_x = (thread::block_idx_x() * BLOCK.0) as i32;
-    let block_y = (thread::block_idx_y() * BLOCK.1) as i32 + params.first_row;
-    let (left, top) = (block_x - params.origin_x, block_y - params.origin_y);
+    let block =
+        Corner { v: thread::block_idx_x() * BLOCK.0, y: (thread::block_idx_y() * BLOCK.1) as i32 + params.first_row };
 
     let tile = Shared::<f32>::dynamic();
-    let (tile_width, tile_height) = tile_size(columns, rows);
+    let (tile_width, tile_height) = tile_size(columns, rows, C);
     // SAFETY: image and shared memory are as the caller promised.
-    unsafe { fill(tile, tile_width, tile_height, image, left, top, &params) };
+    unsafe { fill::<P, C>(tile, tile_width, tile_height, image, block, &params) };
     thread::sync_threads();
 
-    let (x, y) = (block_x + tx as i32, block_y + ty as i32);
-    if x >= params.width || y >= params.height {
+    let (v, y) = ((block.v + tx) as i32, block.y + ty as i32);
+    if v >= params.row_values::<C>() || y >= params.height {
         return;
     }
     // Small masks are unrolled whole. From 9 x 9 on only their rows are: on an H100 that takes 0 to 3 % more time per run, and
@@ -93,7 +94,7 @@ pub unsafe fn shared_tile<P: Pixel, const K: u32>(image: Global<P>, result: Glob
         }
         let product = |l: usize, sum: f32| {
             // SAFETY: the window of a thread lies in the tile, which was filled before the barrier; its coefficients in the mask.
-            unsafe { fma(MASK.load(first + l), row.load(l as u32), sum) }
+            unsafe { fma(MASK.load(first + l), row.load(l as u32 * C), sum) }
         };
         if K > 0 {
             for l in 0..K as usize {
@@ -105,38 +106,45 @@ pub unsafe fn shared_tile<P: Pixel, const K: u32>(image: Global<P>, result: Glob
         row = row.offset(tile_width);
         first += columns as usize;
     }
-    // SAFETY: (x, y) lies in the result, and no other thread has it.
-    unsafe {
-        result.store(params.dst_index(x, y), P::from_f32(params.finish(sum)));
-    }
+    // SAFETY: (v, y) lies in the result, and no other thread has it.
+    unsafe { params.store(result, v, y, sum) };
 }
 
-/// Copies the pixels from column `left` and row `top` on into the tile, with the border's where there are none.
+/// A block's first output: value `v` of row `y`.
+#[derive(Clone, Copy)]
+struct Corner {
+    v: u32,
+    y: i32,
+}
+
+/// Copies the values under the windows of a block into the tile, with the border's where there are none.
 ///
 /// # Safety
 /// `image` is as `params` say, and the tile fits the dynamic shared memory.
 #[inline(always)]
-unsafe fn fill<P: Pixel>(
+unsafe fn fill<P: Pixel, const C: u32>(
     tile: Shared<f32>,
     tile_width: u32,
     tile_height: u32,
     image: Global<P>,
-    left: i32,
-    top: i32,
+    block: Corner,
     params: &Params,
 ) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let (left, top) = (block.v as i32 - params.origin_x * C as i32, block.y - params.origin_y);
     // All threads of the block take the same way: only blocks at the edge pay for the border.
-    if !params.contains(left, top, tile_width as i32, tile_height as i32) {
+    if !params.contains::<C>(left, top, tile_width as i32, tile_height as i32) {
         let mut row = ty;
         while row < tile_height {
             let pixels = params.row_or_border(image, top + row as i32);
             let mut column = tx;
             while column < tile_width {
+                let v = block.v + column;
+                let (x, channel) = ((v / C) as i32 - params.origin_x, v % C);
                 // SAFETY: the border's map keeps the load in the image, and (row, column) lies in the tile.
                 unsafe {
-                    let pixel = params.pixel_or_border(pixels, left + column as i32);
-                    tile.store(row * tile_width + column, pixel);
+                    let value = params.value_or_border::<P, C>(pixels, x, channel);
+                    tile.store(row * tile_width + column, value);
                 }
                 column += BLOCK.0;
             }

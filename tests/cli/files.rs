@@ -111,34 +111,6 @@ fn orientation_is_applied_and_the_profile_kept() {
 }
 
 #[test]
-fn several_inputs() {
-    let place = Place::new();
-    fs::create_dir(place.path("in")).unwrap();
-    for (name, size) in [("in/a.b.png", 4), ("in/c.png", 4), ("in/d.bmp", 6)] {
-        place.write(name, picture(size, size + 1, 3, |i| i as u8));
-    }
-    let inputs = ["in/a.b.png", "in/c.png", "in/d.bmp", "in/a.b-1.png", "in/c-1.png"];
-    place.filter(&["in/a.b.png", "in/c.png", "-o", "in/{stem}-1.{ext}", "--identity"]).quietly();
-    assert_eq!(place.read_u8("in/a.b-1.png"), place.read_u8("in/a.b.png"));
-    place.filter(&["in/*.png", "in/d.bmp", "-o", "new/folder/", "--identity"]).quietly();
-    place.filter(&["in/[cd].*", "-o", "new/{stem}.npy", "--identity"]).quietly();
-    let mut expected: Vec<String> = inputs.iter().map(|&name| name.to_owned()).collect();
-    expected.extend(inputs.iter().map(|name| name.replace("in/", "new/folder/")));
-    expected.extend(["new/c.npy".to_owned(), "new/d.npy".to_owned()]);
-    expected.sort();
-    assert_eq!(place.names(), expected);
-    for name in inputs {
-        assert_eq!(place.read_u8(&name.replace("in/", "new/folder/")), place.read_u8(name), "{name}");
-    }
-    // An existing folder needs no slash.
-    place.filter(&["in/c.png", "-o", "new", "--identity"]).quietly();
-    assert_eq!(place.read_u8("new/c.png"), place.read_u8("in/c.png"));
-    // A file whose name has a glob's characters is that file.
-    fs::copy(place.path("in/c.png"), place.path("[c].png")).unwrap();
-    place.filter(&["[c].png", "-o", "found.png", "--identity"]).quietly();
-}
-
-#[test]
 fn overwriting() {
     let place = Place::new();
     place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
@@ -155,6 +127,39 @@ fn notes_go_to_standard_error() {
     place.host(&["filter", "a.npy", "-o", "c.npy", "--identity", "-q"]).quietly();
 }
 
+/// NaN and infinity are allowed in a mask and as a border, and seldom meant.
+#[test]
+fn values_that_are_not_finite_are_noted() {
+    let place = Place::new();
+    place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
+    fs::write(place.path("m.txt"), "1 nan 0\n-inf 2 1\n").unwrap();
+    let run = |args: &[&str]| place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite"], args].concat());
+    run(&["--mask", "m.txt"]).with(0, &["note: 2 of 6 coefficients of the mask are NaN or infinite"]);
+    run(&["--kernel", "2x1: 1,inf"]).with(0, &["note: 1 of 2 coefficients"]);
+    assert_eq!(place.read_f32("b.npy").values(), [f32::INFINITY; 2]);
+    run(&["--box", "3", "--border", "constant:nan"]).with(0, &["note: outside of the picture stands NaN"]);
+    run(&["--box", "3", "--border", "constant:-inf"]).with(0, &["note: outside of the picture stands -inf"]);
+    run(&["--mask", "m.txt", "--border", "constant:nan", "-q"]).quietly();
+    run(&["--box", "3", "--border", "constant:1e38"]).quietly();
+}
+
+/// Hours of work are announced before they begin.
+#[test]
+fn long_work_is_announced() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    place.write("large.npy", Image::new(2000, 1000, 1, vec![1_u8; 2_000_000]).unwrap());
+    let args = ["filter", "large.npy", "-o", "b.npy", "--gaussian", "200", "--device", "emulator"];
+    let mut child = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.starts_with("large.npy: this will take about "), "{line:?}");
+    // What is soon done is not.
+    place.filter(&["large.npy", "-o", "c.npy", "--box", "3"]).quietly();
+}
+
 #[test]
 fn help_and_information() {
     let place = Place::new();
@@ -163,14 +168,15 @@ fn help_and_information() {
     assert!(bare.stderr.contains("Usage: host") && bare.stderr.contains("filter"), "{}", bare.stderr);
     let help = place.host(&["filter", "--help"]);
     assert_eq!((help.status, help.stderr.as_str()), (0, ""));
-    for word in ["--gaussian", "reflect101", "Examples:", "[default: zero]", ".npy"] {
+    for word in ["--gaussian", "reflect101", "Examples:", "[default: zero]", ".npy", "EXIF", "Exit status: 0 all done"]
+    {
         assert!(help.stdout.contains(word), "{word}");
     }
     assert!(!help.stdout.contains('\x1b'));
 
     let text = place.host(&["info"]);
     assert_eq!((text.status, text.stderr.as_str()), (0, ""));
-    for word in ["host ", "CPU ", "driver ", "auto ", "naive_f32"] {
+    for word in ["host ", "CPU ", "driver ", "auto ", "what auto takes", "u8, u16, f32 x 1 to 4"] {
         assert!(text.stdout.contains(word), "{word}");
     }
     let json = place.host(&["info", "--json"]);
@@ -178,7 +184,7 @@ fn help_and_information() {
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     let no_reason = json["driver"]["reason"].is_null();
     assert_eq!(no_reason, !json["devices"].as_array().unwrap().is_empty());
-    assert!(json["kernels"].as_array().unwrap().iter().any(|kernel| kernel["symbol"] == "naive_f32"));
+    assert!(json["kernels"].as_array().unwrap().iter().any(|kernel| kernel["symbol"] == "naive_f32_c1"));
 }
 
 /// A reader of the results that goes away, such as `head`, is no error.

@@ -174,3 +174,32 @@ fn a_photograph_gets_softer() {
     assert!((mean(&before) - mean(&after)).abs() < 0.5, "{} {}", mean(&before), mean(&after));
     assert!(roughness(&after) < 0.5 * roughness(&before), "{} {}", roughness(&before), roughness(&after));
 }
+
+/// Device memory that is too small: strips, then the CPU, each said, and always the same picture.
+#[test]
+fn little_device_memory() {
+    let place = Place::new();
+    place.write("a.png", picture(61, 47, 3, |i| (i * i / 7) as u8));
+    let mask = ["--gaussian", "1.2", "--border", "wrap"];
+    place.filter(&[&["a.png", "-o", "right.png"], &mask[..]].concat()).quietly();
+    let limited = |memory: &str, to: &str, words: &[&str]| {
+        let args = ["filter", "--device", "emulator", "--device-memory", memory, "a.png", "-o", to];
+        place.host(&[&args[..], &mask[..]].concat()).with(0, words);
+        assert_eq!(place.read_u8(to), place.read_u8("right.png"), "{memory}");
+    };
+    limited(
+        "8K",
+        "strips.png",
+        &["a.png: computed in ", " strips: the device's memory does not hold the images whole"],
+    );
+    limited("100", "cpu.png", &["a.png: computed on the CPU: device memory: ", "100 of 100 are free"]);
+    limited("1G", "whole.png", &[]);
+    let args =
+        ["filter", "--device", "emulator", "--device-memory", "100", "--variant", "naive", "a.png", "-o", "b.png"];
+    place.host(&[&args[..], &mask[..]].concat()).with(1, &["a.png: device memory: ", "bytes are needed"]);
+    for text in ["-1", "1.5G", "many", "", "99999999999G"] {
+        let args = [&["a.png", "-o", "b.png", "--device-memory", text], &mask[..]].concat();
+        place.filter(&args).with(2, &["--device-memory", "a number of bytes was expected"]);
+    }
+    assert!(!place.path("b.png").exists());
+}

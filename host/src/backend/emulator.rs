@@ -3,20 +3,93 @@
 use cuda_emulator::{Buffer, Counts, Emulator, Limits, Memory, Role};
 use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
+use kernels_gpu::cuda_std::{Global, GlobalMut};
 use kernels_gpu::entries::Function;
 
-use crate::plan::{self, Plan, VariantChoice};
-use crate::{Error, Problem, Result};
+use super::strips::{Cut, Strip};
+use crate::image::{bytes_of, bytes_of_mut};
+use crate::plan::{self, Launch, Plan, VariantChoice};
+use crate::{Error, Pixel, PixelType, Problem, Result};
+
+/// What the emulated device, an H100, allows.
+pub(crate) const LIMITS: plan::Limits = plan::Limits { shared_bytes: Limits::H100.shared_bytes as u64 };
 
 /// A problem, ready to be emulated.
 pub(crate) struct EmulatorConvolution {
     emulator: Emulator,
     plan: Plan,
+    problem: Problem,
+    strips: Vec<Strip>,
+    /// What was uploaded to stay.
+    resident: Option<Resident>,
+}
+
+/// An image in the emulator's memory, with its result and the mask.
+struct Resident {
     memory: Memory,
-    source: Buffer<f32>,
-    result: Buffer<f32>,
+    source: Values,
+    result: Values,
     mask: Buffer<f32>,
-    coefficients: Vec<f32>,
+}
+
+/// An array of one of the three types.
+#[derive(Debug)]
+enum Values {
+    U8(Buffer<u8>),
+    U16(Buffer<u16>),
+    F32(Buffer<f32>),
+}
+
+macro_rules! each_type {
+    ($values:expr, $buffer:ident => $body:expr) => {
+        match $values {
+            Values::U8($buffer) => $body,
+            Values::U16($buffer) => $body,
+            Values::F32($buffer) => $body,
+        }
+    };
+}
+
+impl Values {
+    /// An array that holds `bytes`, which are values of type `T`.
+    fn upload(memory: &mut Memory, kind: PixelType, bytes: &[u8]) -> Self {
+        fn values<T: Pixel>(bytes: &[u8]) -> Vec<T> {
+            let mut values = vec![T::default(); bytes.len() / size_of::<T>()];
+            bytes_of_mut(&mut values).copy_from_slice(bytes);
+            values
+        }
+        match kind {
+            PixelType::U8 => Self::U8(memory.upload("source", bytes)),
+            PixelType::U16 => Self::U16(memory.upload("source", &values(bytes))),
+            PixelType::F32 => Self::F32(memory.upload("source", &values(bytes))),
+        }
+    }
+
+    /// An array of `length` values that nothing wrote.
+    fn allocate(memory: &mut Memory, kind: PixelType, length: usize) -> Self {
+        match kind {
+            PixelType::U8 => Self::U8(memory.allocate("result", length, Role::Output)),
+            PixelType::U16 => Self::U16(memory.allocate("result", length, Role::Output)),
+            PixelType::F32 => Self::F32(memory.allocate("result", length, Role::Output)),
+        }
+    }
+
+    fn global(&self) -> Global<u8> {
+        each_type!(self, buffer => buffer.global().cast())
+    }
+
+    fn global_mut(&self) -> GlobalMut<u8> {
+        each_type!(self, buffer => buffer.global_mut().cast())
+    }
+
+    fn download(&self, memory: &Memory) -> Vec<u8> {
+        each_type!(self, buffer => bytes_of(&memory.download(buffer)).to_vec())
+    }
+
+    /// The first of `wanted`'s values that nothing has written, and their number.
+    fn unwritten(&self, memory: &Memory, wanted: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
+        each_type!(self, buffer => memory.unwritten_among(buffer, wanted))
+    }
 }
 
 impl std::fmt::Debug for EmulatorConvolution {
@@ -26,47 +99,47 @@ impl std::fmt::Debug for EmulatorConvolution {
 }
 
 impl EmulatorConvolution {
-    /// Plans the problem for an H100.
+    /// Plans the problem for an H100, whose memory has no end but `memory_limit`.
     ///
     /// # Errors
-    /// [`Error::Refused`].
-    pub(crate) fn new(seed: u64, problem: &Problem, choice: VariantChoice) -> Result<Self> {
-        let plan = Plan::new(problem, plan::Limits { shared_bytes: Limits::H100.shared_bytes.into() }, choice)?;
-        let pixels = problem.width() * problem.height();
-        let coefficients = problem.window().coefficients().to_vec();
-        let mut memory = Memory::new();
-        let source = memory.allocate("source", pixels, Role::Scratch);
-        let result = memory.allocate("result", pixels, Role::Output);
-        let mask = Self::place_mask(&plan, &mut memory, &coefficients);
-        Ok(Self { emulator: Emulator::new().seed(seed), plan, memory, source, result, mask, coefficients })
-    }
-
-    /// Puts the mask where the kernel expects it, and nothing where it does not.
-    fn place_mask(plan: &Plan, memory: &mut Memory, coefficients: &[f32]) -> Buffer<f32> {
-        if plan.entry.variant.mask_is_constant() {
-            memory.set_constant(MASK::SYMBOL, coefficients);
-            return memory.upload("mask", &[]);
-        }
-        memory.upload("mask", coefficients)
+    /// [`Error::Refused`], [`Error::DeviceMemory`].
+    pub(crate) fn new(
+        seed: u64,
+        problem: &Problem,
+        choice: VariantChoice,
+        memory_limit: Option<usize>,
+    ) -> Result<Self> {
+        let plan = Plan::new(problem, LIMITS, choice)?;
+        let limit = memory_limit.unwrap_or(usize::MAX);
+        let cut = Cut::new(problem, &plan, limit);
+        let cut = cut.map_err(|needed| Error::DeviceMemory { needed, free: limit, total: limit })?;
+        let (emulator, problem) = (Emulator::new().seed(seed), problem.clone());
+        Ok(Self { emulator, plan, problem, strips: cut.strips, resident: None })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    pub(crate) fn run(&mut self, source: &[f32], result: &mut [f32]) -> Result<()> {
-        self.upload(source);
-        self.execute()?;
-        result.copy_from_slice(&self.download());
+    /// The strips that the image is computed in; one is the whole image.
+    pub(crate) fn strips(&self) -> &[Strip] {
+        &self.strips
+    }
+
+    pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
+        for strip in &self.strips {
+            let mut resident = self.resident(strip, source);
+            self.launch(self.emulator, strip, &mut resident)?;
+            self.collect(strip, &resident, result);
+        }
         Ok(())
     }
 
     /// A fresh memory with this source, and a result that nothing has written.
-    pub(crate) fn upload(&mut self, source: &[f32]) {
-        self.memory = Memory::new();
-        self.source = self.memory.upload("source", source);
-        self.result = self.memory.allocate("result", source.len(), Role::Output);
-        self.mask = Self::place_mask(&self.plan, &mut self.memory, &self.coefficients);
+    pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
+        self.whole()?;
+        self.resident = Some(self.resident(&self.strips[0], source));
+        Ok(())
     }
 
     /// Runs the kernel once.
@@ -74,7 +147,7 @@ impl EmulatorConvolution {
     /// # Errors
     /// [`Error::Emulator`] if it did something wrong, or left an output unwritten.
     pub(crate) fn execute(&mut self) -> Result<()> {
-        self.launch(self.emulator).map(|_| ())
+        self.with_resident(self.emulator).map(|_| ())
     }
 
     /// Runs the kernel once and counts its accesses.
@@ -82,29 +155,96 @@ impl EmulatorConvolution {
     /// # Errors
     /// As for [`execute`](Self::execute).
     pub(crate) fn counts(&mut self) -> Result<Counts> {
-        self.launch(self.emulator.counting(true))
+        self.with_resident(self.emulator.counting(true))
     }
 
-    pub(crate) fn download(&self) -> Vec<f32> {
-        self.memory.download(&self.result)
+    /// Fetches the result, if there is one.
+    pub(crate) fn download(&self, result: &mut [u8]) -> Result<()> {
+        self.whole()?;
+        let resident = self.resident.as_ref().ok_or_else(|| super::nothing_uploaded(&self.problem))?;
+        self.collect(&self.strips[0], resident, result);
+        Ok(())
     }
 
-    fn launch(&mut self, emulator: Emulator) -> Result<Counts> {
-        let wrong = |report: String| Error::Emulator { kernel: self.plan.entry.symbol.to_owned(), report };
-        let Function::F32(kernel) = self.plan.entry.function();
-        let (source, result, mask) = (self.source.global(), self.result.global_mut(), self.mask.global());
+    /// The steps one by one work on a whole image.
+    fn whole(&self) -> Result<()> {
+        if self.strips.len() == 1 {
+            return Ok(());
+        }
+        let (params, layout) = (&self.plan.params, self.problem.layout());
+        let row = params.src_pitch as usize * layout.input.bytes() + params.dst_pitch as usize * layout.output.bytes();
+        Err(Error::DeviceMemory { needed: row * self.problem.height(), free: 0, total: 0 })
+    }
+
+    /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and nothing
+    /// where it does not.
+    fn resident(&self, strip: &Strip, source: &[u8]) -> Resident {
+        let (params, layout) = (&self.plan.params, self.problem.layout());
+        let row = self.problem.row_values() * layout.input.bytes();
+        // Between the rows lie ones, NaN in f32: a kernel may read them along, but not use them.
+        let mut rows = vec![0xff; strip.height * params.src_pitch as usize * layout.input.bytes()];
+        let to = rows.chunks_exact_mut(params.src_pitch as usize * layout.input.bytes());
+        for (to, from) in to.zip(strip.source.iter().cloned().flatten()) {
+            to[..row].copy_from_slice(&source[from * row..][..row]);
+        }
+        let mut memory = Memory::new();
+        let source = Values::upload(&mut memory, layout.input, &rows);
+        let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize);
+        let coefficients = self.problem.window().coefficients();
+        let mask = if self.plan.entry.variant.mask_is_constant() {
+            memory.set_constant(MASK::SYMBOL, coefficients);
+            memory.upload("mask", &[])
+        } else {
+            memory.upload("mask", coefficients)
+        };
+        Resident { memory, source, result, mask }
+    }
+
+    /// Copies a strip's outputs to where they belong.
+    fn collect(&self, strip: &Strip, resident: &Resident, result: &mut [u8]) {
+        let bytes = self.problem.layout().output.bytes();
+        let (row, pitch) = (self.problem.row_values() * bytes, self.plan.params.dst_pitch as usize * bytes);
+        let values = resident.result.download(&resident.memory);
+        let to = result[strip.outputs.start * row..strip.outputs.end * row].chunks_exact_mut(row);
+        for (to, from) in to.zip(values.chunks_exact(pitch).skip(strip.first)) {
+            to.copy_from_slice(&from[..row]);
+        }
+    }
+
+    /// Launches for what was uploaded to stay.
+    fn with_resident(&mut self, emulator: Emulator) -> Result<Counts> {
+        self.whole()?;
+        let mut resident = self.resident.take().ok_or_else(|| super::nothing_uploaded(&self.problem))?;
+        let counts = self.launch(emulator, &self.strips[0], &mut resident);
+        self.resident = Some(resident);
+        counts
+    }
+
+    fn launch(&self, emulator: Emulator, strip: &Strip, resident: &mut Resident) -> Result<Counts> {
+        let entry = self.plan.entry;
+        let wrong = |report: String| Error::Emulator { kernel: entry.symbol.to_owned(), report };
+        let Resident { memory, source, result, mask } = resident;
+        let (from, to, mask) = (source.global(), result.global_mut(), mask.global());
         let mut counts = Counts::default();
-        for one in &self.plan.launches {
-            let launch = cuda_emulator::Launch::flat(one.grid, one.block, one.shared_bytes);
-            let params = one.params;
+        let outputs = strip.first..strip.first + strip.outputs.len();
+        for Launch { grid, block, shared_bytes, params } in self.plan.launches(strip.height, outputs.clone()) {
+            let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
             counts += emulator
-                .launch(self.plan.entry.symbol, &launch, &mut self.memory, || {
+                .launch(entry.symbol, &launch, memory, || {
                     // SAFETY: the emulator checks every access; none reaches memory of this program.
-                    unsafe { kernel(source, result, mask, params) }
+                    unsafe {
+                        match entry.function() {
+                            Function::U8(kernel) => kernel(from, to, mask, params),
+                            Function::U16(kernel) => kernel(from.cast(), to, mask, params),
+                            Function::F32(kernel) => kernel(from.cast(), to, mask, params),
+                        }
+                    }
                 })
                 .map_err(|error| wrong(error.to_string()))?;
         }
-        match self.memory.unwritten(&self.result) {
+        let (pitch, row) = (self.plan.params.dst_pitch as usize, self.problem.row_values());
+        let wanted = |index: usize| index % pitch < row && outputs.contains(&(index / pitch));
+        match result.unwritten(memory, wanted) {
             None => Ok(counts),
             Some((first, count)) => {
                 Err(wrong(format!("{count} outputs were not written, the first is result[{first}]")))

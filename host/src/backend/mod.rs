@@ -4,6 +4,7 @@ pub(crate) mod cpu;
 mod emulator;
 pub(crate) mod gpu;
 pub mod lab;
+mod strips;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +15,9 @@ use cuda_emulator::Counts;
 
 use self::emulator::EmulatorConvolution;
 pub use self::gpu::{GpuInfo, devices};
-use crate::compare::POISON;
+use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::{Plan, VariantChoice};
-use crate::{Error, Filter, Image, Pixel, Problem, Result};
+use crate::{Error, Filter, Image, Layout, Pixel, Problem, Result, View, ViewMut};
 
 /// The device that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Device {
     kind: Kind,
     /// Why `auto` took this device; None if it was asked for by name.
     reason: Option<String>,
+    /// The most bytes of device memory that a problem's images may take.
+    memory_limit: Option<usize>,
 }
 
 /// What a device is.
@@ -117,13 +120,13 @@ impl Device {
     /// The CPU.
     #[must_use]
     pub fn cpu() -> Self {
-        Self { kind: Kind::Cpu, reason: None }
+        Self { kind: Kind::Cpu, reason: None, memory_limit: None }
     }
 
     /// The emulator: the GPU's kernels on the CPU, every access checked, the threads of a block in an order made from `seed`.
     #[must_use]
     pub fn emulator(seed: u64) -> Self {
-        Self { kind: Kind::Emulator { seed }, reason: None }
+        Self { kind: Kind::Emulator { seed }, reason: None, memory_limit: None }
     }
 
     /// The CUDA device with this number.
@@ -131,7 +134,14 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`], [`Error::Driver`].
     pub fn cuda(number: usize) -> Result<Self> {
-        Ok(Self { kind: Kind::Cuda(Box::new(Gpu::open(number)?)), reason: None })
+        Ok(Self { kind: Kind::Cuda(Box::new(Gpu::open(number)?)), reason: None, memory_limit: None })
+    }
+
+    /// The device with at most `bytes` of its memory for the images of a problem, where others use it, too. Larger problems are
+    /// computed in strips. The CPU, which has no memory of its own, ignores it.
+    #[must_use]
+    pub fn with_memory_limit(self, bytes: usize) -> Self {
+        Self { memory_limit: Some(bytes), ..self }
     }
 
     /// Why [`auto`](Self::auto) took this device: one line for people. None if it was asked for by name.
@@ -171,30 +181,78 @@ impl Device {
 
     /// A problem made ready to run: kernel chosen and compiled, buffers allocated. It may run any number of times.
     ///
+    /// Where the device's memory does not hold the images they are computed in strips; [`Convolution::note`] says so.
+    ///
     /// # Errors
     /// [`Error::Refused`] if the variant can't compute the problem, [`Error::NeedsGpu`] if a GPU's variant is asked of
-    /// the CPU, [`Error::DeviceMemory`], [`Error::Driver`].
+    /// the CPU, [`Error::DeviceMemory`] if not even a strip fits, [`Error::Driver`].
     pub fn convolution(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
+        let limit = self.memory_limit;
         let ready = match &self.kind {
             Kind::Cpu => {
                 if let VariantChoice::Exactly(variant) = variant {
                     return Err(Error::NeedsGpu { variant: variant.name() });
                 }
-                Ready::Cpu { source: Vec::new(), result: Vec::new() }
+                Ready::on_cpu()
             }
-            Kind::Emulator { seed } => Ready::Emulator(Box::new(EmulatorConvolution::new(*seed, problem, variant)?)),
-            Kind::Cuda(gpu) => Ready::Cuda(Box::new(GpuConvolution::new(gpu, problem, variant)?)),
+            Kind::Emulator { seed } => {
+                Ready::Emulator(Box::new(EmulatorConvolution::new(*seed, problem, variant, limit)?))
+            }
+            Kind::Cuda(gpu) => Ready::Cuda(Box::new(GpuConvolution::new(gpu, problem, variant, limit)?)),
         };
-        Ok(Convolution { problem: problem.clone(), ready })
+        let strips = match &ready {
+            Ready::Cpu { .. } => 1,
+            Ready::Emulator(ready) => ready.strips().len(),
+            Ready::Cuda(ready) => ready.strips().len(),
+        };
+        let note =
+            (strips > 1).then(|| format!("in {strips} strips: the device's memory does not hold the images whole"));
+        Ok(Convolution { problem: problem.clone(), ready, note })
     }
 
-    /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type.
+    /// Which variant would compute `problem`, and why: one line for people. Nothing is compiled or allocated.
     ///
     /// # Errors
-    /// Those of [`Problem::new`] and [`convolution`](Self::convolution).
+    /// [`Error::Refused`], [`Error::NeedsGpu`].
+    pub fn choice(&self, problem: &Problem, variant: VariantChoice) -> Result<(&'static str, String)> {
+        let limits = match &self.kind {
+            Kind::Cpu => {
+                return match variant {
+                    VariantChoice::Auto => Ok((cpu::VARIANT, cpu::reason())),
+                    VariantChoice::Exactly(variant) => Err(Error::NeedsGpu { variant: variant.name() }),
+                };
+            }
+            Kind::Emulator { .. } => emulator::LIMITS,
+            Kind::Cuda(gpu) => gpu.info().limits(),
+        };
+        let plan = Plan::new(problem, limits, variant)?;
+        Ok((plan.entry.variant.name(), plan.reason))
+    }
+
+    /// The same, but on the CPU if the device's memory does not hold even a strip of the images, and no variant of the GPU was
+    /// asked for by name. [`Convolution::note`] says so.
+    ///
+    /// # Errors
+    /// Those of [`convolution`](Self::convolution).
+    pub fn convolution_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
+        match self.convolution(problem, variant) {
+            Err(error @ Error::DeviceMemory { .. }) if variant == VariantChoice::Auto => {
+                let ready = Ready::on_cpu();
+                Ok(Convolution { problem: problem.clone(), ready, note: Some(format!("on the CPU: {error}")) })
+            }
+            other => other,
+        }
+    }
+
+    /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's memory
+    /// can't hold is computed in strips, or on the CPU.
+    ///
+    /// # Errors
+    /// Those of [`Problem::new`], [`Problem::with_layout`] and [`convolution`](Self::convolution).
     pub fn apply<T: Pixel, U: Pixel>(&self, filter: &Filter, image: &Image<T>) -> Result<Image<U>> {
-        let problem = Problem::new(image.width(), image.height(), filter)?;
-        self.convolution(&problem, VariantChoice::Auto)?.run(image)
+        let layout = Layout::of::<T, U>(image.channels());
+        let problem = Problem::new(image.width(), image.height(), filter)?.with_layout(layout)?;
+        self.convolution_or_cpu(&problem, VariantChoice::Auto)?.run(image)
     }
 
     /// Measures the rates that bound a convolution on this device; takes part of a second.
@@ -218,18 +276,25 @@ impl Device {
 pub struct Convolution<'device> {
     problem: Problem,
     ready: Ready<'device>,
+    note: Option<String>,
 }
 
 /// What a device has made ready.
 #[derive(Debug)]
 enum Ready<'device> {
-    /// The buffers are for the single steps; empty until then.
     Cpu {
-        source: Vec<f32>,
-        result: Vec<f32>,
+        /// What was uploaded to stay.
+        resident: Option<cpu::Resident>,
+        planes: cpu::Planes,
     },
     Emulator(Box<EmulatorConvolution>),
     Cuda(Box<GpuConvolution<'device>>),
+}
+
+impl Ready<'_> {
+    fn on_cpu() -> Self {
+        Self::Cpu { resident: None, planes: cpu::Planes::default() }
+    }
 }
 
 impl Convolution<'_> {
@@ -242,21 +307,19 @@ impl Convolution<'_> {
     /// The name of the variant that computes.
     #[must_use]
     pub fn variant(&self) -> &'static str {
-        match &self.ready {
-            Ready::Cpu { .. } => cpu::VARIANT,
-            Ready::Emulator(ready) => ready.plan().entry.variant.name(),
-            Ready::Cuda(ready) => ready.plan().entry.variant.name(),
-        }
+        self.plan().map_or(cpu::VARIANT, |plan| plan.entry.variant.name())
     }
 
     /// Why this variant: one line for people.
     #[must_use]
     pub fn reason(&self) -> String {
-        match &self.ready {
-            Ready::Cpu { .. } => cpu::reason(),
-            Ready::Emulator(ready) => ready.plan().reason.clone(),
-            Ready::Cuda(ready) => ready.plan().reason.clone(),
-        }
+        self.plan().map_or_else(cpu::reason, |plan| plan.reason.clone())
+    }
+
+    /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. One line for people.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The plan for the GPU or its emulator; None on the CPU.
@@ -269,63 +332,86 @@ impl Convolution<'_> {
         }
     }
 
-    /// Filters an image of the problem's size: each channel alone, computed in `f32`, then converted.
+    /// Filters an image of the problem's size and layout.
     ///
     /// # Errors
-    /// [`Error::OtherSize`] if the image has another size, [`Error::Driver`].
+    /// [`Error::OtherSize`] if the image has another size, [`Error::OtherLayout`] if it has other channels or one of the types
+    /// is another, [`Error::Driver`].
     pub fn run<T: Pixel, U: Pixel>(&mut self, image: &Image<T>) -> Result<Image<U>> {
-        let (planned, found) = ((self.problem.width(), self.problem.height()), (image.width(), image.height()));
-        if planned != found {
-            return Err(Error::OtherSize { planned, found });
-        }
-        let planes = (0..image.channels())
-            .map(|channel| {
-                let source = image.channel(channel).map(T::to_f32);
-                let mut result = vec![0.0_f32; source.values().len()];
-                self.run_plane(source.values(), &mut result)?;
-                Ok(Image::new(image.width(), image.height(), 1, result)?.map(U::from_f32))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Image::from_channels(&planes)
+        let values = vec![U::default(); image.values().len()];
+        let mut result = Image::new(image.width(), image.height(), image.channels(), values)?;
+        self.run_view(image.view(), result.view_mut())?;
+        Ok(result)
     }
 
-    /// Filters one channel: `width * height` values in, as many out, rows without gaps.
+    /// Filters an image in somebody else's memory to another place there, with gaps between rows or without.
     ///
     /// # Errors
-    /// [`Error::Length`] if a slice has another length; [`Error::Driver`].
-    pub fn run_plane(&mut self, source: &[f32], result: &mut [f32]) -> Result<()> {
-        self.check("source", source)?;
-        self.check("result", result)?;
+    /// As for [`run`](Self::run).
+    pub fn run_view<T: Pixel, U: Pixel>(&mut self, image: View<'_, T>, mut result: ViewMut<'_, U>) -> Result<()> {
+        let planned = (self.problem.width(), self.problem.height());
+        for (found, channels) in [
+            ((image.width(), image.height()), image.channels()),
+            ((result.width(), result.height()), result.channels()),
+        ] {
+            if planned != found {
+                return Err(Error::OtherSize { planned, found });
+            }
+            self.check_layout(Layout::of::<T, U>(channels))?;
+        }
+        // Copied if there are gaps: that takes a part of what the convolution takes.
+        let dense;
+        let source = match image.as_dense() {
+            Some(source) => source,
+            None => {
+                dense = image.to_dense();
+                &dense
+            }
+        };
+        if let Some(result) = result.as_dense_mut() {
+            return self.run_values(source, result);
+        }
+        let mut values = vec![U::default(); self.problem.values()];
+        self.run_values(source, &mut values)?;
+        result.set(&values);
+        Ok(())
+    }
+
+    /// Filters values without gaps, row by row, channels together: as many in as out.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if a slice has another length, [`Error::OtherLayout`]; [`Error::Driver`].
+    pub fn run_values<T: Pixel, U: Pixel>(&mut self, source: &[T], result: &mut [U]) -> Result<()> {
+        self.check_layout(Layout::of::<T, U>(self.problem.layout().channels))?;
+        self.check("source", source.len())?;
+        self.check("result", result.len())?;
         match &mut self.ready {
-            Ready::Cpu { .. } => {
-                cpu::convolve(&self.problem, source, result);
+            Ready::Cpu { planes, .. } => {
+                cpu::convolve_values(&self.problem, source, result, planes);
                 Ok(())
             }
-            Ready::Emulator(ready) => ready.run(source, result),
-            Ready::Cuda(ready) => ready.run(source, result),
+            Ready::Emulator(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
+            Ready::Cuda(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
         }
     }
 
-    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with [`POISON`].
+    /// Puts an image on the device, for [`execute`](Self::execute), and fills the result there with
+    /// [`POISON`](crate::compare::POISON).
     ///
     /// # Errors
-    /// As for [`run_plane`](Self::run_plane).
-    pub fn upload(&mut self, source: &[f32]) -> Result<()> {
-        self.check("source", source)?;
+    /// As for [`run_values`](Self::run_values); [`Error::DeviceMemory`] if it would take strips.
+    pub fn upload<T: Pixel>(&mut self, source: &[T]) -> Result<()> {
+        let layout = self.problem.layout();
+        self.check_layout(Layout { input: T::TYPE, ..layout })?;
+        self.check("source", source.len())?;
         match &mut self.ready {
-            Ready::Cpu { source: resident, result } => {
-                resident.clear();
-                resident.extend_from_slice(source);
-                result.clear();
-                result.resize(source.len(), POISON);
+            Ready::Cpu { resident, .. } => {
+                *resident = Some(cpu::Resident::new(&self.problem, source));
                 Ok(())
             }
-            Ready::Emulator(ready) => {
-                ready.upload(source);
-                Ok(())
-            }
+            Ready::Emulator(ready) => ready.upload(bytes_of(source)),
             Ready::Cuda(ready) => {
-                ready.upload(source)?;
+                ready.upload(bytes_of(source))?;
                 ready.poison()
             }
         }
@@ -337,50 +423,39 @@ impl Convolution<'_> {
     /// # Errors
     /// [`Error::Length`] if nothing was uploaded to the CPU, [`Error::Driver`], [`Error::Emulator`].
     pub fn execute(&mut self, times: usize) -> Result<Duration> {
+        let start = Instant::now();
         match &mut self.ready {
-            Ready::Cpu { source, result } => {
-                let (width, height) = (self.problem.width(), self.problem.height());
-                if source.is_empty() {
-                    let (channels, required, found) = (1, width * height, 0);
-                    return Err(Error::Length { what: "uploaded image", width, height, channels, required, found });
-                }
-                let start = Instant::now();
+            Ready::Cpu { resident, planes } => {
+                let resident = resident.as_mut().ok_or_else(|| nothing_uploaded(&self.problem))?;
                 for _ in 0..times {
-                    cpu::convolve(&self.problem, source, result);
+                    resident.execute(&self.problem, planes);
                 }
-                Ok(start.elapsed())
             }
             Ready::Emulator(ready) => {
-                let start = Instant::now();
                 for _ in 0..times {
                     ready.execute()?;
                 }
-                Ok(start.elapsed())
             }
-            Ready::Cuda(ready) => ready.timed(times),
+            Ready::Cuda(ready) => return ready.timed(times),
         }
+        Ok(start.elapsed())
     }
 
     /// Copies the result from the device.
     ///
     /// # Errors
-    /// As for [`run_plane`](Self::run_plane).
-    pub fn download(&mut self, result: &mut [f32]) -> Result<()> {
-        self.check("result", result)?;
+    /// As for [`run_values`](Self::run_values); [`Error::Length`] if nothing was uploaded.
+    pub fn download<U: Pixel>(&mut self, result: &mut [U]) -> Result<()> {
+        self.check_layout(Layout { output: U::TYPE, ..self.problem.layout() })?;
+        self.check("result", result.len())?;
         match &mut self.ready {
-            Ready::Cpu { result: resident, .. } => {
-                if resident.len() == result.len() {
-                    result.copy_from_slice(resident);
-                } else {
-                    result.fill(POISON);
-                }
+            Ready::Cpu { resident, .. } => {
+                let resident = resident.as_ref().and_then(cpu::Resident::result);
+                result.copy_from_slice(resident.ok_or_else(|| nothing_uploaded(&self.problem))?);
                 Ok(())
             }
-            Ready::Emulator(ready) => {
-                result.copy_from_slice(&ready.download());
-                Ok(())
-            }
-            Ready::Cuda(ready) => ready.download(result),
+            Ready::Emulator(ready) => ready.download(bytes_of_mut(result)),
+            Ready::Cuda(ready) => ready.download(bytes_of_mut(result)),
         }
     }
 
@@ -396,13 +471,25 @@ impl Convolution<'_> {
         }
     }
 
-    /// The length of a plane of the problem.
-    fn check(&self, what: &'static str, values: &[f32]) -> Result<()> {
-        let (width, height) = (self.problem.width(), self.problem.height());
-        let (required, found) = (width * height, values.len());
-        if required != found {
-            return Err(Error::Length { what, width, height, channels: 1, required, found });
-        }
-        Ok(())
+    fn check_layout(&self, found: Layout) -> Result<()> {
+        let planned = self.problem.layout();
+        if planned == found { Ok(()) } else { Err(Error::OtherLayout { planned, found }) }
     }
+
+    /// The number of values of the problem's images.
+    fn check(&self, what: &'static str, found: usize) -> Result<()> {
+        let required = self.problem.values();
+        if required == found { Ok(()) } else { Err(length(&self.problem, what, found)) }
+    }
+}
+
+/// The error for `found` values where the problem's images have more or fewer.
+fn length(problem: &Problem, what: &'static str, found: usize) -> Error {
+    let (width, height, channels) = (problem.width(), problem.height(), problem.layout().channels);
+    Error::Length { what, width, height, channels, required: problem.values(), found }
+}
+
+/// The error for a step on an image that is not there.
+fn nothing_uploaded(problem: &Problem) -> Error {
+    length(problem, "uploaded image", 0)
 }

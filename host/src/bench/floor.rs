@@ -10,7 +10,7 @@ use crate::{Problem, Rates};
 pub enum Bound {
     /// Reading the image once and writing the result once.
     Memory,
-    /// One multiply-add for each coefficient and pixel.
+    /// One multiply-add for each coefficient and value.
     Fma,
 }
 
@@ -35,7 +35,8 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// `max(8 w h / copy rate, 2 mw mh w h / FMA rate)`: each pixel of 4 bytes read once and written once, and all products.
+    /// `max(bytes / copy rate, 2 mw mh values / FMA rate)`: each value of the image read once, each of the result written once
+    /// (8 bytes together in `f32`, 2 in `u8`), and all products.
     ///
     /// ```
     /// use host::bench::floor::{Bound, Floor};
@@ -48,10 +49,11 @@ impl Floor {
     /// ```
     #[must_use]
     pub fn new(problem: &Problem, rates: Rates) -> Self {
-        let pixels = problem.width() as f64 * problem.height() as f64;
+        let (layout, values) = (problem.layout(), problem.values() as f64);
         let coefficients = problem.window().width() as f64 * problem.window().height() as f64;
-        let memory = 2.0 * size_of::<f32>() as f64 * pixels / rates.copy_bytes_per_s * 1e6;
-        let fma = 2.0 * coefficients * pixels / rates.flop_per_s * 1e6;
+        let bytes = (layout.input.bytes() + layout.output.bytes()) as f64;
+        let memory = bytes * values / rates.copy_bytes_per_s * 1e6;
+        let fma = 2.0 * coefficients * values / rates.flop_per_s * 1e6;
         if memory >= fma { Self { us: memory, bound: Bound::Memory } } else { Self { us: fma, bound: Bound::Fma } }
     }
 }

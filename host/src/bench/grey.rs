@@ -1,7 +1,7 @@
-//! A user's picture as one channel.
+//! Pictures in other types and channels than their files hold.
 
 use crate::files::Pixels;
-use crate::{Image, Pixel, Result};
+use crate::{Image, Pixel, PixelType, Result};
 
 /// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from ITU-R
 /// BT.709).
@@ -31,17 +31,54 @@ pub fn grey(pixels: &Pixels) -> Result<Image> {
 
 /// The luminance divided by `white`.
 fn scaled<T: Pixel>(image: &Image<T>, white: f32) -> Result<Image> {
-    let channels = image.channels();
-    let value = |pixel: &[T]| {
-        if channels < 3 {
-            // Grey, perhaps with alpha behind it.
-            return pixel[0].to_f32() / white;
-        }
-        let [red, green, blue] = LUMINANCE;
-        (red * pixel[0].to_f32() + green * pixel[1].to_f32() + blue * pixel[2].to_f32()) / white
-    };
-    let values = image.values().chunks_exact(channels).map(value).collect();
+    let value = |pixel: &[T]| luminance(pixel) / white;
+    let values = image.values().chunks_exact(image.channels()).map(value).collect();
     Image::new(image.width(), image.height(), 1, values)
+}
+
+/// The luminance of a pixel of any channels.
+fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
+    match *pixel {
+        [red, green, blue, ..] => {
+            LUMINANCE[0] * red.to_f32() + LUMINANCE[1] * green.to_f32() + LUMINANCE[2] * blue.to_f32()
+        }
+        // Grey, perhaps with alpha behind it.
+        [grey, ..] => grey.to_f32(),
+        [] => 0.0,
+    }
+}
+
+/// A picture in this type and number of channels: 1 is the luminance, 2 with alpha, 3 the colours, 4 with alpha. White
+/// is 255, 65,535 or 1; a picture without alpha is opaque.
+///
+/// # Errors
+/// Those of [`Image::new`].
+pub(super) fn converted(pixels: &Pixels, kind: PixelType, channels: usize) -> Result<Pixels> {
+    let white = |kind| match kind {
+        PixelType::U8 => 255.0,
+        PixelType::U16 => 65_535.0,
+        PixelType::F32 => 1.0,
+    };
+    let (from, to) = (white(pixels.pixel_type()), white(kind));
+    let image = pixels.to_f32();
+    let value = |pixel: &[f32], channel: usize| -> f32 {
+        let is_alpha = matches!((channels, channel), (2, 1) | (4, 3));
+        match (is_alpha, pixel) {
+            (true, &[_, alpha] | &[_, _, _, alpha]) => alpha,
+            (true, _) => from,
+            (false, &[grey] | &[grey, _]) => grey,
+            (false, _) if channels < 3 => luminance(pixel),
+            (false, _) => pixel[channel],
+        }
+    };
+    let of_pixel = |pixel| (0..channels).map(move |channel| value(pixel, channel) / from * to);
+    let values = image.values().chunks_exact(image.channels()).flat_map(of_pixel).collect();
+    let image = Image::new(image.width(), image.height(), channels, values)?;
+    Ok(match kind {
+        PixelType::U8 => image.map(u8::from_f32).into(),
+        PixelType::U16 => image.map(u16::from_f32).into(),
+        PixelType::F32 => image.into(),
+    })
 }
 
 #[cfg(test)]
@@ -55,5 +92,17 @@ mod tests {
         assert_eq!(of(Image::new(1, 1, 2, vec![65_535_u16, 7]).unwrap().into()), [1.0]);
         assert_eq!(of(Image::new(1, 1, 4, vec![0.0_f32, 1.0, 0.0, 9.0]).unwrap().into()), [0.7154]);
         assert_eq!(of(Image::new(1, 1, 1, vec![-3.5_f32]).unwrap().into()), [-3.5]);
+    }
+
+    #[test]
+    fn a_picture_becomes_any_other() {
+        let red = Pixels::from(Image::new(1, 1, 3, vec![255_u8, 0, 51]).unwrap());
+        let of = |pixels: &Pixels, kind, channels| converted(pixels, kind, channels).unwrap();
+        assert_eq!(of(&red, PixelType::U8, 3), red);
+        assert_eq!(of(&red, PixelType::F32, 4).to_f32().values(), [1.0, 0.0, 0.2, 1.0]);
+        assert_eq!(of(&red, PixelType::U16, 2).to_f32().values(), [14_871.0, 65_535.0]);
+        let grey = Pixels::from(Image::new(1, 1, 2, vec![0.5_f32, 0.25]).unwrap());
+        assert_eq!(of(&grey, PixelType::U8, 4).to_f32().values(), [128.0, 128.0, 128.0, 64.0]);
+        assert_eq!(of(&grey, PixelType::F32, 1).to_f32().values(), [0.5]);
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
 use crate::compare::POISON;
+use crate::files::{Pixels, each_type};
 use crate::{Convolution, Error, Result};
 
 /// What can be measured: a convolution, or a stand-in for one in a test.
@@ -12,14 +13,14 @@ pub trait Executor {
     /// From host memory to host memory, in one go.
     ///
     /// # Errors
-    /// As for [`Convolution::run_plane`].
-    fn run_plane(&mut self, source: &[f32], result: &mut [f32]) -> Result<()>;
+    /// As for [`Convolution::run_view`].
+    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()>;
 
     /// Makes the source resident, and poisons the resident result.
     ///
     /// # Errors
     /// As for [`Convolution::upload`].
-    fn upload(&mut self, source: &[f32]) -> Result<()>;
+    fn upload(&mut self, source: &Pixels) -> Result<()>;
 
     /// Computes `times` times on resident data, and returns the time of all.
     ///
@@ -31,24 +32,24 @@ pub trait Executor {
     ///
     /// # Errors
     /// As for [`Convolution::download`].
-    fn download(&mut self, result: &mut [f32]) -> Result<()>;
+    fn download(&mut self, result: &mut Pixels) -> Result<()>;
 }
 
 impl Executor for Convolution<'_> {
-    fn run_plane(&mut self, source: &[f32], result: &mut [f32]) -> Result<()> {
-        self.run_plane(source, result)
+    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
+        each_type!(source, source => each_type!(result, result => self.run_view(source.view(), result.view_mut())))
     }
 
-    fn upload(&mut self, source: &[f32]) -> Result<()> {
-        self.upload(source)
+    fn upload(&mut self, source: &Pixels) -> Result<()> {
+        each_type!(source, source => self.upload(source.values()))
     }
 
     fn execute(&mut self, times: usize) -> Result<Duration> {
         self.execute(times)
     }
 
-    fn download(&mut self, result: &mut [f32]) -> Result<()> {
-        self.download(result)
+    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+        each_type!(result, result => self.download(result.values_mut()))
     }
 }
 
@@ -116,26 +117,26 @@ pub enum Cause {
 /// [`Cause::Wrong`] before anything is timed, or after it if the answer did not stay right; else what failed.
 pub fn measure<E: Executor>(
     open: impl FnOnce() -> Result<E>,
-    source: &[f32],
-    result: &mut [f32],
+    source: &Pixels,
+    result: &mut Pixels,
     expected: &Expected<'_>,
     timing: Timing,
 ) -> Result<(Verdict, Times), Cause> {
-    result.fill(POISON);
+    poison(result);
     let start = Instant::now();
     let mut executor = open()?;
-    executor.run_plane(source, result)?;
+    executor.run(source, result)?;
     let first_call = start.elapsed();
     expected.verify(result)?;
 
     executor.upload(source)?;
     executor.execute(1)?;
-    result.fill(POISON);
+    poison(result);
     executor.download(result)?;
     let verdict = expected.verify(result)?;
 
     let kernel = sample(timing, |runs| executor.execute(runs))?;
-    result.fill(POISON);
+    poison(result);
     executor.download(result)?;
     expected.verify(result)?;
 
@@ -144,7 +145,7 @@ pub fn measure<E: Executor>(
     let end_to_end = sample(alone, |runs| {
         let start = Instant::now();
         for _ in 0..runs {
-            executor.run_plane(source, result)?;
+            executor.run(source, result)?;
         }
         Ok(start.elapsed())
     })?;
@@ -157,13 +158,23 @@ pub fn measure<E: Executor>(
 /// As for [`measure`].
 pub fn verify<E: Executor>(
     open: impl FnOnce() -> Result<E>,
-    source: &[f32],
-    result: &mut [f32],
+    source: &Pixels,
+    result: &mut Pixels,
     expected: &Expected<'_>,
 ) -> Result<Verdict, Cause> {
-    result.fill(POISON);
-    open()?.run_plane(source, result)?;
+    poison(result);
+    open()?.run(source, result)?;
     Ok(expected.verify(result)?)
+}
+
+/// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few outputs
+/// where the type has no NaN.
+pub(crate) fn poison(result: &mut Pixels) {
+    match result {
+        Pixels::U8(image) => image.values_mut().fill(0xad),
+        Pixels::U16(image) => image.values_mut().fill(0xdead),
+        Pixels::F32(image) => image.values_mut().fill(POISON),
+    }
 }
 
 /// Times `run`, which gets a number of runs and returns the time of all.

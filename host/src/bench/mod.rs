@@ -7,13 +7,15 @@
 //! use std::time::Duration;
 //!
 //! use host::bench::{self, Picture, SEED, Settings, Wanted};
-//! use host::{Border, DeviceChoice};
+//! use host::{Border, DeviceChoice, PixelType};
 //!
 //! let pictures = vec![Picture::Random("64x48".parse()?)];
 //! let settings = Settings {
 //!     device: DeviceChoice::Cpu,
 //!     subjects: bench::subjects(Some(pictures), Some(vec!["5".parse()?]), true),
 //!     variants: vec![Wanted::All],
+//!     pixel: PixelType::U8,
+//!     channels: 3,
 //!     border: Border::Mirror,
 //!     min_time: Duration::ZERO,
 //!     seed: SEED,
@@ -42,10 +44,11 @@ use std::time::Duration;
 pub use self::grey::grey;
 pub use self::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 pub use self::run::run;
+pub(crate) use self::system::free_memory;
 pub use self::system::{Build, Machine};
 pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
 
-use crate::{Border, DeviceChoice, Error, Result, VariantChoice};
+use crate::{Border, DeviceChoice, Error, PixelType, Result, VariantChoice};
 
 /// Variants that are asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,10 @@ pub struct Settings {
     pub subjects: Vec<Subject>,
     /// The GPU's variants; the CPU has one way of its own.
     pub variants: Vec<Wanted>,
+    /// The type of the values of images and results.
+    pub pixel: PixelType,
+    /// Their interleaved channels.
+    pub channels: usize,
     /// What lies outside of the images.
     pub border: Border,
     /// The least time to measure each figure for.

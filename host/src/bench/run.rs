@@ -7,16 +7,16 @@ use cuda_emulator::Counts;
 use kernels_gpu::entries::Variant;
 
 use super::floor::Floor;
-use super::measure::{Cause, Timing, measure, verify};
+use super::measure::{Cause, Executor, Timing, measure, verify};
 use super::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 use super::system::{self, Build, Machine};
 use super::verify::Expected;
 use super::workload::{self, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
 use crate::backend::cpu;
-use crate::compare::POISON;
+use crate::files::Pixels;
 use crate::plan::{Limits, Plan};
-use crate::{Convolution, Device, DeviceChoice, Error, Filter, Image, Problem, Result, VariantChoice};
+use crate::{Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -54,7 +54,7 @@ pub fn run(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repor
     let mut bench = Bench { settings, gpu, cpu, machine: &machine, loaded: HashSet::new(), show };
     let mut cells = Vec::new();
     for subject in &settings.subjects {
-        let image = subject.picture.image(settings.seed)?;
+        let image = subject.picture.image(settings.seed, settings.pixel, settings.channels)?;
         for &mask in &subject.masks {
             let cell = bench.cell(&subject.picture, &image, mask)?;
             (bench.show)(Event::Cell(&cell));
@@ -86,13 +86,14 @@ fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
 
 /// Refuses pictures whose buffers would not fit this machine's memory, before any is made.
 fn check_memory(settings: &Settings) -> Result<()> {
-    // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a pixel each. The oracle: 16.
-    const BYTES_PER_PIXEL: u128 = 5 * 4 + 16;
+    // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle: 16. While
+    // it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32 itself.
+    const BYTES_PER_VALUE: u128 = 8 * 4 + 16;
     let Some(free) = system::free_memory() else { return Ok(()) };
     for subject in &settings.subjects {
         let size = subject.picture.size();
-        let pixels = Image::<f32>::checked_len(size.width, size.height, 1)? as u128;
-        let needed = pixels * BYTES_PER_PIXEL;
+        let values = Image::<f32>::checked_len(size.width, size.height, settings.channels)? as u128;
+        let needed = values * BYTES_PER_VALUE;
         if needed > free {
             return Err(Error::HostMemory { what: format!("to measure on {size} pixels"), needed, free });
         }
@@ -101,9 +102,9 @@ fn check_memory(settings: &Settings) -> Result<()> {
 }
 
 /// What a profiler would count for one run; None on a device that can't tell.
-fn count<'a>(open: impl Fn() -> Result<Convolution<'a>>, image: &[f32]) -> Result<Option<Counts>> {
+fn count<'a>(open: impl Fn() -> Result<Convolution<'a>>, image: &Pixels) -> Result<Option<Counts>> {
     let mut convolution = open()?;
-    convolution.upload(image)?;
+    Executor::upload(&mut convolution, image)?;
     convolution.counts()
 }
 
@@ -121,9 +122,9 @@ struct Bench<'a> {
 /// What all variants of a cell compute, and what they are held against.
 struct Task<'a> {
     problem: &'a Problem,
-    image: &'a Image,
+    image: &'a Pixels,
     expected: Expected<'a>,
-    answer: Vec<f32>,
+    answer: Pixels,
 }
 
 /// A variant of the GPU that can compute a cell.
@@ -136,28 +137,31 @@ struct Candidate {
 
 impl Bench<'_> {
     /// Measures all variants on one problem.
-    fn cell(&mut self, picture: &Picture, image: &Image, mask_size: MaskSize) -> Result<Cell> {
+    fn cell(&mut self, picture: &Picture, image: &Pixels, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
         let mask = workload::mask(mask_size, self.settings.seed)?;
-        let problem = &Problem::new(size.width, size.height, &Filter::new(mask).border(self.settings.border))?;
+        let Settings { border, pixel, channels, .. } = *self.settings;
+        let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
+        let problem = &problem.with_layout(Layout { channels, input: pixel, output: pixel })?;
         let mut cell = Cell {
             picture: picture.name().to_owned(),
             image: size,
             mask: mask_size,
-            border: self.settings.border,
+            layout: problem.layout(),
+            border,
             rows: Vec::new(),
             not_eligible: Vec::new(),
             failures: Vec::new(),
         };
         (self.show)(Event::Step(format_args!("{size}, mask {mask_size}: computing the exact answer, in f64")));
         let expected = Expected::new(problem, image);
-        let mut task = Task { problem, image, expected, answer: vec![POISON; image.values().len()] };
+        let mut task = Task { problem, image, expected, answer: image.clone() };
 
         // The CPU first, because the GPU's answers are held against its; its row stands last.
         let cpu_row = self.cpu_row(&mut cell, &mut task);
         if cpu_row.is_some() {
             // Only a right one: a wrong one would blame the GPU for the CPU's fault.
-            task.expected.set_cpu(task.answer.clone());
+            task.expected.set_cpu(&task.answer);
         }
         if let Some(gpu) = self.gpu {
             let cpu_us = cpu_row.as_ref().and_then(|row| row.timed).map(|timed| timed.times.kernel.us.median);
@@ -213,7 +217,7 @@ impl Bench<'_> {
 
     /// The CPU's row; None if it failed, which is noted in the cell.
     fn cpu_row(&mut self, cell: &mut Cell, task: &mut Task<'_>) -> Option<Verified> {
-        let (backend, image) = (self.cpu.backend(), task.image.values());
+        let (backend, image) = (self.cpu.backend(), task.image);
         let open = || self.cpu.convolution(task.problem, VariantChoice::Auto);
         // Has no buffers before it is used.
         let (variant, reason) = match open() {
@@ -240,7 +244,7 @@ impl Bench<'_> {
         task: &mut Task<'_>,
     ) -> Option<Verified> {
         let Candidate { choice, plan, preferred, reason } = candidate;
-        let (backend, variant, image) = (gpu.backend(), plan.entry.variant.name(), task.image.values());
+        let (backend, variant, image) = (gpu.backend(), plan.entry.variant.name(), task.image);
         self.step(backend, variant, cell);
         let open = || gpu.convolution(task.problem, choice);
         let Some((_, rates)) = &self.machine.gpu else {

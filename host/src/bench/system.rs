@@ -81,7 +81,7 @@ impl Machine {
 }
 
 /// Bytes of memory that can be had without swapping; None where the system does not say.
-pub(super) fn free_memory() -> Option<u128> {
+pub(crate) fn free_memory() -> Option<u128> {
     let listing = std::fs::read_to_string("/proc/meminfo").ok()?;
     let (_, value) = listing.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == "MemAvailable")?;
     Some(value.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024)

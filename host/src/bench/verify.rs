@@ -1,6 +1,7 @@
 //! Whether an answer may be timed: the whole frame against the f64 oracle, and bit by bit against the CPU's answer.
 
 use crate::compare::{self, Bound};
+use crate::files::Pixels;
 use crate::oracle::Oracle;
 use crate::{Image, Problem};
 
@@ -8,8 +9,10 @@ use crate::{Image, Problem};
 #[derive(Debug)]
 pub struct Expected<'a> {
     problem: &'a Problem,
-    oracle: Oracle,
-    cpu: Option<Vec<f32>>,
+    /// One for each channel.
+    oracles: Vec<Oracle>,
+    /// The CPU's answer.
+    cpu: Option<Image>,
 }
 
 /// An answer that is right: how far it is from the exact one.
@@ -29,23 +32,23 @@ pub enum Wrong {
     /// A number of values that is not the image's.
     #[error("the answer has {found} values, {required} were required")]
     Length {
-        /// Pixels of the image.
+        /// Values of the image.
         required: usize,
         /// Values of the answer.
         found: usize,
     },
     /// Values off the oracle by more than the contract allows, NaN where a number should be among them.
     #[error(
-        "{count} of {pixels} pixels differ from the exact answer by more than the bound allows, the worst, by {ratio:.3e} \
-         times the bound, in column {}, row {}: {found:e}", .place.0, .place.1
+        "{count} of {values} values differ from the exact answer by more than the bound allows, the worst, by {ratio:.3e} \
+         times the bound, in column {}, row {}, channel {}: {found:e}", .place.0, .place.1, .place.2
     )]
     Values {
-        /// Pixels that are wrong.
+        /// Values that are wrong.
         count: usize,
-        /// Pixels of the image.
-        pixels: usize,
-        /// The worst one's column and row.
-        place: (usize, usize),
+        /// Values of the image.
+        values: usize,
+        /// The worst one's column, row and channel.
+        place: (usize, usize, usize),
         /// The worst one's value.
         found: f32,
         /// Its distance from the exact value, as a multiple of the bound.
@@ -53,16 +56,16 @@ pub enum Wrong {
     },
     /// Bits that differ from the CPU's, though every direct variant promises the same.
     #[error(
-        "{count} of {pixels} pixels have other bits than on the CPU, the first in column {}, row {}: {found:e} instead of \
-         {required:e}", .place.0, .place.1
+        "{count} of {values} values have other bits than on the CPU, the first in column {}, row {}, channel {}: {found:e} instead of \
+         {required:e}", .place.0, .place.1, .place.2
     )]
     Bits {
-        /// Pixels with other bits.
+        /// Values with other bits.
         count: usize,
-        /// Pixels of the image.
-        pixels: usize,
-        /// The first one's column and row.
-        place: (usize, usize),
+        /// Values of the image.
+        values: usize,
+        /// The first one's column, row and channel.
+        place: (usize, usize, usize),
         /// The CPU's value there.
         required: f32,
         /// The answer's value.
@@ -71,18 +74,20 @@ pub enum Wrong {
 }
 
 impl<'a> Expected<'a> {
-    /// Computes the oracle's answer, in f64, over the whole frame.
+    /// Computes the oracle's answer for each channel, in f64, over the whole frame.
     ///
     /// # Panics
     /// If the image has not the problem's size.
     #[must_use]
-    pub fn new(problem: &'a Problem, image: &Image) -> Self {
-        Self { problem, oracle: Oracle::new(problem, image.values()), cpu: None }
+    pub fn new(problem: &'a Problem, image: &Pixels) -> Self {
+        let image = image.to_f32();
+        let oracle = |channel| Oracle::new(problem, image.channel(channel).values());
+        Self { problem, oracles: (0..image.channels()).map(oracle).collect(), cpu: None }
     }
 
     /// Sets the CPU's answer, once it is known to be right itself.
-    pub fn set_cpu(&mut self, answer: Vec<f32>) {
-        self.cpu = Some(answer);
+    pub fn set_cpu(&mut self, answer: &Pixels) {
+        self.cpu = Some(answer.to_f32());
     }
 
     /// Judges an answer. Where nothing was written stands poison, which is within no bound.
@@ -90,28 +95,37 @@ impl<'a> Expected<'a> {
     /// # Errors
     /// What is wrong with it. Bits that differ from the CPU's are wrong, too: so far every variant is a direct one, and those
     /// promise the same bits.
-    pub fn verify(&self, answer: &[f32]) -> Result<Verdict, Wrong> {
-        let pixels = self.problem.width() * self.problem.height();
-        let column_and_row = |index: usize| (index % self.problem.width(), index / self.problem.width());
-        if answer.len() != pixels {
-            return Err(Wrong::Length { required: pixels, found: answer.len() });
+    pub fn verify(&self, answer: &Pixels) -> Result<Verdict, Wrong> {
+        let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
+        let answer = answer.to_f32();
+        if answer.values().len() != values {
+            return Err(Wrong::Length { required: values, found: answer.values().len() });
         }
-        let comparison = compare::with_oracle(&self.oracle, self.problem, answer, Bound::direct(self.problem));
-        if comparison.failures > 0 {
-            let place = comparison.worst;
-            let found = answer[place.1 * self.problem.width() + place.0];
-            let (count, ratio) = (comparison.failures, comparison.error_over_bound);
-            return Err(Wrong::Values { count, pixels, place, found, ratio });
-        }
-        let bits_equal_cpu = match self.cpu.as_deref().map(|cpu| compare::same_bits(cpu, answer)) {
-            None => None,
-            Some(Ok(())) => Some(true),
-            Some(Err(difference)) => {
-                let (place, count) = (column_and_row(difference.index), difference.count);
-                return Err(Wrong::Bits { count, pixels, place, required: difference.a, found: difference.b });
+        let (mut max_abs_error, mut error_over_bound) = (0.0_f64, 0.0_f64);
+        for (channel, oracle) in self.oracles.iter().enumerate() {
+            let plane = answer.channel(channel);
+            let bound = Bound::direct(self.problem);
+            let comparison = compare::with_oracle(oracle, self.problem, plane.values(), bound);
+            if comparison.failures > 0 {
+                let (x, y) = comparison.worst;
+                let (count, ratio, found) = (comparison.failures, comparison.error_over_bound, plane.row(y)[x]);
+                return Err(Wrong::Values { count, values, place: (x, y, channel), found, ratio });
             }
+            max_abs_error = max_abs_error.max(comparison.max_abs_error);
+            error_over_bound = error_over_bound.max(comparison.error_over_bound);
+        }
+        let bits_equal_cpu = match &self.cpu {
+            None => None,
+            Some(cpu) => match compare::same_bits(cpu.values(), answer.values()) {
+                Ok(()) => Some(true),
+                Err(difference) => {
+                    let pixel = difference.index / channels;
+                    let place = (pixel % width, pixel / width, difference.index % channels);
+                    let (count, required, found) = (difference.count, difference.a, difference.b);
+                    return Err(Wrong::Bits { count, values, place, required, found });
+                }
+            },
         };
-        let (max_abs_error, error_over_bound) = (comparison.max_abs_error, comparison.error_over_bound);
         Ok(Verdict { max_abs_error, error_over_bound, bits_equal_cpu })
     }
 }

@@ -5,7 +5,9 @@ use std::num::IntErrorKind;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{Error, Image, Mask, Result};
+use super::grey::converted;
+use crate::files::Pixels;
+use crate::{Error, Image, Mask, PixelType, Result};
 
 /// The seed of everything random.
 pub const SEED: u64 = 20_260;
@@ -137,12 +139,12 @@ pub enum Picture {
     Coffee,
     /// Uniformly random values in 0 to 1.
     Random(ImageSize),
-    /// The user's own, of one channel.
+    /// The user's own.
     Given {
         /// What to call it.
         name: String,
         /// The picture.
-        image: Arc<Image>,
+        image: Arc<Pixels>,
     },
 }
 
@@ -167,28 +169,41 @@ impl Picture {
         }
     }
 
-    /// The values.
-    pub(super) fn image(&self, seed: u64) -> Result<Arc<Image>> {
+    /// The values, in this type and number of channels.
+    pub(super) fn image(&self, seed: u64, kind: PixelType, channels: usize) -> Result<Pixels> {
         match self {
-            Self::Coffee => coffee().map(Arc::new),
+            // As the tutorial has it.
+            Self::Coffee if (kind, channels) == (PixelType::F32, 1) => coffee().map(Into::into),
+            Self::Coffee => converted(&crop()?.into(), kind, channels),
             Self::Random(ImageSize { width, height }) => {
                 // Random, never zeros: moving zeros takes less power, and a card at its limit then runs faster.
                 let mut random = fastrand::Rng::with_seed(seed);
-                Image::from_fn(*width, *height, |_, _| random.f32()).map(Arc::new)
+                let mut pixels = Pixels::zeros(*width, *height, channels, kind)?;
+                match &mut pixels {
+                    Pixels::U8(image) => random.fill(image.values_mut()),
+                    Pixels::U16(image) => image.values_mut().fill_with(|| random.u16(..)),
+                    Pixels::F32(image) => image.values_mut().fill_with(|| random.f32()),
+                }
+                Ok(pixels)
             }
-            Self::Given { image, .. } => Ok(Arc::clone(image)),
+            Self::Given { image, .. } => converted(image, kind, channels),
         }
     }
 }
 
-/// The crop as the tutorial prepares it: `skimage.color.rgb2gray`, computed in f64, once more divided by 255.
-pub(crate) fn coffee() -> Result<Image> {
+/// The part of the photograph that the tutorial takes.
+fn crop() -> Result<Image<u8>> {
     let format = image::ImageFormat::Png;
     let photograph = image::load_from_memory_with_format(COFFEE, format)
         .map_err(|error| Error::File { path: "the coffee picture".into(), reason: error.to_string() })?
         .into_rgb8();
     let (width, height) = (photograph.width() as usize, photograph.height() as usize);
-    let crop = Image::new(width, height, 3, photograph.into_raw())?.crop(CROP.0, CROP.1, CROP_SIDE, CROP_SIDE)?;
+    Image::new(width, height, 3, photograph.into_raw())?.crop(CROP.0, CROP.1, CROP_SIDE, CROP_SIDE)
+}
+
+/// The crop as the tutorial prepares it: `skimage.color.rgb2gray`, computed in f64, once more divided by 255.
+pub(crate) fn coffee() -> Result<Image> {
+    let crop = crop()?;
     Image::from_fn(CROP_SIDE, CROP_SIDE, |x, y| {
         let [red, green, blue] = [0, 1, 2].map(|channel| f64::from(crop.row(y)[3 * x + channel]) / 255.0);
         (0.2125 * red + 0.7154 * green + 0.0721 * blue) as f32 / 255.0
@@ -255,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_crop_is_in_the_program() {
-        let image = Picture::Coffee.image(SEED).unwrap();
+        let image = Picture::Coffee.image(SEED, PixelType::F32, 1).unwrap().to_f32();
         assert_eq!((image.width(), image.height()), (200, 200));
         // Of the tutorial's own array.
         assert_eq!(image.row(0)[..3], [0.926_762_f32, 0.922_840_4, 0.919_737_3].map(|value| value / 255.0));
@@ -266,9 +281,13 @@ mod tests {
     #[test]
     fn random_data_repeats_and_is_not_flat() {
         let picture = Picture::Random("33x7".parse().unwrap());
-        let (one, two) = (picture.image(1).unwrap(), picture.image(1).unwrap());
-        assert_eq!(one, two);
-        assert_ne!(one, picture.image(2).unwrap());
+        for (kind, channels) in [(PixelType::F32, 1), (PixelType::U8, 3), (PixelType::U16, 4)] {
+            let image = |seed| picture.image(seed, kind, channels).unwrap();
+            assert_eq!(image(1), image(1));
+            assert_ne!(image(1), image(2));
+            assert_eq!((image(1).channels(), image(1).pixel_type()), (channels, kind));
+        }
+        let one = picture.image(1, PixelType::F32, 1).unwrap().to_f32();
         assert!(one.values().iter().all(|value| (0.0..1.0).contains(value)));
         let mask = mask("1x1".parse().unwrap(), SEED).unwrap();
         assert_eq!(mask.coefficients(), [1.0]);

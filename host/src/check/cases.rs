@@ -8,7 +8,8 @@ use std::fmt;
 
 use kernels_gpu::entries::Variant;
 
-use crate::{Border, Filter, Image, Mask, Operation, Problem, Result};
+use crate::files::Pixels;
+use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result};
 
 /// The seed of the data when none is given.
 pub const SEED: u64 = 20_260;
@@ -37,7 +38,9 @@ pub struct Case {
     pub anchor: Option<(usize, usize)>,
     /// Factor and addend of the sums.
     pub scale: (f32, f32),
-    /// What the pixels are.
+    /// Types and channels.
+    pub layout: Layout,
+    /// What the pixels are; integers are always random.
     pub content: Content,
     /// What image and mask are made from.
     pub seed: u64,
@@ -63,6 +66,9 @@ impl fmt::Display for Case {
         if self.content == Content::Special {
             f.write_str(" special values")?;
         }
+        if self.layout != Layout::PLANE {
+            write!(f, " {}", self.layout)?;
+        }
         write!(f, " seed {}", self.seed)
     }
 }
@@ -72,7 +78,7 @@ impl Case {
     ///
     /// # Errors
     /// Those of [`Problem::new`]; the cases of this file have none.
-    pub fn make(&self) -> Result<(Problem, Image)> {
+    pub fn make(&self) -> Result<(Problem, Pixels)> {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut uniform = move || random.f32().mul_add(2.0, -1.0);
         let coefficients = (0..self.mask.0 * self.mask.1).map(|_| uniform()).collect();
@@ -84,9 +90,10 @@ impl Case {
         if let Some((row, column)) = self.anchor {
             filter = filter.anchor(row, column);
         }
-        let problem = Problem::new(self.image.0, self.image.1, &filter)?;
+        let problem = Problem::new(self.image.0, self.image.1, &filter)?.with_layout(self.layout)?;
         let mut random = fastrand::Rng::with_seed(!self.seed);
-        let image = Image::from_fn(self.image.0, self.image.1, |_, _| {
+        let mut pixels = Pixels::zeros(self.image.0, self.image.1, self.layout.channels, self.layout.input)?;
+        let mut float = || {
             let value = random.f32().mul_add(2.0, -1.0);
             if self.content == Content::Random || random.u8(..) > 20 {
                 return value;
@@ -94,8 +101,13 @@ impl Case {
             let special =
                 [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MIN_POSITIVE / 8.0, -f32::from_bits(1)];
             special[random.usize(..special.len())]
-        })?;
-        Ok((problem, image))
+        };
+        match &mut pixels {
+            Pixels::F32(image) => image.values_mut().fill_with(&mut float),
+            Pixels::U8(image) => random.fill(image.values_mut()),
+            Pixels::U16(image) => image.values_mut().fill_with(|| random.u16(..)),
+        }
+        Ok((problem, pixels))
     }
 }
 
@@ -138,6 +150,36 @@ const MASKS: [(usize, usize); 26] = [
     (41, 37),
 ]; // (columns, rows)
 
+/// Types and channels, in turn, of those cases that are not on a plane of `f32`.
+const LAYOUTS: [Layout; 20] = {
+    const fn layout(channels: usize, input: PixelType, output: PixelType) -> Layout {
+        Layout { channels, input, output }
+    }
+    use PixelType::{F32, U8, U16};
+    [
+        layout(1, U8, U8),
+        layout(2, U8, U8),
+        layout(3, U8, U8),
+        layout(4, U8, U8),
+        layout(1, U16, U16),
+        layout(2, U16, U16),
+        layout(3, U16, U16),
+        layout(4, U16, U16),
+        layout(2, F32, F32),
+        layout(3, F32, F32),
+        layout(4, F32, F32),
+        layout(3, U8, F32),
+        layout(1, U8, U16),
+        layout(4, U8, F32),
+        layout(1, U16, U8),
+        layout(2, U16, F32),
+        layout(3, U16, U8),
+        layout(1, F32, U8),
+        layout(3, F32, U16),
+        layout(4, F32, U8),
+    ]
+};
+
 /// What lies outside, in turn.
 const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Clamp, Border::Mirror, Border::Constant(-0.75), Border::Reflect, Border::Wrap];
@@ -169,6 +211,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
             if quick && (i + j) % 12 != 0 {
                 continue;
             }
+            let layout = if mixed % 4 == 2 { LAYOUTS[mixed / 4 % LAYOUTS.len()] } else { Layout::PLANE };
             cases.push(Case {
                 image,
                 mask,
@@ -184,7 +227,15 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
                     2 => Some((mask.1 / 3, mask.0 - 1)),
                     _ => None,
                 },
-                scale: if turn % 7 == 3 { (-2.5, 0.25) } else { (1.0, 0.0) },
+                scale: match layout.output {
+                    // Most of the sums in the range of the type, some saturated.
+                    _ if layout.input == PixelType::F32 && layout.output != PixelType::F32 => (60.0, 128.0),
+                    PixelType::U8 => (0.4, 128.0),
+                    PixelType::U16 => (0.4, 30_000.0),
+                    PixelType::F32 if turn % 7 == 3 => (-2.5, 0.25),
+                    PixelType::F32 => (1.0, 0.0),
+                },
+                layout,
                 content: if turn % 4 == 1 { Content::Special } else { Content::Random },
                 seed: seed.wrapping_add(turn as u64),
             });
@@ -204,6 +255,7 @@ fn extremes(seed: u64) -> [Case; 4] {
         operation: Operation::Convolve,
         anchor: None,
         scale: (1.0, 0.0),
+        layout: Layout::PLANE,
         content: Content::Random,
         seed,
     };

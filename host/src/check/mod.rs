@@ -7,19 +7,22 @@ pub use cases::{Case, Content, SEED, cases};
 use kernels_gpu::entries::Refusal;
 
 use crate::backend::cpu;
+use crate::bench::measure::{self, Executor};
 use crate::compare::{self, Bound, Comparison, POISON};
+use crate::files::Pixels;
 use crate::oracle::Oracle;
 use crate::plan::VariantChoice;
-use crate::{Device, Error, Image, Problem, Result};
+use crate::{Device, Error, Image, Pixel, PixelType, Problem, Result};
 
 /// A case with its data and the two answers that any variant's is held against.
 #[derive(Debug)]
 pub struct Checker {
     case: Case,
     problem: Problem,
-    image: Image,
-    oracle: Oracle,
-    reference: Vec<f32>,
+    image: Pixels,
+    /// One for each channel.
+    oracles: Vec<Oracle>,
+    reference: Image,
 }
 
 /// What a variant's answer turned out to be.
@@ -40,10 +43,23 @@ impl Checker {
     /// Those of [`Case::make`].
     pub fn new(case: Case) -> Result<Self> {
         let (problem, image) = case.make()?;
-        let oracle = Oracle::new(&problem, image.values());
-        let mut reference = vec![POISON; image.values().len()];
-        cpu::reference(&problem, image.values(), &mut reference);
-        Ok(Self { case, problem, image, oracle, reference })
+        let floats = image.to_f32();
+        let (mut oracles, mut planes) = (Vec::new(), Vec::new());
+        for channel in 0..floats.channels() {
+            let plane = floats.channel(channel);
+            oracles.push(Oracle::new(&problem, plane.values()));
+            let mut reference = vec![POISON; plane.values().len()];
+            cpu::reference(&problem, plane.values(), &mut reference);
+            planes.push(Image::new(problem.width(), problem.height(), 1, reference)?.map(
+                |sum| match case.layout.output {
+                    PixelType::U8 => u8::from_f32(sum).to_f32(),
+                    PixelType::U16 => u16::from_f32(sum).to_f32(),
+                    PixelType::F32 => sum,
+                },
+            ));
+        }
+        let reference = Image::from_channels(&planes)?;
+        Ok(Self { case, problem, image, oracles, reference })
     }
 
     /// The case.
@@ -52,10 +68,10 @@ impl Checker {
         &self.case
     }
 
-    /// The answer of the scalar reference.
+    /// The answer of the scalar reference, as `f32`, which holds all types' values.
     #[must_use]
     pub fn reference(&self) -> &[f32] {
-        &self.reference
+        self.reference.values()
     }
 
     /// Runs a variant on a device and judges the answer: poisoned first, the whole frame compared.
@@ -68,20 +84,25 @@ impl Checker {
             Err(Error::Refused { reason, .. }) => return Ok(Verdict::NotEligible(reason)),
             Err(error) => return Err(error),
         };
-        let mut result = vec![POISON; self.image.values().len()];
+        let layout = self.case.layout;
+        let mut result = Pixels::zeros(self.problem.width(), self.problem.height(), layout.channels, layout.output)?;
+        measure::poison(&mut result);
         // Step by step, because `upload` poisons the device's result, too.
-        convolution.upload(self.image.values())?;
+        Executor::upload(&mut convolution, &self.image)?;
         convolution.execute(1)?;
-        convolution.download(&mut result)?;
-        Ok(self.judge(convolution.variant(), &result))
+        Executor::download(&mut convolution, &mut result)?;
+        Ok(self.judge(convolution.variant(), result.to_f32().values()))
     }
 
     /// Holds an answer against the reference, bit by bit, and against the oracle.
     #[must_use]
     pub fn judge(&self, variant: &str, result: &[f32]) -> Verdict {
-        let place =
-            |index: usize| format!("column {}, row {}", index % self.problem.width(), index / self.problem.width());
-        if let Err(difference) = compare::same_bits(&self.reference, result) {
+        let (width, channels) = (self.problem.width(), self.oracles.len());
+        let place = |index: usize| {
+            let (pixel, channel) = (index / channels, index % channels);
+            format!("column {}, row {}, channel {channel}", pixel % width, pixel / width)
+        };
+        if let Err(difference) = compare::same_bits(self.reference.values(), result) {
             return Verdict::Wrong(format!(
                 "{variant}: {}: {} of {} values differ from the scalar reference, first at {}: {:e} instead of {:e}",
                 self.case,
@@ -92,13 +113,21 @@ impl Checker {
                 difference.a,
             ));
         }
-        let comparison = compare::with_oracle(&self.oracle, &self.problem, result, Bound::direct(&self.problem));
-        if comparison.failures > 0 {
-            return Verdict::Wrong(format!(
-                "{variant}: {}: {} values are further from the oracle than the bound, the worst ({:.2} times) at column {}, row {}",
-                self.case, comparison.failures, comparison.error_over_bound, comparison.worst.0, comparison.worst.1,
-            ));
+        let mut all: Option<Comparison> = None;
+        for (channel, oracle) in self.oracles.iter().enumerate() {
+            let plane: Vec<f32> = result.iter().skip(channel).step_by(channels).copied().collect();
+            let found = compare::with_oracle(oracle, &self.problem, &plane, Bound::direct(&self.problem));
+            if found.failures > 0 {
+                return Verdict::Wrong(format!(
+                    "{variant}: {}: {} values are further from the oracle than the bound, the worst ({:.2} times) at column {}, row {}, channel {channel}",
+                    self.case, found.failures, found.error_over_bound, found.worst.0, found.worst.1,
+                ));
+            }
+            all = Some(match all {
+                Some(all) if all.error_over_bound >= found.error_over_bound => all,
+                _ => found,
+            });
         }
-        Verdict::Right(comparison)
+        all.map_or_else(|| unreachable!("an image has a channel"), Verdict::Right)
     }
 }

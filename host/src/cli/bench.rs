@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::bench::report::{csv, json, markdown, text_of_cell, text_of_header, text_of_summary};
 use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
 use host::files::{self, Existing};
-use host::{Border, DeviceChoice, Error};
+use host::{Border, DeviceChoice, Error, PixelType};
 use indicatif::ProgressBar;
 
 use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};
@@ -29,6 +30,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
     variants: Vec<Wanted>,
 
+    /// The type of the values of images and results
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = super::pixel_type())]
+    pixel: PixelType,
+
+    /// Interleaved channels of a pixel: 3 is RGB, 4 RGBA
+    #[arg(long, value_name = "1|2|3|4", default_value_t = 1, value_parser = channels())]
+    channels: usize,
+
     /// What lies outside of the image: zero, constant:VALUE, clamp, reflect, mirror or wrap
     #[arg(long, default_value = "zero")]
     border: Border,
@@ -46,7 +55,7 @@ pub(super) struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// Measure on a picture, in grey, in the place of the crop and the random images
+    /// Measure on a picture (in grey unless --channels says otherwise) in the place of the crop and the random images
     #[arg(long, value_name = "FILE", conflicts_with = "sizes")]
     image: Option<PathBuf>,
 
@@ -69,6 +78,7 @@ Examples:
   host bench --sizes 512,1920x1080 --masks 3,5x9 --border mirror
   host bench --sizes 8192 --masks 3,5,7,9,13,15 --device cuda:0 --json h100.json
   host bench --image photo.jpg --masks 13 --markdown -
+  host bench --sizes 3840x2160 --pixel u8 --channels 3
 
 Every answer is first compared with one computed in f64, over the whole frame; a wrong one is never timed. \
 METHODOLOGY.md says how the times are taken and what they leave out.";
@@ -87,7 +97,7 @@ fn seconds(text: &str) -> Result<Duration> {
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let outputs = args.outputs().or_usage()?;
     let settings = args.settings().or_usage()?;
-    interrupt::clean_up_when_interrupted();
+    interrupt::clean_up_when_interrupted(|| {});
     // Only what was asked for goes there, so that it can be read by a program.
     let tables = !outputs.iter().any(|one| one.is_stdout());
 
@@ -136,6 +146,8 @@ impl Args {
             device: self.device,
             subjects: bench::subjects(pictures, self.masks.clone(), self.quick),
             variants: self.variants.clone(),
+            pixel: self.pixel,
+            channels: self.channels,
             border: self.border,
             min_time: self.min_time.unwrap_or(usual),
             seed: SEED,
@@ -186,11 +198,16 @@ impl Args {
     }
 }
 
-/// A picture as one channel of f32: what is stored from 0 to 255 or 65,535 becomes 0 to 1, colours their luminance.
+/// The number of channels.
+fn channels() -> impl TypedValueParser<Value = usize> {
+    PossibleValuesParser::new(["1", "2", "3", "4"]).map(|digit| digit.parse().expect("clap lets only digits through"))
+}
+
+/// A picture and its name.
 fn picture(path: &Path) -> Result<Picture> {
     let pixels = files::Picture::read(path)?.pixels;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Picture::Given { name, image: Arc::new(bench::grey(&pixels)?) })
+    Ok(Picture::Given { name, image: Arc::new(pixels) })
 }
 
 /// How a report is written.

@@ -104,26 +104,29 @@ fn tallies(device: &Device, names: &[String]) -> Result<Vec<Tally>> {
     let tally =
         |choice, name| Tally { choice, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time: Duration::ZERO };
     let all = names == ["all"];
+    // First what is wrong on any device.
+    let choices = if all {
+        Variant::ALL.map(VariantChoice::Exactly).into()
+    } else {
+        names.iter().map(|name| name.parse::<VariantChoice>().or_usage()).collect::<Result<Vec<_>>>()?
+    };
     if device.backend() == "cpu" {
-        if !all {
+        if let Some(VariantChoice::Exactly(variant)) = choices.iter().find(|choice| **choice != VariantChoice::Auto)
+            && !all
+        {
+            let name = variant.name();
             let error = anyhow::anyhow!(
-                "--variants {}: the CPU has one way of its own, so only \"all\" is possible there",
-                names.join(",")
+                "--variants {name}: it runs on a CUDA device or the emulator; the CPU has one way of its own (all, auto)"
             );
             return Err(error).or_usage();
         }
         return Ok(vec![tally(VariantChoice::Auto, "direct")]);
     }
-    if all {
-        return Ok(Variant::ALL.map(|variant| tally(VariantChoice::Exactly(variant), variant.name())).into());
-    }
-    names
-        .iter()
-        .map(|name| match name.parse::<VariantChoice>().or_usage()? {
-            VariantChoice::Auto => Ok(tally(VariantChoice::Auto, "auto")),
-            VariantChoice::Exactly(variant) => Ok(tally(VariantChoice::Exactly(variant), variant.name())),
-        })
-        .collect()
+    let named = |choice| match choice {
+        VariantChoice::Auto => tally(choice, "auto"),
+        VariantChoice::Exactly(variant) => tally(choice, variant.name()),
+    };
+    Ok(choices.into_iter().map(named).collect())
 }
 
 /// The result for people.

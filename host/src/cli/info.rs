@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use anyhow::Result;
 use host::kernels_gpu::entries::{ENTRIES, Entry, MaskSize};
 use host::kernels_gpu::ptx;
-use host::{Device, GpuInfo};
+use host::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
 use serde::Serialize;
 
 use super::{Outcome, output};
@@ -16,6 +16,10 @@ pub(super) struct Args {
     /// JSON instead of text
     #[arg(long)]
     json: bool,
+
+    /// The device whose choice of kernels is shown; the emulator's is that of an H100
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
 }
 
 /// Everything that is shown.
@@ -26,6 +30,7 @@ struct Info {
     driver: Driver,
     devices: Vec<CudaDevice>,
     auto: Auto,
+    choices: Vec<Choice>,
     ptx: Ptx,
     kernels: Vec<Kernel>,
 }
@@ -36,6 +41,8 @@ struct Driver {
     cuda: Option<String>,
     /// Why no device can be used.
     reason: Option<String>,
+    /// What the dynamic loader said, if it did not find the driver.
+    loader: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -54,6 +61,17 @@ struct Auto {
     reason: Option<String>,
 }
 
+/// What `auto` takes for a kind of problem.
+#[derive(Serialize)]
+struct Choice {
+    pixel: &'static str,
+    channels: usize,
+    /// Sides of square masks.
+    masks: Vec<usize>,
+    variant: &'static str,
+    reason: String,
+}
+
 /// What the PTX was made of, and with.
 #[derive(Clone, Copy, Serialize)]
 struct Ptx {
@@ -67,14 +85,43 @@ struct Ptx {
 struct Kernel {
     symbol: &'static str,
     variant: &'static str,
+    /// The type of the image's values.
+    pixel: &'static str,
+    channels: u32,
     /// Width and height of the masks that it takes; null for any.
     mask: Option<[u32; 2]>,
     summary: &'static str,
 }
 
+/// The kinds of values and the sides of masks that `auto`'s choices are shown for.
+const LAYOUTS: [(PixelType, usize); 3] = [(PixelType::F32, 1), (PixelType::U8, 1), (PixelType::U8, 3)];
+const MASKS: [usize; 11] = [3, 5, 7, 9, 11, 13, 15, 21, 31, 63, 129];
+/// The side of the image that they are shown for.
+const SIDE: usize = 4096;
+
+/// What the device takes by itself, masks with the same answer together. Nothing is allocated.
+fn choices(device: &Device) -> Result<Vec<Choice>> {
+    let mut choices: Vec<Choice> = Vec::new();
+    for (pixel, channels) in LAYOUTS {
+        for side in MASKS {
+            let filter = Filter::new(Mask::average(side, side)?);
+            let layout = Layout { channels, input: pixel, output: pixel };
+            let problem = Problem::new(SIDE, SIDE, &filter)?.with_layout(layout)?;
+            let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
+            match choices.last_mut() {
+                Some(last) if (last.pixel, last.channels, &last.reason) == (pixel.name(), channels, &reason) => {
+                    last.masks.push(side);
+                }
+                _ => choices.push(Choice { pixel: pixel.name(), channels, masks: vec![side], variant, reason }),
+            }
+        }
+    }
+    Ok(choices)
+}
+
 /// Prints what there is.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
-    let info = Info::gather();
+    let info = Info::gather(args.device)?;
     if args.json {
         output::result(format_args!("{}\n", serde_json::to_string_pretty(&info)?))?;
     } else {
@@ -84,22 +131,28 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 }
 
 impl Info {
-    fn gather() -> Self {
+    fn gather(chooser: DeviceChoice) -> Result<Self> {
         let auto = Device::auto();
+        let chooser = if chooser == DeviceChoice::Auto { None } else { Some(super::select(chooser)?) };
         let (devices, reason) = match host::devices() {
             Ok(devices) if devices.is_empty() => (devices, Some("the driver finds no device".to_owned())),
             Ok(devices) => (devices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        Self {
+        let loader = match cuda_driver::load() {
+            Err(cuda_driver::LoadError::NotFound { reason, .. }) => Some(reason),
+            _ => None,
+        };
+        Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             cpu: Device::cpu().describe(),
-            driver: Driver { cuda: devices.first().map(|device| device.driver.clone()), reason },
+            driver: Driver { cuda: devices.first().map(|device| device.driver.clone()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
+            choices: choices(chooser.as_ref().unwrap_or(&auto))?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
             ptx: Ptx { arch: ptx::ARCH, rustc: ptx::RUSTC, source_hash: ptx::SOURCE_HASH },
             kernels: ENTRIES.iter().map(Kernel::from).collect(),
-        }
+        })
     }
 }
 
@@ -123,7 +176,14 @@ impl From<&Entry> for Kernel {
             MaskSize::Any => None,
             MaskSize::Square(side) => Some([side, side]),
         };
-        Self { symbol: entry.symbol, variant: entry.variant.name(), mask, summary: entry.variant.summary() }
+        Self {
+            symbol: entry.symbol,
+            variant: entry.variant.name(),
+            pixel: entry.pixel.name(),
+            channels: entry.channels,
+            mask,
+            summary: entry.variant.summary(),
+        }
     }
 }
 
@@ -136,6 +196,9 @@ impl Display for Info {
         }
         if let Some(reason) = &self.driver.reason {
             writeln!(f, "driver    {reason}")?;
+        }
+        if let Some(loader) = &self.driver.loader {
+            writeln!(f, "          the loader says: {loader}")?;
         }
         for CudaDevice { number, name, compute_capability, sm_count, memory_bytes, .. } in &self.devices {
             let label = format!("cuda:{number}");
@@ -150,11 +213,28 @@ impl Display for Info {
             None => writeln!(f, "auto      {}", self.auto.device)?,
         }
         let Ptx { arch, rustc, source_hash } = self.ptx;
+        let choices = |f: &mut fmt::Formatter<'_>| -> fmt::Result {
+            writeln!(f, "\nwhat auto takes for {SIDE} x {SIDE} pixels and square masks of side …")?;
+            for Choice { pixel, channels, masks, variant, reason } in &self.choices {
+                let masks: Vec<_> = masks.iter().map(ToString::to_string).collect();
+                writeln!(f, "  {pixel:3} x {channels}  {:35} {variant:15} {reason}", masks.join(", "))?;
+            }
+            Ok(())
+        };
         writeln!(f, "PTX       for {arch} and later, by rustc {rustc}, of sources {source_hash:.12}")?;
+        choices(f)?;
         writeln!(f, "\nkernels")?;
-        for Kernel { symbol, mask, summary, .. } in &self.kernels {
+        // Those that differ in type and channels only are one line.
+        let line = |kernel: &Kernel| (kernel.variant, kernel.mask);
+        for of_one_line in self.kernels.chunk_by(|a, b| line(a) == line(b)) {
+            let Kernel { variant, mask, summary, .. } = &of_one_line[0];
             let masks = mask.map_or_else(|| "any mask".into(), |[width, height]| format!("{width} x {height}"));
-            writeln!(f, "  {symbol:24} {masks:10} {summary}")?;
+            let mut pixels: Vec<_> = of_one_line.iter().map(|kernel| kernel.pixel).collect();
+            pixels.dedup();
+            let channels = of_one_line.iter().map(|kernel| kernel.channels).max().unwrap_or(1);
+            let channels = if channels > 1 { format!("x 1 to {channels}") } else { String::new() };
+            let values = format!("{} {channels}", pixels.join(", "));
+            writeln!(f, "  {variant:15} {masks:9} {values:22} {summary}")?;
         }
         Ok(())
     }

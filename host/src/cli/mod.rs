@@ -1,19 +1,19 @@
-//! The command line. One file a subcommand: its arguments, and `run`. To add one, add a file and a line in [`Command`] and
-//! in [`run`].
+//! The command line. One file or folder a subcommand: its arguments, and `run`. To add one, add a file and a line in
+//! [`Command`] and in [`main`].
 
 mod bench;
 mod check;
 mod filter;
 mod info;
 mod interrupt;
-mod mask;
 mod output;
-mod paths;
 mod tutorial;
 
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+use host::PixelType;
 
 /// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
 #[derive(Parser)]
@@ -33,7 +33,7 @@ enum Command {
 }
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage,
+Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage: nothing was begun,
 3 the requested device is not there.
 
 host COMMAND --help says more, with examples.";
@@ -62,6 +62,13 @@ struct NoDevice {
 /// The device of a `--device` argument.
 fn select(choice: host::DeviceChoice) -> anyhow::Result<host::Device> {
     host::Device::select(choice).map_err(|error| NoDevice { choice, error }.into())
+}
+
+/// The names of the types of values.
+fn pixel_type() -> impl TypedValueParser<Value = PixelType> {
+    const ALL: [PixelType; 3] = [PixelType::U8, PixelType::U16, PixelType::F32];
+    PossibleValuesParser::new(ALL.map(PixelType::name))
+        .map(|name| ALL.into_iter().find(|pixel| pixel.name() == name).expect("clap lets only these names through"))
 }
 
 /// Makes an error one of usage.

@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     if makes_pictures {
         make_folder(&args.output).or_usage()?;
     }
-    interrupt::clean_up_when_interrupted();
+    interrupt::clean_up_when_interrupted(|| {});
     output::result(heading(&device))?;
 
     let settings = Settings { quick: args.quick, ..Settings::default() };

@@ -12,16 +12,7 @@ use crate::{Image, Pixel};
 /// Reads a picture of any format but `.npy`.
 pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
     let io = |error: std::io::Error| error.to_string();
-    let mut start = Vec::new();
-    reader.by_ref().take(64).read_to_end(&mut start).map_err(io)?;
-    reader.seek(SeekFrom::Start(0)).map_err(io)?;
-    if start.is_empty() {
-        return Err("is empty".into());
-    }
-    let format = image::guess_format(&start)
-        .ok()
-        .filter(ImageFormat::reading_enabled)
-        .ok_or_else(|| format!("is in no format that can be read ({})", Format::extensions()))?;
+    let format = format(&mut reader)?;
     if format == ImageFormat::Jpeg {
         if !jpeg::is_complete(&mut reader).map_err(io)? {
             return Err("is cut off: a JPEG without its end".into());
@@ -35,6 +26,29 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
         reader.seek(SeekFrom::Start(0)).map_err(io)?;
     }
     decode(reader, format)
+}
+
+/// The bytes of the decoded values, as the beginning of the file says.
+pub(super) fn bytes(mut reader: BufReader<impl Source>) -> Result<u64, String> {
+    let format = format(&mut reader)?;
+    let mut reader = ImageReader::with_format(reader, format);
+    reader.limits(limits());
+    reader.into_decoder().map(|decoder| decoder.total_bytes()).map_err(broken)
+}
+
+/// The format that a file's first bytes tell; the position is its beginning.
+fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
+    let io = |error: std::io::Error| error.to_string();
+    let mut start = Vec::new();
+    reader.by_ref().take(64).read_to_end(&mut start).map_err(io)?;
+    reader.seek(SeekFrom::Start(0)).map_err(io)?;
+    if start.is_empty() {
+        return Err("is empty".into());
+    }
+    image::guess_format(&start)
+        .ok()
+        .filter(ImageFormat::reading_enabled)
+        .ok_or_else(|| format!("is in no format that can be read ({})", Format::extensions()))
 }
 
 fn limits() -> Limits {

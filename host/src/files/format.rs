@@ -89,17 +89,33 @@ impl Format {
     /// # Errors
     /// [`Error::Unsupported`] if not.
     pub fn check(self, path: &Path, pixel: PixelType, channels: usize) -> Result<()> {
-        let Row(_, format, _, types, counts) =
-            TABLE.iter().find(|row| row.0 == self).expect("the table has all formats");
+        let Row(_, _, _, types, counts) = self.row();
         if types.contains(&pixel) && counts.contains(&channels) {
             return Ok(());
         }
+        Err(self.unsupported(path, format!("{} in {channels}", pixel.name())))
+    }
+
+    /// Whether the format holds values of this type in any number of channels; otherwise as [`check`](Self::check).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if not.
+    pub fn check_type(self, path: &Path, pixel: PixelType) -> Result<()> {
+        let Row(_, _, _, types, _) = self.row();
+        if types.contains(&pixel) { Ok(()) } else { Err(self.unsupported(path, pixel.name().to_owned())) }
+    }
+
+    fn row(self) -> &'static Row {
+        TABLE.iter().find(|row| row.0 == self).expect("the table has all formats")
+    }
+
+    fn unsupported(self, path: &Path, found: String) -> Error {
+        let Row(_, format, _, types, counts) = self.row();
         let types: Vec<_> = types.iter().map(|pixel| pixel.name()).collect();
         let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
         let plural = if counts.as_slice() == ["1"] { "" } else { "s" };
         let holds = format!("{} in {} channel{plural}", listed(&types, "or"), listed(&counts, "or"));
-        let found = format!("{} in {channels}", pixel.name());
-        Err(Error::Unsupported { path: path.into(), format, holds, found })
+        Error::Unsupported { path: path.into(), format, holds, found }
     }
 }
 
@@ -124,6 +140,8 @@ mod tests {
         let error = Format::Pgm.check(Path::new("a.pgm"), U8, 3).unwrap_err();
         assert_eq!(error.to_string(), "a.pgm: PGM holds u8 or u16 in 1 channel, not u8 in 3");
         assert!(Format::Exr.check(Path::new("a.exr"), F32, 4).is_ok());
+        let error = Format::Jpeg.check_type(Path::new("a.jpg"), U16).unwrap_err();
+        assert_eq!(error.to_string(), "a.jpg: JPEG holds u8 in 1 or 3 channels, not u16");
     }
 
     #[test]

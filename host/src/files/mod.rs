@@ -80,6 +80,8 @@ macro_rules! each_type {
     };
 }
 
+pub(crate) use each_type;
+
 impl Pixels {
     /// Columns.
     #[must_use]
@@ -107,6 +109,21 @@ impl Pixels {
             Self::U16(_) => PixelType::U16,
             Self::F32(_) => PixelType::F32,
         }
+    }
+
+    /// An image of this size and type, all 0.
+    ///
+    /// # Errors
+    /// Those of [`Image::new`].
+    pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
+        fn zeros<T: Pixel>(width: usize, height: usize, channels: usize) -> Result<Image<T>> {
+            Image::new(width, height, channels, vec![T::default(); Image::<T>::checked_len(width, height, channels)?])
+        }
+        Ok(match kind {
+            PixelType::U8 => Self::U8(zeros(width, height, channels)?),
+            PixelType::U16 => Self::U16(zeros(width, height, channels)?),
+            PixelType::F32 => Self::F32(zeros(width, height, channels)?),
+        })
     }
 
     /// The values as f32, which holds all three types exactly.
@@ -162,7 +179,7 @@ impl Picture {
         if npy::starts(&mut reader).map_err(|error| blame(error.to_string()))? {
             return Ok(Self { pixels: npy::read_pixels(reader).map_err(blame)?, icc_profile: None });
         }
-        decode::read(reader).map_err(blame)
+        guarded(|| decode::read(reader)).map_err(blame)
     }
 
     /// Writes a file in the format that its extension names. It appears whole or not at all.
@@ -175,6 +192,18 @@ impl Picture {
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
         whole::write(path, existing, |file| encode::write(file, format, self))
     }
+}
+
+/// About the bytes of memory that a picture takes when it is read, from the beginning of its file alone. 0 if it can't be
+/// read, which [`Picture::read`] then says.
+#[must_use]
+pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
+    let path = path.as_ref();
+    // A pipe can be read only once, and not here.
+    let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return 0 };
+    let decoded = open(path).ok().and_then(|reader| guarded(|| decode::bytes(reader)).ok());
+    // What is stored as it is, is as long as its file: `.npy`, and TIFF of a kind that the decoder does not know.
+    decoded.unwrap_or(file.len())
 }
 
 /// Reads a mask: a `.npy` file of two dimensions and any numeric type, or a [text](WrittenMask::from_text). The
@@ -225,6 +254,13 @@ pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> 
     whole::check(path.as_ref(), existing)
 }
 
+/// Runs a decoder. None is known to panic; one that did, on a file made for it, would end a whole batch.
+fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    // The decoder and all it had are gone after a panic, so that nothing half changed is seen.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
+    result.unwrap_or_else(|_| Err("can't be read: its decoder failed in an unexpected way".into()))
+}
+
 fn open(path: &Path) -> Result<BufReader<File>> {
     let blame = |error: std::io::Error| Error::File { path: path.into(), reason: error.to_string() };
     let file = File::open(path).map_err(blame)?;
@@ -237,3 +273,32 @@ fn open(path: &Path) -> Result<BufReader<File>> {
 /// What every reader of pictures needs.
 trait Source: Read + Seek {}
 impl<R: Read + Seek> Source for R {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decoder_that_panics_is_an_error() {
+        assert_eq!(guarded(|| Ok(3)), Ok(3));
+        let words = guarded::<()>(|| panic!("as a decoder might")).unwrap_err();
+        assert!(words.contains("its decoder failed"), "{words}");
+    }
+
+    #[test]
+    fn the_bytes_of_a_picture_are_known_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, channels) in [("a.png", 3), ("a.jpg", 1), ("a.tif", 4), ("a.qoi", 3), ("a.npy", 2)] {
+            let path = folder.path().join(name);
+            let image = Image::new(200, 100, channels, vec![7_u8; 200 * 100 * channels]).unwrap();
+            Picture::from(image).write(&path, Existing::Keep).unwrap();
+            let (found, values) = (decoded_bytes(&path), 200 * 100 * channels as u64);
+            assert!((values..values + 200).contains(&found), "{name}: {found}, not {values}");
+        }
+        let float = folder.path().join("b.tif");
+        Picture::from(Image::new(200, 100, 1, vec![0.5_f32; 20_000]).unwrap()).write(&float, Existing::Keep).unwrap();
+        assert!((80_000..81_000).contains(&decoded_bytes(&float)));
+        assert_eq!(decoded_bytes(folder.path().join("nowhere.png")), 0);
+        assert_eq!(decoded_bytes(folder.path()), 0);
+    }
+}

@@ -107,7 +107,10 @@ fn folder(target: &Path) -> &Path {
 }
 
 fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
-    Error::File { path: path.into(), reason: format!("can't be written in {}: {error}", folder.display()) }
+    // Without the name of the temporary file, which says nothing to anybody.
+    let inner = error.get_ref().and_then(|inner| inner.source()).map(ToString::to_string);
+    let reason = inner.unwrap_or_else(|| error.to_string());
+    Error::File { path: path.into(), reason: format!("can't be written in {}: {reason}", folder.display()) }
 }
 
 fn create(folder: &Path) -> io::Result<NamedTempFile> {

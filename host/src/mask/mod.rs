@@ -2,6 +2,7 @@
 
 mod gabor;
 mod generators;
+mod separate;
 mod text;
 
 pub use gabor::Gabor;

@@ -14,7 +14,7 @@ use crate::bench::workload::{self, MaskSize};
 use crate::compare::{self, Bound};
 use crate::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
 use crate::oracle::Oracle;
-use crate::{Device, Filter, Image, Operation, Pixel, Problem, Result, VariantChoice};
+use crate::{Device, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
 
 /// What rows are padded to, in bytes: a line of the caches, two or four bursts of the memory.
 const BURST: usize = 128;
@@ -93,11 +93,11 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
 
 /// The CPU's answer, checked against f64, and its time.
 fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, Timing)>> {
-    let problem = Problem::new(image.width(), image.height(), filter)?;
+    let problem = rgb_problem(&image, filter)?;
     let device = Device::cpu();
     let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
     let answer: Image<f32> = convolution.run(&image)?;
-    if !session.check("the CPU (direct), channel by channel", within(&problem, &image, &answer)) {
+    if !session.check("the CPU (direct)", within(filter, &image, &answer)?) {
         return Ok(None);
     }
     let least = session.least();
@@ -116,31 +116,37 @@ fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Resu
     Ok(Some((Work { image, filter: filter.clone(), answer }, timing)))
 }
 
+/// The filter on three interleaved channels.
+fn rgb_problem(image: &Image<f32>, filter: &Filter) -> Result<Problem> {
+    Problem::new(image.width(), image.height(), filter)?.with_layout(Layout::of::<f32, f32>(image.channels()))
+}
+
 /// Every channel against the oracle.
-fn within(problem: &Problem, image: &Image<f32>, answer: &Image<f32>) -> Verdict {
+fn within(filter: &Filter, image: &Image<f32>, answer: &Image<f32>) -> Result<Verdict> {
+    let problem = &Problem::new(image.width(), image.height(), filter)?;
     let mut worst = 0.0_f64;
     for channel in 0..image.channels() {
         let oracle = Oracle::new(problem, image.channel(channel).values());
         let found = compare::with_oracle(&oracle, problem, answer.channel(channel).values(), Bound::direct(problem));
         if !found.passes() {
             let (x, y) = found.worst;
-            return Err(format!(
+            return Ok(Err(format!(
                 "channel {channel}: {} outputs are beyond the bound, the worst in column {x}, row {y}, off by {:e}",
                 found.failures, found.max_abs_error
-            ));
+            )));
         }
         worst = worst.max(found.error_over_bound);
     }
-    Ok(format!("within {worst:.2} of the bound against f64"))
+    Ok(Ok(format!("within {worst:.2} of the bound against f64")))
 }
 
 /// An image in device memory, its rows `pitch` elements apart.
-struct Layout {
+struct Spacing {
     pitch: usize,
     padded: bool,
 }
 
-impl Layout {
+impl Spacing {
     /// Rows without gaps, or padded to whole bursts.
     fn of(image: &Image<f32>, padded: bool) -> Self {
         let row = image.width() * image.channels();
@@ -173,7 +179,7 @@ impl Layout {
 fn call<'a, 'd>(
     kernel: Kernel,
     work: &Work,
-    layout: &Layout,
+    spacing: &Spacing,
     image: &'a Array<'d, f32>,
     result: &'a mut Array<'d, f32>,
 ) -> Box<dyn Call + 'a>
@@ -181,7 +187,7 @@ where
     'd: 'a,
 {
     let (width, height) = (work.image.width() as u32, work.image.height() as u32);
-    let pitch = layout.pitch as u32;
+    let pitch = spacing.pitch as u32;
     match kernel {
         Kernel::Constant => Box::new(HppConstant { image, result, width, height, pitch }),
         Kernel::Tile => Box::new(HppTile { image, result, width, height, pitch }),
@@ -192,7 +198,7 @@ where
 /// A kernel with a pitch whose answer is right.
 struct Measured {
     kernel: Kernel,
-    layout: Layout,
+    spacing: Spacing,
     timing: Option<Timing>,
     counts: Option<Counts>,
 }
@@ -201,35 +207,56 @@ struct Measured {
 fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu: Option<&Timing>) -> Result<()> {
     let mut measured = Vec::new();
     for (kernel, padded) in Kernel::ALL.into_iter().flat_map(|kernel| [(kernel, false), (kernel, true)]) {
-        let layout = Layout::of(&work.image, padded);
-        let image = lab.upload("image", &layout.spread(&work.image))?;
+        let spacing = Spacing::of(&work.image, padded);
+        let image = lab.upload("image", &spacing.spread(&work.image))?;
         // The gaps of the result are nobody's: filled here, and compared, so that a kernel that writes there is seen.
-        let gaps = vec![f32::MAX; layout.pitch * work.image.height()];
+        let gaps = vec![f32::MAX; spacing.pitch * work.image.height()];
         let mut result = lab.upload("result", &gaps)?;
-        let counts = lab.launch_counting(&*call(kernel, work, &layout, &image, &mut result))?;
+        let counts = lab.launch_counting(&*call(kernel, work, &spacing, &image, &mut result))?;
         let found = lab.download(&result)?;
         let row = work.image.width() * work.image.channels();
-        let untouched = found.chunks_exact(layout.pitch).all(|values| values[row..].iter().all(|&gap| gap == f32::MAX));
+        let untouched =
+            found.chunks_exact(spacing.pitch).all(|values| values[row..].iter().all(|&gap| gap == f32::MAX));
         let verdict = if untouched {
-            judge::bits(&layout.gathered(&found, &work.image), work.answer.values())
+            judge::bits(&spacing.gathered(&found, &work.image), work.answer.values())
         } else {
             Err("it wrote between the rows".to_owned())
         };
-        if session.check(format!("{}, pitch {}", kernel.name(), layout.name()), verdict) {
-            let timing = session.time(lab, |lab| lab.launch(&*call(kernel, work, &layout, &image, &mut result)))?;
-            measured.push(Measured { kernel, layout, timing, counts });
+        if session.check(format!("{}, pitch {}", kernel.name(), spacing.name()), verdict) {
+            let timing = session.time(lab, |lab| lab.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
+            measured.push(Measured { kernel, spacing, timing, counts });
         }
     }
-    times(session, work, &measured, cpu);
+    let ours = of_this_project(session, work)?;
+    times(session, work, &measured, ours.as_ref(), cpu);
     counts(session, work, &measured);
     Ok(())
 }
 
+/// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
+fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, Timing)>> {
+    let device = session.device();
+    let mut convolution = device.convolution(&rgb_problem(&work.image, &work.filter)?, VariantChoice::Auto)?;
+    let found: Image<f32> = convolution.run(&work.image)?;
+    let name = format!("this project's choice ({})", convolution.variant());
+    if !session.check(name.clone(), judge::bits(found.values(), work.answer.values())) || session.is_emulator() {
+        return Ok(None);
+    }
+    convolution.upload(work.image.values())?;
+    Ok(Some((name, Timing::of(session.least(), |loops| convolution.execute(loops))?)))
+}
+
 /// Times, if the device has any.
-fn times(session: &mut Session<'_>, work: &Work, measured: &[Measured], cpu: Option<&Timing>) {
+fn times(
+    session: &mut Session<'_>,
+    work: &Work,
+    measured: &[Measured],
+    ours: Option<&(String, Timing)>,
+    cpu: Option<&Timing>,
+) {
     let course = Cell::new(None);
     let find = |one: &Measured| {
-        if one.kernel == Kernel::Tile && !one.layout.padded {
+        if one.kernel == Kernel::Tile && !one.spacing.padded {
             course.set(one.timing);
         }
     };
@@ -241,8 +268,11 @@ fn times(session: &mut Session<'_>, work: &Work, measured: &[Measured], cpu: Opt
     };
     let mut rows: Vec<_> = measured
         .iter()
-        .filter_map(|one| Some(row(one.kernel.name().to_owned(), one.layout.name(), one.timing.as_ref()?)))
+        .filter_map(|one| Some(row(one.kernel.name().to_owned(), one.spacing.name(), one.timing.as_ref()?)))
         .collect();
+    if let Some((name, timing)) = ours {
+        rows.push(row(name.clone(), "-".to_owned(), timing));
+    }
     if let Some(cpu) = cpu.filter(|_| !rows.is_empty()) {
         rows.push(row("the CPU (direct)".to_owned(), "-".to_owned(), cpu));
     }
@@ -261,7 +291,7 @@ fn counts(session: &mut Session<'_>, work: &Work, measured: &[Measured]) {
         let sums = if counts.shared_loads.instructions > 0 { counts.shared_loads } else { counts.global_loads };
         Some(vec![
             one.kernel.name().to_owned(),
-            one.layout.name(),
+            one.spacing.name(),
             digits(counts.global_loads.transactions as f64 / values),
             digits(sums.instructions as f64 / values),
             format!("{} %", of_lanes(sums.threads, sums.instructions)),
@@ -287,10 +317,10 @@ fn larger<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work) -> Resu
     const TIMES: usize = 8;
     let image = photograph::repeated(&work.image, TIMES)?;
     session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
-    let problem = Problem::new(image.width(), image.height(), &work.filter)?;
+    let problem = rgb_problem(&image, &work.filter)?;
     let device = Device::cpu();
     let answer: Image<f32> = device.convolution(&problem, VariantChoice::Auto)?.run(&image)?;
-    if !session.check("the CPU (direct), channel by channel", within(&problem, &image, &answer)) {
+    if !session.check("the CPU (direct)", within(&work.filter, &image, &answer)?) {
         return Ok(());
     }
     on_device(session, lab, &Work { image, filter: work.filter.clone(), answer }, None)

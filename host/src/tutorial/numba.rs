@@ -132,7 +132,7 @@ fn of_this_project(
 ) -> Result<Option<Vec<f32>>> {
     let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Auto)?;
     let mut found = vec![0.0; work.image.values().len()];
-    convolution.run_plane(work.image.values(), &mut found)?;
+    convolution.run_values(work.image.values(), &mut found)?;
     let what = format!("{name} ({})", convolution.variant());
     if !right(session, &what, work, &found) {
         return Ok(None);
@@ -147,7 +147,7 @@ fn of_this_project(
     let with_transfers = Timing::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
-            convolution.run_plane(work.image.values(), &mut back)?;
+            convolution.run_values(work.image.values(), &mut back)?;
         }
         Ok(start.elapsed())
     })?;

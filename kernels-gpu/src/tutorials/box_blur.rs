@@ -22,6 +22,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::pixel::Pixel;
+
 super::listed! {
     "tutorial_box_blur";
     box_blur: 3 pointers, u32 u32 u32 u32;
@@ -29,16 +31,6 @@ super::listed! {
 
 /// Threads of a block in x and y, as in the tutorial.
 pub const BLOCK: (u32, u32) = (16, 16);
-
-/// The pixel for a value: rounded half to even, within 0 to 255.
-#[inline(always)]
-fn to_pixel(value: f32) -> u8 {
-    // Between 2^23 and 2^24 floats are the integers: adding rounds, as additions do, half to even.
-    const INTEGERS: f32 = 8_388_608.0;
-    let value = if value > 0.0 { value } else { 0.0 };
-    let value = if value < 255.0 { value } else { 255.0 };
-    (value + INTEGERS - INTEGERS) as u8
-}
 
 /// The blurred pixel in column `x`, row `y`, both inside.
 ///
@@ -62,7 +54,7 @@ unsafe fn blurred(image: Global<u8>, mask: Global<f32>, x: u32, y: u32, size: (u
             unsafe { sum += f32::from(image.load(of_image)) / 255.0 * mask.load(of_mask) };
         }
     }
-    to_pixel(sum * 255.0)
+    u8::from_f32(sum * 255.0)
 }
 
 /// The tutorial's kernel, with a second image for the result.

@@ -1,6 +1,6 @@
 //! What can go wrong when the driver is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why no CUDA driver is in use.
 ///
@@ -15,10 +15,7 @@ use std::path::PathBuf;
 pub enum LoadError {
     /// The dynamic loader could not open the library: mostly because no NVIDIA driver is installed,
     /// else because the file, or a library it needs, is broken or for another machine.
-    #[error(
-        "the CUDA driver library `{}` is required, but the dynamic loader cannot open it: {reason}",
-        searched.display()
-    )]
+    #[error("{}", not_found(searched, reason))]
     NotFound {
         /// The name or path handed to the dynamic loader.
         searched: PathBuf,
@@ -52,4 +49,42 @@ pub enum LoadError {
         /// The library whose functions are in use.
         loaded: PathBuf,
     },
+}
+
+/// The usual case, that there is no driver, in a few words; anything else with the loader's, which name the file.
+fn not_found(searched: &Path, reason: &str) -> String {
+    let searched = searched.display();
+    if reason == format!("{searched}: cannot open shared object file: No such file or directory") {
+        return format!("no NVIDIA driver, `{searched}`, is installed");
+    }
+    match reason.strip_prefix(&format!("{searched}: ")) {
+        Some(rest) => format!("the CUDA driver library `{searched}` cannot be opened: {rest}"),
+        None => format!("the CUDA driver library `{searched}` cannot be opened: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_one_short_line() {
+        let text = |searched: &str, reason: &str| {
+            LoadError::NotFound { searched: searched.into(), reason: reason.into() }.to_string()
+        };
+        let missing = "libcuda.so.1: cannot open shared object file: No such file or directory";
+        assert_eq!(text("libcuda.so.1", missing), "no NVIDIA driver, `libcuda.so.1`, is installed");
+        // A library that the driver itself needs is another matter.
+        let other = "libother.so: cannot open shared object file: No such file or directory";
+        let expected = format!("the CUDA driver library `libcuda.so.1` cannot be opened: {other}");
+        assert_eq!(text("libcuda.so.1", other), expected);
+        assert_eq!(
+            text("/a/b.so", "/a/b.so: file too short"),
+            "the CUDA driver library `/a/b.so` cannot be opened: file too short"
+        );
+        assert_eq!(
+            text("libcuda.so.1", "libother.so: wrong ELF class"),
+            "the CUDA driver library `libcuda.so.1` cannot be opened: libother.so: wrong ELF class"
+        );
+    }
 }

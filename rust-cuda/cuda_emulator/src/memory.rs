@@ -207,8 +207,19 @@ impl Memory {
     /// The first element that nothing has written, and how many there are; None if all were.
     #[must_use]
     pub fn unwritten<T: Scalar>(&self, buffer: &Buffer<T>) -> Option<(usize, usize)> {
+        self.unwritten_among(buffer, |_| true)
+    }
+
+    /// The same among the elements that are `wanted`, by their indices: rows may have gaps between them.
+    #[must_use]
+    pub fn unwritten_among<T: Scalar>(
+        &self,
+        buffer: &Buffer<T>,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<(usize, usize)> {
         let known = &self.allocations[&buffer.address].known;
-        let missing = || known.iter().enumerate().filter(|(_, known)| known.load(Ordering::Relaxed) == 0);
+        let is_missing = |&(index, known): &(usize, &AtomicU32)| known.load(Ordering::Relaxed) == 0 && wanted(index);
+        let missing = || known.iter().enumerate().filter(is_missing);
         missing().next().map(|(first, _)| (first, missing().count()))
     }
 

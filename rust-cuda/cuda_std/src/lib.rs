@@ -60,7 +60,7 @@ mod vector;
 pub mod warp;
 
 pub use cuda_std_macros::kernel;
-pub use float::fma;
+pub use float::{fma, round_to_u16};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;
 pub use shared::Shared;
@@ -69,7 +69,7 @@ pub use vector::{F32x2, F32x4};
 /// Everything a kernel file uses, for `use cuda_std::prelude::*`.
 pub mod prelude {
     pub use crate::constant::ConstantMemory;
-    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, thread, warp};
+    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, round_to_u16, thread, warp};
 }
 
 /// A panic in a kernel stops the grid: the launch fails with "illegal instruction" and the context is lost.

@@ -7,24 +7,30 @@ use std::time::Duration;
 use cust::error::CudaError;
 use cust::event::{Event, EventFlags};
 use cust::function::Function;
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, mem_get_info};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
 use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 
-use super::driver::{self, DuringAction};
-use super::{Gpu, launch};
+use super::Gpu;
+use super::driver::{self, DeviceRows, DuringAction};
+use super::launch::{self, Images};
+use crate::backend::strips::{Cut, Strip};
 use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
-use crate::{Error, Problem, Result};
+use crate::{Error, Layout, Problem, Result};
 
 /// A problem, ready to run on a device.
 pub(crate) struct GpuConvolution<'gpu> {
     gpu: &'gpu Gpu,
     plan: Plan,
+    layout: Layout,
     function: Function<'gpu>,
-    source: DeviceBuffer<f32>,
-    result: DeviceBuffer<f32>,
+    /// Rows at the plan's pitches, in the layout's types.
+    source: DeviceBuffer<u8>,
+    result: DeviceBuffer<u8>,
     mask: MaskHome<'gpu>,
+    /// One for the whole image, or as many as the device's memory makes necessary.
+    strips: Vec<Strip>,
     /// Made when first needed; timing alone uses them.
     events: Option<(Event, Event)>,
 }
@@ -51,26 +57,28 @@ impl std::fmt::Debug for GpuConvolution<'_> {
 }
 
 impl<'gpu> GpuConvolution<'gpu> {
-    /// Plans the problem, loads the kernel and allocates the buffers.
+    /// Plans the problem, loads the kernel and allocates the buffers: for the whole image, or if the device's memory, or
+    /// `memory_limit` of it, does not hold that, for strips.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::DeviceMemory`], [`Error::Driver`].
-    pub(crate) fn new(gpu: &'gpu Gpu, problem: &Problem, choice: VariantChoice) -> Result<Self> {
+    pub(crate) fn new(
+        gpu: &'gpu Gpu,
+        problem: &Problem,
+        choice: VariantChoice,
+        memory_limit: Option<usize>,
+    ) -> Result<Self> {
         gpu.enter()?;
         let plan = Plan::new(problem, gpu.info.limits(), choice)?;
         let (module, owner) = gpu.module(plan.entry.module())?;
         let function = module.get_function(plan.entry.symbol).to(format!("find the kernel {}", plan.entry.symbol))?;
-        if let Some(launch) = plan.launches.first()
-            && launch.shared_bytes > 48 * 1024
-        {
-            driver::allow_shared_memory(&function, launch.shared_bytes)
-                .to(format!("allow {} bytes of shared memory", launch.shared_bytes))?;
+        let shared_bytes = plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
+        if shared_bytes > 48 * 1024 {
+            driver::allow_shared_memory(&function, shared_bytes)
+                .to(format!("allow {shared_bytes} bytes of shared memory"))?;
         }
 
-        let pixels = problem.width() * problem.height();
         let coefficients = problem.window().coefficients();
-        let source = allocate(pixels, 2 * pixels + coefficients.len())?;
-        let result = allocate(pixels, 2 * pixels + coefficients.len())?;
         let mask = if plan.entry.variant.mask_is_constant() {
             static NUMBERS: AtomicU64 = AtomicU64::new(1);
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -78,57 +86,67 @@ impl<'gpu> GpuConvolution<'gpu> {
                 driver::constant(&function, MASK::SYMBOL, coefficients.len()).to("find the mask's constant memory")?;
             MaskHome::Constant { address, owner, number, coefficients: coefficients.to_vec() }
         } else {
-            let mut buffer = allocate(coefficients.len(), 2 * pixels + coefficients.len())?;
+            let mut buffer: DeviceBuffer<f32> = allocate(coefficients.len())?;
             // SAFETY: the coefficients are borrowed until the stream has been waited for, in the next line.
             unsafe { buffer.async_copy_from(coefficients, &gpu.stream) }.to("copy the mask to the device")?;
             gpu.stream.synchronize().to("copy the mask to the device")?;
             MaskHome::Global(buffer)
         };
-        Ok(Self { gpu, plan, function, source, result, mask, events: None })
+
+        let mut budget = memory_limit.unwrap_or(usize::MAX);
+        let (source, result, strips) = loop {
+            let cut = Cut::new(problem, &plan, budget).map_err(|needed| out_of_memory(needed, memory_limit))?;
+            let buffers = allocate(cut.source_bytes).and_then(|source| Ok((source, allocate(cut.result_bytes)?)));
+            match buffers {
+                Ok((source, result)) => break (source, result, cut.strips),
+                // The driver's memory is in pieces, and others use it, too: what it says to be free is no promise. Less, then.
+                Err(Error::DeviceMemory { .. }) => budget = (cut.source_bytes + cut.result_bytes) / 2,
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(Self { gpu, plan, layout: problem.layout(), function, source, result, mask, strips, events: None })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// One image in, one out: copy, kernel, copy back, in one go.
-    pub(crate) fn run(&mut self, source: &[f32], result: &mut [f32]) -> Result<()> {
+    /// The strips that the image is computed in; one is the whole image.
+    pub(crate) fn strips(&self) -> &[Strip] {
+        &self.strips
+    }
+
+    /// One image in, one out: copy, kernel, copy back, strip by strip.
+    pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
         self.gpu.enter()?;
-        // SAFETY: `source` is borrowed until `download` has waited for the stream.
-        unsafe { self.source.async_copy_from(source, &self.gpu.stream) }.to("copy the image to the device")?;
-        let launched = self.launch();
-        // Waits also after a failure: the copy that was begun must be over before the borrow of `source` ends.
-        self.download(result).and(launched)
+        for index in 0..self.strips.len() {
+            // SAFETY: `source` is borrowed until `download_strip` or `wait` has waited for the stream.
+            let launched = unsafe { self.upload_strip(index, source) }.and_then(|()| self.launch_strip(index));
+            match launched {
+                Ok(()) => self.download_strip(index, result)?,
+                // What was begun must be over before the borrow of `source` ends.
+                Err(error) => return self.wait().and(Err(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Copies the source to the device, and waits until it is there.
-    pub(crate) fn upload(&mut self, source: &[f32]) -> Result<()> {
+    pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
         self.gpu.enter()?;
+        self.check_resident()?;
         // SAFETY: `source` is borrowed until `wait` returns.
-        unsafe { self.source.async_copy_from(source, &self.gpu.stream) }.to("copy the image to the device")?;
-        self.wait()
+        let copied = unsafe { self.upload_strip(0, source) };
+        self.wait().and(copied)
     }
 
     /// Fills the result with [`POISON`], so that an output that nothing writes is seen.
     pub(crate) fn poison(&mut self) -> Result<()> {
         self.gpu.enter()?;
-        // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other.
+        // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other. Rows
+        // are a multiple of 4 bytes long on the device.
         unsafe { self.result.set_32_async(POISON.to_bits(), &self.gpu.stream) }.to("fill the result with NaN")?;
         self.wait()
-    }
-
-    /// Runs the kernel, without waiting for it.
-    pub(crate) fn launch(&mut self) -> Result<()> {
-        self.gpu.enter()?;
-        self.place_mask()?;
-        let mask = match &self.mask {
-            MaskHome::Global(buffer) => Some(buffer),
-            MaskHome::Constant { .. } => None,
-        };
-        for one in &self.plan.launches {
-            launch::convolution(&self.function, one, &self.source, &mut self.result, mask, &self.gpu.stream)?;
-        }
-        Ok(())
     }
 
     /// Waits until all launches are done.
@@ -138,18 +156,85 @@ impl<'gpu> GpuConvolution<'gpu> {
     }
 
     /// Copies the result from the device, after all launches before.
-    pub(crate) fn download(&mut self, result: &mut [f32]) -> Result<()> {
+    pub(crate) fn download(&mut self, result: &mut [u8]) -> Result<()> {
         self.gpu.enter()?;
-        // SAFETY: `result` is borrowed until `wait` returns.
-        let copied =
-            unsafe { self.result.async_copy_to(result, &self.gpu.stream) }.to("copy the result from the device");
-        // Waits also after a failure: what was begun must be over before the borrow ends.
-        self.wait().and(copied)
+        self.check_resident()?;
+        self.download_strip(0, result)
+    }
+
+    /// The steps one by one work on a whole image that stays on the device.
+    fn check_resident(&self) -> Result<()> {
+        if self.strips.len() == 1 {
+            return Ok(());
+        }
+        let row = self.row_bytes();
+        Err(out_of_memory((row.0.pitch + row.1.pitch) * self.plan.params.height as usize, None))
+    }
+
+    /// A row of source and of result.
+    fn row_bytes(&self) -> (RowBytes, RowBytes) {
+        let values = self.plan.params.width as usize * self.layout.channels;
+        let of = |bytes: usize, pitch: i32| RowBytes { bytes: values * bytes, pitch: pitch as usize * bytes };
+        let params = &self.plan.params;
+        (of(self.layout.input.bytes(), params.src_pitch), of(self.layout.output.bytes(), params.dst_pitch))
+    }
+
+    /// Copies the rows of a strip to the device.
+    ///
+    /// # Safety
+    /// `source` stays borrowed until the stream has been waited for.
+    unsafe fn upload_strip(&mut self, index: usize, source: &[u8]) -> Result<()> {
+        let RowBytes { bytes, pitch } = self.row_bytes().0;
+        let mut staging = self.gpu.staging.borrow_mut();
+        let mut at = 0;
+        for range in &self.strips[index].source {
+            let rows = range.len();
+            assert!((at + rows) * pitch <= self.source.len(), "the source holds the strip");
+            // SAFETY: the rows lie in the source, as was just checked; the rest is the caller's promise.
+            unsafe {
+                let address = self.source.as_device_ptr().add(at * pitch);
+                let to = DeviceRows { address, rows, bytes, pitch };
+                staging.upload(to, &source[range.start * bytes..range.end * bytes], &self.gpu.stream)?;
+            }
+            at += rows;
+        }
+        Ok(())
+    }
+
+    /// Runs the kernel for a strip, without waiting for it.
+    fn launch_strip(&mut self, index: usize) -> Result<()> {
+        self.place_mask()?;
+        let mask = match &self.mask {
+            MaskHome::Global(buffer) => Some(buffer),
+            MaskHome::Constant { .. } => None,
+        };
+        let strip = &self.strips[index];
+        for one in &self.plan.launches(strip.height, strip.first..strip.first + strip.outputs.len()) {
+            let images = Images { layout: self.layout, source: &self.source, result: &mut self.result };
+            launch::convolution(&self.function, one, images, mask, &self.gpu.stream)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the outputs of a strip from the device, and waits for them.
+    fn download_strip(&mut self, index: usize, result: &mut [u8]) -> Result<()> {
+        let RowBytes { bytes, pitch } = self.row_bytes().1;
+        let strip = &self.strips[index];
+        let rows = strip.outputs.len();
+        assert!((strip.first + rows) * pitch <= self.result.len(), "the result holds the strip");
+        // SAFETY: the rows lie in the result, as was just checked.
+        unsafe {
+            let address = self.result.as_device_ptr().add(strip.first * pitch);
+            let from = DeviceRows { address, rows, bytes, pitch };
+            let to = &mut result[strip.outputs.start * bytes..strip.outputs.end * bytes];
+            self.gpu.staging.borrow_mut().download(to, from, &self.gpu.stream)
+        }
     }
 
     /// Runs the kernel `times` times, one after the other, and returns the time that the device took for all.
     pub(crate) fn timed(&mut self, times: usize) -> Result<Duration> {
         self.gpu.enter()?;
+        self.check_resident()?;
         if self.events.is_none() {
             let event = || Event::new(EventFlags::DEFAULT).to("create a timing event");
             self.events = Some((event()?, event()?));
@@ -157,7 +242,7 @@ impl<'gpu> GpuConvolution<'gpu> {
         let (start, stop) = self.events.take().expect("created above");
         start.record(&self.gpu.stream).to("record a timing event")?;
         for _ in 0..times {
-            self.launch()?;
+            self.launch_strip(0)?;
         }
         stop.record(&self.gpu.stream).to("record a timing event")?;
         stop.synchronize().to("run the kernel")?;
@@ -189,17 +274,30 @@ impl Drop for GpuConvolution<'_> {
     }
 }
 
-/// Device memory for `length` values; `of` is what the whole problem takes, for the error.
-fn allocate(length: usize, of: usize) -> Result<DeviceBuffer<f32>> {
+/// A row on the device.
+#[derive(Clone, Copy)]
+struct RowBytes {
+    /// Bytes of its values.
+    bytes: usize,
+    /// Bytes from its start to the next one's.
+    pitch: usize,
+}
+
+/// Device memory for `length` values.
+fn allocate<T: DeviceCopy>(length: usize) -> Result<DeviceBuffer<T>> {
     // SAFETY: the values are written before they are read: the source and the mask by a copy, the result by the
-    // kernel, which writes each pixel.
+    // kernel, which writes each value; what lies between rows is not read.
     unsafe { DeviceBuffer::uninitialized(length) }.map_err(|error| match error {
-        CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation => {
-            let (free, total) = mem_get_info().unwrap_or((0, 0));
-            Error::DeviceMemory { needed: of * size_of::<f32>(), free, total }
-        }
+        CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation => out_of_memory(length * size_of::<T>(), None),
         error => {
             Error::Driver { action: format!("allocate {length} values on the device"), reason: driver::words(error) }
         }
     })
+}
+
+/// The error for `needed` bytes that the device, or a limit of it, does not have.
+fn out_of_memory(needed: usize, limit: Option<usize>) -> Error {
+    let (free, total) = mem_get_info().unwrap_or((0, 0));
+    let free = limit.map_or(free, |limit| limit.min(free));
+    Error::DeviceMemory { needed, free, total }
 }

@@ -123,6 +123,92 @@ pub(super) unsafe fn copy_to_device(
     })
 }
 
+/// Rows on the device: `rows` of `bytes`, `pitch` bytes from one to the next, from `address` on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceRows {
+    /// Of the first byte.
+    pub(super) address: DevicePointer<u8>,
+    /// Rows.
+    pub(super) rows: usize,
+    /// Bytes of a row.
+    pub(super) bytes: usize,
+    /// Bytes from one row to the next.
+    pub(super) pitch: usize,
+}
+
+impl DeviceRows {
+    /// The description of a copy between these rows and rows without gaps in host memory, all but which goes where.
+    fn copy(&self) -> sys::CUDA_MEMCPY2D {
+        sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: std::ptr::null(),
+            srcDevice: 0,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: self.bytes,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: 0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: self.bytes,
+            WidthInBytes: self.bytes,
+            Height: self.rows,
+        }
+    }
+
+    /// Whether nothing lies between the rows.
+    fn is_dense(&self) -> bool {
+        self.rows <= 1 || self.pitch == self.bytes
+    }
+}
+
+/// Copies rows without gaps from host memory to the device, in the order of the stream.
+///
+/// # Safety
+/// `from` holds the rows and stays as it is until the stream has come past the copy; `to` lies in an allocation.
+pub(super) unsafe fn upload_rows(to: DeviceRows, from: *const u8, stream: &Stream) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    checked(unsafe {
+        if to.is_dense() {
+            sys::cuMemcpyHtoDAsync_v2(to.address.as_raw(), from.cast(), to.rows * to.bytes, stream.as_inner())
+        } else {
+            let copy = sys::CUDA_MEMCPY2D {
+                srcHost: from.cast(),
+                dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                dstDevice: to.address.as_raw(),
+                dstPitch: to.pitch,
+                ..to.copy()
+            };
+            sys::cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner())
+        }
+    })
+}
+
+/// Copies rows from the device to host memory, without gaps, in the order of the stream.
+///
+/// # Safety
+/// `to` has room for the rows, and nobody else uses it until the stream has come past the copy; `from` lies in an allocation.
+pub(super) unsafe fn download_rows(to: *mut u8, from: DeviceRows, stream: &Stream) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    checked(unsafe {
+        if from.is_dense() {
+            sys::cuMemcpyDtoHAsync_v2(to.cast(), from.address.as_raw(), from.rows * from.bytes, stream.as_inner())
+        } else {
+            let copy = sys::CUDA_MEMCPY2D {
+                srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                srcDevice: from.address.as_raw(),
+                srcPitch: from.pitch,
+                dstHost: to.cast(),
+                ..from.copy()
+            };
+            sys::cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner())
+        }
+    })
+}
+
 /// Copies on the device, in the order of the stream.
 ///
 /// # Safety

@@ -14,7 +14,7 @@ use kernels_gpu::params::Params;
 
 use super::driver::DuringAction;
 use crate::plan::Launch;
-use crate::{Error, Result};
+use crate::{Error, Layout, Result};
 
 /// [`Params`] as `cust` wants a kernel argument.
 #[derive(Clone, Copy)]
@@ -22,6 +22,16 @@ use crate::{Error, Result};
 struct ByValue(Params);
 // SAFETY: plain numbers, no pointers, no padding (the layout is asserted beside the type).
 unsafe impl DeviceCopy for ByValue {}
+
+/// Source and result of a convolution, as bytes, and what they are.
+pub(super) struct Images<'a> {
+    /// Types and channels.
+    pub(super) layout: Layout,
+    /// Rows at the source's pitch.
+    pub(super) source: &'a DeviceBuffer<u8>,
+    /// Rows at the result's pitch.
+    pub(super) result: &'a mut DeviceBuffer<u8>,
+}
 
 /// Launches one kernel of a convolution. `mask` may be empty if the kernel reads constant memory.
 ///
@@ -31,26 +41,27 @@ unsafe impl DeviceCopy for ByValue {}
 pub(super) fn convolution(
     function: &Function<'_>,
     launch: &Launch,
-    source: &DeviceBuffer<f32>,
-    result: &mut DeviceBuffer<f32>,
+    images: Images<'_>,
     mask: Option<&DeviceBuffer<f32>>,
     stream: &Stream,
 ) -> Result<()> {
     let params = launch.params;
+    let Images { layout: Layout { channels, input, output }, source, result } = images;
     let (width, height) = (params.width as usize, params.height as usize);
-    let check = |what, found: usize, width: usize, height: usize, pitch: usize| {
-        let required = (height - 1) * pitch + width;
+    let check = |what, found: usize, (width, height, channels): (usize, usize, usize), pitch: usize| {
+        let required = (height - 1) * pitch + width * channels;
         if found < required {
-            return Err(Error::Length { what, width, height, channels: 1, required, found });
+            return Err(Error::Length { what, width, height, channels, required, found });
         }
         Ok(())
     };
-    check("source on the device", source.len(), width, height, params.src_pitch as usize)?;
-    check("result on the device", result.len(), width, height, params.dst_pitch as usize)?;
+    let size = (width, height, channels);
+    check("source on the device", source.len() / input.bytes(), size, params.src_pitch as usize)?;
+    check("result on the device", result.len() / output.bytes(), size, params.dst_pitch as usize)?;
     let (mask_width, mask_height) = (params.mask_width as usize, params.mask_height as usize);
     let mask = match mask {
         Some(mask) => {
-            check("mask on the device", mask.len(), mask_width, mask_height, mask_width)?;
+            check("mask on the device", mask.len(), (mask_width, mask_height, 1), mask_width)?;
             mask.as_device_ptr()
         }
         None => DevicePointer::null(),

@@ -5,8 +5,9 @@ mod driver;
 mod lab;
 mod launch;
 mod rates;
+mod staging;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use cust::context::{Context, ContextHandle, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -17,6 +18,7 @@ use cust::{CudaApiVersion, CudaFlags};
 use kernels_gpu::ptx;
 
 use self::driver::DuringAction;
+use self::staging::Staging;
 use crate::plan::Limits;
 use crate::{Error, Result};
 
@@ -106,11 +108,12 @@ fn info(number: usize, driver: &str) -> Result<GpuInfo> {
     })
 }
 
-/// An open CUDA device: its context, one stream, and the modules that have been used.
+/// An open CUDA device: its context, one stream, the modules that have been used, and the way to it.
 pub(crate) struct Gpu {
     info: GpuInfo,
     // Dropped in the order of declaration: modules and stream before their context.
     modules: Box<[Loaded]>,
+    staging: RefCell<Staging>,
     stream: Stream,
     context: Context,
 }
@@ -151,7 +154,7 @@ impl Gpu {
         let context = Context::new(device).to("create a context")?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).to("create a stream")?;
         let modules = ptx::MODULES.iter().map(|_| Loaded::default()).collect();
-        Ok(Self { info, modules, stream, context })
+        Ok(Self { info, modules, staging: RefCell::default(), stream, context })
     }
 
     pub(crate) fn info(&self) -> &GpuInfo {
@@ -192,5 +195,7 @@ impl Drop for Gpu {
         // The fields that follow free driver objects, which belong to this context. A failure here means that the context is
         // already lost, and its objects with it.
         let _ = self.enter();
+        // Nothing may be on its way when the page-locked memory goes.
+        let _ = self.stream.synchronize();
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::bench::workload::{MaskSize, Picture, mask};
-use crate::{Border, Device, Filter, Image, Problem, VariantChoice};
+use crate::{Border, Device, Filter, Image, Layout, PixelType, Problem, VariantChoice};
 
 /// What a stand-in does to the right answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,21 +28,22 @@ enum Fault {
 
 /// A stand-in for a convolution: the right answer with a fault in it, and a count of timed runs.
 struct StandIn<'a> {
-    right: &'a [f32],
+    right: &'a Image,
     fault: Fault,
-    resident: Vec<f32>,
+    resident: Option<Image>,
     runs: usize,
     timed: &'a Cell<usize>,
 }
 
 impl StandIn<'_> {
-    fn answer(&self, result: &mut [f32], is_resident: bool) {
+    fn answer(&self, result: &mut Image, is_resident: bool) {
+        let result = result.values_mut();
         let middle = result.len() / 2;
         let kept = result[middle];
         if self.fault == Fault::Nothing {
             return;
         }
-        result.copy_from_slice(self.right);
+        result.copy_from_slice(self.right.values());
         match self.fault {
             Fault::Pixel { resident } if resident == is_resident => result[middle] += 1e-3,
             Fault::Bit => result[middle] = f32::from_bits(result[middle].to_bits() ^ 1),
@@ -54,13 +55,13 @@ impl StandIn<'_> {
 }
 
 impl Executor for StandIn<'_> {
-    fn run_plane(&mut self, _: &[f32], result: &mut [f32]) -> Result<()> {
-        self.answer(result, false);
+    fn run(&mut self, _: &Pixels, result: &mut Pixels) -> Result<()> {
+        self.answer(plane_mut(result), false);
         Ok(())
     }
 
-    fn upload(&mut self, source: &[f32]) -> Result<()> {
-        self.resident = vec![f32::NAN; source.len()];
+    fn upload(&mut self, source: &Pixels) -> Result<()> {
+        self.resident = Some(source.to_f32().map(|_| f32::NAN));
         Ok(())
     }
 
@@ -68,18 +69,23 @@ impl Executor for StandIn<'_> {
         if self.fault == Fault::Driver {
             return Err(Error::Driver { action: "run the kernel".into(), reason: "planted".into() });
         }
-        let mut resident = std::mem::take(&mut self.resident);
+        let mut resident = self.resident.take().expect("uploaded");
         self.runs += times;
         self.timed.set(self.timed.get() + 1);
         self.answer(&mut resident, true);
-        self.resident = resident;
+        self.resident = Some(resident);
         Ok(Duration::from_micros(10 * times as u64))
     }
 
-    fn download(&mut self, result: &mut [f32]) -> Result<()> {
-        result.copy_from_slice(&self.resident);
+    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+        plane_mut(result).clone_from(self.resident.as_ref().expect("uploaded"));
         Ok(())
     }
+}
+
+fn plane_mut(pixels: &mut Pixels) -> &mut Image {
+    let Pixels::F32(image) = pixels else { panic!("these tests have f32") };
+    image
 }
 
 const TIMING: Timing = Timing { batch: Duration::from_micros(35), min_time: Duration::ZERO };
@@ -88,14 +94,13 @@ const TIMING: Timing = Timing { batch: Duration::from_micros(35), min_time: Dura
 fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
     let mask = mask(MaskSize { width: 5, height: 3 }, 7).unwrap();
     let problem = Problem::new(37, 23, &Filter::new(mask).border(Border::Mirror)).unwrap();
-    let image = Picture::Random("37x23".parse().unwrap()).image(7).unwrap();
+    let image = Picture::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
     let mut expected = Expected::new(&problem, &image);
-    let mut right = vec![f32::NAN; 37 * 23];
-    Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run_plane(image.values(), &mut right).unwrap();
-    expected.set_cpu(right.clone());
-    let (timed, mut result) = (Cell::new(0), vec![0.0; right.len()]);
-    let open = || Ok(StandIn { right: &right, fault, resident: Vec::new(), runs: 0, timed: &timed });
-    let measurement = measure(open, image.values(), &mut result, &expected, TIMING);
+    let right: Image = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image.to_f32()).unwrap();
+    expected.set_cpu(&right.clone().into());
+    let (timed, mut result) = (Cell::new(0), image.clone());
+    let open = || Ok(StandIn { right: &right, fault, resident: None, runs: 0, timed: &timed });
+    let measurement = measure(open, &image, &mut result, &expected, TIMING);
     (measurement, timed.get())
 }
 
@@ -141,26 +146,44 @@ fn what_is_wrong_is_named() {
     let mask = mask(MaskSize::square(3), 7).unwrap();
     let problem = Problem::new(20, 10, &Filter::new(mask)).unwrap();
     let image = Image::from_fn(20, 10, |x, y| (x * y) as f32).unwrap();
+    let mut expected = Expected::new(&problem, &image.clone().into());
+    let right: Image = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image).unwrap();
+    let verify = |expected: &Expected<'_>, change: &dyn Fn(&mut [f32])| {
+        let mut answer = right.clone();
+        change(answer.values_mut());
+        expected.verify(&answer.into())
+    };
+    assert_eq!(verify(&expected, &|_| {}).unwrap().bits_equal_cpu, None);
+    expected.set_cpu(&right.clone().into());
+
+    let found = verify(&expected, &|values| values[3 * 20 + 4] = f32::NAN).unwrap_err();
+    assert!(matches!(found, Wrong::Values { count: 1, values: 200, place: (4, 3, 0), .. }), "{found:?}");
+    assert!(matches!(verify(&expected, &|values| values.rotate_right(1)), Err(Wrong::Values { .. })));
+    let short = right.crop(0, 0, 20, 9).unwrap();
+    assert!(matches!(expected.verify(&short.into()), Err(Wrong::Length { required: 200, found: 180 })));
+    let next = |values: &mut [f32]| values[5 * 20 + 7] = f32::from_bits(values[5 * 20 + 7].to_bits() + 1);
+    let found = verify(&expected, &next).unwrap_err();
+    assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
+}
+
+#[test]
+fn a_wrong_channel_is_named() {
+    let filter = Filter::new(mask(MaskSize::square(3), 7).unwrap());
+    let layout = Layout { channels: 3, input: PixelType::U8, output: PixelType::U8 };
+    let problem = Problem::new(20, 10, &filter).unwrap().with_layout(layout).unwrap();
+    let image = Picture::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
     let mut expected = Expected::new(&problem, &image);
-    let mut right = vec![f32::NAN; 200];
-    Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run_plane(image.values(), &mut right).unwrap();
-    assert_eq!(expected.verify(&right).unwrap().bits_equal_cpu, None);
-    expected.set_cpu(right.clone());
-
+    let Pixels::U8(source) = &image else { panic!("u8 was asked for") };
+    let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(source).unwrap();
+    expected.verify(&right.clone().into()).unwrap();
     let mut wrong = right.clone();
-    wrong[3 * 20 + 4] = f32::NAN;
-    let found = expected.verify(&wrong).unwrap_err();
-    assert!(matches!(found, Wrong::Values { count: 1, pixels: 200, place: (4, 3), .. }), "{found:?}");
-
-    let mut shifted = right.clone();
-    shifted.rotate_right(1);
-    assert!(matches!(expected.verify(&shifted), Err(Wrong::Values { .. })));
-    assert!(matches!(expected.verify(&right[1..]), Err(Wrong::Length { required: 200, found: 199 })));
-
-    let mut bit = right.clone();
-    bit[5 * 20 + 7] = f32::from_bits(bit[5 * 20 + 7].to_bits() + 1);
-    let found = expected.verify(&bit).unwrap_err();
-    assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5), .. }), "{found:?}");
+    wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 16;
+    let found = expected.verify(&wrong.clone().into()).unwrap_err();
+    assert!(matches!(found, Wrong::Values { count: 1, values: 600, place: (7, 5, 2), .. }), "{found:?}");
+    // Within the bound, perhaps, but not what the CPU found.
+    expected.set_cpu(&right.into());
+    wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 17;
+    assert!(expected.verify(&wrong.into()).is_err());
 }
 
 #[test]

@@ -206,8 +206,8 @@ impl Row {
         Self {
             backend: row.backend,
             variant: row.variant,
-            pixel: "f32",
-            channels: 1,
+            pixel: cell.layout.input.name(),
+            channels: cell.layout.channels as u32,
             picture: cell.picture.clone(),
             width: cell.image.width,
             height: cell.image.height,

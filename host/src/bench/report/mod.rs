@@ -21,7 +21,7 @@ use super::measure::{Cause, Times};
 use super::system::Machine;
 use super::verify::Verdict;
 use super::workload::{ImageSize, MaskSize};
-use crate::{Border, Error};
+use crate::{Border, Error, Layout};
 
 /// A whole run.
 #[derive(Debug)]
@@ -61,6 +61,8 @@ pub struct Cell {
     pub image: ImageSize,
     /// The mask's size.
     pub mask: MaskSize,
+    /// Types and channels.
+    pub layout: Layout,
     /// What lay outside.
     pub border: Border,
     /// What was verified, and timed, the CPU last.
@@ -188,6 +190,7 @@ pub(in crate::bench) mod tests {
             picture: "random".to_owned(),
             image,
             mask,
+            layout: Layout::PLANE,
             border: Border::ZERO,
             rows: vec![emulated, row],
             not_eligible: Vec::new(),
@@ -211,7 +214,7 @@ pub(in crate::bench) mod tests {
     fn the_texts_say_what_was_measured() {
         let report = report();
         let text = text_of_cell(&report.cells[0]);
-        assert!(text.starts_with("40 x 30 (random), mask 3 rows x 5 columns, border zero\n"), "{text}");
+        assert!(text.starts_with("40 x 30 (random), f32, mask 3 rows x 5 columns, border zero\n"), "{text}");
         for part in ["12.0 µs", "0.500 µs", "14.0 µs", "1.50 ms", "0.100", "50.0 % FMA", "error 0.25 of bound"] {
             assert!(text.contains(part), "{part} in {text}");
         }
@@ -223,7 +226,10 @@ pub(in crate::bench) mod tests {
         );
         assert!(text_of_header(&report.machine).contains("only the CPU is measured: no driver"));
         let markdown = markdown(&report);
-        assert!(markdown.contains("| random 40 x 30 | 3 rows x 5 columns | cpu | direct | 12.0 µs |"), "{markdown}");
+        assert!(
+            markdown.contains("| random 40 x 30, f32 | 3 rows x 5 columns | cpu | direct | 12.0 µs |"),
+            "{markdown}"
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified};
-use crate::Rates;
 use crate::bench::system::Machine;
+use crate::{Layout, Rates};
 
 /// What it is measured on: device, CPU, program, a line each.
 #[must_use]
@@ -55,7 +55,8 @@ const LEFT: [usize; 4] = [0, 1, 7, 9];
 /// One cell: what was computed, a row for each variant, then what is not eligible.
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
-    let mut out = format!("{} ({}), mask {}, border {}\n", cell.image, cell.picture, cell.mask, cell.border);
+    let Cell { image, picture, mask, border, .. } = cell;
+    let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}\n", values(cell.layout));
     let mut rows = vec![TITLES.map(str::to_owned)];
     rows.extend(cell.rows.iter().map(|row| columns(cell, row)));
     let needed = |i: usize| rows.iter().map(|row| row[i].chars().count()).fold(WIDTHS[i], usize::max);
@@ -76,6 +77,14 @@ pub fn cell(cell: &Cell) -> String {
         out += &format!("  not eligible: {}\n", one.reason);
     }
     out
+}
+
+/// What the values are, such as "f32" or "3 channels of u8".
+pub(super) fn values(layout: Layout) -> String {
+    match layout.channels {
+        1 => layout.input.name().to_owned(),
+        channels => format!("{channels} channels of {}", layout.input.name()),
+    }
 }
 
 /// The columns of a row.

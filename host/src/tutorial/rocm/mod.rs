@@ -14,7 +14,9 @@ use super::session::{Session, times_as_fast};
 use super::timing::Timing;
 use crate::bench::report::units::digits;
 use crate::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
-use crate::{Border, Convolution, Device, Filter, Image, Mask, Operation, Pixel, Problem, Result, VariantChoice};
+use crate::{
+    Border, Convolution, Device, Filter, Image, Layout, Mask, Operation, Pixel, Problem, Result, VariantChoice,
+};
 
 /// The side of the tutorial's mask.
 const SIDE: usize = 200;
@@ -239,8 +241,7 @@ fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
 /// This project's convolution with a mask of equal coefficients.
 struct Direct<'d> {
     convolution: Convolution<'d>,
-    values: Vec<f32>,
-    result: Vec<f32>,
+    image: Image<u8>,
 }
 
 impl<'d> Direct<'d> {
@@ -248,15 +249,13 @@ impl<'d> Direct<'d> {
         let area = work.mask.area();
         let mask = Mask::new(work.mask.width, work.mask.height, vec![1.0 / area as f32; area])?;
         let filter = Filter::new(mask).operation(Operation::Correlate).border(border);
-        let problem = Problem::new(work.image.width(), work.image.height(), &filter)?;
-        let values: Vec<f32> = work.image.values().iter().map(|&pixel| f32::from(pixel)).collect();
-        let result = vec![0.0; values.len()];
-        Ok(Self { convolution: device.convolution(&problem, VariantChoice::Auto)?, values, result })
+        let layout = Layout::of::<u8, u8>(1);
+        let problem = Problem::new(work.image.width(), work.image.height(), &filter)?.with_layout(layout)?;
+        Ok(Self { convolution: device.convolution(&problem, VariantChoice::Auto)?, image: work.image.clone() })
     }
 
     fn blur(&mut self) -> Result<Vec<u8>> {
-        self.convolution.run_plane(&self.values, &mut self.result)?;
-        Ok(self.result.iter().map(|&value| <u8 as Pixel>::from_f32(value)).collect())
+        Ok(self.convolution.run::<u8, u8>(&self.image)?.into_values())
     }
 }
 

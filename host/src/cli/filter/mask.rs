@@ -21,11 +21,11 @@ pub(super) struct MaskArgs {
     kernel: Option<String>,
 
     /// Gaussian blur; the radius is 4 SIGMA unless given
-    #[arg(long, value_name = "SIGMA[:RADIUS]", value_parser = gaussian, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIGMA[:RADIUS]", value_parser = gaussian, allow_hyphen_values = true)]
     gaussian: Option<Mask>,
 
     /// Mean of K x K pixels, or of H rows of W
-    #[arg(long = "box", value_name = "K|HxW", value_parser = mean)]
+    #[arg(long = "box", value_name = "K|HxW", value_parser = mean, allow_hyphen_values = true)]
     mean: Option<Mask>,
 
     /// Sobel's derivative, positive where it gets brighter to the right (x) or downwards (y)
@@ -45,11 +45,11 @@ pub(super) struct MaskArgs {
     laplacian: bool,
 
     /// Laplacian of a Gaussian
-    #[arg(long, value_name = "SIGMA", value_parser = log, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIGMA", value_parser = log, allow_hyphen_values = true)]
     log: Option<Mask>,
 
     /// Sharpening: the image minus AMOUNT times its Laplacian; 1 is usual
-    #[arg(long, value_name = "AMOUNT", value_parser = sharpen, allow_negative_numbers = true)]
+    #[arg(long, value_name = "AMOUNT", value_parser = sharpen, allow_hyphen_values = true)]
     sharpen: Option<Mask>,
 
     /// Relief, lit from the upper left
@@ -57,16 +57,16 @@ pub(super) struct MaskArgs {
     emboss: bool,
 
     /// Motion blur of LEN pixels; the angle in degrees, counter-clockwise from "to the right"
-    #[arg(long, value_name = "LEN:ANGLE", value_parser = motion)]
+    #[arg(long, value_name = "LEN:ANGLE", value_parser = motion, allow_hyphen_values = true)]
     motion: Option<Mask>,
 
     /// Blur of a lens out of focus, with this radius
-    #[arg(long, value_name = "R", value_parser = disk, allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", value_parser = disk, allow_hyphen_values = true)]
     disk: Option<Mask>,
 
     /// Gabor's filter for stripes: the WAVELENGTH in pixels, the ANGLE across the stripes as for --motion; SIGMA along the
     /// wave is 0.56 wavelengths unless given, ASPECT 0.5, PHASE 0 degrees (bright lines; 90: edges)
-    #[arg(long, value_name = "WAVELENGTH:ANGLE[:SIGMA[:ASPECT[:PHASE]]]", value_parser = gabor)]
+    #[arg(long, value_name = "WAVELENGTH:ANGLE[:SIGMA[:ASPECT[:PHASE]]]", value_parser = gabor, allow_hyphen_values = true)]
     gabor: Option<Mask>,
 
     /// One coefficient, 1: for --scale, --offset and --output-type alone

@@ -1,0 +1,177 @@
+//! What is to be done next, and who waits for it: the one place where the threads of a batch meet.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Limits;
+
+/// What a worker is to do.
+pub(super) enum Task<O> {
+    /// Find out how large the job is.
+    Weigh(usize),
+    /// Read the job's input.
+    Read(usize),
+    /// Write the job's output.
+    Write(usize, O),
+}
+
+/// The jobs of a batch, by number, in the states they pass through.
+pub(super) struct Queue<I, O> {
+    limits: Limits,
+    state: Mutex<State<I, O>>,
+    changed: Condvar,
+}
+
+struct State<I, O> {
+    /// Bytes of each job that has begun.
+    bytes: Vec<u64>,
+    /// The first job that nobody has looked at.
+    next: usize,
+    /// A job being weighed; there is one at a time.
+    weighing: bool,
+    /// A job that is weighed and waits for room.
+    waiting: Option<usize>,
+    inputs: VecDeque<(usize, I)>,
+    outputs: VecDeque<(usize, O)>,
+    /// Jobs that have begun to be read and are not finished, and their bytes.
+    under_way: usize,
+    bytes_under_way: u64,
+    done: usize,
+    failed: usize,
+    /// A thread panicked: nothing more begins.
+    stopped: bool,
+}
+
+impl<I, O> State<I, O> {
+    fn all_finished(&self) -> bool {
+        self.stopped || self.done + self.failed == self.bytes.len()
+    }
+
+    /// Whether the job that waits may begin: there is room for it, or nothing else to wait for.
+    fn has_room(&self, job: usize, limits: Limits) -> bool {
+        let bytes = self.bytes_under_way.saturating_add(self.bytes[job]);
+        self.under_way == 0 || (self.under_way < limits.jobs && bytes <= limits.bytes)
+    }
+
+    /// The next task of a worker: first what frees memory.
+    fn take(&mut self, limits: Limits) -> Option<Task<O>> {
+        if let Some((number, output)) = self.outputs.pop_front() {
+            return Some(Task::Write(number, output));
+        }
+        let Some(number) = self.waiting else {
+            if self.weighing || self.next == self.bytes.len() {
+                return None;
+            }
+            self.weighing = true;
+            self.next += 1;
+            return Some(Task::Weigh(self.next - 1));
+        };
+        if !self.has_room(number, limits) {
+            return None;
+        }
+        self.waiting = None;
+        self.under_way += 1;
+        self.bytes_under_way = self.bytes_under_way.saturating_add(self.bytes[number]);
+        Some(Task::Read(number))
+    }
+}
+
+impl<I, O> Queue<I, O> {
+    pub(super) fn new(jobs: usize, limits: Limits) -> Self {
+        let state = State {
+            bytes: vec![0; jobs],
+            next: 0,
+            weighing: false,
+            waiting: None,
+            inputs: VecDeque::new(),
+            outputs: VecDeque::new(),
+            under_way: 0,
+            bytes_under_way: 0,
+            done: 0,
+            failed: 0,
+            stopped: false,
+        };
+        Self { limits, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Every change below is whole before the lock is given back, so that a panic elsewhere leaves nothing half done.
+    fn lock(&self) -> MutexGuard<'_, State<I, O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State<I, O>)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `take` gives something; None when all is finished.
+    fn wait<T>(&self, mut take: impl FnMut(&mut State<I, O>) -> Option<T>) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if state.all_finished() {
+                return None;
+            }
+            if let Some(taken) = take(&mut state) {
+                return Some(taken);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What a worker does next; None when all is finished.
+    pub(super) fn next_task(&self) -> Option<Task<O>> {
+        self.wait(|state| state.take(self.limits))
+    }
+
+    /// What is computed next; None when all is finished.
+    pub(super) fn next_input(&self) -> Option<(usize, I)> {
+        self.wait(|state| state.inputs.pop_front())
+    }
+
+    pub(super) fn weighed(&self, job: usize, bytes: u64) {
+        self.change(|state| {
+            state.bytes[job] = bytes;
+            state.weighing = false;
+            state.waiting = Some(job);
+        });
+    }
+
+    pub(super) fn read(&self, job: usize, input: I) {
+        self.change(|state| state.inputs.push_back((job, input)));
+    }
+
+    pub(super) fn computed(&self, job: usize, output: O) {
+        self.change(|state| state.outputs.push_back((job, output)));
+    }
+
+    pub(super) fn finished(&self, job: usize, done: bool) {
+        self.change(|state| {
+            state.under_way -= 1;
+            state.bytes_under_way = state.bytes_under_way.saturating_sub(state.bytes[job]);
+            if done {
+                state.done += 1;
+            } else {
+                state.failed += 1;
+            }
+        });
+    }
+
+    /// A guard for a thread: if it panics, the others don't wait for it.
+    pub(super) fn stop_on_panic(&self) -> impl Drop + '_ {
+        struct Stop<'queue, I, O>(&'queue Queue<I, O>);
+        impl<I, O> Drop for Stop<'_, I, O> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.change(|state| state.stopped = true);
+                }
+            }
+        }
+        Stop(self)
+    }
+
+    /// How many jobs were done, and how many failed.
+    pub(super) fn into_counts(self) -> (usize, usize) {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (state.done, state.failed)
+    }
+}

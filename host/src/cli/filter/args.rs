@@ -1,0 +1,161 @@
+//! The arguments of `host filter`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use host::files::Existing;
+use host::kernels_gpu::entries::Variant;
+use host::{Border, DeviceChoice, Filter, Operation, PixelType, VariantChoice};
+
+use super::mask::MaskArgs;
+
+/// Filter pictures: convolve each with a mask
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = "host filter [OPTIONS] <INPUT>... -o <OUTPUT> <MASK>")]
+pub(in crate::cli) struct Args {
+    /// Pictures; folders, for the pictures directly in them; quoted patterns such as "photos/*.jpg"
+    #[arg(value_name = "INPUT", required = true)]
+    pub(super) inputs: Vec<PathBuf>,
+
+    /// Where the result goes. Its extension names the format. For several inputs, a folder or a pattern: a folder ("out/",
+    /// or one that exists), or a pattern such as "out/{stem}.png"; {ext} is the input's extension
+    #[arg(short, long, value_name = "OUTPUT")]
+    pub(super) output: PathBuf,
+
+    /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D
+    #[arg(long, value_name = "OP", default_value = "convolve", value_parser = operation(), hide_possible_values = false)]
+    pub(super) op: Operation,
+
+    /// What lies outside of the picture: zero; constant:VALUE; clamp (aaa|abcd|ddd); reflect (dcba|abcd|dcba, NumPy's
+    /// "symmetric"); mirror (dcb|abcd|cba, also called reflect101; NumPy's and PyTorch's "reflect"); wrap (bcd|abcd|abc)
+    #[arg(long, default_value = "zero")]
+    pub(super) border: Border,
+
+    /// Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]
+    #[arg(long, value_name = "Y,X", value_parser = anchor, allow_hyphen_values = true)]
+    pub(super) anchor: Option<(usize, usize)>,
+
+    /// Factor of every sum [default: 1, or what the mask's file says]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub(super) scale: Option<f32>,
+
+    /// What is added to every scaled sum [default: 0, or what the mask's file says]
+    #[arg(long, value_name = "V", allow_negative_numbers = true)]
+    pub(super) offset: Option<f32>,
+
+    /// Divide the mask by the sum of its coefficients, whatever scale its file says
+    #[arg(long)]
+    pub(super) normalize: bool,
+
+    /// Type of the output's values [default: the input's]. Values are not rescaled: u8 as f32 is 0 to 255. Integers are
+    /// rounded half to even and saturated
+    #[arg(long, value_name = "TYPE", value_parser = super::super::pixel_type())]
+    pub(super) output_type: Option<PixelType>,
+
+    /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the GPU's
+    /// kernels on the CPU, slowly, with every access checked
+    #[arg(long, default_value = "auto")]
+    pub(super) device: DeviceChoice,
+
+    /// The kernel that computes; auto takes the one that suits the mask
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = variant())]
+    pub(super) variant: VariantChoice,
+
+    /// The most device memory for the values of a picture and its result, such as 512M or 2G [default: what is free]. What
+    /// does not fit is computed in strips, or else on the CPU
+    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
+    pub(super) device_memory: Option<usize>,
+
+    /// Replace output files that exist
+    #[arg(long)]
+    pub(super) overwrite: bool,
+
+    /// Copy the alpha channel instead of filtering it with the others
+    #[arg(long)]
+    pub(super) keep_alpha: bool,
+
+    /// Only errors on the standard error: no notes, no progress bar, no summary
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+
+    #[command(flatten)]
+    pub(super) mask: MaskArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  host filter photo.jpg -o soft.png --gaussian 3 --border mirror
+  host filter photo.jpg -o edges.png --sobel x --scale 0.25 --offset 128
+  host filter scan.tif -o sharp.tif --kernel \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"
+  host filter image.npy -o result.npy --mask mask.npy --op correlate --output-type f32
+  host filter photos/ -o soft/ --gaussian 3
+  host filter \"photos/*.jpg\" -o \"out/{stem}.png\" --box 5
+  echo \"1 2 1\" | host filter a.png -o b.png --mask - --normalize
+
+Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR, and .npy of two dimensions or of \
+height x width x channels. Values are taken as stored, without gamma. Pictures are turned as their \
+EXIF orientation asks; an ICC profile stays. Output files appear whole or not at all.
+
+Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
+no picture by its extension is passed over. An input that fails is named, and the rest goes on.
+
+Exit status: 0 all done; 1 some inputs failed: missing, no picture, with a result that exists or that \
+the format can't hold; 2 nothing was begun: arguments, mask, or the output's format or folder are wrong; \
+3 the requested device is not there.";
+
+fn operation() -> impl TypedValueParser<Value = Operation> {
+    PossibleValuesParser::new(["convolve", "correlate"]).map(|name| match name.as_str() {
+        "correlate" => Operation::Correlate,
+        _ => Operation::Convolve,
+    })
+}
+
+fn variant() -> impl TypedValueParser<Value = VariantChoice> {
+    let names = std::iter::once("auto").chain(Variant::ALL.map(Variant::name));
+    PossibleValuesParser::new(names).map(|name| {
+        let variant = Variant::ALL.into_iter().find(|variant| variant.name() == name);
+        variant.map_or(VariantChoice::Auto, VariantChoice::Exactly)
+    })
+}
+
+/// A number of bytes, with K, M or G for powers of 1024.
+fn bytes(text: &str) -> Result<usize> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1_usize),
+    };
+    // `parse` would take a sign.
+    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<usize>().ok()).flatten();
+    let bytes = number.and_then(|number| number.checked_mul(unit));
+    bytes.ok_or_else(|| anyhow!("a number of bytes was expected, such as 512M or 2G"))
+}
+
+fn anchor(text: &str) -> Result<(usize, usize)> {
+    let parsed = text.split_once(',').and_then(|(y, x)| Some((y.trim().parse().ok()?, x.trim().parse().ok()?)));
+    parsed.ok_or_else(|| anyhow!("a row and a column of the mask were expected, such as 0,2"))
+}
+
+impl Args {
+    /// The filter that the arguments describe, its anchor, scale and offset checked.
+    pub(super) fn filter(&self) -> Result<Filter> {
+        let mut written = self.mask.read()?;
+        if self.normalize {
+            written.mask = written.mask.normalized().context("--normalize")?;
+            written.scale = None;
+        }
+        written.anchor = self.anchor.or(written.anchor);
+        written.scale = self.scale.or(written.scale);
+        written.offset = self.offset.or(written.offset);
+        let filter = Filter::from(written).operation(self.op).border(self.border);
+        super::compute::check(&filter)?;
+        Ok(filter)
+    }
+
+    /// What happens to output files that exist.
+    pub(super) fn existing(&self) -> Existing {
+        if self.overwrite { Existing::Replace } else { Existing::Keep }
+    }
+}

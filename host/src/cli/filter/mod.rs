@@ -1,0 +1,87 @@
+//! `host filter`: pictures through a mask.
+
+mod args;
+mod compute;
+mod mask;
+mod paths;
+mod pictures;
+mod progress;
+
+use anyhow::Result;
+use host::batch::{self, Limits};
+use host::{Border, Device, Filter};
+
+pub(super) use self::args::Args;
+use self::compute::Compute;
+use self::paths::Inputs;
+use self::pictures::Pictures;
+use self::progress::Progress;
+use super::{OrUsage, Outcome, interrupt, output};
+
+/// Filters all inputs.
+pub(super) fn run(args: &Args) -> Result<Outcome> {
+    let filter = args.filter().or_usage()?;
+    let Inputs { jobs, failed } = paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
+    let device = super::select(args.device)?;
+    let device = match args.device_memory {
+        Some(bytes) => device.with_memory_limit(bytes),
+        None => device,
+    };
+    let notes = if args.quiet { Vec::new() } else { notes(args, &device, &filter) };
+    let mut compute = Compute::new(&device, filter, args.variant).or_usage()?;
+    if !jobs.is_empty() {
+        paths::prepare(&args.output).or_usage()?;
+    }
+    for note in notes {
+        output::message(format_args!("{note}"));
+    }
+    for error in &failed {
+        output::message(format_args!("error: {error:#}"));
+    }
+
+    let all = jobs.len() + failed.len();
+    let progress = Progress::new(jobs.len(), args.quiet);
+    let bar = progress.clone();
+    interrupt::clean_up_when_interrupted(move || bar.interrupted());
+    let pictures = Pictures { args, progress: &progress };
+    let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
+        pictures.compute(&mut compute, job, picture)
+    });
+    progress.finish();
+
+    let failed = failed.len() + summary.failed;
+    if failed > 0 && all > 1 {
+        output::message(format_args!("{failed} of {all} pictures failed"));
+    }
+    if summary.done > 0 && all > 1 && !args.quiet {
+        output::message(format_args!("{}", progress.summary(&summary)));
+    }
+    Ok(if failed > 0 { Outcome::SomeFailed } else { Outcome::Done })
+}
+
+/// What becomes of values that are not finite.
+const RESULTS: &str = "the results (as u8 and u16: 0 for NaN, the least or the most for infinity)";
+
+/// What is good to know before the work.
+fn notes(args: &Args, device: &Device, filter: &Filter) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(reason) = device.reason() {
+        notes.push(format!("device: {} ({reason})", device.describe()));
+    }
+    // Both are allowed, and seldom meant.
+    let odd = filter.mask().coefficients().iter().filter(|value| !value.is_finite()).count();
+    if odd > 0 {
+        let all = filter.mask().coefficients().len();
+        notes.push(format!(
+            "note: {odd} of {all} coefficients of the mask are NaN or infinite, and so will be {RESULTS}"
+        ));
+    }
+    if let Border::Constant(value) = args.border
+        && !value.is_finite()
+    {
+        notes.push(format!(
+            "note: outside of the picture stands {value}: near its edges NaN or infinite will be {RESULTS}"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,262 @@
+//! Which files are read, and where each result goes.
+//!
+//! What is wrong with the arguments whatever the files is an error of usage; what belongs to one input is a failure of that
+//! input, and the others go on.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use host::PixelType;
+use host::files::{Existing, Format};
+
+/// A file to read and the one to write.
+#[derive(Debug, PartialEq)]
+pub(super) struct Job {
+    pub(super) input: PathBuf,
+    pub(super) output: PathBuf,
+}
+
+/// What the inputs on the command line stand for.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) jobs: Vec<Job>,
+    /// Inputs for which there is nothing to do, and why.
+    pub(super) failed: Vec<Error>,
+}
+
+/// The jobs of these arguments; `pixel` is the type of the results if it was given.
+///
+/// Fails, before anything is written, if no result can have the name or the type that is asked for, if two results would
+/// have one name, or one the name of another input.
+pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>) -> Result<Inputs> {
+    let target = Target::of(output)?;
+    if let Some(format) = target.format(output)?
+        && let Some(pixel) = pixel
+    {
+        format.check_type(output, pixel)?;
+    }
+    let several = inputs.len() > 1 || inputs.iter().any(|input| input.is_dir() || pattern(input).is_some());
+    if target == Target::File && several {
+        let output = output.display();
+        bail!(
+            "{output} is one file, for one input: several inputs, a folder and a quoted pattern need a folder \
+             (\"{output}/\", or one that exists) or a pattern with {{stem}}"
+        );
+    }
+    let mut found = Inputs { jobs: Vec::new(), failed: Vec::new() };
+    for input in inputs {
+        for file in expand(input)? {
+            let job = file.and_then(|input| Ok(Job { output: target.for_input(output, &input)?, input }));
+            match job {
+                Ok(job) => found.jobs.push(job),
+                Err(error) => found.failed.push(error),
+            }
+        }
+    }
+    check_names(&found.jobs)?;
+    Ok(found)
+}
+
+/// Makes the folder that `output` names, and sees whether files can be made in it.
+pub(super) fn prepare(output: &Path) -> Result<()> {
+    let folder = match Target::of(output)? {
+        // One that is named wrongly shall not appear.
+        Target::File => return Ok(host::files::check_writable(output, Existing::Replace)?),
+        Target::Folder => output,
+        Target::Pattern => fixed_part(output),
+    };
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))?;
+    Ok(host::files::check_writable(folder.join("picture"), Existing::Replace)?)
+}
+
+/// The folders of a pattern before the first that depends on the input.
+fn fixed_part(pattern: &Path) -> &Path {
+    let fixed = |path: &&Path| !path.to_string_lossy().contains('{');
+    let folder = pattern.ancestors().find(fixed).unwrap_or(Path::new(""));
+    if folder == Path::new("") { Path::new(".") } else { folder }
+}
+
+/// What the output argument means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Target {
+    File,
+    Folder,
+    Pattern,
+}
+
+impl Target {
+    fn of(output: &Path) -> Result<Self> {
+        let text = output.to_string_lossy();
+        if text.contains('{') {
+            // Whatever is wrong with its braces is wrong for every input.
+            fill(output.to_str().context("a pattern must be Unicode")?, "stem", "ext")?;
+            Ok(Self::Pattern)
+        } else if output.is_dir() || text.ends_with(std::path::is_separator) {
+            Ok(Self::Folder)
+        } else if output.as_os_str().is_empty() {
+            bail!("the output has no name")
+        } else {
+            Ok(Self::File)
+        }
+    }
+
+    /// The format of all results; None if it depends on the input.
+    fn format(self, output: &Path) -> Result<Option<Format>> {
+        let depends = output.extension().is_some_and(|extension| extension.to_string_lossy().contains('{'));
+        match self {
+            Self::Folder => Ok(None),
+            Self::Pattern if depends => Ok(None),
+            Self::File | Self::Pattern => Ok(Some(Format::of(output)?)),
+        }
+    }
+
+    fn for_input(self, output: &Path, input: &Path) -> Result<PathBuf> {
+        let name = || input.file_name().ok_or_else(|| anyhow!("{}: is no file", input.display()));
+        let result = match self {
+            Self::File => return Ok(output.to_owned()),
+            Self::Folder => output.join(name()?),
+            Self::Pattern => {
+                let text = output.to_str().context("a pattern must be Unicode")?;
+                let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_str().map(str::to_owned);
+                let unicode = || format!("{}: a name for a pattern must be Unicode", input.display());
+                let stem = part(Path::new(name()?).file_stem()).with_context(unicode)?;
+                let extension = part(input.extension()).with_context(unicode)?;
+                PathBuf::from(fill(text, &stem, &extension)?)
+            }
+        };
+        if self.format(output)?.is_none() {
+            // The input's extension is the output's.
+            Format::of(&result).map_err(|_| no_picture(input))?;
+        }
+        Ok(result)
+    }
+}
+
+/// An input that a folder or a pattern gave and whose result would have no format.
+fn no_picture(input: &Path) -> Error {
+    let (input, extensions) = (input.display(), Format::extensions());
+    anyhow!("{input}: its extension names no format for the result: {extensions}")
+}
+
+/// A pattern with its braces filled.
+fn fill(pattern: &str, stem: &str, extension: &str) -> Result<String> {
+    let mut filled = String::new();
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) =
+            after.split_once('}').ok_or_else(|| anyhow!("the output \"{pattern}\" has a {{ without }}"))?;
+        filled += before;
+        filled += match name {
+            "stem" => stem,
+            "ext" => extension,
+            _ => bail!("the output \"{pattern}\" has {{{name}}}: {{stem}} and {{ext}} are what can stand there"),
+        };
+        rest = after;
+    }
+    Ok(filled + rest)
+}
+
+/// The glob pattern that an input is, if it is no file.
+fn pattern(input: &Path) -> Option<&str> {
+    input.to_str().filter(|text| text.contains(['*', '?', '[']) && !input.exists())
+}
+
+/// The files that an input stands for, each there or with the reason why not. Hidden files are none: a pattern and a folder
+/// pass them over, as a shell does.
+fn expand(input: &Path) -> Result<Vec<Result<PathBuf>>> {
+    if input.is_dir() {
+        return Ok(match pictures_in(input) {
+            Ok(pictures) => pictures.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        });
+    }
+    let Some(pattern) = pattern(input) else { return Ok(vec![Ok(input.to_owned())]) };
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let found = glob::glob_with(pattern, options).with_context(|| format!("the input \"{pattern}\""))?;
+    let mut files: Vec<_> =
+        found.filter(|found| !found.as_ref().is_ok_and(|path| path.is_dir())).map(|file| Ok(file?)).collect();
+    if files.is_empty() {
+        files.push(Err(anyhow!("no file matches the input \"{pattern}\"")));
+    }
+    Ok(files)
+}
+
+/// The pictures directly in a folder, by their extensions, in the order of their names.
+fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let blame = || folder.display().to_string();
+    let mut pictures = Vec::new();
+    for entry in folder.read_dir().with_context(blame)? {
+        let path = entry.with_context(blame)?.path();
+        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if !hidden && Format::of(&path).is_ok() && path.is_file() {
+            pictures.push(path);
+        }
+    }
+    if pictures.is_empty() {
+        bail!("{}: no picture is directly in this folder ({})", folder.display(), Format::extensions());
+    }
+    pictures.sort();
+    Ok(pictures)
+}
+
+/// A name by which two paths to one file are found out, whether it exists or not.
+fn identity(path: &Path) -> (PathBuf, OsString) {
+    if let Ok(canonical) = path.canonicalize() {
+        return (canonical, OsString::new());
+    }
+    let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_owned();
+    (parent.canonicalize().unwrap_or_else(|_| parent.to_owned()), name)
+}
+
+fn check_names(jobs: &[Job]) -> Result<()> {
+    let inputs: HashMap<_, _> = jobs.iter().map(|job| (identity(&job.input), &job.input)).collect();
+    let mut outputs = HashMap::new();
+    for job in jobs {
+        let output = identity(&job.output);
+        if let Some(other) = inputs.get(&output).filter(|_| output != identity(&job.input)) {
+            bail!("the output for {}, {}, is the input {}", job.input.display(), job.output.display(), other.display());
+        }
+        if let Some(other) = outputs.insert(output, &job.input) {
+            let (first, second, output) = (other.display(), job.input.display(), job.output.display());
+            bail!("{first} and {second} have one output, {output}");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_filled() {
+        assert_eq!(fill("out/{stem}-blur.{ext}", "a.b", "png").unwrap(), "out/a.b-blur.png");
+        assert_eq!(fill("{stem}{stem}", "{ext}", "x").unwrap(), "{ext}{ext}");
+        assert!(fill("{name}.png", "a", "b").unwrap_err().to_string().contains("{name}"));
+        assert!(fill("{stem.png", "a", "b").is_err());
+    }
+
+    #[test]
+    fn the_fixed_part_of_a_pattern_is_its_folder() {
+        for (pattern, folder) in
+            [("{stem}.png", "."), ("out/{stem}.png", "out"), ("a/b/{ext}/{stem}.png", "a/b"), ("/{stem}.png", "/")]
+        {
+            assert_eq!(fixed_part(Path::new(pattern)), Path::new(folder), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn names_are_compared_as_files() {
+        let jobs = |pairs: &[(&str, &str)]| {
+            let job = |&(input, output): &(&str, &str)| Job { input: input.into(), output: output.into() };
+            check_names(&pairs.iter().map(job).collect::<Vec<_>>())
+        };
+        assert!(jobs(&[("a.png", "b.png"), ("c.png", "d.png")]).is_ok());
+        assert!(jobs(&[("a.png", "b.png"), ("c.png", "./b.png")]).unwrap_err().to_string().contains("one output"));
+        assert!(jobs(&[("a.png", "c.png"), ("c.png", "d.png")]).unwrap_err().to_string().contains("is the input"));
+        assert!(jobs(&[("a.png", "a.png")]).is_ok()); // which --overwrite allows
+    }
+}

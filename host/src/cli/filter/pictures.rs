@@ -1,0 +1,112 @@
+//! What becomes of one picture: read, filtered, written, reported.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use host::batch::Work;
+use host::files::{Format, Picture, Pixels};
+use host::{Error, PixelType};
+
+use super::args::Args;
+use super::compute::Compute;
+use super::paths::Job;
+use super::progress::Progress;
+
+/// The pictures of a run.
+pub(super) struct Pictures<'a> {
+    pub(super) args: &'a Args,
+    pub(super) progress: &'a Progress,
+}
+
+/// A time of computing that is announced.
+const LONG: Duration = Duration::from_secs(10);
+
+impl Pictures<'_> {
+    /// Filters the values of a picture. Says so before, if that will take long.
+    pub(super) fn compute(&self, compute: &mut Compute<'_>, job: &Job, picture: Picture) -> Result<Picture> {
+        let Picture { pixels, icc_profile } = picture;
+        if !self.args.quiet
+            && let Some(expected) = compute.expected(&pixels)
+            && expected > LONG
+        {
+            self.progress.say(format_args!("{}: {}", job.input.display(), describe(expected)));
+        }
+        let filtered = compute
+            .compute(&pixels, self.output_type(&pixels), self.args.keep_alpha)
+            .with_context(|| job.input.display().to_string())?;
+        if let Some(note) = compute.take_note()
+            && !self.args.quiet
+        {
+            self.progress.say(format_args!("{}: computed {note}", job.input.display()));
+        }
+        Ok(Picture { pixels: filtered, icc_profile })
+    }
+
+    fn output_type(&self, pixels: &Pixels) -> PixelType {
+        self.args.output_type.unwrap_or(pixels.pixel_type())
+    }
+}
+
+impl Work for Pictures<'_> {
+    type Job = Job;
+    type Input = Picture;
+    type Output = Picture;
+    type Error = anyhow::Error;
+
+    /// Of the larger of input and output: for a short time there are both.
+    fn bytes(&self, job: &Job) -> u64 {
+        let grows = match self.args.output_type {
+            Some(PixelType::F32) => 4,
+            Some(PixelType::U16) => 2,
+            Some(PixelType::U8) | None => 1,
+        };
+        host::files::decoded_bytes(&job.input).saturating_mul(grows)
+    }
+
+    fn read(&self, job: &Job) -> Result<Picture> {
+        if !self.args.overwrite && job.output.symlink_metadata().is_ok() {
+            // Before the work; that nothing is replaced is made sure of when the file gets its name.
+            return Err(explain(Error::Exists { path: job.output.clone() }));
+        }
+        let picture = Picture::read(&job.input)?;
+        let pixels = &picture.pixels;
+        let format = Format::of(&job.output)?;
+        format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(explain)?;
+        Ok(picture)
+    }
+
+    fn write(&self, job: &Job, picture: Picture) -> Result<()> {
+        picture.write(&job.output, self.args.existing()).map_err(explain)?;
+        self.progress.written(picture.pixels.width() * picture.pixels.height());
+        Ok(())
+    }
+
+    fn finished(&self, _: &Job, result: Result<()>) {
+        if let Err(error) = result {
+            self.progress.say(format_args!("error: {error:#}"));
+        }
+        self.progress.finished_one();
+    }
+}
+
+/// An error of writing, with what helps.
+fn explain(error: Error) -> anyhow::Error {
+    let help = match &error {
+        Error::Exists { .. } => "--overwrite replaces it",
+        Error::Unsupported { .. } => "another extension or --output-type helps",
+        _ => return error.into(),
+    };
+    anyhow!("{error} ({help})")
+}
+
+/// A long time, no more exactly than it can be known.
+fn describe(expected: Duration) -> String {
+    let seconds = expected.as_secs_f64();
+    let time = match seconds {
+        ..90.0 => format!("{:.0} seconds", seconds),
+        ..5400.0 => format!("{:.0} minutes", seconds / 60.0),
+        ..172_800.0 => format!("{:.0} hours", seconds / 3600.0),
+        _ => format!("{:.0} days", seconds / 86_400.0),
+    };
+    format!("this will take about {time} to compute")
+}

@@ -1,0 +1,99 @@
+//! What a person at the terminal sees of a run.
+
+use std::fmt::{Arguments, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use host::batch::Summary;
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+
+use super::output;
+
+/// A bar on the standard error, where that is a terminal and there are several pictures. Clones are one and the same.
+#[derive(Clone)]
+pub(super) struct Progress {
+    bar: ProgressBar,
+    /// Pixels of all pictures that were written.
+    pixels: Arc<AtomicU64>,
+}
+
+impl Progress {
+    pub(super) fn new(count: usize, quiet: bool) -> Self {
+        let pixels = Arc::new(AtomicU64::new(0));
+        if quiet || count < 2 {
+            return Self { bar: ProgressBar::hidden(), pixels };
+        }
+        let written = Arc::clone(&pixels);
+        let rates = move |state: &ProgressState, text: &mut dyn Write| {
+            let seconds = state.elapsed().as_secs_f64().max(1e-9);
+            let pixels = written.load(Ordering::Relaxed) as f64;
+            // A text that can't be written can't be reported either.
+            let _ = write!(text, "{}", Rates { pictures: state.pos() as f64 / seconds, pixels: pixels / seconds });
+        };
+        let left = |state: &ProgressState, text: &mut dyn Write| {
+            // Before the first picture is finished, nobody knows.
+            let _ = match state.pos() {
+                0 => write!(text, "?"),
+                _ => write!(text, "{:#}", HumanDuration(state.eta())),
+            };
+        };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {rates}  {left} left")
+            .expect("a valid template")
+            .with_key("rates", rates)
+            .with_key("left", left);
+        let bar = ProgressBar::new(count as u64).with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar, pixels }
+    }
+
+    /// Prints a line without disturbing the bar.
+    pub(super) fn say(&self, text: Arguments<'_>) {
+        self.bar.suspend(|| output::message(text));
+    }
+
+    pub(super) fn written(&self, pixels: usize) {
+        self.pixels.fetch_add(pixels as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn finished_one(&self) {
+        self.bar.inc(1);
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Takes the bar away, so that what the shell prints next stands in a line of its own.
+    pub(super) fn interrupted(&self) {
+        let visible = !self.bar.is_hidden();
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        self.bar.finish_and_clear();
+        if visible {
+            output::message(format_args!("interrupted after {done} of {all} pictures"));
+        }
+    }
+
+    /// A line about the whole run.
+    pub(super) fn summary(&self, summary: &Summary) -> String {
+        let seconds = summary.elapsed.as_secs_f64().max(1e-9);
+        let pixels = self.pixels.load(Ordering::Relaxed) as f64;
+        let rates = Rates { pictures: summary.done as f64 / seconds, pixels: pixels / seconds };
+        let plural = if summary.done == 1 { "" } else { "s" };
+        let busy = 100.0 * summary.computing.as_secs_f64() / seconds;
+        let done = summary.done;
+        format!("{done} picture{plural} in {seconds:.2} s: {rates}; the device was busy for {busy:.0} % of the time")
+    }
+}
+
+/// How fast: in a second.
+struct Rates {
+    pictures: f64,
+    pixels: f64,
+}
+
+impl std::fmt::Display for Rates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} pictures/s, {:.1} Mpix/s", self.pictures, self.pixels / 1e6)
+    }
+}

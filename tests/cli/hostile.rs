@@ -1,0 +1,121 @@
+//! Files that lie about their sizes, are cut off, or are damaged: a clear error or a picture, never a panic, never memory
+//! without end, nothing half written.
+
+use super::errors::refuses;
+use super::*;
+
+/// A PNG of `width` x `height` that has no data.
+fn png_header(width: u32, height: u32) -> Vec<u8> {
+    let crc = |bytes: &[u8]| {
+        !bytes.iter().fold(!0_u32, |crc, &byte| {
+            (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xEDB8_8320 & 0_u32.wrapping_sub(crc & 1)))
+        })
+    };
+    let chunk = |kind: &[u8], data: &[u8]| {
+        let body = [kind, data].concat();
+        [&(data.len() as u32).to_be_bytes(), body.as_slice(), &crc(&body).to_be_bytes()].concat()
+    };
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
+    [&b"\x89PNG\r\n\x1a\n"[..], &chunk(b"IHDR", &header), &chunk(b"IDAT", &[0x78, 0x9c]), &chunk(b"IEND", &[])].concat()
+}
+
+#[test]
+fn hostile_sizes() {
+    refuses("x.png", &png_header(0x7fff_ffff, 0x7fff_ffff), &["larger than may be decoded"]);
+    refuses("x.png", &png_header(100_000, 100_000), &["100000 x 100000 pixels, 30000000000 bytes; at most 8589934592"]);
+    refuses("x.png", &png_header(50_000, 50_000), &[]);
+    refuses("x.png", &png_header(0, 1), &[]);
+    refuses("x.pgm", b"P5 999999 999999 255\n", &["at most 8589934592"]);
+    refuses("x.pgm", b"P5 99999999999999999999 1 255\n", &[]);
+    refuses("x.qoi", b"qoif\xff\xff\xff\xff\xff\xff\xff\xff\x04\x00", &[]);
+    let bmp_header = [40_i32, 0x7fff_ffff, 0x7fff_ffff, 1 | 24 << 16, 0, 0, 0, 0, 0, 0].map(i32::to_le_bytes).concat();
+    refuses("x.bmp", &[&b"BM\0\0\0\0\0\0\0\0\x36\0\0\0"[..], &bmp_header].concat(), &[]);
+}
+
+/// One file of every format that can be read, and several kinds of TIFF, PNG and OpenEXR.
+fn every_format() -> Vec<(&'static str, Vec<u8>)> {
+    use tiff::encoder::colortype::RGB8;
+    use tiff::encoder::{Compression, TiffEncoder};
+    let place = Place::new();
+    let mut files = Vec::new();
+    let mut add = |name: &'static str| files.push((name, fs::read(place.path(name)).unwrap()));
+    for name in ["rgb.png", "rgb.jpg", "rgb.tif", "rgb.bmp", "rgb.ppm", "rgb.pam", "rgb.webp", "rgb.qoi", "rgb.npy"] {
+        place.write(name, picture(31, 17, 3, |i| i as u8));
+        add(name);
+    }
+    place.write("wide.png", picture(31, 17, 4, |i| (i * 257) as u16));
+    add("wide.png");
+    for name in ["float.exr", "float.tif"] {
+        place.write(name, picture(31, 17, 3, |i| i as f32 / 9.0));
+        add(name);
+    }
+    place.write("grey.tif", picture(31, 17, 1, |i| i as f32 / 9.0));
+    add("grey.tif");
+    let pixels: Vec<u8> = picture(31, 17, 3, |i| i as u8).values().to_vec();
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let mut encoder = TiffEncoder::new(&mut bytes).unwrap().with_compression(Compression::Lzw);
+    encoder.write_image::<RGB8>(31, 17, &pixels).unwrap();
+    files.push(("lzw.tif", bytes.into_inner()));
+    files.push(("bits.pbm", b"P1 4 2\n1 0 1 0 0 1 0 1\n".to_vec()));
+    files
+}
+
+/// Cut at every place that may be special, each file is an error: what is missing is never made up.
+#[test]
+fn cut_files_are_errors() {
+    let place = Place::new();
+    for (name, whole) in every_format() {
+        let path = place.path(name);
+        // A text may be cut where it still makes sense.
+        let enough = if name == "bits.pbm" { 12 } else { whole.len() };
+        let special = (0..64).chain((0..whole.len()).step_by(97)).chain([whole.len() / 2, whole.len() * 9 / 10]);
+        for length in special.filter(|&length| length < enough) {
+            fs::write(&path, &whole[..length]).unwrap();
+            if let Ok(found) = Picture::read(&path) {
+                // What follows the last value may be missing.
+                fs::write(&path, &whole).unwrap();
+                assert_eq!(found, Picture::read(&path).unwrap(), "{name} cut to {length} of {} bytes", whole.len());
+            }
+        }
+    }
+}
+
+/// Damaged at random places, each file is an error or a picture.
+#[test]
+fn damaged_files_are_errors_or_pictures() {
+    let seed = match std::env::var("HOST_TEST_SEED") {
+        Ok(seed) => seed.parse().unwrap(),
+        Err(_) => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64,
+    };
+    println!("HOST_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let rounds = std::env::var("HOST_TEST_ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());
+    let place = Place::new();
+    for (name, whole) in every_format() {
+        let path = place.path(name);
+        let mut pictures = 0;
+        for _ in 0..rounds {
+            let mut bytes = whole.clone();
+            for _ in 0..random.usize(1..8) {
+                // Headers more often than values.
+                let end = if random.bool() { bytes.len().min(128) } else { bytes.len() };
+                let place = random.usize(0..end);
+                bytes[place] = match random.u8(0..4) {
+                    0 => 0,
+                    1 => 0xff,
+                    2 => bytes[place] ^ (1 << random.u8(0..8)),
+                    _ => random.u8(..),
+                };
+            }
+            fs::write(&path, &bytes).unwrap();
+            match Picture::read(&path) {
+                Ok(picture) => {
+                    pictures += 1;
+                    assert!(picture.pixels.width() > 0 && picture.pixels.height() > 0);
+                }
+                Err(error) => assert!(error.to_string().contains(name), "{error}"),
+            }
+        }
+        println!("{name}: {pictures} of {rounds} could still be read");
+    }
+}
