@@ -12,9 +12,9 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 h1 { font-size: 1.4rem } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem }
 ul { padding-left: 1.2rem } li, footer { color: light-dark(#555, #aaa) }
 table { border-collapse: collapse; width: 100% }
-td, th { padding: .2rem .6rem .2rem 0; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
-td:first-child, th:first-child { text-align: left } th { font-weight: 500; color: light-dark(#555, #aaa) }
-.scale { width: 45%; text-align: left; border-right: 2px solid var(--line) }
+td, th { padding: .2rem 0 .2rem .6rem; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+td:first-child, th:first-child, th:nth-child(2) { text-align: left } th { font-weight: 500; color: light-dark(#555, #aaa) }
+td:first-child, th:first-child, th:nth-child(2) { padding-left: 0 } td:first-child { padding-right: .6rem } td.scale { width: 45%; text-align: left; padding: 0; border-right: 2px solid var(--line) }
 .bar { background: var(--bar); height: 1rem; border-radius: 0 3px 3px 0 } .preferred .bar { background: var(--best) }
 .wrong { color: light-dark(#b00020, #ff6b81) }";
 
