@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "b7dd258010ca1810a2878eb6258b0cf8bc3c9b1477695c9c2519e0c05d7e3bd3";
+pub const SOURCE_HASH: &str = "a7888c7287b39847a43dd9a8780c22e84c4ba8a7bcff0c9354de8fdaa43c4e38";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -106,9 +106,9 @@ pub unsafe fn naive<P: Pixel, const C: u32>(
     } else {
         let (left, channel) = ((v / C) as i32 - params.origin_x, v % C);
         let mut index = 0;
-        for k in 0..rows {
+        for k in warp::lockstep(0..rows) {
             let pixels = params.row_or_border(image, top + k);
-            for l in 0..columns {
+            for l in warp::lockstep(0..columns) {
                 // SAFETY: the image is as the caller promised; k and l lie in the mask.
                 sum = unsafe {
                     let pixel = params.value_or_border::<P, C>(pixels, left + l, channel);

@@ -42,8 +42,8 @@ unsafe fn blurred(image: Global<u8>, mask: Global<f32>, x: u32, y: u32, size: (u
     let (width, height) = (size.0 as i32, size.1 as i32);
     let (left, top) = (x as i32 - mask_size.0 as i32 / 2, y as i32 - mask_size.1 as i32 / 2);
     let mut sum = 0.0;
-    for i in 0..mask_size.0 as i32 {
-        for j in 0..mask_size.1 as i32 {
+    for i in warp::lockstep(0..mask_size.0 as i32) {
+        for j in warp::lockstep(0..mask_size.1 as i32) {
             let (image_x, image_y) = (left + i, top + j);
             if image_x < 0 || image_x >= width || image_y < 0 || image_y >= height {
                 continue;

@@ -162,8 +162,9 @@ pub unsafe fn box_from_prefix_sums(
     }
     // The row that leaves when the box moves on, and the one that enters.
     let (mut leaves, mut enters) = (top, bottom);
-    let mut y = first;
+    let (mut y, mut rows) = (first, warp::Steps::begin());
     while y < end {
+        rows.next();
         // SAFETY: (x, y) lies in the result, and no other thread has it.
         unsafe { result.store(y as isize * width as isize + x as isize, divide(sum, area)) };
         if enters < height {

@@ -64,7 +64,7 @@ pub unsafe fn box_sum_rows(
     let row = image.offset(y as isize * width as isize);
     let left = x as i32 - mask_width as i32 / 2;
     let mut sum = 0;
-    for i in 0..mask_width as i32 {
+    for i in warp::lockstep(0..mask_width as i32) {
         let at = border::map(border, left + i, width as i32);
         if at >= 0 {
             // SAFETY: the map's positions lie in the row.
@@ -97,7 +97,7 @@ pub unsafe fn box_sum_columns(
     let column = sums.offset(x as isize);
     let top = y as i32 - mask_height as i32 / 2;
     let mut sum = 0;
-    for j in 0..mask_height as i32 {
+    for j in warp::lockstep(0..mask_height as i32) {
         let at = border::map(border, top + j, height as i32);
         if at >= 0 {
             // SAFETY: the map's positions lie in the column.

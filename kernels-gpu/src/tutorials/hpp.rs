@@ -92,8 +92,8 @@ impl Picture {
 #[inline(always)]
 unsafe fn sum(value: impl Fn(u32, u32) -> f32) -> f32 {
     let mut sum = 0.0;
-    for k in 0..MASK_WIDTH {
-        for l in 0..MASK_WIDTH {
+    for k in warp::lockstep(0..MASK_WIDTH) {
+        for l in warp::lockstep(0..MASK_WIDTH) {
             // SAFETY: the caller's promise; the index is below 25.
             sum = unsafe { fma(HPP_MASK.load((k * MASK_WIDTH + l) as usize), value(k, l), sum) };
         }
@@ -113,7 +113,7 @@ pub unsafe fn hpp_constant(image: Global<f32>, result: GlobalMut<f32>, width: u3
         return;
     }
     let picture = Picture { values: image, width: width as i32, height: height as i32, pitch };
-    for c in 0..CHANNELS {
+    for c in warp::lockstep(0..CHANNELS) {
         // SAFETY: the picture is as promised, the mask is set.
         let sum = unsafe {
             sum(|k, l| {
@@ -167,10 +167,12 @@ pub unsafe fn hpp_tile_busy(image: Global<f32>, result: GlobalMut<f32>, width: u
     let (left, top) = (thread::block_idx_x() * BUSY_BLOCK.0, thread::block_idx_y() * BUSY_BLOCK.1);
     let picture = Picture { values: image, width: width as i32, height: height as i32, pitch };
     let tile = Shared::<f32>::dynamic();
-    let mut row = ty;
+    let (mut row, mut rows) = (ty, warp::Steps::begin());
     while row < BUSY_TILE.1 {
-        let mut column = tx;
+        rows.next();
+        let (mut column, mut columns) = (tx, warp::Steps::begin());
         while column < BUSY_TILE.0 {
+            columns.next();
             let from = (left as i32 - RADIUS) * CHANNELS as i32 + column as i32;
             // SAFETY: (row, column) lies in the tile, and no other thread has it.
             unsafe {
@@ -181,6 +183,7 @@ pub unsafe fn hpp_tile_busy(image: Global<f32>, result: GlobalMut<f32>, width: u
         }
         row += BUSY_BLOCK.1;
     }
+    drop(rows);
     thread::sync_threads();
     let (x, y) = (left + tx, top + ty);
     if x >= width || y >= height {

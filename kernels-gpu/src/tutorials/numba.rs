@@ -89,8 +89,8 @@ unsafe fn pixel(
     let (mask_rows, mask_columns) = (mask_size.0 as i32, mask_size.1 as i32);
     let (delta_rows, delta_columns) = (mask_rows / 2, mask_columns / 2);
     let mut s = 0.0;
-    for k in 0..mask_rows {
-        for l in 0..mask_columns {
+    for k in warp::lockstep(0..mask_rows) {
+        for l in warp::lockstep(0..mask_columns) {
             let (i_k, j_l) = (i - k + delta_rows, j - l + delta_columns);
             if i_k >= 0 && i_k < rows && j_l >= 0 && j_l < columns {
                 let of_mask = k as isize * mask_columns as isize + l as isize;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
+use cuda_std::executor::{Access, Collective, Executor, Lockstep, Register, Space, enter};
 
 use crate::counts::{Class, Counts, Warp};
 use crate::defect::Kind;
@@ -90,6 +90,7 @@ impl<'a> Runner<'a> {
         }
         self.block.set(block);
         self.barriers.set(0);
+        self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize);
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut order: Vec<u32> = (0..self.yielders.len() as u32).collect();
@@ -313,6 +314,13 @@ impl Executor for Runner<'_> {
             Space::Global => self.store_global(&access, bytes),
             Space::Shared => self.store_shared(&access, bytes),
             Space::Constant { .. } => unreachable!("cuda_std has no store to constant memory"),
+        }
+    }
+
+    fn lockstep(&self, step: Lockstep, location: &'static Location<'static>) {
+        if self.common.counting {
+            let thread = self.thread.get() as usize;
+            self.warps.borrow_mut()[thread / 32].step(step, sites::number(location));
         }
     }
 }

@@ -1,7 +1,13 @@
 //! What a profiler would count, computed from the addresses.
 //!
-//! The accesses of a warp's 32 threads are put together as the hardware does it: the n-th execution of one line of the kernel
-//! by each thread makes one warp instruction.
+//! Threads run one after the other here, and their accesses are put together into warp instructions afterwards: the n-th execution of
+//! one line of the kernel by each thread of a warp makes one. Counting begins anew at each barrier, at each exchange within the warp, and in
+//! each iteration of a loop that is marked with [`lockstep`](cuda_std::warp::lockstep) or [`Steps`](cuda_std::warp::Steps).
+//!
+//! That is what hardware does, where lanes that have parted come together again at the end of an `if` and of an iteration, with one
+//! condition: a loop in which a lane may skip an access that it makes in a later iteration must be marked. In one that is not, the lane's
+//! first access is put together with the first ones of the others, though they made them an iteration earlier. A device
+//! may also part lanes for longer than it must; that is not seen here.
 //!
 //! | count | rule |
 //! | --- | --- |
@@ -10,7 +16,13 @@
 //! | bank conflicts | the wavefronts beyond those that the size of the access asks for |
 //! | constant replays | the different addresses of a warp's constant read beyond the first |
 
+use std::collections::HashMap;
+use std::fmt;
 use std::ops::AddAssign;
+
+use cuda_std::executor::Lockstep;
+
+use crate::sites::Site;
 
 /// Accesses of one kind to one memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +94,27 @@ impl Counts {
     }
 }
 
+/// A line for each kind of access that there was, then the barriers.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            ("global loads", "sectors", self.global_loads),
+            ("global stores", "sectors", self.global_stores),
+            ("shared loads", "wavefronts", self.shared_loads),
+            ("shared stores", "wavefronts", self.shared_stores),
+            ("constant loads", "addresses", self.constant_loads),
+        ];
+        for (kind, unit, traffic) in kinds.into_iter().filter(|(_, _, traffic)| traffic.instructions > 0) {
+            let Traffic { threads, instructions, transactions, ideal } = traffic;
+            writeln!(
+                f,
+                "{kind:<14}  {threads} by threads, {instructions} by warps: {transactions} {unit}, {ideal} at best"
+            )?;
+        }
+        write!(f, "{:<14}  {} by warps, {} threads", "barriers", self.barriers, self.threads)
+    }
+}
+
 /// Which count an access belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -102,44 +135,160 @@ struct Row {
 }
 
 /// The accesses of one warp since the last flush.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Warp {
-    /// By line, then by how often the line had been executed before.
-    rows: Vec<Vec<Row>>,
-    /// Per line, how often the current lane has executed it.
-    times: Vec<u32>,
-    lane: u32,
+    /// Where accesses were made: outside of marked loops, or in which iterations of them.
+    places: Vec<Place>,
+    /// The places by their names.
+    named: HashMap<u64, usize>,
+    /// The place where the current lane is.
+    here: usize,
+    /// Which turn of a lane this is: what was counted in another turn begins anew.
+    turn: u64,
+    lane: usize,
+    /// The marked loops that each lane is in, from the outermost on.
+    loops: [Vec<Loop>; 32],
+}
+
+/// The accesses at one place.
+#[derive(Debug, Default)]
+struct Place {
+    lines: Vec<Line>,
+    /// The line that was executed last: the next one often follows it.
+    last: usize,
+}
+
+/// A line of the kernel at one place: an access, or the beginning of a marked loop.
+#[derive(Debug)]
+struct Line {
+    site: Site,
+    turn: u64,
+    /// How often the current lane has executed it in its turn.
+    times: usize,
+    /// By how often the line had been executed before.
+    rows: Vec<Row>,
+}
+
+/// A marked loop that a lane is in.
+#[derive(Clone, Copy, Debug)]
+struct Loop {
+    /// The name of the place around it.
+    around: u64,
+    /// Its own: the line, and how often it had begun there.
+    name: u64,
+    /// Iterations that have begun.
+    iterations: u64,
+}
+
+/// The name of the place outside of all marked loops.
+const OUTSIDE: u64 = 0;
+
+/// A name for what lies within `around`: 64 bits that are different for all that one warp does (the finaliser of splitmix64).
+fn name(around: u64, kind: u64, number: u64) -> u64 {
+    [kind, number].into_iter().fold(around, |hash, part| {
+        let mut bits = (hash ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ bits >> 31
+    })
+}
+
+impl Place {
+    /// The line with this number, and how often the current lane has executed it before in this turn.
+    fn execute(&mut self, site: Site, turn: u64) -> (&mut Line, usize) {
+        let count = self.lines.len();
+        let mut order = (0..count).map(|step| (self.last + step) % count);
+        let found = order.find(|&line| self.lines[line].site == site);
+        self.last = found.unwrap_or_else(|| {
+            self.lines.push(Line { site, turn, times: 0, rows: Vec::new() });
+            count
+        });
+        let line = &mut self.lines[self.last];
+        if line.turn != turn {
+            (line.turn, line.times) = (turn, 0);
+        }
+        line.times += 1;
+        let before = line.times - 1;
+        (line, before)
+    }
+}
+
+impl Default for Warp {
+    fn default() -> Self {
+        let mut warp = Self {
+            places: Vec::new(),
+            named: HashMap::new(),
+            here: 0,
+            turn: 0,
+            lane: 0,
+            loops: std::array::from_fn(|_| Vec::new()),
+        };
+        warp.go(OUTSIDE);
+        warp
+    }
 }
 
 impl Warp {
+    /// A new block: no lane is in a loop, not even one that was given up in the block before.
+    pub(crate) fn begin_block(&mut self) {
+        self.loops.iter_mut().for_each(Vec::clear);
+    }
+
     /// The next accesses are of this lane, from the start of a barrier interval on.
     pub(crate) fn begin_lane(&mut self, lane: u32) {
-        self.lane = lane;
-        self.times.fill(0);
+        self.lane = lane as usize;
+        self.turn += 1;
+        self.go(self.loops[self.lane].last().map_or(OUTSIDE, |inside| name(inside.name, 1, inside.iterations)));
+    }
+
+    /// The current lane is at the place with this name.
+    fn go(&mut self, name: u64) {
+        let places = &mut self.places;
+        self.here = *self.named.entry(name).or_insert_with(|| {
+            places.push(Place::default());
+            places.len() - 1
+        });
+    }
+
+    /// The current lane begins a marked loop, an iteration of the innermost one, or ends that.
+    pub(crate) fn step(&mut self, step: Lockstep, site: Site) {
+        let loops = &mut self.loops[self.lane];
+        let to = match (step, loops.last_mut()) {
+            (Lockstep::Begin, outer) => {
+                let around = outer.map_or(OUTSIDE, |outer| name(outer.name, 1, outer.iterations));
+                let (_, times) = self.places[self.here].execute(site, self.turn);
+                let new = name(name(around, 2, site.into()), 3, times as u64);
+                loops.push(Loop { around, name: new, iterations: 0 });
+                name(new, 1, 0)
+            }
+            (Lockstep::Next, Some(inside)) => {
+                inside.iterations += 1;
+                name(inside.name, 1, inside.iterations)
+            }
+            (Lockstep::End, Some(&mut Loop { around, .. })) => {
+                loops.pop();
+                around
+            }
+            // Of a thread that was given up.
+            (Lockstep::Next | Lockstep::End, None) => OUTSIDE,
+        };
+        self.go(to);
     }
 
     /// Notes an access of the current lane.
-    pub(crate) fn note(&mut self, class: Class, site: u16, address: u64, size: u32) {
-        let site = usize::from(site);
-        if site >= self.rows.len() {
-            self.rows.resize_with(site + 1, Vec::new);
-            self.times.resize(site + 1, 0);
-        }
-        let time = self.times[site] as usize;
-        self.times[site] += 1;
-        let rows = &mut self.rows[site];
-        if time == rows.len() {
-            rows.push(Row { class, size, lanes: 0, addresses: [0; 32] });
-        }
-        let row = &mut rows[time];
+    pub(crate) fn note(&mut self, class: Class, site: Site, address: u64, size: u32) {
+        let (line, time) = self.places[self.here].execute(site, self.turn);
+        // A row for each time before is there, unless the lanes before came here less often.
+        line.rows.resize_with(line.rows.len().max(time + 1), || Row { class, size, lanes: 0, addresses: [0; 32] });
+        let row = &mut line.rows[time];
         row.lanes |= 1 << self.lane;
-        row.addresses[self.lane as usize] = address;
+        row.addresses[self.lane] = address;
     }
 
     /// Counts what was noted, and forgets it.
     pub(crate) fn flush(&mut self, counts: &mut Counts) {
-        for rows in &mut self.rows {
-            for row in rows.drain(..) {
+        for place in &mut self.places {
+            for row in place.lines.iter_mut().flat_map(|line| line.rows.drain(..)) {
                 let traffic = row.traffic();
                 match row.class {
                     Class::GlobalLoad => counts.global_loads += traffic,
@@ -149,6 +298,13 @@ impl Warp {
                     Class::ConstantLoad => counts.constant_loads += traffic,
                 }
             }
+        }
+        if self.places.len() > 1 {
+            // The iterations are over. The place outside, which most kernels have alone, stays with its lines.
+            self.places.truncate(1);
+            self.named.clear();
+            self.named.insert(OUTSIDE, 0);
+            self.here = 0;
         }
     }
 }
@@ -247,6 +403,78 @@ mod tests {
         assert_eq!((passes(16, |lane| 16 * lane).transactions, passes(16, |lane| 16 * lane).ideal), (4, 4));
         assert_eq!(passes(8, |lane| 8 * lane).transactions, 2);
         assert_eq!(passes(1, |lane| lane).transactions, 1);
+    }
+
+    /// Eight iterations i; lane l skips the first l, and loads element 8 i + l in the others. Then all store one element.
+    fn skipping(marked: bool) -> Counts {
+        let mut warp = Warp::default();
+        warp.begin_block();
+        let step = |warp: &mut Warp, step| {
+            if marked {
+                warp.step(step, 9);
+            }
+        };
+        for lane in 0..8 {
+            warp.begin_lane(lane);
+            step(&mut warp, Lockstep::Begin);
+            for i in 0..8 {
+                step(&mut warp, Lockstep::Next);
+                if i >= lane {
+                    // In iteration i lanes 0 to i load neighbours: one sector.
+                    warp.note(Class::GlobalLoad, 1, u64::from(32 * i + 4 * lane), 4);
+                }
+            }
+            step(&mut warp, Lockstep::End);
+            warp.note(Class::GlobalStore, 2, 4096, 4);
+        }
+        let mut counts = Counts::default();
+        warp.flush(&mut counts);
+        counts
+    }
+
+    #[test]
+    fn lanes_that_skip_an_iteration_come_together_again_in_a_marked_loop() {
+        let marked = skipping(true);
+        assert_eq!((marked.global_loads.instructions, marked.global_loads.transactions), (8, 8));
+        assert_eq!((marked.global_stores.instructions, marked.global_stores.threads), (1, 8));
+        // Without the mark, the n-th load of lane l is of iteration n + l: 8 + 7 + … + 1 sectors in 8 instructions.
+        let not = skipping(false);
+        assert_eq!((not.global_loads.instructions, not.global_loads.transactions), (8, 36));
+        assert_eq!(not.global_stores.instructions, 1);
+    }
+
+    #[test]
+    fn marked_loops_begin_again_and_end_early() {
+        let mut warp = Warp::default();
+        for lane in 0..4 {
+            warp.begin_lane(lane);
+            // A loop that begins twice; lane 0 leaves it after one iteration, the others after two.
+            for _ in 0..2 {
+                warp.step(Lockstep::Begin, 5);
+                for _ in 0..=lane.min(1) {
+                    warp.step(Lockstep::Next, 5);
+                    warp.note(Class::GlobalLoad, 1, 0, 4);
+                }
+                warp.step(Lockstep::End, 5);
+            }
+            warp.note(Class::GlobalStore, 2, 0, 4);
+        }
+        let mut counts = Counts::default();
+        warp.flush(&mut counts);
+        // Twice two iterations; the second of each without lane 0.
+        assert_eq!((counts.global_loads.instructions, counts.global_loads.threads), (4, 2 * (4 + 3)));
+        assert_eq!((counts.global_stores.instructions, counts.global_stores.threads), (1, 4));
+    }
+
+    #[test]
+    fn counts_can_be_read() {
+        let text = skipping(true).to_string();
+        assert_eq!(
+            text,
+            "global loads    36 by threads, 8 by warps: 8 sectors, 8 at best\n\
+             global stores   8 by threads, 1 by warps: 1 sectors, 1 at best\n\
+             barriers        0 by warps, 0 threads"
+        );
     }
 
     #[test]

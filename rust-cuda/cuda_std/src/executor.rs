@@ -123,6 +123,17 @@ pub enum Collective {
     Ballot,
 }
 
+/// Where a thread is in a loop whose iterations a warp makes together; see [`crate::warp::lockstep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lockstep {
+    /// Before the loop.
+    Begin,
+    /// At the beginning of the next iteration.
+    Next,
+    /// Behind the loop.
+    End,
+}
+
 /// What a kernel sees of the machine it runs on, seen by one thread.
 pub trait Executor {
     /// The value of a special register.
@@ -135,6 +146,8 @@ pub trait Executor {
     fn load(&self, access: Access, bytes: &mut [u8]);
     /// Writes `bytes` to memory.
     fn store(&self, access: Access, bytes: &[u8]);
+    /// Notes where the thread is in a loop. Nobody waits; who does not care need not listen.
+    fn lockstep(&self, _step: Lockstep, _location: &'static Location<'static>) {}
 }
 
 thread_local! {
@@ -168,6 +181,13 @@ pub(crate) fn current() -> &'static dyn Executor {
     CURRENT.get().unwrap_or_else(|| {
         panic!("a device function was called outside of a kernel; cuda_std::executor::enter runs one")
     })
+}
+
+/// Tells the executor of this thread, if there is one: a loop may also end because its thread is given up.
+pub(crate) fn lockstep(step: Lockstep, location: &'static Location<'static>) {
+    if let Some(executor) = CURRENT.get() {
+        executor.lockstep(step, location);
+    }
 }
 
 /// An access of a `T`.

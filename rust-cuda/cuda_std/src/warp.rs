@@ -10,9 +10,14 @@
 //! | [`sync_warp`] | `__syncwarp()` |
 //! | [`shuffle`], [`shuffle_down`], [`shuffle_xor`] | `__shfl_sync`, `__shfl_down_sync`, `__shfl_xor_sync` with all lanes |
 //! | [`ballot`] | `__ballot_sync` with all lanes |
+//!
+//! [`lockstep`] and [`Steps`] are for the emulator's counts, and nothing on a device.
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::executor::{self, Collective};
+use std::panic::Location;
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::executor::{self, Collective, Lockstep};
 
 /// Threads of a warp.
 pub const WARP_SIZE: u32 = 32;
@@ -155,4 +160,78 @@ pub fn ballot(predicate: bool) -> u32 {
 #[track_caller]
 pub fn sync_warp() {
     exchange!(Collective::Sync, 0, sync_warp(intrinsics::ALL));
+}
+
+/// Tells the emulator that a warp makes the iterations of a loop together.
+///
+/// Where a loop's body loads under a condition, a lane may skip an iteration that others make; hardware brings the lanes together
+/// again at the iteration's end. The emulator runs one lane after the other and can't see where an iteration ends, unless the loop
+/// says so. On a device this is the iterator itself.
+///
+/// ```ignore
+/// for k in warp::lockstep(0..rows) {
+///     if inside(k) {
+///         sum += image.load(k); // counted with the loads of the other lanes for this k
+///     }
+/// }
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn lockstep<I: IntoIterator>(iterations: I) -> impl Iterator<Item = I::Item> {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        iterations.into_iter()
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let (mut iterations, mut steps) = (iterations.into_iter(), Steps::begin());
+        std::iter::from_fn(move || {
+            let item = iterations.next();
+            if item.is_some() {
+                steps.next();
+            }
+            item
+        })
+    }
+}
+
+/// [`lockstep`] for a `while`: [`begin`](Self::begin) before the loop, [`next`](Self::next) where its body begins. The loop ends where
+/// this is dropped.
+#[derive(Debug)]
+pub struct Steps {
+    #[cfg(not(target_arch = "nvptx64"))]
+    location: &'static Location<'static>,
+}
+
+impl Steps {
+    /// A loop begins.
+    #[inline(always)]
+    #[must_use]
+    #[track_caller]
+    pub fn begin() -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            Self {}
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let location = Location::caller();
+            executor::lockstep(Lockstep::Begin, location);
+            Self { location }
+        }
+    }
+
+    /// An iteration begins.
+    #[inline(always)]
+    pub fn next(&mut self) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        executor::lockstep(Lockstep::Next, self.location);
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Drop for Steps {
+    fn drop(&mut self) {
+        executor::lockstep(Lockstep::End, self.location);
+    }
 }
