@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "a7888c7287b39847a43dd9a8780c22e84c4ba8a7bcff0c9354de8fdaa43c4e38";
+pub const SOURCE_HASH: &str = "89808e87f7cefd59f5b17e5a36923194bba83385aff4f4466a0f7550de801b2e";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -134,11 +134,13 @@ unsafe fn fill<P: Pixel, const C: u32>(
     let (left, top) = (block.v as i32 - params.origin_x * C as i32, block.y - params.origin_y);
     // All threads of the block take the same way: only blocks at the edge pay for the border.
     if !params.contains::<C>(left, top, tile_width as i32, tile_height as i32) {
-        let mut row = ty;
+        let (mut row, mut rows) = (ty, warp::Steps::begin());
         while row < tile_height {
+            rows.next();
             let pixels = params.row_or_border(image, top + row as i32);
-            let mut column = tx;
+            let (mut column, mut columns) = (tx, warp::Steps::begin());
             while column < tile_width {
+                columns.next();
                 let v = block.v + column;
                 let (x, channel) = ((v / C) as i32 - params.origin_x, v % C);
                 // SAFETY: the border's map keeps the load in the image, and (row, column) lies in the tile.

@@ -46,7 +46,8 @@ pub(crate) fn on_the_cpu() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     for tutorial_of in Tutorial::ALL {
         let ended = tutorial(folder.path(), &[tutorial_of.name(), "--device", "cpu", "--quick"])?;
-        let ended = ended.with(0, &[tutorial_of.source(), "right  ", "device: CPU"])?;
+        let ended =
+            ended.with(0, &[tutorial_of.source(), "right  ", "device: CPU", "to run the kernels themselves"])?;
         if ended.stdout.contains("WRONG") {
             return Err(ended.stdout.into());
         }
@@ -98,6 +99,7 @@ pub(crate) fn errors() -> Result<(), Failed> {
     tutorial(folder.path(), &["fortran"])?.with(2, &["fortran", "numba", "rocm"])?;
     tutorial(folder.path(), &["numba", "--device", "cuda:99"])?.with(3, &["cuda:99"])?;
     files::write_text(folder.path().join("a-file"), "", Existing::Keep)?;
-    tutorial(folder.path(), &["numba", "--device", "cpu", "-o", "a-file"])?.with(2, &["a-file", "can't be made"])?;
+    tutorial(folder.path(), &["numba", "--device", "cpu", "-o", "a-file"])?
+        .with(2, &["a-file", "is a file, not a folder"])?;
     Ok(())
 }

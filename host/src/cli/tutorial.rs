@@ -14,10 +14,10 @@ use super::{OrUsage, Outcome, interrupt, output, select};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Which: numba ("CUDA in Python, part 3"), hpp (the course "Programming Massively Parallel Processors"), cupy (a notebook on
+    /// Which, one or more: numba ("CUDA in Python, part 3"), hpp (the course "Programming Massively Parallel Processors"), cupy (a notebook on
     /// raw kernels), rocm (HIP's tutorial on stencils)
     #[arg(value_name = "NAME", default_value = "all", value_parser = names(), hide_possible_values = false)]
-    which: Which,
+    which: Vec<Which>,
 
     /// auto (the first CUDA device, else the CPU), cpu, cuda:N, or emulator: the GPU's kernels on the CPU, with every access checked,
     /// and counts in the place of times
@@ -40,6 +40,7 @@ pub(super) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   host tutorial numba                    one tutorial, on the first CUDA device, or else the CPU
+  host tutorial hpp rocm                 two of them
   host tutorial all --device emulator    all of them without a GPU: every access checked and counted
   host tutorial rocm -o pictures         with the folder for its pictures
 
@@ -60,14 +61,12 @@ fn names() -> impl TypedValueParser<Value = Which> {
 
 /// Runs the tutorials, shows what they find, and saves their pictures.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
-    let tutorials = match args.which {
-        Which::All => Tutorial::ALL.to_vec(),
-        Which::One(tutorial) => vec![tutorial],
-    };
+    let tutorials = chosen(&args.which);
     let device = select(args.device)?;
-    let makes_pictures = tutorials.iter().any(|tutorial| !tutorial.pictures().is_empty());
-    if makes_pictures {
+    if let Some(first) = tutorials.iter().flat_map(|tutorial| tutorial.pictures()).next() {
         make_folder(&args.output).or_usage()?;
+        // A folder that takes no file is noticed now, and not when all has been computed.
+        files::check_writable(args.output.join(first), Existing::Replace).or_usage()?;
     }
     interrupt::clean_up_when_interrupted(|| {});
     output::result(heading(&device))?;
@@ -91,13 +90,38 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     Ok(if all_well { Outcome::Done } else { Outcome::SomeFailed })
 }
 
+/// The tutorials of the command line, each once.
+fn chosen(which: &[Which]) -> Vec<Tutorial> {
+    let mut tutorials = Vec::new();
+    for which in which {
+        let more = match which {
+            Which::All => &Tutorial::ALL[..],
+            Which::One(tutorial) => std::slice::from_ref(tutorial),
+        };
+        for &tutorial in more {
+            if !tutorials.contains(&tutorial) {
+                tutorials.push(tutorial);
+            }
+        }
+    }
+    tutorials
+}
+
 /// What runs the tutorials.
 fn heading(device: &Device) -> String {
     let reason = device.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    format!("device: {}{reason}\n", device.describe())
+    let hint = if device.backend() == "cpu" {
+        "The CPU computes the same in plain Rust; to run the kernels themselves: --device emulator\n"
+    } else {
+        ""
+    };
+    format!("device: {}{reason}\n{hint}", device.describe())
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        anyhow::bail!("{}: is a file, not a folder", folder.display());
+    }
     std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))
 }
 
@@ -117,14 +141,48 @@ fn save(args: &Args, report: &Report) -> Result<bool> {
     Ok(all_saved)
 }
 
-/// Saves a picture. One that is there with the same pixels, as from an earlier run, is as good as saved.
+/// Saves a picture. One that is there with the same pixels, from an earlier run or one beside this, is as good as saved.
 fn save_one(path: &Path, picture: &Picture, overwrite: bool) -> Result<()> {
-    if !overwrite && Picture::read(path).is_ok_and(|there| there.pixels == picture.pixels) {
-        return Ok(());
-    }
     let existing = if overwrite { Existing::Replace } else { Existing::Keep };
-    files::check_writable(path, existing).and_then(|()| picture.write(path, existing)).map_err(|error| match error {
-        Error::Exists { .. } => anyhow::anyhow!("{error}: it is another picture (--overwrite replaces it)"),
-        error => error.into(),
-    })
+    match files::check_writable(path, existing).and_then(|()| picture.write(path, existing)) {
+        // Asked only now: another run may have written it since the check.
+        Err(Error::Exists { .. }) if Picture::read(path).is_ok_and(|there| there.pixels == picture.pixels) => Ok(()),
+        Err(error @ Error::Exists { .. }) => {
+            Err(anyhow::anyhow!("{error}: it is another picture (--overwrite replaces it)"))
+        }
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use host::Image;
+
+    use super::*;
+
+    #[test]
+    fn each_tutorial_once() {
+        use Which::{All, One};
+        assert_eq!(
+            chosen(&[One(Tutorial::Rocm), One(Tutorial::Numba), One(Tutorial::Rocm)]),
+            [Tutorial::Rocm, Tutorial::Numba]
+        );
+        assert_eq!(chosen(&[All]), Tutorial::ALL);
+        assert_eq!(chosen(&[One(Tutorial::Hpp), All]).len(), 4);
+    }
+
+    /// Runs beside each other write the same pictures, and none of them fails.
+    #[test]
+    fn several_at_once() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("picture.png");
+        let picture = Picture::from(Image::from_fn(300, 200, |x, y| (x ^ y) as u8)?);
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..8).map(|_| scope.spawn(|| save_one(&path, &picture, false))).collect();
+            runs.into_iter().try_for_each(|run| run.join().expect("no panic"))
+        })?;
+        let other = Picture::from(Image::from_fn(300, 200, |x, _| x as u8)?);
+        assert!(save_one(&path, &other, false).unwrap_err().to_string().contains("another picture"));
+        save_one(&path, &other, true)
+    }
 }

@@ -107,9 +107,8 @@ fn folder(target: &Path) -> &Path {
 }
 
 fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
-    // Without the name of the temporary file, which says nothing to anybody.
-    let inner = error.get_ref().and_then(|inner| inner.source()).map(ToString::to_string);
-    let reason = inner.unwrap_or_else(|| error.to_string());
+    // Without the name of the temporary file, which says nothing to anybody: an error with something in it has it there.
+    let reason = if error.get_ref().is_some() { error.kind().to_string() } else { error.to_string() };
     Error::File { path: path.into(), reason: format!("can't be written in {}: {reason}", folder.display()) }
 }
 

@@ -17,7 +17,16 @@ pub(super) fn gamma(depth: u64) -> f64 {
 
 /// Integers, which are right or wrong.
 pub(super) fn exact<T: PartialEq + Debug>(found: &[T], expected: &[T]) -> Verdict {
-    same(found, expected, |a, b| a == b).map(|()| format!("all {} values exact", found.len()))
+    same(found, expected, |a, b| a == b).map(|()| all_exact(found.len()))
+}
+
+fn all_exact(count: usize) -> String {
+    if count == 1 { "exact".to_owned() } else { format!("all {count} values exact") }
+}
+
+/// A part of a bound, such as "0.28", or "3e-3" where two places would show nothing.
+pub(super) fn of_bound(part: f64) -> String {
+    if part == 0.0 || part >= 0.01 { format!("{part:.2}") } else { format!("{part:.0e}") }
 }
 
 /// Floats with the very bits that were expected.
@@ -44,9 +53,9 @@ pub(super) fn within(found: &[f32], exact: &[f64], bound: impl Fn(usize) -> f64)
     let values = found.iter().map(|&value| f64::from(value));
     near(values, found.len(), exact, bound).map(|(error, part)| {
         if error == 0.0 {
-            return format!("all {} values exact", found.len());
+            return all_exact(found.len());
         }
-        format!("largest error {error:.2e}, {part:.2} of the bound")
+        format!("largest error {error:.2e}, {} of the bound", of_bound(part))
     })
 }
 
@@ -86,7 +95,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_found() {
-        assert!(exact(&[1_u8, 2], &[1, 2]).is_ok());
+        assert_eq!(exact(&[1_u8, 2], &[1, 2]).unwrap(), "all 2 values exact");
+        assert_eq!(exact(&[1_u8], &[1]).unwrap(), "exact");
         assert!(exact(&[1_u8, 2], &[1, 3]).unwrap_err().contains("value 1: 2 instead of 3"));
         assert!(exact(&[1_u8], &[1, 3]).is_err());
         assert!(bits(&[0.0], &[0.0]).is_ok());
@@ -97,6 +107,11 @@ mod tests {
         }
         assert!(within(&[], &[1.0], |_| 1.0).is_err());
         assert!(pixels(&[7], &[7.5], 0.5).is_ok() && pixels(&[7], &[7.6], 0.5).is_err());
+    }
+
+    #[test]
+    fn small_parts_of_a_bound_are_not_zero() {
+        assert_eq!([0.0, 0.283, 0.0100, 0.003_21].map(of_bound), ["0.00", "0.28", "0.01", "3e-3"]);
     }
 
     #[test]

@@ -83,11 +83,11 @@ impl Tutorial {
         }
     }
 
-    /// The pictures that it makes, by their file names.
+    /// The pictures that it makes, by their file names. Of a smaller picture, which the emulator has time for, the name is another.
     #[must_use]
     pub const fn pictures(self) -> &'static [&'static str] {
         match self {
-            Self::Numba => &["numba-before.png", "numba-after.png"],
+            Self::Numba => &["numba-mask.npy", "numba-before.png", "numba-after.png"],
             Self::Hpp => &["hpp-before.png", "hpp-after.png"],
             Self::Cupy => &[],
             Self::Rocm => &["rocm-before.png", "rocm-after.png", "rocm-edges.png"],

@@ -59,8 +59,13 @@ fn introduce(session: &mut Session<'_>, work: &Work) {
         session.note(format!("  {:.8}  {:.8}  {:.8}", mask.at(k, 0), mask.at(k, 1), mask.at(k, 2)));
     }
     let blocks = |side: usize, threads: u32| side.div_ceil(threads as usize);
-    session.note(format!("Block dimensions: ({}, {})", BLOCK.0, BLOCK.1));
-    session.note(format!("Grid dimensions: ({}, {})", blocks(image.height(), BLOCK.0), blocks(image.width(), BLOCK.1)));
+    let of_the_kernel = session.of_the_kernel();
+    session.note(format!("Block dimensions: ({}, {}){of_the_kernel}", BLOCK.0, BLOCK.1));
+    session.note(format!(
+        "Grid dimensions: ({}, {}){of_the_kernel}",
+        blocks(image.height(), BLOCK.0),
+        blocks(image.width(), BLOCK.1)
+    ));
 }
 
 /// The tutorial's arrays on the device.
@@ -95,7 +100,7 @@ impl<'d> Arrays<'d> {
 /// The tutorial's kernel, and the one with rows and columns exchanged.
 fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, rows: &mut Vec<Row>) -> Result<()> {
     let mut sectors = Vec::new();
-    for (name, by_columns) in [("the tutorial's kernel: x is the row", false), ("the same, x is the column", true)] {
+    for (name, by_columns) in [("x is the row (tutorial)", false), ("x is the column", true)] {
         let mut arrays = Arrays::new(lab, work)?;
         let counts = lab.launch_counting(&*arrays.call(work, by_columns))?;
         let found = lab.download(&arrays.result)?;
@@ -175,16 +180,19 @@ fn table(session: &mut Session<'_>, rows: &[Row]) {
     };
     let rows: Vec<_> =
         rows.iter().filter(|row| row.with_transfers.is_some() || row.on_the_device.is_some()).map(cells).collect();
-    let columns = ["", "with transfers", "on the device only", "against the CPU"];
+    let columns = ["", "with transfers", "on the device", "vs CPU"];
     session.table("Times, mean ± standard deviation of 7 runs", &columns, rows);
     if session.is_emulator() {
         session.note("The emulator has no times: a GPU's must be measured there.");
     }
 }
 
-/// Before and after, stretched to 0 to 255: the tutorial's image reaches up to 1/255.
+/// Before and after, stretched to 0 to 255: the tutorial's image reaches up to 1/255. And the mask, whose values nobody else has.
 fn pictures(session: &mut Session<'_>, work: &Work, answer: Option<Vec<f32>>) -> Result<()> {
     let stretch = |value: f32| <u8 as crate::Pixel>::from_f32(value * 255.0 * 255.0);
+    session.note("The pictures are scaled by 255 x 255 to be seen; numba-mask.npy has the mask as it is.");
+    let mask = &work.mask;
+    session.picture("numba-mask.npy", Image::new(mask.width(), mask.height(), 1, mask.coefficients().to_vec())?);
     session.picture("numba-before.png", work.image.map(stretch));
     if let Some(answer) = answer {
         let after = Image::new(work.image.width(), work.image.height(), 1, answer)?;

@@ -39,6 +39,11 @@ impl<'a> Session<'a> {
         self.device.backend() == "emulator"
     }
 
+    /// What to add to the blocks of a kernel where it does not run.
+    pub(super) fn of_the_kernel(&self) -> &'static str {
+        if self.device.backend() == "cpu" { " (the GPU kernel's; the CPU has none)" } else { "" }
+    }
+
     fn part(&mut self, part: Part) {
         (self.show)(&part);
         self.parts.push(part);

@@ -155,11 +155,14 @@ pub unsafe fn box_from_prefix_sums(
     let bottom = top + mask_height as i32;
     let mut y = if top > 0 { top } else { 0 };
     let mut sum = 0;
+    let mut rows = warp::Steps::begin();
     while y < bottom && y < height {
+        rows.next();
         // SAFETY: y lies in the image.
         sum += unsafe { columns.sum(y) };
         y += 1;
     }
+    drop(rows);
     // The row that leaves when the box moves on, and the one that enters.
     let (mut leaves, mut enters) = (top, bottom);
     let (mut y, mut rows) = (first, warp::Steps::begin());

@@ -10,7 +10,7 @@
 //!
 //! # What it costs
 //! Two loads and four comparisons a product. For the tutorial's 200 x 200 pixels and 13 x 13 mask the emulator counts 14.6 sectors a
-//! load with rows along x and 3.5 with columns, those of the mask, one each, included. The next steps are those of
+//! load with rows along x and 2.7 with columns, those of the mask, one each, included. The next steps are those of
 //! this crate's [`naive`](crate::naive) (the border asked once a block), [`constant_mask`](crate::constant_mask) and
 //! [`shared_tile`](crate::shared_tile).
 //!

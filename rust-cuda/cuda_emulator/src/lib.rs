@@ -65,6 +65,8 @@ mod record;
 mod shared;
 mod sites;
 
+use std::fmt;
+
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 pub use counts::{Counts, Traffic};
@@ -73,7 +75,9 @@ pub use launch::{Launch, LaunchError, Limits, Place};
 pub use memory::{Buffer, Memory, Role};
 
 /// What a launch can come to.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// Its `Debug` is the report, too, so that a `main` that returns it, or an `unwrap`, shows something to read.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A device would refuse the launch.
@@ -87,6 +91,12 @@ pub enum Error {
     /// The kernel did something wrong.
     #[error("{0}")]
     Defects(Defects),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// How kernels are run.

@@ -398,3 +398,43 @@ fn counts_are_those_of_the_addresses() {
     assert_eq!((counts.global_stores.transactions, counts.global_stores.efficiency()), (4 * 32, 1.0));
     assert_eq!(counted(33).bank_conflicts(), 0);
 }
+
+/// Four taps to the left and four to the right of each element, those outside left out.
+///
+/// # Safety
+/// Both hold 32 elements.
+#[kernel]
+pub unsafe fn taps(from: Global<f32>, to: GlobalMut<f32>) {
+    let x = thread::thread_idx_x() as i32;
+    let mut sum = 0.0;
+    for l in warp::lockstep(-4..5) {
+        if x + l >= 0 && x + l < 32 {
+            sum += unsafe { from.load((x + l) as isize) };
+        }
+    }
+    unsafe { to.store(x as isize, sum) };
+}
+
+/// With an array at the start of a sector, tap l reads elements max(l, 0) to min(31 + l, 31): 28 to 32 neighbours, 4 sectors.
+#[test]
+fn skipped_iterations_are_counted_in_lockstep() {
+    let mut memory = Memory::new();
+    let from = memory.upload("from", &[1.0_f32; 32]);
+    let to = memory.allocate::<f32>("to", 32, Role::Output);
+    let (f, t) = (from.global(), to.global_mut());
+    let launch = Launch::flat((1, 1), (32, 1), 0);
+    let emulator = Emulator::new().counting(true);
+    let counts = emulator.launch("taps", &launch, &mut memory, || unsafe { taps(f, t) }).unwrap();
+    let loads = counts.global_loads;
+    assert_eq!((loads.instructions, loads.threads, loads.transactions), (9, 32 * 9 - 2 * (1 + 2 + 3 + 4), 9 * 4));
+    assert_eq!((counts.global_stores.instructions, counts.global_stores.transactions), (1, 4));
+    assert_eq!(memory.download(&to)[..5], [5.0, 6.0, 7.0, 8.0, 9.0]);
+}
+
+/// What a `main` that returns the error shows.
+#[test]
+fn debug_is_the_report() {
+    let launch = Launch::flat((1, 1), (2048, 1), 0);
+    let error = Emulator::new().launch("none", &launch, &mut Memory::new(), || ()).unwrap_err();
+    assert_eq!(format!("{error:?}"), error.to_string());
+}

@@ -28,30 +28,14 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let title = "1-D mean: times on the device, mean of 7 runs";
     match (session.lab().is_some(), session.is_emulator()) {
         (_, true) => {
-            let columns = [
-                "an element:",
-                "match",
-                "sectors loaded, naive",
-                "shared",
-                "vectors",
-                "words from shared memory, shared",
-                "vectors",
-            ];
-            session.table("1-D mean: counted by the emulator", &columns, rows);
+            let columns = ["elements", "match", "sectors: naive", "shared", "vectors", "words: shared", "vectors"];
+            let title = "1-D mean, for each element: sectors loaded, words from shared memory, counted by the emulator";
+            session.table(title, &columns, rows);
         }
         (true, false) => {
-            let columns = [
-                "elements",
-                "naive",
-                "shared",
-                "vectors",
-                "speed-up of shared",
-                "match",
-                "naive / copy rate",
-                "shared",
-                "vectors",
-            ];
-            session.table(title, &columns, rows);
+            let columns =
+                ["elements", "naive", "shared", "vectors", "shared gains", "match", "naive", "shared", "vectors"];
+            session.table(format!("{title}; then parts of the copy rate"), &columns, rows);
         }
         (false, false) => {
             session.table(title, &["elements", "the CPU, each window", "of the copy rate"], rows);
@@ -114,7 +98,7 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -
     }
     let mut row = vec![size.to_string()];
     if lab.is_emulator() {
-        row.push("True".to_owned());
+        row.push("yes".to_owned());
         let each = |count: u64| digits(count as f64 / size as f64);
         row.extend(counts.iter().map(|counts| each(counts.global_loads.transactions)));
         row.extend(counts[1..].iter().map(|counts| each(32 * counts.shared_loads.transactions)));
@@ -125,9 +109,9 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -
     for kernel in Kernel::ALL {
         times.extend(session.time(lab, |lab| lab.launch(&*kernel.call(&input, &mut output)))?);
     }
-    row.extend(times.iter().map(|timing| format!("{:.5} ms", timing.mean / 1e3)));
+    row.extend(times.iter().map(|timing| time(timing.mean)));
     row.push(times_as_fast(&times[0], &times[1]));
-    row.push("True".to_owned());
+    row.push("yes".to_owned());
     for timing in &times {
         row.push(session.of_copy_rate(8.0 * size as f64, timing)?);
     }

@@ -28,7 +28,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
         image: (0..SIDE * SIDE).map(|_| 200.0 * random.f32()).collect(),
     };
     let blocks = COUNT.div_ceil(BLOCK as usize);
-    session.note(format!("{COUNT} elements: {BLOCK} threads a block, {blocks} blocks"));
+    let of_the_kernel = session.of_the_kernel();
+    session.note(format!("{COUNT} elements: {BLOCK} threads a block, {blocks} blocks{of_the_kernel}"));
     let [sums, clipped, brighter] = match session.lab() {
         Some(mut lab) => on_device(&mut lab, &inputs)?,
         None => on_cpu(&inputs),

@@ -30,12 +30,12 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     }
     let title = "Sum: times on the device, mean of 7 runs";
     if session.is_emulator() {
-        let columns = ["elements", "barriers of a warp, tree", "shuffles", "shared accesses, tree", "shuffles"];
-        session.table("Sum: counted by the emulator (first passes)", &columns, rows);
-    } else if session.lab().is_some() {
-        let columns =
-            ["elements", "two passes", "by shuffles", "speed-up", "two passes / copy rate", "shuffles / copy rate"];
+        let columns = ["elements", "barriers: tree", "shuffles", "accesses: tree", "shuffles"];
+        let title = "Sum, first passes: barriers of warps, accesses of warps to shared memory, counted by the emulator";
         session.table(title, &columns, rows);
+    } else if session.lab().is_some() {
+        let columns = ["elements", "two passes", "by shuffles", "speed-up", "two passes", "by shuffles"];
+        session.table(format!("{title}; then parts of the copy rate"), &columns, rows);
     } else {
         session.table(title, &["elements", "the CPU, f64", "of the copy rate"], rows);
     }
@@ -90,9 +90,9 @@ fn blocks(session: &Session<'_>, length: usize) -> u32 {
     (length.div_ceil(reduce::BLOCK as usize) as u32).clamp(1, most)
 }
 
-/// 10^6 ones, whose sum f32 holds exactly.
+/// 10^6 ones, whose sum f32 holds exactly; fewer where each is checked and it should be quick.
 fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
-    let length = 1_000_000;
+    let length = if session.is_emulator() && session.settings.quick { 100_000 } else { 1_000_000 };
     let ones = vec![1.0_f32; length];
     let sums = match session.lab() {
         Some(mut lab) => {

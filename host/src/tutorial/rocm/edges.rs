@@ -13,9 +13,10 @@ const WAYS: [(&str, Border); 4] =
 /// Columns of white between two pictures.
 const GAP: usize = 8;
 
-pub(super) fn run(session: &mut Session<'_>, work: &Work) -> Result<()> {
+/// `name` is the picture's.
+pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) -> Result<()> {
     let mut pictures = Vec::new();
-    for (name, border) in WAYS {
+    for (way, border) in WAYS {
         let area = work.mask.area() as u64;
         let sums = cpu::sums(&work.image, work.mask, border);
         let (found, verdict) = match session.lab() {
@@ -34,7 +35,7 @@ pub(super) fn run(session: &mut Session<'_>, work: &Work) -> Result<()> {
             }
         };
         let (width, height) = (work.image.width(), work.image.height());
-        if session.check(format!("edges: {name}"), verdict) {
+        if session.check(format!("edges: {way}"), verdict) {
             let middle = width / 2;
             let at = |x: usize, y: usize| found[y * width + x];
             session.note(format!(
@@ -47,8 +48,8 @@ pub(super) fn run(session: &mut Session<'_>, work: &Work) -> Result<()> {
         }
     }
     if !pictures.is_empty() {
-        session.note("rocm-edges.png shows, from left to right: skip, clamp, wrap, mirror");
-        session.picture("rocm-edges.png", side_by_side(&pictures)?);
+        session.note(format!("{name} shows, from left to right: skip, clamp, wrap, mirror"));
+        session.picture(name, side_by_side(&pictures)?);
     }
     Ok(())
 }

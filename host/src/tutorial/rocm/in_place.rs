@@ -27,12 +27,10 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let outcomes = [1, 2].map(|seed| outcome(&image, seed));
     let races = outcomes[0].races;
     let differ = outcomes[0].left.iter().zip(&outcomes[1].left).filter(|(a, b)| a != b).count();
-    let verdict: Verdict = if races > 0 {
-        Ok(format!("it races, and the emulator says so ({races} kinds of access)"))
-    } else {
-        Err("the race was not found".to_owned())
-    };
-    let what = format!("the tutorial's kernel in place, {} x {}, mask {MASK} x {MASK}, emulated", SIZE.0, SIZE.1);
+    let verdict: Verdict =
+        if races > 0 { Ok(format!("caught ({races} kinds of access)")) } else { Err("not found".to_owned()) };
+    let what =
+        format!("the race of the tutorial's kernel in place, {} x {}, mask {MASK} x {MASK}, emulated", SIZE.0, SIZE.1);
     if session.check(what, verdict) {
         for line in outcomes[0].report.lines().take(2) {
             session.note(format!("  {}", line.trim()));

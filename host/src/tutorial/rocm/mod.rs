@@ -20,8 +20,10 @@ use crate::{
 
 /// The side of the tutorial's mask.
 const SIDE: usize = 200;
-/// By what sides are divided on the emulator, those of the picture and of the mask.
-const SMALLER: usize = 4;
+/// By what sides are divided on the emulator, those of the picture and of the mask, and what a picture of that size is called.
+fn reduced(session: &Session<'_>) -> (usize, &'static str) {
+    if session.settings.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
+}
 /// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less; but a small
 /// picture has too few threads then.
 fn strip(pixels: usize) -> u32 {
@@ -88,9 +90,10 @@ struct Row {
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let full = photograph::grey()?;
     session.note(format!(
-        "Image: {} x {}, 8 bits, grey; mask {SIDE} x {SIDE} of 1/({SIDE}*{SIDE}); positions outside are skipped; blocks 16 x 16",
+        "Image: {} x {}, 8 bits, grey; mask {SIDE} x {SIDE} of 1/({SIDE}*{SIDE}); positions outside are skipped; blocks 16 x 16{}",
         full.width(),
-        full.height()
+        full.height(),
+        session.of_the_kernel()
     ));
     in_place::run(session)?;
     let whole = Work::new(full, Box { width: SIDE, height: SIDE });
@@ -102,24 +105,28 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     if let Some(blurred) = blurred {
         session.picture("rocm-after.png", Image::new(whole.image.width(), whole.image.height(), 1, blurred)?);
     }
-    let work = if session.is_emulator() { smaller(&whole)? } else { whole };
-    edges::run(session, &work)
+    if session.is_emulator() {
+        let (factor, name) = reduced(session);
+        return edges::run(session, &smaller(&whole, factor)?, name);
+    }
+    edges::run(session, &whole, "rocm-edges.png")
 }
 
 /// The same picture and box, their sides divided.
-fn smaller(whole: &Work) -> Result<Work> {
-    let image = photograph::smaller(&whole.image, SMALLER)?;
-    Ok(Work::new(image, Box { width: whole.mask.width / SMALLER, height: whole.mask.height / SMALLER }))
+fn smaller(whole: &Work, factor: usize) -> Result<Work> {
+    let image = photograph::smaller(&whole.image, factor)?;
+    Ok(Work::new(image, Box { width: whole.mask.width / factor, height: whole.mask.height / factor }))
 }
 
 /// All ways on a device; the whole picture blurred, if that was right.
 fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
     if lab.is_emulator() {
+        let (factor, _) = reduced(session);
         session.note(format!(
-            "On the emulator: sides divided by {SMALLER}, because {} loads are checked one by one; running sums at full size, too.",
+            "On the emulator: sides divided by {factor}, because {} loads would be checked one by one; running sums at full size, too.",
             2 * whole.mask.area() * whole.image.values().len()
         ));
-        let small = smaller(whole)?;
+        let small = smaller(whole, factor)?;
         let rows = ways(session, lab, &small, &Way::ALL)?.0;
         table(session, &small, &rows);
         let (rows, blurred) = ways(session, lab, whole, &[Way::Running])?;
