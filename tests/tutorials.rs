@@ -40,7 +40,7 @@ const ON_DEVICES: [(&str, OnDevice); 10] = [
     ("scipy", blurs::scipy),
 ];
 
-const ALONE: [(&str, Alone); 14] = [
+const ALONE: [(&str, Alone); 15] = [
     ("planted::the_in_place_blur_races", defects::in_place),
     ("planted::the_notebooks_means_differ_at_the_right_end", defects::notebooks_ends),
     ("planted::the_notebooks_tree_loses_elements", defects::notebooks_tree),
@@ -53,6 +53,7 @@ const ALONE: [(&str, Alone); 14] = [
     ("program::every_tutorial_on_the_cpu", program::on_the_cpu),
     ("program::a_tutorial_on_the_emulator", program::on_the_emulator),
     ("program::pictures_that_exist", program::pictures_that_exist),
+    ("program::devices_share_a_folder", program::devices_share_a_folder),
     ("program::what_is_wrong_is_said", program::errors),
     ("program::scipy_on_the_cpu", blurs::scipy_on_the_cpu),
 ];
