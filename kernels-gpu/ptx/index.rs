@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "89808e87f7cefd59f5b17e5a36923194bba83385aff4f4466a0f7550de801b2e";
+pub const SOURCE_HASH: &str = "92162ecf1a1ba2e763e7665bcba6ffccc0da824b99d4a15d17da1b152d637e77";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -208,7 +208,11 @@ fn outputs() {
     fails(&["a.png", "-o", "nowhere/b.png", "--identity"], 2, &["nowhere/b.png", "can't be written in nowhere"]);
     fails(&["a.png", "-o", "g.npy/b.png", "--identity"], 2, &["g.npy/b.png", "can't be written in g.npy"]);
     if cfg!(target_os = "linux") {
-        fails(&["a.png", "-o", "/proc/b.png", "--identity"], 2, &["/proc/b.png", "can't be written in /proc: No such"]);
+        fails(
+            &["a.png", "-o", "/proc/b.png", "--identity"],
+            2,
+            &["/proc/b.png", "can't be written in /proc: No such file or directory (os error 2)\n"],
+        );
         fails(&["a.png", "-o", "/proc/", "--identity"], 2, &["can't be written in /proc"]);
         fails(&["a.png", "-o", "/dev/null", "--identity"], 2, &["/dev/null: has no extension"]);
     }

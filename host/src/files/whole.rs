@@ -107,8 +107,9 @@ fn folder(target: &Path) -> &Path {
 }
 
 fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
-    // Without the name of the temporary file, which says nothing to anybody: an error with something in it has it there.
-    let reason = if error.get_ref().is_some() { error.kind().to_string() } else { error.to_string() };
+    // Without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's words.
+    let text = error.to_string();
+    let reason = text.split_once(" at path ").map_or(text.as_str(), |(reason, _)| reason);
     Error::File { path: path.into(), reason: format!("can't be written in {}: {reason}", folder.display()) }
 }
 

@@ -7,13 +7,14 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use cuda_std::executor::{Access, Collective, Executor, Lockstep, Register, Space, enter};
 
-use crate::counts::{Class, Counts, Warp};
+use crate::counts::Counts;
 use crate::defect::Kind;
 use crate::found::Found;
 use crate::launch::{Launch, unravel};
 use crate::memory::{Allocation, Memory};
 use crate::shared::Shared;
 use crate::sites;
+use crate::warp::{Class, Warp};
 
 /// A fiber's stack. Kernels keep little in memory; the pages are only taken when they are touched.
 const STACK_BYTES: usize = 128 * 1024;

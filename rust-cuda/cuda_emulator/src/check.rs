@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use cuda_std::executor::Access;
 
 use crate::block::Runner;
-use crate::counts::Class;
 use crate::defect::{Before, Kind};
 use crate::launch::Place;
 use crate::memory::{Allocation, Role};
 use crate::record::{Record, Who};
 use crate::shared::{SEVERAL, Touch, Trouble};
 use crate::sites;
+use crate::warp::Class;
 
 impl Runner<'_> {
     pub(crate) fn load_global(&self, access: &Access, bytes: &mut [u8]) {

@@ -64,6 +64,7 @@ mod memory;
 mod record;
 mod shared;
 mod sites;
+mod warp;
 
 use std::fmt;
 

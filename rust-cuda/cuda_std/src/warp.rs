@@ -168,11 +168,25 @@ pub fn sync_warp() {
 /// again at the iteration's end. The emulator runs one lane after the other and can't see where an iteration ends, unless the loop
 /// says so. On a device this is the iterator itself.
 ///
-/// ```ignore
-/// for k in warp::lockstep(0..rows) {
-///     if inside(k) {
-///         sum += image.load(k); // counted with the loads of the other lanes for this k
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// The sum of each element and its neighbours; those outside are left out.
+/// ///
+/// /// # Safety
+/// /// Both hold an element for each thread of a block.
+/// #[kernel]
+/// pub unsafe fn with_neighbours(from: Global<f32>, to: GlobalMut<f32>) {
+///     let x = thread::thread_idx_x() as i32;
+///     let mut sum = 0.0;
+///     for l in warp::lockstep(-1..2) {
+///         if x + l >= 0 && x + l < thread::block_dim_x() as i32 {
+///             // Counted with the loads of the other lanes for this l. SAFETY: as was just asked.
+///             sum += unsafe { from.load((x + l) as isize) };
+///         }
 ///     }
+///     // SAFETY: the thread's own.
+///     unsafe { to.store(x as isize, sum) };
 /// }
 /// ```
 #[inline(always)]
