@@ -6,6 +6,14 @@ use kernels_gpu::entries::Refusal;
 
 use crate::Layout;
 
+/// Bytes for people.
+fn size(bytes: u128) -> String {
+    match bytes as f64 {
+        bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{:.1} GB", bytes / 1e9),
+    }
+}
+
 /// The result of a library call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -195,7 +203,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// This machine has not enough memory for what was asked.
-    #[error("memory: {:.1} GB are needed {what}, {:.1} GB are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
+    #[error("memory: {} are needed {what}, {} are free", size(*.needed), size(*.free))]
     HostMemory {
         /// What for.
         what: String,

@@ -7,7 +7,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::{Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
-use crate::{Image, Pixel};
+use crate::{Image, Pixel, memory};
 
 /// Reads a picture of any format but `.npy`.
 pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
@@ -51,6 +51,9 @@ fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
         .ok_or_else(|| format!("is in no format that can be read ({})", Format::extensions()))
 }
 
+/// Bytes that decoders need beside what grows with the picture.
+const SMALL: u64 = 1 << 20;
+
 fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_image_width = Some(kernels_gpu::params::MAX_SIDE as u32);
@@ -89,10 +92,10 @@ fn finish(mut decoder: impl ImageDecoder, profile: Option<Vec<u8>>) -> Result<Pi
     if bytes > MOST_BYTES {
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
     }
-    // The decoder's own allocation would end the process if it failed.
-    Vec::<u8>::new()
-        .try_reserve_exact(bytes as usize)
-        .map_err(|_| format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"))?;
+    // The decoder's own allocations would end the process if they failed: the values, and what it decodes them from.
+    if !memory::has_room(bytes.saturating_mul(2).saturating_add(SMALL)) {
+        return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
+    }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
     decoded.apply_orientation(orientation);

@@ -33,7 +33,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
-use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask};
+use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
 
 pub use format::Format;
 pub use whole::{Existing, remove_unfinished};
@@ -114,10 +114,11 @@ impl Pixels {
     /// An image of this size and type, all 0.
     ///
     /// # Errors
-    /// Those of [`Image::new`].
+    /// Those of [`Image::new`], [`Error::HostMemory`].
     pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
         fn zeros<T: Pixel>(width: usize, height: usize, channels: usize) -> Result<Image<T>> {
-            Image::new(width, height, channels, vec![T::default(); Image::<T>::checked_len(width, height, channels)?])
+            let length = Image::<T>::checked_len(width, height, channels)?;
+            Image::new(width, height, channels, memory::zeros(length, "for an image")?)
         }
         Ok(match kind {
             PixelType::U8 => Self::U8(zeros(width, height, channels)?),
@@ -190,6 +191,13 @@ impl Picture {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
+        // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room for it.
+        let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
+        let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
+        if !memory::has_room(bytes.saturating_mul(2)) {
+            let reason = format!("there is not enough memory to encode its {bytes} bytes");
+            return Err(Error::File { path: path.into(), reason });
+        }
         whole::write(path, existing, |file| encode::write(file, format, self))
     }
 }

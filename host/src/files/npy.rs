@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 
 use super::Pixels;
-use crate::{Image, Pixel};
+use crate::{Image, Pixel, memory};
 
 /// What a `.npy` file begins with.
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -95,12 +95,16 @@ fn read(mut reader: impl Read) -> Result<Array, String> {
         .try_fold(kind.bytes, |bytes, &side| bytes.checked_mul(side))
         .filter(|&bytes| bytes < isize::MAX as usize)
         .ok_or_else(too_large)?;
-    // No more is allocated than the file has.
+    // No more is allocated than the file has; what it has, `read_to_end` asks for in a way that may fail.
     let mut bytes = Vec::new();
     reader.take(required as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() != required {
         let found = bytes.len();
         return Err(format!("is cut off: the shape {shape:?} takes {required} bytes, {found} are there"));
+    }
+    // Once more as many: in another order, in another type.
+    if !memory::has_room(required as u64) {
+        return Err(format!("has the shape {shape:?}, {required} bytes; there is not that much memory"));
     }
     if header.order() == Order::Fortran {
         bytes = to_c_order(&shape, kind.bytes, &bytes);
