@@ -14,6 +14,11 @@ fn size(bytes: u128) -> String {
     }
 }
 
+/// The channels in a product of sizes; one goes without saying.
+fn by(channels: usize) -> String {
+    if channels == 1 { String::new() } else { format!(" x {channels}") }
+}
+
 /// The result of a library call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -40,7 +45,7 @@ pub enum Error {
         height: usize,
     },
     /// A buffer whose length does not fit the sizes given with it.
-    #[error("{what}: {width} x {height} x {channels} takes {required} values, {found} were given")]
+    #[error("{what}: {width} x {height}{} takes {required} values, {found} were given", by(*.channels))]
     Length {
         /// Which buffer.
         what: &'static str,

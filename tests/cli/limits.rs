@@ -38,3 +38,15 @@ fn address_space() {
         let _ = fs::remove_dir_all(place.path("out"));
     }
 }
+
+/// A result that may not be so large is an error of its own.
+#[test]
+fn file_size() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("in/large.npy", picture(1000, 200, 1, |i| i as u8));
+    place.write("in/small.npy", picture(10, 20, 1, |i| i as u8));
+    let ended = limited(&place, "ulimit -f 100", "--identity");
+    ended.with(1, &["out/large.npy: ", "File too large", "1 of 2 pictures failed"]);
+    assert_eq!(made(&place), 1);
+}

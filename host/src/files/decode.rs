@@ -2,7 +2,9 @@
 
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
+use image::codecs::png::PngDecoder;
 use image::codecs::tiff::TiffDecoder;
+use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
@@ -34,6 +36,30 @@ pub(super) fn bytes(mut reader: BufReader<impl Source>) -> Result<u64, String> {
     let mut reader = ImageReader::with_format(reader, format);
     reader.limits(limits());
     reader.into_decoder().map(|decoder| decoder.total_bytes()).map_err(broken)
+}
+
+/// What [`read`] leaves out.
+pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<String>, String> {
+    /// More are not counted.
+    const MANY: usize = 1000;
+    let animated = || "is animated; its first frame is read".to_owned();
+    Ok(match format(&mut reader)? {
+        ImageFormat::Tiff => {
+            let mut decoder = tiff::decoder::Decoder::new(reader).map_err(|error| error.to_string())?;
+            let mut pages = 1;
+            while pages < MANY && decoder.more_images() && decoder.next_image().is_ok() {
+                pages += 1;
+            }
+            let more = if pages == MANY { " or more" } else { "" };
+            (pages > 1).then(|| format!("has {pages}{more} pages; the first is read"))
+        }
+        ImageFormat::Png => {
+            let decoder = PngDecoder::with_limits(reader, limits()).map_err(broken)?;
+            decoder.is_apng().map_err(broken)?.then(animated)
+        }
+        ImageFormat::WebP => WebPDecoder::new(reader).map_err(broken)?.has_animation().then(animated),
+        _ => None,
+    })
 }
 
 /// The format that a file's first bytes tell; the position is its beginning.

@@ -77,6 +77,7 @@ fn kind(header: &NpyHeader) -> Result<Kind, String> {
         TypeChar::Int => 'i',
         TypeChar::Uint => 'u',
         TypeChar::Float => 'f',
+        TypeChar::Bool => 'b',
         _ => return Err(unreadable()),
     };
     let bytes = text.num_bytes().filter(|bytes| [1, 2, 4, 8].contains(bytes)).ok_or_else(unreadable)?;
@@ -163,6 +164,7 @@ pub(super) fn read_pixels(reader: impl Read) -> Result<Pixels, String> {
         ('u', 1) => image(width, height, channels, array.bytes),
         ('u', 2) => image(width, height, channels, values(&array, u16::from_le_bytes)),
         ('f', 4) => image(width, height, channels, values(&array, f32::from_le_bytes)),
+        ('b', _) => Err("holds bool, and u8, u16 or f32 is needed: save array.astype(\"uint8\"), for example".into()),
         (letter, bytes) => {
             let bits = bytes * 8;
             Err(format!(
@@ -188,8 +190,21 @@ pub(super) fn read_numbers(reader: impl Read) -> Result<(usize, usize, Vec<f32>)
         ('u', 8) => values(&array, |b| u64::from_le_bytes(b) as f32),
         ('i', 8) => values(&array, |b| i64::from_le_bytes(b) as f32),
         ('f', 4) => values(&array, f32::from_le_bytes),
-        ('f', 8) => values(&array, |b| f64::from_le_bytes(b) as f32),
-        (letter, bytes) => return Err(format!("holds {letter}{}, and 32 or 64 bits are needed", bytes * 8)),
+        ('f', 8) => {
+            let doubles = values(&array, f64::from_le_bytes);
+            let single = |&value: &f64| match value as f32 {
+                single if single.is_infinite() && value.is_finite() => {
+                    Err(format!("holds {value:e}, which is beyond f32"))
+                }
+                single => Ok(single),
+            };
+            doubles.iter().map(single).collect::<Result<_, _>>()?
+        }
+        ('b', _) => values(&array, |[b]| f32::from(u8::from(b != 0))),
+        (letter, bytes) => {
+            let bits = bytes * 8;
+            return Err(format!("holds {letter}{bits}, and f32, f64, integers or bool are needed"));
+        }
     };
     Ok((height, width, numbers))
 }

@@ -107,6 +107,10 @@ fn folder(target: &Path) -> &Path {
 }
 
 fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
+    if !folder.exists() {
+        let reason = format!("can't be written in {}: the folder does not exist", folder.display());
+        return Error::File { path: path.into(), reason };
+    }
     // Without the name of the temporary file, which says nothing to anybody.
     let inner = error.get_ref().and_then(|inner| inner.source()).map(ToString::to_string);
     let reason = inner.unwrap_or_else(|| error.to_string());
