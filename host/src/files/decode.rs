@@ -65,6 +65,9 @@ pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<Stri
 /// The format that a file's first bytes tell; the position is its beginning.
 fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
     let io = |error: std::io::Error| error.to_string();
+    if !memory::has_room(SMALL) {
+        return Err("can't be read: there is hardly any memory".into());
+    }
     let mut start = Vec::new();
     reader.by_ref().take(64).read_to_end(&mut start).map_err(io)?;
     reader.seek(SeekFrom::Start(0)).map_err(io)?;
