@@ -10,6 +10,8 @@ mod files;
 mod filters;
 #[path = "cli/hostile.rs"]
 mod hostile;
+#[path = "cli/limits.rs"]
+mod limits;
 
 use std::fs;
 use std::io::Write;

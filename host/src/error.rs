@@ -6,6 +6,19 @@ use kernels_gpu::entries::Refusal;
 
 use crate::Layout;
 
+/// Bytes for people.
+fn size(bytes: u128) -> String {
+    match bytes as f64 {
+        bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{:.1} GB", bytes / 1e9),
+    }
+}
+
+/// The channels in a product of sizes; one goes without saying.
+fn by(channels: usize) -> String {
+    if channels == 1 { String::new() } else { format!(" x {channels}") }
+}
+
 /// The result of a library call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -32,7 +45,7 @@ pub enum Error {
         height: usize,
     },
     /// A buffer whose length does not fit the sizes given with it.
-    #[error("{what}: {width} x {height} x {channels} takes {required} values, {found} were given")]
+    #[error("{what}: {width} x {height}{} takes {required} values, {found} were given", by(*.channels))]
     Length {
         /// Which buffer.
         what: &'static str,
@@ -195,7 +208,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// This machine has not enough memory for what was asked.
-    #[error("memory: {:.1} GB are needed {what}, {:.1} GB are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
+    #[error("memory: {} are needed {what}, {} are free", size(*.needed), size(*.free))]
     HostMemory {
         /// What for.
         what: String,

@@ -61,6 +61,27 @@ fn a_folder_is_its_pictures() {
     assert!(!place.path("nothing").exists());
 }
 
+/// What is in a folder and is not read is counted.
+#[cfg(unix)]
+#[test]
+fn what_a_folder_has_besides_is_counted() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("in/a.png", picture(4, 3, 3, |i| i as u8));
+    std::os::unix::fs::symlink("nowhere", place.path("in/b.png")).unwrap();
+    fs::write(place.path("in/c.gif"), "").unwrap();
+    fs::write(place.path("in/.hidden"), "").unwrap();
+    let ended = place.filter(&["in", "-o", "out/", "--identity"]);
+    ended.with(0, &["in: 2 entries passed over: no picture by its extension, or no file\n"]);
+    place.filter(&["in", "-o", "again/", "--identity", "-q"]).quietly();
+    // All results are there.
+    let ended = place.filter(&["in", "-o", "out/", "--identity", "--skip-existing"]);
+    ended.with(0, &["1 result existed and is kept\n"]);
+    // A pattern may make a folder for each.
+    place.filter(&["in", "-o", "{ext}/{stem}/c.png", "--identity", "-q"]).quietly();
+    assert_eq!(place.read_u8("png/a/c.png"), place.read_u8("in/a.png"));
+}
+
 /// What a pattern finds that is no picture is reported by its name; hidden files are not found.
 #[test]
 fn a_pattern_reports_what_is_no_picture() {
@@ -129,7 +150,6 @@ fn every_failure_is_reported() {
             "error: gone.png: No such file",
             "4 of 11 pictures failed",
             "7 pictures in ",
-            "Mpix/s",
         ],
     );
     assert_eq!(ended.stderr.lines().count(), 6, "{}", ended.stderr);
@@ -214,14 +234,29 @@ mod ended_in_the_middle {
         let before = finished(&place).len();
         println!("killed {kills} times, {before} of {PICTURES} pictures are there");
         // What is left over does not disturb the next run, which does the rest.
-        let rest = place.host(&[&["filter", "in", "-o", "out/"], &FILTER[..]].concat());
-        let failed = format!("{before} of {PICTURES} pictures failed");
-        rest.with(1, &["exists, and is kept", &failed, &format!("{} pictures in ", PICTURES - before)]);
+        let rest = place.host(&[&["filter", "in", "-o", "out/", "--skip-existing"], &FILTER[..]].concat());
+        let kept = format!("{before} results existed and are kept");
+        rest.with(0, &[&kept, &format!("{} pictures in ", PICTURES - before)]);
         assert_eq!(finished(&place).len(), PICTURES);
         check(&place);
         // Nor is it taken for a picture.
         place.filter(&["out", "-o", "next/", "--identity", "-q"]).quietly();
         assert_eq!(place.names().iter().filter(|name| name.starts_with("next/")).count(), PICTURES);
+    }
+
+    /// Also where the standard error is no terminal.
+    #[test]
+    fn what_was_done_is_said() {
+        let place = prepared();
+        let args = [&["filter", "in", "-o", "out/"], &FILTER[..]].concat();
+        let child = place.command(&args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let child = child.unwrap();
+        while finished(&place).is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let ended: Ended = child.wait_with_output().unwrap().into();
+        ended.with(130, &["interrupted after ", " of 150 pictures"]);
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn kernels() {
 
 #[test]
 fn masks() {
+    refuses_mask(b"1,5 2\n", &["one kind of separator in row 1", "not \"1,5 2\""]);
     refuses_mask(b"1 2 3\n4 5\n", &["row 2 of the mask has 2 coefficients, row 1 has 3"]);
     refuses_mask(b"1 2\n3 four\n", &["a number in row 2, column 2 was expected, not \"four\""]);
     refuses_mask(b"", &["at least 1 x 1 coefficients"]);
@@ -161,6 +162,8 @@ fn masks() {
     refuses_mask(b"\xff\xfe\x00", &["neither text nor .npy"]);
     refuses_mask(&npy("<f4", "(0, 3)", &[]), &["at least 1 x 1 coefficients"]);
     refuses_mask(&npy("<f4", "(4,)", &[0; 16]), &["rows x columns"]);
+    refuses_mask(&npy("<f8", "(1, 1)", &1e300_f64.to_le_bytes()), &["holds 1e300, which is beyond f32"]);
+    refuses_mask(&npy("<f2", "(1, 1)", &[0; 2]), &["holds f16, and f32, f64, integers or bool are needed"]);
     refuses_mask(&npy("<f4", "(2, 2)", &[0; 15]), &["cut off", "16 bytes, 15"]);
     fails(&["a.png", "-o", "b.png", "--mask", "nowhere.txt"], 2, &["--mask", "nowhere.txt", "No such file"]);
     fails(&["a.png", "-o", "b.png", "--mask", "."], 2, &["is a folder"]);
@@ -205,7 +208,11 @@ fn outputs() {
     assert_eq!(fs::read(kept.path("a.png")).unwrap(), bytes);
     assert_eq!(kept.names(), ["a.png", "g.npy"]);
 
-    fails(&["a.png", "-o", "nowhere/b.png", "--identity"], 2, &["nowhere/b.png", "can't be written in nowhere"]);
+    fails(
+        &["a.png", "-o", "nowhere/b.png", "--identity"],
+        2,
+        &["nowhere/b.png", "can't be written in nowhere: the folder does not exist"],
+    );
     fails(&["a.png", "-o", "g.npy/b.png", "--identity"], 2, &["g.npy/b.png", "can't be written in g.npy"]);
     if cfg!(target_os = "linux") {
         fails(
@@ -218,8 +225,16 @@ fn outputs() {
     }
     fails(&["a.png", "-o", "b.xyz", "--identity"], 2, &["b.xyz: has .xyz", ".png, .jpg"]);
     fails(&["a.png", "-o", "b", "--identity"], 2, &["b: has no extension"]);
-    fails(&["g.npy", "-o", "b.png", "--identity"], 1, &["b.png: PNG holds u8 or u16", "not f32 in 1", "--output-type"]);
-    fails(&["a.png", "-o", "b.pgm", "--identity"], 1, &["b.pgm: PGM holds u8 or u16 in 1 channel, not u8 in 3"]);
+    fails(
+        &["g.npy", "-o", "b.png", "--identity"],
+        1,
+        &["b.png: PNG holds u8 or u16", "not f32 in 1 (--output-type u8 or another"],
+    );
+    fails(
+        &["a.png", "-o", "b.pgm", "--identity"],
+        1,
+        &["b.pgm: PGM holds u8 or u16 in 1 channel, not u8 in 3 (another extension"],
+    );
     let u16 = ["--identity", "--output-type", "u16"];
     fails(&[&["a.png", "-o", "b.jpg"], &u16[..]].concat(), 2, &["b.jpg: JPEG holds u8 in 1 or 3 channels, not u16"]);
     fails(&[&["a.png", "-o", "{stem}.jpg"], &u16[..]].concat(), 2, &["{stem}.jpg: JPEG holds u8"]);
@@ -231,6 +246,7 @@ fn names_of_outputs() {
     fails(&["a.png", "g.npy", "-o", "b.npy", "--identity"], 2, &["b.npy is one file", "need a folder", "{stem}"]);
     fails(&["a.png", "g.npy", "-o", "b{ext}.npy", "a.png", "--identity"], 2, &["have one output, bpng.npy"]);
     fails(&["a.png", "-o", "{name}.png", "--identity"], 2, &["{name}: {stem} and {ext}"]);
+    fails(&["a.png", "-o", "{{stem}}.png", "--identity"], 2, &["a { within braces: {stem} has one pair"]);
     fails(&["a.png", "-o", "{stem.png", "--identity"], 2, &["without }"]);
     fails(&["a.png", "./a.png", "-o", "{stem}-b.png", "--identity"], 2, &["have one output"]);
     fails(&["a.png", "a.png", "-o", "out/", "--identity"], 2, &["have one output, out/a.png"]);

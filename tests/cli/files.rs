@@ -143,6 +143,39 @@ fn values_that_are_not_finite_are_noted() {
     run(&["--box", "3", "--border", "constant:1e38"]).quietly();
 }
 
+/// Pages and frames after the first are not read, which is said.
+#[test]
+fn further_pages_are_noted() {
+    use tiff::encoder::{TiffEncoder, colortype::Gray8};
+    let place = Place::new();
+    let mut file = std::io::Cursor::new(Vec::new());
+    let mut encoder = TiffEncoder::new(&mut file).unwrap();
+    for page in 0..3 {
+        encoder.write_image::<Gray8>(2, 1, &[page, 9]).unwrap();
+    }
+    fs::write(place.path("a.tif"), file.into_inner()).unwrap();
+    let note = "note: a.tif: has 3 pages; the first is read\n";
+    place.filter(&["a.tif", "-o", "b.png", "--identity"]).with(0, &[note]);
+    assert_eq!(place.read_u8("b.png").values(), [0, 9]);
+    place.filter(&["b.png", "-o", "c.tif", "--identity"]).quietly();
+    place.filter(&["c.tif", "-o", "d.png", "--identity"]).quietly();
+    place.filter(&["a.tif", "-o", "e.png", "--identity", "-q"]).quietly();
+}
+
+/// A picture may come through a pipe.
+#[cfg(unix)]
+#[test]
+fn pictures_from_a_pipe() {
+    let place = Place::new();
+    for (name, made) in [("a.png", "b.png"), ("a.jpg", "c.png"), ("a.npy", "d.png")] {
+        place.write(name, picture(9, 7, 3, |i| i as u8));
+        let bytes = fs::read(place.path(name)).unwrap();
+        place.filter_with(&bytes, &["-", "-o", made, "--identity"]).quietly();
+        assert_eq!(place.read(made), place.read(name), "{name}");
+    }
+    place.filter_with(b"", &["-", "-o", "e.png", "--identity"]).with(1, &["/dev/stdin: is empty"]);
+}
+
 /// Hours of work are announced before they begin.
 #[test]
 fn long_work_is_announced() {

@@ -336,9 +336,9 @@ impl Convolution<'_> {
     ///
     /// # Errors
     /// [`Error::OtherSize`] if the image has another size, [`Error::OtherLayout`] if it has other channels or one of the types
-    /// is another, [`Error::Driver`].
+    /// is another, [`Error::Driver`], [`Error::HostMemory`] if there is too little memory for the result.
     pub fn run<T: Pixel, U: Pixel>(&mut self, image: &Image<T>) -> Result<Image<U>> {
-        let values = vec![U::default(); image.values().len()];
+        let values = crate::memory::zeros(image.values().len(), "for the result")?;
         let mut result = Image::new(image.width(), image.height(), image.channels(), values)?;
         self.run_view(image.view(), result.view_mut())?;
         Ok(result)
@@ -364,14 +364,14 @@ impl Convolution<'_> {
         let source = match image.as_dense() {
             Some(source) => source,
             None => {
-                dense = image.to_dense();
+                dense = dense_copy(image)?;
                 &dense
             }
         };
         if let Some(result) = result.as_dense_mut() {
             return self.run_values(source, result);
         }
-        let mut values = vec![U::default(); self.problem.values()];
+        let mut values = crate::memory::zeros(self.problem.values(), "for the result")?;
         self.run_values(source, &mut values)?;
         result.set(&values);
         Ok(())
@@ -386,10 +386,7 @@ impl Convolution<'_> {
         self.check("source", source.len())?;
         self.check("result", result.len())?;
         match &mut self.ready {
-            Ready::Cpu { planes, .. } => {
-                cpu::convolve_values(&self.problem, source, result, planes);
-                Ok(())
-            }
+            Ready::Cpu { planes, .. } => cpu::convolve_values(&self.problem, source, result, planes),
             Ready::Emulator(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
             Ready::Cuda(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
         }
@@ -428,7 +425,7 @@ impl Convolution<'_> {
             Ready::Cpu { resident, planes } => {
                 let resident = resident.as_mut().ok_or_else(|| nothing_uploaded(&self.problem))?;
                 for _ in 0..times {
-                    resident.execute(&self.problem, planes);
+                    resident.execute(&self.problem, planes)?;
                 }
             }
             Ready::Emulator(ready) => {
@@ -481,6 +478,16 @@ impl Convolution<'_> {
         let required = self.problem.values();
         if required == found { Ok(()) } else { Err(length(&self.problem, what, found)) }
     }
+}
+
+/// A copy without gaps.
+fn dense_copy<T: Pixel>(image: View<'_, T>) -> Result<Vec<T>> {
+    let row = image.width() * image.channels();
+    let mut values = crate::memory::zeros(row * image.height(), "for a copy of the image without gaps")?;
+    for (y, to) in values.chunks_exact_mut(row).enumerate() {
+        to.copy_from_slice(image.row(y));
+    }
+    Ok(values)
 }
 
 /// The error for `found` values where the problem's images have more or fewer.

@@ -57,6 +57,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use self::queue::{Queue, Task};
+use crate::memory;
 
 /// What a batch does with its jobs. The workers call it from several threads at once.
 pub trait Work: Sync {
@@ -100,13 +101,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free.
+    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free. Where
+    /// the process's address space is limited, there are fewer workers, and the quarter is of what they leave of it.
     #[must_use]
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.
         const UNKNOWN: u64 = 4 << 30;
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let free = crate::bench::free_memory().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(UNKNOWN);
+        let workers = memory::threads_that_fit(std::thread::available_parallelism().map_or(1, usize::from));
+        let free = memory::free_beside(workers).unwrap_or(UNKNOWN);
         // With one job on the device and one waiting for it, all workers can be busy.
         Self { workers, jobs: workers + 2, bytes: free / 4 }
     }
@@ -137,17 +139,23 @@ pub fn run<W: Work>(
 ) -> Summary {
     let start = Instant::now();
     let mut computing = Duration::ZERO;
+    let mut compute = |job: &W::Job, input| {
+        let begin = Instant::now();
+        let result = compute(job, input);
+        computing += begin.elapsed();
+        result
+    };
     let queue = Queue::new(jobs.len(), limits);
-    std::thread::scope(|scope| {
-        for _ in 0..limits.workers.clamp(1, jobs.len().max(1)) {
-            scope.spawn(|| worker(&queue, work, jobs));
+    let counts = std::thread::scope(|scope| {
+        let begin = || std::thread::Builder::new().spawn_scoped(scope, || worker(&queue, work, jobs));
+        // As many as the system gives.
+        let workers = (0..limits.workers.clamp(1, jobs.len().max(1))).map_while(|_| begin().ok()).count();
+        if workers == 0 {
+            return Some(alone(work, jobs, compute));
         }
         let _stop = queue.stop_on_panic();
         while let Some((number, input)) = queue.next_input() {
-            let begin = Instant::now();
-            let result = compute(&jobs[number], input);
-            computing += begin.elapsed();
-            match result {
+            match compute(&jobs[number], input) {
                 Ok(output) => queue.computed(number, output),
                 Err(error) => {
                     work.finished(&jobs[number], Err(error));
@@ -155,9 +163,26 @@ pub fn run<W: Work>(
                 }
             }
         }
+        None
     });
-    let (done, failed) = queue.into_counts();
+    let (done, failed) = counts.unwrap_or_else(|| queue.into_counts());
     Summary { done, failed, elapsed: start.elapsed(), computing }
+}
+
+/// All jobs one after the other, where there is no thread but this one. How many were done, and how many failed.
+fn alone<W: Work>(
+    work: &W,
+    jobs: &[W::Job],
+    mut compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error>,
+) -> (usize, usize) {
+    let mut done = 0;
+    for job in jobs {
+        let output = work.read(job).and_then(|input| compute(job, input));
+        let result = output.and_then(|output| work.write(job, output));
+        done += usize::from(result.is_ok());
+        work.finished(job, result);
+    }
+    (done, jobs.len() - done)
 }
 
 /// Reads and writes until nothing is left.

@@ -44,7 +44,6 @@ use std::time::Duration;
 pub use self::grey::grey;
 pub use self::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 pub use self::run::run;
-pub(crate) use self::system::free_memory;
 pub use self::system::{Build, Machine};
 pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
 

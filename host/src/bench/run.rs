@@ -9,7 +9,7 @@ use kernels_gpu::entries::Variant;
 use super::floor::Floor;
 use super::measure::{Cause, Executor, Timing, measure, verify};
 use super::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
-use super::system::{self, Build, Machine};
+use super::system::{Build, Machine};
 use super::verify::Expected;
 use super::workload::{self, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
@@ -89,7 +89,7 @@ fn check_memory(settings: &Settings) -> Result<()> {
     // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle: 16. While
     // it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32 itself.
     const BYTES_PER_VALUE: u128 = 8 * 4 + 16;
-    let Some(free) = system::free_memory() else { return Ok(()) };
+    let Some(free) = crate::memory::free().map(u128::from) else { return Ok(()) };
     for subject in &settings.subjects {
         let size = subject.picture.size();
         let values = Image::<f32>::checked_len(size.width, size.height, settings.channels)? as u128;

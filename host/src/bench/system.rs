@@ -79,10 +79,3 @@ impl Machine {
         self.gpu.as_ref().map_or(self.cpu_rates, |(_, rates)| *rates)
     }
 }
-
-/// Bytes of memory that can be had without swapping; None where the system does not say.
-pub(crate) fn free_memory() -> Option<u128> {
-    let listing = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let (_, value) = listing.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == "MemAvailable")?;
-    Some(value.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024)
-}

@@ -84,6 +84,8 @@ impl<T, E: Into<anyhow::Error>> OrUsage<T> for Result<T, E> {
 
 /// The whole program.
 pub(crate) fn main() -> ExitCode {
+    host::fit_threads();
+    interrupt::let_large_files_fail();
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),

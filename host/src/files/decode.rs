@@ -2,12 +2,14 @@
 
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
+use image::codecs::png::PngDecoder;
 use image::codecs::tiff::TiffDecoder;
+use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::{Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
-use crate::{Image, Pixel};
+use crate::{Image, Pixel, memory};
 
 /// Reads a picture of any format but `.npy`.
 pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
@@ -36,9 +38,36 @@ pub(super) fn bytes(mut reader: BufReader<impl Source>) -> Result<u64, String> {
     reader.into_decoder().map(|decoder| decoder.total_bytes()).map_err(broken)
 }
 
+/// What [`read`] leaves out.
+pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<String>, String> {
+    /// More are not counted.
+    const MANY: usize = 1000;
+    let animated = || "is animated; its first frame is read".to_owned();
+    Ok(match format(&mut reader)? {
+        ImageFormat::Tiff => {
+            let mut decoder = tiff::decoder::Decoder::new(reader).map_err(|error| error.to_string())?;
+            let mut pages = 1;
+            while pages < MANY && decoder.more_images() && decoder.next_image().is_ok() {
+                pages += 1;
+            }
+            let more = if pages == MANY { " or more" } else { "" };
+            (pages > 1).then(|| format!("has {pages}{more} pages; the first is read"))
+        }
+        ImageFormat::Png => {
+            let decoder = PngDecoder::with_limits(reader, limits()).map_err(broken)?;
+            decoder.is_apng().map_err(broken)?.then(animated)
+        }
+        ImageFormat::WebP => WebPDecoder::new(reader).map_err(broken)?.has_animation().then(animated),
+        _ => None,
+    })
+}
+
 /// The format that a file's first bytes tell; the position is its beginning.
 fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
     let io = |error: std::io::Error| error.to_string();
+    if !memory::has_room(SMALL) {
+        return Err("can't be read: there is hardly any memory".into());
+    }
     let mut start = Vec::new();
     reader.by_ref().take(64).read_to_end(&mut start).map_err(io)?;
     reader.seek(SeekFrom::Start(0)).map_err(io)?;
@@ -50,6 +79,9 @@ fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
         .filter(ImageFormat::reading_enabled)
         .ok_or_else(|| format!("is in no format that can be read ({})", Format::extensions()))
 }
+
+/// Bytes that decoders need beside what grows with the picture.
+const SMALL: u64 = 1 << 20;
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
@@ -89,10 +121,10 @@ fn finish(mut decoder: impl ImageDecoder, profile: Option<Vec<u8>>) -> Result<Pi
     if bytes > MOST_BYTES {
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
     }
-    // The decoder's own allocation would end the process if it failed.
-    Vec::<u8>::new()
-        .try_reserve_exact(bytes as usize)
-        .map_err(|_| format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"))?;
+    // The decoder's own allocations would end the process if they failed: the values, and what it decodes them from.
+    if !memory::has_room(bytes.saturating_mul(2).saturating_add(SMALL)) {
+        return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
+    }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
     decoded.apply_orientation(orientation);

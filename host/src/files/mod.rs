@@ -30,16 +30,19 @@ mod tiff_grey;
 mod whole;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::io::{BufReader, BufWriter, Cursor, Read, Seek, Write};
 use std::path::Path;
 
-use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask};
+use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
 
 pub use format::Format;
 pub use whole::{Existing, remove_unfinished};
 
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
 pub const MOST_BYTES: u64 = 8 << 30;
+
+/// Bytes that are read of a picture that comes through a pipe, before it is decoded: 1 GiB.
+const MOST_PIPED: u64 = 1 << 30;
 
 /// The values of a picture, in the type that its file holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,10 +117,11 @@ impl Pixels {
     /// An image of this size and type, all 0.
     ///
     /// # Errors
-    /// Those of [`Image::new`].
+    /// Those of [`Image::new`], [`Error::HostMemory`].
     pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
         fn zeros<T: Pixel>(width: usize, height: usize, channels: usize) -> Result<Image<T>> {
-            Image::new(width, height, channels, vec![T::default(); Image::<T>::checked_len(width, height, channels)?])
+            let length = Image::<T>::checked_len(width, height, channels)?;
+            Image::new(width, height, channels, memory::zeros(length, "for an image")?)
         }
         Ok(match kind {
             PixelType::U8 => Self::U8(zeros(width, height, channels)?),
@@ -167,7 +171,7 @@ where
 }
 
 impl Picture {
-    /// Reads a file of any of the [formats](self).
+    /// Reads a file, or a pipe to its end, of any of the [formats](self).
     ///
     /// # Errors
     /// [`Error::File`] with the reason if it can't be opened, is in no known format, is cut off, or is larger than a
@@ -175,11 +179,24 @@ impl Picture {
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let blame = |reason: String| Error::File { path: path.into(), reason };
-        let mut reader = open(path)?;
-        if npy::starts(&mut reader).map_err(|error| blame(error.to_string()))? {
-            return Ok(Self { pixels: npy::read_pixels(reader).map_err(blame)?, icc_profile: None });
+        let file = open(path)?;
+        if file.get_ref().metadata().is_ok_and(|found| found.is_file()) {
+            return Self::read_from(file).map_err(blame);
         }
-        guarded(|| decode::read(reader)).map_err(blame)
+        // A pipe can't be read twice, as formats are told apart.
+        let mut bytes = Vec::new();
+        file.take(MOST_PIPED + 1).read_to_end(&mut bytes).map_err(|error| blame(error.to_string()))?;
+        if bytes.len() as u64 > MOST_PIPED {
+            return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
+        }
+        Self::read_from(BufReader::new(Cursor::new(bytes))).map_err(blame)
+    }
+
+    fn read_from(mut reader: BufReader<impl Source>) -> Result<Self, String> {
+        if npy::starts(&mut reader).map_err(|error| error.to_string())? {
+            return Ok(Self { pixels: npy::read_pixels(reader)?, icc_profile: None });
+        }
+        guarded(|| decode::read(reader))
     }
 
     /// Writes a file in the format that its extension names. It appears whole or not at all.
@@ -190,6 +207,13 @@ impl Picture {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
+        // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room for it.
+        let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
+        let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
+        if !memory::has_room(bytes.saturating_mul(2)) {
+            let reason = format!("there is not enough memory to encode its {bytes} bytes");
+            return Err(Error::File { path: path.into(), reason });
+        }
         whole::write(path, existing, |file| encode::write(file, format, self))
     }
 }
@@ -204,6 +228,15 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
     let decoded = open(path).ok().and_then(|reader| guarded(|| decode::bytes(reader)).ok());
     // What is stored as it is, is as long as its file: `.npy`, and TIFF of a kind that the decoder does not know.
     decoded.unwrap_or(file.len())
+}
+
+/// What a file has that [`Picture::read`] leaves out, in words: further pages of a TIFF, further frames of a PNG or WebP.
+#[must_use]
+pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
+    let path = path.as_ref();
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let reader = open(path).ok()?;
+    guarded(|| decode::left_out(reader)).ok().flatten()
 }
 
 /// Reads a mask: a `.npy` file of two dimensions and any numeric type, or a [text](WrittenMask::from_text). The
@@ -227,7 +260,7 @@ pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
     let mut bytes = Vec::new();
     reader.by_ref().take(MOST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > MOST {
-        return Err(Error::TooLarge { what: "a mask's file".into(), most: MOST as usize, found: "more".into() });
+        return Err(failed(format!("has more than {MOST} bytes, as no mask has")));
     }
     if bytes.starts_with(npy::MAGIC) {
         let (height, width, values) = npy::read_numbers(bytes.as_slice()).map_err(failed)?;

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 
 use super::Pixels;
-use crate::{Image, Pixel};
+use crate::{Image, Pixel, memory};
 
 /// What a `.npy` file begins with.
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -77,6 +77,7 @@ fn kind(header: &NpyHeader) -> Result<Kind, String> {
         TypeChar::Int => 'i',
         TypeChar::Uint => 'u',
         TypeChar::Float => 'f',
+        TypeChar::Bool => 'b',
         _ => return Err(unreadable()),
     };
     let bytes = text.num_bytes().filter(|bytes| [1, 2, 4, 8].contains(bytes)).ok_or_else(unreadable)?;
@@ -95,12 +96,16 @@ fn read(mut reader: impl Read) -> Result<Array, String> {
         .try_fold(kind.bytes, |bytes, &side| bytes.checked_mul(side))
         .filter(|&bytes| bytes < isize::MAX as usize)
         .ok_or_else(too_large)?;
-    // No more is allocated than the file has.
+    // No more is allocated than the file has; what it has, `read_to_end` asks for in a way that may fail.
     let mut bytes = Vec::new();
     reader.take(required as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() != required {
         let found = bytes.len();
         return Err(format!("is cut off: the shape {shape:?} takes {required} bytes, {found} are there"));
+    }
+    // Once more as many: in another order, in another type.
+    if !memory::has_room(required as u64) {
+        return Err(format!("has the shape {shape:?}, {required} bytes; there is not that much memory"));
     }
     if header.order() == Order::Fortran {
         bytes = to_c_order(&shape, kind.bytes, &bytes);
@@ -159,6 +164,7 @@ pub(super) fn read_pixels(reader: impl Read) -> Result<Pixels, String> {
         ('u', 1) => image(width, height, channels, array.bytes),
         ('u', 2) => image(width, height, channels, values(&array, u16::from_le_bytes)),
         ('f', 4) => image(width, height, channels, values(&array, f32::from_le_bytes)),
+        ('b', _) => Err("holds bool, and u8, u16 or f32 is needed: save array.astype(\"uint8\"), for example".into()),
         (letter, bytes) => {
             let bits = bytes * 8;
             Err(format!(
@@ -184,8 +190,21 @@ pub(super) fn read_numbers(reader: impl Read) -> Result<(usize, usize, Vec<f32>)
         ('u', 8) => values(&array, |b| u64::from_le_bytes(b) as f32),
         ('i', 8) => values(&array, |b| i64::from_le_bytes(b) as f32),
         ('f', 4) => values(&array, f32::from_le_bytes),
-        ('f', 8) => values(&array, |b| f64::from_le_bytes(b) as f32),
-        (letter, bytes) => return Err(format!("holds {letter}{}, and 32 or 64 bits are needed", bytes * 8)),
+        ('f', 8) => {
+            let doubles = values(&array, f64::from_le_bytes);
+            let single = |&value: &f64| match value as f32 {
+                single if single.is_infinite() && value.is_finite() => {
+                    Err(format!("holds {value:e}, which is beyond f32"))
+                }
+                single => Ok(single),
+            };
+            doubles.iter().map(single).collect::<Result<_, _>>()?
+        }
+        ('b', _) => values(&array, |[b]| f32::from(u8::from(b != 0))),
+        (letter, bytes) => {
+            let bits = bytes * 8;
+            return Err(format!("holds {letter}{bits}, and f32, f64, integers or bool are needed"));
+        }
     };
     Ok((height, width, numbers))
 }

@@ -9,7 +9,7 @@ use tiff::encoder::colortype::Gray32Float;
 use tiff::tags::Tag;
 
 use super::{MOST_BYTES, Picture, Source};
-use crate::Image;
+use crate::{Image, memory};
 
 /// Reads a picture; None if the file is a TIFF of another kind, or broken in a way that others report.
 pub(super) fn read(reader: impl Source) -> Result<Option<Image<f32>>, String> {
@@ -27,6 +27,9 @@ pub(super) fn read(reader: impl Source) -> Result<Option<Image<f32>>, String> {
     let bytes = values as u64 * 4;
     if bytes > MOST_BYTES {
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
+    }
+    if !memory::has_room(bytes * 2) {
+        return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
     }
     match decoder.read_image().map_err(|error| error.to_string())? {
         DecodingResult::F32(values) => {

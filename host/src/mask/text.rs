@@ -59,10 +59,14 @@ impl WrittenMask {
     /// [`Error::Number`] for a scale of 0.
     pub fn from_text(text: &str) -> Result<Self> {
         let mut rows = Vec::<Vec<f32>>::new();
-        for line in text.lines() {
+        for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines() {
             let line = line.split('#').next().unwrap_or_default();
             let words = || line.split(SEPARATORS).map(str::trim).filter(|word| !word.is_empty());
             let row = rows.len() + 1;
+            if may_have_decimal_commas(line) {
+                let required = format!("one kind of separator in row {row}, and points in numbers,");
+                return Err(Error::Parse { what: "mask", required, found: line.trim().into() });
+            }
             let numbers = words()
                 .enumerate()
                 .map(|(column, word)| coefficient(word, row, column + 1))
@@ -82,7 +86,10 @@ impl WrittenMask {
             if rest.iter().any(|row| row.len() != first.len()) {
                 return Err(Error::Parse {
                     what: "mask",
-                    required: format!("{height} rows of {width} coefficients, as its first line says,"),
+                    required: format!(
+                        "{height} rows of {width} coefficients, as its first line says if it is \"W H\", or else all rows of \
+                         one length,"
+                    ),
                     found: describe(rest),
                 });
             }
@@ -192,13 +199,21 @@ fn plain(rows: &[Vec<f32>]) -> Result<Mask> {
     Mask::new(required, rows.len(), rows.concat())
 }
 
+/// Whether a line has commas within what may be numbers, and other separators, too: `1,5 2` may be two numbers or three.
+fn may_have_decimal_commas(line: &str) -> bool {
+    let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let bytes = line.as_bytes();
+    let within = (1..bytes.len()).any(|i| bytes[i] == b',' && digit(bytes.get(i - 1)) && digit(bytes.get(i + 1)));
+    within && line.split(',').any(|part| part.trim_matches([' ', '\t', '\r', '"']).contains([' ', '\t', ';']))
+}
+
 /// How many rows of how many coefficients there are.
 fn describe(rows: &[Vec<f32>]) -> String {
     let (least, most) = rows.iter().fold((usize::MAX, 0), |(a, b), row| (a.min(row.len()), b.max(row.len())));
     match rows.len() {
         0 => "none".into(),
-        count if least == most => format!("{count} of {most}"),
-        count => format!("{count} of {least} to {most}"),
+        count if least == most => format!("{count} rows of {most}"),
+        count => format!("{count} rows of {least} to {most}"),
     }
 }
 
@@ -228,7 +243,12 @@ mod tests {
     #[test]
     fn plain_rows() {
         let expected = Mask::new(3, 2, vec![1.0, -2.0, 0.5, 4.0, 5e-3, 6.0]).unwrap();
-        for text in ["1 -2 .5\n4 5e-3 6", "# saved\n1,-2,.5\r\n\r\n4,5e-3,6\r\n", "1\t-2;0.5 # a\n\"4\" 0.005,6"] {
+        for text in [
+            "1 -2 .5\n4 5e-3 6",
+            "# saved\n1,-2,.5\r\n\r\n4,5e-3,6\r\n",
+            "1\t-2;0.5 # a\n\"4\" 0.005, 6",
+            "\u{feff}1, -2, .5\n4,0.005, 6",
+        ] {
             assert_eq!(WrittenMask::from_text(text).unwrap(), expected.clone().into(), "{text:?}");
         }
         // Two numbers that can't be a header of what follows.
@@ -251,11 +271,14 @@ mod tests {
             ("1 2 3\n4 5", "row 2 of the mask has 2 coefficients, row 1 has 3"),
             ("1 2 3\n4 x 6", "mask: a number in row 2, column 2 was expected, not \"x\""),
             ("1 2 3\n4 1e99 6", "mask: a number in row 2, column 2 was expected, not \"1e99\""),
+            ("1,5 2", "mask: one kind of separator in row 1, and points in numbers, was expected, not \"1,5 2\""),
+            ("1 2\n1,5;2", "mask: one kind of separator in row 2, and points in numbers, was expected, not \"1,5;2\""),
             ("", "a mask needs at least 1 x 1 coefficients, this one is 0 x 0"),
             ("# nothing\n", "a mask needs at least 1 x 1 coefficients, this one is 0 x 0"),
             (
                 "3 3\n1 2 3\n4 5 6",
-                "mask: 3 rows of 3 coefficients, as its first line says, was expected, not \"2 of 3\"",
+                "mask: 3 rows of 3 coefficients, as its first line says if it is \"W H\", or else all rows of one length, was \
+                 expected, not \"2 rows of 3\"",
             ),
             ("nan 3\n1 2 3\n4 5 6", "row 2 of the mask has 3 coefficients, row 1 has 2"),
             ("3 1 0 0\n1 2 3", "the scale in the first line of a mask must be finite and not 0, not 0"),

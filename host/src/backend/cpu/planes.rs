@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::convolve;
 use crate::image::{same_type, same_type_mut};
-use crate::{Pixel, Problem};
+use crate::{Pixel, Problem, Result};
 
 /// Values that one thread converts at a time.
 const PART: usize = 1 << 14;
@@ -23,6 +23,9 @@ pub(crate) struct Planes {
 
 /// Computes `problem` for interleaved values of its layout's types, each channel alone; otherwise as [`convolve`].
 ///
+/// # Errors
+/// [`Error::HostMemory`](crate::Error::HostMemory) if there is too little for the planes.
+///
 /// # Panics
 /// If a slice has not the problem's number of values, or is of another type than its layout says.
 pub(crate) fn convolve_values<T: Pixel, U: Pixel>(
@@ -30,7 +33,7 @@ pub(crate) fn convolve_values<T: Pixel, U: Pixel>(
     source: &[T],
     result: &mut [U],
     planes: &mut Planes,
-) {
+) -> Result<()> {
     let layout = problem.layout();
     assert_eq!((layout.input, layout.output), (T::TYPE, U::TYPE), "types of source and result");
     assert_eq!((source.len(), result.len()), (problem.values(), problem.values()), "values of source and result");
@@ -49,15 +52,17 @@ fn by_planes<T: Pixel, U: Pixel, const C: usize>(
     source: &[T],
     result: &mut [U],
     planes: &mut Planes,
-) {
+) -> Result<()> {
     if C == 1
         && let (Some(source), Some(result)) = (same_type(source), same_type_mut(result))
     {
-        return convolve(problem, source, result);
+        convolve(problem, source, result);
+        return Ok(());
     }
     let Planes { pixels, sums } = planes;
-    pixels.resize(source.len() / C, 0.0);
-    sums.resize(source.len() / C, 0.0);
+    for plane in [&mut *pixels, &mut *sums] {
+        crate::memory::resize(plane, source.len() / C, "for a channel as f32")?;
+    }
     let (source, _) = source.as_chunks::<C>();
     let (result, _) = result.as_chunks_mut::<C>();
     for channel in 0..C {
@@ -78,4 +83,5 @@ fn by_planes<T: Pixel, U: Pixel, const C: usize>(
             }
         });
     }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::{Planes, convolve_values};
 use crate::compare::POISON;
 use crate::image::{bytes_of_mut, same_type};
-use crate::{Pixel, PixelType, Problem};
+use crate::{Pixel, PixelType, Problem, Result};
 
 /// Values of one of the three types.
 #[derive(Debug)]
@@ -60,10 +60,13 @@ impl Resident {
     }
 
     /// Computes.
-    pub(crate) fn execute(&mut self, problem: &Problem, planes: &mut Planes) {
+    ///
+    /// # Errors
+    /// As for [`convolve_values`].
+    pub(crate) fn execute(&mut self, problem: &Problem, planes: &mut Planes) -> Result<()> {
         each_type!(&self.source, source => {
             each_type!(&mut self.result, result => convolve_values(problem, source, result, planes))
-        });
+        })
     }
 
     /// The result, if its values are of this type.

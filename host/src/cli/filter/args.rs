@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::files::Existing;
 use host::kernels_gpu::entries::Variant;
@@ -14,7 +14,7 @@ use super::mask::MaskArgs;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "host filter [OPTIONS] <INPUT>... -o <OUTPUT> <MASK>")]
 pub(in crate::cli) struct Args {
-    /// Pictures; folders, for the pictures directly in them; quoted patterns such as "photos/*.jpg"
+    /// Pictures (- for one on the standard input); folders, for the pictures directly in them; quoted patterns such as "photos/*.jpg"
     #[arg(value_name = "INPUT", required = true)]
     pub(super) inputs: Vec<PathBuf>,
 
@@ -37,11 +37,11 @@ pub(in crate::cli) struct Args {
     pub(super) anchor: Option<(usize, usize)>,
 
     /// Factor of every sum [default: 1, or what the mask's file says]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", value_parser = single, allow_negative_numbers = true)]
     pub(super) scale: Option<f32>,
 
     /// What is added to every scaled sum [default: 0, or what the mask's file says]
-    #[arg(long, value_name = "V", allow_negative_numbers = true)]
+    #[arg(long, value_name = "V", value_parser = single, allow_negative_numbers = true)]
     pub(super) offset: Option<f32>,
 
     /// Divide the mask by the sum of its coefficients, whatever scale its file says
@@ -71,6 +71,10 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     pub(super) overwrite: bool,
 
+    /// Pass over inputs whose output file exists, such as to go on with a batch that was ended
+    #[arg(long, conflicts_with = "overwrite")]
+    pub(super) skip_existing: bool,
+
     /// Copy the alpha channel instead of filtering it with the others
     #[arg(long)]
     pub(super) keep_alpha: bool,
@@ -95,14 +99,16 @@ Examples:
 
 Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR, and .npy of two dimensions or of \
 height x width x channels. Values are taken as stored, without gamma. Pictures are turned as their \
-EXIF orientation asks; an ICC profile stays. Output files appear whole or not at all.
+EXIF orientation asks; an ICC profile stays. Of several pages or frames the first is read. - is the \
+standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
+.host-unfinished-.
 
 Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
 no picture by its extension is passed over. An input that fails is named, and the rest goes on.
 
 Exit status: 0 all done; 1 some inputs failed: missing, no picture, with a result that exists or that \
 the format can't hold; 2 nothing was begun: arguments, mask, or the output's format or folder are wrong; \
-3 the requested device is not there.";
+3 the requested device is not there; 130 interrupted.";
 
 fn operation() -> impl TypedValueParser<Value = Operation> {
     PossibleValuesParser::new(["convolve", "correlate"]).map(|name| match name.as_str() {
@@ -131,6 +137,13 @@ fn bytes(text: &str) -> Result<usize> {
     let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<usize>().ok()).flatten();
     let bytes = number.and_then(|number| number.checked_mul(unit));
     bytes.ok_or_else(|| anyhow!("a number of bytes was expected, such as 512M or 2G"))
+}
+
+/// A number as f32.
+fn single(text: &str) -> Result<f32> {
+    let number: f32 = text.parse().map_err(|_| anyhow!("a number was expected"))?;
+    ensure!(number.is_finite() || !text.contains(|digit: char| digit.is_ascii_digit()), "{text} is beyond f32");
+    Ok(number)
 }
 
 fn anchor(text: &str) -> Result<(usize, usize)> {

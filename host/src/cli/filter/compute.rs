@@ -34,7 +34,7 @@ impl<'device> Compute<'device> {
     pub(super) fn new(device: &'device Device, filter: Filter, variant: VariantChoice) -> host::Result<Self> {
         let smallest = Problem::new(1, 1, &filter)?;
         if device.gpu().is_none() {
-            device.convolution(&smallest, variant)?;
+            device.choice(&smallest, variant)?;
         }
         Ok(Self { device, filter, variant, ready: Vec::new(), rate: None, note: None })
     }

@@ -21,7 +21,13 @@ use super::{OrUsage, Outcome, interrupt, output};
 /// Filters all inputs.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let filter = args.filter().or_usage()?;
-    let Inputs { jobs, failed } = paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
+    let Inputs { mut jobs, failed, passed_over } =
+        paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
+    let found = jobs.len();
+    if args.skip_existing {
+        jobs.retain(|job| job.output.symlink_metadata().is_err());
+    }
+    let kept = found - jobs.len();
     let device = super::select(args.device)?;
     let device = match args.device_memory {
         Some(bytes) => device.with_memory_limit(bytes),
@@ -35,11 +41,14 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     for note in notes {
         output::message(format_args!("{note}"));
     }
+    for line in passed_over.iter().filter(|_| !args.quiet) {
+        output::message(format_args!("{line}"));
+    }
     for error in &failed {
         output::message(format_args!("error: {error:#}"));
     }
 
-    let all = jobs.len() + failed.len();
+    let all = found + failed.len();
     let progress = Progress::new(jobs.len(), args.quiet);
     let bar = progress.clone();
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
@@ -56,6 +65,10 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     if summary.done > 0 && all > 1 && !args.quiet {
         output::message(format_args!("{}", progress.summary(&summary)));
     }
+    if kept > 0 && !args.quiet {
+        let s = if kept == 1 { "" } else { "s" };
+        output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
+    }
     Ok(if failed > 0 { Outcome::SomeFailed } else { Outcome::Done })
 }
 
@@ -67,6 +80,9 @@ fn notes(args: &Args, device: &Device, filter: &Filter) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reason) = device.reason() {
         notes.push(format!("device: {} ({reason})", device.describe()));
+    }
+    if args.device_memory.is_some() && device.backend() == "cpu" {
+        notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());
     }
     // Both are allowed, and seldom meant.
     let odd = filter.mask().coefficients().iter().filter(|value| !value.is_finite()).count();

@@ -24,6 +24,8 @@ pub(super) struct Inputs {
     pub(super) jobs: Vec<Job>,
     /// Inputs for which there is nothing to do, and why.
     pub(super) failed: Vec<Error>,
+    /// What was passed over in folders: a line each.
+    pub(super) passed_over: Vec<String>,
 }
 
 /// The jobs of these arguments; `pixel` is the type of the results if it was given.
@@ -45,9 +47,9 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
              (\"{output}/\", or one that exists) or a pattern with {{stem}}"
         );
     }
-    let mut found = Inputs { jobs: Vec::new(), failed: Vec::new() };
+    let mut found = Inputs { jobs: Vec::new(), failed: Vec::new(), passed_over: Vec::new() };
     for input in inputs {
-        for file in expand(input)? {
+        for file in expand(input, &mut found.passed_over)? {
             let job = file.and_then(|input| Ok(Job { output: target.for_input(output, &input)?, input }));
             match job {
                 Ok(job) => found.jobs.push(job),
@@ -69,6 +71,16 @@ pub(super) fn prepare(output: &Path) -> Result<()> {
     };
     std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))?;
     Ok(host::files::check_writable(folder.join("picture"), Existing::Replace)?)
+}
+
+/// Makes the folder of a result, if the pattern makes it depend on the input.
+pub(super) fn make_folder(pattern: &Path, result: &Path) -> Result<()> {
+    match (pattern.parent(), result.parent()) {
+        (Some(pattern), Some(folder)) if pattern.to_string_lossy().contains('{') => {
+            std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The folders of a pattern before the first that depends on the input.
@@ -151,6 +163,7 @@ fn fill(pattern: &str, stem: &str, extension: &str) -> Result<String> {
         filled += match name {
             "stem" => stem,
             "ext" => extension,
+            _ if name.contains('{') => bail!("the output \"{pattern}\" has a {{ within braces: {{stem}} has one pair"),
             _ => bail!("the output \"{pattern}\" has {{{name}}}: {{stem}} and {{ext}} are what can stand there"),
         };
         rest = after;
@@ -165,9 +178,12 @@ fn pattern(input: &Path) -> Option<&str> {
 
 /// The files that an input stands for, each there or with the reason why not. Hidden files are none: a pattern and a folder
 /// pass them over, as a shell does.
-fn expand(input: &Path) -> Result<Vec<Result<PathBuf>>> {
+fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Vec<Result<PathBuf>>> {
+    if cfg!(unix) && input == Path::new("-") {
+        return Ok(vec![Ok("/dev/stdin".into())]);
+    }
     if input.is_dir() {
-        return Ok(match pictures_in(input) {
+        return Ok(match pictures_in(input, passed_over) {
             Ok(pictures) => pictures.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         });
@@ -184,18 +200,27 @@ fn expand(input: &Path) -> Result<Vec<Result<PathBuf>>> {
 }
 
 /// The pictures directly in a folder, by their extensions, in the order of their names.
-fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>> {
+fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathBuf>> {
     let blame = || folder.display().to_string();
-    let mut pictures = Vec::new();
+    let (mut pictures, mut others) = (Vec::new(), 0_usize);
     for entry in folder.read_dir().with_context(blame)? {
         let path = entry.with_context(blame)?.path();
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        if !hidden && Format::of(&path).is_ok() && path.is_file() {
+        if hidden {
+            continue;
+        }
+        if Format::of(&path).is_ok() && path.is_file() {
             pictures.push(path);
+        } else {
+            others += 1;
         }
     }
     if pictures.is_empty() {
         bail!("{}: no picture is directly in this folder ({})", folder.display(), Format::extensions());
+    }
+    if others > 0 {
+        let (folder, entries) = (folder.display(), if others == 1 { "entry" } else { "entries" });
+        passed_over.push(format!("{folder}: {others} {entries} passed over: no picture by its extension, or no file"));
     }
     pictures.sort();
     Ok(pictures)

@@ -9,7 +9,7 @@ use host::{Error, PixelType};
 
 use super::args::Args;
 use super::compute::Compute;
-use super::paths::Job;
+use super::paths::{self, Job};
 use super::progress::Progress;
 
 /// The pictures of a run.
@@ -71,11 +71,24 @@ impl Work for Pictures<'_> {
         let picture = Picture::read(&job.input)?;
         let pixels = &picture.pixels;
         let format = Format::of(&job.output)?;
-        format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(explain)?;
+        format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
+            let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
+            let types = [PixelType::U8, PixelType::U16, PixelType::F32];
+            match types.iter().find(|pixel| fits(pixel)) {
+                Some(pixel) => anyhow!("{error} (--output-type {} or another extension helps)", pixel.name()),
+                None => anyhow!("{error} (another extension helps)"),
+            }
+        })?;
+        if !self.args.quiet
+            && let Some(more) = host::files::left_out(&job.input)
+        {
+            self.progress.say(format_args!("note: {}: {more}", job.input.display()));
+        }
         Ok(picture)
     }
 
     fn write(&self, job: &Job, picture: Picture) -> Result<()> {
+        paths::make_folder(&self.args.output, &job.output)?;
         picture.write(&job.output, self.args.existing()).map_err(explain)?;
         self.progress.written(picture.pixels.width() * picture.pixels.height());
         Ok(())
@@ -93,7 +106,6 @@ impl Work for Pictures<'_> {
 fn explain(error: Error) -> anyhow::Error {
     let help = match &error {
         Error::Exists { .. } => "--overwrite replaces it",
-        Error::Unsupported { .. } => "another extension or --output-type helps",
         _ => return error.into(),
     };
     anyhow!("{error} ({help})")

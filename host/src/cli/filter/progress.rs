@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use host::batch::Summary;
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::output;
 
@@ -16,13 +16,15 @@ pub(super) struct Progress {
     bar: ProgressBar,
     /// Pixels of all pictures that were written.
     pixels: Arc<AtomicU64>,
+    quiet: bool,
 }
 
 impl Progress {
     pub(super) fn new(count: usize, quiet: bool) -> Self {
         let pixels = Arc::new(AtomicU64::new(0));
         if quiet || count < 2 {
-            return Self { bar: ProgressBar::hidden(), pixels };
+            let bar = ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::hidden());
+            return Self { bar, pixels, quiet };
         }
         let written = Arc::clone(&pixels);
         let rates = move |state: &ProgressState, text: &mut dyn Write| {
@@ -44,7 +46,7 @@ impl Progress {
             .with_key("left", left);
         let bar = ProgressBar::new(count as u64).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar, pixels }
+        Self { bar, pixels, quiet }
     }
 
     /// Prints a line without disturbing the bar.
@@ -66,10 +68,9 @@ impl Progress {
 
     /// Takes the bar away, so that what the shell prints next stands in a line of its own.
     pub(super) fn interrupted(&self) {
-        let visible = !self.bar.is_hidden();
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         self.bar.finish_and_clear();
-        if visible {
+        if !self.quiet {
             output::message(format_args!("interrupted after {done} of {all} pictures"));
         }
     }
@@ -82,9 +83,15 @@ impl Progress {
         let plural = if summary.done == 1 { "" } else { "s" };
         let busy = 100.0 * summary.computing.as_secs_f64() / seconds;
         let done = summary.done;
+        if seconds < MEASURABLE {
+            return format!("{done} picture{plural} in {seconds:.2} s");
+        }
         format!("{done} picture{plural} in {seconds:.2} s: {rates}; the device was busy for {busy:.0} % of the time")
     }
 }
+
+/// Seconds from which on a rate says more about the pictures than about the beginning.
+const MEASURABLE: f64 = 0.1;
 
 /// How fast: in a second.
 struct Rates {
@@ -95,5 +102,21 @@ struct Rates {
 impl std::fmt::Display for Rates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:.1} pictures/s, {:.1} Mpix/s", self.pictures, self.pixels / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_needs_time() {
+        let progress = Progress::new(1, false);
+        let line = |millis| {
+            let (elapsed, computing) = (Duration::from_millis(millis), Duration::ZERO);
+            progress.summary(&Summary { done: 2, failed: 0, elapsed, computing })
+        };
+        assert_eq!(line(20), "2 pictures in 0.02 s");
+        assert!(line(500).starts_with("2 pictures in 0.50 s: 4.0 pictures/s, "), "{}", line(500));
     }
 }

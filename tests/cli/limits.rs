@@ -1,0 +1,52 @@
+//! Limits that the system sets for a process: what they forbid is an error of the picture that meets them.
+#![cfg(target_os = "linux")]
+
+use super::*;
+
+/// `host filter in -o out/` on the CPU, in a shell that first sets a limit.
+fn limited(place: &Place, limit: &str, more: &str) -> Ended {
+    let script = format!("{limit} && exec \"$0\" filter --device cpu in -o out/ {more}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).arg(program()).current_dir(place.path("")).stdin(Stdio::null());
+    shell.output().unwrap().into()
+}
+
+/// The number of files in `out`, all under their final names.
+fn made(place: &Place) -> usize {
+    let names: Vec<_> = place.names().into_iter().filter(|name| name.starts_with("out/")).collect();
+    assert!(!names.iter().any(|name| name.contains("unfinished")), "{names:?}");
+    names.len()
+}
+
+/// With little address space it goes slower; with too little each picture fails by its name. Nothing ends the program.
+#[test]
+fn address_space() {
+    const PICTURES: usize = 6;
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("in/0.png", picture(1600, 1200, 3, |i| i as u8));
+    for number in 1..PICTURES {
+        fs::copy(place.path("in/0.png"), place.path(format!("in/{number}.png"))).unwrap();
+    }
+    for kilobytes in [30_000, 45_000, 60_000, 150_000, 400_000] {
+        let ended = limited(&place, &format!("ulimit -v {kilobytes}"), "--box 3");
+        let failed = ended.stderr.lines().filter(|line| line.starts_with("error: ")).count();
+        println!("{kilobytes}: {failed} failed\n{}", ended.stderr);
+        assert_eq!(made(&place), PICTURES - failed);
+        assert!(failed == 0 || kilobytes < 400_000);
+        ended.with(i32::from(failed > 0), &[]);
+        let _ = fs::remove_dir_all(place.path("out"));
+    }
+}
+
+/// A result that may not be so large is an error of its own.
+#[test]
+fn file_size() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("in/large.npy", picture(1000, 200, 1, |i| i as u8));
+    place.write("in/small.npy", picture(10, 20, 1, |i| i as u8));
+    let ended = limited(&place, "ulimit -f 100", "--identity");
+    ended.with(1, &["out/large.npy: ", "File too large", "1 of 2 pictures failed"]);
+    assert_eq!(made(&place), 1);
+}
