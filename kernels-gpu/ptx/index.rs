@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "861a6d4befb64e7ec81bf8cddfcd964d2b8c59d2db3477a141e23d0c487d4c43";
+pub const SOURCE_HASH: &str = "ddb56dc21d04ce7ba0dc8d2a9cd3e310a77661e22c9a4677e6cafed6c21c6b8e";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -36,6 +36,18 @@ pub const MODULES: &[Module] = &[
     Module { name: "naive_u8_c2", ptx: include_str!("naive_u8_c2.ptx") },
     Module { name: "naive_u8_c3", ptx: include_str!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", ptx: include_str!("naive_u8_c4.ptx") },
+    Module { name: "register_tile_f32_c1", ptx: include_str!("register_tile_f32_c1.ptx") },
+    Module { name: "separable_f32_c1_11x11", ptx: include_str!("separable_f32_c1_11x11.ptx") },
+    Module { name: "separable_f32_c1_13x13", ptx: include_str!("separable_f32_c1_13x13.ptx") },
+    Module { name: "separable_f32_c1_15x15", ptx: include_str!("separable_f32_c1_15x15.ptx") },
+    Module { name: "separable_f32_c1_17x17", ptx: include_str!("separable_f32_c1_17x17.ptx") },
+    Module { name: "separable_f32_c1_19x19", ptx: include_str!("separable_f32_c1_19x19.ptx") },
+    Module { name: "separable_f32_c1_21x21", ptx: include_str!("separable_f32_c1_21x21.ptx") },
+    Module { name: "separable_f32_c1_3x3", ptx: include_str!("separable_f32_c1_3x3.ptx") },
+    Module { name: "separable_f32_c1_5x5", ptx: include_str!("separable_f32_c1_5x5.ptx") },
+    Module { name: "separable_f32_c1_7x7", ptx: include_str!("separable_f32_c1_7x7.ptx") },
+    Module { name: "separable_f32_c1_9x9", ptx: include_str!("separable_f32_c1_9x9.ptx") },
+    Module { name: "separable_ring_f32_c1", ptx: include_str!("separable_ring_f32_c1.ptx") },
     Module { name: "shared_tile_f32_c1", ptx: include_str!("shared_tile_f32_c1.ptx") },
     Module { name: "shared_tile_f32_c1_11x11", ptx: include_str!("shared_tile_f32_c1_11x11.ptx") },
     Module { name: "shared_tile_f32_c1_13x13", ptx: include_str!("shared_tile_f32_c1_13x13.ptx") },
@@ -55,4 +67,13 @@ pub const MODULES: &[Module] = &[
     Module { name: "shared_tile_u8_c2", ptx: include_str!("shared_tile_u8_c2.ptx") },
     Module { name: "shared_tile_u8_c3", ptx: include_str!("shared_tile_u8_c3.ptx") },
     Module { name: "shared_tile_u8_c4", ptx: include_str!("shared_tile_u8_c4.ptx") },
+    Module { name: "stream_f32_c1_11x11", ptx: include_str!("stream_f32_c1_11x11.ptx") },
+    Module { name: "stream_f32_c1_13x13", ptx: include_str!("stream_f32_c1_13x13.ptx") },
+    Module { name: "stream_f32_c1_15x15", ptx: include_str!("stream_f32_c1_15x15.ptx") },
+    Module { name: "stream_f32_c1_17x17", ptx: include_str!("stream_f32_c1_17x17.ptx") },
+    Module { name: "stream_f32_c1_21x21", ptx: include_str!("stream_f32_c1_21x21.ptx") },
+    Module { name: "stream_f32_c1_3x3", ptx: include_str!("stream_f32_c1_3x3.ptx") },
+    Module { name: "stream_f32_c1_5x5", ptx: include_str!("stream_f32_c1_5x5.ptx") },
+    Module { name: "stream_f32_c1_7x7", ptx: include_str!("stream_f32_c1_7x7.ptx") },
+    Module { name: "stream_f32_c1_9x9", ptx: include_str!("stream_f32_c1_9x9.ptx") },
 ];

@@ -10,7 +10,8 @@ use crate::constant_mask::{self, MASK};
 use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
-use crate::shared_tile;
+use crate::strip::Schedule;
+use crate::{register_tile, separable, separable_ring, shared_tile, stream, strip};
 
 /// A way to compute a convolution; each has one file of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,11 +22,27 @@ pub enum Variant {
     ConstantMask,
     /// [`shared_tile`]: the image in shared memory, too.
     SharedTile,
+    /// [`register_tile`]: a thread computes a tile from registers.
+    RegisterTile,
+    /// [`stream`]: a thread walks down a strip, its sums in registers.
+    Stream,
+    /// [`separable`]: rows, then columns, in registers, for masks that are a column times a row.
+    Separable,
+    /// [`separable_ring`]: the same for masks of any size, through shared memory.
+    SeparableRing,
 }
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 3] = [Self::Naive, Self::ConstantMask, Self::SharedTile];
+    pub const ALL: [Self; 7] = [
+        Self::Naive,
+        Self::ConstantMask,
+        Self::SharedTile,
+        Self::RegisterTile,
+        Self::Stream,
+        Self::Separable,
+        Self::SeparableRing,
+    ];
 
     /// The name on the command line, in reports and in PTX symbols.
     #[must_use]
@@ -34,6 +51,10 @@ impl Variant {
             Self::Naive => "naive",
             Self::ConstantMask => "constant_mask",
             Self::SharedTile => "shared_tile",
+            Self::RegisterTile => "register_tile",
+            Self::Stream => "stream",
+            Self::Separable => "separable",
+            Self::SeparableRing => "separable_ring",
         }
     }
 
@@ -44,6 +65,10 @@ impl Variant {
             Self::Naive => "one thread, one pixel; image and mask in global memory",
             Self::ConstantMask => "one thread, one pixel; the mask in constant memory",
             Self::SharedTile => "a block shares its pixels in shared memory; the mask in constant memory",
+            Self::RegisterTile => "a thread computes 8 x 8 pixels from registers; the mask in shared memory",
+            Self::Stream => "a thread walks down a strip of columns, its sums in registers",
+            Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
+            Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
         }
     }
 
@@ -54,20 +79,46 @@ impl Variant {
             Self::Naive => naive::BLOCK,
             Self::ConstantMask => constant_mask::BLOCK,
             Self::SharedTile => shared_tile::BLOCK,
+            Self::RegisterTile => register_tile::BLOCK,
+            Self::Stream | Self::Separable => strip::BLOCK,
+            Self::SeparableRing => separable_ring::BLOCK,
         }
     }
 
-    /// Output values of a block in x and y; several channels are as many values.
+    /// Whether each output is the one sum that the accuracy contract names, in its order: then the bits are the CPU's. The others state an error
+    /// bound in its place.
     #[must_use]
-    pub const fn outputs(self) -> (u32, u32) {
-        // Every thread of these three computes one value.
-        self.block()
+    pub const fn is_direct(self) -> bool {
+        !matches!(self, Self::Separable | Self::SeparableRing)
+    }
+
+    /// Whether the rows of a grid share out all rows of the image, however many they are: one launch is enough, and
+    /// how many rows of blocks it has is a matter of speed.
+    #[must_use]
+    pub const fn shares_out_rows(self) -> bool {
+        matches!(self, Self::Stream | Self::Separable | Self::SeparableRing)
     }
 
     /// Whether the mask is read from constant memory, and so has at most [`MASK`]'s number of coefficients.
     #[must_use]
     pub const fn mask_is_constant(self) -> bool {
-        !matches!(self, Self::Naive)
+        !matches!(self, Self::Naive | Self::RegisterTile)
+    }
+
+    /// The coefficients that the kernel reads for a mask: all, or those of a row and a column.
+    #[must_use]
+    pub const fn coefficients(self, mask_width: u32, mask_height: u32) -> u64 {
+        let (width, height) = (mask_width as u64, mask_height as u64);
+        if self.is_direct() { width * height } else { width + height }
+    }
+
+    /// The only type of results that the kernel makes, if it is not made for all.
+    #[must_use]
+    pub const fn only_result(self) -> Option<PixelType> {
+        match self {
+            Self::Naive | Self::ConstantMask | Self::SharedTile => None,
+            Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => Some(PixelType::F32),
+        }
     }
 }
 
@@ -94,7 +145,7 @@ pub struct Entry {
     pub symbol: &'static str,
     /// The way it computes.
     pub variant: Variant,
-    /// The type of the image's values. The result may have any type.
+    /// The type of the image's values. The result's: [`Variant::only_result`].
     pub pixel: PixelType,
     /// Interleaved channels of a pixel.
     pub channels: u32,
@@ -102,14 +153,45 @@ pub struct Entry {
     pub mask: MaskSize,
 }
 
+/// A problem and a device, as far as an entry needs to know them to say whether it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Width and height of the mask.
+    pub mask: (u32, u32),
+    /// Whether the mask is a column times a row, to within [`separable::MASK_ERROR`].
+    pub separable: bool,
+    /// The type of the result's values.
+    pub result: PixelType,
+    /// The most shared memory of a block, in bytes.
+    pub shared_limit: u64,
+}
+
 /// Why an entry can't compute a problem. Required and actual are in the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The mask has another size than the one the entry is made for.
-    OtherMaskSize {
-        /// Width and height that the entry is made for.
-        made_for: u32,
+    /// The variant has no entry for images of this type and number of channels.
+    OtherValues {
+        /// What it has entries for.
+        made_for: (PixelType, u32),
+        /// The image's.
+        found: (PixelType, u32),
     },
+    /// The entry makes results of one type only.
+    OtherResult {
+        /// That type.
+        made_for: PixelType,
+        /// The type asked for.
+        found: PixelType,
+    },
+    /// The mask has another size than those the variant is made for.
+    OtherMaskSize {
+        /// The variant.
+        variant: Variant,
+        /// Width and height of the mask.
+        found: (u32, u32),
+    },
+    /// The mask is not a column times a row.
+    NotSeparable,
     /// The mask does not fit constant memory.
     TooManyCoefficients {
         /// Coefficients that fit.
@@ -129,7 +211,30 @@ pub enum Refusal {
 impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::OtherMaskSize { made_for } => write!(f, "made for masks of {made_for} x {made_for}"),
+            Self::OtherValues { made_for, found } => {
+                write!(f, "made for {} in {} channels", made_for.0.name(), made_for.1)?;
+                write!(f, ", the image has {} in {}", found.0.name(), found.1)
+            }
+            Self::OtherResult { made_for, found } => {
+                write!(f, "makes results of {}, not {}", made_for.name(), found.name())
+            }
+            Self::OtherMaskSize { variant, found } => {
+                f.write_str("made for square masks of side ")?;
+                let sides =
+                    ENTRIES.iter().filter(|entry| entry.variant == variant).filter_map(|entry| match entry.mask {
+                        MaskSize::Any => None,
+                        MaskSize::Square(side) => Some(side),
+                    });
+                for (i, side) in sides.enumerate() {
+                    write!(f, "{}{side}", if i > 0 { ", " } else { "" })?;
+                }
+                write!(f, ", this one is {} x {}", found.0, found.1)
+            }
+            Self::NotSeparable => write!(
+                f,
+                "the mask is no column times a row to within {} * 2^-24 of each coefficient",
+                separable::MASK_ERROR
+            ),
             Self::TooManyCoefficients { most, found } => {
                 write!(f, "constant memory holds {most} coefficients, the mask has {found}")
             }
@@ -147,33 +252,98 @@ impl Entry {
         self.symbol
     }
 
-    /// The dynamic shared memory of a block, in bytes.
+    /// How the entry walks down the image, if it does.
     #[must_use]
-    pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
-        match self.variant {
-            Variant::Naive | Variant::ConstantMask => 0,
-            Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
+    pub const fn schedule(&self) -> Option<Schedule> {
+        match (self.variant, self.mask) {
+            (Variant::Stream, MaskSize::Square(side)) => Some(stream::schedule(side)),
+            (Variant::Separable, MaskSize::Square(side)) => Some(separable::schedule(side)),
+            _ => None,
         }
     }
 
-    /// Whether the entry can compute with a mask of this size on a device whose blocks can have
-    /// `shared_limit` bytes of shared memory.
+    /// Output values of a block in x and y; several channels are as many values. Where the rows of a grid share out the image's
+    /// ([`Variant::shares_out_rows`]), the rows are the fewest that a block should have.
+    #[must_use]
+    pub const fn outputs(&self) -> (u32, u32) {
+        /// The least height of a strip. Below it the rows that are read and not written, one less than the mask has, are most of them.
+        const LEAST_ROWS: u32 = 8;
+        match self.schedule() {
+            Some(Schedule { columns, .. }) => (strip::BLOCK.0 * columns as u32, LEAST_ROWS),
+            None => match self.variant {
+                Variant::RegisterTile => register_tile::OUTPUTS,
+                Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
+                _ => self.variant.block(),
+            },
+        }
+    }
+
+    /// The fewest rows that a strip should have where the rows of a grid share out the image's.
+    #[must_use]
+    pub const fn least_rows(&self, mask_height: u32) -> u32 {
+        let (_, rows) = self.outputs();
+        match self.variant {
+            // All rows that a strip reads are filtered: no more of them shall be its neighbour's than its own.
+            Variant::SeparableRing if mask_height > rows => mask_height,
+            _ => rows,
+        }
+    }
+
+    /// The number of blocks that fill a device of `sm_count` multiprocessors best, each with `shared_per_sm` bytes of shared memory:
+    /// for entries whose grid may have any number of rows.
+    #[must_use]
+    pub const fn blocks_to_fill(&self, mask: (u32, u32), sm_count: u32, shared_per_sm: u64) -> u64 {
+        /// What a block takes of shared memory for the system.
+        const OF_THE_SYSTEM: u64 = 1024;
+        let (resident, waves) = match self.schedule() {
+            Some(Schedule { resident, waves, .. }) => (resident, waves),
+            None => (separable_ring::RESIDENT, separable_ring::WAVES),
+        };
+        let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
+        let resident = if fitting < resident as u64 { fitting } else { resident as u64 };
+        waves as u64 * sm_count as u64 * if resident > 0 { resident } else { 1 }
+    }
+
+    /// The dynamic shared memory of a block, in bytes.
+    #[must_use]
+    pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
+        match self.schedule() {
+            Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, mask_width),
+            None => match self.variant {
+                Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
+                Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
+                Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
+                _ => 0,
+            },
+        }
+    }
+
+    /// Whether the entry can compute what is asked for, on images of its type and channels.
     ///
     /// # Errors
     /// The first reason why not.
-    pub const fn accepts(&self, mask_width: u32, mask_height: u32, shared_limit: u64) -> Result<(), Refusal> {
-        if let MaskSize::Square(size) = self.mask
-            && (mask_width != size || mask_height != size)
+    pub const fn accepts(&self, request: &Request) -> Result<(), Refusal> {
+        let (width, height) = request.mask;
+        if let Some(made_for) = self.variant.only_result()
+            && made_for.code() != request.result.code()
         {
-            return Err(Refusal::OtherMaskSize { made_for: size });
+            return Err(Refusal::OtherResult { made_for, found: request.result });
         }
-        let found = mask_width as u64 * mask_height as u64;
+        if let MaskSize::Square(side) = self.mask
+            && (width != side || height != side)
+        {
+            return Err(Refusal::OtherMaskSize { variant: self.variant, found: request.mask });
+        }
+        if !self.variant.is_direct() && !request.separable {
+            return Err(Refusal::NotSeparable);
+        }
+        let found = self.variant.coefficients(width, height);
         if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {
             return Err(Refusal::TooManyCoefficients { most: MASK::LENGTH as u64, found });
         }
-        let needed = self.shared_bytes(mask_width, mask_height);
-        if needed > shared_limit {
-            return Err(Refusal::TooMuchSharedMemory { most: shared_limit, needed });
+        let (most, needed) = (request.shared_limit, self.shared_bytes(width, height));
+        if needed > most {
+            return Err(Refusal::TooMuchSharedMemory { most, needed });
         }
         Ok(())
     }
@@ -259,6 +429,7 @@ macro_rules! entries {
                     $params: Params,
                 ) {
                     /// The interleaved channels.
+                    #[allow(dead_code)]
                     const C: u32 = $channels;
                     /// The side of the mask, 0 for any.
                     #[allow(dead_code)]
@@ -317,6 +488,47 @@ entries! {
         F32 f32: shared_tile_f32_c1_11x11 1 11;
         F32 f32: shared_tile_f32_c1_13x13 1 13;
         F32 f32: shared_tile_f32_c1_15x15 1 15;
+    }
+    RegisterTile {
+        |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);
+        F32 f32: register_tile_f32_c1 1;
+    }
+    Stream {
+        |image, result, _mask, params| {
+            stream::stream::<_, { K as usize }, { stream::schedule(K).columns }, { stream::schedule(K).ahead }>(
+                image, result.cast(), params
+            )
+        };
+        F32 f32: stream_f32_c1_3x3 1 3;
+        F32 f32: stream_f32_c1_5x5 1 5;
+        F32 f32: stream_f32_c1_7x7 1 7;
+        F32 f32: stream_f32_c1_9x9 1 9;
+        F32 f32: stream_f32_c1_11x11 1 11;
+        F32 f32: stream_f32_c1_13x13 1 13;
+        F32 f32: stream_f32_c1_15x15 1 15;
+        F32 f32: stream_f32_c1_17x17 1 17;
+        F32 f32: stream_f32_c1_21x21 1 21;
+    }
+    Separable {
+        |image, result, _mask, params| {
+            separable::separable::<_, { K as usize }, { separable::schedule(K).columns }, { separable::schedule(K).ahead }>(
+                image, result.cast(), params
+            )
+        };
+        F32 f32: separable_f32_c1_3x3 1 3;
+        F32 f32: separable_f32_c1_5x5 1 5;
+        F32 f32: separable_f32_c1_7x7 1 7;
+        F32 f32: separable_f32_c1_9x9 1 9;
+        F32 f32: separable_f32_c1_11x11 1 11;
+        F32 f32: separable_f32_c1_13x13 1 13;
+        F32 f32: separable_f32_c1_15x15 1 15;
+        F32 f32: separable_f32_c1_17x17 1 17;
+        F32 f32: separable_f32_c1_19x19 1 19;
+        F32 f32: separable_f32_c1_21x21 1 21;
+    }
+    SeparableRing {
+        |image, result, _mask, params| separable_ring::separable_ring(image, result.cast(), params);
+        F32 f32: separable_ring_f32_c1 1;
     }
 }
 
