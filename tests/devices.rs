@@ -121,7 +121,7 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     let problem =
         (problem, layout).prop_map(|((anchor, scale, (image, mask, border, turned, special, seed)), layout)| Case {
             layout,
-            separable: seed % 3 == 0,
+            separable: seed.is_multiple_of(3),
             image,
             mask,
             border,

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "ddb56dc21d04ce7ba0dc8d2a9cd3e310a77661e22c9a4677e6cafed6c21c6b8e";
+pub const SOURCE_HASH: &str = "27e7ed44fee8cc90dbc95d625e54415ed84fa24c05719be5bd1f955caecb37b6";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
