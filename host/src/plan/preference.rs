@@ -99,22 +99,21 @@ impl Situation<'_> {
     /// Why `entry` was taken: one line for people.
     pub(super) fn reason(&self, entry: &Entry, considered: &[Considered], choice: VariantChoice) -> String {
         let made_for = match entry.mask {
-            MaskSize::Square(size) => format!("made for {size} x {size}"),
-            MaskSize::Any => "for any mask".to_owned(),
+            MaskSize::Square(_) => "made for masks of this size",
+            MaskSize::Any => "for any mask",
         };
-        let why = match choice {
-            VariantChoice::Exactly(variant) => return format!("{} was asked for; {made_for}", variant.name()),
-            VariantChoice::Auto | VariantChoice::Exact => match entry.variant {
-                Variant::Separable | Variant::SeparableRing => {
-                    let (columns, rows) = self.mask();
-                    format!("a column times a row: {columns} + {rows} products for {}", self.coefficients())
-                }
-                Variant::Stream => "sums in registers".to_owned(),
-                Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
-                Variant::SharedTile => "fewest loads per product of those for few pixels".to_owned(),
-                Variant::ConstantMask => format!("for less than {TILE_COEFFICIENTS} coefficients"),
-                Variant::Naive => "needs neither constant nor shared memory".to_owned(),
-            },
+        if let VariantChoice::Exactly(variant) = choice {
+            return format!("{} was asked for; {made_for}", variant.name());
+        }
+        let why = match entry.variant {
+            Variant::Separable | Variant::SeparableRing => {
+                "rows, then columns, the mask being a column times a row; within a bound".to_owned()
+            }
+            Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
+            Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
+            Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),
+            Variant::ConstantMask => format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, as measured"),
+            Variant::Naive => "needs neither constant nor shared memory".to_owned(),
         };
         match self.instead_of(entry, considered) {
             Some(other) => format!("{why}; {made_for}; {other}"),
