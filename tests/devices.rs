@@ -51,6 +51,8 @@ fn main() -> ExitCode {
         if device != DeviceChoice::Cpu {
             let trial = Trial::test(format!("{name}::strips"), move || strips(device));
             trials.push(trial.with_ignored_flag(ignored));
+            let trial = Trial::test(format!("{name}::strips_of_each_variant"), move || strips_of_each(device));
+            trials.push(trial.with_ignored_flag(ignored));
         }
         let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
         trials.push(trial.with_ignored_flag(ignored));
@@ -195,6 +197,29 @@ fn strips(device: DeviceChoice) -> Result<(), Failed> {
             || convolution.run::<u8, u16>(&image)? != right
         {
             return Err("the CPU did not stand in".into());
+        }
+    }
+    Ok(())
+}
+
+/// Each variant has the same bits from strips as from the whole image, direct or not.
+fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (150, 61);
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
+    for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
+        let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
+        let problem = Problem::new(width, height, &filter)?;
+        for variant in Variant::ALL.map(VariantChoice::Exactly) {
+            let right: Image = Device::select(device)?.convolution(&problem, variant)?.run(&image)?;
+            // A third of what the images take.
+            let limited = Device::select(device)?.with_memory_limit(width * height * 8 / 3);
+            let mut convolution = limited.convolution(&problem, variant)?;
+            if !convolution.note().unwrap_or_default().contains(" strips")
+                || convolution.run::<f32, f32>(&image)? != right
+            {
+                return Err(format!("{variant}, {border}: other values from strips, or none").into());
+            }
         }
     }
     Ok(())
