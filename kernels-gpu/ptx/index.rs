@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "27e7ed44fee8cc90dbc95d625e54415ed84fa24c05719be5bd1f955caecb37b6";
+pub const SOURCE_HASH: &str = "84542459c07e518e125eff14ca8749e519b69d2788c3eb27d45b0e853a39b7e2";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

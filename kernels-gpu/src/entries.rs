@@ -1,8 +1,8 @@
 //! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
 //!
-//! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in `C`,
-//! their interleaved channels, and in `K`, the side of the mask where that is fixed. Below each stand its symbols with type, channels
-//! and side. To add a kernel, add a symbol.
+//! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in
+//! `C`, their interleaved channels, and in `K`, the side of the mask where that is fixed. Below each stand its symbols
+//! with type, channels and side. To add a kernel, add a symbol.
 
 use cuda_std::prelude::*;
 
@@ -64,11 +64,12 @@ impl Entry {
         }
     }
 
-    /// Output values of a block in x and y; several channels are as many values. Where the rows of a grid share out the image's
-    /// ([`Variant::shares_out_rows`]), the rows are the fewest that a block should have.
+    /// Output values of a block in x and y; several channels are as many values. Where the rows of a grid share out the
+    /// image's ([`Variant::shares_out_rows`]), the rows are the fewest that a block should have.
     #[must_use]
     pub const fn outputs(&self) -> (u32, u32) {
-        /// The least height of a strip. Below it the rows that are read and not written, one less than the mask has, are most of them.
+        /// The least height of a strip. Below it the rows that are read and not written, one less than the mask has,
+        /// are most of them.
         const LEAST_ROWS: u32 = 8;
         match self.schedule() {
             Some(Schedule { columns, .. }) => (strip::BLOCK.0 * columns as u32, LEAST_ROWS),
@@ -91,8 +92,8 @@ impl Entry {
         }
     }
 
-    /// The number of blocks that fill a device of `sm_count` multiprocessors best, each with `shared_per_sm` bytes of shared memory:
-    /// for entries whose grid may have any number of rows.
+    /// The number of blocks that fill a device of `sm_count` multiprocessors best, each with `shared_per_sm` bytes of
+    /// shared memory: for entries whose grid may have any number of rows.
     #[must_use]
     pub const fn blocks_to_fill(&self, mask: (u32, u32), sm_count: u32, shared_per_sm: u64) -> u64 {
         /// What a block takes of shared memory for the system.

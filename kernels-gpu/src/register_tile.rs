@@ -1,27 +1,29 @@
-//! A thread computes a tile of outputs from registers, for a mask of any size: the kernel behind [`stream`](crate::stream).
+//! A thread computes a tile of outputs from registers, for a mask of any size: the kernel behind
+//! [`stream`](crate::stream).
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!
 //! # Thread mapping and tiling
-//! A thread computes [`COLUMNS`] x [`ROWS`] neighbouring outputs, a warp a row of 32 such tiles, a block as many rows of tiles as it has
-//! warps. The thread walks over all rows of pixels that its tile needs, and along each in steps of [`STEP`] columns. In a step it has
-//! `COLUMNS + STEP` neighbouring pixels in registers and multiplies them with `STEP` coefficients of each row of the mask that
-//! joins this row of pixels to one of its rows of outputs:
+//! A thread computes [`COLUMNS`] x [`ROWS`] neighbouring outputs, a warp a row of 32 such tiles, a block as many rows
+//! of tiles as it has warps. The thread walks over all rows of pixels that its tile needs, and along each in steps of
+//! [`STEP`] columns. In a step it has `COLUMNS + STEP` neighbouring pixels in registers and multiplies them with `STEP`
+//! coefficients of each row of the mask that joins this row of pixels to one of its rows of outputs:
 //! ```text
 //!   row of pixels r  ── row r - 0 of the mask ──> outputs of row 0
 //!                    ── row r - 1 of the mask ──> outputs of row 1
 //!                       …                          (those with a row of the mask between 0 and its height)
 //! ```
-//! So `COLUMNS * ROWS * STEP` products come out of `STEP` pixels and `ROWS * STEP` coefficients. Each output gets the rows of its
-//! window from top to bottom and each row from left to right, the order of every direct kernel.
+//! So `COLUMNS * ROWS * STEP` products come out of `STEP` pixels and `ROWS * STEP` coefficients. Each output gets the
+//! rows of its window from top to bottom and each row from left to right, the order of every direct kernel.
 //!
-//! The mask lies in shared memory, each row filled up to a multiple of `STEP` (what fills it up is multiplied with nothing): four coefficients are
-//! one load, the same for a whole warp.
+//! The mask lies in shared memory, each row filled up to a multiple of `STEP` (what fills it up is multiplied with
+//! nothing): four coefficients are one load, the same for a whole warp.
 //!
 //! # Alignment
-//! Pixels are read four at a time, aligned to 16 bytes. The window of a column begins `origin_x` further left, so the columns of
-//! the block begin up to three further left than its outputs, where their windows are aligned; a block stores [`OUTPUTS`] of its 256 columns.
-//! Blocks at the edge read pixel by pixel, through a table of which column stands for which.
+//! Pixels are read four at a time, aligned to 16 bytes. The window of a column begins `origin_x` further left, so the
+//! columns of the block begin up to three further left than its outputs, where their windows are aligned; a block
+//! stores [`OUTPUTS`] of its 256 columns. Blocks at the edge read pixel by pixel, through a table of which column
+//! stands for which.
 //!
 //! # What it costs
 //! Beside the 512 products of a whole step: 16 loads of coefficients, 2 of pixels, 8 moves, 8 questions. A mask's
@@ -127,7 +129,8 @@ impl Source {
 /// The kernel.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do not overlap.
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do
+///   not overlap.
 /// - `mask` holds `mask_width * mask_height` coefficients.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
@@ -179,7 +182,8 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
             source.pixels = image.offset(params.src_index(0, y));
             source.exists = y >= 0;
         }
-        // SAFETY: the row's columns are among those that the block reads; the coefficients were filled in before the barrier.
+        // SAFETY: the row's columns are among those that the block reads; the coefficients were filled in before the
+        // barrier.
         unsafe { add_row(&mut sums, &source, coefficients, mask_width, r, Needed::at(r, mask_height as i32)) };
         source.pixels = source.pixels.offset(params.src_pitch as isize);
     }
@@ -192,7 +196,8 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
         for (c, &sum) in sums.iter().enumerate() {
             let x = x + c as i32;
             if x >= first_column && x < params.width.min(first_column + OUTPUTS.0 as i32) {
-                // SAFETY: (x, y) lies in the result, and no other thread stores it: columns are stored by the block whose outputs they are.
+                // SAFETY: (x, y) lies in the result, and no other thread stores it: columns are stored by the block
+                // whose outputs they are.
                 unsafe { result.store(params.dst_index(x, y), params.finish(sum)) };
             }
         }
@@ -226,7 +231,8 @@ unsafe fn fill(coefficients: Shared<f32>, mask: Global<f32>, mask_width: u32, ma
 /// Adds row `r` of the pixels of a tile to each row of outputs that needs it.
 ///
 /// # Safety
-/// `source` has the row's pixels, `coefficients` the filled-up mask, and row `r - o` of the mask exists for each `o` needed.
+/// `source` has the row's pixels, `coefficients` the filled-up mask, and row `r - o` of the mask exists for each `o`
+/// needed.
 #[inline(always)]
 unsafe fn add_row(
     sums: &mut [[f32; COLUMNS]; ROWS],

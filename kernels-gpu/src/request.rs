@@ -63,8 +63,8 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::OtherValues { made_for, found } => {
-                write!(f, "made for {} in {} channels", made_for.0.name(), made_for.1)?;
-                write!(f, ", the image has {} in {}", found.0.name(), found.1)
+                write!(f, "made for images of {} x {}", made_for.0.name(), made_for.1)?;
+                write!(f, ", this one is {} x {}", found.0.name(), found.1)
             }
             Self::OtherResult { made_for, found } => {
                 write!(f, "makes results of {}, not {}", made_for.name(), found.name())

@@ -1,11 +1,12 @@
 //! Masks of rank 1 of any size in one pass, through a ring of filtered rows in shared memory.
 //!
-//! What [`separable`](crate::separable) computes, in the same order and with the same bits, for the sizes that it has no kernel
-//! for. There a thread's sums hold the rows that are still needed, one register a column and a row of the mask; here the filtered rows `T`
-//! themselves are held, in shared memory.
+//! What [`separable`](crate::separable) computes, in the same order and with the same bits, for the sizes that it has
+//! no kernel for. There a thread's sums hold the rows that are still needed, one register a column and a row of the
+//! mask; here the filtered rows `T` themselves are held, in shared memory.
 //!
 //! # Thread mapping and tiling
-//! A block of 8 warps owns 256 columns and a strip of rows, `ceil(rows / grid_dim_y)` of them, and goes down 8 rows a step:
+//! A block of 8 warps owns 256 columns and a strip of rows, `ceil(rows / grid_dim_y)` of them, and goes down 8 rows a
+//! step:
 //! 1. Each warp filters one new row of pixels, 8 neighbouring columns a thread, and puts it into the ring.
 //! 2. After a barrier each thread adds up one column for 8 rows of outputs, those whose windows end with the new rows.
 //! ```text
@@ -13,14 +14,14 @@
 //!          ┌───┬───┬───┬─────┬───┬───┐    while some threads still read them, others write the next group into the
 //!          └───┴───┴───┴─────┴───┴───┘    one that is left, so one barrier a step is enough
 //! ```
-//! The column's coefficients are shifted by `skip`, so that the windows of the first row of outputs begin with a group: then a
-//! step of 8 coefficients needs 16 rows, 8 of which are the next step's, and the ring wraps between groups only.
+//! The column's coefficients are shifted by `skip`, so that the windows of the first row of outputs begin with a group:
+//! then a step of 8 coefficients needs 16 rows, 8 of which are the next step's, and the ring wraps between groups only.
 //!
 //! Alignment and edges are those of [`register_tile`](crate::register_tile).
 //!
 //! # What it costs
-//! `mask_width + mask_height` products for each output, and the first `mask_height - 1` rows of each strip filtered twice. A step of 64
-//! products takes 2 loads of coefficients and 2 of pixels or 8 of filtered ones, and 8 moves.
+//! `mask_width + mask_height` products for each output, and the first `mask_height - 1` rows of each strip filtered
+//! twice. A step of 64 products takes 2 loads of coefficients and 2 of pixels or 8 of filtered ones, and 8 moves.
 //!
 //! On an H200 (8192 x 8192, one channel, zero border):
 //!
@@ -67,7 +68,8 @@ const fn groups(mask_height: u32) -> u32 {
     (skip(mask_height) + mask_height - 1) / ROWS
 }
 
-/// The dynamic shared memory that a launch needs, in bytes: the row's and the column's coefficients, the table of columns, the ring.
+/// The dynamic shared memory that a launch needs, in bytes: the row's and the column's coefficients, the table of
+/// columns, the ring.
 #[must_use]
 pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
     let coefficients = filled_up(mask_width) as u64 + filled_up(mask_height + ROWS) as u64;
@@ -78,9 +80,10 @@ pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
 /// The kernel.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do not overlap.
-/// - [`struct@MASK`] holds the `mask_width` coefficients of the mask's row and the `mask_height` of its column after them, both in window
-///   order.
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do
+///   not overlap.
+/// - [`struct@MASK`] holds the `mask_width` coefficients of the mask's row and the `mask_height` of its column after
+///   them, both in window order.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
 pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params: Params) {

@@ -1,12 +1,12 @@
 //! Walking down a strip of the image: how rows reach a thread's registers, and how its results leave them.
 //!
-//! What [`stream`](crate::stream) and [`separable`](crate::separable) share. They differ only in what they add up from a row of
-//! pixels.
+//! What [`stream`](crate::stream) and [`separable`](crate::separable) share. They differ only in what they add up from
+//! a row of pixels.
 //!
 //! # Thread mapping
-//! A thread owns `C` neighbouring columns (a multiple of 4), a block of [`BLOCK`] threads `C * BLOCK` of them. The grid's
-//! rows share out the image's: with `grid_dim_y` of them each block has a *strip* of `ceil(rows / grid_dim_y)` rows, so the host
-//! can cut the image into just as many strips as fill the device once.
+//! A thread owns `C` neighbouring columns (a multiple of 4), a block of [`BLOCK`] threads `C * BLOCK` of them. The
+//! grid's rows share out the image's: with `grid_dim_y` of them each block has a *strip* of `ceil(rows / grid_dim_y)`
+//! rows, so the host can cut the image into just as many strips as fill the device once.
 //!
 //! # Tiling
 //! ```text
@@ -18,10 +18,11 @@
 //! Neighbouring threads read overlapping quads; all but the first reader find them in L1.
 //!
 //! # The edge
-//! A block asks once whether all that its threads read lies between the image's left and right edges, and is aligned. Then a row costs nothing
-//! beyond its loads and one comparison with the image's height. Any other block (and any row outside of the image) reads pixel by
-//! pixel, through a table in shared memory of which column stands for which: 4 bytes per column of the window, made once by
-//! the whole block. So the maps of the borders are evaluated once per column and once per row, never per pixel.
+//! A block asks once whether all that its threads read lies between the image's left and right edges, and is aligned.
+//! Then a row costs nothing beyond its loads and one comparison with the image's height. Any other block (and any row
+//! outside of the image) reads pixel by pixel, through a table in shared memory of which column stands for which: 4
+//! bytes per column of the window, made once by the whole block. So the maps of the borders are evaluated once per
+//! column and once per row, never per pixel.
 
 use cuda_std::prelude::*;
 
@@ -37,14 +38,14 @@ pub const BLOCK: (u32, u32) = (32, 1);
 pub struct Schedule {
     /// Columns of a thread, a multiple of 4.
     pub columns: usize,
-    /// When a row of pixels is read: 0 when it is used; 1 a row earlier, into registers; more when it is used, but that many
-    /// rows earlier it is brought into the L2 cache.
+    /// When a row of pixels is read: 0 when it is used; 1 a row earlier, into registers; more when it is used, but that
+    /// many rows earlier it is brought into the L2 cache.
     pub ahead: usize,
     /// Blocks that a multiprocessor holds at a time: what its 65,536 registers and 32 places allow on compute capability
     /// 9.0.
     pub resident: u32,
-    /// How many times as many blocks as the device holds at a time. More give the device something to do while the last ones
-    /// end; each reads `K - 1` rows more than it writes.
+    /// How many times as many blocks as the device holds at a time. More give the device something to do while the last
+    /// ones end; each reads `K - 1` rows more than it writes.
     pub waves: u32,
 }
 
@@ -109,8 +110,8 @@ const MOST_QUADS: usize = 12;
 pub(crate) struct Pixels<const K: usize, const C: usize>([[f32; 4]; MOST_QUADS]);
 
 impl<const K: usize, const C: usize> Pixels<K, C> {
-    /// The column of the window of the thread's first output, counted from the start of the first quad, when the anchor is the
-    /// mask's middle.
+    /// The column of the window of the thread's first output, counted from the start of the first quad, when the anchor
+    /// is the mask's middle.
     const LEAD: usize = (4 - Self::ORIGIN % 4) % 4;
     /// The column of the middle of the mask.
     const ORIGIN: usize = (K - 1) / 2;
@@ -158,7 +159,8 @@ impl<P: Quad, const K: usize, const C: usize, const AHEAD: usize> Reader<P, K, C
     /// The next row.
     ///
     /// # Safety
-    /// The image is as `params` say; where `edge` is false, the quads of the thread lie in its rows and are aligned; where it is true or the row lies outside, the table of the columns is filled.
+    /// The image is as `params` say; where `edge` is false, the quads of the thread lie in its rows and are aligned;
+    /// where it is true or the row lies outside, the table of the columns is filled.
     #[inline(always)]
     unsafe fn next(&mut self) -> Pixels<K, C> {
         let mut pixels = Pixels::NONE;
@@ -214,8 +216,8 @@ impl<P: Quad, const C: usize> Writer<P, C> {
     /// The next row: `scale * sum + offset`.
     ///
     /// # Safety
-    /// The row lies in the result, and no other thread has the thread's columns. Where `edge` is false, all `C` columns lie in it,
-    /// aligned to 16 bytes.
+    /// The row lies in the result, and no other thread has the thread's columns. Where `edge` is false, all `C` columns
+    /// lie in it, aligned to 16 bytes.
     #[inline(always)]
     unsafe fn next(&mut self, sums: &[f32; C]) {
         let finished = |c: usize| fma(sums[c], self.scale, self.offset);
@@ -274,7 +276,8 @@ pub(crate) trait AddRow<const K: usize, const C: usize> {
     unsafe fn add(sums: &mut Sums<K, C>, pixels: &Pixels<K, C>, needed: Needed);
 }
 
-/// Walks down the block's strip: `R` adds one row of pixels after the other to the sums, and after each `sums[0]` is written.
+/// Walks down the block's strip: `R` adds one row of pixels after the other to the sums, and after each `sums[0]` is
+/// written.
 ///
 /// The first and last `K - 1` rows of pixels touch outputs of the neighbouring strips, too. What they would add to those
 /// is left out by [`Needed`], in a loop of its own: the questions cost the main loop nothing, and the work is
@@ -282,9 +285,10 @@ pub(crate) trait AddRow<const K: usize, const C: usize> {
 /// is added; see [`Schedule::ahead`].
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 4 pixels' size and do not overlap.
-/// - The block is one row of threads, the dynamic shared memory at least [`shared_bytes`] for `C` columns a thread, the mask
-///   `K` x `K` with `K` at most 31.
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 4 pixels' size
+///   and do not overlap.
+/// - The block is one row of threads, the dynamic shared memory at least [`shared_bytes`] for `C` columns a thread, the
+///   mask `K` x `K` with `K` at most 31.
 /// - What [`AddRow::add`] of `R` asks for.
 #[inline(always)]
 pub(crate) unsafe fn walk<P: Quad, R: AddRow<K, C>, const K: usize, const C: usize, const AHEAD: usize>(
@@ -350,8 +354,8 @@ pub(crate) unsafe fn walk<P: Quad, R: AddRow<K, C>, const K: usize, const C: usi
     // Ahead of use, one row more than needed is read; it is a row as any other, because the borders' maps know each.
     let mut ahead = Pixels::NONE;
     if AHEAD == 1 {
-        // SAFETY: here and below, the edge was asked for and the table filled; rows `first` to `first + rows` of these columns
-        // are this thread's alone.
+        // SAFETY: here and below, the edge was asked for and the table filled; rows `first` to `first + rows` of these
+        // columns are this thread's alone.
         ahead = unsafe { reader.next() };
     }
     let mut next = || {

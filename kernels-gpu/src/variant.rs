@@ -75,8 +75,8 @@ impl Variant {
         }
     }
 
-    /// Whether each output is the one sum that the accuracy contract names, in its order: then the bits are the CPU's. The others state an error
-    /// bound in its place.
+    /// Whether each output is the one sum that the accuracy contract names, in its order: then the bits are the CPU's.
+    /// The others state an error bound in its place.
     #[must_use]
     pub const fn is_direct(self) -> bool {
         !matches!(self, Self::Separable | Self::SeparableRing)
@@ -89,7 +89,8 @@ impl Variant {
         matches!(self, Self::Stream | Self::Separable | Self::SeparableRing)
     }
 
-    /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s number of coefficients.
+    /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s
+    /// number of coefficients.
     #[must_use]
     pub const fn mask_is_constant(self) -> bool {
         !matches!(self, Self::Naive | Self::RegisterTile)
