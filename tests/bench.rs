@@ -162,7 +162,7 @@ fn the_tables_say_what_was_measured() {
 fn files_are_written_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (json, csv, markdown) = (path("a.json"), path("a.csv"), path("a.md"));
+    let (json, csv, markdown, html) = (path("a.json"), path("a.csv"), path("a.md"), path("a.html"));
     std::fs::write(&json, "an older report").unwrap();
     let output = bench(&[
         "--sizes",
@@ -179,7 +179,10 @@ fn files_are_written_whole() {
         &csv,
         "--markdown",
         &markdown,
+        "--html",
+        &html,
     ]);
+    assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.ends_with("</html>\n") && page.contains("20 x 20")));
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("20 x 20"), "the tables are shown beside");
     let document: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
@@ -198,7 +201,7 @@ fn files_are_written_whole() {
     }
     let markdown = std::fs::read_to_string(&markdown).unwrap();
     assert!(markdown.contains("| random 20 x 20, f32 | 3 x 3 | cpu |"), "{markdown}");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing else is left");
 }
 
 #[test]

@@ -30,9 +30,10 @@ mod mask;
 pub mod oracle;
 pub mod plan;
 mod problem;
+pub mod tutorial;
 mod view;
 
-pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices};
+pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices, lab};
 pub use border::Border;
 pub use cuda_emulator;
 pub use error::{Error, Result};

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "84542459c07e518e125eff14ca8749e519b69d2788c3eb27d45b0e853a39b7e2";
+pub const SOURCE_HASH: &str = "cecf624724138e1b8aa192935f2a1103cfca4be62ddd8cc819bbbcd410637e20";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -76,4 +76,12 @@ pub const MODULES: &[Module] = &[
     Module { name: "stream_f32_c1_5x5", ptx: include_str!("stream_f32_c1_5x5.ptx") },
     Module { name: "stream_f32_c1_7x7", ptx: include_str!("stream_f32_c1_7x7.ptx") },
     Module { name: "stream_f32_c1_9x9", ptx: include_str!("stream_f32_c1_9x9.ptx") },
+    Module { name: "tutorial_box_blur", ptx: include_str!("tutorial_box_blur.ptx") },
+    Module { name: "tutorial_box_running", ptx: include_str!("tutorial_box_running.ptx") },
+    Module { name: "tutorial_box_separable", ptx: include_str!("tutorial_box_separable.ptx") },
+    Module { name: "tutorial_hpp", ptx: include_str!("tutorial_hpp.ptx") },
+    Module { name: "tutorial_mean_1d", ptx: include_str!("tutorial_mean_1d.ptx") },
+    Module { name: "tutorial_numba", ptx: include_str!("tutorial_numba.ptx") },
+    Module { name: "tutorial_pointwise", ptx: include_str!("tutorial_pointwise.ptx") },
+    Module { name: "tutorial_reduce", ptx: include_str!("tutorial_reduce.ptx") },
 ];

@@ -195,6 +195,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
         .iter()
         .map(|entry| Kernel { symbol: entry.symbol, module: entry.module(), parameters: &PARAMETERS })
         .chain([crate::rates::FMA_RATE])
+        .chain(crate::tutorials::kernels())
 }
 
 /// An entry compiled for the host, by the type of its image's values.

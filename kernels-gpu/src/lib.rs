@@ -13,9 +13,9 @@
 //! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
-//! [`strip`] is the walk that [`stream`] and [`separable`] share. [`rates`] measures a device. [`params`] is what a
-//! launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and [`entries`] the list
-//! from which symbols, tables and names are made.
+//! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
+//! tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the
+//! image, [`pixel`] the types of pixels, and [`entries`] the list from which symbols, tables and names are made.
 //!
 //! # The operation
 //!
@@ -46,5 +46,6 @@ pub mod separable_ring;
 pub mod shared_tile;
 pub mod stream;
 pub mod strip;
+pub mod tutorials;
 mod variant;
 mod window;

@@ -183,7 +183,8 @@ mod tests {
         let (status, said) = run(HOST, "test -n \"$HOST_TEST_DATA\" && test -x \"$HOST_BIN\"", &[]);
         let steps: Vec<_> =
             said.lines().map(|line| line.rsplit_once(' ').unwrap().0.trim_end_matches(char::is_numeric)).collect();
-        assert_eq!((status, steps), (Some(0), vec!["PASS info ", "PASS check ", "PASS test-one ", "PASS bench "]));
+        let expected = vec!["PASS info ", "PASS check ", "PASS test-one ", "PASS bench ", "PASS tutorial "];
+        assert_eq!((status, steps), (Some(0), expected));
 
         let (status, said) = run("exit 0", "echo broken; exit 7", &["tests"]);
         assert_eq!(status, Some(1));

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the bundle on a machine with an NVIDIA GPU; neither Rust nor CUDA is needed (the sanitizer is CUDA's own).
 #
-#   ./run.sh [all|info|check|tests|bench|sanitizer]     without an argument: info, check, tests, bench
+#   ./run.sh [all|info|check|tests|bench|tutorial|sanitizer]     without an argument: all but the sanitizer
 #
 # Each step writes its log to $OUT (./out), prints one line, PASS or FAIL with its seconds, and may take $LIMIT
 # seconds (600). The exit status is 0 when all passed, 1 when one failed, 2 for an unknown step. $DEVICE is cuda:0.
@@ -73,10 +73,12 @@ bench() {
     fi
 }
 
+tutorial() { step tutorial ./host tutorial all --device "$DEVICE" --overwrite -o "$OUT/tutorial"; }
+
 case "${1:-}" in
-    "") info; check; tests; bench ;;
-    all) info; check; tests; bench; sanitizer ;;
-    info | check | tests | bench | sanitizer) "$1" ;;
+    "") info; check; tests; bench; tutorial ;;
+    all) info; check; tests; bench; tutorial; sanitizer ;;
+    info | check | tests | bench | tutorial | sanitizer) "$1" ;;
     *)
         sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
         exit 2

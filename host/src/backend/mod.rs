@@ -3,6 +3,7 @@
 pub(crate) mod cpu;
 mod emulator;
 pub(crate) mod gpu;
+pub mod lab;
 mod strips;
 
 use std::fmt;

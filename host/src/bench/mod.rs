@@ -1,6 +1,6 @@
 //! Benchmarks that are tests: every answer is verified over the whole frame before it is timed.
 //!
-//! [`run`] takes [`Settings`] and gives a [`Report`], which [`report`] writes as text, JSON, CSV and Markdown. How it is
+//! [`run`] takes [`Settings`] and gives a [`Report`], which [`report`] writes as text, JSON, CSV, Markdown and HTML. How it is
 //! measured, and what that leaves out, stands in METHODOLOGY.md.
 //!
 //! ```
@@ -35,7 +35,7 @@ mod run;
 pub mod stats;
 mod system;
 pub mod verify;
-mod workload;
+pub(crate) mod workload;
 
 use std::fmt;
 use std::str::FromStr;

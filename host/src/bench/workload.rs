@@ -13,7 +13,7 @@ use crate::{Error, Image, Mask, PixelType, Result};
 pub const SEED: u64 = 20_260;
 
 /// The photograph whose crop the tutorial filters. It is part of the program, which so can be moved.
-const COFFEE: &[u8] = include_bytes!("../../../tests/data/seed_coffee/coffee.png");
+pub(crate) const COFFEE: &[u8] = include_bytes!("../../../tests/data/seed_coffee/coffee.png");
 /// First column and row of the crop.
 const CROP: (usize, usize) = (200, 150);
 /// Columns and rows of the crop.
@@ -202,7 +202,7 @@ fn crop() -> Result<Image<u8>> {
 }
 
 /// The crop as the tutorial prepares it: `skimage.color.rgb2gray`, computed in f64, once more divided by 255.
-fn coffee() -> Result<Image> {
+pub(crate) fn coffee() -> Result<Image> {
     let crop = crop()?;
     Image::from_fn(CROP_SIDE, CROP_SIDE, |x, y| {
         let [red, green, blue] = [0, 1, 2].map(|channel| f64::from(crop.row(y)[3 * x + channel]) / 255.0);
@@ -211,7 +211,7 @@ fn coffee() -> Result<Image> {
 }
 
 /// A random mask whose coefficients sum to 1, as the tutorial's; or, if it is to be separable, a column of such times a row of such.
-pub(super) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
+pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
     // Not the image's numbers: a mask that repeats in the image would be a special case.
     let mut random = fastrand::Rng::with_seed(!seed);
     // Above 0, so that the sum of a mask of one coefficient is not 0.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use host::bench::report::{csv, json, markdown, text_of_cell, text_of_header, text_of_summary};
+use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
 use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
 use host::files::{self, Existing};
 use host::{Border, DeviceChoice, Error, PixelType};
@@ -78,6 +78,10 @@ pub(super) struct Args {
     /// Write the figures as a Markdown table
     #[arg(long, value_name = "FILE|-")]
     markdown: Option<PathBuf>,
+
+    /// Write the figures as a page for a browser, with bars
+    #[arg(long, value_name = "FILE|-")]
+    html: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -178,6 +182,7 @@ impl Args {
             (&self.json, "--json", json as Format),
             (&self.csv, "--csv", csv),
             (&self.markdown, "--markdown", markdown),
+            (&self.html, "--html", html),
         ];
         let mut outputs: Vec<Output<'_>> = Vec::new();
         for (path, option, format) in places {

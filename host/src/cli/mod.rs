@@ -7,6 +7,7 @@ mod filter;
 mod info;
 mod interrupt;
 mod output;
+mod tutorial;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,7 @@ struct Cli {
 enum Command {
     Bench(Box<bench::Args>),
     Filter(Box<filter::Args>),
+    Tutorial(tutorial::Args),
     Check(check::Args),
     Info(info::Args),
 }
@@ -85,6 +87,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),
+        Command::Tutorial(args) => tutorial::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
     };

@@ -2,6 +2,7 @@
 
 mod convolution;
 mod driver;
+mod lab;
 mod launch;
 mod rates;
 mod staging;
@@ -22,6 +23,8 @@ use crate::plan::Limits;
 use crate::{Error, Result};
 
 pub(crate) use self::convolution::GpuConvolution;
+pub(crate) use self::lab::LaunchOnDevice;
+pub(super) use self::lab::{Bench, DeviceArray};
 
 /// What a CUDA device is.
 #[derive(Clone, Debug, PartialEq, Eq)]

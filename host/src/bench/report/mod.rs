@@ -2,12 +2,14 @@
 
 mod counts;
 mod csv;
+mod html;
 mod json;
 mod markdown;
 mod text;
-mod units;
+pub(crate) mod units;
 
 pub use self::csv::csv;
+pub use self::html::html;
 pub use self::json::{Document, Row, json};
 pub use self::markdown::markdown;
 pub use self::text::{cell as text_of_cell, header as text_of_header, summary as text_of_summary};

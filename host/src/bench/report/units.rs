@@ -1,7 +1,7 @@
 //! Figures with units, for people.
 
 /// A time given in microseconds, with three digits.
-pub(super) fn time(us: f64) -> String {
+pub(crate) fn time(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 1e3 => (us, "µs"),
         us if us < 1e6 => (us / 1e3, "ms"),
@@ -11,7 +11,7 @@ pub(super) fn time(us: f64) -> String {
 }
 
 /// A number with three digits that mean something, or more before the point.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     // The place of the first digit after rounding to three: 9.996 is 10.0.
     let first = if value == 0.0 { 0.0 } else { (value.abs() * 1.0005).log10().floor() };
     let places = (2.0 - first).clamp(0.0, 6.0) as usize;

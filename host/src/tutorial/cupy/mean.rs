@@ -1,0 +1,240 @@
+//! The moving mean: each thread its own loads, or the block's through shared memory.
+
+use rayon::prelude::*;
+
+use super::{BLOCK, lengths, normal};
+use crate::Result;
+use crate::bench::report::units::{digits, time};
+use crate::lab::{Array, Call, Lab, MeanNaive, MeanShared, MeanVectors};
+use crate::tutorial::judge::{self, U, gamma};
+use crate::tutorial::session::{Session, times_as_fast};
+
+/// The notebook's radius in its table.
+const RADIUS: u32 = 8;
+
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(session.settings.seed + 1);
+    session.note(format!("\n1-D mean, radius {RADIUS} (window {}), both ends mirrored in all kernels", 2 * RADIUS + 1));
+    the_notebooks_ends(session);
+    let mut rows = Vec::new();
+    for length in lengths(session) {
+        let input = normal(&mut random, 100.0, 10.0, length);
+        let row = match session.lab() {
+            Some(mut lab) => on_device(session, &mut lab, &input)?,
+            None => on_cpu(session, &input)?,
+        };
+        rows.extend(row);
+    }
+    let title = "1-D mean: times on the device, mean of 7 runs";
+    match (session.lab().is_some(), session.is_emulator()) {
+        (_, true) => {
+            let columns = [
+                "an element:",
+                "match",
+                "sectors loaded, naive",
+                "shared",
+                "vectors",
+                "words from shared memory, shared",
+                "vectors",
+            ];
+            session.table("1-D mean: counted by the emulator", &columns, rows);
+        }
+        (true, false) => {
+            let columns = [
+                "elements",
+                "naive",
+                "shared",
+                "vectors",
+                "speed-up of shared",
+                "match",
+                "naive / copy rate",
+                "shared",
+                "vectors",
+            ];
+            session.table(title, &columns, rows);
+        }
+        (false, false) => {
+            session.table(title, &["elements", "the CPU, each window", "of the copy rate"], rows);
+        }
+    }
+    Ok(())
+}
+
+/// A kernel of the three.
+#[derive(Clone, Copy)]
+enum Kernel {
+    Naive,
+    Shared,
+    Vectors,
+}
+
+impl Kernel {
+    const ALL: [Self; 3] = [Self::Naive, Self::Shared, Self::Vectors];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Naive => "mean_filter_1d_naive",
+            Self::Shared => "mean_filter_1d_shared",
+            Self::Vectors => "mean_filter_1d_vectors",
+        }
+    }
+
+    /// The call with the notebook's radius and block; the whole window in one piece.
+    fn call<'a, 'd: 'a>(self, input: &'a Array<'d, f32>, output: &'a mut Array<'d, f32>) -> Box<dyn Call + 'a> {
+        let (size, radius, block) = (input.len() as u32, RADIUS, BLOCK);
+        match self {
+            Self::Naive => Box::new(MeanNaive { input, output, size, radius, block }),
+            Self::Shared => Box::new(MeanShared { input, output, size, radius, piece: 2 * radius + 1, block }),
+            Self::Vectors => Box::new(MeanVectors { input, output, size, radius, block }),
+        }
+    }
+}
+
+/// All kernels on one array; a row of the table if all are right.
+fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -> Result<Option<Vec<String>>> {
+    let size = values.len();
+    let input = lab.upload("input", values)?;
+    let (mut counts, mut naive) = (Vec::new(), Vec::new());
+    for kernel in Kernel::ALL {
+        // A new one for each: what a kernel does not write must not be there from the one before.
+        let mut output = lab.allocate(kernel.name(), size)?;
+        counts.extend(lab.launch_counting(&*kernel.call(&input, &mut output))?);
+        let found = lab.download(&output)?;
+        let what = format!("{}, {size}", kernel.name());
+        let right = if naive.is_empty() {
+            naive = found;
+            right(session, &what, values, &naive)
+        } else {
+            let matches = judge::bits(&found, &naive);
+            session.check(what, matches.map(|_| "has the naive kernel's bits".to_owned()))
+        };
+        if !right {
+            return Ok(None);
+        }
+    }
+    let mut row = vec![size.to_string()];
+    if lab.is_emulator() {
+        row.push("True".to_owned());
+        let each = |count: u64| digits(count as f64 / size as f64);
+        row.extend(counts.iter().map(|counts| each(counts.global_loads.transactions)));
+        row.extend(counts[1..].iter().map(|counts| each(32 * counts.shared_loads.transactions)));
+        return Ok(Some(row));
+    }
+    let mut output = lab.allocate("output", size)?;
+    let mut times = Vec::new();
+    for kernel in Kernel::ALL {
+        times.extend(session.time(lab, |lab| lab.launch(&*kernel.call(&input, &mut output)))?);
+    }
+    row.extend(times.iter().map(|timing| format!("{:.5} ms", timing.mean / 1e3)));
+    row.push(times_as_fast(&times[0], &times[1]));
+    row.push("True".to_owned());
+    for timing in &times {
+        row.push(session.of_copy_rate(8.0 * size as f64, timing)?);
+    }
+    Ok(Some(row))
+}
+
+/// The CPU's mean; a row of the table.
+fn on_cpu(session: &mut Session<'_>, values: &[f32]) -> Result<Option<Vec<String>>> {
+    let mut found = vec![0.0; values.len()];
+    let radius = RADIUS as usize;
+    mean(values, radius, &mut found);
+    if !right(session, &format!("the CPU, {}", values.len()), values, &found) {
+        return Ok(None);
+    }
+    let timing = session.time_cpu(|| mean(values, radius, &mut found))?;
+    let of_copy_rate = session.of_copy_rate(8.0 * values.len() as f64, &timing)?;
+    Ok(Some(vec![values.len().to_string(), time(timing.mean), of_copy_rate]))
+}
+
+/// The moving mean in plain Rust, each window from left to right, as the kernels have it.
+fn mean(values: &[f32], radius: usize, result: &mut [f32]) {
+    /// Elements of a task: enough that a task is worth while.
+    const TASK: usize = 1 << 15;
+    let window = 2 * radius + 1;
+    result.par_chunks_mut(TASK).enumerate().for_each(|(task, result)| {
+        for (i, result) in result.iter_mut().enumerate() {
+            let i = task * TASK + i;
+            let sum: f32 = if i >= radius && i + radius < values.len() {
+                values[i - radius..][..window].iter().fold(0.0, |sum, value| sum + value)
+            } else {
+                let first = i as isize - radius as isize;
+                (first..first + window as isize).fold(0.0, |sum, j| sum + values[mirrored(j, values.len())])
+            };
+            *result = sum / window as f32;
+        }
+    });
+}
+
+/// The position that `i` is mirrored to, by walking back and forth.
+fn mirrored(mut i: isize, length: usize) -> usize {
+    let last = length as isize - 1;
+    if last == 0 {
+        return 0;
+    }
+    while i < 0 || i > last {
+        i = if i < 0 { -i } else { 2 * last - i };
+    }
+    i as usize
+}
+
+/// Checks the means: `window` additions of f32 and a division against f64.
+fn right(session: &mut Session<'_>, what: &str, values: &[f32], found: &[f32]) -> bool {
+    let radius = RADIUS as isize;
+    let window = 2 * radius + 1;
+    let mut magnitude = Vec::with_capacity(values.len());
+    let exact: Vec<f64> = (0..values.len() as isize)
+        .map(|i| {
+            let all = (i - radius..=i + radius).map(|j| f64::from(values[mirrored(j, values.len())]));
+            let (sum, absolute) = all.fold((0.0, 0.0), |(sum, absolute), v| (sum + v, absolute + v.abs()));
+            magnitude.push(absolute / window as f64);
+            sum / window as f64
+        })
+        .collect();
+    // To the rounding of the sums comes that of the quotient.
+    let verdict = judge::within(found, &exact, |i| (gamma(window as u64) + U) * magnitude[i] * (1.0 + U));
+    session.check(what, verdict)
+}
+
+/// The window of the last elements as the notebook's two kernels have it: its naive one puts zeros beyond the array, the one with shared
+/// memory only where the last block has threads, and mirrors beyond the block.
+fn the_notebooks_ends(session: &mut Session<'_>) {
+    for length in [10_000, 10_240] {
+        let differ = (0..length).filter(|&i| notebook_differs(i, length, RADIUS as usize, BLOCK as usize)).count();
+        let verdict = if differ == 0 { "match" } else { "do not match" };
+        session.note(format!(
+            "  the notebook's own two kernels {verdict} at {length} elements: {differ} windows differ at the right end",
+        ));
+    }
+    session.note(
+        "  (at its four lengths 96 to 240 threads of the last block stand for no element, so that both add zeros there)",
+    );
+}
+
+/// Whether the notebook's two kernels see different values in the window of element `i`.
+fn notebook_differs(i: usize, length: usize, radius: usize, block: usize) -> bool {
+    let end_of_blocks = length.div_ceil(block) * block;
+    // Up to the end of the last block both have zeros.
+    i + radius >= end_of_blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notebooks_kernels_match_unless_the_array_fills_its_blocks() {
+        let differ = |length: usize| (0..length).filter(|&i| notebook_differs(i, length, 8, 256)).count();
+        for (length, expected) in [(10_000, 0), (100_000, 0), (1_000_000, 0), (10_000_000, 0), (10_240, 8), (10_235, 3)]
+        {
+            assert_eq!(differ(length), expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn mirrors_walk_back_and_forth() {
+        let seen: Vec<_> = (-5..9).map(|i| mirrored(i, 4)).collect();
+        assert_eq!(seen, [1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1, 2]);
+        assert_eq!(mirrored(-7, 1), 0);
+    }
+}

@@ -1,0 +1,40 @@
+//! The CuPy notebook: pointwise kernels, a moving mean, a sum.
+
+mod mean;
+mod pointwise;
+mod sum;
+
+use super::session::Session;
+use crate::Result;
+
+/// Threads of a block, as in the notebook.
+const BLOCK: u32 = 256;
+
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    pointwise::run(session)?;
+    mean::run(session)?;
+    sum::run(session)
+}
+
+/// Normally distributed values (Box and Muller's way).
+fn normal(random: &mut fastrand::Rng, mean: f64, deviation: f64, count: usize) -> Vec<f32> {
+    let mut value = || {
+        let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
+        (mean + deviation * radius * (std::f64::consts::TAU * random.f64()).cos()) as f32
+    };
+    (0..count).map(|_| value()).collect()
+}
+
+/// The lengths of the notebook's table, or those that the device and the user have time for.
+fn lengths(session: &mut Session<'_>) -> Vec<usize> {
+    const ALL: [usize; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+    if session.is_emulator() {
+        let count = if session.settings.quick { 2 } else { 3 };
+        session.note(format!(
+            "On the emulator: 10^4 to 10^{} elements of 10^4 to 10^7, because every access is checked.",
+            count + 3
+        ));
+        return ALL[..count].to_vec();
+    }
+    if session.settings.quick { ALL[..3].to_vec() } else { ALL.to_vec() }
+}

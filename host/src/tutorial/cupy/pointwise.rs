@@ -1,0 +1,103 @@
+//! The notebook's first kernels: each element on its own.
+
+use kernels_gpu::tutorials::pointwise::{clip_value, safe_divide};
+
+use super::BLOCK;
+use crate::Result;
+use crate::lab::{AddConstant, AdjustBrightness, Lab, NormaliseAndClip};
+use crate::tutorial::judge;
+use crate::tutorial::session::Session;
+
+/// Elements of the first two examples.
+const COUNT: usize = 1000;
+/// Columns and rows of the third.
+const SIDE: usize = 512;
+
+/// What the kernels get.
+struct Inputs {
+    counted: Vec<f32>,
+    uniform: Vec<f32>,
+    image: Vec<f32>,
+}
+
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(session.settings.seed);
+    let inputs = Inputs {
+        counted: (0..COUNT).map(|i| i as f32).collect(),
+        uniform: (0..COUNT).map(|_| 200.0 * random.f32() - 100.0).collect(),
+        image: (0..SIDE * SIDE).map(|_| 200.0 * random.f32()).collect(),
+    };
+    let blocks = COUNT.div_ceil(BLOCK as usize);
+    session.note(format!("{COUNT} elements: {BLOCK} threads a block, {blocks} blocks"));
+    let [sums, clipped, brighter] = match session.lab() {
+        Some(mut lab) => on_device(&mut lab, &inputs)?,
+        None => on_cpu(&inputs),
+    };
+    judge_all(session, &inputs, &sums, &clipped, &brighter);
+    Ok(())
+}
+
+/// The three kernels with the notebook's arguments.
+fn on_device(lab: &mut Lab<'_>, inputs: &Inputs) -> Result<[Vec<f32>; 3]> {
+    let size = COUNT as u32;
+    let input = lab.upload("input", &inputs.counted)?;
+    let mut output = lab.allocate("output", COUNT)?;
+    lab.launch(&AddConstant { input: &input, output: &mut output, constant: 10.0, size, block: BLOCK })?;
+    let sums = lab.download(&output)?;
+
+    let input = lab.upload("input", &inputs.uniform)?;
+    let mut output = lab.allocate("output", COUNT)?;
+    let (min, max, scale) = (-1.0, 1.0, 50.0);
+    lab.launch(&NormaliseAndClip { input: &input, output: &mut output, min, max, scale, size, block: BLOCK })?;
+    let clipped = lab.download(&output)?;
+
+    let image = lab.upload("image", &inputs.image)?;
+    let mut output = lab.allocate("output", SIDE * SIDE)?;
+    let (width, height) = (SIDE as u32, SIDE as u32);
+    let (block_x, block_y) = (16, 16);
+    lab.launch(&AdjustBrightness {
+        image: &image,
+        output: &mut output,
+        brightness: 50.0,
+        width,
+        height,
+        block_x,
+        block_y,
+    })?;
+    Ok([sums, clipped, lab.download(&output)?])
+}
+
+/// The same in plain Rust, with the same two functions: they are of the device and of the host.
+fn on_cpu(inputs: &Inputs) -> [Vec<f32>; 3] {
+    let map = |values: &[f32], of: &dyn Fn(f32) -> f32| values.iter().map(|&value| of(value)).collect();
+    [
+        map(&inputs.counted, &|value| value + 10.0),
+        map(&inputs.uniform, &|value| clip_value(safe_divide(value, 50.0), -1.0, 1.0)),
+        map(&inputs.image, &|value| clip_value(value + 50.0, 0.0, 255.0)),
+    ]
+}
+
+/// Each operation has one rounding: the result is the exact one, rounded once, to the bit.
+fn judge_all(session: &mut Session<'_>, inputs: &Inputs, sums: &[f32], clipped: &[f32], brighter: &[f32]) {
+    let rounded = |values: &[f32], of: &dyn Fn(f64) -> f64| -> Vec<f32> {
+        values.iter().map(|&value| of(f64::from(value)) as f32).collect()
+    };
+    let mean = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
+    let range = |values: &[f32]| {
+        let (least, most) = values.iter().fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
+        format!("[{least:.2}, {most:.2}]")
+    };
+    let exact = rounded(&inputs.counted, &|value| value + 10.0);
+    if session.check("add_constant", judge::exact(sums, &exact)) {
+        session.note(format!("  first elements: {:?}", &sums[..10]));
+    }
+    let exact = rounded(&inputs.uniform, &|value| (value / 50.0).clamp(-1.0, 1.0));
+    if session.check("normalise_and_clip", judge::exact(clipped, &exact)) {
+        session.note(format!("  input range {}, output range {}", range(&inputs.uniform), range(clipped)));
+    }
+    let exact = rounded(&inputs.image, &|value| (value + 50.0).clamp(0.0, 255.0));
+    if session.check(format!("adjust_brightness_2d, {SIDE} x {SIDE}"), judge::exact(brighter, &exact)) {
+        let (before, after) = (mean(&inputs.image), mean(brighter));
+        session.note(format!("  mean brightness {before:.2} before, {after:.2} after"));
+    }
+}

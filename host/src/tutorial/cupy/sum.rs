@@ -1,0 +1,192 @@
+//! The sum of an array: the notebook's tree and its serial second pass, and warp shuffles.
+
+use kernels_gpu::tutorials::reduce::{self, shuffle_depth, tree_depth};
+use rayon::prelude::*;
+
+use super::{BLOCK, lengths, normal};
+use crate::Result;
+use crate::bench::report::units::time;
+use crate::lab::{Array, FinalSum, Lab, SumReduction, SumShuffle};
+use crate::tutorial::judge::{self, gamma};
+use crate::tutorial::session::{Session, times_as_fast};
+
+/// Blocks of the first pass by shuffles on the emulator, which has no multiprocessors to count.
+const EMULATED_BLOCKS: u32 = 8;
+/// Blocks of 256 threads that a multiprocessor holds at a time: 2,048 threads.
+const BLOCKS_OF_A_MULTIPROCESSOR: u32 = 8;
+
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(session.settings.seed + 2);
+    session.note("\nSum of an array");
+    the_notebooks_example(session)?;
+    let mut rows = Vec::new();
+    for length in lengths(session) {
+        let values = normal(&mut random, 100.0, 10.0, length);
+        let row = match session.lab() {
+            Some(mut lab) => on_device(session, &mut lab, &values)?,
+            None => on_cpu(session, &values)?,
+        };
+        rows.extend(row);
+    }
+    let title = "Sum: times on the device, mean of 7 runs";
+    if session.is_emulator() {
+        let columns = ["elements", "barriers of a warp, tree", "shuffles", "shared accesses, tree", "shuffles"];
+        session.table("Sum: counted by the emulator (first passes)", &columns, rows);
+    } else if session.lab().is_some() {
+        let columns =
+            ["elements", "two passes", "by shuffles", "speed-up", "two passes / copy rate", "shuffles / copy rate"];
+        session.table(title, &columns, rows);
+    } else {
+        session.table(title, &["elements", "the CPU, f64", "of the copy rate"], rows);
+    }
+    Ok(())
+}
+
+/// The arrays of both ways.
+struct Arrays<'d> {
+    input: Array<'d, f32>,
+    size: u32,
+    /// One for each block of the tree.
+    of_tree: Array<'d, f32>,
+    /// One for each block of the shuffles.
+    of_shuffles: Array<'d, f32>,
+    total: Array<'d, f32>,
+}
+
+impl<'d> Arrays<'d> {
+    fn new(lab: &mut Lab<'d>, values: &[f32], blocks: u32) -> Result<Self> {
+        Ok(Self {
+            input: lab.upload("input", values)?,
+            size: values.len() as u32,
+            of_tree: lab.allocate("partial sums", values.len().div_ceil(BLOCK as usize).max(1))?,
+            of_shuffles: lab.allocate("partial sums", blocks as usize)?,
+            total: lab.allocate("total", 1)?,
+        })
+    }
+
+    fn tree(&mut self) -> SumReduction<'_, 'd> {
+        SumReduction { input: &self.input, output: &mut self.of_tree, size: self.size, block: BLOCK }
+    }
+
+    fn tree_end(&mut self) -> FinalSum<'_, 'd> {
+        let count = self.of_tree.len() as u32;
+        FinalSum { partial_sums: &self.of_tree, total: &mut self.total, count }
+    }
+
+    fn shuffles(&mut self) -> SumShuffle<'_, 'd> {
+        let blocks = self.of_shuffles.len() as u32;
+        SumShuffle { input: &self.input, output: &mut self.of_shuffles, size: self.size, blocks }
+    }
+
+    fn shuffles_end(&mut self) -> SumShuffle<'_, 'd> {
+        let size = self.of_shuffles.len() as u32;
+        SumShuffle { input: &self.of_shuffles, output: &mut self.total, size, blocks: 1 }
+    }
+}
+
+/// Blocks of the first pass by shuffles: as many as the device holds at a time, or as the array fills.
+fn blocks(session: &Session<'_>, length: usize) -> u32 {
+    let most = session.device().gpu().map_or(EMULATED_BLOCKS, |gpu| gpu.sm_count * BLOCKS_OF_A_MULTIPROCESSOR);
+    (length.div_ceil(reduce::BLOCK as usize) as u32).clamp(1, most)
+}
+
+/// 10^6 ones, whose sum f32 holds exactly.
+fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
+    let length = 1_000_000;
+    let ones = vec![1.0_f32; length];
+    let sums = match session.lab() {
+        Some(mut lab) => {
+            let mut arrays = Arrays::new(&mut lab, &ones, blocks(session, length))?;
+            lab.launch(&arrays.tree())?;
+            lab.launch(&arrays.tree_end())?;
+            let tree = lab.download(&arrays.total)?;
+            lab.launch(&arrays.shuffles())?;
+            lab.launch(&arrays.shuffles_end())?;
+            vec![("sum_reduction, final_sum", tree), ("sum_shuffle, twice", lab.download(&arrays.total)?)]
+        }
+        None => vec![("the CPU", vec![sum(&ones)])],
+    };
+    for (name, found) in sums {
+        session.check(format!("{name}, {length} ones"), judge::exact(&found, &[length as f32]));
+    }
+    Ok(())
+}
+
+/// Both ways on one array; a row of the table if both are right.
+fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -> Result<Option<Vec<String>>> {
+    let (length, blocks) = (values.len() as u64, blocks(session, values.len()));
+    let mut arrays = Arrays::new(lab, values, blocks)?;
+    let tree = lab.launch_counting(&arrays.tree())?;
+    lab.launch(&arrays.tree_end())?;
+    let total = lab.download(&arrays.total)?;
+    let mut all_right =
+        right(session, &format!("sum_reduction, final_sum, {length}"), values, total[0], tree_depth(length, BLOCK));
+    let shuffles = lab.launch_counting(&arrays.shuffles())?;
+    lab.launch(&arrays.shuffles_end())?;
+    let total = lab.download(&arrays.total)?;
+    let depth = shuffle_depth(length, blocks);
+    all_right &= right(session, &format!("sum_shuffle, {blocks} blocks, then 1, {length}"), values, total[0], depth);
+    if !all_right {
+        return Ok(None);
+    }
+    if let (Some(tree), Some(shuffles)) = (tree, shuffles) {
+        let shared = |counts: cuda_emulator::Counts| {
+            (counts.shared_loads.instructions + counts.shared_stores.instructions).to_string()
+        };
+        let barriers = [tree, shuffles].map(|counts| counts.barriers.to_string());
+        let [of_tree, of_shuffles] = barriers;
+        return Ok(Some(vec![length.to_string(), of_tree, of_shuffles, shared(tree), shared(shuffles)]));
+    }
+    let tree = session.time(lab, |lab| {
+        lab.launch(&arrays.tree())?;
+        lab.launch(&arrays.tree_end())
+    })?;
+    let shuffles = session.time(lab, |lab| {
+        lab.launch(&arrays.shuffles())?;
+        lab.launch(&arrays.shuffles_end())
+    })?;
+    let (Some(tree), Some(shuffles)) = (tree, shuffles) else { return Ok(None) };
+    let bytes = 4.0 * length as f64;
+    let parts = [session.of_copy_rate(bytes, &tree)?, session.of_copy_rate(bytes, &shuffles)?];
+    let times = [time(tree.mean), time(shuffles.mean), times_as_fast(&tree, &shuffles)];
+    Ok(Some([vec![length.to_string()], times.to_vec(), parts.to_vec()].concat()))
+}
+
+/// The CPU's sum; a row of the table.
+fn on_cpu(session: &mut Session<'_>, values: &[f32]) -> Result<Option<Vec<String>>> {
+    // One rounding, at the end: f64 loses nothing that f32 would show.
+    if !right(session, &format!("the CPU, {}", values.len()), values, sum(values), 1) {
+        return Ok(None);
+    }
+    let mut kept = 0.0;
+    let timing = session.time_cpu(|| kept = std::hint::black_box(sum(std::hint::black_box(values))))?;
+    let of_copy_rate = session.of_copy_rate(4.0 * values.len() as f64, &timing)?;
+    Ok(Some(vec![values.len().to_string(), time(timing.mean), of_copy_rate]))
+}
+
+/// The sum in f64, rounded once. Eight sums at a time, which the compiler puts into vectors.
+fn sum(values: &[f32]) -> f32 {
+    let of_part = |part: &[f32]| -> f64 {
+        let mut sums = [0.0_f64; 8];
+        let chunks = part.chunks_exact(8);
+        let rest: f64 = chunks.remainder().iter().map(|&value| f64::from(value)).sum();
+        for chunk in chunks {
+            for (sum, &value) in sums.iter_mut().zip(chunk) {
+                *sum += f64::from(value);
+            }
+        }
+        sums.iter().sum::<f64>() + rest
+    };
+    values.par_chunks(1 << 16).map(of_part).sum::<f64>() as f32
+}
+
+/// Checks a sum whose elements pass through `depth` additions each.
+fn right(session: &mut Session<'_>, what: &str, values: &[f32], found: f32, depth: u64) -> bool {
+    let exact: f64 = values.iter().map(|&value| f64::from(value)).sum();
+    let magnitude: f64 = values.iter().map(|&value| f64::from(value).abs()).sum();
+    let verdict = judge::within(&[found], &[exact], |_| gamma(depth) * magnitude);
+    session.check(
+        what,
+        verdict.map(|how| format!("{found:e}; relative {:.1e}; {how}", (f64::from(found) - exact).abs() / magnitude)),
+    )
+}

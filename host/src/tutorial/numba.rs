@@ -1,0 +1,194 @@
+//! Numba's tutorial: a 13 x 13 convolution of a crop of the coffee picture.
+
+use super::judge;
+use super::session::{Session, times_as_fast};
+use super::timing::Timing;
+use crate::bench::report::units::digits;
+use crate::bench::workload::{self, MaskSize};
+use crate::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
+use crate::oracle::Oracle;
+use crate::{Convolution, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
+use kernels_gpu::tutorials::numba::BLOCK;
+
+/// The problem, and its exact answer.
+struct Work {
+    image: Image,
+    mask: Mask,
+    problem: Problem,
+    oracle: Oracle,
+}
+
+/// An answer that is right, and its times.
+struct Row {
+    name: &'static str,
+    with_transfers: Option<Timing>,
+    on_the_device: Option<Timing>,
+}
+
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    let image = workload::coffee()?;
+    let mask = workload::mask(MaskSize::square(13), session.settings.seed, false)?;
+    let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()))?;
+    let oracle = Oracle::new(&problem, image.values());
+    let work = Work { image, mask, problem, oracle };
+    introduce(session, &work);
+
+    let mut rows = Vec::new();
+    let mut answer = None;
+    if let Some(mut lab) = session.lab() {
+        of_the_tutorial(session, &mut lab, &work, &mut rows)?;
+        let device = session.device();
+        answer = of_this_project(session, device, "this project's choice", &work, &mut rows)?;
+    }
+    let on_cpu = of_this_project(session, &Device::cpu(), "the CPU", &work, &mut rows)?;
+    table(session, &rows);
+    pictures(session, &work, answer.or(on_cpu))
+}
+
+/// What the tutorial prints first.
+fn introduce(session: &mut Session<'_>, work: &Work) {
+    let (mask, image) = (&work.mask, &work.image);
+    session.note(format!(
+        "Image: {} x {}, f32, of rows 150 to 349 and columns 200 to 399",
+        image.height(),
+        image.width()
+    ));
+    session.note(format!("Mask shape: ({}, {}), its sum {:.6}", mask.height(), mask.width(), mask.sum()));
+    session.note("Mask, first (3, 3) elements:");
+    for k in 0..3 {
+        session.note(format!("  {:.8}  {:.8}  {:.8}", mask.at(k, 0), mask.at(k, 1), mask.at(k, 2)));
+    }
+    let blocks = |side: usize, threads: u32| side.div_ceil(threads as usize);
+    session.note(format!("Block dimensions: ({}, {})", BLOCK.0, BLOCK.1));
+    session.note(format!("Grid dimensions: ({}, {})", blocks(image.height(), BLOCK.0), blocks(image.width(), BLOCK.1)));
+}
+
+/// The tutorial's arrays on the device.
+struct Arrays<'d> {
+    image: Array<'d, f32>,
+    mask: Array<'d, f32>,
+    result: Array<'d, f32>,
+}
+
+impl<'d> Arrays<'d> {
+    fn new(lab: &mut Lab<'d>, work: &Work) -> Result<Self> {
+        Ok(Self {
+            image: lab.upload("image", work.image.values())?,
+            mask: lab.upload("mask", work.mask.coefficients())?,
+            result: lab.allocate("result", work.image.values().len())?,
+        })
+    }
+
+    /// The call of the tutorial's kernel, or of the one with rows and columns exchanged.
+    fn call<'a>(&'a mut self, work: &Work, by_columns: bool) -> Box<dyn Call + 'a> {
+        let (rows, columns) = (work.image.height() as u32, work.image.width() as u32);
+        let (mask_rows, mask_columns) = (work.mask.height() as u32, work.mask.width() as u32);
+        let Self { image, mask, result } = self;
+        if by_columns {
+            Box::new(NumbaConvolveByColumns { result, mask, image, rows, columns, mask_rows, mask_columns })
+        } else {
+            Box::new(NumbaConvolve { result, mask, image, rows, columns, mask_rows, mask_columns })
+        }
+    }
+}
+
+/// The tutorial's kernel, and the one with rows and columns exchanged.
+fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, rows: &mut Vec<Row>) -> Result<()> {
+    let mut sectors = Vec::new();
+    for (name, by_columns) in [("the tutorial's kernel: x is the row", false), ("the same, x is the column", true)] {
+        let mut arrays = Arrays::new(lab, work)?;
+        let counts = lab.launch_counting(&*arrays.call(work, by_columns))?;
+        let found = lab.download(&arrays.result)?;
+        if !right(session, name, work, &found) {
+            continue;
+        }
+        if let Some(counts) = counts {
+            let loads = counts.global_loads;
+            let each = digits(loads.transactions as f64 / loads.instructions as f64);
+            sectors.push(vec![name.into(), loads.instructions.to_string(), loads.transactions.to_string(), each]);
+        }
+        let on_the_device = session.time(lab, |lab| lab.launch(&*arrays.call(work, by_columns)))?;
+        let mut back = found;
+        let with_transfers = session.time(lab, |lab| {
+            lab.write(&mut arrays.image, work.image.values())?;
+            lab.write(&mut arrays.mask, work.mask.coefficients())?;
+            lab.launch(&*arrays.call(work, by_columns))?;
+            lab.read(&arrays.result, &mut back)
+        })?;
+        rows.push(Row { name, with_transfers, on_the_device });
+    }
+    let columns = ["kernel", "loads of a warp", "32-byte sectors", "sectors a load"];
+    session.table("Global loads, counted by the emulator from the addresses", &columns, sectors);
+    Ok(())
+}
+
+/// The kernel that this project takes for the problem on a device; its answer, if it is right.
+fn of_this_project(
+    session: &mut Session<'_>,
+    device: &Device,
+    name: &'static str,
+    work: &Work,
+    rows: &mut Vec<Row>,
+) -> Result<Option<Vec<f32>>> {
+    let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Exact)?;
+    let mut found = vec![0.0; work.image.values().len()];
+    convolution.run_values(work.image.values(), &mut found)?;
+    let what = format!("{name} ({})", convolution.variant());
+    if !right(session, &what, work, &found) {
+        return Ok(None);
+    }
+    if device.backend() == "emulator" {
+        return Ok(Some(found));
+    }
+    convolution.upload(work.image.values())?;
+    let least = session.least();
+    let on_the_device = Timing::of(least, |loops| convolution.execute(loops))?;
+    let mut back = vec![0.0; found.len()];
+    let with_transfers = Timing::of(least, |loops| {
+        let start = std::time::Instant::now();
+        for _ in 0..loops {
+            convolution.run_values(work.image.values(), &mut back)?;
+        }
+        Ok(start.elapsed())
+    })?;
+    rows.push(Row { name, with_transfers: Some(with_transfers), on_the_device: Some(on_the_device) });
+    Ok(Some(found))
+}
+
+/// Checks an answer: within the bound of 169 fused multiply-adds in f32 of the sum in f64, in whichever order.
+fn right(session: &mut Session<'_>, what: &str, work: &Work, found: &[f32]) -> bool {
+    let (exact, magnitude) = (&work.oracle.exact, &work.oracle.magnitude);
+    let gamma = judge::gamma(work.mask.coefficients().len() as u64);
+    let verdict = judge::within(found, exact, |i| gamma * magnitude[i]);
+    let relative = found.iter().zip(exact).map(|(&found, exact)| (f64::from(found) - exact).abs() / exact.abs());
+    let largest = relative.fold(0.0, f64::max);
+    session.check(what, verdict.map(|text| format!("maximum relative error {largest:.2e} against f64; {text}")))
+}
+
+/// The two timings that the tutorial compares.
+fn table(session: &mut Session<'_>, rows: &[Row]) {
+    let Some(cpu) = rows.iter().find(|row| row.name == "the CPU").and_then(|row| row.on_the_device) else { return };
+    let cells = |row: &Row| {
+        let text = |timing: &Option<Timing>| timing.map_or("-".to_owned(), |timing| timing.to_string());
+        let speed_up = row.on_the_device.map_or("-".to_owned(), |timing| times_as_fast(&cpu, &timing));
+        vec![row.name.to_owned(), text(&row.with_transfers), text(&row.on_the_device), speed_up]
+    };
+    let rows: Vec<_> =
+        rows.iter().filter(|row| row.with_transfers.is_some() || row.on_the_device.is_some()).map(cells).collect();
+    let columns = ["", "with transfers", "on the device only", "against the CPU"];
+    session.table("Times, mean ± standard deviation of 7 runs", &columns, rows);
+    if session.is_emulator() {
+        session.note("The emulator has no times: a GPU's must be measured there.");
+    }
+}
+
+/// Before and after, stretched to 0 to 255: the tutorial's image reaches up to 1/255.
+fn pictures(session: &mut Session<'_>, work: &Work, answer: Option<Vec<f32>>) -> Result<()> {
+    let stretch = |value: f32| <u8 as crate::Pixel>::from_f32(value * 255.0 * 255.0);
+    session.picture("numba-before.png", work.image.map(stretch));
+    if let Some(answer) = answer {
+        let after = Image::new(work.image.width(), work.image.height(), 1, answer)?;
+        session.picture("numba-after.png", after.map(stretch));
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The four ways to treat positions outside of the picture, side by side.
+
+use super::{Arrays, Direct, Work, cpu};
+use crate::lab::{BoxSumColumns, BoxSumRows, Lab};
+use crate::tutorial::judge;
+use crate::tutorial::session::Session;
+use crate::{Border, Device, Image, Result};
+
+/// The tutorial's names, and ours.
+const WAYS: [(&str, Border); 4] =
+    [("skip", Border::ZERO), ("clamp", Border::Clamp), ("wrap", Border::Wrap), ("mirror", Border::Mirror)];
+
+/// Columns of white between two pictures.
+const GAP: usize = 8;
+
+pub(super) fn run(session: &mut Session<'_>, work: &Work) -> Result<()> {
+    let mut pictures = Vec::new();
+    for (name, border) in WAYS {
+        let area = work.mask.area() as u64;
+        let sums = cpu::sums(&work.image, work.mask, border);
+        let (found, verdict) = match session.lab() {
+            Some(mut lab) => {
+                let expected: Vec<u8> = sums.iter().map(|&sum| cpu::rounded(sum, area)).collect();
+                let found = on_device(&mut lab, work, border)?;
+                let verdict = judge::exact(&found, &expected);
+                (found, verdict)
+            }
+            None => {
+                // This project's convolution in f32, with its own border.
+                let found = Direct::new(&Device::cpu(), work, border)?.blur()?;
+                let exact: Vec<f64> = sums.iter().map(|&sum| sum as f64 / area as f64).collect();
+                let verdict = judge::pixels(&found, &exact, 1.0);
+                (found, verdict)
+            }
+        };
+        let (width, height) = (work.image.width(), work.image.height());
+        if session.check(format!("edges: {name}"), verdict) {
+            let middle = width / 2;
+            let at = |x: usize, y: usize| found[y * width + x];
+            session.note(format!(
+                "  corner {}, middle of the upper edge {}, middle {}",
+                at(0, 0),
+                at(middle, 0),
+                at(middle, height / 2)
+            ));
+            pictures.push(Image::new(width, height, 1, found)?);
+        }
+    }
+    if !pictures.is_empty() {
+        session.note("rocm-edges.png shows, from left to right: skip, clamp, wrap, mirror");
+        session.picture("rocm-edges.png", side_by_side(&pictures)?);
+    }
+    Ok(())
+}
+
+/// The separable kernels with another border.
+fn on_device(lab: &mut Lab<'_>, work: &Work, border: Border) -> Result<Vec<u8>> {
+    let (width, height) = (work.image.width() as u32, work.image.height() as u32);
+    let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
+    let border = border.mode().code();
+    let Arrays { image, mut between, mut result, .. } = Arrays::new(lab, work)?;
+    lab.launch(&BoxSumRows { image: &image, sums: &mut between, width, height, mask_width, border })?;
+    let area = mask_width * mask_height;
+    lab.launch(&BoxSumColumns { sums: &between, result: &mut result, width, height, mask_height, area, border })?;
+    lab.download(&result)
+}
+
+/// Pictures of one size in a row.
+fn side_by_side(pictures: &[Image<u8>]) -> Result<Image<u8>> {
+    let (width, height) = (pictures[0].width(), pictures[0].height());
+    let all = pictures.len() * (width + GAP) - GAP;
+    Image::from_fn(all, height, |x, y| {
+        let (which, x) = (x / (width + GAP), x % (width + GAP));
+        if x < width { pictures[which].row(y)[x] } else { u8::MAX }
+    })
+}

@@ -1,0 +1,284 @@
+//! ROCm's box blur: the tutorial's kernel, then what to do instead, and the four ways at the edges.
+
+mod cpu;
+mod edges;
+mod in_place;
+
+use cuda_emulator::Counts;
+use kernels_gpu::border::BorderMode;
+
+use self::cpu::Box;
+use super::judge::{self, Verdict};
+use super::photograph;
+use super::session::{Session, times_as_fast};
+use super::timing::Timing;
+use crate::bench::report::units::digits;
+use crate::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
+use crate::{
+    Border, Convolution, Device, Filter, Image, Layout, Mask, Operation, Pixel, Problem, Result, VariantChoice,
+};
+
+/// The side of the tutorial's mask.
+const SIDE: usize = 200;
+/// By what sides are divided on the emulator, those of the picture and of the mask.
+const SMALLER: usize = 4;
+/// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less; but a small
+/// picture has too few threads then.
+fn strip(pixels: usize) -> u32 {
+    if pixels < 1 << 22 { 50 } else { 200 }
+}
+
+/// A way to blur.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Direct,
+    Separable,
+    Running,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Direct, Self::Separable, Self::Running];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "all products, the tutorial's",
+            Self::Separable => "rows, then columns",
+            Self::Running => "running sums",
+        }
+    }
+}
+
+/// A picture, a box, and what is exact.
+struct Work {
+    image: Image<u8>,
+    mask: Box,
+    sums: Vec<u64>,
+}
+
+impl Work {
+    fn new(image: Image<u8>, mask: Box) -> Self {
+        let sums = cpu::sums(&image, mask, Border::ZERO);
+        Self { image, mask, sums }
+    }
+
+    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the tutorial are
+    /// in f32: within 1 unit of the exact value.
+    fn judge(&self, way: Way, found: &[u8]) -> Verdict {
+        let area = self.mask.area() as u64;
+        if way == Way::Direct {
+            let exact: Vec<f64> = self.sums.iter().map(|&sum| sum as f64 / area as f64).collect();
+            return judge::pixels(found, &exact, 1.0);
+        }
+        let expected: Vec<u8> = self.sums.iter().map(|&sum| cpu::rounded(sum, area)).collect();
+        judge::exact(found, &expected)
+    }
+
+    fn describe(&self) -> String {
+        format!("{} x {}, mask {} x {}", self.image.width(), self.image.height(), self.mask.width, self.mask.height)
+    }
+}
+
+/// A way whose answer is right.
+struct Row {
+    way: Way,
+    timing: Option<Timing>,
+    counts: Option<Counts>,
+}
+
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    let full = photograph::grey()?;
+    session.note(format!(
+        "Image: {} x {}, 8 bits, grey; mask {SIDE} x {SIDE} of 1/({SIDE}*{SIDE}); positions outside are skipped; blocks 16 x 16",
+        full.width(),
+        full.height()
+    ));
+    in_place::run(session)?;
+    let whole = Work::new(full, Box { width: SIDE, height: SIDE });
+    let blurred = match session.lab() {
+        Some(mut lab) => on_device(session, &mut lab, &whole)?,
+        None => on_cpu(session, &whole)?,
+    };
+    session.picture("rocm-before.png", whole.image.clone());
+    if let Some(blurred) = blurred {
+        session.picture("rocm-after.png", Image::new(whole.image.width(), whole.image.height(), 1, blurred)?);
+    }
+    let work = if session.is_emulator() { smaller(&whole)? } else { whole };
+    edges::run(session, &work)
+}
+
+/// The same picture and box, their sides divided.
+fn smaller(whole: &Work) -> Result<Work> {
+    let image = photograph::smaller(&whole.image, SMALLER)?;
+    Ok(Work::new(image, Box { width: whole.mask.width / SMALLER, height: whole.mask.height / SMALLER }))
+}
+
+/// All ways on a device; the whole picture blurred, if that was right.
+fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
+    if lab.is_emulator() {
+        session.note(format!(
+            "On the emulator: sides divided by {SMALLER}, because {} loads are checked one by one; running sums at full size, too.",
+            2 * whole.mask.area() * whole.image.values().len()
+        ));
+        let small = smaller(whole)?;
+        let rows = ways(session, lab, &small, &Way::ALL)?.0;
+        table(session, &small, &rows);
+        let (rows, blurred) = ways(session, lab, whole, &[Way::Running])?;
+        table(session, whole, &rows);
+        return Ok(blurred);
+    }
+    let (rows, blurred) = ways(session, lab, whole, &Way::ALL)?;
+    table(session, whole, &rows);
+    if !session.settings.quick {
+        const TIMES: usize = 8;
+        let image = photograph::repeated(&whole.image.map(f32::from), TIMES)?.map(<u8 as Pixel>::from_f32);
+        let large = Work::new(image, whole.mask);
+        session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
+        let rows = ways(session, lab, &large, &Way::ALL)?.0;
+        table(session, &large, &rows);
+    }
+    Ok(blurred)
+}
+
+/// Some ways on one picture: checked, then timed or counted; and the last right answer.
+fn ways<'d>(
+    session: &mut Session<'d>,
+    lab: &mut Lab<'d>,
+    work: &Work,
+    ways: &[Way],
+) -> Result<(Vec<Row>, Option<Vec<u8>>)> {
+    let (mut rows, mut answer) = (Vec::new(), None);
+    for &way in ways {
+        let mut arrays = Arrays::new(lab, work)?;
+        let counts = arrays.blur(lab, work, way, true)?;
+        let found = lab.download(&arrays.result)?;
+        if session.check(format!("{}, {}", way.name(), work.describe()), work.judge(way, &found)) {
+            let timing = session.time(lab, |lab| arrays.blur(lab, work, way, false).map(|_| ()))?;
+            rows.push(Row { way, timing, counts });
+            answer = Some(found);
+        }
+    }
+    Ok((rows, answer))
+}
+
+/// What the kernels work on.
+struct Arrays<'d> {
+    image: Array<'d, u8>,
+    mask: Array<'d, f32>,
+    between: Array<'d, u32>,
+    result: Array<'d, u8>,
+}
+
+impl<'d> Arrays<'d> {
+    fn new(lab: &mut Lab<'d>, work: &Work) -> Result<Self> {
+        let (pixels, area) = (work.image.values().len(), work.mask.area());
+        Ok(Self {
+            image: lab.upload("image", work.image.values())?,
+            mask: lab.upload("mask", &vec![1.0 / area as f32; area])?,
+            between: lab.allocate("sums", pixels)?,
+            result: lab.allocate("result", pixels)?,
+        })
+    }
+
+    /// Launches one or two kernels; counts, if asked and on the emulator.
+    fn blur(&mut self, lab: &mut Lab<'d>, work: &Work, way: Way, count: bool) -> Result<Option<Counts>> {
+        let (width, height) = (work.image.width() as u32, work.image.height() as u32);
+        let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
+        let Self { image, mask, between, result } = self;
+        let skip = BorderMode::Constant.code();
+        let mut counts = Counts::default();
+        let mut launch = |call: &dyn crate::lab::Call| -> Result<()> {
+            if !count {
+                return lab.launch(call);
+            }
+            counts += lab.launch_counting(call)?.unwrap_or_default();
+            Ok(())
+        };
+        match way {
+            Way::Direct => launch(&BoxBlur { image, result, mask, width, height, mask_width, mask_height })?,
+            Way::Separable => {
+                let area = mask_width * mask_height;
+                launch(&BoxSumRows { image, sums: between, width, height, mask_width, border: skip })?;
+                launch(&BoxSumColumns { sums: between, result, width, height, mask_height, area, border: skip })?;
+            }
+            Way::Running => {
+                let strip = strip(work.image.values().len());
+                launch(&RowPrefixSums { image, prefix: between, width, height })?;
+                launch(&BoxFromPrefixSums { prefix: between, result, width, height, mask_width, mask_height, strip })?;
+            }
+        }
+        Ok(lab.is_emulator().then_some(counts))
+    }
+}
+
+/// All ways on the CPU; the blurred picture, if it was right.
+fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
+    let (mut rows, mut answer) = (Vec::new(), None);
+    let device = Device::cpu();
+    let mut direct = Direct::new(&device, work, Border::ZERO)?;
+    for way in Way::ALL {
+        let mut blur = || -> Result<Vec<u8>> {
+            Ok(match way {
+                Way::Direct => direct.blur()?,
+                Way::Separable => cpu::separable(&work.image, work.mask),
+                Way::Running => cpu::running(&work.image, work.mask),
+            })
+        };
+        let found = blur()?;
+        if session.check(format!("the CPU: {}, {}", way.name(), work.describe()), work.judge(way, &found)) {
+            let mut failed = None;
+            let timing = session.time_cpu(|| failed = blur().err())?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            rows.push(Row { way, timing: Some(timing), counts: None });
+            answer = Some(found);
+        }
+    }
+    table(session, work, &rows);
+    Ok(answer)
+}
+
+/// This project's convolution with a mask of equal coefficients.
+struct Direct<'d> {
+    convolution: Convolution<'d>,
+    image: Image<u8>,
+}
+
+impl<'d> Direct<'d> {
+    fn new(device: &'d Device, work: &Work, border: Border) -> Result<Self> {
+        let area = work.mask.area();
+        let mask = Mask::new(work.mask.width, work.mask.height, vec![1.0 / area as f32; area])?;
+        let filter = Filter::new(mask).operation(Operation::Correlate).border(border);
+        let layout = Layout::of::<u8, u8>(1);
+        let problem = Problem::new(work.image.width(), work.image.height(), &filter)?.with_layout(layout)?;
+        Ok(Self { convolution: device.convolution(&problem, VariantChoice::Auto)?, image: work.image.clone() })
+    }
+
+    fn blur(&mut self) -> Result<Vec<u8>> {
+        Ok(self.convolution.run::<u8, u8>(&self.image)?.into_values())
+    }
+}
+
+/// Times and speed-ups, or what the emulator counted.
+fn table(session: &mut Session<'_>, work: &Work, rows: &[Row]) {
+    let pixels = work.image.values().len() as f64;
+    let first = rows.iter().find(|row| row.way == Way::Direct).and_then(|row| row.timing);
+    let timed = |row: &Row| {
+        let timing = row.timing?;
+        let speed_up = first.map_or("-".to_owned(), |first| times_as_fast(&first, &timing));
+        Some(vec![row.way.name().to_owned(), timing.to_string(), digits(pixels / timing.mean), speed_up])
+    };
+    let cells = rows.iter().filter_map(timed).collect();
+    let title = format!("{}: times, mean ± standard deviation of 7 runs", work.describe());
+    session.table(title, &["", "time", "Mpixel/s", "speed-up"], cells);
+
+    let counted = |row: &Row| {
+        let counts = row.counts?;
+        let each = |count: u64| digits(count as f64 / pixels);
+        let (loads, stores) = (counts.global_loads, counts.global_stores);
+        Some(vec![row.way.name().to_owned(), each(loads.threads), each(loads.transactions), each(stores.transactions)])
+    };
+    let cells = rows.iter().filter_map(counted).collect();
+    let title = format!("{}: counted by the emulator", work.describe());
+    session.table(title, &["per pixel:", "loads", "32-byte sectors loaded", "stored"], cells);
+}

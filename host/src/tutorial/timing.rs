@@ -1,0 +1,88 @@
+//! Times as the tutorials give them: mean and standard deviation over 7 runs, each of many loops.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Result;
+use crate::bench::report::units::time;
+
+/// The runs of a measurement: those of IPython's `%timeit`.
+const RUNS: usize = 7;
+/// The most loops of a run.
+const MOST_LOOPS: usize = 10_000;
+
+/// The time of one execution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// The mean over the runs, in microseconds.
+    pub mean: f64,
+    /// The standard deviation over the runs, in microseconds.
+    pub deviation: f64,
+    /// Executions of each of the 7 runs.
+    pub loops: usize,
+}
+
+impl Timing {
+    /// Measures `run`, which executes something a number of times and gives the time of all. A run takes at least `least`, unless
+    /// that were too many loops. What is found out about their number warms up, too, and does not count.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(super) fn of(least: Duration, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Self> {
+        let mut loops = 1;
+        loop {
+            let time = run(loops)?;
+            if time >= least || loops >= MOST_LOOPS {
+                break;
+            }
+            let wanted = 1.2 * loops as f64 * least.as_secs_f64() / time.as_secs_f64().max(1e-9);
+            loops = (wanted.ceil() as usize).clamp(2 * loops, 10 * loops).min(MOST_LOOPS);
+        }
+        let mut times = [0.0; RUNS];
+        for time in &mut times {
+            *time = run(loops)?.as_secs_f64() * 1e6 / loops as f64;
+        }
+        Ok(Self::summary(&times, loops))
+    }
+
+    /// Mean and standard deviation (of the runs themselves, as `%timeit` has it, not estimated for all runs there could be).
+    fn summary(times: &[f64], loops: usize) -> Self {
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / times.len() as f64;
+        Self { mean, deviation: variance.sqrt(), loops }
+    }
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ± {}", time(self.mean), time(self.deviation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_deviation() {
+        let timing = Timing::summary(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], 10);
+        assert_eq!((timing.mean, timing.deviation), (5.0, 2.0));
+        assert_eq!(timing.to_string(), "5.00 µs ± 2.00 µs");
+    }
+
+    #[test]
+    fn loops_grow_until_a_run_is_long_enough() {
+        let (mut calls, mut last) = (0, 0);
+        let timing = Timing::of(Duration::from_millis(10), |loops| {
+            (calls, last) = (calls + 1, loops);
+            Ok(Duration::from_micros(3 * loops as u64))
+        });
+        let timing = timing.unwrap();
+        assert_eq!(timing.loops, last);
+        assert!(3 * last >= 10_000 && last < 5_000, "{last}");
+        assert_eq!((timing.mean.round(), timing.deviation.round()), (3.0, 0.0));
+        assert!(calls < 20);
+        // A clock that stands still ends, too.
+        assert_eq!(Timing::of(Duration::from_secs(1), |_| Ok(Duration::ZERO)).unwrap().loops, MOST_LOOPS);
+    }
+}

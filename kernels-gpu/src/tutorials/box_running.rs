@@ -1,0 +1,180 @@
+//! ROCm's box blur by running sums: what enters the box is added, what leaves it subtracted.
+//!
+//! ```text
+//! P[y, x] = I[y, 0] + … + I[y, x]                                   row_prefix_sums: along each row
+//! S[y, x] = P[y, right] - P[y, left - 1]                            the sum along a row of the box: two loads
+//! B[y, x] = B[y - 1, x] + S[bottom, x] - S[top - 1, x]              box_from_prefix_sums: down each column
+//! ```
+//! Positions outside are skipped, as in the tutorial: `left`, `right`, `top` and `bottom` are those of the part of the box
+//! that lies in the image. All are integers, exact below 2^32: the results are those of
+//! [`box_separable`](super::box_separable), whatever the order.
+//!
+//! # Thread mapping
+//! [`row_prefix_sums`]: a block a row. It walks along the row in steps of its threads; a warp finds its 32 prefix sums by five
+//! shuffles, then the warps' totals, through shared memory, and what was carried from the steps before are added.
+//! [`box_from_prefix_sums`]: a thread has one column and `strip` rows of it, a warp 32 neighbouring columns; it adds up the
+//! box of its first row, and slides from there on. Shorter strips make more threads and more first rows.
+//!
+//! # What it costs
+//! A pixel is one byte read and four written in the first pass; in the second four loads of four bytes, two of the row that enters
+//! and two of the one that leaves, and one byte written. None of it depends on the size of the box, but for the first row of
+//! each strip: `2 * mask_height / strip` loads a pixel.
+
+use cuda_std::prelude::*;
+
+use super::box_separable::divide;
+
+super::listed! {
+    "tutorial_box_running";
+    row_prefix_sums: 2 pointers, u32 u32;
+    box_from_prefix_sums: 2 pointers, u32 u32 u32 u32 u32;
+}
+
+/// Threads of a block of [`row_prefix_sums`].
+pub const PREFIX_BLOCK: u32 = 256;
+/// Threads of a block of [`box_from_prefix_sums`], in x.
+pub const COLUMNS_BLOCK: u32 = 128;
+/// Dynamic shared memory of [`row_prefix_sums`], in bytes: a word a warp.
+pub const PREFIX_BYTES: u32 = PREFIX_BLOCK / warp::WARP_SIZE * 4;
+
+/// The prefix sums of each row; block b has row b.
+///
+/// # Safety
+/// - `image` and `prefix` hold a row of `width` elements for each block. 255 times `width` is below 2^32.
+/// - The block is [`PREFIX_BLOCK`] threads, the dynamic shared memory [`PREFIX_BYTES`]; `height` is the number of blocks.
+#[kernel]
+pub unsafe fn row_prefix_sums(image: Global<u8>, prefix: GlobalMut<u32>, width: u32, height: u32) {
+    let row = thread::block_idx_x();
+    if row >= height {
+        return;
+    }
+    let start = row as isize * width as isize;
+    let (image, prefix) = (image.offset(start), prefix.offset(start));
+    let tx = thread::thread_idx_x();
+    let (of_warp, lane) = (tx / warp::WARP_SIZE, warp::lane_id());
+    let totals = Shared::<u32>::dynamic();
+    let mut carried = 0;
+    let mut first = 0;
+    while first < width {
+        let x = first + tx;
+        // SAFETY: x lies in the row.
+        let mut sum = if x < width { u32::from(unsafe { image.load(x as isize) }) } else { 0 };
+        let mut step = 1;
+        while step < warp::WARP_SIZE {
+            // The lanes below `step` get a value that they don't use.
+            let below = warp::shuffle(sum, lane.wrapping_sub(step) % warp::WARP_SIZE);
+            if lane >= step {
+                sum += below;
+            }
+            step *= 2;
+        }
+        if lane == warp::WARP_SIZE - 1 {
+            // SAFETY: a place for each warp.
+            unsafe { totals.store(of_warp, sum) };
+        }
+        thread::sync_threads();
+        let mut before = carried;
+        for other in 0..PREFIX_BLOCK / warp::WARP_SIZE {
+            // SAFETY: a place for each warp, filled before the barrier.
+            let total = unsafe { totals.load(other) };
+            if other < of_warp {
+                before += total;
+            }
+            carried += total;
+        }
+        if x < width {
+            // SAFETY: x lies in the row, and no other thread has it.
+            unsafe { prefix.store(x as isize, before + sum) };
+        }
+        // Nobody overwrites the totals while another adds them up.
+        thread::sync_threads();
+        first += PREFIX_BLOCK;
+    }
+}
+
+/// The rows' part of a box: which columns of the prefix sums bound it.
+#[derive(Clone, Copy)]
+struct Columns {
+    prefix: Global<u32>,
+    width: isize,
+    /// The column before the box's first, or -1.
+    before: isize,
+    last: isize,
+}
+
+impl Columns {
+    /// The sum of the box's part of row `y`.
+    ///
+    /// # Safety
+    /// Row `y` lies in the image.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn sum(self, y: i32) -> u32 {
+        let row = self.prefix.offset(y as isize * self.width);
+        // SAFETY: `last` lies in the row, and so does `before` unless it is negative.
+        unsafe { row.load(self.last) - if self.before >= 0 { row.load(self.before) } else { 0 } }
+    }
+}
+
+/// The blurred image from the prefix sums of its rows.
+///
+/// # Safety
+/// - `prefix` and `result` hold `height` rows of `width` elements. All sides are below 2^29.
+/// - 255 times `mask_width * mask_height` is below 2^32, and `strip` at least 1. The grid is two-dimensional, one row of blocks
+///   for each strip.
+#[kernel]
+pub unsafe fn box_from_prefix_sums(
+    prefix: Global<u32>,
+    result: GlobalMut<u8>,
+    width: u32,
+    height: u32,
+    mask_width: u32,
+    mask_height: u32,
+    strip: u32,
+) {
+    let x = thread::index_1d() as i32;
+    let first = (thread::block_idx_y() * strip) as i32;
+    let (width, height) = (width as i32, height as i32);
+    if x >= width || first >= height {
+        return;
+    }
+    let left = x - mask_width as i32 / 2;
+    let right = left + mask_width as i32 - 1;
+    let last = if right < width { right } else { width - 1 };
+    let columns = Columns {
+        prefix,
+        width: width as isize,
+        before: if left > 0 { left as isize - 1 } else { -1 },
+        last: last as isize,
+    };
+    let area = mask_width * mask_height;
+    let end = if height - first < strip as i32 { height } else { first + strip as i32 };
+
+    // The box of the first row.
+    let top = first - mask_height as i32 / 2;
+    let bottom = top + mask_height as i32;
+    let mut y = if top > 0 { top } else { 0 };
+    let mut sum = 0;
+    while y < bottom && y < height {
+        // SAFETY: y lies in the image.
+        sum += unsafe { columns.sum(y) };
+        y += 1;
+    }
+    // The row that leaves when the box moves on, and the one that enters.
+    let (mut leaves, mut enters) = (top, bottom);
+    let mut y = first;
+    while y < end {
+        // SAFETY: (x, y) lies in the result, and no other thread has it.
+        unsafe { result.store(y as isize * width as isize + x as isize, divide(sum, area)) };
+        if enters < height {
+            // SAFETY: the row lies in the image: at least 0, because the box's middle does.
+            sum += unsafe { columns.sum(enters) };
+        }
+        if leaves >= 0 {
+            // SAFETY: the row lies in the image: the box's middle is not above it.
+            sum -= unsafe { columns.sum(leaves) };
+        }
+        (leaves, enters) = (leaves + 1, enters + 1);
+        y += 1;
+    }
+}

@@ -1,0 +1,103 @@
+//! The program `host tutorial`: what it prints and writes, and its exit status.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use host::files::{Existing, Picture};
+use host::tutorial::Tutorial;
+use host::{Image, files};
+use libtest_mimic::Failed;
+
+/// How a run ended.
+struct Ended {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs `host tutorial` in a folder. A test that was moved to another machine finds the program by `HOST_BIN`.
+fn tutorial(folder: &Path, arguments: &[&str]) -> Result<Ended, Failed> {
+    let program = std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from);
+    let output =
+        Command::new(program).arg("tutorial").args(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
+    let text = |bytes| String::from_utf8(bytes).map_err(|error| Failed::from(error.to_string()));
+    Ok(Ended { status: output.status.code(), stdout: text(output.stdout)?, stderr: text(output.stderr)? })
+}
+
+impl Ended {
+    /// Fails unless the status is this and all words are there: in the results, or for a failure in the messages.
+    fn with(self, status: i32, words: &[&str]) -> Result<Self, Failed> {
+        let told = if status == 0 { &self.stdout } else { &self.stderr };
+        let missing = words.iter().find(|word| !told.contains(**word));
+        if self.status != Some(status) || missing.is_some() || self.stderr.contains("panicked") {
+            let Self { status: found, stdout, stderr } = &self;
+            return Err(format!(
+                "status {found:?} instead of {status}, or without {missing:?}\nstdout: {stdout}\nstderr: {stderr}"
+            )
+            .into());
+        }
+        Ok(self)
+    }
+}
+
+/// Each, quickly: right answers, tables, pictures in the default folder.
+pub(crate) fn on_the_cpu() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    for tutorial_of in Tutorial::ALL {
+        let ended = tutorial(folder.path(), &[tutorial_of.name(), "--device", "cpu", "--quick"])?;
+        let ended = ended.with(0, &[tutorial_of.source(), "right  ", "device: CPU"])?;
+        if ended.stdout.contains("WRONG") {
+            return Err(ended.stdout.into());
+        }
+        for name in tutorial_of.pictures() {
+            let picture = Picture::read(folder.path().join("tutorial-pictures").join(name))?;
+            let values = picture.pixels.to_f32();
+            let first = values.values()[0];
+            if values.values().iter().all(|&value| value == first) {
+                return Err(format!("{name} is of one colour").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The smallest one, with counts in the place of times.
+pub(crate) fn on_the_emulator() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let words = ["Mask shape: (13, 13)", "Block dimensions: (32, 32)", "Grid dimensions: (7, 7)", "sectors a load"];
+    tutorial(folder.path(), &["numba", "--device", "emulator", "--quick", "-o", "out"])?.with(0, &words)?;
+    Ok(())
+}
+
+/// The same pictures are no reason to fail; another one is kept unless it may be replaced.
+pub(crate) fn pictures_that_exist() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let arguments = ["numba", "--device", "cpu", "--quick", "-o", "out"];
+    tutorial(folder.path(), &arguments)?.with(0, &["picture  out"])?;
+    let after = folder.path().join("out/numba-after.png");
+    let right = fs::read(&after)?;
+    tutorial(folder.path(), &arguments)?.with(0, &[])?;
+
+    let other = Picture::from(Image::from_fn(3, 3, |x, _| x as u8)?);
+    other.write(&after, Existing::Replace)?;
+    let kept = fs::read(&after)?;
+    tutorial(folder.path(), &arguments)?.with(1, &["numba-after.png exists, and is kept", "--overwrite"])?;
+    if fs::read(&after)? != kept {
+        return Err("the picture that existed was replaced".into());
+    }
+    tutorial(folder.path(), &[&arguments[..], &["--overwrite"]].concat())?.with(0, &[])?;
+    if fs::read(&after)? != right {
+        return Err("--overwrite did not replace the picture".into());
+    }
+    Ok(())
+}
+
+pub(crate) fn errors() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    tutorial(folder.path(), &["fortran"])?.with(2, &["fortran", "numba", "rocm"])?;
+    tutorial(folder.path(), &["numba", "--device", "cuda:99"])?.with(3, &["cuda:99"])?;
+    files::write_text(folder.path().join("a-file"), "", Existing::Keep)?;
+    tutorial(folder.path(), &["numba", "--device", "cpu", "-o", "a-file"])?.with(2, &["a-file", "can't be made"])?;
+    Ok(())
+}
