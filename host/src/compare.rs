@@ -35,7 +35,8 @@ const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 /// To that comes what the oracle itself may be off by, n 2^-53 sum|M*I| and a rounding or two of `exact`.
 ///
 /// # Other orders
-/// A variant that sums in another way states its own constant c in place of n, and derives it.
+/// A variant that sums in another way states its own constant c in place of n, and derives it:
+/// [`kernels_gpu::separable::error_constant`].
 ///
 /// # Integers
 /// A result of `u8` or `u16` is rounded: half a unit more; and saturated, which takes no two values further apart.
@@ -47,6 +48,10 @@ const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     constant: f64,
+    /// How many times a sum may lose 2^-150, if that is more often than the mask has coefficients.
+    underflows: f64,
+    /// Whether the bits of the direct sum are promised.
+    direct: bool,
 }
 
 impl Bound {
@@ -54,7 +59,14 @@ impl Bound {
     #[must_use]
     pub fn direct(problem: &Problem) -> Self {
         let window = problem.window();
-        Self::with_constant(window.width() as f64 * window.height() as f64)
+        let coefficients = window.width() as f64 * window.height() as f64;
+        Self { direct: true, ..Self::with_constant(coefficients) }
+    }
+
+    /// Whether results with this bound have the bits of the direct sum, too, as those of the CPU do.
+    #[must_use]
+    pub fn promises_bits(self) -> bool {
+        self.direct
     }
 
     /// The bound `gamma(c) * sum|M*I|` for variants that sum otherwise.
@@ -64,7 +76,14 @@ impl Bound {
     #[must_use]
     pub fn with_constant(constant: f64) -> Self {
         assert!(constant >= 0.0 && constant.is_finite(), "the constant of a bound: {constant}");
-        Self { constant }
+        Self { constant, underflows: constant, direct: false }
+    }
+
+    /// The same bound, with up to `underflows` losses of 2^-150 where those are more than the mask has coefficients: a variant that multiplies
+    /// what underflowed multiplies the loss.
+    #[must_use]
+    pub fn with_underflows(self, underflows: f64) -> Self {
+        Self { underflows: self.underflows.max(underflows), ..self }
     }
 
     /// `gamma(c) = c u / (1 - c u)`; infinite from 2^24 on, where `f32` promises nothing.
@@ -81,7 +100,7 @@ impl Bound {
         let oracle = taps * 2.0_f64.powi(-52);
         // 0 * infinity: an infinite gamma allows nothing where there is nothing to round.
         let gamma = if magnitude == 0.0 { 0.0 } else { (self.gamma() + oracle) * magnitude };
-        let sum = scale * (gamma + self.constant.max(taps) * UNDERFLOW);
+        let sum = scale * (gamma + self.underflows.max(taps) * UNDERFLOW);
         if problem.is_plain() { sum } else { sum + (U + 2.0_f64.powi(-51)) * (exact.abs() + sum) + UNDERFLOW }
     }
 

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "92162ecf1a1ba2e763e7665bcba6ffccc0da824b99d4a15d17da1b152d637e77";
+pub const SOURCE_HASH: &str = "cecf624724138e1b8aa192935f2a1103cfca4be62ddd8cc819bbbcd410637e20";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -36,6 +36,18 @@ pub const MODULES: &[Module] = &[
     Module { name: "naive_u8_c2", ptx: include_str!("naive_u8_c2.ptx") },
     Module { name: "naive_u8_c3", ptx: include_str!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", ptx: include_str!("naive_u8_c4.ptx") },
+    Module { name: "register_tile_f32_c1", ptx: include_str!("register_tile_f32_c1.ptx") },
+    Module { name: "separable_f32_c1_11x11", ptx: include_str!("separable_f32_c1_11x11.ptx") },
+    Module { name: "separable_f32_c1_13x13", ptx: include_str!("separable_f32_c1_13x13.ptx") },
+    Module { name: "separable_f32_c1_15x15", ptx: include_str!("separable_f32_c1_15x15.ptx") },
+    Module { name: "separable_f32_c1_17x17", ptx: include_str!("separable_f32_c1_17x17.ptx") },
+    Module { name: "separable_f32_c1_19x19", ptx: include_str!("separable_f32_c1_19x19.ptx") },
+    Module { name: "separable_f32_c1_21x21", ptx: include_str!("separable_f32_c1_21x21.ptx") },
+    Module { name: "separable_f32_c1_3x3", ptx: include_str!("separable_f32_c1_3x3.ptx") },
+    Module { name: "separable_f32_c1_5x5", ptx: include_str!("separable_f32_c1_5x5.ptx") },
+    Module { name: "separable_f32_c1_7x7", ptx: include_str!("separable_f32_c1_7x7.ptx") },
+    Module { name: "separable_f32_c1_9x9", ptx: include_str!("separable_f32_c1_9x9.ptx") },
+    Module { name: "separable_ring_f32_c1", ptx: include_str!("separable_ring_f32_c1.ptx") },
     Module { name: "shared_tile_f32_c1", ptx: include_str!("shared_tile_f32_c1.ptx") },
     Module { name: "shared_tile_f32_c1_11x11", ptx: include_str!("shared_tile_f32_c1_11x11.ptx") },
     Module { name: "shared_tile_f32_c1_13x13", ptx: include_str!("shared_tile_f32_c1_13x13.ptx") },
@@ -55,6 +67,15 @@ pub const MODULES: &[Module] = &[
     Module { name: "shared_tile_u8_c2", ptx: include_str!("shared_tile_u8_c2.ptx") },
     Module { name: "shared_tile_u8_c3", ptx: include_str!("shared_tile_u8_c3.ptx") },
     Module { name: "shared_tile_u8_c4", ptx: include_str!("shared_tile_u8_c4.ptx") },
+    Module { name: "stream_f32_c1_11x11", ptx: include_str!("stream_f32_c1_11x11.ptx") },
+    Module { name: "stream_f32_c1_13x13", ptx: include_str!("stream_f32_c1_13x13.ptx") },
+    Module { name: "stream_f32_c1_15x15", ptx: include_str!("stream_f32_c1_15x15.ptx") },
+    Module { name: "stream_f32_c1_17x17", ptx: include_str!("stream_f32_c1_17x17.ptx") },
+    Module { name: "stream_f32_c1_21x21", ptx: include_str!("stream_f32_c1_21x21.ptx") },
+    Module { name: "stream_f32_c1_3x3", ptx: include_str!("stream_f32_c1_3x3.ptx") },
+    Module { name: "stream_f32_c1_5x5", ptx: include_str!("stream_f32_c1_5x5.ptx") },
+    Module { name: "stream_f32_c1_7x7", ptx: include_str!("stream_f32_c1_7x7.ptx") },
+    Module { name: "stream_f32_c1_9x9", ptx: include_str!("stream_f32_c1_9x9.ptx") },
     Module { name: "tutorial_box_blur", ptx: include_str!("tutorial_box_blur.ptx") },
     Module { name: "tutorial_box_running", ptx: include_str!("tutorial_box_running.ptx") },
     Module { name: "tutorial_box_separable", ptx: include_str!("tutorial_box_separable.ptx") },

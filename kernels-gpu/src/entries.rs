@@ -1,8 +1,8 @@
 //! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
 //!
-//! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in `C`,
-//! their interleaved channels, and in `K`, the side of the mask where that is fixed. Below each stand its symbols with type, channels
-//! and side. To add a kernel, add a symbol.
+//! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in
+//! `C`, their interleaved channels, and in `K`, the side of the mask where that is fixed. Below each stand its symbols
+//! with type, channels and side. To add a kernel, add a symbol.
 
 use cuda_std::prelude::*;
 
@@ -10,66 +10,11 @@ use crate::constant_mask::{self, MASK};
 use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
-use crate::shared_tile;
+use crate::strip::Schedule;
+use crate::{register_tile, separable, separable_ring, shared_tile, stream, strip};
 
-/// A way to compute a convolution; each has one file of this crate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Variant {
-    /// [`naive`]: everything in global memory.
-    Naive,
-    /// [`constant_mask`]: the mask in constant memory.
-    ConstantMask,
-    /// [`shared_tile`]: the image in shared memory, too.
-    SharedTile,
-}
-
-impl Variant {
-    /// All variants, from the simplest on.
-    pub const ALL: [Self; 3] = [Self::Naive, Self::ConstantMask, Self::SharedTile];
-
-    /// The name on the command line, in reports and in PTX symbols.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Naive => "naive",
-            Self::ConstantMask => "constant_mask",
-            Self::SharedTile => "shared_tile",
-        }
-    }
-
-    /// One line for people.
-    #[must_use]
-    pub const fn summary(self) -> &'static str {
-        match self {
-            Self::Naive => "one thread, one pixel; image and mask in global memory",
-            Self::ConstantMask => "one thread, one pixel; the mask in constant memory",
-            Self::SharedTile => "a block shares its pixels in shared memory; the mask in constant memory",
-        }
-    }
-
-    /// Threads of a block in x and y.
-    #[must_use]
-    pub const fn block(self) -> (u32, u32) {
-        match self {
-            Self::Naive => naive::BLOCK,
-            Self::ConstantMask => constant_mask::BLOCK,
-            Self::SharedTile => shared_tile::BLOCK,
-        }
-    }
-
-    /// Output values of a block in x and y; several channels are as many values.
-    #[must_use]
-    pub const fn outputs(self) -> (u32, u32) {
-        // Every thread of these three computes one value.
-        self.block()
-    }
-
-    /// Whether the mask is read from constant memory, and so has at most [`MASK`]'s number of coefficients.
-    #[must_use]
-    pub const fn mask_is_constant(self) -> bool {
-        !matches!(self, Self::Naive)
-    }
-}
+pub use crate::request::{Refusal, Request};
+pub use crate::variant::Variant;
 
 /// The masks that an entry takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,50 +39,12 @@ pub struct Entry {
     pub symbol: &'static str,
     /// The way it computes.
     pub variant: Variant,
-    /// The type of the image's values. The result may have any type.
+    /// The type of the image's values. The result's: [`Variant::only_result`].
     pub pixel: PixelType,
     /// Interleaved channels of a pixel.
     pub channels: u32,
     /// The masks that it takes.
     pub mask: MaskSize,
-}
-
-/// Why an entry can't compute a problem. Required and actual are in the fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The mask has another size than the one the entry is made for.
-    OtherMaskSize {
-        /// Width and height that the entry is made for.
-        made_for: u32,
-    },
-    /// The mask does not fit constant memory.
-    TooManyCoefficients {
-        /// Coefficients that fit.
-        most: u64,
-        /// Coefficients of the mask.
-        found: u64,
-    },
-    /// The block's tile does not fit shared memory.
-    TooMuchSharedMemory {
-        /// Bytes that a block of the device can have.
-        most: u64,
-        /// Bytes that the tile takes.
-        needed: u64,
-    },
-}
-
-impl core::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match *self {
-            Self::OtherMaskSize { made_for } => write!(f, "made for masks of {made_for} x {made_for}"),
-            Self::TooManyCoefficients { most, found } => {
-                write!(f, "constant memory holds {most} coefficients, the mask has {found}")
-            }
-            Self::TooMuchSharedMemory { most, needed } => {
-                write!(f, "a block of this device has at most {most} bytes of shared memory, the tile takes {needed}")
-            }
-        }
-    }
 }
 
 impl Entry {
@@ -147,33 +54,99 @@ impl Entry {
         self.symbol
     }
 
-    /// The dynamic shared memory of a block, in bytes.
+    /// How the entry walks down the image, if it does.
     #[must_use]
-    pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
-        match self.variant {
-            Variant::Naive | Variant::ConstantMask => 0,
-            Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
+    pub const fn schedule(&self) -> Option<Schedule> {
+        match (self.variant, self.mask) {
+            (Variant::Stream, MaskSize::Square(side)) => Some(stream::schedule(side)),
+            (Variant::Separable, MaskSize::Square(side)) => Some(separable::schedule(side)),
+            _ => None,
         }
     }
 
-    /// Whether the entry can compute with a mask of this size on a device whose blocks can have
-    /// `shared_limit` bytes of shared memory.
+    /// Output values of a block in x and y; several channels are as many values. Where the rows of a grid share out the
+    /// image's ([`Variant::shares_out_rows`]), the rows are the fewest that a block should have.
+    #[must_use]
+    pub const fn outputs(&self) -> (u32, u32) {
+        /// The least height of a strip. Below it the rows that are read and not written, one less than the mask has,
+        /// are most of them.
+        const LEAST_ROWS: u32 = 8;
+        match self.schedule() {
+            Some(Schedule { columns, .. }) => (strip::BLOCK.0 * columns as u32, LEAST_ROWS),
+            None => match self.variant {
+                Variant::RegisterTile => register_tile::OUTPUTS,
+                Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
+                _ => self.variant.block(),
+            },
+        }
+    }
+
+    /// The fewest rows that a strip should have where the rows of a grid share out the image's.
+    #[must_use]
+    pub const fn least_rows(&self, mask_height: u32) -> u32 {
+        let (_, rows) = self.outputs();
+        match self.variant {
+            // All rows that a strip reads are filtered: no more of them shall be its neighbour's than its own.
+            Variant::SeparableRing if mask_height > rows => mask_height,
+            _ => rows,
+        }
+    }
+
+    /// The number of blocks that fill a device of `sm_count` multiprocessors best, each with `shared_per_sm` bytes of
+    /// shared memory: for entries whose grid may have any number of rows.
+    #[must_use]
+    pub const fn blocks_to_fill(&self, mask: (u32, u32), sm_count: u32, shared_per_sm: u64) -> u64 {
+        /// What a block takes of shared memory for the system.
+        const OF_THE_SYSTEM: u64 = 1024;
+        let (resident, waves) = match self.schedule() {
+            Some(Schedule { resident, waves, .. }) => (resident, waves),
+            None => (separable_ring::RESIDENT, separable_ring::WAVES),
+        };
+        let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
+        let resident = if fitting < resident as u64 { fitting } else { resident as u64 };
+        waves as u64 * sm_count as u64 * if resident > 0 { resident } else { 1 }
+    }
+
+    /// The dynamic shared memory of a block, in bytes.
+    #[must_use]
+    pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
+        match self.schedule() {
+            Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, mask_width),
+            None => match self.variant {
+                Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
+                Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
+                Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
+                _ => 0,
+            },
+        }
+    }
+
+    /// Whether the entry can compute what is asked for, on images of its type and channels.
     ///
     /// # Errors
     /// The first reason why not.
-    pub const fn accepts(&self, mask_width: u32, mask_height: u32, shared_limit: u64) -> Result<(), Refusal> {
-        if let MaskSize::Square(size) = self.mask
-            && (mask_width != size || mask_height != size)
+    pub const fn accepts(&self, request: &Request) -> Result<(), Refusal> {
+        let (width, height) = request.mask;
+        if let Some(made_for) = self.variant.only_result()
+            && made_for.code() != request.result.code()
         {
-            return Err(Refusal::OtherMaskSize { made_for: size });
+            return Err(Refusal::OtherResult { made_for, found: request.result });
         }
-        let found = mask_width as u64 * mask_height as u64;
+        if let MaskSize::Square(side) = self.mask
+            && (width != side || height != side)
+        {
+            return Err(Refusal::OtherMaskSize { variant: self.variant, found: request.mask });
+        }
+        if !self.variant.is_direct() && !request.separable {
+            return Err(Refusal::NotSeparable);
+        }
+        let found = self.variant.coefficients(width, height);
         if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {
             return Err(Refusal::TooManyCoefficients { most: MASK::LENGTH as u64, found });
         }
-        let needed = self.shared_bytes(mask_width, mask_height);
-        if needed > shared_limit {
-            return Err(Refusal::TooMuchSharedMemory { most: shared_limit, needed });
+        let (most, needed) = (request.shared_limit, self.shared_bytes(width, height));
+        if needed > most {
+            return Err(Refusal::TooMuchSharedMemory { most, needed });
         }
         Ok(())
     }
@@ -260,6 +233,7 @@ macro_rules! entries {
                     $params: Params,
                 ) {
                     /// The interleaved channels.
+                    #[allow(dead_code)]
                     const C: u32 = $channels;
                     /// The side of the mask, 0 for any.
                     #[allow(dead_code)]
@@ -318,6 +292,47 @@ entries! {
         F32 f32: shared_tile_f32_c1_11x11 1 11;
         F32 f32: shared_tile_f32_c1_13x13 1 13;
         F32 f32: shared_tile_f32_c1_15x15 1 15;
+    }
+    RegisterTile {
+        |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);
+        F32 f32: register_tile_f32_c1 1;
+    }
+    Stream {
+        |image, result, _mask, params| {
+            stream::stream::<_, { K as usize }, { stream::schedule(K).columns }, { stream::schedule(K).ahead }>(
+                image, result.cast(), params
+            )
+        };
+        F32 f32: stream_f32_c1_3x3 1 3;
+        F32 f32: stream_f32_c1_5x5 1 5;
+        F32 f32: stream_f32_c1_7x7 1 7;
+        F32 f32: stream_f32_c1_9x9 1 9;
+        F32 f32: stream_f32_c1_11x11 1 11;
+        F32 f32: stream_f32_c1_13x13 1 13;
+        F32 f32: stream_f32_c1_15x15 1 15;
+        F32 f32: stream_f32_c1_17x17 1 17;
+        F32 f32: stream_f32_c1_21x21 1 21;
+    }
+    Separable {
+        |image, result, _mask, params| {
+            separable::separable::<_, { K as usize }, { separable::schedule(K).columns }, { separable::schedule(K).ahead }>(
+                image, result.cast(), params
+            )
+        };
+        F32 f32: separable_f32_c1_3x3 1 3;
+        F32 f32: separable_f32_c1_5x5 1 5;
+        F32 f32: separable_f32_c1_7x7 1 7;
+        F32 f32: separable_f32_c1_9x9 1 9;
+        F32 f32: separable_f32_c1_11x11 1 11;
+        F32 f32: separable_f32_c1_13x13 1 13;
+        F32 f32: separable_f32_c1_15x15 1 15;
+        F32 f32: separable_f32_c1_17x17 1 17;
+        F32 f32: separable_f32_c1_19x19 1 19;
+        F32 f32: separable_f32_c1_21x21 1 21;
+    }
+    SeparableRing {
+        |image, result, _mask, params| separable_ring::separable_ring(image, result.cast(), params);
+        F32 f32: separable_ring_f32_c1 1;
     }
 }
 

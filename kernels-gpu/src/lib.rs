@@ -9,17 +9,22 @@
 //! | [`naive`] | one thread computes one pixel; image and mask in global memory |
 //! | [`constant_mask`] | the same with the mask in constant memory |
 //! | [`shared_tile`] | a block loads its pixels and their neighbours once, into shared memory |
+//! | [`register_tile`] | a thread computes many pixels, so that what it loads serves many products |
+//! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
+//! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
-//! [`tutorials`] holds the kernels of four well-known tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the image, [`pixel`] the types of pixels, and
-//! [`entries`] the list from which symbols, tables and names are made.
+//! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
+//! tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the
+//! image, [`pixel`] the types of pixels, and [`entries`] the list from which symbols, tables and names are made.
 //!
 //! # The operation
 //!
 //! All kernels compute `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`: a walk over the
-//! *window* of the image that belongs to an output pixel, rows from top to bottom, each from left to right,
-//! one fused multiply-add a step, starting from 0. `W` is the mask in window order: as given for a
-//! correlation, turned by 180° for a convolution. The host turns it and sets the origin, so operation and anchor cost
-//! the kernels nothing. The order of the sum is part of the contract: every direct kernel and the CPU give the same bits.
+//! *window* of the image that belongs to an output pixel, rows from top to bottom, each from left to right, one fused
+//! multiply-add a step, starting from 0. `W` is the mask in window order: as given for a correlation, turned by 180°
+//! for a convolution. The host turns it and sets the origin, so operation and anchor cost the kernels nothing. The
+//! order of the sum is part of the contract: every direct kernel and the CPU give the same bits. The separable ones
+//! have another order, and state an error bound: [`separable::error_constant`].
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
@@ -34,6 +39,13 @@ pub mod pixel;
 #[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
 pub mod ptx;
 pub mod rates;
+pub mod register_tile;
+mod request;
+pub mod separable;
+pub mod separable_ring;
 pub mod shared_tile;
+pub mod stream;
+pub mod strip;
 pub mod tutorials;
+mod variant;
 mod window;

@@ -119,7 +119,7 @@ fn variants_of_check() {
     let place = Place::new();
     let run = |device: &str, names: &str| place.host(&["check", "--quick", "--device", device, "--variants", names]);
     for device in ["cpu", "emulator"] {
-        run(device, "naive,foo").with(2, &["auto, naive, ", "was expected, not \"foo\""]);
+        run(device, "naive,foo").with(2, &["auto, exact, naive, ", "was expected, not \"foo\""]);
     }
     run("cpu", "naive").with(2, &["--variants naive", "the CPU has one way of its own"]);
 }

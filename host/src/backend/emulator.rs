@@ -1,6 +1,6 @@
 //! The GPU's kernels on the CPU, every access checked: the same plan, the same entries, another executor.
 
-use cuda_emulator::{Buffer, Counts, Emulator, Limits, Memory, Role};
+use cuda_emulator::{Buffer, Counts, Emulator, Memory, Role};
 use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::cuda_std::{Global, GlobalMut};
@@ -8,11 +8,11 @@ use kernels_gpu::entries::Function;
 
 use super::strips::{Cut, Strip};
 use crate::image::{bytes_of, bytes_of_mut};
-use crate::plan::{self, Launch, Plan, VariantChoice};
+use crate::plan::{Launch, Limits, Plan, VariantChoice};
 use crate::{Error, Pixel, PixelType, Problem, Result};
 
 /// What the emulated device, an H100, allows.
-pub(crate) const LIMITS: plan::Limits = plan::Limits { shared_bytes: Limits::H100.shared_bytes as u64 };
+pub(crate) const LIMITS: Limits = Limits::H100;
 
 /// A problem, ready to be emulated.
 pub(crate) struct EmulatorConvolution {
@@ -190,12 +190,12 @@ impl EmulatorConvolution {
         let mut memory = Memory::new();
         let source = Values::upload(&mut memory, layout.input, &rows);
         let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize);
-        let coefficients = self.problem.window().coefficients();
+        let coefficients = self.plan.coefficients(&self.problem);
         let mask = if self.plan.entry.variant.mask_is_constant() {
-            memory.set_constant(MASK::SYMBOL, coefficients);
+            memory.set_constant(MASK::SYMBOL, &coefficients);
             memory.upload("mask", &[])
         } else {
-            memory.upload("mask", coefficients)
+            memory.upload("mask", &coefficients)
         };
         Resident { memory, source, result, mask }
     }

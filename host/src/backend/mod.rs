@@ -15,6 +15,7 @@ use cuda_emulator::Counts;
 
 use self::emulator::EmulatorConvolution;
 pub use self::gpu::{GpuInfo, devices};
+use crate::compare::Bound;
 use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Filter, Image, Layout, Pixel, Problem, Result, View, ViewMut};
@@ -190,7 +191,7 @@ impl Device {
         let limit = self.memory_limit;
         let ready = match &self.kind {
             Kind::Cpu => {
-                if let VariantChoice::Exactly(variant) = variant {
+                if let Some(variant) = variant.named() {
                     return Err(Error::NeedsGpu { variant: variant.name() });
                 }
                 Ready::on_cpu()
@@ -217,9 +218,9 @@ impl Device {
     pub fn choice(&self, problem: &Problem, variant: VariantChoice) -> Result<(&'static str, String)> {
         let limits = match &self.kind {
             Kind::Cpu => {
-                return match variant {
-                    VariantChoice::Auto => Ok((cpu::VARIANT, cpu::reason())),
-                    VariantChoice::Exactly(variant) => Err(Error::NeedsGpu { variant: variant.name() }),
+                return match variant.named() {
+                    None => Ok((cpu::VARIANT, cpu::reason())),
+                    Some(variant) => Err(Error::NeedsGpu { variant: variant.name() }),
                 };
             }
             Kind::Emulator { .. } => emulator::LIMITS,
@@ -236,7 +237,7 @@ impl Device {
     /// Those of [`convolution`](Self::convolution).
     pub fn convolution_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
         match self.convolution(problem, variant) {
-            Err(error @ Error::DeviceMemory { .. }) if variant == VariantChoice::Auto => {
+            Err(error @ Error::DeviceMemory { .. }) if variant.named().is_none() => {
                 let ready = Ready::on_cpu();
                 Ok(Convolution { problem: problem.clone(), ready, note: Some(format!("on the CPU: {error}")) })
             }
@@ -246,6 +247,9 @@ impl Device {
 
     /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's memory
     /// can't hold is computed in strips, or on the CPU.
+    ///
+    /// The variant is [`VariantChoice::Auto`]'s. Where the same bits on every device are asked for, of large planes of `f32` and separable
+    /// masks too, take [`convolution_or_cpu`](Self::convolution_or_cpu) with [`VariantChoice::Exact`].
     ///
     /// # Errors
     /// Those of [`Problem::new`], [`Problem::with_layout`] and [`convolution`](Self::convolution).
@@ -314,6 +318,12 @@ impl Convolution<'_> {
     #[must_use]
     pub fn reason(&self) -> String {
         self.plan().map_or_else(cpu::reason, |plan| plan.reason.clone())
+    }
+
+    /// What the variant promises of the results: the same bits on every device, or how near to the exact ones they are.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        self.plan().map_or_else(|| Bound::direct(&self.problem), |plan| plan.bound(&self.problem))
     }
 
     /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. One line for people.

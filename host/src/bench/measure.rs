@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
-use crate::compare::POISON;
+use crate::compare::{Bound, POISON};
 use crate::files::{Pixels, each_type};
 use crate::{Convolution, Error, Result};
 
 /// What can be measured: a convolution, or a stand-in for one in a test.
 pub trait Executor {
+    /// What it promises of the result.
+    fn bound(&self) -> Bound;
+
     /// From host memory to host memory, in one go.
     ///
     /// # Errors
@@ -36,6 +39,10 @@ pub trait Executor {
 }
 
 impl Executor for Convolution<'_> {
+    fn bound(&self) -> Bound {
+        self.bound()
+    }
+
     fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
         each_type!(source, source => each_type!(result, result => self.run_view(source.view(), result.view_mut())))
     }
@@ -127,18 +134,18 @@ pub fn measure<E: Executor>(
     let mut executor = open()?;
     executor.run(source, result)?;
     let first_call = start.elapsed();
-    expected.verify(result)?;
+    expected.verify(result, executor.bound())?;
 
     executor.upload(source)?;
     executor.execute(1)?;
     poison(result);
     executor.download(result)?;
-    let verdict = expected.verify(result)?;
+    let verdict = expected.verify(result, executor.bound())?;
 
     let kernel = sample(timing, |runs| executor.execute(runs))?;
     poison(result);
     executor.download(result)?;
-    expected.verify(result)?;
+    expected.verify(result, executor.bound())?;
 
     // One by one: each is a whole way there and back.
     let alone = Timing { batch: Duration::ZERO, ..timing };
@@ -163,8 +170,9 @@ pub fn verify<E: Executor>(
     expected: &Expected<'_>,
 ) -> Result<Verdict, Cause> {
     poison(result);
-    open()?.run(source, result)?;
-    Ok(expected.verify(result)?)
+    let mut executor = open()?;
+    executor.run(source, result)?;
+    Ok(expected.verify(result, executor.bound())?)
 }
 
 /// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few outputs

@@ -89,6 +89,10 @@ pub struct Settings {
     pub pixel: PixelType,
     /// Their interleaved channels.
     pub channels: usize,
+    /// Whether the masks are a column times a row each.
+    pub separable: bool,
+    /// Whether only the variants are measured that compute the direct sum.
+    pub exact: bool,
     /// What lies outside of the images.
     pub border: Border,
     /// The least time to measure each figure for.

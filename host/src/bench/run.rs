@@ -139,7 +139,7 @@ impl Bench<'_> {
     /// Measures all variants on one problem.
     fn cell(&mut self, picture: &Picture, image: &Pixels, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
-        let mask = workload::mask(mask_size, self.settings.seed)?;
+        let mask = workload::mask(mask_size, self.settings.seed, self.settings.separable)?;
         let Settings { border, pixel, channels, .. } = *self.settings;
         let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
         let problem = &problem.with_layout(Layout { channels, input: pixel, output: pixel })?;
@@ -177,16 +177,19 @@ impl Bench<'_> {
     /// The GPU's variants that are asked for and can, each once; what can't is noted in the cell.
     fn candidates(&self, gpu: &Device, problem: &Problem, cell: &mut Cell) -> Vec<Candidate> {
         // The emulator has an H100's.
-        let emulated = Limits { shared_bytes: cuda_emulator::Limits::H100.shared_bytes.into() };
-        let limits = gpu.gpu().map_or(emulated, crate::GpuInfo::limits);
+        let limits = gpu.gpu().map_or(Limits::H100, crate::GpuInfo::limits);
+        let exact = self.settings.exact;
+        let by_itself = if exact { VariantChoice::Exact } else { VariantChoice::Auto };
         let mut choices = Vec::new();
         for wanted in &self.settings.variants {
             match *wanted {
                 Wanted::All => choices.extend(Variant::ALL.map(VariantChoice::Exactly)),
+                Wanted::One(VariantChoice::Auto) => choices.push(by_itself),
                 Wanted::One(choice) => choices.push(choice),
             }
         }
-        let auto = Plan::new(problem, limits, VariantChoice::Auto).ok();
+        choices.retain(|choice| !exact || choice.named().is_none_or(Variant::is_direct));
+        let auto = Plan::new(problem, limits, by_itself).ok();
         let mut seen = HashSet::new();
         let mut candidates = Vec::new();
         for choice in choices {
@@ -195,17 +198,14 @@ impl Bench<'_> {
                     let preferred = auto.as_ref().is_some_and(|auto| auto.entry == plan.entry);
                     let reason = match &auto {
                         Some(auto) if preferred => auto.reason.clone(),
-                        Some(auto) => format!("auto takes {}: {}", auto.entry.variant.name(), auto.reason),
+                        Some(auto) => format!("{by_itself} takes {}: {}", auto.entry.variant.name(), auto.reason),
                         None => plan.reason.clone(),
                     };
                     candidates.push(Candidate { choice, plan, preferred, reason });
                 }
                 Ok(_) => {}
                 Err(reason) => {
-                    let variant = match choice {
-                        VariantChoice::Exactly(variant) => variant.name(),
-                        VariantChoice::Auto => "auto",
-                    };
+                    let variant = choice.name();
                     if seen.insert(variant) {
                         cell.not_eligible.push(NotEligible { backend: gpu.backend(), variant, reason });
                     }

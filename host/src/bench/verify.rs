@@ -90,12 +90,11 @@ impl<'a> Expected<'a> {
         self.cpu = Some(answer.to_f32());
     }
 
-    /// Judges an answer. Where nothing was written stands poison, which is within no bound.
+    /// Judges an answer of a variant that promises `bound`. Where nothing was written stands poison, which is within none.
     ///
     /// # Errors
-    /// What is wrong with it. Bits that differ from the CPU's are wrong, too: so far every variant is a direct one, and those
-    /// promise the same bits.
-    pub fn verify(&self, answer: &Pixels) -> Result<Verdict, Wrong> {
+    /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant promises those.
+    pub fn verify(&self, answer: &Pixels, bound: Bound) -> Result<Verdict, Wrong> {
         let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
         let answer = answer.to_f32();
         if answer.values().len() != values {
@@ -104,7 +103,6 @@ impl<'a> Expected<'a> {
         let (mut max_abs_error, mut error_over_bound) = (0.0_f64, 0.0_f64);
         for (channel, oracle) in self.oracles.iter().enumerate() {
             let plane = answer.channel(channel);
-            let bound = Bound::direct(self.problem);
             let comparison = compare::with_oracle(oracle, self.problem, plane.values(), bound);
             if comparison.failures > 0 {
                 let (x, y) = comparison.worst;
@@ -118,6 +116,7 @@ impl<'a> Expected<'a> {
             None => None,
             Some(cpu) => match compare::same_bits(cpu.values(), answer.values()) {
                 Ok(()) => Some(true),
+                Err(_) if !bound.promises_bits() => Some(false),
                 Err(difference) => {
                     let pixel = difference.index / channels;
                     let place = (pixel % width, pixel / width, difference.index % channels);

@@ -210,12 +210,18 @@ pub(crate) fn coffee() -> Result<Image> {
     })
 }
 
-/// A random mask whose coefficients sum to 1, as the tutorial's.
-pub(crate) fn mask(size: MaskSize, seed: u64) -> Result<Mask> {
+/// A random mask whose coefficients sum to 1, as the tutorial's; or, if it is to be separable, a column of such times a row of such.
+pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
     // Not the image's numbers: a mask that repeats in the image would be a special case.
     let mut random = fastrand::Rng::with_seed(!seed);
     // Above 0, so that the sum of a mask of one coefficient is not 0.
-    let coefficients = (0..size.width * size.height).map(|_| 1.0 - random.f32()).collect();
+    let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| 1.0 - random.f32()).collect() };
+    let coefficients = if separable {
+        let (column, row) = (values(size.height), values(size.width));
+        column.iter().flat_map(|of_column| row.iter().map(move |of_row| of_column * of_row)).collect()
+    } else {
+        values(size.width * size.height)
+    };
     Mask::new(size.width, size.height, coefficients)?.normalized()
 }
 
@@ -289,8 +295,11 @@ mod tests {
         }
         let one = picture.image(1, PixelType::F32, 1).unwrap().to_f32();
         assert!(one.values().iter().all(|value| (0.0..1.0).contains(value)));
-        let mask = mask("1x1".parse().unwrap(), SEED).unwrap();
-        assert_eq!(mask.coefficients(), [1.0]);
+        let one = mask("1x1".parse().unwrap(), SEED, false).unwrap();
+        assert_eq!(one.coefficients(), [1.0]);
+        let separable =
+            |yes| mask("7x5".parse().unwrap(), SEED, yes).unwrap().separated(crate::Mask::SEPARABLE).is_some();
+        assert!(separable(true) && !separable(false));
     }
 
     #[test]

@@ -6,10 +6,10 @@
 
 use std::fmt;
 
-use kernels_gpu::entries::Variant;
+use kernels_gpu::entries::{ENTRIES, Entry};
 
 use crate::files::Pixels;
-use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result};
+use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
 
 /// The seed of the data when none is given.
 pub const SEED: u64 = 20_260;
@@ -40,6 +40,8 @@ pub struct Case {
     pub scale: (f32, f32),
     /// Types and channels.
     pub layout: Layout,
+    /// Whether the mask is a column times a row.
+    pub separable: bool,
     /// What the pixels are; integers are always random.
     pub content: Content,
     /// What image and mask are made from.
@@ -63,6 +65,9 @@ impl fmt::Display for Case {
         if self.scale != (1.0, 0.0) {
             write!(f, " scale {} offset {}", self.scale.0, self.scale.1)?;
         }
+        if self.separable {
+            f.write_str(" separable")?;
+        }
         if self.content == Content::Special {
             f.write_str(" special values")?;
         }
@@ -74,6 +79,15 @@ impl fmt::Display for Case {
 }
 
 impl Case {
+    /// Whether the case says something about what was asked for: images of more than a few tiles side by side are there for variants
+    /// with wide ones.
+    #[must_use]
+    pub fn concerns(&self, choice: VariantChoice) -> bool {
+        let Some(variant) = choice.named() else { return true };
+        let columns = ENTRIES.iter().filter(|entry| entry.variant == variant).map(|entry| entry.outputs().0).max();
+        self.image.0 <= 5 * columns.unwrap_or(0) as usize
+    }
+
     /// The problem and its image.
     ///
     /// # Errors
@@ -81,7 +95,14 @@ impl Case {
     pub fn make(&self) -> Result<(Problem, Pixels)> {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut uniform = move || random.f32().mul_add(2.0, -1.0);
-        let coefficients = (0..self.mask.0 * self.mask.1).map(|_| uniform()).collect();
+        let (width, height) = self.mask;
+        let coefficients = if self.separable {
+            let (row, column): (Vec<f32>, Vec<f32>) =
+                ((0..width).map(|_| uniform()).collect(), (0..height).map(|_| uniform()).collect());
+            column.iter().flat_map(|of_column| row.iter().map(move |of_row| of_column * of_row)).collect()
+        } else {
+            (0..width * height).map(|_| uniform()).collect()
+        };
         let mut filter = Filter::new(Mask::new(self.mask.0, self.mask.1, coefficients)?)
             .operation(self.operation)
             .border(self.border)
@@ -188,8 +209,10 @@ const BORDERS: [Border; 6] =
 #[must_use]
 pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     let mut shapes = Vec::new();
-    for variant in Variant::ALL {
-        let (columns, rows) = variant.outputs();
+    let mut tiles: Vec<_> = ENTRIES.iter().map(Entry::outputs).filter(|(columns, _)| *columns <= WIDEST_TILE).collect();
+    tiles.sort_unstable();
+    tiles.dedup();
+    for (columns, rows) in tiles {
         let (widths, heights) = (around(columns as usize), around(rows as usize));
         for (i, &width) in widths.iter().enumerate() {
             // Not the whole product: each width with three of the heights, another three for the next.
@@ -236,13 +259,43 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
                     PixelType::F32 => (1.0, 0.0),
                 },
                 layout,
+                separable: (mixed / 64).is_multiple_of(3),
                 content: if turn % 4 == 1 { Content::Special } else { Content::Random },
                 seed: seed.wrapping_add(turn as u64),
             });
         }
     }
     cases.extend(extremes(seed));
+    cases.extend(wide(quick, seed));
     cases
+}
+
+/// Tiles of up to this width get images of all sizes around theirs; for wider ones there is [`wide`].
+const WIDEST_TILE: u32 = 64;
+
+/// Images on either side of the tile boundaries of the variants with wide tiles, and some so wide that there are blocks without an
+/// edge; with all masks that those are made for, and others. Each mask is separable once and once not.
+fn wide(quick: bool, seed: u64) -> Vec<Case> {
+    const IMAGES: [(usize, usize); 10] =
+        [(128, 8), (251, 33), (129, 23), (257, 31), (127, 9), (252, 7), (255, 32), (516, 40), (253, 1), (256, 16)];
+    let odd = (3..=21).step_by(2).map(|side| (side, side));
+    let masks = odd.chain([(8, 6), (31, 31), (7, 12), (2, 33), (40, 1)]);
+    let four_times = masks.flat_map(|mask| [(mask, false), (mask, true), (mask, false), (mask, true)]).enumerate();
+    let chosen = four_times.filter(|(turn, _)| !quick || turn % 5 == 0);
+    let case = |(turn, (mask, separable)): (usize, ((usize, usize), bool))| Case {
+        // The second two of a mask are those without an edge on every side.
+        image: if turn % 4 < 2 { IMAGES[turn % IMAGES.len()] } else { (1028 + turn % 3, 24 + turn % 17) },
+        mask,
+        border: BORDERS[turn % BORDERS.len()],
+        operation: if turn / 4 % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: (turn % 7 == 6).then_some((mask.1 - 1, 0)),
+        scale: if turn % 5 == 3 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        layout: Layout::PLANE,
+        separable,
+        content: if turn / 3 % 3 == 1 { Content::Special } else { Content::Random },
+        seed: seed.wrapping_add(100_000 + turn as u64),
+    };
+    chosen.map(case).collect()
 }
 
 /// What the sweep does not reach: a mask too large for constant memory, one too long for a tile, and an image of more
@@ -256,6 +309,7 @@ fn extremes(seed: u64) -> [Case; 4] {
         anchor: None,
         scale: (1.0, 0.0),
         layout: Layout::PLANE,
+        separable: false,
         content: Content::Random,
         seed,
     };
@@ -283,6 +337,7 @@ mod tests {
             assert!(names(|case| format!("{:?}", case.mask)).len() >= MASKS.len());
             assert!(names(|case| format!("{:?} {}", case.operation, case.border)).len() >= 2 * BORDERS.len());
             assert!(cases.iter().any(|case| case.content == Content::Special));
+            assert!(cases.iter().any(|case| case.separable && case.mask.0 == case.mask.1 && case.image.0 > 500));
             assert!(cases.iter().any(|case| case.mask.0 > case.image.0 && case.mask.1 > case.image.1));
             assert!(quick == (cases.len() < 400), "{} cases", cases.len());
         }

@@ -26,9 +26,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "K,HxW,...", value_delimiter = ',')]
     masks: Option<Vec<MaskSize>>,
 
-    /// The GPU's variants: all, auto, or names such as "naive"; the CPU has one way of its own
+    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU has one way of its own
     #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
     variants: Vec<Wanted>,
+
+    /// Only variants with the same bits on every device: not the separable ones
+    #[arg(long)]
+    exact: bool,
+
+    /// Random masks that are a column times a row, as Gaussians and boxes are, for which there are variants of their own
+    #[arg(long)]
+    separable: bool,
 
     /// The type of the values of images and results
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = super::pixel_type())]
@@ -83,6 +91,7 @@ Examples:
   host bench --sizes 8192 --masks 3,5,7,9,13,15 --device cuda:0 --json h100.json
   host bench --image photo.jpg --masks 13 --markdown -
   host bench --sizes 3840x2160 --pixel u8 --channels 3
+  host bench --sizes 8192 --masks 7,15,31 --separable
 
 Every answer is first compared with one computed in f64, over the whole frame; a wrong one is never timed. \
 METHODOLOGY.md says how the times are taken and what they leave out.";
@@ -145,6 +154,13 @@ impl Args {
             (None, None) if self.device == DeviceChoice::Emulator => Some(vec![Picture::Coffee]),
             (None, None) => None,
         };
+        let other_bits = self.variants.iter().find_map(|wanted| match wanted {
+            Wanted::One(choice) => choice.named().filter(|variant| !variant.is_direct()),
+            Wanted::All => None,
+        });
+        if let Some(variant) = other_bits.filter(|_| self.exact) {
+            bail!("--variants {}: it has other bits than the direct sum, and --exact leaves such out", variant.name());
+        }
         let usual = Duration::from_millis(if self.quick { 50 } else { 300 });
         Ok(Settings {
             device: self.device,
@@ -152,6 +168,8 @@ impl Args {
             variants: self.variants.clone(),
             pixel: self.pixel,
             channels: self.channels,
+            separable: self.separable,
+            exact: self.exact,
             border: self.border,
             min_time: self.min_time.unwrap_or(usual),
             seed: SEED,

@@ -66,6 +66,8 @@ struct Auto {
 struct Choice {
     pixel: &'static str,
     channels: usize,
+    /// Whether the masks are a column times a row.
+    separable: bool,
     /// Sides of square masks.
     masks: Vec<usize>,
     variant: &'static str,
@@ -94,7 +96,9 @@ struct Kernel {
 }
 
 /// The kinds of values and the sides of masks that `auto`'s choices are shown for.
-const LAYOUTS: [(PixelType, usize); 3] = [(PixelType::F32, 1), (PixelType::U8, 1), (PixelType::U8, 3)];
+/// Masks that are a column times a row make a difference for `f32` only.
+const KINDS: [(PixelType, usize, bool); 4] =
+    [(PixelType::F32, 1, false), (PixelType::F32, 1, true), (PixelType::U8, 1, false), (PixelType::U8, 3, false)];
 const MASKS: [usize; 11] = [3, 5, 7, 9, 11, 13, 15, 21, 31, 63, 129];
 /// The side of the image that they are shown for.
 const SIDE: usize = 4096;
@@ -102,17 +106,25 @@ const SIDE: usize = 4096;
 /// What the device takes by itself, masks with the same answer together. Nothing is allocated.
 fn choices(device: &Device) -> Result<Vec<Choice>> {
     let mut choices: Vec<Choice> = Vec::new();
-    for (pixel, channels) in LAYOUTS {
+    for (pixel, channels, separable) in KINDS {
         for side in MASKS {
-            let filter = Filter::new(Mask::average(side, side)?);
+            let mut coefficients = vec![1.0; side * side];
+            coefficients[0] = if separable { 1.0 } else { 2.0 };
+            let filter = Filter::new(Mask::new(side, side, coefficients)?);
             let layout = Layout { channels, input: pixel, output: pixel };
             let problem = Problem::new(SIDE, SIDE, &filter)?.with_layout(layout)?;
             let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
             match choices.last_mut() {
-                Some(last) if (last.pixel, last.channels, &last.reason) == (pixel.name(), channels, &reason) => {
+                Some(last)
+                    if (last.pixel, last.channels, last.separable) == (pixel.name(), channels, separable)
+                        && (last.variant, &last.reason) == (variant, &reason) =>
+                {
                     last.masks.push(side);
                 }
-                _ => choices.push(Choice { pixel: pixel.name(), channels, masks: vec![side], variant, reason }),
+                _ => {
+                    let (pixel, masks) = (pixel.name(), vec![side]);
+                    choices.push(Choice { pixel, channels, separable, masks, variant, reason });
+                }
             }
         }
     }
@@ -215,9 +227,10 @@ impl Display for Info {
         let Ptx { arch, rustc, source_hash } = self.ptx;
         let choices = |f: &mut fmt::Formatter<'_>| -> fmt::Result {
             writeln!(f, "\nwhat auto takes for {SIDE} x {SIDE} pixels and square masks of side …")?;
-            for Choice { pixel, channels, masks, variant, reason } in &self.choices {
+            for Choice { pixel, channels, separable, masks, variant, reason } in &self.choices {
                 let masks: Vec<_> = masks.iter().map(ToString::to_string).collect();
-                writeln!(f, "  {pixel:3} x {channels}  {:35} {variant:15} {reason}", masks.join(", "))?;
+                let kind = if *separable { "column times row" } else { "" };
+                writeln!(f, "  {pixel:3} x {channels}  {kind:16}  {:30} {variant:15} {reason}", masks.join(", "))?;
             }
             Ok(())
         };

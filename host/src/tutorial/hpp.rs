@@ -47,7 +47,7 @@ struct Work {
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mask = workload::mask(MaskSize::square(MASK_WIDTH as usize), session.settings.seed)?;
+    let mask = workload::mask(MaskSize::square(MASK_WIDTH as usize), session.settings.seed, false)?;
     let coefficients = mask.coefficients().to_vec();
     // The walk over the picture goes forwards, as the course's does.
     let filter = Filter::new(mask).operation(Operation::Correlate);
@@ -240,7 +240,7 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu:
 /// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
 fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, Timing)>> {
     let device = session.device();
-    let mut convolution = device.convolution(&rgb_problem(&work.image, &work.filter)?, VariantChoice::Auto)?;
+    let mut convolution = device.convolution(&rgb_problem(&work.image, &work.filter)?, VariantChoice::Exact)?;
     let found: Image<f32> = convolution.run(&work.image)?;
     let name = format!("ours ({})", convolution.variant());
     if !session.check(name.clone(), judge::bits(found.values(), work.answer.values())) || session.is_emulator() {

@@ -27,7 +27,7 @@ struct Row {
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let image = workload::coffee()?;
-    let mask = workload::mask(MaskSize::square(13), session.settings.seed)?;
+    let mask = workload::mask(MaskSize::square(13), session.settings.seed, false)?;
     let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()))?;
     let oracle = Oracle::new(&problem, image.values());
     let work = Work { image, mask, problem, oracle };
@@ -135,7 +135,7 @@ fn of_this_project(
     work: &Work,
     rows: &mut Vec<Row>,
 ) -> Result<Option<Vec<f32>>> {
-    let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Auto)?;
+    let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Exact)?;
     let mut found = vec![0.0; work.image.values().len()];
     convolution.run_values(work.image.values(), &mut found)?;
     let what = format!("{name} ({})", convolution.variant());

@@ -77,6 +77,29 @@ impl<T: Scalar> Global<T> {
             crate::executor::load_global(self.0.wrapping_offset(index))
         }
     }
+
+    /// Asks for the line of element `index` to be brought into the L2 cache. A hint: nothing waits for it, and executors of the
+    /// host pass over it.
+    ///
+    /// # Safety
+    /// As for [`load`](Self::load).
+    #[inline(always)]
+    pub unsafe fn prefetch(self, index: isize) {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let address = self.0.wrapping_offset(index);
+            // SAFETY: it changes no memory that a program sees; the address is one that could be loaded from, as the caller promised.
+            unsafe {
+                core::arch::asm!(
+                    "prefetch.global.L2 [{address}];",
+                    address = in(reg64) address,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        let _ = index;
+    }
 }
 
 impl<T: Scalar> GlobalMut<T> {

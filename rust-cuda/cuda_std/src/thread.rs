@@ -110,3 +110,29 @@ pub fn no_unroll() {
         unsafe { core::arch::asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) };
     }
 }
+
+/// `value`, of which the compiler knows nothing: it can't conclude from it, nor move it out of a loop.
+///
+/// For conditions from which LLVM would make several copies of the code that they guard.
+#[inline(always)]
+#[must_use]
+pub fn opaque(value: u32) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let same: u32;
+        // SAFETY: a move between registers.
+        unsafe {
+            core::arch::asm!(
+                "mov.b32 {same}, {value};",
+                same = out(reg32) same,
+                value = in(reg32) value,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        same
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        value
+    }
+}

@@ -78,17 +78,17 @@ impl<'gpu> GpuConvolution<'gpu> {
                 .to(format!("allow {shared_bytes} bytes of shared memory"))?;
         }
 
-        let coefficients = problem.window().coefficients();
+        let coefficients = plan.coefficients(problem);
         let mask = if plan.entry.variant.mask_is_constant() {
             static NUMBERS: AtomicU64 = AtomicU64::new(1);
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
             let address =
                 driver::constant(&function, MASK::SYMBOL, coefficients.len()).to("find the mask's constant memory")?;
-            MaskHome::Constant { address, owner, number, coefficients: coefficients.to_vec() }
+            MaskHome::Constant { address, owner, number, coefficients }
         } else {
             let mut buffer: DeviceBuffer<f32> = allocate(coefficients.len())?;
             // SAFETY: the coefficients are borrowed until the stream has been waited for, in the next line.
-            unsafe { buffer.async_copy_from(coefficients, &gpu.stream) }.to("copy the mask to the device")?;
+            unsafe { buffer.async_copy_from(&coefficients, &gpu.stream) }.to("copy the mask to the device")?;
             gpu.stream.synchronize().to("copy the mask to the device")?;
             MaskHome::Global(buffer)
         };

@@ -50,7 +50,7 @@ impl GpuInfo {
     /// What planning needs to know.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        Limits { shared_bytes: self.shared_bytes_per_block }
+        Limits { shared_bytes: self.shared_bytes_per_block, sm_count: self.sm_count }
     }
 
     /// Whether the device can run the PTX that ships.

@@ -29,6 +29,7 @@ enum Fault {
 /// A stand-in for a convolution: the right answer with a fault in it, and a count of timed runs.
 struct StandIn<'a> {
     right: &'a Image,
+    bound: Bound,
     fault: Fault,
     resident: Option<Image>,
     runs: usize,
@@ -55,6 +56,10 @@ impl StandIn<'_> {
 }
 
 impl Executor for StandIn<'_> {
+    fn bound(&self) -> Bound {
+        self.bound
+    }
+
     fn run(&mut self, _: &Pixels, result: &mut Pixels) -> Result<()> {
         self.answer(plane_mut(result), false);
         Ok(())
@@ -92,14 +97,15 @@ const TIMING: Timing = Timing { batch: Duration::from_micros(35), min_time: Dura
 
 /// Measures a stand-in with a fault. Also returns how often it was run on resident data.
 fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
-    let mask = mask(MaskSize { width: 5, height: 3 }, 7).unwrap();
+    let mask = mask(MaskSize { width: 5, height: 3 }, 7, false).unwrap();
     let problem = Problem::new(37, 23, &Filter::new(mask).border(Border::Mirror)).unwrap();
     let image = Picture::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
     let mut expected = Expected::new(&problem, &image);
     let right: Image = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image.to_f32()).unwrap();
     expected.set_cpu(&right.clone().into());
     let (timed, mut result) = (Cell::new(0), image.clone());
-    let open = || Ok(StandIn { right: &right, fault, resident: None, runs: 0, timed: &timed });
+    let bound = Bound::direct(&problem);
+    let open = || Ok(StandIn { right: &right, bound, fault, resident: None, runs: 0, timed: &timed });
     let measurement = measure(open, &image, &mut result, &expected, TIMING);
     (measurement, timed.get())
 }
@@ -143,7 +149,7 @@ fn a_failure_is_no_wrong_answer() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let mask = mask(MaskSize::square(3), 7).unwrap();
+    let mask = mask(MaskSize::square(3), 7, false).unwrap();
     let problem = Problem::new(20, 10, &Filter::new(mask)).unwrap();
     let image = Image::from_fn(20, 10, |x, y| (x * y) as f32).unwrap();
     let mut expected = Expected::new(&problem, &image.clone().into());
@@ -151,7 +157,7 @@ fn what_is_wrong_is_named() {
     let verify = |expected: &Expected<'_>, change: &dyn Fn(&mut [f32])| {
         let mut answer = right.clone();
         change(answer.values_mut());
-        expected.verify(&answer.into())
+        expected.verify(&answer.into(), Bound::direct(&problem))
     };
     assert_eq!(verify(&expected, &|_| {}).unwrap().bits_equal_cpu, None);
     expected.set_cpu(&right.clone().into());
@@ -160,30 +166,39 @@ fn what_is_wrong_is_named() {
     assert!(matches!(found, Wrong::Values { count: 1, values: 200, place: (4, 3, 0), .. }), "{found:?}");
     assert!(matches!(verify(&expected, &|values| values.rotate_right(1)), Err(Wrong::Values { .. })));
     let short = right.crop(0, 0, 20, 9).unwrap();
-    assert!(matches!(expected.verify(&short.into()), Err(Wrong::Length { required: 200, found: 180 })));
+    assert!(matches!(
+        expected.verify(&short.into(), Bound::direct(&problem)),
+        Err(Wrong::Length { required: 200, found: 180 })
+    ));
     let next = |values: &mut [f32]| values[5 * 20 + 7] = f32::from_bits(values[5 * 20 + 7].to_bits() + 1);
     let found = verify(&expected, &next).unwrap_err();
     assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
+    // Who promises a bound only may have other bits, and the verdict says so.
+    let mut other = right.clone();
+    next(other.values_mut());
+    let verdict = expected.verify(&other.into(), Bound::with_constant(9.0)).unwrap();
+    assert_eq!(verdict.bits_equal_cpu, Some(false));
 }
 
 #[test]
 fn a_wrong_channel_is_named() {
-    let filter = Filter::new(mask(MaskSize::square(3), 7).unwrap());
+    let filter = Filter::new(mask(MaskSize::square(3), 7, false).unwrap());
     let layout = Layout { channels: 3, input: PixelType::U8, output: PixelType::U8 };
     let problem = Problem::new(20, 10, &filter).unwrap().with_layout(layout).unwrap();
     let image = Picture::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
     let mut expected = Expected::new(&problem, &image);
+    let bound = Bound::direct(&problem);
     let Pixels::U8(source) = &image else { panic!("u8 was asked for") };
     let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(source).unwrap();
-    expected.verify(&right.clone().into()).unwrap();
+    expected.verify(&right.clone().into(), bound).unwrap();
     let mut wrong = right.clone();
     wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 16;
-    let found = expected.verify(&wrong.clone().into()).unwrap_err();
+    let found = expected.verify(&wrong.clone().into(), bound).unwrap_err();
     assert!(matches!(found, Wrong::Values { count: 1, values: 600, place: (7, 5, 2), .. }), "{found:?}");
     // Within the bound, perhaps, but not what the CPU found.
     expected.set_cpu(&right.into());
     wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 17;
-    assert!(expected.verify(&wrong.into()).is_err());
+    assert!(expected.verify(&wrong.into(), bound).is_err());
 }
 
 #[test]

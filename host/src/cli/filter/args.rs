@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::files::Existing;
-use host::kernels_gpu::entries::Variant;
 use host::{Border, DeviceChoice, Filter, Operation, PixelType, VariantChoice};
 
 use super::mask::MaskArgs;
@@ -58,9 +57,15 @@ pub(in crate::cli) struct Args {
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceChoice,
 
-    /// The kernel that computes; auto takes the one that suits the mask
+    /// The kernel that computes. auto takes the fastest; for large f32 pictures of one channel and a mask that is a column times
+    /// a row (Gaussian, box) that is one whose last bits differ from the CPU's, within a stated bound. exact takes the
+    /// fastest of those with the same bits on every device
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = variant())]
     pub(super) variant: VariantChoice,
+
+    /// The same bits on every device: --variant exact
+    #[arg(long, conflicts_with = "variant")]
+    pub(super) exact: bool,
 
     /// The most device memory for the values of a picture and its result, such as 512M or 2G [default: what is free]. What
     /// does not fit is computed in strips, or else on the CPU
@@ -118,11 +123,8 @@ fn operation() -> impl TypedValueParser<Value = Operation> {
 }
 
 fn variant() -> impl TypedValueParser<Value = VariantChoice> {
-    let names = std::iter::once("auto").chain(Variant::ALL.map(Variant::name));
-    PossibleValuesParser::new(names).map(|name| {
-        let variant = Variant::ALL.into_iter().find(|variant| variant.name() == name);
-        variant.map_or(VariantChoice::Auto, VariantChoice::Exactly)
-    })
+    PossibleValuesParser::new(VariantChoice::all().map(VariantChoice::name))
+        .map(|name| name.parse().expect("clap lets only names through"))
 }
 
 /// A number of bytes, with K, M or G for powers of 1024.
@@ -165,6 +167,11 @@ impl Args {
         let filter = Filter::from(written).operation(self.op).border(self.border);
         super::compute::check(&filter)?;
         Ok(filter)
+    }
+
+    /// The variant that is asked for.
+    pub(super) fn variant(&self) -> VariantChoice {
+        if self.exact { VariantChoice::Exact } else { self.variant }
     }
 
     /// What happens to output files that exist.

@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         None => device,
     };
     let notes = if args.quiet { Vec::new() } else { notes(args, &device, &filter) };
-    let mut compute = Compute::new(&device, filter, args.variant).or_usage()?;
+    let mut compute = Compute::new(&device, filter, args.variant()).or_usage()?;
     if !jobs.is_empty() {
         paths::prepare(&args.output).or_usage()?;
     }

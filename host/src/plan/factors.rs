@@ -1,0 +1,118 @@
+//! Masks that are a column times a row, within the contract of the variants for such masks.
+
+use kernels_gpu::separable::MASK_ERROR;
+
+use crate::Mask;
+
+/// `2^-24`.
+const U: f64 = 1.0 / (1 << 24) as f64;
+
+/// Column and row of a separable mask, in window order, as the kernels for separable masks take them.
+///
+/// # Contract
+/// - Each `column[k] * row[l]` is within [`MASK_ERROR`] `* 2^-24` of the mask's coefficient, *relative to that coefficient*: then the error
+///   bound holds for every image, also one that is 0 wherever the mask is large. Where the mask has a 0, so has the product.
+/// - The row's magnitudes sum to at most 1/2. A filtered row of finite pixels is then finite, so that an overflow can happen only
+///   where it can in the direct sum, too, and a column's 0 takes away whatever finite pixels it is multiplied with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Factors {
+    row: Vec<f32>,
+    column: Vec<f32>,
+}
+
+impl Factors {
+    /// Those of `mask`, if it is separable within the contract.
+    #[must_use]
+    pub fn of(mask: &Mask) -> Option<Self> {
+        let (column, row) = mask.separated(Mask::SEPARABLE)?;
+        // By a power of two, which rounds nothing but what is left of denormal numbers. The check below sees those.
+        let sum: f64 = row.iter().map(|&value| f64::from(value).abs()).sum();
+        let mut factor = 1.0_f64;
+        while sum * factor > 0.5 {
+            factor /= 2.0;
+        }
+        while sum * factor <= 0.25 {
+            factor *= 2.0;
+        }
+        let scaled = |values: &[f32], factor: f64| -> Vec<f32> {
+            values.iter().map(|&value| (f64::from(value) * factor) as f32).collect()
+        };
+        let (row, column) = (scaled(&row, factor), scaled(&column, 1.0 / factor));
+        let near = |(k, values): (usize, &[f32])| {
+            values.iter().zip(&row).all(|(&value, &of_row)| {
+                // Exact in f64: two numbers of 24 digits.
+                let product = f64::from(column[k]) * f64::from(of_row);
+                (f64::from(value) - product).abs() <= f64::from(MASK_ERROR) * U * f64::from(value).abs()
+            })
+        };
+        let rows = mask.coefficients().chunks_exact(mask.width());
+        // An infinite coefficient of the column is near nothing.
+        rows.enumerate().all(near).then_some(Self { row, column })
+    }
+
+    /// The coefficients as the kernels expect them in constant memory: the row, then the column.
+    #[must_use]
+    pub fn coefficients(&self) -> Vec<f32> {
+        [self.row.as_slice(), &self.column].concat()
+    }
+
+    /// How many times `2^-150` may be lost to underflow: once a step, the row's steps multiplied with the column.
+    #[must_use]
+    pub fn underflows(&self) -> f64 {
+        let column: f64 = self.column.iter().map(|&value| f64::from(value).abs()).sum();
+        // What the columns' sum makes of the rows' errors it rounds, too.
+        1.01 * self.row.len() as f64 * column + self.column.len() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Axis;
+
+    #[test]
+    fn the_usual_separable_masks_keep_the_contract() {
+        let masks = [
+            Mask::identity(),
+            Mask::gaussian(0.8, None).unwrap(),
+            Mask::gaussian(3.0, None).unwrap(),
+            Mask::gaussian(9.0, Some(31)).unwrap(),
+            Mask::average(7, 5).unwrap(),
+            Mask::sobel(Axis::X),
+            Mask::scharr(Axis::Y),
+            Mask::prewitt(Axis::X),
+            Mask::gaussian(2.0, None).unwrap().normalized().unwrap(),
+            Mask::new(2, 2, vec![3e-30, -1e-30, 3e-32, -1e-32]).unwrap(),
+        ];
+        for mask in masks {
+            let Factors { row, column } = Factors::of(&mask).unwrap_or_else(|| panic!("{mask:?}"));
+            let sum: f64 = row.iter().map(|&value| f64::from(value).abs()).sum();
+            assert!(sum <= 0.5 && sum > 0.2, "{sum}");
+            for (k, l) in (0..mask.height()).flat_map(|k| (0..mask.width()).map(move |l| (k, l))) {
+                let (product, value) = (f64::from(column[k]) * f64::from(row[l]), f64::from(mask.at(k, l)));
+                assert!((product - value).abs() <= 16.0 * U * value.abs(), "{k} {l}: {product:e} for {value:e}");
+            }
+        }
+    }
+
+    /// Within the tolerance of the largest coefficient is not enough: a small one must be right to its own digits.
+    #[test]
+    fn almost_separable_masks_are_not_taken() {
+        let outer = |changed: usize, by: f32| {
+            let mut values: Vec<f32> = (0..49).map(|i| (1.0 + (i / 7) as f32) * 0.01_f32.powi(i % 7)).collect();
+            values[changed] *= 1.0 + by;
+            Mask::new(7, 7, values).unwrap()
+        };
+        assert!(Factors::of(&outer(6, 0.0)).is_some());
+        for changed in [6, 13, 24, 45] {
+            let almost = outer(changed, 64.0 * U as f32);
+            assert!(Factors::of(&almost).is_none(), "coefficient {changed}");
+        }
+        // The smallest of them may be off by all of itself within the tolerance of the largest.
+        assert!(outer(6, 64.0 * U as f32).separated(Mask::SEPARABLE).is_some());
+        // A column whose coefficients would be infinite, the row's being as small as they have to be.
+        assert!(Factors::of(&Mask::new(2, 2, vec![3e38, -1e38, 3e36, -1e36]).unwrap()).is_none());
+        // Tails that underflow to 0, where the outer product does not.
+        assert!(Factors::of(&Mask::new(2, 2, vec![1.0, 1e-30, 1e-30, 0.0]).unwrap()).is_none());
+    }
+}

@@ -1,0 +1,259 @@
+//! Which kernel computes a problem on a GPU, why, and with which launches.
+//!
+//! First *eligible*: every entry of the list is asked whether it can compute the problem on this device; one that can't
+//! says why. Then *preferred*: of those that can, the first in the order of `preference`, which rests on measurements. A variant that
+//! is asked for by name skips the preference, never the eligibility.
+
+mod factors;
+mod preference;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
+use kernels_gpu::params::Params;
+use kernels_gpu::separable;
+
+pub use self::factors::Factors;
+use self::preference::Situation;
+use crate::compare::Bound;
+use crate::{Error, Problem, Result};
+
+/// The most rows of blocks in one grid, by CUDA's rules.
+const MAX_GRID_Y: u32 = 65_535;
+
+/// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may load
+/// and store vectors of up to 16 bytes.
+const ROW_ALIGNMENT: usize = 32;
+
+/// Which variant is to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum VariantChoice {
+    /// The preferred one of those that can. For large images of one `f32` and masks that are a column times a row that is a separable
+    /// variant: its results are within a stated bound of the exact ones ([`Plan::bound`]), as all are, but have not the bits of
+    /// the direct sum.
+    #[default]
+    Auto,
+    /// The preferred one of those that compute the direct sum: the same bits on every device.
+    Exact,
+    /// This one, or an error that says why not.
+    Exactly(Variant),
+}
+
+impl VariantChoice {
+    /// All that can be asked for, in the order in which help texts list them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Auto, Self::Exact].into_iter().chain(Variant::ALL.map(Self::Exactly))
+    }
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Exact => "exact",
+            Self::Exactly(variant) => variant.name(),
+        }
+    }
+
+    /// The variant, if one was asked for by name.
+    #[must_use]
+    pub const fn named(self) -> Option<Variant> {
+        match self {
+            Self::Auto | Self::Exact => None,
+            Self::Exactly(variant) => Some(variant),
+        }
+    }
+
+    /// Whether an entry of `variant` is what was asked for.
+    fn allows(self, variant: Variant) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Exact => variant.is_direct(),
+            Self::Exactly(wanted) => variant == wanted,
+        }
+    }
+}
+
+impl fmt::Display for VariantChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for VariantChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::all().find(|choice| choice.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::all().map(Self::name).collect();
+            Error::Parse { what: "variant", required: names.join(", "), found: text.into() }
+        })
+    }
+}
+
+/// What a plan needs to know of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most dynamic shared memory of a block, in bytes, after opting in.
+    pub shared_bytes: u64,
+    /// Streaming multiprocessors.
+    pub sm_count: u32,
+}
+
+impl Limits {
+    /// An H100's, which the emulator has.
+    pub const H100: Self = Self { shared_bytes: cuda_emulator::Limits::H100.shared_bytes as u64, sm_count: 132 };
+}
+
+/// One entry that was asked, and its answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Considered {
+    /// The entry.
+    pub entry: &'static Entry,
+    /// Whether it can, and if not, why.
+    pub answer: Result<(), Refusal>,
+}
+
+/// One kernel launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Launch {
+    /// Blocks in x and y.
+    pub grid: (u32, u32),
+    /// Threads of a block in x and y.
+    pub block: (u32, u32),
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// The parameters.
+    pub params: Params,
+}
+
+/// A problem planned for a GPU.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The kernel.
+    pub entry: &'static Entry,
+    /// Why this one: one line for people.
+    pub reason: String,
+    /// Every entry for the problem's values that was asked.
+    pub considered: Vec<Considered>,
+    /// What every launch passes, for the whole image, with the device's pitches.
+    pub params: Params,
+    /// The mask as a column times a row, if there are entries for the problem's values that ask for it, and it is one.
+    pub factors: Option<Factors>,
+    /// The device's.
+    pub limits: Limits,
+}
+
+impl Plan {
+    /// Plans `problem` for a device with `limits`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the variant that was asked for can't compute the problem.
+    pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
+        let layout = problem.layout();
+        let values = (layout.input, layout.channels as u32);
+        let entries = || ENTRIES.iter().filter(move |entry| (entry.pixel, entry.channels) == values);
+        let factors =
+            entries().any(|entry| !entry.variant.is_direct()).then(|| Factors::of(problem.window())).flatten();
+        let request = Request {
+            mask: (problem.window().width() as u32, problem.window().height() as u32),
+            separable: factors.is_some(),
+            result: layout.output,
+            shared_limit: limits.shared_bytes,
+        };
+        let considered: Vec<_> = entries().map(|entry| Considered { entry, answer: entry.accepts(&request) }).collect();
+        let situation = Situation { problem, limits };
+        let best = considered
+            .iter()
+            .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
+            .map(|one| one.entry)
+            .min_by_key(|entry| situation.preference(entry));
+        let Some(entry) = best else { return Err(refused(&considered, choice, values)) };
+        let reason = situation.reason(entry, &considered, choice);
+        let pitch = |bytes: usize| (problem.row_values() * bytes).next_multiple_of(ROW_ALIGNMENT) / bytes;
+        let params = Params {
+            src_pitch: pitch(layout.input.bytes()) as i32,
+            dst_pitch: pitch(layout.output.bytes()) as i32,
+            ..problem.params()
+        };
+        Ok(Self { entry, reason, considered, params, factors, limits })
+    }
+
+    /// What the entry promises of the results: the direct sum's bits, or how near to the exact ones they are.
+    #[must_use]
+    pub fn bound(&self, problem: &Problem) -> Bound {
+        match &self.factors {
+            Some(factors) if !self.entry.variant.is_direct() => {
+                let (width, height) = (self.params.mask_width as u32, self.params.mask_height as u32);
+                let constant = separable::error_constant(width, height) as f64;
+                Bound::with_constant(constant).with_underflows(factors.underflows())
+            }
+            _ => Bound::direct(problem),
+        }
+    }
+
+    /// The coefficients that the entry reads, in its order: the mask's in window order, or those of a row and a column.
+    #[must_use]
+    pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
+        match &self.factors {
+            Some(factors) if !self.entry.variant.is_direct() => factors.coefficients(),
+            _ => problem.window().coefficients().to_vec(),
+        }
+    }
+
+    /// The launches that compute the rows `outputs` of an image of `height` rows, otherwise as planned; more than one
+    /// only for more than 65,535 rows of blocks. The last blocks may compute rows after them, too.
+    #[must_use]
+    pub fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
+        let (columns, rows) = self.entry.outputs();
+        let params = Params { height: height as i32, ..self.params };
+        let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
+        let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
+        let launch = |blocks_down: u32, first_row: u32| Launch {
+            grid: (blocks_across, blocks_down),
+            block: self.entry.variant.block(),
+            // An eligible entry's tile fits the device, far below 2^32.
+            shared_bytes: self.entry.shared_bytes(mask_width, mask_height) as u32,
+            params: Params { first_row: first_row as i32, ..params },
+        };
+        let first = outputs.start as u32;
+        if self.entry.variant.shares_out_rows() && !outputs.is_empty() {
+            // They go down to the image's last row.
+            return vec![launch(self.strips(height as u32 - first, blocks_across), first)];
+        }
+        let blocks_down = (outputs.len() as u32).div_ceil(rows);
+        (0..blocks_down)
+            .step_by(MAX_GRID_Y as usize)
+            .map(|block| launch((blocks_down - block).min(MAX_GRID_Y), first + block * rows))
+            .collect()
+    }
+
+    /// Into how many strips the rows of a grid share out `rows` rows of the image: as many as fill the device with
+    /// `blocks_across` strips side by side, none of them empty, and none lower than serves.
+    fn strips(&self, rows: u32, blocks_across: u32) -> u32 {
+        let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
+        // What a multiprocessor keeps for the system is not a block's to have.
+        let shared_per_sm = self.limits.shared_bytes + 1024;
+        let wanted = self.entry.blocks_to_fill(mask, self.limits.sm_count, shared_per_sm) / u64::from(blocks_across);
+        let most = u64::from(rows.div_ceil(self.entry.least_rows(mask.1)).min(MAX_GRID_Y));
+        let strips = wanted.clamp(1, most) as u32;
+        rows.div_ceil(rows.div_ceil(strips))
+    }
+}
+
+/// The error for a variant that can't. Of its entries that one knows best why which the mask's size suits.
+fn refused(considered: &[Considered], choice: VariantChoice, found: (crate::PixelType, u32)) -> Error {
+    let of_choice = considered.iter().filter(|one| choice.allows(one.entry.variant));
+    let told = of_choice
+        .filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal)))
+        .min_by_key(|(entry, refusal)| (matches!(refusal, Refusal::OtherMaskSize { .. }), entry.mask != MaskSize::Any));
+    let (entry, reason) = told.unwrap_or_else(|| {
+        let entry = ENTRIES.iter().find(|entry| choice.allows(entry.variant)).expect("each variant has an entry");
+        (entry, Refusal::OtherValues { made_for: (entry.pixel, entry.channels), found })
+    });
+    Error::Refused { variant: entry.variant.name(), reason }
+}

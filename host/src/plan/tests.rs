@@ -1,0 +1,211 @@
+use super::*;
+use crate::{Filter, Layout, Mask, Operation, PixelType};
+
+/// A mask that is no column times a row, if it has more than one row and column.
+fn mask(width: usize, height: usize) -> Mask {
+    let mut coefficients = vec![1.0; width * height];
+    coefficients[0] = 2.0;
+    Mask::new(width, height, coefficients).unwrap()
+}
+
+fn problem(width: usize, height: usize, mask_width: usize, mask_height: usize) -> Problem {
+    Problem::new(width, height, &Filter::new(mask(mask_width, mask_height))).unwrap()
+}
+
+fn planned(problem: &Problem, choice: VariantChoice) -> &'static str {
+    Plan::new(problem, Limits::H100, choice).unwrap().entry.symbol
+}
+
+#[test]
+fn small_images_take_the_kernels_with_many_threads() {
+    let of = |width, height| planned(&problem(100, 50, width, height), VariantChoice::Auto);
+    assert_eq!(of(7, 7), "shared_tile_f32_c1_7x7");
+    assert_eq!(of(7, 9), "constant_mask_f32_c1");
+    assert_eq!(of(14, 16), "shared_tile_f32_c1");
+    assert_eq!(of(128, 128), "shared_tile_f32_c1");
+    // A long row of coefficients: constant memory holds it, the tile of a block no longer fits.
+    assert_eq!(of(16_384, 1), "constant_mask_f32_c1");
+    assert_eq!(of(129, 128), "naive_f32_c1");
+    let plan = Plan::new(&problem(200, 200, 13, 13), Limits::H100, VariantChoice::Auto).unwrap();
+    assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_13x13");
+    assert!(plan.reason.contains("too few pixels for stream: 50 of 528 warps"), "{}", plan.reason);
+    // The same image fills a small device.
+    let small = Limits { sm_count: 8, ..Limits::H100 };
+    let plan = Plan::new(&problem(200, 200, 13, 13), small, VariantChoice::Auto).unwrap();
+    assert_eq!(plan.entry.symbol, "stream_f32_c1_13x13");
+}
+
+#[test]
+fn large_images_take_the_kernels_with_sums_in_registers() {
+    let of = |width, height| planned(&problem(4096, 4096, width, height), VariantChoice::Auto);
+    for side in [3, 5, 7, 9, 11, 13, 15, 17, 21] {
+        assert_eq!(of(side, side), format!("stream_f32_c1_{side}x{side}"));
+    }
+    assert_eq!(of(8, 8), "register_tile_f32_c1");
+    assert_eq!(of(19, 19), "register_tile_f32_c1");
+    assert_eq!(of(63, 63), "register_tile_f32_c1");
+    assert_eq!(of(2, 2), "constant_mask_f32_c1");
+    let of_anchor = |row, column| {
+        let filter = Filter::new(mask(7, 7)).anchor(row, column);
+        planned(&Problem::new(4096, 4096, &filter).unwrap(), VariantChoice::Auto)
+    };
+    // Up and down costs nothing, to the sides the walk would read pixel by pixel.
+    assert_eq!(of_anchor(6, 3), "stream_f32_c1_7x7");
+    assert_eq!(of_anchor(3, 0), "register_tile_f32_c1");
+    let bytes = problem(4096, 4096, 7, 7).with_layout(Layout { output: PixelType::U8, ..Layout::PLANE }).unwrap();
+    let plan = Plan::new(&bytes, Limits::H100, VariantChoice::Auto).unwrap();
+    assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_7x7");
+    assert!(plan.reason.contains("makes results of f32, not u8"), "{}", plan.reason);
+}
+
+#[test]
+fn separable_masks_take_two_passes_unless_exact() {
+    let of = |mask: Mask, choice| planned(&Problem::new(4096, 4096, &Filter::new(mask)).unwrap(), choice);
+    let box_of = |width, height| Mask::average(width, height).unwrap();
+    for (side, auto, exact) in [
+        (3, "stream_f32_c1_3x3", "stream_f32_c1_3x3"),
+        (5, "stream_f32_c1_5x5", "stream_f32_c1_5x5"),
+        (7, "separable_f32_c1_7x7", "stream_f32_c1_7x7"),
+        (21, "separable_f32_c1_21x21", "stream_f32_c1_21x21"),
+        (31, "separable_ring_f32_c1", "register_tile_f32_c1"),
+    ] {
+        assert_eq!(of(box_of(side, side), VariantChoice::Auto), auto);
+        assert_eq!(of(box_of(side, side), VariantChoice::Exact), exact);
+    }
+    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_ring_f32_c1");
+    // A row alone is its own product.
+    assert_eq!(of(box_of(31, 1), VariantChoice::Auto), "register_tile_f32_c1");
+    // Off by four times what the contract allows, in one coefficient.
+    let almost = |by: f32| {
+        let mut values = box_of(7, 7).coefficients().to_vec();
+        values[40] *= 1.0 + by;
+        Mask::new(7, 7, values).unwrap()
+    };
+    assert_eq!(of(almost(4.0 * Mask::SEPARABLE), VariantChoice::Auto), "stream_f32_c1_7x7");
+    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_f32_c1_7x7");
+}
+
+/// The bound of a separable variant is its own, of fewer roundings than the direct sum has; the factors are in window order.
+#[test]
+fn a_separable_plan_states_its_bound() {
+    let values = (0..9).flat_map(|k| (0..7).map(move |l| (k + 1) as f32 * (l * l + 1) as f32)).collect();
+    let filter = Filter::new(Mask::new(7, 9, values).unwrap()).operation(Operation::Convolve);
+    let problem = Problem::new(4096, 4096, &filter).unwrap();
+    let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+    assert_eq!(plan.entry.symbol, "separable_ring_f32_c1");
+    let (own, direct) = (plan.bound(&problem), Bound::direct(&problem));
+    assert!(!own.promises_bits() && direct.promises_bits());
+    assert_eq!(own.gamma(), Bound::with_constant(7.0 + 9.0 + 16.0).gamma());
+    let coefficients = plan.coefficients(&problem);
+    assert_eq!(coefficients.len(), 16);
+    for (k, l) in (0..9).flat_map(|k| (0..7).map(move |l| (k, l))) {
+        assert!((coefficients[7 + k] * coefficients[l] - problem.window().at(k, l)).abs() < 1e-4);
+    }
+    let exact = Plan::new(&problem, Limits::H100, VariantChoice::Exact).unwrap();
+    assert!(exact.bound(&problem).promises_bits());
+    assert_eq!(exact.coefficients(&problem), problem.window().coefficients());
+}
+
+#[test]
+fn a_variant_by_name_is_still_checked() {
+    let refusal = |problem: &Problem, variant| match Plan::new(problem, Limits::H100, VariantChoice::Exactly(variant)) {
+        Err(Error::Refused { variant: name, reason }) => {
+            assert_eq!(name, variant.name());
+            reason
+        }
+        other => panic!("{other:?}"),
+    };
+    let of = |width, height, variant| refusal(&problem(9, 9, width, height), variant);
+    assert!(matches!(of(200, 200, Variant::ConstantMask), Refusal::TooManyCoefficients { found: 40_000, .. }));
+    assert!(matches!(of(16_384, 1, Variant::SharedTile), Refusal::TooMuchSharedMemory { .. }));
+    assert_eq!(of(7, 7, Variant::Separable), Refusal::NotSeparable);
+    assert_eq!(of(7, 8, Variant::SeparableRing), Refusal::NotSeparable);
+    let other_size = of(8, 6, Variant::Stream);
+    assert_eq!(other_size, Refusal::OtherMaskSize { variant: Variant::Stream, found: (8, 6) });
+    assert_eq!(
+        other_size.to_string(),
+        "made for square masks of side 3, 5, 7, 9, 11, 13, 15, 17, 21, this one is 8 x 6"
+    );
+    let layout = |channels, input, output| problem(9, 9, 3, 3).with_layout(Layout { channels, input, output }).unwrap();
+    assert_eq!(
+        refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::Stream),
+        Refusal::OtherResult { made_for: PixelType::F32, found: PixelType::U16 }
+    );
+    assert_eq!(
+        refusal(&layout(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
+        Refusal::OtherValues { made_for: (PixelType::F32, 1), found: (PixelType::U8, 3) }
+    );
+}
+
+#[test]
+fn choices_have_names() {
+    for choice in VariantChoice::all() {
+        assert_eq!(choice.to_string().parse::<VariantChoice>().unwrap(), choice);
+    }
+    let error = "fastest".parse::<VariantChoice>().unwrap_err().to_string();
+    assert!(error.contains("auto, exact, naive,"), "{error}");
+}
+
+#[test]
+fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
+    for (input, output) in PixelType::ALL.into_iter().flat_map(|a| PixelType::ALL.map(|b| (a, b))) {
+        for channels in 1..=4 {
+            let problem = problem(33, 7, 5, 3).with_layout(Layout { channels, input, output }).unwrap();
+            let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+            assert_eq!((plan.entry.pixel, plan.entry.channels as usize), (input, channels));
+            assert_eq!(plan.params.result_kind, output.code());
+            for (pitch, bytes) in [(plan.params.src_pitch, input.bytes()), (plan.params.dst_pitch, output.bytes())] {
+                assert!(pitch as usize >= 33 * channels && (pitch as usize * bytes).is_multiple_of(32));
+            }
+            let [launch] = plan.launches(7, 2..5).try_into().unwrap();
+            assert_eq!((launch.params.first_row, launch.params.height), (2, 7));
+            assert_eq!(launch.grid, ((33 * channels as u32).div_ceil(32), 1));
+        }
+    }
+}
+
+/// A plan of a variant for a mask of ones, which all of them take.
+fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
+    let filter = Filter::new(Mask::new(3, 3, vec![1.0; 9]).unwrap());
+    let problem = Problem::new(width, height, &filter).unwrap();
+    Plan::new(&problem, Limits::H100, VariantChoice::Exactly(variant)).unwrap()
+}
+
+#[test]
+fn launches_cover_every_row_once() {
+    for height in [1, 15, 16, 17, 65_535 * 8, 65_535 * 16, 65_535 * 16 + 1, 3_000_000] {
+        for variant in Variant::ALL.into_iter().filter(|variant| !variant.shares_out_rows()) {
+            let plan = of_ones(33, height, variant);
+            let (columns, rows) = plan.entry.outputs();
+            let mut next = 0;
+            for launch in plan.launches(height, 0..height) {
+                assert_eq!(launch.params.first_row as usize, next);
+                assert!((1..=MAX_GRID_Y).contains(&launch.grid.1) && launch.grid.0 == 33_u32.div_ceil(columns));
+                next += launch.grid.1 as usize * rows as usize;
+            }
+            assert!((height..height + rows as usize).contains(&next), "{height} rows, {variant:?}");
+        }
+    }
+}
+
+#[test]
+fn strips_share_out_the_rows() {
+    for variant in Variant::ALL.into_iter().filter(|variant| variant.shares_out_rows()) {
+        for height in [1, 7, 8, 9, 200, 8192, 3_000_000] {
+            for first in [0, height / 3] {
+                let plan = of_ones(33, height, variant);
+                let [launch] = plan.launches(height, first..height).try_into().unwrap();
+                let (rows, strips) = (height - first, launch.grid.1 as usize);
+                assert_eq!(launch.params.first_row as usize, first);
+                // As the kernels share them out: none is empty.
+                assert!((strips - 1) * rows.div_ceil(strips) < rows, "{variant:?}: {strips} strips of {rows} rows");
+            }
+        }
+        assert!(of_ones(33, 9, variant).launches(9, 4..4).is_empty());
+    }
+    // As measured: 4 times 132 multiprocessors of 32 blocks, over 32 strips side by side.
+    let [launch] = of_ones(8192, 8192, Variant::Stream).launches(8192, 0..8192).try_into().unwrap();
+    assert_eq!(launch.grid, (32, 512));
+    let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
+    assert_eq!(launch.grid, (33, 64));
+}

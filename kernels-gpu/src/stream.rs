@@ -1,0 +1,122 @@
+//! A thread walks down a strip of columns with all of its sums in registers: a product costs one instruction and
+//! nothing else.
+//!
+//! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
+//!
+//! From shared memory each product takes a load, which is four times as slow as the product itself. Here a thread reads
+//! a row of its window once, `C + K - 1` pixels for `C` outputs, and adds it to the sums of all `K` rows of outputs
+//! that it reaches: `C * K * K` products out of some `(C + K) / 4` loads.
+//!
+//! # The free shift
+//! With each row the sums move up by one: the sum that had `K - 1` rows gets its last one and is written, the others
+//! step into its place, and one begins at 0. Nothing is moved for that, because a multiply-add names its destination:
+//! ```text
+//! sums[0] = x * W[K-1] + sums[1]         finished: written
+//! sums[1] = x * W[K-2] + sums[2]
+//!   …
+//! sums[K-1] = x * W[0] + 0
+//! ```
+//! So the loop over the rows stays rolled, and its code fits the instruction cache. Each sum gets the rows of its
+//! window from top to bottom and each row from left to right: the order of every direct kernel, and the same bits.
+//!
+//! # Thread mapping and tiling
+//! [`strip`]: `C` columns and a strip of rows a thread. Results are `f32`, as the image is.
+//!
+//! # What it costs
+//! | | for each output |
+//! | --- | --- |
+//! | products | `K * K` |
+//! | bytes of device memory | 8, and `4 (K - 1) / rows of a strip` that two strips read |
+//! | instructions beside the products | coefficients past the 60 that uniform registers hold, one instruction for two of them, for `C` outputs; loads, store and loop, about 30 for `C` |
+//!
+//! On an H200 (8192 x 8192, one channel, zero border), with the schedule of [`SCHEDULES`]; the floor is the longer of 8
+//! bytes a pixel at the 4.18 TB/s of a copy and `K * K` products a pixel in the FP32 units:
+//!
+//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | µs | 148 | 155 | 184 | 251 | 364 | 495 | 666 | 832 | 1414 |
+//! | of the floor | 87 % | 83 % | 70 % | 69 % | 71 % | 73 % | 72 % | 74 % | 67 % |
+//!
+//! At 31 x 31 the sums no longer fit the registers well: 5228 µs, where [`register_tile`](crate::register_tile) takes
+//! 3487.
+//!
+//! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
+//! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
+
+use cuda_std::prelude::*;
+
+use crate::constant_mask::MASK;
+use crate::params::Params;
+use crate::strip::{self, AddRow, Needed, Pixels, Quad, Schedule, Sums, walk};
+
+pub use crate::strip::BLOCK;
+
+/// The sizes of masks that there are kernels for, and how each walks. The fastest of 4 and 8 columns, of reading at
+/// use, a row ahead, or with 3 or 4 rows ahead in L2, of blocks of 32 to 256 threads and of 1/2 to 12 waves, on an H200
+/// (8192 x 8192).
+pub const SCHEDULES: [(u32, Schedule); 9] = {
+    const fn schedule(columns: usize, ahead: usize, resident: u32, waves: u32) -> Schedule {
+        Schedule { columns, ahead, resident, waves }
+    }
+    [
+        (3, schedule(8, 0, 32, 4)),
+        (5, schedule(8, 0, 24, 1)),
+        (7, schedule(4, 4, 32, 4)),
+        (9, schedule(4, 4, 24, 4)),
+        (11, schedule(4, 1, 16, 4)),
+        (13, schedule(4, 0, 20, 4)),
+        (15, schedule(4, 0, 16, 1)),
+        (17, schedule(4, 0, 16, 1)),
+        (21, schedule(8, 0, 8, 1)),
+    ]
+};
+
+/// How the kernel for masks of `size` x `size` walks.
+///
+/// # Panics
+/// If there is none: while compiling, because only the list of entries asks.
+#[must_use]
+pub const fn schedule(size: u32) -> Schedule {
+    strip::schedule(&SCHEDULES, size)
+}
+
+/// The kernel for pixels of type `P` and a mask of `K` x `K`, `C` columns a thread.
+///
+/// # Safety
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 4 pixels' size
+///   and do not overlap.
+/// - The block is one row of threads, the dynamic shared memory at least [`strip::shared_bytes`] for `C` columns a
+///   thread, the mask `K` x `K` with `K` at most 31.
+/// - [`struct@MASK`] holds the `K` x `K` coefficients.
+#[inline(always)]
+pub unsafe fn stream<P: Quad, const K: usize, const C: usize, const AHEAD: usize>(
+    image: Global<P>,
+    result: GlobalMut<P>,
+    params: Params,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { walk::<P, Products, K, C, AHEAD>(image, result, params) }
+}
+
+/// Adds a row of pixels, multiplied with each row of the mask that is needed.
+struct Products;
+
+impl<const K: usize, const C: usize> AddRow<K, C> for Products {
+    #[inline(always)]
+    unsafe fn add(sums: &mut Sums<K, C>, pixels: &Pixels<K, C>, needed: Needed) {
+        for a in 0..K {
+            let k = K - 1 - a;
+            if needed.has(k) {
+                let mut sum = if a + 1 < K { sums[a + 1] } else { [0.0; C] };
+                for l in 0..K {
+                    // SAFETY: the mask is K x K.
+                    let coefficient = unsafe { MASK.load(k * K + l) };
+                    for (c, sum) in sum.iter_mut().enumerate() {
+                        *sum = fma(pixels.at(l + c), coefficient, *sum);
+                    }
+                }
+                sums[a] = sum;
+            }
+        }
+    }
+}

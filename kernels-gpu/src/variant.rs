@@ -1,0 +1,114 @@
+//! The ways to compute: their names, what they take, what they promise.
+
+use crate::pixel::PixelType;
+use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, strip};
+
+/// A way to compute a convolution; each has one file of this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    /// [`naive`]: everything in global memory.
+    Naive,
+    /// [`constant_mask`]: the mask in constant memory.
+    ConstantMask,
+    /// [`shared_tile`]: the image in shared memory, too.
+    SharedTile,
+    /// [`register_tile`]: a thread computes a tile from registers.
+    RegisterTile,
+    /// [`stream`](crate::stream): a thread walks down a strip, its sums in registers.
+    Stream,
+    /// [`separable`](crate::separable): rows, then columns, in registers, for masks that are a column times a row.
+    Separable,
+    /// [`separable_ring`]: the same for masks of any size, through shared memory.
+    SeparableRing,
+}
+
+impl Variant {
+    /// All variants, from the simplest on.
+    pub const ALL: [Self; 7] = [
+        Self::Naive,
+        Self::ConstantMask,
+        Self::SharedTile,
+        Self::RegisterTile,
+        Self::Stream,
+        Self::Separable,
+        Self::SeparableRing,
+    ];
+
+    /// The name on the command line, in reports and in PTX symbols.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Naive => "naive",
+            Self::ConstantMask => "constant_mask",
+            Self::SharedTile => "shared_tile",
+            Self::RegisterTile => "register_tile",
+            Self::Stream => "stream",
+            Self::Separable => "separable",
+            Self::SeparableRing => "separable_ring",
+        }
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Naive => "one thread, one pixel; image and mask in global memory",
+            Self::ConstantMask => "one thread, one pixel; the mask in constant memory",
+            Self::SharedTile => "a block shares its pixels in shared memory; the mask in constant memory",
+            Self::RegisterTile => "a thread computes 8 x 8 pixels from registers; the mask in shared memory",
+            Self::Stream => "a thread walks down a strip of columns, its sums in registers",
+            Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
+            Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
+        }
+    }
+
+    /// Threads of a block in x and y.
+    #[must_use]
+    pub const fn block(self) -> (u32, u32) {
+        match self {
+            Self::Naive => naive::BLOCK,
+            Self::ConstantMask => constant_mask::BLOCK,
+            Self::SharedTile => shared_tile::BLOCK,
+            Self::RegisterTile => register_tile::BLOCK,
+            Self::Stream | Self::Separable => strip::BLOCK,
+            Self::SeparableRing => separable_ring::BLOCK,
+        }
+    }
+
+    /// Whether each output is the one sum that the accuracy contract names, in its order: then the bits are the CPU's.
+    /// The others state an error bound in its place.
+    #[must_use]
+    pub const fn is_direct(self) -> bool {
+        !matches!(self, Self::Separable | Self::SeparableRing)
+    }
+
+    /// Whether the rows of a grid share out all rows of the image, however many they are: one launch is enough, and
+    /// how many rows of blocks it has is a matter of speed.
+    #[must_use]
+    pub const fn shares_out_rows(self) -> bool {
+        matches!(self, Self::Stream | Self::Separable | Self::SeparableRing)
+    }
+
+    /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s
+    /// number of coefficients.
+    #[must_use]
+    pub const fn mask_is_constant(self) -> bool {
+        !matches!(self, Self::Naive | Self::RegisterTile)
+    }
+
+    /// The coefficients that the kernel reads for a mask: all, or those of a row and a column.
+    #[must_use]
+    pub const fn coefficients(self, mask_width: u32, mask_height: u32) -> u64 {
+        let (width, height) = (mask_width as u64, mask_height as u64);
+        if self.is_direct() { width * height } else { width + height }
+    }
+
+    /// The only type of results that the kernel makes, if it is not made for all.
+    #[must_use]
+    pub const fn only_result(self) -> Option<PixelType> {
+        match self {
+            Self::Naive | Self::ConstantMask | Self::SharedTile => None,
+            Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => Some(PixelType::F32),
+        }
+    }
+}

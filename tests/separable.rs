@@ -1,0 +1,83 @@
+//! The separable variants on the emulator, against two passes of the CPU: the same bits, because each pass has the same order. That is
+//! sharper than their error bound, which the sweep over the devices holds them against.
+
+use host::oracle::Oracle;
+use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
+use kernels_gpu::entries::Variant;
+
+/// Numbers in -1 to 1.
+fn noise(count: usize, seed: u64) -> Vec<f32> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| random.f32().mul_add(2.0, -1.0)).collect()
+}
+
+/// What two passes of the CPU make of an image.
+fn two_passes(image: &Image, row: &[f32], column: &[f32], border: Border) -> host::Result<Image> {
+    let pass = |image: &Image, width, height, coefficients: &[f32]| {
+        let mask = Mask::new(width, height, coefficients.to_vec())?;
+        Device::cpu().apply(&Filter::new(mask).operation(Operation::Correlate).border(border), image)
+    };
+    pass(&pass(image, row.len(), 1, row)?, 1, column.len(), column)
+}
+
+/// Tries a variant with masks of these widths and heights on images of several sizes.
+fn compare(variant: Variant, masks: &[(usize, usize)]) -> host::Result<()> {
+    const IMAGES: [(usize, usize); 5] = [(1, 1), (31, 7), (260, 40), (516, 37), (1030, 9)];
+    // Under a border of another constant the second pass would need the first one's value of that.
+    const BORDERS: [Border; 5] = [Border::ZERO, Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
+    let device = Device::emulator(1);
+    for (i, &(mask_width, mask_height)) in masks.iter().enumerate() {
+        let (row, column) = (noise(mask_width, i as u64), noise(mask_height, 100 + i as u64));
+        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
+        let filter = Filter::new(Mask::new(mask_width, mask_height, product)?).operation(Operation::Correlate);
+        for (j, &(width, height)) in IMAGES.iter().enumerate() {
+            let border = BORDERS[(i + j) % BORDERS.len()];
+            let problem = Problem::new(width, height, &filter.clone().border(border))?;
+            let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
+            let coefficients = convolution.plan().expect("the emulator has a plan").coefficients(&problem);
+            let (row, column) = coefficients.split_at(mask_width);
+            let image = Image::new(width, height, 1, noise(width * height, 1000 + j as u64))?;
+            let found: Image = convolution.run(&image)?;
+            let expected = two_passes(&image, row, column, border)?;
+            let same = host::compare::same_bits(expected.values(), found.values());
+            assert_eq!(same, Ok(()), "{mask_width} x {mask_height} on {width} x {height}, {border}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn each_size_has_the_bits_of_two_passes() -> host::Result<()> {
+    let sizes: Vec<_> =
+        kernels_gpu::separable::SCHEDULES.iter().map(|&(side, _)| (side as usize, side as usize)).collect();
+    compare(Variant::Separable, &sizes)
+}
+
+#[test]
+fn any_size_through_the_ring_has_the_bits_of_two_passes() -> host::Result<()> {
+    let sizes =
+        [(1, 1), (2, 3), (3, 2), (8, 8), (9, 9), (7, 16), (17, 10), (31, 4), (1, 33), (40, 1), (63, 63), (127, 127)];
+    compare(Variant::SeparableRing, &sizes)
+}
+
+/// Pixels near the end of the range, under coefficients that are 0 or small: what is finite and within the bound as a direct sum must be so in two
+/// passes, although the row alone would overflow there.
+#[test]
+fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
+    let mask = Mask::new(3, 3, vec![1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0])?;
+    let image = Image::from_fn(300, 12, |_, y| if y == 5 { 3e38 } else { 1.0 })?;
+    for operation in [Operation::Correlate, Operation::Convolve] {
+        let problem = Problem::new(300, 12, &Filter::new(mask.clone()).operation(operation))?;
+        let oracle = Oracle::new(&problem, image.values());
+        for variant in [Variant::Separable, Variant::SeparableRing] {
+            let device = Device::emulator(1);
+            let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
+            let found: Image = convolution.run(&image)?;
+            let comparison = host::compare::with_oracle(&oracle, &problem, found.values(), convolution.bound());
+            assert!(comparison.passes(), "{variant:?}: {comparison:?}");
+            // Only where the three large coefficients are over the large pixels.
+            assert_eq!(found.values().iter().filter(|value| !value.is_finite()).count(), 300);
+        }
+    }
+    Ok(())
+}
