@@ -51,6 +51,8 @@ fn main() -> ExitCode {
         if device != DeviceChoice::Cpu {
             let trial = Trial::test(format!("{name}::strips"), move || strips(device));
             trials.push(trial.with_ignored_flag(ignored));
+            let trial = Trial::test(format!("{name}::strips_of_bytes"), move || strips_of_bytes(device));
+            trials.push(trial.with_ignored_flag(ignored));
         }
         let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
         trials.push(trial.with_ignored_flag(ignored));
@@ -195,6 +197,32 @@ fn strips(device: DeviceChoice) -> Result<(), Failed> {
             || convolution.run::<u8, u16>(&image)? != right
         {
             return Err("the CPU did not stand in".into());
+        }
+    }
+    Ok(())
+}
+
+/// Images of bytes through the ring, in strips of the host's: each has rows of its own above the first output and none below the last.
+fn strips_of_bytes(device: DeviceChoice) -> Result<(), Failed> {
+    let borders = [Border::ZERO, Border::Constant(7.0), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for (number, &border) in borders.iter().enumerate() {
+        let (channels, width, height) = ([1, 3, 4][number % 3], 300 + 37 * number, 80 + 7 * number);
+        let mask = (0..49).map(|_| random.f32() / 20.0).collect();
+        let filter = Filter::new(Mask::new(7, 7, mask)?).border(border).anchor(number % 7, 3);
+        let values = (0..width * height * channels).map(|_| random.u8(..)).collect();
+        let image = Image::new(width, height, channels, values)?;
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
+        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        for limit in [width * height * channels, width * 40 * channels] {
+            let limited = Device::select(device)?.with_memory_limit(limit);
+            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(Variant::StreamRing))?;
+            if !convolution.note().unwrap_or_default().contains(" strips") {
+                return Err(format!("{limit} bytes: no strips").into());
+            }
+            if convolution.run::<u8, u8>(&image)? != right {
+                return Err(format!("{limit} bytes, {border}: other values from strips").into());
+            }
         }
     }
     Ok(())

@@ -86,8 +86,8 @@ fn a_module_or_an_entry_that_is_not_there_is_seen() {
     assert_eq!(mismatches(&modules), [format!("module {name} of the list of entries is not there")]);
 
     assert_eq!(
-        planted("naive_f32", "naive_f32", "renamed"),
-        ["module naive_f32 has no entry naive_f32", "module naive_f32: entry renamed does not belong here"]
+        planted("naive_f32_c1", "naive_f32_c1", "renamed"),
+        ["module naive_f32_c1 has no entry naive_f32_c1", "module naive_f32_c1: entry renamed does not belong here"]
     );
 }
 
@@ -97,21 +97,21 @@ fn what_is_too_much_is_seen() {
     modules.push(("extra", modules[0].1.clone()));
     assert_eq!(mismatches(&modules), ["module extra is not in the list of entries"]);
 
-    let found = planted("naive_f32", ".visible .entry", ".func helper() { ret; }\n.visible .entry");
-    assert_eq!(found, ["module naive_f32 has a function beside its entries: helper"]);
+    let found = planted("naive_f32_c1", ".visible .entry", ".func helper() { ret; }\n.visible .entry");
+    assert_eq!(found, ["module naive_f32_c1 has a function beside its entries: helper"]);
 }
 
 #[test]
 fn wrong_parameters_are_seen() {
     for (from, to) in [
-        ("[52]", "[56]"),
+        ("[56]", "[60]"),
         (".param .align 4", ".param .align 8"),
-        (".param .u64 .ptr .align 1 naive_f32_param_1", ".param .u64 naive_f32_param_1"),
-        (".param .u64 .ptr .align 1 naive_f32_param_1,\n", ""),
+        (".param .u64 .ptr .align 1 naive_f32_c1_param_1", ".param .u64 naive_f32_c1_param_1"),
+        (".param .u64 .ptr .align 1 naive_f32_c1_param_1,\n", ""),
     ] {
-        let found = planted("naive_f32", from, to);
+        let found = planted("naive_f32_c1", from, to);
         let expected = |problem: &String| {
-            problem.starts_with("module naive_f32: the parameters of naive_f32 are")
+            problem.starts_with("module naive_f32_c1: the parameters of naive_f32_c1 are")
                 || problem.contains("which is not there")
         };
         assert!(found.len() == 1 && expected(&found[0]), "{from} -> {to:?}: {found:?}");
@@ -120,12 +120,12 @@ fn wrong_parameters_are_seen() {
 
 #[test]
 fn text_that_is_no_ptx_or_for_another_gpu_is_seen() {
-    let found = planted("naive_f32", "ret;", "call.uni helper, (); ret;");
-    assert!(found[0].ends_with("naive_f32 uses helper, which is not there"), "{found:?}");
-    let found = planted("naive_f32", ".target sm_70", ".target sm_90");
-    assert_eq!(found, ["module naive_f32 is for sm_90, required is sm_70"]);
+    let found = planted("naive_f32_c1", "ret;", "call.uni helper, (); ret;");
+    assert!(found[0].ends_with("naive_f32_c1 uses helper, which is not there"), "{found:?}");
+    let found = planted("naive_f32_c1", ".target sm_70", ".target sm_90");
+    assert_eq!(found, ["module naive_f32_c1 is for sm_90, required is sm_70"]);
     let found = planted("stream_ring_u8_c1_3x3", ".target sm_80", ".target sm_70");
     assert_eq!(found, ["module stream_ring_u8_c1_3x3 is for sm_70, required is sm_80"]);
-    let found = planted("naive_f32", "\n}", "\n");
+    let found = planted("naive_f32_c1", "\n}", "\n");
     assert!(found[0].contains("does not end"), "{found:?}");
 }
