@@ -53,6 +53,8 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored));
             let trial = Trial::test(format!("{name}::strips_of_each_variant"), move || strips_of_each(device));
             trials.push(trial.with_ignored_flag(ignored));
+            let trial = Trial::test(format!("{name}::strips_of_bytes"), move || strips_of_bytes(device));
+            trials.push(trial.with_ignored_flag(ignored));
         }
         let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
         trials.push(trial.with_ignored_flag(ignored));
@@ -210,7 +212,8 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
         let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
         let problem = Problem::new(width, height, &filter)?;
-        for variant in Variant::ALL.map(VariantChoice::Exactly) {
+        for variant in Variant::ALL.into_iter().filter(|&variant| variant != Variant::StreamRing) {
+            let variant = VariantChoice::Exactly(variant);
             let right: Image = Device::select(device)?.convolution(&problem, variant)?.run(&image)?;
             // A third of what the images take.
             let limited = Device::select(device)?.with_memory_limit(width * height * 8 / 3);
@@ -219,6 +222,32 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
                 || convolution.run::<f32, f32>(&image)? != right
             {
                 return Err(format!("{variant}, {border}: other values from strips, or none").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Images of bytes through the ring, in strips of the host's: each has rows of its own above the first output and none below the last.
+fn strips_of_bytes(device: DeviceChoice) -> Result<(), Failed> {
+    let borders = [Border::ZERO, Border::Constant(7.0), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for (number, &border) in borders.iter().enumerate() {
+        let (channels, width, height) = ([1, 3, 4][number % 3], 300 + 37 * number, 80 + 7 * number);
+        let mask = (0..49).map(|_| random.f32() / 20.0).collect();
+        let filter = Filter::new(Mask::new(7, 7, mask)?).border(border).anchor(number % 7, 3);
+        let values = (0..width * height * channels).map(|_| random.u8(..)).collect();
+        let image = Image::new(width, height, channels, values)?;
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
+        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        for limit in [width * height * channels, width * 40 * channels] {
+            let limited = Device::select(device)?.with_memory_limit(limit);
+            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(Variant::StreamRing))?;
+            if !convolution.note().unwrap_or_default().contains(" strips") {
+                return Err(format!("{limit} bytes: no strips").into());
+            }
+            if convolution.run::<u8, u8>(&image)? != right {
+                return Err(format!("{limit} bytes, {border}: other values from strips").into());
             }
         }
     }

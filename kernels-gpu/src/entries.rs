@@ -11,7 +11,7 @@ use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
-use crate::{register_tile, separable, separable_ring, shared_tile, stream, strip};
+use crate::{register_tile, separable, separable_ring, shared_tile, stream, stream_ring, strip};
 
 pub use crate::request::{Refusal, Request};
 pub use crate::variant::Variant;
@@ -75,6 +75,7 @@ impl Entry {
             Some(Schedule { columns, .. }) => (strip::BLOCK.0 * columns as u32, LEAST_ROWS),
             None => match self.variant {
                 Variant::RegisterTile => register_tile::OUTPUTS,
+                Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
                 _ => self.variant.block(),
             },
@@ -86,8 +87,8 @@ impl Entry {
     pub const fn least_rows(&self, mask_height: u32) -> u32 {
         let (_, rows) = self.outputs();
         match self.variant {
-            // All rows that a strip reads are filtered: no more of them shall be its neighbour's than its own.
-            Variant::SeparableRing if mask_height > rows => mask_height,
+            // Of the rows that a strip reads no more shall be its neighbour's than its own.
+            Variant::StreamRing | Variant::SeparableRing if mask_height > rows => mask_height,
             _ => rows,
         }
     }
@@ -98,9 +99,10 @@ impl Entry {
     pub const fn blocks_to_fill(&self, mask: (u32, u32), sm_count: u32, shared_per_sm: u64) -> u64 {
         /// What a block takes of shared memory for the system.
         const OF_THE_SYSTEM: u64 = 1024;
-        let (resident, waves) = match self.schedule() {
-            Some(Schedule { resident, waves, .. }) => (resident, waves),
-            None => (separable_ring::RESIDENT, separable_ring::WAVES),
+        let (resident, waves) = match (self.schedule(), self.variant) {
+            (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
+            (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
+            (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };
         let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
         let resident = if fitting < resident as u64 { fitting } else { resident as u64 };
@@ -115,6 +117,7 @@ impl Entry {
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
                 Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
+                Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
                 _ => 0,
             },
@@ -136,6 +139,17 @@ impl Entry {
             && (width != side || height != side)
         {
             return Err(Refusal::OtherMaskSize { variant: self.variant, found: request.mask });
+        }
+        let required = self.variant.compute_capability();
+        let found = request.compute_capability;
+        if found.0 < required.0 || found.0 == required.0 && found.1 < required.1 {
+            return Err(Refusal::OlderDevice { required, found });
+        }
+        if self.variant.border_is_pixel()
+            && let Some(found) = request.border_value
+            && !self.pixel.holds(found)
+        {
+            return Err(Refusal::BorderValue { required: self.pixel, found });
         }
         if !self.variant.is_direct() && !request.separable {
             return Err(Refusal::NotSeparable);
@@ -178,6 +192,9 @@ impl Parameter {
 pub const PARAMETERS: [Parameter; 4] =
     [Parameter::POINTER, Parameter::POINTER, Parameter::POINTER, Parameter::value::<Params>()];
 
+/// The oldest compute capability, major and minor, for which kernels are built that need nothing newer.
+pub const OLDEST: (u32, u32) = (7, 0);
+
 /// A kernel of any kind, as the PTX must hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -187,13 +204,20 @@ pub struct Kernel {
     pub module: &'static str,
     /// The parameters, in order.
     pub parameters: &'static [Parameter],
+    /// The oldest compute capability, major and minor, that it runs on.
+    pub compute_capability: (u32, u32),
 }
 
 /// Every kernel of this crate: the entries, and those that do something else than convolve.
 pub fn kernels() -> impl Iterator<Item = Kernel> {
     ENTRIES
         .iter()
-        .map(|entry| Kernel { symbol: entry.symbol, module: entry.module(), parameters: &PARAMETERS })
+        .map(|entry| Kernel {
+            symbol: entry.symbol,
+            module: entry.module(),
+            parameters: &PARAMETERS,
+            compute_capability: entry.variant.compute_capability(),
+        })
         .chain([crate::rates::FMA_RATE])
         .chain(crate::tutorials::kernels())
 }
@@ -312,6 +336,16 @@ entries! {
         F32 f32: stream_f32_c1_15x15 1 15;
         F32 f32: stream_f32_c1_17x17 1 17;
         F32 f32: stream_f32_c1_21x21 1 21;
+    }
+    StreamRing {
+        |image, result, _mask, params| stream_ring::stream_ring::<{ C as usize }, { K as usize }>(image, result, params);
+        U8 u8: stream_ring_u8_c1_3x3 1 3, stream_ring_u8_c3_3x3 3 3, stream_ring_u8_c4_3x3 4 3;
+        U8 u8: stream_ring_u8_c1_5x5 1 5, stream_ring_u8_c3_5x5 3 5, stream_ring_u8_c4_5x5 4 5;
+        U8 u8: stream_ring_u8_c1_7x7 1 7, stream_ring_u8_c3_7x7 3 7, stream_ring_u8_c4_7x7 4 7;
+        U8 u8: stream_ring_u8_c1_9x9 1 9, stream_ring_u8_c3_9x9 3 9, stream_ring_u8_c4_9x9 4 9;
+        U8 u8: stream_ring_u8_c1_11x11 1 11, stream_ring_u8_c3_11x11 3 11, stream_ring_u8_c4_11x11 4 11;
+        U8 u8: stream_ring_u8_c1_13x13 1 13;
+        U8 u8: stream_ring_u8_c1_15x15 1 15;
     }
     Separable {
         |image, result, _mask, params| {

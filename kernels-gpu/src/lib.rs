@@ -11,6 +11,7 @@
 //! | [`shared_tile`] | a block loads its pixels and their neighbours once, into shared memory |
 //! | [`register_tile`] | a thread computes many pixels, so that what it loads serves many products |
 //! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
+//! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
 //! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
@@ -45,6 +46,7 @@ pub mod separable;
 pub mod separable_ring;
 pub mod shared_tile;
 pub mod stream;
+pub mod stream_ring;
 pub mod strip;
 pub mod tutorials;
 mod variant;

@@ -43,6 +43,17 @@ impl PixelType {
             Self::U16 => 2,
         }
     }
+
+    /// Whether `value` is one of the type.
+    #[must_use]
+    pub const fn holds(self, value: f32) -> bool {
+        match self {
+            Self::F32 => true,
+            // A conversion saturates, and of NaN makes 0: what is no value of the type comes back as another.
+            Self::U8 => value as u8 as f32 == value,
+            Self::U16 => value as u16 as f32 == value,
+        }
+    }
 }
 
 mod sealed {

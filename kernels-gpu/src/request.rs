@@ -5,7 +5,7 @@ use crate::pixel::PixelType;
 use crate::separable;
 
 /// A problem and a device, as far as an entry needs to know them to say whether it can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     /// Width and height of the mask.
     pub mask: (u32, u32),
@@ -15,10 +15,14 @@ pub struct Request {
     pub result: PixelType,
     /// The most shared memory of a block, in bytes.
     pub shared_limit: u64,
+    /// The value outside of the image, where it is constant.
+    pub border_value: Option<f32>,
+    /// The device's compute capability, major and minor.
+    pub compute_capability: (u32, u32),
 }
 
 /// Why an entry can't compute a problem. Required and actual are in the fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
     /// The variant has no entry for images of this type and number of channels.
     OtherValues {
@@ -49,6 +53,20 @@ pub enum Refusal {
         most: u64,
         /// Coefficients of the mask.
         found: u64,
+    },
+    /// The border's value is no pixel of the image's type.
+    BorderValue {
+        /// The type.
+        required: PixelType,
+        /// The value.
+        found: f32,
+    },
+    /// The device is older than the instructions that the entry has.
+    OlderDevice {
+        /// The oldest compute capability, major and minor, that has them.
+        required: (u32, u32),
+        /// The device's.
+        found: (u32, u32),
     },
     /// The block's tile does not fit shared memory.
     TooMuchSharedMemory {
@@ -88,6 +106,14 @@ impl core::fmt::Display for Refusal {
             ),
             Self::TooManyCoefficients { most, found } => {
                 write!(f, "constant memory holds {most} coefficients, the mask has {found}")
+            }
+            Self::BorderValue { required, found } => {
+                let most = if matches!(required, PixelType::U8) { u8::MAX.into() } else { u16::MAX };
+                write!(f, "a constant border must be a whole number from 0 to {most}, not {found}")
+            }
+            Self::OlderDevice { required, found } => {
+                write!(f, "made for compute capability {}.{} or later, ", required.0, required.1)?;
+                write!(f, "the device has {}.{}", found.0, found.1)
             }
             Self::TooMuchSharedMemory { most, needed } => {
                 write!(f, "a block of this device has at most {most} bytes of shared memory, the tile takes {needed}")

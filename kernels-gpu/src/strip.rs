@@ -249,7 +249,7 @@ pub(crate) struct Needed(Option<u32>);
 
 impl Needed {
     /// All of them, known to the compiler: no question is left.
-    const ALL: Self = Self(None);
+    pub(crate) const ALL: Self = Self(None);
 
     /// For row `r` of those that a strip of `rows` rows reads: each whose output lies in the strip.
     #[inline(always)]

@@ -1,7 +1,8 @@
 //! The ways to compute: their names, what they take, what they promise.
 
+use crate::entries::OLDEST;
 use crate::pixel::PixelType;
-use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, strip};
+use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, stream_ring, strip};
 
 /// A way to compute a convolution; each has one file of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub enum Variant {
     RegisterTile,
     /// [`stream`](crate::stream): a thread walks down a strip, its sums in registers.
     Stream,
+    /// [`stream_ring`]: the same for bytes, which reach the thread through shared memory.
+    StreamRing,
     /// [`separable`](crate::separable): rows, then columns, in registers, for masks that are a column times a row.
     Separable,
     /// [`separable_ring`]: the same for masks of any size, through shared memory.
@@ -24,12 +27,13 @@ pub enum Variant {
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Naive,
         Self::ConstantMask,
         Self::SharedTile,
         Self::RegisterTile,
         Self::Stream,
+        Self::StreamRing,
         Self::Separable,
         Self::SeparableRing,
     ];
@@ -43,6 +47,7 @@ impl Variant {
             Self::SharedTile => "shared_tile",
             Self::RegisterTile => "register_tile",
             Self::Stream => "stream",
+            Self::StreamRing => "stream_ring",
             Self::Separable => "separable",
             Self::SeparableRing => "separable_ring",
         }
@@ -57,6 +62,7 @@ impl Variant {
             Self::SharedTile => "a block shares its pixels in shared memory; the mask in constant memory",
             Self::RegisterTile => "a thread computes 8 x 8 pixels from registers; the mask in shared memory",
             Self::Stream => "a thread walks down a strip of columns, its sums in registers",
+            Self::StreamRing => "the same for bytes, the next rows on their way to shared memory",
             Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
             Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
         }
@@ -71,8 +77,24 @@ impl Variant {
             Self::SharedTile => shared_tile::BLOCK,
             Self::RegisterTile => register_tile::BLOCK,
             Self::Stream | Self::Separable => strip::BLOCK,
+            Self::StreamRing => stream_ring::BLOCK,
             Self::SeparableRing => separable_ring::BLOCK,
         }
+    }
+
+    /// The oldest compute capability, major and minor, that has the instructions.
+    #[must_use]
+    pub const fn compute_capability(self) -> (u32, u32) {
+        match self {
+            Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
+            _ => OLDEST,
+        }
+    }
+
+    /// Whether a constant border's value is held as a pixel: then it must be one.
+    #[must_use]
+    pub const fn border_is_pixel(self) -> bool {
+        matches!(self, Self::StreamRing)
     }
 
     /// Whether each output is the one sum that the accuracy contract names, in its order: then the bits are the CPU's.
@@ -86,7 +108,7 @@ impl Variant {
     /// how many rows of blocks it has is a matter of speed.
     #[must_use]
     pub const fn shares_out_rows(self) -> bool {
-        matches!(self, Self::Stream | Self::Separable | Self::SeparableRing)
+        matches!(self, Self::Stream | Self::StreamRing | Self::Separable | Self::SeparableRing)
     }
 
     /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s
@@ -109,6 +131,7 @@ impl Variant {
         match self {
             Self::Naive | Self::ConstantMask | Self::SharedTile => None,
             Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => Some(PixelType::F32),
+            Self::StreamRing => Some(PixelType::U8),
         }
     }
 }

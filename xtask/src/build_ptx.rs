@@ -100,7 +100,7 @@ fn index(modules: &[&str], rustc: &str, hash: &str) -> String {
     let arch = kernels::ARCH;
     let mut text = format!(
         "{NOTE}\n\n\
-         /// The oldest architecture that the PTX runs on.\n\
+         /// The oldest architecture that PTX here runs on; a module for a newer one says so.\n\
          pub const ARCH: &str = \"{arch}\";\n\n\
          /// The version of rustc that wrote it.\n\
          pub const RUSTC: &str = \"{rustc}\";\n\n\

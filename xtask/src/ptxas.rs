@@ -59,7 +59,7 @@ pub fn check(root: &Path) -> Result<()> {
     };
     let modules = modules(root)?;
     let usages = assemble(&ptxas, &modules)?;
-    println!("registers of a thread; * has a stack frame or spills");
+    println!("registers of a thread; * has a stack frame or spills, - is older than the entry");
     print!("{:<34}", "entry");
     ARCHITECTURES.iter().for_each(|arch| print!(" {arch:>7}"));
     println!();
@@ -67,7 +67,10 @@ pub fn check(root: &Path) -> Result<()> {
     for (entry, of_entry) in &usages {
         print!("{entry:<34}");
         for arch in ARCHITECTURES {
-            let usage = of_entry.get(arch).with_context(|| format!("ptxas said nothing about {entry} on {arch}"))?;
+            let Some(usage) = of_entry.get(arch) else {
+                print!(" {:>6} ", "-");
+                continue;
+            };
             let is_bad = usage.stack + usage.spill_stores + usage.spill_loads > 0;
             print!(" {:>6}{}", usage.registers, if is_bad { '*' } else { ' ' });
             if is_bad {
@@ -142,7 +145,13 @@ type Usages = BTreeMap<String, BTreeMap<&'static str, Usage>>;
 
 /// Assembles all modules for all architectures, as many at a time as there are processors.
 fn assemble(ptxas: &Path, modules: &[PathBuf]) -> Result<Usages> {
-    let jobs: Vec<_> = modules.iter().flat_map(|module| ARCHITECTURES.map(|arch| (module, arch))).collect();
+    let mut jobs = Vec::new();
+    for module in modules {
+        let text = fs::read_to_string(module).with_context(|| format!("could not read {}", module.display()))?;
+        let target = between(&text, "\n.target ", "\n");
+        let least = target.and_then(number).with_context(|| format!("{} is for {target:?}", module.display()))?;
+        jobs.extend(ARCHITECTURES.into_iter().filter(|arch| number(arch) >= Some(least)).map(|arch| (module, arch)));
+    }
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -162,6 +171,11 @@ fn assemble(ptxas: &Path, modules: &[PathBuf]) -> Result<Usages> {
         }
     }
     Ok(usages)
+}
+
+/// Of `sm_90` 90.
+fn number(arch: &str) -> Option<u32> {
+    arch.strip_prefix("sm_")?.parse().ok()
 }
 
 fn assemble_one(ptxas: &Path, module: &Path, arch: &str) -> Result<Vec<(String, Usage)>> {

@@ -124,6 +124,8 @@ fn text_that_is_no_ptx_or_for_another_gpu_is_seen() {
     assert!(found[0].ends_with("naive_f32_c1 uses helper, which is not there"), "{found:?}");
     let found = planted("naive_f32_c1", ".target sm_70", ".target sm_90");
     assert_eq!(found, ["module naive_f32_c1 is for sm_90, required is sm_70"]);
+    let found = planted("stream_ring_u8_c1_3x3", ".target sm_80", ".target sm_70");
+    assert_eq!(found, ["module stream_ring_u8_c1_3x3 is for sm_70, required is sm_80"]);
     let found = planted("naive_f32_c1", "\n}", "\n");
     assert!(found[0].contains("does not end"), "{found:?}");
 }

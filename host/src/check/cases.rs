@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use kernels_gpu::entries::{ENTRIES, Entry};
+use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Variant};
 
 use crate::files::Pixels;
 use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
@@ -267,6 +267,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     }
     cases.extend(extremes(seed));
     cases.extend(wide(quick, seed));
+    cases.extend(wide_bytes(quick, seed));
     cases
 }
 
@@ -296,6 +297,51 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
         seed: seed.wrapping_add(100_000 + turn as u64),
     };
     chosen.map(case).collect()
+}
+
+/// The same for images of bytes, whose kernels have tiles of 256 values: of each side of a mask and number of channels two that have
+/// blocks without an edge, in strips that have rows with all of their sums, and three small ones.
+fn wide_bytes(quick: bool, seed: u64) -> Vec<Case> {
+    const WIDTHS: [usize; 7] = [251, 256, 257, 5, 515, 129, 258];
+    const BORDERS: [Border; 7] = [
+        Border::ZERO,
+        Border::Clamp,
+        Border::Constant(7.0),
+        Border::Mirror,
+        Border::Constant(-0.75),
+        Border::Wrap,
+        Border::Reflect,
+    ];
+    let kinds = ENTRIES.iter().filter_map(|entry| match (entry.variant, entry.mask) {
+        (Variant::StreamRing, MaskSize::Square(side)) => Some((side as usize, entry.channels as usize)),
+        _ => None,
+    });
+    let turns = kinds.flat_map(|kind| (0..5).map(move |turn| (kind, turn))).enumerate();
+    let case = |(number, ((side, channels), turn)): (usize, ((usize, usize), usize))| {
+        let is_wide = turn < 2;
+        Case {
+            image: if is_wide {
+                ((800 + 5 * number % 31) / channels, 3 * side.max(8))
+            } else {
+                (WIDTHS[number % WIDTHS.len()].div_ceil(channels), 5 * number % 29 + 1)
+            },
+            mask: (side, side),
+            // A step of 5 cases from kind to kind, and of 1 within: 7 borders meet all.
+            border: BORDERS[number % BORDERS.len()],
+            operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+            anchor: match turn {
+                3 => Some((side - 1, 0)),
+                4 => Some((0, side / 2)),
+                _ => None,
+            },
+            scale: if number % 3 == 0 { (1.0, 0.0) } else { (0.4, 128.0) },
+            layout: Layout { channels, input: PixelType::U8, output: PixelType::U8 },
+            separable: false,
+            content: Content::Random,
+            seed: seed.wrapping_add(200_000 + number as u64),
+        }
+    };
+    turns.filter(|(number, _)| !quick || number % 5 == 0).map(case).collect()
 }
 
 /// What the sweep does not reach: a mask too large for constant memory, one too long for a tile, and an image of more

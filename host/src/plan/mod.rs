@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use kernels_gpu::border::BorderMode;
 use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
 use kernels_gpu::params::Params;
 use kernels_gpu::separable;
@@ -102,11 +103,17 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Streaming multiprocessors.
     pub sm_count: u32,
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
 }
 
 impl Limits {
     /// An H100's, which the emulator has.
-    pub const H100: Self = Self { shared_bytes: cuda_emulator::Limits::H100.shared_bytes as u64, sm_count: 132 };
+    pub const H100: Self = Self {
+        shared_bytes: cuda_emulator::Limits::H100.shared_bytes as u64,
+        sm_count: 132,
+        compute_capability: (9, 0),
+    };
 }
 
 /// One entry that was asked, and its answer.
@@ -164,6 +171,8 @@ impl Plan {
             separable: factors.is_some(),
             result: layout.output,
             shared_limit: limits.shared_bytes,
+            border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
+            compute_capability: limits.compute_capability,
         };
         let considered: Vec<_> = entries().map(|entry| Considered { entry, answer: entry.accepts(&request) }).collect();
         let situation = Situation { problem, limits };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Filter, Layout, Mask, Operation, PixelType};
+use crate::{Border, Filter, Layout, Mask, Operation, PixelType};
 
 /// A mask that is no column times a row, if it has more than one row and column.
 fn mask(width: usize, height: usize) -> Mask {
@@ -137,6 +137,46 @@ fn a_variant_by_name_is_still_checked() {
     );
 }
 
+/// Bytes in 1, 3 and 4 channels have a kernel of their own, for devices, borders and results that suit it.
+#[test]
+fn bytes_take_the_ring_where_it_can() {
+    let plan = |channels, output, border, width, limits| {
+        let filter = Filter::new(mask(7, 7)).border(border);
+        let problem = Problem::new(width, 1080, &filter).unwrap();
+        let problem = problem.with_layout(Layout { channels, input: PixelType::U8, output }).unwrap();
+        let plan = Plan::new(&problem, limits, VariantChoice::Auto).unwrap();
+        (plan.entry.symbol, plan.reason)
+    };
+    let zero = Border::ZERO;
+    for (channels, symbol) in [
+        (1, "stream_ring_u8_c1_7x7"),
+        (2, "constant_mask_u8_c2"),
+        (3, "stream_ring_u8_c3_7x7"),
+        (4, "stream_ring_u8_c4_7x7"),
+    ] {
+        for border in [zero, Border::Wrap, Border::Constant(255.0)] {
+            assert_eq!(plan(channels, PixelType::U8, border, 1920, Limits::H100).0, symbol);
+        }
+    }
+    let other = |output, border, width, limits, why: &str| {
+        let (symbol, reason) = plan(1, output, border, width, limits);
+        assert_eq!(symbol, "constant_mask_u8_c1");
+        assert!(reason.contains(why), "{reason}");
+    };
+    other(PixelType::F32, zero, 1920, Limits::H100, "makes results of u8, not f32");
+    other(PixelType::U8, zero, 300, Limits::H100, "too few pixels for stream_ring: 270 of 528 warps");
+    for value in [0.5, -1.0, 256.0] {
+        let why = format!("a constant border must be a whole number from 0 to 255, not {value}");
+        other(PixelType::U8, Border::Constant(value), 1920, Limits::H100, &why);
+    }
+    let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
+    other(PixelType::U8, zero, 1920, turing, "made for compute capability 8.0 or later, the device has 7.5");
+    for (major, minor) in [(8, 0), (8, 6), (12, 1)] {
+        let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
+        assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "stream_ring_u8_c1_7x7");
+    }
+}
+
 #[test]
 fn choices_have_names() {
     for choice in VariantChoice::all() {
@@ -167,7 +207,10 @@ fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
 /// A plan of a variant for a mask of ones, which all of them take.
 fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
     let filter = Filter::new(Mask::new(3, 3, vec![1.0; 9]).unwrap());
-    let problem = Problem::new(width, height, &filter).unwrap();
+    let mut problem = Problem::new(width, height, &filter).unwrap();
+    if variant == Variant::StreamRing {
+        problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
+    }
     Plan::new(&problem, Limits::H100, VariantChoice::Exactly(variant)).unwrap()
 }
 
@@ -206,6 +249,8 @@ fn strips_share_out_the_rows() {
     // As measured: 4 times 132 multiprocessors of 32 blocks, over 32 strips side by side.
     let [launch] = of_ones(8192, 8192, Variant::Stream).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (32, 512));
+    let [launch] = of_ones(8192, 8192, Variant::StreamRing).launches(8192, 0..8192).try_into().unwrap();
+    assert_eq!(launch.grid, (32, 456));
     let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (33, 64));
 }

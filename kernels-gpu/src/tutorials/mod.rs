@@ -64,6 +64,7 @@ macro_rules! listed {
                     };
                     &ALL
                 },
+                compute_capability: $crate::entries::OLDEST,
             },
         )*];
     };

@@ -58,6 +58,13 @@ impl<T: Scalar> Global<T> {
         Global(self.0.cast())
     }
 
+    /// The address of the first element.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(crate) fn pointer(self) -> *const T {
+        self.0
+    }
+
     /// Element `index`.
     ///
     /// # Safety

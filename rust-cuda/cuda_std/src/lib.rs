@@ -48,7 +48,9 @@
     feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics)
 )]
 
+pub mod bytes;
 pub mod constant;
+pub mod copy;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod executor;
 mod float;

@@ -67,6 +67,13 @@ impl<T: Scalar> Shared<T> {
         Shared { address: self.address, element: PhantomData }
     }
 
+    /// The address of the first element in the shared window.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(crate) fn address(self) -> u32 {
+        self.address
+    }
+
     /// Element `index`.
     ///
     /// # Safety

@@ -50,7 +50,11 @@ impl GpuInfo {
     /// What planning needs to know.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        Limits { shared_bytes: self.shared_bytes_per_block, sm_count: self.sm_count }
+        Limits {
+            shared_bytes: self.shared_bytes_per_block,
+            sm_count: self.sm_count,
+            compute_capability: self.compute_capability,
+        }
     }
 
     /// Whether the device can run the PTX that ships.

@@ -16,12 +16,22 @@ pub struct Module {
     pub text: String,
 }
 
+/// Instructions that ask for more than the rest: what they begin with, and the oldest `.target` and `.version` that have them.
+///
+/// The compiler does not look into inline assembly, and writes the header of what it was asked for.
+const NEWER: [(&str, &str, &str); 2] = [("cp.async.bulk.", "sm_90", "8.0"), ("cp.async.", "sm_80", "7.0")];
+
+/// What is compared of `sm_90` and of `8.0`: the numbers in it.
+fn numbers(text: &str) -> Vec<u32> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+}
+
 impl Ptx {
     /// Splits the PTX: `module_of` says for the name of each entry in which module it belongs.
     ///
     /// A module has the header, its entries and everything that these use, directly or through others, in the
     /// original order; so a function or a variable may be in several modules, and one that no entry uses is in none. The
-    /// modules are sorted by name.
+    /// modules are sorted by name. Where a module has instructions that the header's architecture lacks, its own names one that has them.
     pub fn split(&self, module_of: impl Fn(&str) -> String) -> Vec<Module> {
         let mut modules: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         for entry in self.entries() {
@@ -48,9 +58,16 @@ impl Ptx {
                 }
             }
         }
-        let mut text =
-            format!(".version {}\n.target {}\n.address_size {}\n", self.version, self.target, self.address_size);
-        for item in self.items.iter().filter(|item| needed.contains(item.name.as_str())) {
+        let items = || self.items.iter().filter(|item| needed.contains(item.name.as_str()));
+        let (mut version, mut target) = (self.version.as_str(), self.target.as_str());
+        for (instruction, least_target, least_version) in NEWER {
+            if items().any(|item| item.text.contains(instruction)) {
+                target = std::cmp::max_by_key(target, least_target, |text| numbers(text));
+                version = std::cmp::max_by_key(version, least_version, |text| numbers(text));
+            }
+        }
+        let mut text = format!(".version {version}\n.target {target}\n.address_size {}\n", self.address_size);
+        for item in items() {
             let gap = if item.kind == ItemKind::Variable { "" } else { "\n" };
             writeln!(text, "{gap}{}", item.text).expect("a String takes everything");
         }

@@ -113,6 +113,27 @@ fn entries_of_one_module_stay_together_and_in_order() {
 }
 
 #[test]
+fn a_module_is_for_what_its_instructions_need() {
+    let header = |text: &str, version: &str, target: &str| {
+        let whole =
+            format!(".version {version}\n.target {target}\n.address_size 64\n{text}\n.entry other() {{ ret; }}");
+        let modules = Ptx::parse(&whole).unwrap().split(str::to_owned);
+        let [one, other] = [0, 1].map(|i| Ptx::parse(&modules[i].text).unwrap());
+        assert_eq!((&*other.version, &*other.target), (version, target), "what needs nothing keeps its own");
+        (one.version, one.target)
+    };
+    let of = |version: &str, target: &str| (version.to_owned(), target.to_owned());
+    let copies = ".entry one() { cp.async.commit_group; ret; }";
+    assert_eq!(header(copies, "6.0", "sm_70"), of("7.0", "sm_80"));
+    assert_eq!(header(copies, "8.7", "sm_120"), of("8.7", "sm_120"));
+    assert_eq!(header(copies, "10.0", "sm_75"), of("10.0", "sm_80"));
+    assert_eq!(header(".entry one() { cp.async.bulk.commit_group; ret; }", "6.0", "sm_70"), of("8.0", "sm_90"));
+    // Also where a function that the entry calls has it.
+    let called = ".func f() { cp.async.wait_all; ret; }\n.entry one() { call f; ret; }";
+    assert_eq!(header(called, "6.0", "sm_70"), of("7.0", "sm_80"));
+}
+
+#[test]
 fn a_missing_reference_names_user_and_line() {
     let calls = ".entry one()\n{\n\tcall.uni gone, ();\n\tret;\n}\n";
     let missing = |line, name: &str| PtxError::Missing { line, user: "one".to_owned(), name: name.to_owned() };
