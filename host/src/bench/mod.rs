@@ -16,6 +16,8 @@
 //!     variants: vec![Wanted::All],
 //!     pixel: PixelType::U8,
 //!     channels: 3,
+//!     separable: false,
+//!     exact: false,
 //!     border: Border::Mirror,
 //!     min_time: Duration::ZERO,
 //!     seed: SEED,

@@ -111,9 +111,9 @@ fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
         let reason = format!("can't be written in {}: the folder does not exist", folder.display());
         return Error::File { path: path.into(), reason };
     }
-    // Without the name of the temporary file, which says nothing to anybody.
-    let inner = error.get_ref().and_then(|inner| inner.source()).map(ToString::to_string);
-    let reason = inner.unwrap_or_else(|| error.to_string());
+    // Without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's words.
+    let text = error.to_string();
+    let reason = text.split_once(" at path ").map_or(text.as_str(), |(reason, _)| reason);
     Error::File { path: path.into(), reason: format!("can't be written in {}: {reason}", folder.display()) }
 }
 
