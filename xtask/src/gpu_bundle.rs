@@ -52,10 +52,7 @@ pub fn bundle(root: &Path) -> Result<()> {
     #[cfg(unix)]
     fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let count = tests.len();
-    println!(
-        "{FOLDER}: host, {count} test binaries, run.sh; {:.1} MiB, without symbols",
-        bytes as f64 / 1048576.0
-    );
+    println!("{FOLDER}: host, {count} test binaries, run.sh; {:.1} MiB, without symbols", bytes as f64 / 1048576.0);
     Ok(())
 }
 

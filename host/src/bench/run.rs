@@ -228,7 +228,11 @@ impl Bench<'_> {
         let timing = Timing { batch: CPU_BATCH, min_time: self.settings.min_time };
         let measured = measure(open, image, &mut task.answer, &task.expected, timing);
         let (verdict, times) = self.noted(measured, backend, variant, cell)?;
-        let floor = Floor::new(task.problem, (task.problem.window().width() * task.problem.window().height()) as u64, self.machine.cpu_rates);
+        let floor = Floor::new(
+            task.problem,
+            (task.problem.window().width() * task.problem.window().height()) as u64,
+            self.machine.cpu_rates,
+        );
         let timed = Some(Timed { times, loaded_before: None, floor, speedup_vs_cpu: None });
         // The CPU has one way only: nothing is preferred.
         Some(Verified { backend, variant, reason, preferred: false, verdict, timed, counts: None })
