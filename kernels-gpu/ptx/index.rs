@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e1babe631d3eb0181315f744a97555fa66d3b5bd0658db6c21b15a4e6aa57a9e";
+pub const SOURCE_HASH: &str = "77964b7ff77ed3d3db861562b841b6ac2eb74c92cfa0b724ec652119f6381424";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -23,6 +23,7 @@ pub const MODULES: &[Module] = &[
     Module { name: "constant_mask_u8_c2", ptx: include_str!("constant_mask_u8_c2.ptx") },
     Module { name: "constant_mask_u8_c3", ptx: include_str!("constant_mask_u8_c3.ptx") },
     Module { name: "constant_mask_u8_c4", ptx: include_str!("constant_mask_u8_c4.ptx") },
+    Module { name: "copy_quads", ptx: include_str!("copy_quads.ptx") },
     Module { name: "fma_rate", ptx: include_str!("fma_rate.ptx") },
     Module { name: "naive_f32_c1", ptx: include_str!("naive_f32_c1.ptx") },
     Module { name: "naive_f32_c2", ptx: include_str!("naive_f32_c2.ptx") },
@@ -67,6 +68,13 @@ pub const MODULES: &[Module] = &[
     Module { name: "shared_tile_u8_c2", ptx: include_str!("shared_tile_u8_c2.ptx") },
     Module { name: "shared_tile_u8_c3", ptx: include_str!("shared_tile_u8_c3.ptx") },
     Module { name: "shared_tile_u8_c4", ptx: include_str!("shared_tile_u8_c4.ptx") },
+    Module { name: "small_tile_f32_c1_11x11", ptx: include_str!("small_tile_f32_c1_11x11.ptx") },
+    Module { name: "small_tile_f32_c1_13x13", ptx: include_str!("small_tile_f32_c1_13x13.ptx") },
+    Module { name: "small_tile_f32_c1_15x15", ptx: include_str!("small_tile_f32_c1_15x15.ptx") },
+    Module { name: "small_tile_f32_c1_3x3", ptx: include_str!("small_tile_f32_c1_3x3.ptx") },
+    Module { name: "small_tile_f32_c1_5x5", ptx: include_str!("small_tile_f32_c1_5x5.ptx") },
+    Module { name: "small_tile_f32_c1_7x7", ptx: include_str!("small_tile_f32_c1_7x7.ptx") },
+    Module { name: "small_tile_f32_c1_9x9", ptx: include_str!("small_tile_f32_c1_9x9.ptx") },
     Module { name: "stream_f32_c1_11x11", ptx: include_str!("stream_f32_c1_11x11.ptx") },
     Module { name: "stream_f32_c1_13x13", ptx: include_str!("stream_f32_c1_13x13.ptx") },
     Module { name: "stream_f32_c1_15x15", ptx: include_str!("stream_f32_c1_15x15.ptx") },

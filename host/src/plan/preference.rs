@@ -40,6 +40,12 @@ const TILE_COEFFICIENTS: u64 = 200;
 /// smallest mask being 3 x 3, and has a price of its own whatever the mask.
 const REGISTER_COEFFICIENTS: u64 = 9;
 
+/// The rank of what is not taken by itself.
+const NEVER: u32 = 11;
+
+/// Up to this many pixels for each multiprocessor, `small_tile` is preferred: 1536 x 1536 on an H100's 132.
+const SMALL_PIXELS: u64 = 17_874;
+
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
 const WARPS_PER_MULTIPROCESSOR: u64 = 4;
@@ -81,6 +87,12 @@ impl Situation<'_> {
         found >= wanted
     }
 
+    /// Whether the image is so small that waits are most of the time.
+    fn is_small(&self) -> bool {
+        let pixels = self.problem.width() as u64 * self.problem.height() as u64;
+        pixels <= SMALL_PIXELS * u64::from(self.limits.sm_count)
+    }
+
     /// Whether two passes save at least half of the products.
     fn saves_half(&self) -> bool {
         self.coefficients() >= 2 * (u64::from(self.mask().0) + u64::from(self.mask().1))
@@ -89,26 +101,28 @@ impl Situation<'_> {
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
-            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 0,
-            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 1,
-            (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 2,
-            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 3,
-            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 3,
-            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 4,
-            (Variant::SharedTile, MaskSize::Square(_)) => 5,
-            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 6,
-            (Variant::ConstantMask, _) => 7,
-            (Variant::SharedTile, MaskSize::Any) => 8,
-            (Variant::Naive, _) => 9,
+            (Variant::SmallTile, _) if self.is_centred() && self.is_small() => 0,
+            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 1,
+            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
+            (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 3,
+            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 4,
+            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 4,
+            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 5,
+            (Variant::SharedTile, MaskSize::Square(_)) => 6,
+            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 7,
+            (Variant::ConstantMask, _) => 8,
+            (Variant::SharedTile, MaskSize::Any) => 9,
+            (Variant::Naive, _) => 10,
             // Never taken by themselves, because the naive kernel can everything.
             (
-                Variant::RegisterTile
+                Variant::SmallTile
+                | Variant::RegisterTile
                 | Variant::Stream
                 | Variant::StreamRing
                 | Variant::Separable
                 | Variant::SeparableRing,
                 _,
-            ) => 10,
+            ) => NEVER,
         }
     }
 
@@ -128,6 +142,7 @@ impl Situation<'_> {
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
             Variant::StreamRing => "sums in registers, the next rows on their way to shared memory".to_owned(),
             Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
+            Variant::SmallTile => "a small image: pixels and mask are waited for once".to_owned(),
             Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),
             Variant::ConstantMask => format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, as measured"),
             Variant::Naive => "needs neither constant nor shared memory".to_owned(),
@@ -149,7 +164,7 @@ impl Situation<'_> {
             return Some(format!("not {}: {refusal}", variant.name()));
         }
         let can = |one: &&Considered| one.answer.is_ok() && one.entry.variant.is_direct();
-        let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == 10)?;
+        let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == NEVER)?;
         let (found, wanted) = self.warps(unfilled.entry);
         (found < wanted)
             .then(|| format!("too few pixels for {}: {found} of {wanted} warps", unfilled.entry.variant.name()))
