@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "77964b7ff77ed3d3db861562b841b6ac2eb74c92cfa0b724ec652119f6381424";
+pub const SOURCE_HASH: &str = "026534782266e26e2ee50b3b9905901203ef0d85ffd6dc07247258ef5e50e2bc";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -156,15 +156,6 @@ pub struct Row<P> {
     exists: bool,
 }
 
-impl<P> Row<P> {
-    /// The row's pixels, if it is one of the image.
-    #[inline(always)]
-    #[must_use]
-    pub fn existing(self) -> Option<Global<P>> {
-        if self.exists { Some(self.pixels) } else { None }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

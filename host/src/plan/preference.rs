@@ -22,7 +22,14 @@
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 |
 //! | `constant_mask`, one channel | | | 1070 | |
 //!
-//! All of them on images that fill the device. At 200 x 200 `stream` takes 15 µs for 13 x 13, `shared_tile` 5.4.
+//! All of these on images that fill the device. Smaller ones, on an H100 (`docs/measurements/2026-11-21-h100-small.md`):
+//!
+//! | 13 x 13 | 200 | 512 | 1024 | 1536 | 2048 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `small_tile` | 3.2 | 5.9 | 14.7 | 29.4 | 51.7 |
+//! | `separable` | 13.4 | 13.8 | 15.7 | 19.8 | |
+//! | `stream` | 16.0 | 15.9 | 19.9 | 31.1 | 49.8 |
+//! | `shared_tile` | 5.5 | 10.2 | 30.0 | 61.6 | 107.8 |
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
@@ -41,10 +48,13 @@ const TILE_COEFFICIENTS: u64 = 200;
 const REGISTER_COEFFICIENTS: u64 = 9;
 
 /// The rank of what is not taken by itself.
-const NEVER: u32 = 11;
+const NEVER: u32 = 12;
 
-/// Up to this many pixels for each multiprocessor, `small_tile` is preferred: 1536 x 1536 on an H100's 132.
+/// Up to this many pixels for each multiprocessor, `small_tile` is preferred to the other direct ones: 1536 x 1536 on an H100's 132.
 const SMALL_PIXELS: u64 = 17_874;
+
+/// The same for the separable ones: 1024 x 1024, where 13 x 13 takes 14.7 µs for their 15.7. At 1536 x 1536 it takes 29.4 for 19.8.
+const SMALL_PIXELS_SEPARABLE: u64 = 7_944;
 
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
@@ -87,10 +97,9 @@ impl Situation<'_> {
         found >= wanted
     }
 
-    /// Whether the image is so small that waits are most of the time.
-    fn is_small(&self) -> bool {
-        let pixels = self.problem.width() as u64 * self.problem.height() as u64;
-        pixels <= SMALL_PIXELS * u64::from(self.limits.sm_count)
+    /// Whether the image has at most this many pixels for each multiprocessor.
+    fn has_at_most(&self, pixels: u64) -> bool {
+        self.problem.width() as u64 * self.problem.height() as u64 <= pixels * u64::from(self.limits.sm_count)
     }
 
     /// Whether two passes save at least half of the products.
@@ -101,18 +110,24 @@ impl Situation<'_> {
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
-            (Variant::SmallTile, _) if self.is_centred() && self.is_small() => 0,
+            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE) => 0,
+            (Variant::SmallTile, MaskSize::Square(0..SEPARABLE_SIDE))
+                if self.is_centred() && self.has_at_most(SMALL_PIXELS) =>
+            {
+                0
+            }
             (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 1,
             (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 3,
-            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 4,
-            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 4,
-            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 5,
-            (Variant::SharedTile, MaskSize::Square(_)) => 6,
-            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 7,
-            (Variant::ConstantMask, _) => 8,
-            (Variant::SharedTile, MaskSize::Any) => 9,
-            (Variant::Naive, _) => 10,
+            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 4,
+            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 5,
+            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 5,
+            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 6,
+            (Variant::SharedTile, MaskSize::Square(_)) => 7,
+            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 8,
+            (Variant::ConstantMask, _) => 9,
+            (Variant::SharedTile, MaskSize::Any) => 10,
+            (Variant::Naive, _) => 11,
             // Never taken by themselves, because the naive kernel can everything.
             (
                 Variant::SmallTile

@@ -50,6 +50,14 @@ fn small_images_end_where_measured() {
     assert_eq!(of(1536, 1536), "small_tile_f32_c1_13x13");
     assert_eq!(of(1536, 1537), "stream_f32_c1_13x13");
     assert_eq!(of(2048, 2048), "stream_f32_c1_13x13");
+    let of_box = |side, mask, choice| {
+        let filter = Filter::new(Mask::average(mask, mask).unwrap());
+        planned(&Problem::new(side, side, &filter).unwrap(), choice)
+    };
+    assert_eq!(of_box(1024, 13, VariantChoice::Auto), "small_tile_f32_c1_13x13");
+    assert_eq!(of_box(1025, 13, VariantChoice::Auto), "separable_f32_c1_13x13");
+    assert_eq!(of_box(1025, 13, VariantChoice::Exact), "small_tile_f32_c1_13x13");
+    assert_eq!(of_box(1536, 5, VariantChoice::Auto), "small_tile_f32_c1_5x5");
 }
 
 #[test]
