@@ -56,6 +56,8 @@ fn main() -> ExitCode {
             let trial = Trial::test(format!("{name}::strips_of_bytes"), move || strips_of_bytes(device));
             trials.push(trial.with_ignored_flag(ignored));
         }
+        let trial = Trial::test(format!("{name}::small_images_again_and_again"), move || again_and_again(device));
+        trials.push(trial.with_ignored_flag(ignored));
         let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
         trials.push(trial.with_ignored_flag(ignored));
     }
@@ -281,6 +283,50 @@ fn huge() -> Result<(), Failed> {
             let bottom = if first + rows == height { rows } else { rows - 8 };
             if let Some(y) = (top..bottom).find(|&y| result.row(first + y) != right.row(y)) {
                 return Err(format!("{}: row {} differs from the CPU's", variant.name(), first + y).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Small images through the same convolutions in turn: on a GPU they go another way from the second run on, and share its memory
+/// and, where the kernel is the same, the place of the mask.
+fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
+    let device = Device::select(device)?;
+    let cpu = Device::cpu();
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut problems = Vec::new();
+    for (width, height, side, channels, input) in [
+        (200, 37, 13, 1, PixelType::F32),
+        (37, 21, 13, 1, PixelType::F32),
+        (33, 50, 3, 1, PixelType::F32),
+        (33, 50, 2, 1, PixelType::F32),
+        (61, 20, 2, 1, PixelType::F32),
+        (61, 20, 5, 3, PixelType::U8),
+        (64, 20, 5, 3, PixelType::U8),
+    ] {
+        let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
+        let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
+        let layout = Layout { channels, input, output: PixelType::F32 };
+        problems.push(Problem::new(width, height, &filter)?.with_layout(layout)?);
+    }
+    let mut convolutions = Vec::new();
+    for problem in &problems {
+        convolutions.push(device.convolution(problem, VariantChoice::Exact)?);
+    }
+    for round in 0..4 {
+        for (problem, convolution) in problems.iter().zip(&mut convolutions) {
+            let (width, height, channels) = (problem.width(), problem.height(), problem.layout().channels);
+            let bytes: Vec<u8> = (0..width * height * channels).map(|_| random.u8(..)).collect();
+            let (found, right): (Image, Image) = if problem.layout().input == PixelType::U8 {
+                let image = Image::new(width, height, channels, bytes)?;
+                (convolution.run(&image)?, cpu.convolution(problem, VariantChoice::Auto)?.run(&image)?)
+            } else {
+                let image = Image::new(width, height, channels, bytes.into_iter().map(f32::from).collect())?;
+                (convolution.run(&image)?, cpu.convolution(problem, VariantChoice::Auto)?.run(&image)?)
+            };
+            if let Err(difference) = host::compare::same_bits(right.values(), found.values()) {
+                return Err(format!("run {round} of {width} x {height}: {difference:?}").into());
             }
         }
     }

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "3c8370935d92f9803ecda4ad2b33fef2f93eb31d1b35c7e21a0df01c6abeb272";
+pub const SOURCE_HASH: &str = "277f7783c8963690e2c11b5a66d6fbcfae20cb2df5ff0cfb0ab12113272537ee";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -23,6 +23,7 @@ pub const MODULES: &[Module] = &[
     Module { name: "constant_mask_u8_c2", packed: packed!("constant_mask_u8_c2.ptx") },
     Module { name: "constant_mask_u8_c3", packed: packed!("constant_mask_u8_c3.ptx") },
     Module { name: "constant_mask_u8_c4", packed: packed!("constant_mask_u8_c4.ptx") },
+    Module { name: "copy_quads", packed: packed!("copy_quads.ptx") },
     Module { name: "fma_rate", packed: packed!("fma_rate.ptx") },
     Module { name: "naive_f32_c1", packed: packed!("naive_f32_c1.ptx") },
     Module { name: "naive_f32_c2", packed: packed!("naive_f32_c2.ptx") },
@@ -67,6 +68,13 @@ pub const MODULES: &[Module] = &[
     Module { name: "shared_tile_u8_c2", packed: packed!("shared_tile_u8_c2.ptx") },
     Module { name: "shared_tile_u8_c3", packed: packed!("shared_tile_u8_c3.ptx") },
     Module { name: "shared_tile_u8_c4", packed: packed!("shared_tile_u8_c4.ptx") },
+    Module { name: "small_tile_f32_c1_11x11", packed: packed!("small_tile_f32_c1_11x11.ptx") },
+    Module { name: "small_tile_f32_c1_13x13", packed: packed!("small_tile_f32_c1_13x13.ptx") },
+    Module { name: "small_tile_f32_c1_15x15", packed: packed!("small_tile_f32_c1_15x15.ptx") },
+    Module { name: "small_tile_f32_c1_3x3", packed: packed!("small_tile_f32_c1_3x3.ptx") },
+    Module { name: "small_tile_f32_c1_5x5", packed: packed!("small_tile_f32_c1_5x5.ptx") },
+    Module { name: "small_tile_f32_c1_7x7", packed: packed!("small_tile_f32_c1_7x7.ptx") },
+    Module { name: "small_tile_f32_c1_9x9", packed: packed!("small_tile_f32_c1_9x9.ptx") },
     Module { name: "stream_f32_c1_11x11", packed: packed!("stream_f32_c1_11x11.ptx") },
     Module { name: "stream_f32_c1_13x13", packed: packed!("stream_f32_c1_13x13.ptx") },
     Module { name: "stream_f32_c1_15x15", packed: packed!("stream_f32_c1_15x15.ptx") },

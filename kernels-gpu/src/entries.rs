@@ -11,7 +11,7 @@ use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
-use crate::{register_tile, separable, separable_ring, shared_tile, stream, stream_ring, strip};
+use crate::{register_tile, separable, separable_ring, shared_tile, small_tile, stream, stream_ring, strip};
 
 pub use crate::request::{Refusal, Request};
 pub use crate::variant::Variant;
@@ -74,6 +74,7 @@ impl Entry {
         match self.schedule() {
             Some(Schedule { columns, .. }) => (strip::BLOCK.0 * columns as u32, LEAST_ROWS),
             None => match self.variant {
+                Variant::SmallTile => small_tile::OUTPUTS,
                 Variant::RegisterTile => register_tile::OUTPUTS,
                 Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
@@ -116,6 +117,7 @@ impl Entry {
             Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, mask_width),
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
+                Variant::SmallTile => small_tile::shared_bytes(mask_width),
                 Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
                 Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
@@ -218,7 +220,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
             parameters: &PARAMETERS,
             compute_capability: entry.variant.compute_capability(),
         })
-        .chain([crate::rates::FMA_RATE])
+        .chain([crate::rates::FMA_RATE, crate::copy::COPY_QUADS])
         .chain(crate::tutorials::kernels())
 }
 
@@ -316,6 +318,16 @@ entries! {
         F32 f32: shared_tile_f32_c1_11x11 1 11;
         F32 f32: shared_tile_f32_c1_13x13 1 13;
         F32 f32: shared_tile_f32_c1_15x15 1 15;
+    }
+    SmallTile {
+        |image, result, mask, params| small_tile::small_tile::<{ K as usize }>(image, result.cast(), mask, params);
+        F32 f32: small_tile_f32_c1_3x3 1 3;
+        F32 f32: small_tile_f32_c1_5x5 1 5;
+        F32 f32: small_tile_f32_c1_7x7 1 7;
+        F32 f32: small_tile_f32_c1_9x9 1 9;
+        F32 f32: small_tile_f32_c1_11x11 1 11;
+        F32 f32: small_tile_f32_c1_13x13 1 13;
+        F32 f32: small_tile_f32_c1_15x15 1 15;
     }
     RegisterTile {
         |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);

@@ -9,13 +9,14 @@
 //! | [`naive`] | one thread computes one pixel; image and mask in global memory |
 //! | [`constant_mask`] | the same with the mask in constant memory |
 //! | [`shared_tile`] | a block loads its pixels and their neighbours once, into shared memory |
+//! | [`small_tile`] | for small images: everything is asked for at once, a thread computes four pixels |
 //! | [`register_tile`] | a thread computes many pixels, so that what it loads serves many products |
 //! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
 //! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
 //! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
-//! tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the
+//! tutorials. [`rates`] measures a device, [`copy`] brings small images to it. [`params`] is what a launch passes, [`border`] what lies outside of the
 //! image, [`pixel`] the types of pixels, and [`entries`] the list from which symbols, tables and names are made.
 //!
 //! # The operation
@@ -33,6 +34,7 @@ pub use cuda_std;
 
 pub mod border;
 pub mod constant_mask;
+pub mod copy;
 pub mod entries;
 pub mod naive;
 pub mod params;
@@ -45,6 +47,7 @@ mod request;
 pub mod separable;
 pub mod separable_ring;
 pub mod shared_tile;
+pub mod small_tile;
 pub mod stream;
 pub mod stream_ring;
 pub mod strip;

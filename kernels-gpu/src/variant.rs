@@ -2,7 +2,7 @@
 
 use crate::entries::OLDEST;
 use crate::pixel::PixelType;
-use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, stream_ring, strip};
+use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, small_tile, stream_ring, strip};
 
 /// A way to compute a convolution; each has one file of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +13,8 @@ pub enum Variant {
     ConstantMask,
     /// [`shared_tile`]: the image in shared memory, too.
     SharedTile,
+    /// [`small_tile`]: the same for small images, in as few waits as possible.
+    SmallTile,
     /// [`register_tile`]: a thread computes a tile from registers.
     RegisterTile,
     /// [`stream`](crate::stream): a thread walks down a strip, its sums in registers.
@@ -27,10 +29,11 @@ pub enum Variant {
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Naive,
         Self::ConstantMask,
         Self::SharedTile,
+        Self::SmallTile,
         Self::RegisterTile,
         Self::Stream,
         Self::StreamRing,
@@ -45,6 +48,7 @@ impl Variant {
             Self::Naive => "naive",
             Self::ConstantMask => "constant_mask",
             Self::SharedTile => "shared_tile",
+            Self::SmallTile => "small_tile",
             Self::RegisterTile => "register_tile",
             Self::Stream => "stream",
             Self::StreamRing => "stream_ring",
@@ -60,6 +64,7 @@ impl Variant {
             Self::Naive => "one thread, one pixel; image and mask in global memory",
             Self::ConstantMask => "one thread, one pixel; the mask in constant memory",
             Self::SharedTile => "a block shares its pixels in shared memory; the mask in constant memory",
+            Self::SmallTile => "for small images: pixels and mask come to shared memory at once",
             Self::RegisterTile => "a thread computes 8 x 8 pixels from registers; the mask in shared memory",
             Self::Stream => "a thread walks down a strip of columns, its sums in registers",
             Self::StreamRing => "the same for bytes, the next rows on their way to shared memory",
@@ -75,6 +80,7 @@ impl Variant {
             Self::Naive => naive::BLOCK,
             Self::ConstantMask => constant_mask::BLOCK,
             Self::SharedTile => shared_tile::BLOCK,
+            Self::SmallTile => small_tile::BLOCK,
             Self::RegisterTile => register_tile::BLOCK,
             Self::Stream | Self::Separable => strip::BLOCK,
             Self::StreamRing => stream_ring::BLOCK,
@@ -86,6 +92,7 @@ impl Variant {
     #[must_use]
     pub const fn compute_capability(self) -> (u32, u32) {
         match self {
+            Self::SmallTile => small_tile::COMPUTE_CAPABILITY,
             Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
             _ => OLDEST,
         }
@@ -115,7 +122,7 @@ impl Variant {
     /// number of coefficients.
     #[must_use]
     pub const fn mask_is_constant(self) -> bool {
-        !matches!(self, Self::Naive | Self::RegisterTile)
+        !matches!(self, Self::Naive | Self::SmallTile | Self::RegisterTile)
     }
 
     /// The coefficients that the kernel reads for a mask: all, or those of a row and a column.
@@ -125,12 +132,23 @@ impl Variant {
         if self.is_direct() { width * height } else { width + height }
     }
 
+    /// Values from one row of the mask to the next, as a kernel wants it that reads it from global memory.
+    #[must_use]
+    pub const fn mask_pitch(self, mask_width: u32) -> u32 {
+        match self {
+            Self::SmallTile => small_tile::mask_pitch(mask_width),
+            _ => mask_width,
+        }
+    }
+
     /// The only type of results that the kernel makes, if it is not made for all.
     #[must_use]
     pub const fn only_result(self) -> Option<PixelType> {
         match self {
             Self::Naive | Self::ConstantMask | Self::SharedTile => None,
-            Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => Some(PixelType::F32),
+            Self::SmallTile | Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => {
+                Some(PixelType::F32)
+            }
             Self::StreamRing => Some(PixelType::U8),
         }
     }

@@ -205,12 +205,17 @@ impl Plan {
         }
     }
 
-    /// The coefficients that the entry reads, in its order: the mask's in window order, or those of a row and a column.
+    /// The coefficients that the entry reads, in its order: the mask's in window order, with what fills its rows up, or those of a row and a column.
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match &self.factors {
             Some(factors) if !self.entry.variant.is_direct() => factors.coefficients(),
-            _ => problem.window().coefficients().to_vec(),
+            _ => {
+                let (window, width) = (problem.window(), self.params.mask_width as u32);
+                let gap = (self.entry.variant.mask_pitch(width) - width) as usize;
+                let rows = window.coefficients().chunks_exact(window.width());
+                rows.flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0.0, gap))).collect()
+            }
         }
     }
 

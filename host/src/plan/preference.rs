@@ -22,7 +22,14 @@
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 |
 //! | `constant_mask`, one channel | | | 1070 | |
 //!
-//! All of them on images that fill the device. At 200 x 200 `stream` takes 15 µs for 13 x 13, `shared_tile` 5.4.
+//! All of these on images that fill the device. Smaller ones, on an H100 (`docs/measurements/2026-11-21-h100-small.md`):
+//!
+//! | 13 x 13 | 200 | 512 | 1024 | 1536 | 2048 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `small_tile` | 3.2 | 5.9 | 14.7 | 29.4 | 51.7 |
+//! | `separable` | 13.4 | 13.8 | 15.7 | 19.8 | |
+//! | `stream` | 16.0 | 15.9 | 19.9 | 31.1 | 49.8 |
+//! | `shared_tile` | 5.5 | 10.2 | 30.0 | 61.6 | 107.8 |
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
@@ -39,6 +46,15 @@ const TILE_COEFFICIENTS: u64 = 200;
 /// From this number of coefficients on, `register_tile` is preferred to `constant_mask`: it was never measured slower, the
 /// smallest mask being 3 x 3, and has a price of its own whatever the mask.
 const REGISTER_COEFFICIENTS: u64 = 9;
+
+/// The rank of what is not taken by itself.
+const NEVER: u32 = 12;
+
+/// Up to this many pixels for each multiprocessor, `small_tile` is preferred to the other direct ones: 1536 x 1536 on an H100's 132.
+const SMALL_PIXELS: u64 = 17_874;
+
+/// The same for the separable ones: 1024 x 1024, where 13 x 13 takes 14.7 µs for their 15.7. At 1536 x 1536 it takes 29.4 for 19.8.
+const SMALL_PIXELS_SEPARABLE: u64 = 7_944;
 
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
@@ -81,6 +97,11 @@ impl Situation<'_> {
         found >= wanted
     }
 
+    /// Whether the image has at most this many pixels for each multiprocessor.
+    fn has_at_most(&self, pixels: u64) -> bool {
+        self.problem.width() as u64 * self.problem.height() as u64 <= pixels * u64::from(self.limits.sm_count)
+    }
+
     /// Whether two passes save at least half of the products.
     fn saves_half(&self) -> bool {
         self.coefficients() >= 2 * (u64::from(self.mask().0) + u64::from(self.mask().1))
@@ -89,26 +110,34 @@ impl Situation<'_> {
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
-            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 0,
-            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 1,
-            (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 2,
-            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 3,
-            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 3,
-            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 4,
-            (Variant::SharedTile, MaskSize::Square(_)) => 5,
-            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 6,
-            (Variant::ConstantMask, _) => 7,
-            (Variant::SharedTile, MaskSize::Any) => 8,
-            (Variant::Naive, _) => 9,
+            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE) => 0,
+            (Variant::SmallTile, MaskSize::Square(0..SEPARABLE_SIDE))
+                if self.is_centred() && self.has_at_most(SMALL_PIXELS) =>
+            {
+                0
+            }
+            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 1,
+            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
+            (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 3,
+            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 4,
+            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 5,
+            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 5,
+            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 6,
+            (Variant::SharedTile, MaskSize::Square(_)) => 7,
+            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 8,
+            (Variant::ConstantMask, _) => 9,
+            (Variant::SharedTile, MaskSize::Any) => 10,
+            (Variant::Naive, _) => 11,
             // Never taken by themselves, because the naive kernel can everything.
             (
-                Variant::RegisterTile
+                Variant::SmallTile
+                | Variant::RegisterTile
                 | Variant::Stream
                 | Variant::StreamRing
                 | Variant::Separable
                 | Variant::SeparableRing,
                 _,
-            ) => 10,
+            ) => NEVER,
         }
     }
 
@@ -128,6 +157,7 @@ impl Situation<'_> {
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
             Variant::StreamRing => "sums in registers, the next rows on their way to shared memory".to_owned(),
             Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
+            Variant::SmallTile => "a small image: pixels and mask are waited for once".to_owned(),
             Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),
             Variant::ConstantMask => format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, as measured"),
             Variant::Naive => "needs neither constant nor shared memory".to_owned(),
@@ -149,7 +179,7 @@ impl Situation<'_> {
             return Some(format!("not {}: {refusal}", variant.name()));
         }
         let can = |one: &&Considered| one.answer.is_ok() && one.entry.variant.is_direct();
-        let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == 10)?;
+        let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == NEVER)?;
         let (found, wanted) = self.warps(unfilled.entry);
         (found < wanted)
             .then(|| format!("too few pixels for {}: {found} of {wanted} warps", unfilled.entry.variant.name()))

@@ -19,7 +19,7 @@ fn planned(problem: &Problem, choice: VariantChoice) -> &'static str {
 #[test]
 fn small_images_take_the_kernels_with_many_threads() {
     let of = |width, height| planned(&problem(100, 50, width, height), VariantChoice::Auto);
-    assert_eq!(of(7, 7), "shared_tile_f32_c1_7x7");
+    assert_eq!(of(7, 7), "small_tile_f32_c1_7x7");
     assert_eq!(of(7, 9), "constant_mask_f32_c1");
     assert_eq!(of(14, 16), "shared_tile_f32_c1");
     assert_eq!(of(128, 128), "shared_tile_f32_c1");
@@ -27,12 +27,52 @@ fn small_images_take_the_kernels_with_many_threads() {
     assert_eq!(of(16_384, 1), "constant_mask_f32_c1");
     assert_eq!(of(129, 128), "naive_f32_c1");
     let plan = Plan::new(&problem(200, 200, 13, 13), Limits::H100, VariantChoice::Auto).unwrap();
-    assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_13x13");
+    assert_eq!(plan.entry.symbol, "small_tile_f32_c1_13x13");
     assert!(plan.reason.contains("too few pixels for stream: 50 of 528 warps"), "{}", plan.reason);
-    // The same image fills a small device.
-    let small = Limits { sm_count: 8, ..Limits::H100 };
+    // The same image is none too small for a small device.
+    let small = Limits { sm_count: 2, ..Limits::H100 };
     let plan = Plan::new(&problem(200, 200, 13, 13), small, VariantChoice::Auto).unwrap();
     assert_eq!(plan.entry.symbol, "stream_f32_c1_13x13");
+    // Without the copies of compute capability 8.0.
+    let old = Limits { compute_capability: (7, 5), ..Limits::H100 };
+    let plan = Plan::new(&problem(200, 200, 13, 13), old, VariantChoice::Auto).unwrap();
+    assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_13x13");
+    assert!(plan.reason.contains("not small_tile: made for compute capability 8.0"), "{}", plan.reason);
+    // The windows of its tile begin where those of a centred mask do.
+    let filter = Filter::new(mask(7, 7)).anchor(3, 0);
+    let plan = Plan::new(&Problem::new(100, 50, &filter).unwrap(), Limits::H100, VariantChoice::Auto).unwrap();
+    assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_7x7");
+}
+
+#[test]
+fn small_images_end_where_measured() {
+    let of = |width, height| planned(&problem(width, height, 13, 13), VariantChoice::Auto);
+    assert_eq!(of(1536, 1536), "small_tile_f32_c1_13x13");
+    assert_eq!(of(1536, 1537), "stream_f32_c1_13x13");
+    assert_eq!(of(2048, 2048), "stream_f32_c1_13x13");
+    let of_box = |side, mask, choice| {
+        let filter = Filter::new(Mask::average(mask, mask).unwrap());
+        planned(&Problem::new(side, side, &filter).unwrap(), choice)
+    };
+    assert_eq!(of_box(1024, 13, VariantChoice::Auto), "small_tile_f32_c1_13x13");
+    assert_eq!(of_box(1025, 13, VariantChoice::Auto), "separable_f32_c1_13x13");
+    assert_eq!(of_box(1025, 13, VariantChoice::Exact), "small_tile_f32_c1_13x13");
+    assert_eq!(of_box(1536, 5, VariantChoice::Auto), "small_tile_f32_c1_5x5");
+}
+
+#[test]
+fn a_mask_has_the_rows_that_its_kernel_reads() {
+    let of = |choice| {
+        let problem = problem(100, 100, 5, 5);
+        (Plan::new(&problem, Limits::H100, choice).unwrap().coefficients(&problem), problem)
+    };
+    let (given, problem) = of(VariantChoice::Exactly(Variant::SharedTile));
+    assert_eq!(given, problem.window().coefficients());
+    let (filled, _) = of(VariantChoice::Exactly(Variant::SmallTile));
+    assert_eq!(filled.len(), 5 * 8);
+    for (row, filled) in given.chunks(5).zip(filled.chunks(8)) {
+        assert_eq!((row, &[0.0; 3][..]), filled.split_at(5));
+    }
 }
 
 #[test]

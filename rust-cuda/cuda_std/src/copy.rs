@@ -66,6 +66,32 @@ pub unsafe fn copy_some_of_16_if<T: Scalar>(which: bool, to: Shared<T>, from: Gl
     }
 }
 
+/// Copies one element of 4 bytes from global to shared memory.
+///
+/// # Safety
+/// The source may be loaded, the destination stored, both are aligned to 4 bytes, and no thread reads or writes the destination before the
+/// copy was waited for.
+#[inline(always)]
+#[track_caller]
+pub unsafe fn copy_4<T: Scalar>(to: Shared<T>, from: Global<T>) {
+    const { assert!(size_of::<T>() == 4) };
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "{{ .reg .b64 at; cvta.to.global.u64 at, {from}; cp.async.ca.shared.global [{to}], [at], 4; }}",
+                to = in(reg32) to.address(), from = in(reg64) from.pointer(), options(nostack, preserves_flags),
+            );
+        }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: the caller's promise.
+        unsafe { to.store(0, from.load(0)) };
+    }
+}
+
 /// Ends a group of copies.
 #[inline(always)]
 pub fn commit() {

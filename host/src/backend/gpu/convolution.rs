@@ -9,11 +9,13 @@ use cust::event::{Event, EventFlags};
 use cust::function::Function;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
 use kernels_gpu::constant_mask::MASK;
+use kernels_gpu::copy::COPY_QUADS;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 
 use super::Gpu;
-use super::driver::{self, DeviceRows, DuringAction};
+use super::driver::{self, DeviceRows, DuringAction, Graph};
 use super::launch::{self, Images};
+use super::mapped::{self, RowBytes, Shortcut};
 use crate::backend::strips::{Cut, Strip};
 use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
@@ -31,6 +33,8 @@ pub(crate) struct GpuConvolution<'gpu> {
     mask: MaskHome<'gpu>,
     /// One for the whole image, or as many as the device's memory makes necessary.
     strips: Vec<Strip>,
+    /// The short way of a small image.
+    shortcut: Shortcut,
     /// Made when first needed; timing alone uses them.
     events: Option<(Event, Event)>,
 }
@@ -48,6 +52,16 @@ enum MaskHome<'gpu> {
         number: u64,
         coefficients: Vec<f32>,
     },
+}
+
+impl MaskHome<'_> {
+    /// The buffer, if it has one.
+    fn buffer(&self) -> Option<&DeviceBuffer<f32>> {
+        match self {
+            Self::Global(buffer) => Some(buffer),
+            Self::Constant { .. } => None,
+        }
+    }
 }
 
 impl std::fmt::Debug for GpuConvolution<'_> {
@@ -104,7 +118,18 @@ impl<'gpu> GpuConvolution<'gpu> {
                 Err(error) => return Err(error),
             }
         };
-        Ok(Self { gpu, plan, layout: problem.layout(), function, source, result, mask, strips, events: None })
+        Ok(Self {
+            gpu,
+            plan,
+            layout: problem.layout(),
+            function,
+            source,
+            result,
+            mask,
+            strips,
+            shortcut: Shortcut::Untried,
+            events: None,
+        })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -119,6 +144,9 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// One image in, one out: copy, kernel, copy back, strip by strip.
     pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
         self.gpu.enter()?;
+        if self.take_shortcut(source, result)? {
+            return Ok(());
+        }
         for index in 0..self.strips.len() {
             // SAFETY: `source` is borrowed until `download_strip` or `wait` has waited for the stream.
             let launched = unsafe { self.upload_strip(index, source) }.and_then(|()| self.launch_strip(index));
@@ -204,16 +232,63 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// Runs the kernel for a strip, without waiting for it.
     fn launch_strip(&mut self, index: usize) -> Result<()> {
         self.place_mask()?;
-        let mask = match &self.mask {
-            MaskHome::Global(buffer) => Some(buffer),
-            MaskHome::Constant { .. } => None,
-        };
+        let mask = self.mask.buffer();
         let strip = &self.strips[index];
         for one in &self.plan.launches(strip.height, strip.first..strip.first + strip.outputs.len()) {
             let images = Images { layout: self.layout, source: &self.source, result: &mut self.result };
             launch::convolution(&self.function, one, images, mask, &self.gpu.stream)?;
         }
         Ok(())
+    }
+
+    /// Runs a small image the short way, from its second run on; false if there is none.
+    fn take_shortcut(&mut self, source: &[u8], result: &mut [u8]) -> Result<bool> {
+        match &self.shortcut {
+            Shortcut::None => return Ok(false),
+            Shortcut::Untried => {
+                // What is run once is not worth a graph.
+                let fits = self.strips.len() == 1 && self.source.len().max(self.result.len()) <= mapped::MOST;
+                self.shortcut = if fits { Shortcut::Next } else { Shortcut::None };
+                return Ok(false);
+            }
+            Shortcut::Next => {
+                // A driver that can't has the other way.
+                self.shortcut = self.record_shortcut().map_or(Shortcut::None, Shortcut::Recorded);
+            }
+            Shortcut::Recorded(_) => {}
+        }
+        // Constant memory is not part of the graph: it must hold this mask before each launch.
+        self.place_mask()?;
+        let Shortcut::Recorded(graph) = &self.shortcut else { return Ok(false) };
+        let (from, to) = self.row_bytes();
+        let mut mapped = self.gpu.mapped()?;
+        mapped.set_source(source, from);
+        // SAFETY: the buffers in the graph are this convolution's and the device's; the stream is waited for in the next line.
+        let launched = unsafe { graph.launch(&self.gpu.stream) }.to("launch a graph of kernels");
+        self.wait().and(launched)?;
+        mapped.result(result, to);
+        Ok(true)
+    }
+
+    /// Records what brings the source from page-locked memory and puts the result there.
+    fn record_shortcut(&mut self) -> Result<Graph> {
+        let (module, _) = self.gpu.module(COPY_QUADS.module)?;
+        let copy = module.get_function(COPY_QUADS.symbol).to("find the kernel that copies")?;
+        self.place_mask()?;
+        let mask = self.mask.buffer();
+        let mut mapped = self.gpu.mapped()?;
+        let stream = &self.gpu.stream;
+        let height = self.plan.params.height as usize;
+        let launches = self.plan.launches(height, 0..height);
+        Graph::record(stream, || {
+            let bytes = self.source.len();
+            launch::copy(&copy, &mut self.source, &mapped.source, bytes, stream)?;
+            for one in &launches {
+                let images = Images { layout: self.layout, source: &self.source, result: &mut mapped.result };
+                launch::convolution(&self.function, one, images, mask, stream)?;
+            }
+            Ok(())
+        })
     }
 
     /// Copies the outputs of a strip from the device, and waits for them.
@@ -272,15 +347,6 @@ impl Drop for GpuConvolution<'_> {
         // the call that caused it, or the device is lost.
         let _ = self.wait();
     }
-}
-
-/// A row on the device.
-#[derive(Clone, Copy)]
-struct RowBytes {
-    /// Bytes of its values.
-    bytes: usize,
-    /// Bytes from its start to the next one's.
-    pitch: usize,
 }
 
 /// Device memory for `length` values.

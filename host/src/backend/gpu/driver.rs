@@ -6,7 +6,7 @@ use std::fmt;
 use cust::device::Device;
 use cust::error::{CudaError, CudaResult};
 use cust::function::Function;
-use cust::memory::DevicePointer;
+use cust::memory::{DevicePointer, LockedBuffer};
 use cust::stream::Stream;
 use cust::sys::{self, CUresult};
 
@@ -207,6 +207,57 @@ pub(super) unsafe fn download_rows(to: *mut u8, from: DeviceRows, stream: &Strea
             sys::cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner())
         }
     })
+}
+
+/// The device's own address of page-locked memory of the host.
+pub(super) fn mapped(memory: &mut LockedBuffer<u8>) -> Result<DevicePointer<u8>, Failure> {
+    let mut address = 0;
+    // SAFETY: the driver checks that the memory is page-locked, and writes one address.
+    checked(unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut address, memory.as_mut_ptr().cast(), 0) })?;
+    Ok(DevicePointer::from_raw(address))
+}
+
+/// Work that was recorded once, to be given to a stream as a whole.
+pub(super) struct Graph(sys::CUgraphExec);
+
+impl Graph {
+    /// Records what `work` gives to the stream, which does none of it.
+    pub(super) fn record(stream: &Stream, work: impl FnOnce() -> crate::Result<()>) -> crate::Result<Self> {
+        const ACTION: &str = "record a graph of launches";
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is open.
+        checked(unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) }).to(ACTION)?;
+        let worked = work();
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: ends what was begun, whether the work succeeded or not; the driver writes a handle, or null.
+        let ended = checked(unsafe { sys::cuStreamEndCapture(stream.as_inner(), &raw mut graph) }).to(ACTION);
+        let mut exec = std::ptr::null_mut();
+        let made = worked.and(ended).and_then(|()| {
+            // SAFETY: the graph is whole; the driver writes a handle.
+            checked(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) }).to(ACTION)
+        });
+        if !graph.is_null() {
+            // SAFETY: the handle is of above, and what was made of it stands by itself.
+            let _ = checked(unsafe { sys::cuGraphDestroy(graph) });
+        }
+        made.map(|()| Self(exec))
+    }
+
+    /// Gives the work to the stream.
+    ///
+    /// # Safety
+    /// What the work uses is there until the stream has come past it.
+    pub(super) unsafe fn launch(&self, stream: &Stream) -> Result<(), Failure> {
+        // SAFETY: the handle is the graph's own; the rest is the caller's promise.
+        checked(unsafe { sys::cuGraphLaunch(self.0, stream.as_inner()) })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the graph's own. A failure means that the device is lost, and the graph with it.
+        let _ = checked(unsafe { sys::cuGraphExecDestroy(self.0) });
+    }
 }
 
 /// Copies on the device, in the order of the stream.

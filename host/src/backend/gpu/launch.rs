@@ -80,6 +80,35 @@ pub(super) fn convolution(
     .to("launch a convolution kernel")
 }
 
+/// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::copy`].
+///
+/// # Errors
+/// As for [`convolution`].
+pub(super) fn copy(
+    function: &Function<'_>,
+    to: &mut DeviceBuffer<u8>,
+    from: &DeviceBuffer<u8>,
+    bytes: usize,
+    stream: &Stream,
+) -> Result<()> {
+    let found = from.len().min(to.len());
+    if found < bytes || !bytes.is_multiple_of(16) {
+        let (width, height, channels, required) = (bytes, 1, 1, bytes.next_multiple_of(16));
+        return Err(Error::Length { what: "copy on the device", width, height, channels, required, found });
+    }
+    let quads = (bytes / 16) as u32;
+    let block = kernels_gpu::copy::BLOCK;
+    // SAFETY: both hold the bytes, as was just checked, and are two allocations, which begin at multiples of 256 bytes.
+    unsafe {
+        launch!(function<<<quads.div_ceil(block), block, 0, stream>>>(
+            from.as_device_ptr(),
+            to.as_device_ptr(),
+            quads
+        ))
+    }
+    .to("launch a copy")
+}
+
 /// Launches the kernel that measures the rate of fused multiply-adds; see [`kernels_gpu::rates`].
 ///
 /// # Errors

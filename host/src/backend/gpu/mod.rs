@@ -4,6 +4,7 @@ mod convolution;
 mod driver;
 mod lab;
 mod launch;
+mod mapped;
 mod rates;
 mod staging;
 
@@ -18,6 +19,7 @@ use cust::{CudaApiVersion, CudaFlags};
 use kernels_gpu::ptx;
 
 use self::driver::DuringAction;
+use self::mapped::Mapped;
 use self::staging::Staging;
 use crate::plan::Limits;
 use crate::{Error, Result};
@@ -118,6 +120,7 @@ pub(crate) struct Gpu {
     // Dropped in the order of declaration: modules and stream before their context.
     modules: Box<[Loaded]>,
     staging: RefCell<Staging>,
+    mapped: OnceCell<RefCell<Mapped>>,
     stream: Stream,
     context: Context,
 }
@@ -158,7 +161,7 @@ impl Gpu {
         let context = Context::new(device).to("create a context")?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).to("create a stream")?;
         let modules = ptx::MODULES.iter().map(|_| Loaded::default()).collect();
-        Ok(Self { info, modules, staging: RefCell::default(), stream, context })
+        Ok(Self { info, modules, staging: RefCell::default(), mapped: OnceCell::new(), stream, context })
     }
 
     pub(crate) fn info(&self) -> &GpuInfo {

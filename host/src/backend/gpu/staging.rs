@@ -150,8 +150,8 @@ impl Staging {
     }
 }
 
-/// Copies with all threads.
-fn copy(to: &mut [u8], from: &[u8]) {
+/// Copies with all threads, or with this one what is not worth waking others.
+pub(super) fn copy(to: &mut [u8], from: &[u8]) {
     to.par_chunks_mut(PART).zip(from.par_chunks(PART)).for_each(|(to, from)| to.copy_from_slice(from));
 }
 
