@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e1babe631d3eb0181315f744a97555fa66d3b5bd0658db6c21b15a4e6aa57a9e";
+pub const SOURCE_HASH: &str = "6675bc3fc73f214e5712b1d714775843154368f9254a135382f0f537f865971b";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -76,6 +76,16 @@ pub const MODULES: &[Module] = &[
     Module { name: "stream_f32_c1_5x5", ptx: include_str!("stream_f32_c1_5x5.ptx") },
     Module { name: "stream_f32_c1_7x7", ptx: include_str!("stream_f32_c1_7x7.ptx") },
     Module { name: "stream_f32_c1_9x9", ptx: include_str!("stream_f32_c1_9x9.ptx") },
+    Module { name: "stream_f32_c3_11x11", ptx: include_str!("stream_f32_c3_11x11.ptx") },
+    Module { name: "stream_f32_c3_3x3", ptx: include_str!("stream_f32_c3_3x3.ptx") },
+    Module { name: "stream_f32_c3_5x5", ptx: include_str!("stream_f32_c3_5x5.ptx") },
+    Module { name: "stream_f32_c3_7x7", ptx: include_str!("stream_f32_c3_7x7.ptx") },
+    Module { name: "stream_f32_c3_9x9", ptx: include_str!("stream_f32_c3_9x9.ptx") },
+    Module { name: "stream_f32_c4_11x11", ptx: include_str!("stream_f32_c4_11x11.ptx") },
+    Module { name: "stream_f32_c4_3x3", ptx: include_str!("stream_f32_c4_3x3.ptx") },
+    Module { name: "stream_f32_c4_5x5", ptx: include_str!("stream_f32_c4_5x5.ptx") },
+    Module { name: "stream_f32_c4_7x7", ptx: include_str!("stream_f32_c4_7x7.ptx") },
+    Module { name: "stream_f32_c4_9x9", ptx: include_str!("stream_f32_c4_9x9.ptx") },
     Module { name: "stream_ring_u8_c1_11x11", ptx: include_str!("stream_ring_u8_c1_11x11.ptx") },
     Module { name: "stream_ring_u8_c1_13x13", ptx: include_str!("stream_ring_u8_c1_13x13.ptx") },
     Module { name: "stream_ring_u8_c1_15x15", ptx: include_str!("stream_ring_u8_c1_15x15.ptx") },
@@ -93,6 +103,20 @@ pub const MODULES: &[Module] = &[
     Module { name: "stream_ring_u8_c4_5x5", ptx: include_str!("stream_ring_u8_c4_5x5.ptx") },
     Module { name: "stream_ring_u8_c4_7x7", ptx: include_str!("stream_ring_u8_c4_7x7.ptx") },
     Module { name: "stream_ring_u8_c4_9x9", ptx: include_str!("stream_ring_u8_c4_9x9.ptx") },
+    Module { name: "stream_u16_c1_11x11", ptx: include_str!("stream_u16_c1_11x11.ptx") },
+    Module { name: "stream_u16_c1_3x3", ptx: include_str!("stream_u16_c1_3x3.ptx") },
+    Module { name: "stream_u16_c1_5x5", ptx: include_str!("stream_u16_c1_5x5.ptx") },
+    Module { name: "stream_u16_c1_7x7", ptx: include_str!("stream_u16_c1_7x7.ptx") },
+    Module { name: "stream_u16_c1_9x9", ptx: include_str!("stream_u16_c1_9x9.ptx") },
+    Module { name: "stream_u16_c3_11x11", ptx: include_str!("stream_u16_c3_11x11.ptx") },
+    Module { name: "stream_u16_c3_3x3", ptx: include_str!("stream_u16_c3_3x3.ptx") },
+    Module { name: "stream_u16_c3_5x5", ptx: include_str!("stream_u16_c3_5x5.ptx") },
+    Module { name: "stream_u16_c3_7x7", ptx: include_str!("stream_u16_c3_7x7.ptx") },
+    Module { name: "stream_u16_c3_9x9", ptx: include_str!("stream_u16_c3_9x9.ptx") },
+    Module { name: "stream_u16_c4_3x3", ptx: include_str!("stream_u16_c4_3x3.ptx") },
+    Module { name: "stream_u16_c4_5x5", ptx: include_str!("stream_u16_c4_5x5.ptx") },
+    Module { name: "stream_u16_c4_7x7", ptx: include_str!("stream_u16_c4_7x7.ptx") },
+    Module { name: "stream_u16_c4_9x9", ptx: include_str!("stream_u16_c4_9x9.ptx") },
     Module { name: "tutorial_box_blur", ptx: include_str!("tutorial_box_blur.ptx") },
     Module { name: "tutorial_box_running", ptx: include_str!("tutorial_box_running.ptx") },
     Module { name: "tutorial_box_separable", ptx: include_str!("tutorial_box_separable.ptx") },

@@ -40,6 +40,13 @@ const TILE_COEFFICIENTS: u64 = 200;
 /// smallest mask being 3 x 3, and has a price of its own whatever the mask.
 const REGISTER_COEFFICIENTS: u64 = 9;
 
+/// With zeros around a mask a stream has more products than coefficients. It is preferred to `constant_mask` up to this many for each,
+/// …
+const PADDED_PRODUCTS: u64 = 6;
+
+/// … and for as many coefficients more as `constant_mask` computes in the time that it takes whatever the mask.
+const PADDED_PRICE: u64 = 8;
+
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
 const WARPS_PER_MULTIPROCESSOR: u64 = 4;
@@ -86,14 +93,24 @@ impl Situation<'_> {
         self.coefficients() >= 2 * (u64::from(self.mask().0) + u64::from(self.mask().1))
     }
 
+    /// Whether the walk of a stream is worth it: it fills the device, reads aligned vectors, and multiplies with not too many zeros.
+    fn suits(&self, entry: &Entry) -> bool {
+        let reads_vectors = match entry.mask {
+            MaskSize::Square(side) if self.mask() != (side, side) => {
+                u64::from(side) * u64::from(side) <= PADDED_PRODUCTS * (self.coefficients() + PADDED_PRICE)
+            }
+            _ => self.is_centred(),
+        };
+        reads_vectors && self.fills(entry)
+    }
+
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
-            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 0,
-            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 1,
+            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.suits(entry) => 0,
+            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 1,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 2,
-            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 3,
-            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 3,
+            (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 3,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 4,
             (Variant::SharedTile, MaskSize::Square(_)) => 5,
             (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 6,
@@ -115,8 +132,11 @@ impl Situation<'_> {
     /// Why `entry` was taken: one line for people.
     pub(super) fn reason(&self, entry: &Entry, considered: &[Considered], choice: VariantChoice) -> String {
         let made_for = match entry.mask {
-            MaskSize::Square(_) => "made for masks of this size",
-            MaskSize::Any => "for any mask",
+            MaskSize::Square(side) if self.mask() != (side, side) => {
+                format!("made for masks of {side} x {side}, this one with zeros around it")
+            }
+            MaskSize::Square(_) => "made for masks of this size".to_owned(),
+            MaskSize::Any => "for any mask".to_owned(),
         };
         if let VariantChoice::Exactly(variant) = choice {
             return format!("{} was asked for; {made_for}", variant.name());

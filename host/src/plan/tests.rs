@@ -129,7 +129,7 @@ fn a_variant_by_name_is_still_checked() {
     let layout = |channels, input, output| problem(9, 9, 3, 3).with_layout(Layout { channels, input, output }).unwrap();
     assert_eq!(
         refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::Stream),
-        Refusal::OtherResult { made_for: PixelType::F32, found: PixelType::U16 }
+        Refusal::OtherResult { made_for: &[PixelType::F32], found: PixelType::U16 }
     );
     assert_eq!(
         refusal(&layout(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
