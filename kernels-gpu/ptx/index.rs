@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "6675bc3fc73f214e5712b1d714775843154368f9254a135382f0f537f865971b";
+pub const SOURCE_HASH: &str = "032cab65c4e28d1f0753b3133e9abd0e661e97b999723e0e877c853d9fb3fa76";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

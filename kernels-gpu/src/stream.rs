@@ -20,7 +20,7 @@
 //! window from top to bottom and each row from left to right: the order of every direct kernel, and the same bits.
 //!
 //! # Thread mapping and tiling
-//! [`strip`]: `C` columns and a strip of rows a thread. Results are `f32`, as the image is.
+//! [`strip`]: `C` values of a row and a strip of rows a thread. Results have the image's type; of `u16`, `f32`, too.
 //!
 //! # What it costs
 //! | | for each output |
@@ -39,6 +39,17 @@
 //!
 //! At 31 x 31 the sums no longer fit the registers well: 5228 µs, where [`register_tile`](crate::register_tile) takes
 //! 3487.
+//!
+//! Images in 3 and 4 channels and images of `u16` have the same walk; a window takes every third or fourth value. On an H100 (zero
+//! border, one channel 8192 x 8192 pixels, three 8192 x 4096; 2.98 TB/s and 62.1 TFLOP/s), µs and of the floor:
+//!
+//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `f32`, three channels | 309, 88 % | 304, 89 % | 347, 78 % | 422, 64 % | 585, 67 % |
+//! | `u16`, one channel | 107, 84 % | 136, 66 % | 194, 55 % | 285, 61 % | 390, 67 % |
+//! | `u16`, three channels | 159, 85 % | 209, 65 % | 310, 51 % | 479, 55 % | 704, 56 % |
+//!
+//! With `u16` a window of `C + (K - 1) * CHANNELS` values is converted in each row, an instruction each, and `C` sums are rounded.
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
