@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "032cab65c4e28d1f0753b3133e9abd0e661e97b999723e0e877c853d9fb3fa76";
+pub const SOURCE_HASH: &str = "e7e53cc3cd64bad45a4773251a82e3ab54e00aa8d68b26e49e6e50d6e77ca8af";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

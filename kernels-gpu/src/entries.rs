@@ -142,7 +142,8 @@ impl Entry {
             MaskSize::Any => (width, height),
             MaskSize::Square(side) if width == side && height == side || request.fits(side) => (side, side),
             MaskSize::Square(_) => {
-                return Err(Refusal::OtherMaskSize { variant: self.variant, found: request.mask });
+                let values = (self.pixel, self.channels);
+                return Err(Refusal::OtherMaskSize { variant: self.variant, values, found: request.mask });
             }
         };
         let required = self.variant.compute_capability();

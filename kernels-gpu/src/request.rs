@@ -53,6 +53,8 @@ pub enum Refusal {
     OtherMaskSize {
         /// The variant.
         variant: Variant,
+        /// The image's type and channels.
+        values: (PixelType, u32),
         /// Width and height of the mask.
         found: (u32, u32),
     },
@@ -102,10 +104,12 @@ impl core::fmt::Display for Refusal {
                 }
                 write!(f, ", not {}", found.name())
             }
-            Self::OtherMaskSize { variant, found } => {
+            Self::OtherMaskSize { variant, values, found } => {
                 f.write_str("made for square masks of side ")?;
-                let sides =
-                    ENTRIES.iter().filter(|entry| entry.variant == variant).filter_map(|entry| match entry.mask {
+                let sides = ENTRIES
+                    .iter()
+                    .filter(|entry| entry.variant == variant && (entry.pixel, entry.channels) == values)
+                    .filter_map(|entry| match entry.mask {
                         MaskSize::Any => None,
                         MaskSize::Square(side) => Some(side),
                     });

@@ -225,7 +225,7 @@ impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize> Window<P,
     /// Values of the window.
     const VALUES: usize = C + (K - 1) * CHANNELS;
     /// Values of one access.
-    const LANES: usize = if C % P::LANES == 0 { P::LANES } else { 4 };
+    const LANES: usize = if C.is_multiple_of(P::LANES) { P::LANES } else { 4 };
     /// Values from the start of the first vector to the window's, when the anchor is the mask's middle.
     const LEAD: usize = (Self::LANES - Self::ORIGIN * CHANNELS % Self::LANES) % Self::LANES;
     /// Vectors that cover the window.

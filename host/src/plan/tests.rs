@@ -121,7 +121,8 @@ fn a_variant_by_name_is_still_checked() {
     assert_eq!(of(7, 7, Variant::Separable), Refusal::NotSeparable);
     assert_eq!(of(7, 8, Variant::SeparableRing), Refusal::NotSeparable);
     let other_size = of(8, 6, Variant::Stream);
-    assert_eq!(other_size, Refusal::OtherMaskSize { variant: Variant::Stream, found: (8, 6) });
+    let values = (PixelType::F32, 1);
+    assert_eq!(other_size, Refusal::OtherMaskSize { variant: Variant::Stream, values, found: (8, 6) });
     assert_eq!(
         other_size.to_string(),
         "made for square masks of side 3, 5, 7, 9, 11, 13, 15, 17, 21, this one is 8 x 6"
