@@ -53,7 +53,9 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored));
             let trial = Trial::test(format!("{name}::strips_of_each_variant"), move || strips_of_each(device));
             trials.push(trial.with_ignored_flag(ignored));
-            let trial = Trial::test(format!("{name}::strips_of_bytes"), move || strips_of_bytes(device));
+            let trial = Trial::test(format!("{name}::strips_of_values"), move || strips_of_values(device));
+            trials.push(trial.with_ignored_flag(ignored));
+            let trial = Trial::test(format!("{name}::rounding"), move || rounding(device));
             trials.push(trial.with_ignored_flag(ignored));
         }
         let trial = Trial::test(format!("{name}::small_images_again_and_again"), move || again_and_again(device));
@@ -230,28 +232,74 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images of bytes through the ring, in strips of the host's: each has rows of its own above the first output and none below the last.
-fn strips_of_bytes(device: DeviceChoice) -> Result<(), Failed> {
+/// Images of other values than one `f32` through the streams, in strips of the host's: each has rows of its own above the first output
+/// and none below the last.
+fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
+    strips_of::<u8>(device, Variant::StreamRing, &[1, 3, 4], (7, 7), |random| random.u8(..))?;
+    strips_of::<u8>(device, Variant::StreamRing, &[3, 4, 1], (4, 6), |random| random.u8(..))?;
+    strips_of::<u16>(device, Variant::Stream, &[1, 3, 4], (7, 7), |random| random.u16(..))?;
+    strips_of::<u16>(device, Variant::Stream, &[3, 4, 1], (6, 5), |random| random.u16(..))?;
+    strips_of::<f32>(device, Variant::Stream, &[3, 4], (5, 5), |random| random.f32() - 0.5)
+}
+
+/// The same for one type and mask.
+fn strips_of<T: host::Pixel>(
+    device: DeviceChoice,
+    variant: Variant,
+    channels: &[usize],
+    mask: (usize, usize),
+    value: fn(&mut fastrand::Rng) -> T,
+) -> Result<(), Failed> {
     let borders = [Border::ZERO, Border::Constant(7.0), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
     let mut random = fastrand::Rng::with_seed(SEED);
     for (number, &border) in borders.iter().enumerate() {
-        let (channels, width, height) = ([1, 3, 4][number % 3], 300 + 37 * number, 80 + 7 * number);
-        let mask = (0..49).map(|_| random.f32() / 20.0).collect();
-        let filter = Filter::new(Mask::new(7, 7, mask)?).border(border).anchor(number % 7, 3);
-        let values = (0..width * height * channels).map(|_| random.u8(..)).collect();
+        let (channels, width, height) = (channels[number % channels.len()], 300 + 37 * number, 80 + 7 * number);
+        let coefficients = (0..mask.0 * mask.1).map(|_| random.f32() / 20.0).collect();
+        let filter =
+            Filter::new(Mask::new(mask.0, mask.1, coefficients)?).border(border).anchor(number % mask.1, mask.0 / 2);
+        let values = (0..width * height * channels).map(|_| value(&mut random)).collect();
         let image = Image::new(width, height, channels, values)?;
-        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
-        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
-        for limit in [width * height * channels, width * 40 * channels] {
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
+        let right: Image<T> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        for limit in [width * height * channels * size_of::<T>(), width * 40 * channels * size_of::<T>()] {
             let limited = Device::select(device)?.with_memory_limit(limit);
-            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(Variant::StreamRing))?;
+            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(variant))?;
             if !convolution.note().unwrap_or_default().contains(" strips") {
                 return Err(format!("{limit} bytes: no strips").into());
             }
-            if convolution.run::<u8, u8>(&image)? != right {
+            if convolution.run::<T, T>(&image)? != right {
                 return Err(format!("{limit} bytes, {border}: other values from strips").into());
             }
         }
+    }
+    Ok(())
+}
+
+/// Halves are rounded to the even number, and what lies outside of the type's range becomes its end, as on paper.
+fn rounding(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (520, 20);
+    let image = Image::new(width, height, 1, (0..width * height).map(|i| (i * 7 % 65_536) as u16).collect())?;
+    // 0.5 of each pixel, moved so that some results are below 0 and some above 65,535, and none.
+    for offset in [0.0, 0.25, -9000.0, 50_000.0, f32::MAX] {
+        let filter = Filter::new(Mask::new(3, 3, vec![0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0])?).offset(offset);
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
+        let choice = VariantChoice::Exactly(Variant::Stream);
+        let found: Image<u16> = Device::select(device)?.convolution(&problem, choice)?.run(&image)?;
+        for (&value, &result) in image.values().iter().zip(found.values()) {
+            let expected = (f32::from(value) * 0.5 + offset).round_ties_even() as u16;
+            if result != expected {
+                return Err(format!("{value} * 0.5 + {offset} became {result}, not {expected}").into());
+            }
+        }
+    }
+    // Infinity minus infinity: NaN becomes 0.
+    let filter = Filter::new(Mask::new(2, 1, vec![f32::INFINITY, f32::NEG_INFINITY])?);
+    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
+    let found: Image<u16> =
+        Device::select(device)?.convolution(&problem, VariantChoice::Exactly(Variant::Stream))?.run(&image)?;
+    let right: Image<u16> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+    if found != right || !right.values()[1..width].contains(&0) {
+        return Err("NaN did not become 0".into());
     }
     Ok(())
 }

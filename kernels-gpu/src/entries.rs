@@ -39,7 +39,7 @@ pub struct Entry {
     pub symbol: &'static str,
     /// The way it computes.
     pub variant: Variant,
-    /// The type of the image's values. The result's: [`Variant::only_result`].
+    /// The type of the image's values. The result's: [`Variant::results`].
     pub pixel: PixelType,
     /// Interleaved channels of a pixel.
     pub channels: u32,
@@ -58,7 +58,7 @@ impl Entry {
     #[must_use]
     pub const fn schedule(&self) -> Option<Schedule> {
         match (self.variant, self.mask) {
-            (Variant::Stream, MaskSize::Square(side)) => Some(stream::schedule(side)),
+            (Variant::Stream, MaskSize::Square(side)) => Some(stream::schedule(self.pixel, self.channels, side)),
             (Variant::Separable, MaskSize::Square(side)) => Some(separable::schedule(side)),
             _ => None,
         }
@@ -114,7 +114,7 @@ impl Entry {
     #[must_use]
     pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
         match self.schedule() {
-            Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, mask_width),
+            Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, self.channels, mask_width),
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
                 Variant::SmallTile => small_tile::shared_bytes(mask_width),
@@ -132,16 +132,22 @@ impl Entry {
     /// The first reason why not.
     pub const fn accepts(&self, request: &Request) -> Result<(), Refusal> {
         let (width, height) = request.mask;
-        if let Some(made_for) = self.variant.only_result()
-            && made_for.code() != request.result.code()
-        {
+        let made_for = self.variant.results(self.pixel);
+        let mut i = 0;
+        while i < made_for.len() && made_for[i].code() != request.result.code() {
+            i += 1;
+        }
+        if i == made_for.len() {
             return Err(Refusal::OtherResult { made_for, found: request.result });
         }
-        if let MaskSize::Square(side) = self.mask
-            && (width != side || height != side)
-        {
-            return Err(Refusal::OtherMaskSize { variant: self.variant, found: request.mask });
-        }
+        let (width, height) = match self.mask {
+            MaskSize::Any => (width, height),
+            MaskSize::Square(side) if width == side && height == side || request.fits(side) => (side, side),
+            MaskSize::Square(_) => {
+                let values = (self.pixel, self.channels);
+                return Err(Refusal::OtherMaskSize { variant: self.variant, values, found: request.mask });
+            }
+        };
         let required = self.variant.compute_capability();
         let found = request.compute_capability;
         if found.0 < required.0 || found.0 == required.0 && found.1 < required.1 {
@@ -264,6 +270,9 @@ macro_rules! entries {
                     /// The side of the mask, 0 for any.
                     #[allow(dead_code)]
                     const K: u32 = 0 $(+ $size)?;
+                    /// The type of the image's values.
+                    #[allow(dead_code)]
+                    const P: PixelType = PixelType::$type;
                     // SAFETY: the caller's promise.
                     unsafe { $body }
                 }
@@ -335,9 +344,8 @@ entries! {
     }
     Stream {
         |image, result, _mask, params| {
-            stream::stream::<_, { K as usize }, { stream::schedule(K).columns }, { stream::schedule(K).ahead }>(
-                image, result.cast(), params
-            )
+            const WALK: Schedule = stream::schedule(P, C, K);
+            stream::stream::<_, { K as usize }, { WALK.columns }, { C as usize }, { WALK.ahead }>(image, result, params)
         };
         F32 f32: stream_f32_c1_3x3 1 3;
         F32 f32: stream_f32_c1_5x5 1 5;
@@ -348,6 +356,16 @@ entries! {
         F32 f32: stream_f32_c1_15x15 1 15;
         F32 f32: stream_f32_c1_17x17 1 17;
         F32 f32: stream_f32_c1_21x21 1 21;
+        F32 f32: stream_f32_c3_3x3 3 3, stream_f32_c4_3x3 4 3;
+        F32 f32: stream_f32_c3_5x5 3 5, stream_f32_c4_5x5 4 5;
+        F32 f32: stream_f32_c3_7x7 3 7, stream_f32_c4_7x7 4 7;
+        F32 f32: stream_f32_c3_9x9 3 9, stream_f32_c4_9x9 4 9;
+        F32 f32: stream_f32_c3_11x11 3 11, stream_f32_c4_11x11 4 11;
+        U16 u16: stream_u16_c1_3x3 1 3, stream_u16_c3_3x3 3 3, stream_u16_c4_3x3 4 3;
+        U16 u16: stream_u16_c1_5x5 1 5, stream_u16_c3_5x5 3 5, stream_u16_c4_5x5 4 5;
+        U16 u16: stream_u16_c1_7x7 1 7, stream_u16_c3_7x7 3 7, stream_u16_c4_7x7 4 7;
+        U16 u16: stream_u16_c1_9x9 1 9, stream_u16_c3_9x9 3 9, stream_u16_c4_9x9 4 9;
+        U16 u16: stream_u16_c1_11x11 1 11, stream_u16_c3_11x11 3 11;
     }
     StreamRing {
         |image, result, _mask, params| stream_ring::stream_ring::<{ C as usize }, { K as usize }>(image, result, params);
@@ -361,9 +379,8 @@ entries! {
     }
     Separable {
         |image, result, _mask, params| {
-            separable::separable::<_, { K as usize }, { separable::schedule(K).columns }, { separable::schedule(K).ahead }>(
-                image, result.cast(), params
-            )
+            const WALK: Schedule = separable::schedule(K);
+            separable::separable::<{ K as usize }, { WALK.columns }, { WALK.ahead }>(image, result, params)
         };
         F32 f32: separable_f32_c1_3x3 1 3;
         F32 f32: separable_f32_c1_5x5 1 5;

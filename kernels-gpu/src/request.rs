@@ -9,6 +9,9 @@ use crate::separable;
 pub struct Request {
     /// Width and height of the mask.
     pub mask: (u32, u32),
+    /// The side of the smallest square with an odd side and the output pixel below its middle column that holds the mask. Only where
+    /// zeros around the mask change no result: where all values are whole numbers, and so finite.
+    pub padded: Option<u32>,
     /// Whether the mask is a column times a row, to within [`separable::MASK_ERROR`].
     pub separable: bool,
     /// The type of the result's values.
@@ -21,6 +24,14 @@ pub struct Request {
     pub compute_capability: (u32, u32),
 }
 
+impl Request {
+    /// Whether the mask may be made one of `side` x `side` by zeros around it.
+    #[must_use]
+    pub const fn fits(&self, side: u32) -> bool {
+        matches!(self.padded, Some(least) if least <= side)
+    }
+}
+
 /// Why an entry can't compute a problem. Required and actual are in the fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
@@ -31,10 +42,10 @@ pub enum Refusal {
         /// The image's.
         found: (PixelType, u32),
     },
-    /// The entry makes results of one type only.
+    /// The entry does not make results of this type.
     OtherResult {
-        /// That type.
-        made_for: PixelType,
+        /// Those that it makes.
+        made_for: &'static [PixelType],
         /// The type asked for.
         found: PixelType,
     },
@@ -42,6 +53,8 @@ pub enum Refusal {
     OtherMaskSize {
         /// The variant.
         variant: Variant,
+        /// The image's type and channels.
+        values: (PixelType, u32),
         /// Width and height of the mask.
         found: (u32, u32),
     },
@@ -85,12 +98,18 @@ impl core::fmt::Display for Refusal {
                 write!(f, ", this one is {} x {}", found.0.name(), found.1)
             }
             Self::OtherResult { made_for, found } => {
-                write!(f, "makes results of {}, not {}", made_for.name(), found.name())
+                f.write_str("makes results of ")?;
+                for (i, kind) in made_for.iter().enumerate() {
+                    write!(f, "{}{}", if i > 0 { " or " } else { "" }, kind.name())?;
+                }
+                write!(f, ", not {}", found.name())
             }
-            Self::OtherMaskSize { variant, found } => {
+            Self::OtherMaskSize { variant, values, found } => {
                 f.write_str("made for square masks of side ")?;
-                let sides =
-                    ENTRIES.iter().filter(|entry| entry.variant == variant).filter_map(|entry| match entry.mask {
+                let sides = ENTRIES
+                    .iter()
+                    .filter(|entry| entry.variant == variant && (entry.pixel, entry.channels) == values)
+                    .filter_map(|entry| match entry.mask {
                         MaskSize::Any => None,
                         MaskSize::Square(side) => Some(side),
                     });

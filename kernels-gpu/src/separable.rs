@@ -30,8 +30,8 @@
 use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
-use crate::params::Params;
-use crate::strip::{self, AddRow, Needed, Pixels, Quad, Schedule, Sums, walk};
+use crate::params::{Params, Untyped};
+use crate::strip::{self, AddRow, Needed, Schedule, Sums, Values, walk};
 
 pub use crate::strip::BLOCK;
 
@@ -92,23 +92,22 @@ pub const fn schedule(size: u32) -> Schedule {
     strip::schedule(&SCHEDULES, size)
 }
 
-/// The kernel for pixels of type `P` and a mask of `K` x `K`, `C` columns a thread.
+/// The kernel for a mask of `K` x `K`, `C` columns a thread.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 4 pixels' size
-///   and do not overlap.
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do not overlap.
 /// - The block is one row of threads, the dynamic shared memory at least [`strip::shared_bytes`] for `C` columns a
 ///   thread, the mask `K` x `K` with `K` at most 31.
 /// - [`struct@MASK`] holds the `K` coefficients of the mask's row and the `K` of its column after them, both in window
 ///   order.
 #[inline(always)]
-pub unsafe fn separable<P: Quad, const K: usize, const C: usize, const AHEAD: usize>(
-    image: Global<P>,
-    result: GlobalMut<P>,
+pub unsafe fn separable<const K: usize, const C: usize, const AHEAD: usize>(
+    image: Global<f32>,
+    result: Untyped,
     params: Params,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { walk::<P, Filtered, K, C, AHEAD>(image, result, params) }
+    unsafe { walk::<f32, Filtered, K, C, 1, AHEAD>(image, result, params) }
 }
 
 /// Filters a row of pixels, and adds it, multiplied with each coefficient of the column that is needed.
@@ -116,13 +115,13 @@ struct Filtered;
 
 impl<const K: usize, const C: usize> AddRow<K, C> for Filtered {
     #[inline(always)]
-    unsafe fn add(sums: &mut Sums<K, C>, pixels: &Pixels<K, C>, needed: Needed) {
+    unsafe fn add(sums: &mut Sums<K, C>, values: &Values, needed: Needed) {
         let mut filtered = [0.0; C];
         for l in 0..K {
             // SAFETY: the first K coefficients are the row's.
             let coefficient = unsafe { MASK.load(l) };
             for (c, sum) in filtered.iter_mut().enumerate() {
-                *sum = fma(pixels.at(l + c), coefficient, *sum);
+                *sum = fma(values.at(l + c), coefficient, *sum);
             }
         }
         for a in 0..K {

@@ -4,31 +4,35 @@
 //! a row of pixels.
 //!
 //! # Thread mapping
-//! A thread owns `C` neighbouring columns (a multiple of 4), a block of [`BLOCK`] threads `C * BLOCK` of them. The
-//! grid's rows share out the image's: with `grid_dim_y` of them each block has a *strip* of `ceil(rows / grid_dim_y)`
-//! rows, so the host can cut the image into just as many strips as fill the device once.
+//! An image of several interleaved channels is here a row of *values*, whose windows take every `CHANNELS`-th one. A thread owns
+//! `C` neighbouring values (a multiple of 4), a block of [`BLOCK`] threads `C * BLOCK` of them. The grid's rows share out
+//! the image's: with `grid_dim_y` of them each block has a *strip* of `ceil(rows / grid_dim_y)` rows, so the host can cut the
+//! image into just as many strips as fill the device once.
 //!
 //! # Tiling
 //! ```text
-//!      left            x            the window's columns of a thread: C + K - 1 pixels from `left` on, read in
-//!    ┌─┬─┴─────────┬───┴───┬───┐    quads of 4, aligned to 4 pixels, the first one beginning  `LEAD` columns
-//!    │ │LEAD│      C + K - 1   │    further left; each row of the image is read once for every K rows of sums
+//!      left            v            the window's values of a thread: C + (K - 1) CHANNELS from `left` on, read in
+//!    ┌─┬─┴─────────┬───┴───┬───┐    vectors of up to 16 bytes, aligned to their size, the first one beginning `LEAD`
+//!    │ │LEAD│ C+(K-1)CHANNELS  │    values further left; each row of the image is read once for every K rows of sums
 //!    └─┴───────────┴───────────┘
 //! ```
-//! Neighbouring threads read overlapping quads; all but the first reader find them in L1.
+//! Neighbouring threads read overlapping vectors; all but the first reader find them in L1.
 //!
 //! # The edge
 //! A block asks once whether all that its threads read lies between the image's left and right edges, and is aligned.
 //! Then a row costs nothing beyond its loads and one comparison with the image's height. Any other block (and any row
-//! outside of the image) reads pixel by pixel, through a table in shared memory of which column stands for which: 4
-//! bytes per column of the window, made once by the whole block. So the maps of the borders are evaluated once per
-//! column and once per row, never per pixel.
+//! outside of the image) reads value by value, through a table in shared memory of which value stands for which: 4
+//! bytes per value of the window, made once by the whole block. So the maps of the borders are evaluated once per
+//! value of a row and once per row, never per pixel. Nothing is done with a value before all are
+//! asked for, so that they are under way at once: all other blocks would have to wait for those at the edge.
+
+use core::marker::PhantomData;
 
 use cuda_std::prelude::*;
 
 use crate::border;
-use crate::params::Params;
-use crate::pixel::Pixel;
+use crate::params::{Params, Untyped};
+use crate::pixel::{Pixel, PixelType};
 
 /// Threads of a block: one row, and one warp, so that a multiprocessor takes as many as its registers allow.
 pub const BLOCK: (u32, u32) = (32, 1);
@@ -36,7 +40,7 @@ pub const BLOCK: (u32, u32) = (32, 1);
 /// How a kernel for one size of mask walks, and how its launches fill a device: what was fastest, as measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Columns of a thread, a multiple of 4.
+    /// Values of a row that a thread owns, a multiple of 4.
     pub columns: usize,
     /// When a row of pixels is read: 0 when it is used; 1 a row earlier, into registers; more when it is used, but that
     /// many rows earlier it is brought into the L2 cache.
@@ -65,178 +69,301 @@ pub(crate) const fn schedule(list: &[(u32, Schedule)], size: u32) -> Schedule {
     panic!("no kernel for this size")
 }
 
-/// The dynamic shared memory that a launch needs, in bytes: the table of columns.
+/// The dynamic shared memory that a launch needs, in bytes: the table of values.
 #[must_use]
-pub const fn shared_bytes(columns: u32, mask_width: u32) -> u64 {
-    (BLOCK.0 as u64 * columns as u64 + mask_width as u64 - 1) * size_of::<i32>() as u64
+pub const fn shared_bytes(columns: u32, channels: u32, mask_width: u32) -> u64 {
+    (BLOCK.0 as u64 * columns as u64 + (mask_width as u64 - 1) * channels as u64) * size_of::<i32>() as u64
 }
 
-/// A type of pixel of which four neighbours are read and written in one access, aligned to four of them.
-pub trait Quad: Pixel {
-    /// Quad `index` of a row.
-    ///
-    /// # Safety
-    /// As for [`Global::load`], for four pixels that begin at a multiple of their size.
-    unsafe fn load_quad(row: Global<Self>, index: isize) -> [f32; 4];
+/// The most values of one access.
+const MOST_LANES: usize = 8;
 
-    /// Writes quad `index` of a row.
+/// A type of values of which neighbours are read and written in one access.
+pub trait Vector: Pixel {
+    /// Values of 16 bytes, at most [`MOST_LANES`].
+    const LANES: usize;
+    /// Whether results may be of another type than the image.
+    const CONVERTS: bool;
+
+    /// The bits of a value.
+    fn to_raw(self) -> u32;
+
+    /// Bits that stand for the border's value.
+    fn outside(border_value: f32) -> u32;
+
+    /// The value of bits that one of the two has made.
+    fn of_raw(raw: u32, border_value: f32) -> f32;
+
+    /// The first `lanes` values from `index` on, 4 or [`LANES`](Self::LANES) of them.
     ///
     /// # Safety
-    /// As for [`GlobalMut::store`], for four pixels that begin at a multiple of their size.
-    unsafe fn store_quad(row: GlobalMut<Self>, index: isize, values: [f32; 4]);
+    /// As for [`Global::load`], for that many values that begin at a multiple of their size.
+    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MOST_LANES];
+
+    /// Writes the first `lanes` values from `index` on.
+    ///
+    /// # Safety
+    /// As for [`GlobalMut::store`], for that many values that begin at a multiple of their size.
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MOST_LANES], lanes: usize);
 }
 
-impl Quad for f32 {
+impl Vector for f32 {
+    const LANES: usize = 4;
+    const CONVERTS: bool = false;
+
     #[inline(always)]
-    #[track_caller]
-    unsafe fn load_quad(row: Global<Self>, index: isize) -> [f32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { row.cast::<F32x4>().load(index) }.0
+    fn to_raw(self) -> u32 {
+        self.to_bits()
+    }
+
+    #[inline(always)]
+    fn outside(border_value: f32) -> u32 {
+        border_value.to_bits()
+    }
+
+    #[inline(always)]
+    fn of_raw(raw: u32, _border_value: f32) -> f32 {
+        f32::from_bits(raw)
     }
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn store_quad(row: GlobalMut<Self>, index: isize, values: [f32; 4]) {
+    unsafe fn load_vector(row: Global<Self>, index: isize, _lanes: usize) -> [f32; MOST_LANES] {
         // SAFETY: the caller's promise.
-        unsafe { row.cast::<F32x4>().store(index, F32x4(values)) };
+        let F32x4([a, b, c, d]) = unsafe { row.offset(index).cast::<F32x4>().load(0) };
+        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MOST_LANES], _lanes: usize) {
+        let [a, b, c, d, ..] = values;
+        // SAFETY: the caller's promise.
+        unsafe { row.offset(index).cast::<F32x4>().store(0, F32x4([a, b, c, d])) };
     }
 }
 
-/// The most quads that one thread reads of a row.
-const MOST_QUADS: usize = 12;
+impl Vector for u16 {
+    const LANES: usize = 8;
+    const CONVERTS: bool = true;
 
-/// The pixels of one row that a thread needs, in its registers: every index is a constant after unrolling.
+    #[inline(always)]
+    fn to_raw(self) -> u32 {
+        self.into()
+    }
+
+    #[inline(always)]
+    fn outside(_border_value: f32) -> u32 {
+        // No value of 16 bits: the border's need not be one.
+        u32::MAX
+    }
+
+    #[inline(always)]
+    fn of_raw(raw: u32, border_value: f32) -> f32 {
+        if raw == u32::MAX { border_value } else { f32::from(raw as u16) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MOST_LANES] {
+        let row = row.offset(index);
+        let mut words = [0.0; MOST_LANES / 2];
+        // SAFETY: the caller's promise.
+        unsafe {
+            if lanes == Self::LANES {
+                words = row.cast::<F32x4>().load(0).0;
+            } else {
+                let F32x2([low, high]) = row.cast::<F32x2>().load(0);
+                words[0] = low;
+                words[1] = high;
+            }
+        }
+        core::array::from_fn(|i| f32::from((words[i / 2].to_bits() >> (16 * (i % 2))) as u16))
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MOST_LANES], lanes: usize) {
+        let row = row.offset(index);
+        let bits = |value: f32| u32::from(Self::from_f32(value));
+        let word = |i: usize| f32::from_bits(bits(values[2 * i]) | bits(values[2 * i + 1]) << 16);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if lanes == Self::LANES {
+                row.cast::<F32x4>().store(0, F32x4([word(0), word(1), word(2), word(3)]));
+            } else {
+                row.cast::<F32x2>().store(0, F32x2([word(0), word(1)]));
+            }
+        }
+    }
+}
+
+/// The most values of a window.
+const MOST_VALUES: usize = 48;
+
+/// The values of one row that a thread needs, in its registers: every index is a constant after unrolling.
 #[derive(Clone, Copy)]
-pub(crate) struct Pixels<const K: usize, const C: usize>([[f32; 4]; MOST_QUADS]);
+pub(crate) struct Values([f32; MOST_VALUES]);
 
-impl<const K: usize, const C: usize> Pixels<K, C> {
-    /// The column of the window of the thread's first output, counted from the start of the first quad, when the anchor
-    /// is the mask's middle.
-    const LEAD: usize = (4 - Self::ORIGIN % 4) % 4;
-    /// The column of the middle of the mask.
-    const ORIGIN: usize = (K - 1) / 2;
-    /// Quads that cover the window.
-    const QUADS: usize = (Self::LEAD + C + K - 1).div_ceil(4);
-    /// Pixels of the window.
-    const WINDOW: usize = C + K - 1;
-
+impl Values {
     /// None yet.
-    const NONE: Self = {
-        assert!(C.is_multiple_of(4) && Self::QUADS <= MOST_QUADS);
-        Self([[0.0; 4]; MOST_QUADS])
-    };
+    const NONE: Self = Self([0.0; MOST_VALUES]);
 
-    /// Pixel `i` of the window.
+    /// Value `i` of the window.
     #[inline(always)]
     pub(crate) fn at(&self, i: usize) -> f32 {
-        let i = Self::LEAD + i;
-        self.0[i / 4][i % 4]
+        self.0[i]
     }
+}
 
-    /// Sets pixel `i` of the window.
-    #[inline(always)]
-    fn set(&mut self, i: usize, value: f32) {
-        let i = Self::LEAD + i;
-        self.0[i / 4][i % 4] = value;
-    }
+/// Where a thread's window lies, for masks of `K` x `K`, `C` values a thread and `CHANNELS` of them a pixel.
+struct Window<P, const K: usize, const C: usize, const CHANNELS: usize>(PhantomData<P>);
+
+impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize> Window<P, K, C, CHANNELS> {
+    /// The column of the middle of the mask.
+    const ORIGIN: usize = (K - 1) / 2;
+    /// Values of the window.
+    const VALUES: usize = C + (K - 1) * CHANNELS;
+    /// Values of one access.
+    const LANES: usize = if C.is_multiple_of(P::LANES) { P::LANES } else { 4 };
+    /// Values from the start of the first vector to the window's, when the anchor is the mask's middle.
+    const LEAD: usize = (Self::LANES - Self::ORIGIN * CHANNELS % Self::LANES) % Self::LANES;
+    /// Vectors that cover the window.
+    const VECTORS: usize = {
+        assert!(C.is_multiple_of(4) && Self::VALUES <= MOST_VALUES && P::LANES <= MOST_LANES);
+        (Self::LEAD + Self::VALUES).div_ceil(Self::LANES)
+    };
 }
 
 /// Reads one row after the other, from top to bottom.
-struct Reader<P, const K: usize, const C: usize, const AHEAD: usize> {
+struct Reader<P, const K: usize, const C: usize, const CHANNELS: usize, const AHEAD: usize> {
     image: Global<P>,
     params: Params,
-    /// Whether the columns go beyond the image, or are not aligned; the same in the whole block.
+    /// Whether a window of the block goes beyond the image, or is not aligned.
     edge: bool,
-    /// The first quad of the next row, where that row is inside.
-    quads: Global<P>,
+    /// The first vector of the next row, where that row is inside.
+    vectors: Global<P>,
     /// The next row; it may lie outside.
     y: i32,
-    /// The thread's part of the table: for each pixel of the window the column that stands for it, or `OUTSIDE`.
-    columns: Shared<i32>,
+    /// The thread's part of the table: for each value of the window the one that stands for it, or `OUTSIDE`.
+    table: Shared<i32>,
 }
 
-impl<P: Quad, const K: usize, const C: usize, const AHEAD: usize> Reader<P, K, C, AHEAD> {
+impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize, const AHEAD: usize>
+    Reader<P, K, C, CHANNELS, AHEAD>
+{
     /// The next row.
     ///
     /// # Safety
-    /// The image is as `params` say; where `edge` is false, the quads of the thread lie in its rows and are aligned;
-    /// where it is true or the row lies outside, the table of the columns is filled.
+    /// The image is as `params` say; where `edge` is false, the vectors of the thread lie in its rows and are aligned;
+    /// where it is true or the row lies outside, the table is filled.
     #[inline(always)]
-    unsafe fn next(&mut self) -> Pixels<K, C> {
-        let mut pixels = Pixels::NONE;
+    unsafe fn next(&mut self) -> Values {
+        let mut found = Values::NONE;
         let params = &self.params;
+        let lanes = Window::<P, K, C, CHANNELS>::LANES;
         if !self.edge && (self.y as u32) < params.height as u32 {
-            for i in 0..Pixels::<K, C>::QUADS {
-                // SAFETY: the row is inside, and so are its quads, as the caller promised.
-                pixels.0[i] = unsafe { P::load_quad(self.quads, i as isize) };
+            for i in 0..Window::<P, K, C, CHANNELS>::VECTORS {
+                // SAFETY: the row is inside, and so are its vectors, as the caller promised.
+                let vector = unsafe { P::load_vector(self.vectors, (i * lanes) as isize, lanes) };
+                for (j, &value) in vector.iter().enumerate().take(lanes) {
+                    let at = (i * lanes + j).wrapping_sub(Window::<P, K, C, CHANNELS>::LEAD);
+                    if at < Window::<P, K, C, CHANNELS>::VALUES {
+                        found.0[at] = value;
+                    }
+                }
             }
             if AHEAD > 1 && self.y + (AHEAD as i32) < params.height {
-                let later = self.quads.offset(AHEAD as isize * params.src_pitch as isize);
-                // The thread's own columns: what lies beside them is its neighbours'.
-                for i in 0..C / 4 {
-                    let quad = i + Pixels::<K, C>::ORIGIN.div_ceil(4);
-                    // SAFETY: that row is inside, too, and the quad one of those that were read of this row.
-                    unsafe { later.prefetch(4 * quad as isize) };
+                let later = self.vectors.offset(AHEAD as isize * params.src_pitch as isize);
+                // The thread's own values: what lies beside them is its neighbours'.
+                for i in 0..C / lanes {
+                    let vector = i + (Window::<P, K, C, CHANNELS>::ORIGIN * CHANNELS).div_ceil(lanes);
+                    // SAFETY: that row is inside, too, and the vector one of those that were read of this row.
+                    unsafe { later.prefetch((lanes * vector) as isize) };
                 }
             }
         } else {
             let y = border::map(params.border, self.y, params.height);
-            // Of a row that does not exist no pixel is read; its pointer is only made.
+            // Of a row that does not exist nothing is read; its pointer is only made.
             let row = self.image.offset(params.src_index(0, y));
-            for i in 0..Pixels::<K, C>::WINDOW {
-                // SAFETY: the table has a column in the image or `OUTSIDE` for each pixel of the window.
-                let x = unsafe { self.columns.load(i as u32) };
-                let pixel = if x >= 0 && y >= 0 {
-                    // SAFETY: row and column are those of a pixel.
-                    unsafe { row.load(x as isize) }.to_f32()
-                } else {
-                    params.border_value
-                };
-                pixels.set(i, pixel);
+            let mut raw = [P::outside(params.border_value); MOST_VALUES];
+            for (i, raw) in raw.iter_mut().enumerate().take(Window::<P, K, C, CHANNELS>::VALUES) {
+                // SAFETY: the table has a value of the row or `OUTSIDE` for each of the window.
+                let v = unsafe { self.table.load(i as u32) };
+                if v >= 0 && y >= 0 {
+                    // SAFETY: row and value are those of a pixel.
+                    *raw = unsafe { row.load(v as isize) }.to_raw();
+                }
+            }
+            for (&raw, value) in raw.iter().zip(&mut found.0).take(Window::<P, K, C, CHANNELS>::VALUES) {
+                *value = P::of_raw(raw, params.border_value);
             }
         }
-        self.quads = self.quads.offset(params.src_pitch as isize);
+        self.vectors = self.vectors.offset(params.src_pitch as isize);
         self.y += 1;
-        pixels
+        found
     }
 }
 
 /// Writes one row after the other.
 struct Writer<P, const C: usize> {
-    row: GlobalMut<P>,
+    result: Untyped,
+    /// The thread's first value in the next row.
+    index: isize,
     pitch: i32,
     scale: f32,
     offset: f32,
-    edge: bool,
-    /// Columns of the image from the thread's first one on.
-    columns: i32,
+    /// Whether all values of the block lie in the row, and are aligned.
+    whole: bool,
+    /// Values of the row from the thread's first one on.
+    values: i32,
+    /// Whether results are `f32` and the image is not.
+    converts: bool,
+    image: PhantomData<P>,
 }
 
-impl<P: Quad, const C: usize> Writer<P, C> {
+impl<P: Vector, const C: usize> Writer<P, C> {
     /// The next row: `scale * sum + offset`.
     ///
     /// # Safety
-    /// The row lies in the result, and no other thread has the thread's columns. Where `edge` is false, all `C` columns
+    /// The row lies in the result, and no other thread has the thread's values. Where `whole`, all `C` values
     /// lie in it, aligned to 16 bytes.
     #[inline(always)]
     unsafe fn next(&mut self, sums: &[f32; C]) {
-        let finished = |c: usize| fma(sums[c], self.scale, self.offset);
-        if self.edge {
-            for c in 0..C {
-                if (c as i32) < self.columns {
-                    // SAFETY: the column is inside.
-                    unsafe { self.row.store(c as isize, P::from_f32(finished(c))) };
-                }
-            }
-        } else {
-            for quad in 0..C / 4 {
-                let c = 4 * quad;
-                let values = [finished(c), finished(c + 1), finished(c + 2), finished(c + 3)];
-                // SAFETY: the quad lies in the result and is aligned, as the caller promised.
-                unsafe { P::store_quad(self.row, quad as isize, values) };
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.converts {
+                self.store::<f32>(sums);
+            } else {
+                self.store::<P>(sums);
             }
         }
-        self.row = self.row.offset(self.pitch as isize);
+        self.index += self.pitch as isize;
+    }
+
+    /// Writes the row in one of the two types.
+    ///
+    /// # Safety
+    /// As for [`next`](Self::next), and the result is of type `R`.
+    #[inline(always)]
+    unsafe fn store<R: Vector>(&self, sums: &[f32; C]) {
+        let row = self.result.cast::<R>().offset(self.index);
+        let finished = |c: usize| fma(sums[c], self.scale, self.offset);
+        if self.whole {
+            let lanes = if C.is_multiple_of(R::LANES) { R::LANES } else { 4 };
+            for i in 0..C / lanes {
+                let values = core::array::from_fn(|j| if j < lanes { finished(i * lanes + j) } else { 0.0 });
+                // SAFETY: the vector lies in the result and is aligned, as the caller promised.
+                unsafe { R::store_vector(row, (i * lanes) as isize, values, lanes) };
+            }
+        } else {
+            for c in 0..C {
+                if (c as i32) < self.values {
+                    // SAFETY: the value is inside.
+                    unsafe { row.store(c as isize, R::from_f32(finished(c))) };
+                }
+            }
+        }
     }
 }
 
@@ -269,11 +396,11 @@ impl Needed {
 
 /// What a kernel adds up. A trait and no closure, because only a method can be told to be inlined whatever its size.
 pub(crate) trait AddRow<const K: usize, const C: usize> {
-    /// Adds a row of pixels to the sums, and moves each one up by one: `sums[a]` is made from `sums[a + 1]`.
+    /// Adds a row of values to the sums, and moves each one up by one: `sums[a]` is made from `sums[a + 1]`.
     ///
     /// # Safety
     /// The constants that the kernel reads are set.
-    unsafe fn add(sums: &mut Sums<K, C>, pixels: &Pixels<K, C>, needed: Needed);
+    unsafe fn add(sums: &mut Sums<K, C>, values: &Values, needed: Needed);
 }
 
 /// Walks down the block's strip: `R` adds one row of pixels after the other to the sums, and after each `sums[0]` is
@@ -285,22 +412,30 @@ pub(crate) trait AddRow<const K: usize, const C: usize> {
 /// is added; see [`Schedule::ahead`].
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 4 pixels' size
-///   and do not overlap.
-/// - The block is one row of threads, the dynamic shared memory at least [`shared_bytes`] for `C` columns a thread, the
+/// - `image` and `result` hold `height` rows of `width` pixels of `CHANNELS` values at their pitches, begin at a multiple of 16 bytes
+///   and do not overlap. The result is of type `P`, or, where that [converts](Vector::CONVERTS), of `f32`.
+/// - The block is one row of threads, the dynamic shared memory at least [`shared_bytes`] for `C` values a thread, the
 ///   mask `K` x `K` with `K` at most 31.
 /// - What [`AddRow::add`] of `R` asks for.
 #[inline(always)]
-pub(crate) unsafe fn walk<P: Quad, R: AddRow<K, C>, const K: usize, const C: usize, const AHEAD: usize>(
+pub(crate) unsafe fn walk<
+    P: Vector,
+    R: AddRow<K, C>,
+    const K: usize,
+    const C: usize,
+    const CHANNELS: usize,
+    const AHEAD: usize,
+>(
     image: Global<P>,
-    result: GlobalMut<P>,
+    result: Untyped,
     params: Params,
 ) {
     let thread = thread::thread_idx_x();
     let columns = thread::block_dim_x() * C as u32;
-    let block_x = (thread::block_idx_x() * columns) as i32;
-    let x = block_x + (thread * C as u32) as i32;
-    let left = block_x - params.origin_x;
+    let values = params.width * CHANNELS as i32;
+    let block_v = (thread::block_idx_x() * columns) as i32;
+    let v = block_v + (thread * C as u32) as i32;
+    let left = block_v - params.origin_x * CHANNELS as i32;
 
     let strips = thread::grid_dim_y().max(1) as i32;
     let rows = (params.height - params.first_row + strips - 1) / strips;
@@ -310,52 +445,57 @@ pub(crate) unsafe fn walk<P: Quad, R: AddRow<K, C>, const K: usize, const C: usi
     let more = params.mask_height - 1;
     let top = first - params.origin_y;
 
-    let first_quad = left - Pixels::<K, C>::LEAD as i32;
-    let quads = columns as i32 + (4 * Pixels::<K, C>::QUADS - C) as i32;
-    let edge = params.origin_x != Pixels::<K, C>::ORIGIN as i32
-        || (params.src_pitch | params.dst_pitch) & 3 != 0
-        || first_quad < 0
-        || first_quad + quads > params.width;
+    let lanes = Window::<P, K, C, CHANNELS>::LANES;
+    let first_vector = left - Window::<P, K, C, CHANNELS>::LEAD as i32;
+    let covered = columns as i32 + (lanes * Window::<P, K, C, CHANNELS>::VECTORS) as i32 - C as i32;
+    let edge = params.origin_x != Window::<P, K, C, CHANNELS>::ORIGIN as i32
+        || (params.src_pitch | params.dst_pitch) & (lanes as i32 - 1) != 0
+        || first_vector < 0
+        || first_vector + covered > values;
     let table = Shared::<i32>::dynamic();
     if edge || top < 0 || top + rows + more + (AHEAD == 1) as i32 > params.height {
         let mut i = thread;
-        while i < columns + K as u32 - 1 {
+        while i < columns + ((K - 1) * CHANNELS) as u32 {
             thread::no_unroll();
-            // SAFETY: the table has an element for each column of the block's windows.
-            unsafe { table.store(i, border::map(params.border, left + i as i32, params.width)) };
+            // SAFETY: the table has an element for each value of the block's windows.
+            unsafe { table.store(i, stands_for::<CHANNELS>(&params, left + i as i32)) };
             i += thread::block_dim_x();
         }
         thread::sync_threads();
     }
-    if x >= params.width || rows <= 0 {
+    if v >= values || rows <= 0 {
         return;
     }
 
-    let mut reader = Reader::<P, K, C, AHEAD> {
+    let first_vector = first_vector + (thread * C as u32) as i32;
+    let mut reader = Reader::<P, K, C, CHANNELS, AHEAD> {
         image,
         params,
         edge,
-        quads: image.offset(params.src_index(x - params.origin_x - Pixels::<K, C>::LEAD as i32, top)),
+        vectors: image.offset(params.src_index(first_vector, top)),
         y: top,
-        columns: table.offset(thread * C as u32),
+        table: table.offset(thread * C as u32),
     };
     let plain = params.scale == 1.0 && params.offset == 0.0;
     let mut writer = Writer::<P, C> {
-        row: result.offset(params.dst_index(x, first)),
+        result,
+        index: params.dst_index(v, first),
         pitch: params.dst_pitch,
         scale: params.scale,
         // `1 * sum + -0.0` is the sum down to the sign of a zero, `1 * sum + 0.0` is not.
         offset: if plain { -0.0 } else { params.offset },
-        edge,
-        columns: params.width - x,
+        whole: !edge,
+        values: values - v,
+        converts: P::CONVERTS && params.result_kind == PixelType::F32.code(),
+        image: PhantomData,
     };
 
     let mut sums: Sums<K, C> = [[0.0; C]; K];
     // Ahead of use, one row more than needed is read; it is a row as any other, because the borders' maps know each.
-    let mut ahead = Pixels::NONE;
+    let mut ahead = Values::NONE;
     if AHEAD == 1 {
         // SAFETY: here and below, the edge was asked for and the table filled; rows `first` to `first + rows` of these
-        // columns are this thread's alone.
+        // values are this thread's alone.
         ahead = unsafe { reader.next() };
     }
     let mut next = || {
@@ -391,4 +531,16 @@ pub(crate) unsafe fn walk<P: Quad, R: AddRow<K, C>, const K: usize, const C: usi
         }
         upto = rows + more;
     }
+}
+
+/// The value of a row that stands for value `v`, which may lie outside of it.
+#[inline(always)]
+fn stands_for<const CHANNELS: usize>(params: &Params, v: i32) -> i32 {
+    if CHANNELS == 1 {
+        return border::map(params.border, v, params.width);
+    }
+    // A multiple of the channels is added, so that the quotient is rounded down.
+    let v = (v + (CHANNELS << 16) as i32) as u32;
+    let x = border::map(params.border, (v / CHANNELS as u32) as i32 - (1 << 16), params.width);
+    if x >= 0 { x * CHANNELS as i32 + (v % CHANNELS as u32) as i32 } else { x }
 }

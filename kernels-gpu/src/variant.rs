@@ -141,15 +141,16 @@ impl Variant {
         }
     }
 
-    /// The only type of results that the kernel makes, if it is not made for all.
+    /// The types of results that the kernel makes of images of `pixel`.
     #[must_use]
-    pub const fn only_result(self) -> Option<PixelType> {
-        match self {
-            Self::Naive | Self::ConstantMask | Self::SharedTile => None,
-            Self::SmallTile | Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => {
-                Some(PixelType::F32)
+    pub const fn results(self, pixel: PixelType) -> &'static [PixelType] {
+        match (self, pixel) {
+            (Self::Naive | Self::ConstantMask | Self::SharedTile, _) => &PixelType::ALL,
+            (Self::Stream, PixelType::U16) => &[PixelType::U16, PixelType::F32],
+            (Self::SmallTile | Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing, _) => {
+                &[PixelType::F32]
             }
-            Self::StreamRing => Some(PixelType::U8),
+            (Self::StreamRing, _) => &[PixelType::U8],
         }
     }
 }

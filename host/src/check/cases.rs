@@ -267,7 +267,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     }
     cases.extend(extremes(seed));
     cases.extend(wide(quick, seed));
-    cases.extend(wide_bytes(quick, seed));
+    cases.extend(wide_values(quick, seed));
     cases
 }
 
@@ -299,9 +299,9 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
     chosen.map(case).collect()
 }
 
-/// The same for images of bytes, whose kernels have tiles of 256 values: of each side of a mask and number of channels two that have
-/// blocks without an edge, in strips that have rows with all of their sums, and three small ones.
-fn wide_bytes(quick: bool, seed: u64) -> Vec<Case> {
+/// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type, side of a mask and
+/// number of channels two that have blocks without an edge, in strips that have rows with all of their sums, and three small ones.
+fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 7] = [251, 256, 257, 5, 515, 129, 258];
     const BORDERS: [Border; 7] = [
         Border::ZERO,
@@ -313,12 +313,17 @@ fn wide_bytes(quick: bool, seed: u64) -> Vec<Case> {
         Border::Reflect,
     ];
     let kinds = ENTRIES.iter().filter_map(|entry| match (entry.variant, entry.mask) {
-        (Variant::StreamRing, MaskSize::Square(side)) => Some((side as usize, entry.channels as usize)),
+        (Variant::Stream | Variant::StreamRing, MaskSize::Square(side))
+            if entry.pixel != PixelType::F32 || entry.channels > 1 =>
+        {
+            Some((entry, side as usize, entry.channels as usize))
+        }
         _ => None,
     });
     let turns = kinds.flat_map(|kind| (0..5).map(move |turn| (kind, turn))).enumerate();
-    let case = |(number, ((side, channels), turn)): (usize, ((usize, usize), usize))| {
+    let case = |(number, ((entry, side, channels), turn)): (usize, ((&Entry, usize, usize), usize))| {
         let is_wide = turn < 2;
+        let results = entry.variant.results(entry.pixel);
         Case {
             image: if is_wide {
                 ((800 + 5 * number % 31) / channels, 3 * side.max(8))
@@ -335,9 +340,9 @@ fn wide_bytes(quick: bool, seed: u64) -> Vec<Case> {
                 _ => None,
             },
             scale: if number % 3 == 0 { (1.0, 0.0) } else { (0.4, 128.0) },
-            layout: Layout { channels, input: PixelType::U8, output: PixelType::U8 },
+            layout: Layout { channels, input: entry.pixel, output: results[number / 2 % results.len()] },
             separable: false,
-            content: Content::Random,
+            content: if number % 4 == 1 { Content::Special } else { Content::Random },
             seed: seed.wrapping_add(200_000 + number as u64),
         }
     };

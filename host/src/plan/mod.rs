@@ -21,7 +21,7 @@ use kernels_gpu::separable;
 pub use self::factors::Factors;
 use self::preference::Situation;
 use crate::compare::Bound;
-use crate::{Error, Problem, Result};
+use crate::{Error, PixelType, Problem, Result};
 
 /// The most rows of blocks in one grid, by CUDA's rules.
 const MAX_GRID_Y: u32 = 65_535;
@@ -168,6 +168,7 @@ impl Plan {
             entries().any(|entry| !entry.variant.is_direct()).then(|| Factors::of(problem.window())).flatten();
         let request = Request {
             mask: (problem.window().width() as u32, problem.window().height() as u32),
+            padded: padded(problem),
             separable: factors.is_some(),
             result: layout.output,
             shared_limit: limits.shared_bytes,
@@ -184,11 +185,19 @@ impl Plan {
         let Some(entry) = best else { return Err(refused(&considered, choice, values)) };
         let reason = situation.reason(entry, &considered, choice);
         let pitch = |bytes: usize| (problem.row_values() * bytes).next_multiple_of(ROW_ALIGNMENT) / bytes;
-        let params = Params {
+        let mut params = Params {
             src_pitch: pitch(layout.input.bytes()) as i32,
             dst_pitch: pitch(layout.output.bytes()) as i32,
             ..problem.params()
         };
+        if let MaskSize::Square(side) = entry.mask
+            && request.mask != (side, side)
+        {
+            // The mask in the upper rows of a square, its columns where they stood.
+            params.mask_width = side as i32;
+            params.mask_height = side as i32;
+            params.origin_x = (side as i32 - 1) / 2;
+        }
         Ok(Self { entry, reason, considered, params, factors, limits })
     }
 
@@ -210,13 +219,20 @@ impl Plan {
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match &self.factors {
             Some(factors) if !self.entry.variant.is_direct() => factors.coefficients(),
-            _ => {
-                let (window, width) = (problem.window(), self.params.mask_width as u32);
-                let gap = (self.entry.variant.mask_pitch(width) - width) as usize;
-                let rows = window.coefficients().chunks_exact(window.width());
-                rows.flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0.0, gap))).collect()
-            }
+            _ => self.padded_coefficients(problem),
         }
+    }
+
+    /// The mask's coefficients in window order, with zeros around them where the entry's mask is larger, and behind each row
+    /// where its rows are further apart.
+    fn padded_coefficients(&self, problem: &Problem) -> Vec<f32> {
+        let window = problem.window();
+        let pitch = self.entry.variant.mask_pitch(self.params.mask_width as u32) as usize;
+        let left = self.params.origin_x as usize - problem.origin().1;
+        let mut coefficients = vec![0.0; pitch * self.params.mask_height as usize];
+        let rows = coefficients.chunks_exact_mut(pitch).zip(window.coefficients().chunks_exact(window.width()));
+        rows.for_each(|(to, from)| to[left..left + from.len()].copy_from_slice(from));
+        coefficients
     }
 
     /// The launches that compute the rows `outputs` of an image of `height` rows, otherwise as planned; more than one
@@ -257,6 +273,20 @@ impl Plan {
         let strips = wanted.clamp(1, most) as u32;
         rows.div_ceil(rows.div_ceil(strips))
     }
+}
+
+/// See [`Request::padded`].
+///
+/// A product with an added 0 is a 0, and a sum that it is added to stays as it is: whole numbers are finite, so is the border's value,
+/// and a sum that begins with 0 becomes -0 only by underflow, which results of whole numbers don't show.
+fn padded(problem: &Problem) -> Option<u32> {
+    let is_whole = |kind| !matches!(kind, PixelType::F32);
+    let (window, left, layout) = (problem.window(), problem.origin().1, problem.layout());
+    if !is_whole(layout.input) || !is_whole(layout.output) || !problem.border().value().is_finite() {
+        return None;
+    }
+    let reach = left.max(window.width() - 1 - left);
+    Some((2 * reach + 1).max(window.height() | 1) as u32)
 }
 
 /// The error for a variant that can't. Of its entries that one knows best why which the mask's size suits.

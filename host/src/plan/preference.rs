@@ -22,6 +22,18 @@
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 |
 //! | `constant_mask`, one channel | | | 1070 | |
 //!
+//! For more than one `f32`, on an H100, 8192 x 8192 values in one channel and 1.5 times as many in three (four channels: as three, to
+//! 8 %):
+//!
+//! | mask | 3 | 5 | 7 | 9 | 11 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `stream`, `f32`, three channels | 309 | 304 | 347 | 422 | 585 |
+//! | `constant_mask` | 611 | 1121 | 1528 | 2608 | 3310 |
+//! | `stream`, `u16`, one channel | 107 | 136 | 194 | 285 | 390 |
+//! | `constant_mask` | 408 | 882 | 1190 | 2062 | 2547 |
+//! | `stream`, `u16`, three channels | 159 | 209 | 310 | 479 | 704 |
+//! | `constant_mask` | 617 | 1214 | 1633 | 2751 | 3458 |
+//!
 //! All of these on images that fill the device. Smaller ones, on an H100 (`docs/measurements/2026-11-21-h100-small.md`):
 //!
 //! | 13 x 13 | 200 | 512 | 1024 | 1536 | 2048 |
@@ -55,6 +67,13 @@ const SMALL_PIXELS: u64 = 17_874;
 
 /// The same for the separable ones: 1024 x 1024, where 13 x 13 takes 14.7 µs for their 15.7. At 1536 x 1536 it takes 29.4 for 19.8.
 const SMALL_PIXELS_SEPARABLE: u64 = 7_944;
+
+/// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
+/// 381. A stream is preferred up to this many products for each coefficient, …
+const PADDED_PRODUCTS: u64 = 6;
+
+/// … and for as many coefficients more as `constant_mask` computes in the time that it takes whatever the mask.
+const PADDED_PRICE: u64 = 8;
 
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
@@ -107,6 +126,17 @@ impl Situation<'_> {
         self.coefficients() >= 2 * (u64::from(self.mask().0) + u64::from(self.mask().1))
     }
 
+    /// Whether the walk of a stream is worth it: it fills the device, reads aligned vectors, and multiplies with not too many zeros.
+    fn suits(&self, entry: &Entry) -> bool {
+        let reads_vectors = match entry.mask {
+            MaskSize::Square(side) if self.mask() != (side, side) => {
+                u64::from(side) * u64::from(side) <= PADDED_PRODUCTS * (self.coefficients() + PADDED_PRICE)
+            }
+            _ => self.is_centred(),
+        };
+        reads_vectors && self.fills(entry)
+    }
+
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
@@ -116,12 +146,11 @@ impl Situation<'_> {
             {
                 0
             }
-            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.is_centred() && self.fills(entry) => 1,
-            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
+            (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.suits(entry) => 1,
+            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 2,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 3,
             (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 4,
-            (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 5,
-            (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 5,
+            (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 5,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 6,
             (Variant::SharedTile, MaskSize::Square(_)) => 7,
             (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 8,
@@ -144,8 +173,11 @@ impl Situation<'_> {
     /// Why `entry` was taken: one line for people.
     pub(super) fn reason(&self, entry: &Entry, considered: &[Considered], choice: VariantChoice) -> String {
         let made_for = match entry.mask {
-            MaskSize::Square(_) => "made for masks of this size",
-            MaskSize::Any => "for any mask",
+            MaskSize::Square(side) if self.mask() != (side, side) => {
+                format!("made for masks of {side} x {side}, this one with zeros around it")
+            }
+            MaskSize::Square(_) => "made for masks of this size".to_owned(),
+            MaskSize::Any => "for any mask".to_owned(),
         };
         if let VariantChoice::Exactly(variant) = choice {
             return format!("{} was asked for; {made_for}", variant.name());

@@ -161,7 +161,8 @@ fn a_variant_by_name_is_still_checked() {
     assert_eq!(of(7, 7, Variant::Separable), Refusal::NotSeparable);
     assert_eq!(of(7, 8, Variant::SeparableRing), Refusal::NotSeparable);
     let other_size = of(8, 6, Variant::Stream);
-    assert_eq!(other_size, Refusal::OtherMaskSize { variant: Variant::Stream, found: (8, 6) });
+    let values = (PixelType::F32, 1);
+    assert_eq!(other_size, Refusal::OtherMaskSize { variant: Variant::Stream, values, found: (8, 6) });
     assert_eq!(
         other_size.to_string(),
         "made for square masks of side 3, 5, 7, 9, 11, 13, 15, 17, 21, this one is 8 x 6"
@@ -169,7 +170,7 @@ fn a_variant_by_name_is_still_checked() {
     let layout = |channels, input, output| problem(9, 9, 3, 3).with_layout(Layout { channels, input, output }).unwrap();
     assert_eq!(
         refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::Stream),
-        Refusal::OtherResult { made_for: PixelType::F32, found: PixelType::U16 }
+        Refusal::OtherResult { made_for: &[PixelType::F32], found: PixelType::U16 }
     );
     assert_eq!(
         refusal(&layout(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
@@ -214,6 +215,64 @@ fn bytes_take_the_ring_where_it_can() {
     for (major, minor) in [(8, 0), (8, 6), (12, 1)] {
         let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
         assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "stream_ring_u8_c1_7x7");
+    }
+}
+
+/// Images of one type and several channels, and what `auto` takes for each mask.
+#[test]
+fn other_values_take_the_stream_where_it_can() {
+    use PixelType::{F32, U8, U16};
+    let of = |channels, input, output, width, height| {
+        let layout = Layout { channels, input, output };
+        planned(&problem(4096, 4096, width, height).with_layout(layout).unwrap(), VariantChoice::Auto)
+    };
+    assert_eq!(of(3, F32, F32, 9, 9), "stream_f32_c3_9x9");
+    assert_eq!(of(4, F32, F32, 11, 11), "stream_f32_c4_11x11");
+    assert_eq!(of(1, U16, U16, 3, 3), "stream_u16_c1_3x3");
+    assert_eq!(of(3, U16, F32, 7, 7), "stream_u16_c3_7x7");
+    // Floating point may be infinite, and zeros around a mask would make NaN of that.
+    assert_eq!(of(3, F32, F32, 4, 4), "constant_mask_f32_c3");
+    assert_eq!(of(3, F32, F32, 15, 14), "shared_tile_f32_c3");
+    assert_eq!(of(1, U16, F32, 4, 4), "constant_mask_u16_c1");
+    assert_eq!(of(1, U16, U8, 7, 7), "constant_mask_u16_c1");
+    assert_eq!(of(2, U16, U16, 7, 7), "constant_mask_u16_c2");
+    assert_eq!(of(4, U16, U16, 11, 11), "constant_mask_u16_c4");
+    // Whole numbers can have them.
+    assert_eq!(of(1, U16, U16, 2, 2), "stream_u16_c1_3x3");
+    assert_eq!(of(4, U16, U16, 6, 7), "stream_u16_c4_7x7");
+    assert_eq!(of(3, U8, U8, 8, 6), "stream_ring_u8_c3_9x9");
+    assert_eq!(of(1, U8, U8, 1, 9), "stream_ring_u8_c1_9x9");
+    // Too many zeros, and no square that is large enough.
+    assert_eq!(of(1, U16, U16, 1, 11), "constant_mask_u16_c1");
+    assert_eq!(of(1, U16, U16, 14, 16), "shared_tile_u16_c1");
+}
+
+/// The zeros stand where they change nothing: each coefficient meets the pixel that it met.
+#[test]
+fn zeros_around_a_mask_leave_it_in_its_place() {
+    for (width, height, row, column, side) in
+        [(2, 2, 1, 1, 3), (3, 3, 0, 0, 5), (3, 3, 2, 2, 5), (4, 1, 0, 3, 7), (1, 4, 0, 0, 5), (5, 5, 4, 2, 5)]
+    {
+        let coefficients: Vec<_> = (1..=width * height).map(|i| i as f32).collect();
+        let filter = Filter::new(Mask::new(width, height, coefficients).unwrap())
+            .operation(Operation::Correlate)
+            .anchor(row, column);
+        let layout = Layout { channels: 1, input: PixelType::U16, output: PixelType::U16 };
+        let problem = Problem::new(4096, 4096, &filter).unwrap().with_layout(layout).unwrap();
+        let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+        assert_eq!(plan.entry.mask, MaskSize::Square(side));
+        assert_eq!((plan.params.mask_width, plan.params.mask_height), (side as i32, side as i32));
+        let (found, side) = (plan.coefficients(&problem), side as usize);
+        let (top, left) = (plan.params.origin_y as usize - row, plan.params.origin_x as usize - column);
+        assert_eq!(left, (side - 1) / 2 - column);
+        for (i, &value) in found.iter().enumerate() {
+            let (k, l) = ((i / side).wrapping_sub(top), (i % side).wrapping_sub(left));
+            let expected = if k < height && l < width { problem.window().at(k, l) } else { 0.0 };
+            assert_eq!(value, expected, "{width} x {height} at {row}, {column}: coefficient {i}");
+        }
+        assert_eq!(found.len(), side * side);
+        let padded = side != width || side != height;
+        assert_eq!(plan.reason.contains("with zeros around it"), padded, "{}", plan.reason);
     }
 }
 
