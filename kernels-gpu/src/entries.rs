@@ -11,7 +11,7 @@ use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
-use crate::{register_tile, separable, separable_ring, shared_tile, stream, stream_ring, strip};
+use crate::{register_tile, separable, separable_ring, shared_tile, stream, stream_ring, strip, tensor};
 
 pub use crate::request::{Refusal, Request};
 pub use crate::variant::Variant;
@@ -76,6 +76,7 @@ impl Entry {
             None => match self.variant {
                 Variant::RegisterTile => register_tile::OUTPUTS,
                 Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
+                Variant::Tensor => (tensor::COLUMNS, tensor::ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
                 _ => self.variant.block(),
             },
@@ -102,6 +103,7 @@ impl Entry {
         let (resident, waves) = match (self.schedule(), self.variant) {
             (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
+            (None, Variant::Tensor) => tensor::SCHEDULE,
             (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };
         let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
@@ -118,6 +120,7 @@ impl Entry {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
                 Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
                 Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
+                Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
                 _ => 0,
             },
@@ -153,6 +156,10 @@ impl Entry {
         }
         if !self.variant.is_direct() && !request.separable {
             return Err(Refusal::NotSeparable);
+        }
+        // An infinite radius is not within, and NaN would not be.
+        if matches!(self.variant, Variant::Tensor) && !(request.radius <= tensor::MOST_RADIUS) {
+            return Err(Refusal::Uncertain { found: request.radius });
         }
         let found = self.variant.coefficients(width, height);
         if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {
@@ -346,6 +353,10 @@ entries! {
         U8 u8: stream_ring_u8_c1_11x11 1 11, stream_ring_u8_c3_11x11 3 11, stream_ring_u8_c4_11x11 4 11;
         U8 u8: stream_ring_u8_c1_13x13 1 13;
         U8 u8: stream_ring_u8_c1_15x15 1 15;
+    }
+    Tensor {
+        |image, result, mask, params| tensor::tensor::<C>(image, result, mask, params);
+        U8 u8: tensor_u8_c1 1, tensor_u8_c3 3, tensor_u8_c4 4;
     }
     Separable {
         |image, result, _mask, params| {

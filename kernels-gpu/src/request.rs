@@ -2,7 +2,7 @@
 
 use crate::entries::{ENTRIES, MaskSize, Variant};
 use crate::pixel::PixelType;
-use crate::separable;
+use crate::{separable, tensor};
 
 /// A problem and a device, as far as an entry needs to know them to say whether it can.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,6 +11,8 @@ pub struct Request {
     pub mask: (u32, u32),
     /// Whether the mask is a column times a row, to within [`separable::MASK_ERROR`].
     pub separable: bool,
+    /// How far a sum in fixed point may be from the direct one, in units of the result; infinite if it can't be said.
+    pub radius: f32,
     /// The type of the result's values.
     pub result: PixelType,
     /// The most shared memory of a block, in bytes.
@@ -47,6 +49,11 @@ pub enum Refusal {
     },
     /// The mask is not a column times a row.
     NotSeparable,
+    /// In fixed point, which has only so many digits, too few bytes of the result would be certain.
+    Uncertain {
+        /// The mask's radius.
+        found: f32,
+    },
     /// The mask does not fit constant memory.
     TooManyCoefficients {
         /// Coefficients that fit.
@@ -104,6 +111,10 @@ impl core::fmt::Display for Refusal {
                 "the mask is no column times a row to within {} * 2^-24 of each coefficient",
                 separable::MASK_ERROR
             ),
+            Self::Uncertain { found } => {
+                let most = tensor::MOST_RADIUS;
+                write!(f, "a sum in fixed point must be within {most} of the direct one, with this mask it is within {found}")
+            }
             Self::TooManyCoefficients { most, found } => {
                 write!(f, "constant memory holds {most} coefficients, the mask has {found}")
             }

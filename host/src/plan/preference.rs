@@ -49,6 +49,8 @@ const WARPS_PER_MULTIPROCESSOR: u64 = 4;
 pub(super) struct Situation<'a> {
     pub(super) problem: &'a Problem,
     pub(super) limits: Limits,
+    /// Of the mask in fixed point.
+    pub(super) radius: f32,
 }
 
 impl Situation<'_> {
@@ -93,6 +95,7 @@ impl Situation<'_> {
             (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 1,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 2,
             (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 3,
+            (Variant::Tensor, _) if self.fills(entry) => 2,
             (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 3,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 4,
             (Variant::SharedTile, MaskSize::Square(_)) => 5,
@@ -105,6 +108,7 @@ impl Situation<'_> {
                 Variant::RegisterTile
                 | Variant::Stream
                 | Variant::StreamRing
+                | Variant::Tensor
                 | Variant::Separable
                 | Variant::SeparableRing,
                 _,
@@ -127,6 +131,9 @@ impl Situation<'_> {
             }
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
             Variant::StreamRing => "sums in registers, the next rows on their way to shared memory".to_owned(),
+            Variant::Tensor => {
+                format!("in the tensor cores, up to {:.2} % of the pixels again in order", 200.0 * self.radius)
+            }
             Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
             Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),
             Variant::ConstantMask => format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, as measured"),

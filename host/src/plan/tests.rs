@@ -208,7 +208,7 @@ fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
 fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
     let filter = Filter::new(Mask::new(3, 3, vec![1.0; 9]).unwrap());
     let mut problem = Problem::new(width, height, &filter).unwrap();
-    if variant == Variant::StreamRing {
+    if matches!(variant, Variant::StreamRing | Variant::Tensor) {
         problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
     }
     Plan::new(&problem, Limits::H100, VariantChoice::Exactly(variant)).unwrap()
