@@ -26,6 +26,15 @@ pub enum MaskSize {
 }
 
 impl MaskSize {
+    /// The side of the squares, 0 for any mask.
+    #[must_use]
+    pub const fn side(self) -> u32 {
+        match self {
+            Self::Any => 0,
+            Self::Square(side) => side,
+        }
+    }
+
     /// Squares of this side, any mask for 0.
     const fn of(side: u32) -> Self {
         if side == 0 { Self::Any } else { Self::Square(side) }
@@ -120,7 +129,7 @@ impl Entry {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
                 Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
                 Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
-                Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height),
+                Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height, self.mask.side()),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
                 _ => 0,
             },
@@ -355,8 +364,14 @@ entries! {
         U8 u8: stream_ring_u8_c1_15x15 1 15;
     }
     Tensor {
-        |image, result, mask, params| tensor::tensor::<C>(image, result, mask, params);
+        |image, result, mask, params| tensor::tensor::<C, K>(image, result, mask, params);
         U8 u8: tensor_u8_c1 1, tensor_u8_c3 3, tensor_u8_c4 4;
+        U8 u8: tensor_u8_c1_3x3 1 3, tensor_u8_c3_3x3 3 3, tensor_u8_c4_3x3 4 3;
+        U8 u8: tensor_u8_c1_5x5 1 5, tensor_u8_c3_5x5 3 5, tensor_u8_c4_5x5 4 5;
+        U8 u8: tensor_u8_c1_7x7 1 7, tensor_u8_c3_7x7 3 7, tensor_u8_c4_7x7 4 7;
+        U8 u8: tensor_u8_c1_9x9 1 9, tensor_u8_c3_9x9 3 9;
+        U8 u8: tensor_u8_c1_11x11 1 11;
+        U8 u8: tensor_u8_c1_13x13 1 13;
     }
     Separable {
         |image, result, _mask, params| {

@@ -40,7 +40,7 @@
 //! pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as coefficients and as matrices. Row `r`
 //! lies in plane `r % 4`, so that the 8 rows that a warp reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict.
 
-use cuda_std::bytes::saturated_pair;
+use cuda_std::bytes::{saturated_pair, with_at_least};
 use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if, wait};
 use cuda_std::matrix::multiply_add;
 use cuda_std::prelude::*;
@@ -61,7 +61,7 @@ pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 /// The blocks that a multiprocessor holds at a time by its registers, and how many times as many a launch has.
-pub const SCHEDULE: (u32, u32) = (4, 1);
+pub const SCHEDULE: (u32, u32) = (4, 2);
 /// The largest radius, in units of the result, that the kernel is used with. Twice as many pixels are uncertain.
 pub const MOST_RADIUS: f32 = 0.05;
 
@@ -69,20 +69,26 @@ pub const MOST_RADIUS: f32 = 0.05;
 const PIECE: u32 = 16;
 /// Products of 16 rows whose rows lie between each other; rows of the image lie in as many planes.
 const PLANES: u32 = 4;
-/// Products side by side.
+/// The same, to count with.
+const TILES: usize = PLANES as usize;
+/// Columns of a product.
+const TILE: u32 = 8;
+/// Products side by side, for a mask of any size.
 const ACROSS: usize = 2;
 /// Bytes of a row of the image in one product.
 const CHUNK: u32 = 32;
-/// Words of a row of the mask in one chunk, for the whole warp.
+/// Words of a row of the mask in one chunk, or of a pair of rows, for the whole warp.
 const WORDS: u32 = 4 * 32;
 /// Bytes from one row of a plane of results to the next.
 const RESULT_PITCH: u32 = COLUMNS + PIECE;
 /// Uncertain pixels of a warp and a step that the list holds.
 const MOST_UNCERTAIN: u32 = 256;
+/// The most matrices that a thread holds its part of.
+const MOST_HELD: usize = 14;
 
 /// What the host passes beside the coefficients: indices of words.
 pub mod header {
-    /// The number of the bits of [`super::FixedPoint`](super)'s fraction.
+    /// The number of bits of the fraction.
     pub const SHIFT: u32 = 0;
     /// What is added to each sum.
     pub const BIAS: u32 = 1;
@@ -95,7 +101,7 @@ pub mod header {
 /// Where a row of the image in shared memory has what.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Bytes by which it begins further left than the block's first output: a multiple of [`PIECE`].
+    /// Bytes by which it begins further left than the block's first output.
     pub left: i32,
     /// The word in which the window of the block's first output begins: its byte.
     pub first: u32,
@@ -103,53 +109,67 @@ pub struct Layout {
     pub phase: u32,
     /// Chunks of a row of the mask.
     pub chunks: u32,
+    /// Whether a row of the mask spans half a chunk, so that two make one.
+    pub paired: bool,
     /// Bytes of the row.
     pub pitch: u32,
 }
 
 impl Layout {
-    /// For windows that begin `origin_x` pixels left of their outputs.
+    /// For masks of `width` columns whose windows begin `origin_x` pixels left of their outputs. Where `size`, the side of the masks for
+    /// which the kernel is made, is not 0, only `left` depends on the origin, and is a multiple of [`PIECE`] where that is the middle.
     #[inline(always)]
     #[must_use]
-    pub const fn new(channels: u32, mask_width: u32, origin_x: i32) -> Self {
+    pub const fn new(channels: u32, width: u32, origin_x: i32, size: u32) -> Self {
         let before = origin_x * channels as i32;
-        let skip = (before.wrapping_neg() & (PIECE as i32 - 1)) as u32;
-        Self::with_skip(channels, mask_width, before, skip)
+        let aligned = if size > 0 { ((size - 1) / 2 * channels) as i32 } else { before };
+        let skip = (aligned.wrapping_neg() & (PIECE as i32 - 1)) as u32;
+        Self::with_skip(channels, width, before, skip, size)
     }
 
     /// The largest, for any origin.
-    const fn largest(channels: u32, mask_width: u32) -> Self {
-        Self::with_skip(channels, mask_width, 0, PIECE - 1)
+    const fn largest(channels: u32, width: u32, size: u32) -> Self {
+        if size > 0 { Self::new(channels, size, 0, size) } else { Self::with_skip(channels, width, 0, PIECE - 1, 0) }
     }
 
     #[inline(always)]
-    const fn with_skip(channels: u32, mask_width: u32, before: i32, skip: u32) -> Self {
+    const fn with_skip(channels: u32, width: u32, before: i32, skip: u32, size: u32) -> Self {
         let phase = skip % 4;
-        let chunks = (phase + 8 + (mask_width - 1) * channels).div_ceil(CHUNK);
+        let span = phase + TILE + (width - 1) * channels;
+        let chunks = span.div_ceil(CHUNK);
         // An odd number of pieces.
-        let pitch = ((skip - phase + COLUMNS - 8 + CHUNK * chunks).div_ceil(PIECE) | 1) * PIECE;
-        Self { left: before + skip as i32, first: skip - phase, phase, chunks, pitch }
+        let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks).div_ceil(PIECE) | 1) * PIECE;
+        let paired = size > 0 && span <= CHUNK / 2;
+        Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch }
     }
 
-    /// Which column of the mask stands in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a chunk, if one does.
+    /// Parts of the mask that matrices are made of: rows in chunks, or pairs of rows, each once with the pair's first row an even one of
+    /// the mask, and once an odd one.
+    #[inline(always)]
     #[must_use]
-    pub const fn column_at(&self, channels: u32, mask_width: u32, chunk: u32, k: u32, n: u32) -> Option<u32> {
-        let (place, from) = (chunk * CHUNK + k, self.phase + n);
-        if place < from || !(place - from).is_multiple_of(channels) || (place - from) / channels >= mask_width {
+    pub const fn parts(&self, mask_height: u32) -> u32 {
+        if self.paired { mask_height.div_ceil(2) * 2 } else { self.chunks * mask_height }
+    }
+
+    /// Which row and column of the mask stand in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a part, if any do.
+    #[must_use]
+    pub const fn place(&self, channels: u32, mask: (u32, u32), part: u32, k: u32, n: u32) -> Option<(u32, u32)> {
+        let (row, place) = if self.paired {
+            ((part / 2 * 2 + k / (CHUNK / 2)).wrapping_sub(part % 2), k % (CHUNK / 2))
+        } else {
+            (part % mask.1, part / mask.1 * CHUNK + k)
+        };
+        let from = self.phase + n;
+        if row >= mask.1 || place < from || !(place - from).is_multiple_of(channels) {
             return None;
         }
-        Some((place - from) / channels)
-    }
-
-    /// Words of all matrices, for a mask of so many rows.
-    #[must_use]
-    pub const fn matrix_words(&self, mask_height: u32) -> u32 {
-        self.chunks * mask_height * WORDS
+        let column = (place - from) / channels;
+        if column < mask.0 { Some((row, column)) } else { None }
     }
 }
 
-/// Row of a plane and column of the matrix, in which a lane has the word `word` (0 to 3) of a row of the mask: its first row `k`, column
-/// `n`, and which of the two bytes of the coefficients.
+/// Of the matrix of a part a lane has four words for the mask's row: the first row `k` and the column `n` of the bytes of word `word`, and
+/// which of the two bytes of the coefficients they are.
 #[must_use]
 pub const fn matrix_place(lane: u32, word: u32) -> (u32, u32, u32) {
     (word % 2 * 16 + lane % 4 * 4, lane / 4, word / 2)
@@ -168,28 +188,36 @@ const fn plane_rows(mask_height: u32) -> u32 {
     (ROWS + mask_height - 1).div_ceil(PLANES)
 }
 
-/// The dynamic shared memory that a launch needs, in bytes.
+/// The dynamic shared memory that a launch needs, in bytes. `size` is the side of the masks for which the kernel is made, 0 for any.
 #[must_use]
-pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32) -> u64 {
-    let layout = Layout::largest(channels, mask_width);
+pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size: u32) -> u64 {
+    let layout = Layout::largest(channels, mask_width, size);
     let stage = PLANES as u64 * plane_rows(mask_height) as u64 * layout.pitch as u64;
-    let mask = mask_width as u64 * mask_height as u64 + 3 + layout.chunks as u64 * mask_height as u64 * WORDS as u64;
+    let parts = if size > 0 { 0 } else { layout.chunks as u64 * mask_height as u64 };
+    let mask = mask_width as u64 * mask_height as u64 + 3 + parts * WORDS as u64;
     let result = ROWS as u64 * RESULT_PITCH as u64;
     2 * stage + result + WARPS as u64 * (2 * MOST_UNCERTAIN as u64 + 4) + 4 * mask + 4 * layout.pitch as u64
 }
 
-/// The kernel for `CHANNELS` interleaved channels.
+/// The kernel for `CHANNELS` interleaved channels, and a mask of `SIZE` x `SIZE`, or of any size where `SIZE` is 0.
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, begin at a multiple of 16 bytes and do not
 ///   overlap.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number from 0 to 255 where it
 ///   stands for pixels.
-/// - `mask` holds the words of the [`header`], the coefficients, and the matrices for this origin, each at a multiple of 16 bytes.
+/// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at a multiple of 16
+///   bytes.
 #[inline(always)]
-pub unsafe fn tensor<const CHANNELS: u32>(image: Global<u8>, result: Untyped, mask: Global<f32>, params: Params) {
-    let (columns, rows) = (params.mask_width as u32, params.mask_height as u32);
-    let layout = Layout::new(CHANNELS, columns, params.origin_x);
+pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
+    image: Global<u8>,
+    result: Untyped,
+    mask: Global<f32>,
+    params: Params,
+) {
+    let (columns, rows) =
+        if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
+    let layout = Layout::new(CHANNELS, columns, params.origin_x, SIZE);
     let thread = thread::thread_idx_x();
     let values = params.width * CHANNELS as i32;
     let block_v = (thread::block_idx_x() * COLUMNS) as i32;
@@ -210,11 +238,11 @@ pub unsafe fn tensor<const CHANNELS: u32>(image: Global<u8>, result: Untyped, ma
     let counts = list.offset(WARPS * 2 * MOST_UNCERTAIN).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
     let matrices = coefficients.offset(coefficient_words(columns, rows));
-    let matrix_words = layout.matrix_words(rows);
-    let table = matrices.offset(matrix_words).cast::<i32>();
+    let copied = if SIZE > 0 { 0 } else { layout.parts(rows) * WORDS };
+    let table = matrices.offset(copied).cast::<i32>();
 
     let left = block_v - layout.left;
-    let aligned = params.src_pitch % PIECE as i32 == 0;
+    let aligned = params.src_pitch % PIECE as i32 == 0 && layout.left % PIECE as i32 == 0;
     let edge = !aligned || left < 0 || left + layout.pitch as i32 > values;
     if edge {
         let mut i = thread;
@@ -230,22 +258,27 @@ pub unsafe fn tensor<const CHANNELS: u32>(image: Global<u8>, result: Untyped, ma
         }
     }
     // Coefficients and matrices lie behind each other there and here.
-    let quads = (coefficient_words(columns, rows) + matrix_words) / 4;
+    let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
+    let quads = (coefficient_words(columns, rows) + copied) / 4;
     let mut i = thread;
     while i < quads {
         thread::no_unroll();
         // SAFETY: the caller's promise for the mask, and there is room for as much.
-        unsafe {
-            let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
-            coefficients.cast::<F32x4>().store(i, from.load(i as isize));
-        }
+        unsafe { coefficients.cast::<F32x4>().store(i, from.load(i as isize)) };
         i += BLOCK.0;
+    }
+    let mut held = [[0; 4]; MOST_HELD];
+    if SIZE > 0 {
+        for part in 0..layout.parts(rows) {
+            let quad = coefficient_words(columns, rows) / 4 + part * 32 + thread % 32;
+            // SAFETY: the caller's promise for the mask.
+            held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
+        }
     }
     // SAFETY: the header is there.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, bias, uncertain) = (word(header::SHIFT), word(header::BIAS) as i32, word(header::UNCERTAIN));
 
-    let pieces = layout.pitch / PIECE;
     let filler = Filler::<CHANNELS> {
         image,
         params,
@@ -255,10 +288,6 @@ pub unsafe fn tensor<const CHANNELS: u32>(image: Global<u8>, result: Untyped, ma
         rows: ROWS + rows - 1,
         plane,
         pitch: layout.pitch,
-        // The layout's pitch is a piece at least.
-        first: thread / pieces.max(1),
-        piece: thread % pieces.max(1),
-        step: BLOCK.0 / pieces.max(1),
         table,
     };
     let products = Products { layout, rows, plane, matrices, shift, bias, uncertain, results, list, counts };
@@ -280,13 +309,13 @@ pub unsafe fn tensor<const CHANNELS: u32>(image: Global<u8>, result: Untyped, ma
             unsafe { filler.fill(stages.offset(stage), y + ROWS as i32 - params.origin_y) };
         }
         // SAFETY: the stage was filled, the mask copied; all threads are here.
-        unsafe { products.compute(pixels, values - block_v) };
+        unsafe { products.compute::<SIZE>(pixels, values - block_v, &held) };
         thread::sync_threads();
-        let again = Again { layout, plane, coefficients, list, counts, results, params };
+        let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
-        unsafe { again.run::<CHANNELS>(pixels) };
+        unsafe { again.run::<CHANNELS, SIZE>(pixels) };
         // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this block's.
-        unsafe { write(results, result, block_v, values, y, end, params.dst_pitch, params) };
+        unsafe { write(results, result.offset(params.dst_index(block_v, y)), values - block_v, end - y, params.dst_pitch) };
         y += ROWS as i32;
     }
 }
@@ -298,46 +327,36 @@ fn this_thread() -> u32 {
     thread::opaque(thread::thread_idx_x())
 }
 
-/// Writes the results of a step, as far as they lie in the image.
+/// Writes the results of a step to `result`, as far as they lie in its `rows` rows of `values` values.
 ///
 /// # Safety
-/// `results` holds them; `result` rows of `values` values.
+/// `results` holds them.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn write(
-    results: Shared<u8>,
-    result: Untyped,
-    block_v: i32,
-    values: i32,
-    y: i32,
-    end: i32,
-    pitch: i32,
-    params: Params,
-) {
+unsafe fn write(results: Shared<u8>, result: Untyped, values: i32, rows: i32, pitch: i32) {
     const PIECES: u32 = COLUMNS / PIECE;
+    const STEP: u32 = BLOCK.0 / PIECES;
     let thread = this_thread();
-    let (piece, row) = (thread % PIECES, thread / PIECES);
-    let v = block_v + (piece * PIECE) as i32;
-    let whole = pitch % PIECE as i32 == 0 && v + PIECE as i32 <= values;
-    for i in 0..ROWS / (BLOCK.0 / PIECES) {
-        let row = row + i * (BLOCK.0 / PIECES);
-        let from = results.offset(result_place(row, piece * PIECE));
-        let to = result.offset(params.dst_index(v, y + row as i32));
-        if y + row as i32 >= end {
-            return;
-        }
+    let v = thread % PIECES * PIECE;
+    let mut row = thread / PIECES;
+    let mut to = result.offset((row as i64 * pitch as i64) as isize + v as isize);
+    let whole = pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values;
+    while row < ROWS && (row as i32) < rows {
+        thread::no_unroll();
+        let from = results.offset(result_place(row, v));
         if whole {
             // SAFETY: the caller's promise; both are multiples of 16 bytes.
             unsafe { to.cast::<F32x4>().store(0, from.cast::<F32x4>().load(0)) };
         } else {
             let mut at = 0;
-            while at < PIECE as i32 && v + at < values {
+            while at < PIECE && ((v + at) as i32) < values {
                 thread::no_unroll();
                 // SAFETY: the caller's promise, for a value inside of the image.
-                unsafe { to.store(at as isize, from.load(at as u32)) };
+                unsafe { to.store(at as isize, from.load(at)) };
                 at += 1;
             }
         }
+        to = to.offset((pitch as i64 * STEP as i64) as isize);
+        row += STEP;
     }
 }
 
@@ -347,7 +366,7 @@ const fn result_place(row: u32, column: u32) -> u32 {
     (row % PLANES * (ROWS / PLANES) + row / PLANES) * RESULT_PITCH + column
 }
 
-/// Fills stages.
+/// Fills stages: each warp a plane.
 struct Filler<const CHANNELS: u32> {
     image: Global<u8>,
     params: Params,
@@ -360,10 +379,6 @@ struct Filler<const CHANNELS: u32> {
     rows: u32,
     plane: u32,
     pitch: u32,
-    /// The thread's first row, its piece of each, and how many rows further its next one is.
-    first: u32,
-    piece: u32,
-    step: u32,
     /// For each value of a row the value of the image's row that stands for it, or [`border::OUTSIDE`]: at the edge.
     table: Shared<i32>,
 }
@@ -375,39 +390,54 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
     /// Nobody reads or writes the stage before the copies were waited for and a barrier was passed. At the edge the table is filled.
     #[inline(always)]
     unsafe fn fill(&self, stage: Shared<u8>, top: i32) {
-        let at = thread::opaque(self.piece * PIECE) as i32;
-        let mut row = thread::opaque(self.first);
+        let (warp, lane) = (this_thread() / 32, this_thread() % 32);
+        let pieces = (self.pitch / PIECE).max(1);
+        // Rows of the plane that a warp fills at a time; a long row takes several turns.
+        let at_a_time = (32 / pieces).max(1);
+        let (mut slot, piece) = if pieces > 32 { (0, lane) } else { (lane / pieces, lane % pieces) };
+        if slot >= at_a_time {
+            slot = self.rows;
+        }
         let inside = !self.edge && top >= 0 && top + self.rows as i32 <= self.params.height;
-        while row < self.rows && self.first < self.step {
+        let mut to = stage.offset(warp * self.plane + slot * self.pitch);
+        let mut y = top + (PLANES * slot + warp) as i32;
+        let mut row = self.image.offset(self.params.src_index(self.left, y));
+        while PLANES * slot + warp < self.rows {
             thread::no_unroll();
-            let at = thread::opaque(at as u32) as i32;
-            let to = stage.offset(row % PLANES * self.plane + row / PLANES * self.pitch + at as u32);
-            let y = top + row as i32;
-            if inside {
-                let from = self.image.offset(self.params.src_index(self.left + at, y));
-                // SAFETY: row and piece lie in the image, aligned.
-                unsafe { copy_16_if(true, to, from) };
-            } else {
-                // SAFETY: the caller's promise.
-                unsafe { self.fill_edge(to, self.left + at, at as u32, y) };
+            let mut piece = piece;
+            while piece < pieces {
+                thread::no_unroll();
+                let at = piece * PIECE;
+                if inside {
+                    // SAFETY: row and piece lie in the image, aligned.
+                    unsafe { copy_16_if(true, to.offset(at), row.offset(at as isize)) };
+                } else {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.fill_edge(to.offset(at), at, y) };
+                }
+                piece += 32;
             }
-            row += self.step;
+            slot += at_a_time;
+            y += (PLANES * at_a_time) as i32;
+            to = to.offset(at_a_time * self.pitch);
+            row = row.offset((self.params.src_pitch as i64 * (PLANES * at_a_time) as i64) as isize);
         }
         commit();
     }
 
-    /// Fills a piece that may lie outside: with what begins at value `first` of row `y`, `at` in the table.
+    /// Fills piece `at` of row `y`, which may lie outside.
     ///
     /// # Safety
     /// As for [`fill`](Self::fill).
     #[inline(always)]
-    unsafe fn fill_edge(&self, to: Shared<u8>, first: i32, at: u32, y: i32) {
+    unsafe fn fill_edge(&self, to: Shared<u8>, at: u32, y: i32) {
         let params = &self.params;
         let y = border::map(params.border, y, params.height);
         let values = if y >= 0 { params.width * CHANNELS as i32 } else { 0 };
         let zeros = params.border == border::BorderMode::Constant.code() && params.border_value == 0.0;
         let row = self.image.offset(params.src_index(0, y));
         if self.aligned && (zeros || y >= 0 && !self.edge) {
+            let first = self.left + at as i32;
             let there = if first >= 0 { (values - first).clamp(0, PIECE as i32) } else { 0 };
             let from = if there > 0 { row.offset(first as isize) } else { self.image };
             // SAFETY: of the source `there` bytes lie in the row.
@@ -415,13 +445,15 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
             return;
         }
         let outside = u32::from(u8::from_f32(params.border_value));
-        for word in 0..4 {
+        let mut word = 0;
+        while word < PIECE / 4 {
+            thread::no_unroll();
             let mut bytes = 0;
             for i in 0..4 {
                 let mut byte = outside;
                 if values > 0 {
-                    // Without an edge all values of the row are inside. SAFETY: the table has a value in the row, or `OUTSIDE`.
-                    let v = if self.edge { unsafe { self.table.load(at + 4 * word + i) } } else { 0 };
+                    // A row inside of the image without an edge was copied. SAFETY: the table has a value in the row, or `OUTSIDE`.
+                    let v = unsafe { self.table.load(at + 4 * word + i) };
                     if v >= 0 {
                         // SAFETY: the row exists.
                         byte = u32::from(unsafe { row.load(v as isize) });
@@ -431,9 +463,13 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
             }
             // SAFETY: the piece is this thread's to write.
             unsafe { to.cast::<u32>().store(word, bytes) };
+            word += 1;
         }
     }
 }
+
+/// The sums of a product for each tile, of the lower and of the higher bytes of the coefficients.
+type Sums = [[[i32; 4]; 2]; TILES];
 
 /// The tensor cores' part.
 struct Products {
@@ -457,63 +493,106 @@ impl Products {
     /// All threads of the block call it. `pixels` is a stage that was filled before the last barrier, the matrices are in place, and nobody
     /// reads the results and the lists.
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)]
-    unsafe fn compute(&self, pixels: Shared<u8>, inside: i32) {
+    unsafe fn compute<const SIZE: u32>(&self, pixels: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let (group, member) = (lane / 4, lane % 4);
-        let list = self.list.cast::<u16>().offset(warp * MOST_UNCERTAIN);
+        let mut from = pixels.offset(group * self.layout.pitch + 4 * member + self.layout.first + warp * 32);
         let mut count = 0;
         let mut column = warp * 32;
+        // One bit for each of the last 32 results, the last one lowest.
+        let mut certain = 0;
         while column < warp * 32 + 32 && (column as i32) < inside {
             thread::no_unroll();
-            // SAFETY: the caller's promise.
-            let sums = unsafe { self.sums(pixels, group * self.layout.pitch + 4 * member + column, lane) };
-            let mut doubtful = 0_u32;
-            for s in 0..PLANES as usize {
-                for across in 0..ACROSS {
-                    let [low, high] = sums[s][across];
-                    for half in 0..2 {
-                        let mut bytes = [0; 2];
-                        for i in 0..2 {
-                            let at = 2 * half + i;
-                            let sum = high[at].wrapping_mul(256).wrapping_add(low[at]);
-                            if (sum as u32) << (32 - self.shift) < self.uncertain {
-                                doubtful |= 1 << (s * 8 + across * 4 + at);
-                            }
-                            bytes[i] = sum >> self.shift;
-                        }
-                        let row = 4 * (group + 8 * half as u32) + s as u32;
-                        let place = result_place(row, column + 8 * across as u32 + 2 * member);
-                        let pair = saturated_pair(bytes[0], bytes[1]) as u16;
-                        // SAFETY: the two values are this thread's.
-                        unsafe { self.results.offset(place).cast::<u16>().store(0, pair) };
-                    }
+            if SIZE > 0 {
+                // SAFETY: the caller's promise.
+                let sums = unsafe { self.sums_held(from.cast(), held) };
+                // SAFETY: the results are this thread's.
+                unsafe { self.finish(&sums, column, group, member, &mut certain) };
+                column += TILE;
+                from = from.offset(TILE);
+            } else {
+                // SAFETY: the caller's promise.
+                let sums = unsafe { self.sums(from, lane) };
+                for sums in &sums {
+                    // SAFETY: the results are this thread's.
+                    unsafe { self.finish(sums, column, group, member, &mut certain) };
+                    column += TILE;
                 }
+                from = from.offset(TILE * ACROSS as u32);
             }
-            // Each round puts one uncertain pixel of each lane that has one onto the list.
-            let mut lanes = warp::ballot(doubtful != 0);
-            while lanes != 0 {
-                thread::no_unroll();
-                let place = count + (lanes & ((1 << lane) - 1)).count_ones();
-                if doubtful != 0 {
-                    let which = doubtful.trailing_zeros();
-                    doubtful &= doubtful - 1;
-                    let row = 4 * (group + (which & 2) * 4) + which / 8;
-                    let column = column + (which & 4) * 2 + 2 * member + (which & 1);
-                    if place < MOST_UNCERTAIN {
-                        // SAFETY: the place is in this warp's list, and this thread's alone.
-                        unsafe { list.store(place, (row * COLUMNS + column) as u16) };
-                    }
-                }
-                count += lanes.count_ones();
-                lanes = warp::ballot(doubtful != 0);
+            if column % (2 * TILE) == 0 {
+                let list = self.list.cast::<u16>().offset(warp * MOST_UNCERTAIN);
+                // SAFETY: the list is this warp's.
+                count = unsafe { push(list, count, !certain, lane, column - 2 * TILE) };
             }
-            column += 16;
         }
         if lane == 0 {
             // SAFETY: one number a warp.
             unsafe { self.counts.store(warp, count) };
         }
+    }
+
+    /// The results of 64 rows and 8 columns.
+    ///
+    /// # Safety
+    /// Nobody else has this thread's results.
+    #[inline(always)]
+    unsafe fn finish(&self, sums: &Sums, column: u32, group: u32, member: u32, certain: &mut u32) {
+        let to = self.results.offset(result_place(0, column + 2 * member) + group * RESULT_PITCH);
+        for (s, [low, high]) in sums.iter().enumerate() {
+            for half in 0..2 {
+                let mut bytes = [0; 2];
+                for i in 0..2 {
+                    let at = 2 * half + i;
+                    let sum = high[at].wrapping_mul(256).wrapping_add(low[at]);
+                    *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
+                    bytes[i] = sum >> self.shift;
+                }
+                // Row 4 (group + 8 half) + s.
+                let place = result_place(32 * half as u32 + s as u32, 0);
+                let pair = saturated_pair(bytes[0], bytes[1]) as u16;
+                // SAFETY: the two values are this thread's.
+                unsafe { to.offset(place).cast::<u16>().store(0, pair) };
+            }
+        }
+    }
+
+    /// The sums of 64 rows and 8 columns with matrices in registers; `from` is the thread's first word in the first row of a stage.
+    ///
+    /// # Safety
+    /// As for [`compute`](Self::compute).
+    #[inline(always)]
+    unsafe fn sums_held(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> Sums {
+        let (pitch, plane, paired) = (self.layout.pitch / 4, self.plane / 4, self.layout.paired);
+        let mut sums = [[[self.bias; 4], [0; 4]]; TILES];
+        // A word of the thread's row of those for `t`, or of the one 8 further down.
+        let word = |t: u32, half: u32, further: u32| {
+            let row = (t / PLANES + 8 * further) * pitch + t % PLANES * plane;
+            // SAFETY: rows 4 m + t with m up to 15 are in the stage, and the chunk's bytes are in the row.
+            unsafe { from.load(row + 4 * half) }
+        };
+        let of_image = self.rows + PLANES - 1;
+        let parts = if paired { self.rows.div_ceil(2) } else { self.rows };
+        for i in 0..if paired { of_image.div_ceil(2) } else { of_image } {
+            let a = if paired {
+                // The last one may be beyond all rows, where the matrices are 0.
+                let (t, next) = (2 * i, if 2 * i + 1 < of_image { 2 * i + 1 } else { 2 * i });
+                [word(t, 0, 0), word(t, 0, 1), word(next, 0, 0), word(next, 0, 1)]
+            } else {
+                [word(i, 0, 0), word(i, 0, 1), word(i, 1, 0), word(i, 1, 1)]
+            };
+            for (s, [low, high]) in sums.iter_mut().enumerate() {
+                let later = if paired { s as u32 / 2 } else { s as u32 };
+                if i < later || i - later >= parts {
+                    continue;
+                }
+                let part = if paired { 2 * (i - later) + s as u32 % 2 } else { i - later };
+                let [low0, low1, high0, high1] = held[part as usize];
+                *low = multiply_add(a, [low0, low1], *low);
+                *high = multiply_add(a, [high0, high1], *high);
+            }
+        }
+        sums
     }
 
     /// The sums of 64 rows and 16 columns; `from` is the thread's first word in the first row of a stage.
@@ -522,19 +601,19 @@ impl Products {
     /// As for [`compute`](Self::compute).
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
-    unsafe fn sums(&self, pixels: Shared<u8>, from: u32, lane: u32) -> [[[[i32; 4]; 2]; ACROSS]; PLANES as usize] {
-        let mut sums = [[[[self.bias; 4], [0; 4]]; ACROSS]; PLANES as usize];
+    unsafe fn sums(&self, from: Shared<u8>, lane: u32) -> [Sums; ACROSS] {
+        let mut sums = [[[[self.bias; 4], [0; 4]]; TILES]; ACROSS];
         let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
         let mut chunk = 0;
         while chunk < self.layout.chunks {
             thread::no_unroll();
-            let mut at = pixels.offset(self.layout.first + from + chunk * CHUNK).cast::<u32>();
+            let mut at = from.offset(chunk * CHUNK).cast::<u32>();
             // The mask's row `t - s` for each s, the one for `t` in place `t % 4`.
-            let mut window = [[0; 4]; PLANES as usize];
+            let mut window = [[0; 4]; TILES];
             let mut row = 0;
             while row < self.rows + PLANES - 1 {
                 thread::no_unroll();
-                for u in 0..PLANES as usize {
+                for u in 0..TILES {
                     let t = row + u as u32;
                     if t < self.rows {
                         // SAFETY: the matrices have 32 such parts for each row of the mask and chunk.
@@ -552,11 +631,11 @@ impl Products {
                             a[across][i] = unsafe { at.offset(row / 4).load(across as u32 * 2 + i as u32 / 2 * 4) };
                         }
                     }
-                    for s in 0..PLANES as usize {
+                    for s in 0..TILES {
                         if t >= s as u32 && t - (s as u32) < self.rows {
-                            let [low0, low1, high0, high1] = window[(u + 4 - s) % 4];
+                            let [low0, low1, high0, high1] = window[(u + TILES - s) % TILES];
                             for across in 0..ACROSS {
-                                let [low, high] = &mut sums[s][across];
+                                let [low, high] = &mut sums[across][s];
                                 *low = multiply_add(a[across], [low0, low1], *low);
                                 *high = multiply_add(a[across], [high0, high1], *high);
                             }
@@ -572,9 +651,41 @@ impl Products {
     }
 }
 
+/// Puts a lane's `doubtful` results of the last 16 columns, from `column` on, onto its warp's list, which has `count`; returns the new
+/// number, which may be more than fit.
+///
+/// # Safety
+/// The list is this warp's.
+#[inline(always)]
+unsafe fn push(list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: u32) -> u32 {
+    let (mut count, mut doubtful) = (count, doubtful);
+    // Each round takes one of each lane that has one.
+    let mut lanes = warp::ballot(doubtful != 0);
+    while lanes != 0 {
+        thread::no_unroll();
+        let place = count + (lanes & ((1 << lane) - 1)).count_ones();
+        if doubtful != 0 {
+            // In the order of `finish`: two tiles of 8 columns, 4 of rows, 2 halves of each, 2 values.
+            let which = doubtful.leading_zeros();
+            doubtful &= !(1 << (31 - which));
+            let row = PLANES * (lane / 4 + (which & 2) * 4) + which / 4 % PLANES;
+            let column = column + (which & 16) / 2 + lane % 4 * 2 + (which & 1);
+            if place < MOST_UNCERTAIN {
+                // SAFETY: the place is in this warp's list, and this thread's alone.
+                unsafe { list.store(place, (row * COLUMNS + column) as u16) };
+            }
+        }
+        count += lanes.count_ones();
+        lanes = warp::ballot(doubtful != 0);
+    }
+    count
+}
+
 /// The ordinary way, for uncertain pixels.
 struct Again {
     layout: Layout,
+    rows: u32,
+    columns: u32,
     plane: u32,
     coefficients: Shared<f32>,
     list: Shared<u8>,
@@ -589,7 +700,7 @@ impl Again {
     /// # Safety
     /// All threads of the block call it. `pixels` is the stage of the step; the lists were written before the last barrier.
     #[inline(always)]
-    unsafe fn run<const CHANNELS: u32>(&self, pixels: Shared<u8>) {
+    unsafe fn run<const CHANNELS: u32, const SIZE: u32>(&self, pixels: Shared<u8>) {
         let mut ends = [0; WARPS as usize];
         let (mut total, mut all) = (0, false);
         for (warp, end) in ends.iter_mut().enumerate() {
@@ -622,21 +733,27 @@ impl Again {
                 place = u32::from(unsafe { self.list.cast::<u16>().load(warp * MOST_UNCERTAIN + i - before) });
             }
             let (row, column) = (place / COLUMNS, place % COLUMNS);
-            let first = self.layout.first + self.layout.phase + column;
-            let (columns, rows) = (self.params.mask_width as u32, self.params.mask_height as u32);
+            let pixels = pixels.offset(self.layout.first + self.layout.phase + column);
+            let mut coefficients = self.coefficients;
             let mut sum = 0.0;
             let mut k = 0;
-            while k < rows {
+            while k < self.rows {
                 thread::no_unroll();
-                let at = (row + k) % PLANES * self.plane + (row + k) / PLANES * self.layout.pitch + first;
-                sum = add_row(sum, columns, |l, sum| {
+                let pixels = pixels.offset((row + k) % PLANES * self.plane + (row + k) / PLANES * self.layout.pitch);
+                let product = |l: usize, sum: f32| {
                     // SAFETY: the window lies in the stage, its coefficients in the mask.
-                    let (pixel, coefficient) = unsafe {
-                        let coefficient = self.coefficients.load(k * columns + l as u32);
-                        (pixels.load(at + l as u32 * CHANNELS), coefficient)
-                    };
+                    let (pixel, coefficient) =
+                        unsafe { (pixels.load(l as u32 * CHANNELS), coefficients.load(l as u32)) };
                     fma(coefficient, pixel.to_f32(), sum)
-                });
+                };
+                if SIZE > 0 {
+                    for l in 0..SIZE as usize {
+                        sum = product(l, sum);
+                    }
+                } else {
+                    sum = add_row(sum, self.columns, product);
+                }
+                coefficients = coefficients.offset(self.columns);
                 k += 1;
             }
             let value = u8::from_f32(self.params.finish(sum));

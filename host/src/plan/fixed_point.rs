@@ -1,5 +1,6 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
+use kernels_gpu::entries::MaskSize;
 use kernels_gpu::tensor::{Layout, coefficient_words, header, matrix_place};
 
 use crate::Problem;
@@ -90,24 +91,24 @@ impl FixedPoint {
         (2 * self.radius + 1) << (32 - self.shift)
     }
 
-    /// What the kernel reads, as `f32`s with these bits: the header, the coefficients, the matrices.
+    /// What the kernel for masks of `size` reads, as `f32`s with these bits: the header, the coefficients, the matrices.
     #[must_use]
-    pub fn words(&self, problem: &Problem) -> Vec<f32> {
+    pub fn words(&self, problem: &Problem, size: MaskSize) -> Vec<f32> {
         let (width, height) = (problem.window().width() as u32, problem.window().height() as u32);
         let channels = problem.layout().channels as u32;
-        let layout = Layout::new(channels, width, problem.origin().1 as i32);
+        let layout = Layout::new(channels, width, problem.origin().1 as i32, size.side());
         let mut words = vec![0_u32; header::WORDS as usize];
         words[header::SHIFT as usize] = self.shift;
         words[header::BIAS as usize] = self.bias as u32;
         words[header::UNCERTAIN as usize] = self.uncertain();
         words.extend(problem.window().coefficients().iter().map(|coefficient| coefficient.to_bits()));
         words.resize((header::WORDS + coefficient_words(width, height)) as usize, 0);
-        for (chunk, row) in (0..layout.chunks).flat_map(|chunk| (0..height).map(move |row| (chunk, row))) {
+        for part in 0..layout.parts(height) {
             for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
                 let (first, n, digit) = matrix_place(lane, word);
                 words.push(u32::from_le_bytes([0, 1, 2, 3].map(|i| {
-                    let column = layout.column_at(channels, width, chunk, first + i, n);
-                    column.map_or(0, |column| self.digits[(row * width + column) as usize][digit as usize] as u8)
+                    let place = layout.place(channels, (width, height), part, first + i, n);
+                    place.map_or(0, |(row, column)| self.digits[(row * width + column) as usize][digit as usize] as u8)
                 })));
             }
         }

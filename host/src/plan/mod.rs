@@ -217,7 +217,7 @@ impl Plan {
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match (&self.factors, &self.fixed_point) {
             (Some(factors), _) if !self.entry.variant.is_direct() => factors.coefficients(),
-            (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => fixed_point.words(problem),
+            (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => fixed_point.words(problem, self.entry.mask),
             _ => problem.window().coefficients().to_vec(),
         }
     }

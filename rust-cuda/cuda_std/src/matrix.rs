@@ -22,19 +22,20 @@ use crate::executor;
 pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
     #[cfg(target_arch = "nvptx64")]
     {
-        let mut d = c;
+        let (d0, d1, d2, d3): (i32, i32, i32, i32);
         // Not `pure`: it must not be moved into or out of a branch. SAFETY: arithmetic on registers.
         unsafe {
             core::arch::asm!(
                 "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}},",
-                "{{{b0}, {b1}}}, {{{d0}, {d1}, {d2}, {d3}}};",
-                d0 = inout(reg32) d[0], d1 = inout(reg32) d[1], d2 = inout(reg32) d[2], d3 = inout(reg32) d[3],
+                "{{{b0}, {b1}}}, {{{c0}, {c1}, {c2}, {c3}}};",
+                d0 = lateout(reg32) d0, d1 = lateout(reg32) d1, d2 = lateout(reg32) d2, d3 = lateout(reg32) d3,
+                c0 = in(reg32) c[0], c1 = in(reg32) c[1], c2 = in(reg32) c[2], c3 = in(reg32) c[3],
                 a0 = in(reg32) a[0], a1 = in(reg32) a[1], a2 = in(reg32) a[2], a3 = in(reg32) a[3],
                 b0 = in(reg32) b[0], b1 = in(reg32) b[1],
                 options(nostack, nomem, preserves_flags),
             );
         }
-        d
+        [d0, d1, d2, d3]
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
