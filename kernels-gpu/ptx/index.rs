@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e7aae7577fd44e821cc542fbd505984d1872a1a1a37271027463abf56924ff8c";
+pub const SOURCE_HASH: &str = "d9f825d3aee5c5d1d7b105364a71cbf4d49fcc51a3d46e951ad07441ecd169af";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -96,19 +96,25 @@ pub const MODULES: &[Module] = &[
     Module { name: "tensor_u8_c1", ptx: include_str!("tensor_u8_c1.ptx") },
     Module { name: "tensor_u8_c1_11x11", ptx: include_str!("tensor_u8_c1_11x11.ptx") },
     Module { name: "tensor_u8_c1_13x13", ptx: include_str!("tensor_u8_c1_13x13.ptx") },
+    Module { name: "tensor_u8_c1_15x15", ptx: include_str!("tensor_u8_c1_15x15.ptx") },
+    Module { name: "tensor_u8_c1_21x21", ptx: include_str!("tensor_u8_c1_21x21.ptx") },
+    Module { name: "tensor_u8_c1_31x31", ptx: include_str!("tensor_u8_c1_31x31.ptx") },
     Module { name: "tensor_u8_c1_3x3", ptx: include_str!("tensor_u8_c1_3x3.ptx") },
     Module { name: "tensor_u8_c1_5x5", ptx: include_str!("tensor_u8_c1_5x5.ptx") },
     Module { name: "tensor_u8_c1_7x7", ptx: include_str!("tensor_u8_c1_7x7.ptx") },
     Module { name: "tensor_u8_c1_9x9", ptx: include_str!("tensor_u8_c1_9x9.ptx") },
     Module { name: "tensor_u8_c3", ptx: include_str!("tensor_u8_c3.ptx") },
+    Module { name: "tensor_u8_c3_11x11", ptx: include_str!("tensor_u8_c3_11x11.ptx") },
     Module { name: "tensor_u8_c3_3x3", ptx: include_str!("tensor_u8_c3_3x3.ptx") },
     Module { name: "tensor_u8_c3_5x5", ptx: include_str!("tensor_u8_c3_5x5.ptx") },
     Module { name: "tensor_u8_c3_7x7", ptx: include_str!("tensor_u8_c3_7x7.ptx") },
     Module { name: "tensor_u8_c3_9x9", ptx: include_str!("tensor_u8_c3_9x9.ptx") },
     Module { name: "tensor_u8_c4", ptx: include_str!("tensor_u8_c4.ptx") },
+    Module { name: "tensor_u8_c4_11x11", ptx: include_str!("tensor_u8_c4_11x11.ptx") },
     Module { name: "tensor_u8_c4_3x3", ptx: include_str!("tensor_u8_c4_3x3.ptx") },
     Module { name: "tensor_u8_c4_5x5", ptx: include_str!("tensor_u8_c4_5x5.ptx") },
     Module { name: "tensor_u8_c4_7x7", ptx: include_str!("tensor_u8_c4_7x7.ptx") },
+    Module { name: "tensor_u8_c4_9x9", ptx: include_str!("tensor_u8_c4_9x9.ptx") },
     Module { name: "tutorial_box_blur", ptx: include_str!("tutorial_box_blur.ptx") },
     Module { name: "tutorial_box_running", ptx: include_str!("tutorial_box_running.ptx") },
     Module { name: "tutorial_box_separable", ptx: include_str!("tutorial_box_separable.ptx") },

@@ -369,9 +369,12 @@ entries! {
         U8 u8: tensor_u8_c1_3x3 1 3, tensor_u8_c3_3x3 3 3, tensor_u8_c4_3x3 4 3;
         U8 u8: tensor_u8_c1_5x5 1 5, tensor_u8_c3_5x5 3 5, tensor_u8_c4_5x5 4 5;
         U8 u8: tensor_u8_c1_7x7 1 7, tensor_u8_c3_7x7 3 7, tensor_u8_c4_7x7 4 7;
-        U8 u8: tensor_u8_c1_9x9 1 9, tensor_u8_c3_9x9 3 9;
-        U8 u8: tensor_u8_c1_11x11 1 11;
+        U8 u8: tensor_u8_c1_9x9 1 9, tensor_u8_c3_9x9 3 9, tensor_u8_c4_9x9 4 9;
+        U8 u8: tensor_u8_c1_11x11 1 11, tensor_u8_c3_11x11 3 11, tensor_u8_c4_11x11 4 11;
         U8 u8: tensor_u8_c1_13x13 1 13;
+        U8 u8: tensor_u8_c1_15x15 1 15;
+        U8 u8: tensor_u8_c1_21x21 1 21;
+        U8 u8: tensor_u8_c1_31x31 1 31;
     }
     Separable {
         |image, result, _mask, params| {

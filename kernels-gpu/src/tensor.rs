@@ -40,7 +40,7 @@
 //! pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as coefficients and as matrices. Row `r`
 //! lies in plane `r % 4`, so that the 8 rows that a warp reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict.
 
-use cuda_std::bytes::{saturated_pair, with_at_least};
+use cuda_std::bytes::{float_of_byte, saturated_pair, with_at_least};
 use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if, wait};
 use cuda_std::matrix::multiply_add;
 use cuda_std::prelude::*;
@@ -61,7 +61,7 @@ pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 /// The blocks that a multiprocessor holds at a time by its registers, and how many times as many a launch has.
-pub const SCHEDULE: (u32, u32) = (4, 2);
+pub const SCHEDULE: (u32, u32) = (4, 4);
 /// The largest radius, in units of the result, that the kernel is used with. Twice as many pixels are uncertain.
 pub const MOST_RADIUS: f32 = 0.05;
 
@@ -83,6 +83,8 @@ const WORDS: u32 = 4 * 32;
 const RESULT_PITCH: u32 = COLUMNS + PIECE;
 /// Uncertain pixels of a warp and a step that the list holds.
 const MOST_UNCERTAIN: u32 = 256;
+/// Rows of the mask that are in registers at a time, for a mask of any size: zeros make up whole times of it.
+const AT_A_TIME: u32 = 4;
 /// The most matrices that a thread holds its part of.
 const MOST_HELD: usize = 14;
 
@@ -113,6 +115,8 @@ pub struct Layout {
     pub paired: bool,
     /// Bytes of the row.
     pub pitch: u32,
+    /// Whether all matrices are in registers.
+    pub held: bool,
 }
 
 impl Layout {
@@ -137,10 +141,11 @@ impl Layout {
         let phase = skip % 4;
         let span = phase + TILE + (width - 1) * channels;
         let chunks = span.div_ceil(CHUNK);
-        // An odd number of pieces.
-        let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks).div_ceil(PIECE) | 1) * PIECE;
+        // An odd number of pieces, with two words more than the products read.
+        let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks + 8).div_ceil(PIECE) | 1) * PIECE;
         let paired = size > 0 && span <= CHUNK / 2;
-        Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch }
+        let held = size > 0 && (paired || chunks * size <= MOST_HELD as u32);
+        Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch, held }
     }
 
     /// Parts of the mask that matrices are made of: rows in chunks, or pairs of rows, each once with the pair's first row an even one of
@@ -148,7 +153,13 @@ impl Layout {
     #[inline(always)]
     #[must_use]
     pub const fn parts(&self, mask_height: u32) -> u32 {
-        if self.paired { mask_height.div_ceil(2) * 2 } else { self.chunks * mask_height }
+        if self.paired { mask_height.div_ceil(2) * 2 } else { self.chunks * self.rows(mask_height) }
+    }
+
+    /// The rows of a mask, with those of zeros behind them.
+    #[inline(always)]
+    const fn rows(&self, mask_height: u32) -> u32 {
+        if self.held { mask_height } else { padded(mask_height) }
     }
 
     /// Which row and column of the mask stand in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a part, if any do.
@@ -157,7 +168,7 @@ impl Layout {
         let (row, place) = if self.paired {
             ((part / 2 * 2 + k / (CHUNK / 2)).wrapping_sub(part % 2), k % (CHUNK / 2))
         } else {
-            (part % mask.1, part / mask.1 * CHUNK + k)
+            (part % self.rows(mask.1), part / self.rows(mask.1) * CHUNK + k)
         };
         let from = self.phase + n;
         if row >= mask.1 || place < from || !(place - from).is_multiple_of(channels) {
@@ -175,11 +186,17 @@ pub const fn matrix_place(lane: u32, word: u32) -> (u32, u32, u32) {
     (word % 2 * 16 + lane % 4 * 4, lane / 4, word / 2)
 }
 
-/// The coefficients of a mask in shared memory, in words: a multiple of 4.
+/// Words from one row of coefficients to the next.
 #[inline(always)]
 #[must_use]
-pub const fn coefficient_words(mask_width: u32, mask_height: u32) -> u32 {
-    (mask_width * mask_height).next_multiple_of(4)
+pub const fn coefficient_pitch(mask_width: u32) -> u32 {
+    mask_width.next_multiple_of(4)
+}
+
+/// The rows of a mask of any size, with those of zeros behind them.
+#[inline(always)]
+const fn padded(mask_height: u32) -> u32 {
+    mask_height.next_multiple_of(AT_A_TIME)
 }
 
 /// Rows of a plane of the image in one stage.
@@ -192,9 +209,9 @@ const fn plane_rows(mask_height: u32) -> u32 {
 #[must_use]
 pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size: u32) -> u64 {
     let layout = Layout::largest(channels, mask_width, size);
-    let stage = PLANES as u64 * plane_rows(mask_height) as u64 * layout.pitch as u64;
-    let parts = if size > 0 { 0 } else { layout.chunks as u64 * mask_height as u64 };
-    let mask = mask_width as u64 * mask_height as u64 + 3 + parts * WORDS as u64;
+    let stage = PLANES as u64 * plane_rows(layout.rows(mask_height)) as u64 * layout.pitch as u64;
+    let parts = if layout.held { 0 } else { layout.parts(mask_height) as u64 };
+    let mask = coefficient_pitch(mask_width) as u64 * mask_height as u64 + parts * WORDS as u64;
     let result = ROWS as u64 * RESULT_PITCH as u64;
     2 * stage + result + WARPS as u64 * (2 * MOST_UNCERTAIN as u64 + 4) + 4 * mask + 4 * layout.pitch as u64
 }
@@ -231,14 +248,14 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         return;
     }
 
-    let plane = plane_rows(rows) * layout.pitch;
+    let plane = plane_rows(layout.rows(rows)) * layout.pitch;
     let stages = Shared::<u8>::dynamic();
     let results = stages.offset(2 * PLANES * plane);
     let list = results.offset(ROWS * RESULT_PITCH);
     let counts = list.offset(WARPS * 2 * MOST_UNCERTAIN).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
-    let matrices = coefficients.offset(coefficient_words(columns, rows));
-    let copied = if SIZE > 0 { 0 } else { layout.parts(rows) * WORDS };
+    let matrices = coefficients.offset(coefficient_pitch(columns) * rows);
+    let copied = if layout.held { 0 } else { layout.parts(rows) * WORDS };
     let table = matrices.offset(copied).cast::<i32>();
 
     let left = block_v - layout.left;
@@ -259,7 +276,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
     // Coefficients and matrices lie behind each other there and here.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
-    let quads = (coefficient_words(columns, rows) + copied) / 4;
+    let quads = ((coefficient_pitch(columns) * rows) + copied) / 4;
     let mut i = thread;
     while i < quads {
         thread::no_unroll();
@@ -268,9 +285,9 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         i += BLOCK.0;
     }
     let mut held = [[0; 4]; MOST_HELD];
-    if SIZE > 0 {
+    if layout.held {
         for part in 0..layout.parts(rows) {
-            let quad = coefficient_words(columns, rows) / 4 + part * 32 + thread % 32;
+            let quad = (coefficient_pitch(columns) * rows) / 4 + part * 32 + thread % 32;
             // SAFETY: the caller's promise for the mask.
             held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
         }
@@ -285,7 +302,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         edge,
         aligned,
         left,
-        rows: ROWS + rows - 1,
+        rows: ROWS + layout.rows(rows) - 1,
         plane,
         pitch: layout.pitch,
         table,
@@ -309,7 +326,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
             unsafe { filler.fill(stages.offset(stage), y + ROWS as i32 - params.origin_y) };
         }
         // SAFETY: the stage was filled, the mask copied; all threads are here.
-        unsafe { products.compute::<SIZE>(pixels, values - block_v, &held) };
+        unsafe { products.compute(pixels, values - block_v, &held) };
         thread::sync_threads();
         let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
@@ -493,7 +510,7 @@ impl Products {
     /// All threads of the block call it. `pixels` is a stage that was filled before the last barrier, the matrices are in place, and nobody
     /// reads the results and the lists.
     #[inline(always)]
-    unsafe fn compute<const SIZE: u32>(&self, pixels: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
+    unsafe fn compute(&self, pixels: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let (group, member) = (lane / 4, lane % 4);
         let mut from = pixels.offset(group * self.layout.pitch + 4 * member + self.layout.first + warp * 32);
@@ -503,7 +520,7 @@ impl Products {
         let mut certain = 0;
         while column < warp * 32 + 32 && (column as i32) < inside {
             thread::no_unroll();
-            if SIZE > 0 {
+            if self.layout.held {
                 // SAFETY: the caller's promise.
                 let sums = unsafe { self.sums_held(from.cast(), held) };
                 // SAFETY: the results are this thread's.
@@ -557,22 +574,68 @@ impl Products {
         }
     }
 
-    /// The sums of 64 rows and 8 columns with matrices in registers; `from` is the thread's first word in the first row of a stage.
+    /// The sums of 64 rows and 8 columns with all matrices in registers; `from` is the thread's first word in the first row of a stage.
     ///
     /// # Safety
     /// As for [`compute`](Self::compute).
     #[inline(always)]
     unsafe fn sums_held(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> Sums {
-        let (pitch, plane, paired) = (self.layout.pitch / 4, self.plane / 4, self.layout.paired);
         let mut sums = [[[self.bias; 4], [0; 4]]; TILES];
+        // SAFETY: the caller's promise.
+        unsafe { self.add(from, held, self.rows, self.layout.paired, &mut sums) };
+        sums
+    }
+
+    /// The sums of 64 rows and 16 columns, a few rows of the mask at a time in registers.
+    ///
+    /// # Safety
+    /// As for [`compute`](Self::compute).
+    #[inline(always)]
+    unsafe fn sums(&self, from: Shared<u8>, lane: u32) -> [Sums; ACROSS] {
+        let mut sums = [[[[self.bias; 4], [0; 4]]; TILES]; ACROSS];
+        let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
+        // Opaque, or the loops would be unrolled where they are known.
+        let (chunks, rows) = (thread::opaque(self.layout.chunks), thread::opaque(padded(self.rows)));
+        let mut chunk = 0;
+        while chunk < chunks {
+            thread::no_unroll();
+            let mut at = from.offset(chunk * CHUNK);
+            let mut row = 0;
+            while row < rows {
+                thread::no_unroll();
+                let mut held = [[0; 4]; AT_A_TIME as usize];
+                for part in &mut held {
+                    // SAFETY: the matrices have 32 such parts for each row of the mask and chunk.
+                    *part = unsafe { matrices.load(0) }.0.map(f32::to_bits);
+                    matrices = matrices.offset(32);
+                }
+                for (across, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.add(at.offset(across as u32 * TILE).cast(), &held, AT_A_TIME, false, sums) };
+                }
+                at = at.offset(self.layout.pitch);
+                row += AT_A_TIME;
+            }
+            chunk += 1;
+        }
+        sums
+    }
+
+    /// Adds the products with `rows` rows of the mask, or pairs of them, of which `held` has the thread's parts.
+    ///
+    /// # Safety
+    /// As for [`compute`](Self::compute).
+    #[inline(always)]
+    unsafe fn add(&self, from: Shared<u32>, held: &[[u32; 4]], rows: u32, paired: bool, sums: &mut Sums) {
+        let (pitch, plane) = (self.layout.pitch / 4, self.plane / 4);
         // A word of the thread's row of those for `t`, or of the one 8 further down.
         let word = |t: u32, half: u32, further: u32| {
             let row = (t / PLANES + 8 * further) * pitch + t % PLANES * plane;
             // SAFETY: rows 4 m + t with m up to 15 are in the stage, and the chunk's bytes are in the row.
             unsafe { from.load(row + 4 * half) }
         };
-        let of_image = self.rows + PLANES - 1;
-        let parts = if paired { self.rows.div_ceil(2) } else { self.rows };
+        let of_image = rows + PLANES - 1;
+        let parts = if paired { rows.div_ceil(2) } else { rows };
         for i in 0..if paired { of_image.div_ceil(2) } else { of_image } {
             let a = if paired {
                 // The last one may be beyond all rows, where the matrices are 0.
@@ -592,62 +655,6 @@ impl Products {
                 *high = multiply_add(a, [high0, high1], *high);
             }
         }
-        sums
-    }
-
-    /// The sums of 64 rows and 16 columns; `from` is the thread's first word in the first row of a stage.
-    ///
-    /// # Safety
-    /// As for [`compute`](Self::compute).
-    #[inline(always)]
-    #[allow(clippy::needless_range_loop)]
-    unsafe fn sums(&self, from: Shared<u8>, lane: u32) -> [Sums; ACROSS] {
-        let mut sums = [[[[self.bias; 4], [0; 4]]; TILES]; ACROSS];
-        let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
-        let mut chunk = 0;
-        while chunk < self.layout.chunks {
-            thread::no_unroll();
-            let mut at = from.offset(chunk * CHUNK).cast::<u32>();
-            // The mask's row `t - s` for each s, the one for `t` in place `t % 4`.
-            let mut window = [[0; 4]; TILES];
-            let mut row = 0;
-            while row < self.rows + PLANES - 1 {
-                thread::no_unroll();
-                for u in 0..TILES {
-                    let t = row + u as u32;
-                    if t < self.rows {
-                        // SAFETY: the matrices have 32 such parts for each row of the mask and chunk.
-                        window[u] = unsafe { matrices.load(0) }.0.map(f32::to_bits);
-                        matrices = matrices.offset(32);
-                    }
-                    if t >= self.rows + PLANES - 1 {
-                        break;
-                    }
-                    let mut a = [[0; 4]; ACROSS];
-                    for across in 0..ACROSS {
-                        for i in 0..4 {
-                            let row = u as u32 * self.plane + (i as u32 % 2) * 8 * self.layout.pitch;
-                            // SAFETY: rows 4 m + t with m up to 15 are in the stage, and the chunk's bytes are in the row.
-                            a[across][i] = unsafe { at.offset(row / 4).load(across as u32 * 2 + i as u32 / 2 * 4) };
-                        }
-                    }
-                    for s in 0..TILES {
-                        if t >= s as u32 && t - (s as u32) < self.rows {
-                            let [low0, low1, high0, high1] = window[(u + TILES - s) % TILES];
-                            for across in 0..ACROSS {
-                                let [low, high] = &mut sums[across][s];
-                                *low = multiply_add(a[across], [low0, low1], *low);
-                                *high = multiply_add(a[across], [high0, high1], *high);
-                            }
-                        }
-                    }
-                }
-                at = at.offset(self.layout.pitch / 4);
-                row += PLANES;
-            }
-            chunk += 1;
-        }
-        sums
     }
 }
 
@@ -679,6 +686,40 @@ unsafe fn push(list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: 
         lanes = warp::ballot(doubtful != 0);
     }
     count
+}
+
+/// Adds a row of a window that begins `skip` bytes after the word `pixels`. Pixels are read in words and coefficients in fours: bytes one
+/// by one, for 32 pixels of which none is the other's neighbour, meet in the same banks again and again.
+///
+/// # Safety
+/// The stage has a word more than the window, the row of coefficients is padded to a multiple of 4.
+#[inline(always)]
+unsafe fn add_words<const CHANNELS: u32, const SIZE: u32>(
+    sum: f32,
+    pixels: Shared<u8>,
+    skip: u32,
+    coefficients: Shared<f32>,
+) -> f32 {
+    const MOST_WORDS: usize = 14;
+    let span = (SIZE - 1) * CHANNELS + 1;
+    let mut words = [0; MOST_WORDS];
+    for i in 0..span.div_ceil(4) + 1 {
+        // SAFETY: the caller's promise.
+        words[i as usize] = unsafe { pixels.cast::<u32>().load(i) };
+    }
+    let mut sum = sum;
+    let mut four = F32x4::default();
+    for l in 0..SIZE {
+        if l % 4 == 0 {
+            // SAFETY: the caller's promise.
+            four = unsafe { coefficients.cast::<F32x4>().load(l / 4) };
+        }
+        let at = l * CHANNELS;
+        let i = (at / 4) as usize;
+        let word = (u64::from(words[i + 1]) << 32 | u64::from(words[i])) >> (8 * skip);
+        sum = fma(four.0[l as usize % 4], float_of_byte(word as u32, at as usize % 4), sum);
+    }
+    sum
 }
 
 /// The ordinary way, for uncertain pixels.
@@ -733,27 +774,29 @@ impl Again {
                 place = u32::from(unsafe { self.list.cast::<u16>().load(warp * MOST_UNCERTAIN + i - before) });
             }
             let (row, column) = (place / COLUMNS, place % COLUMNS);
-            let pixels = pixels.offset(self.layout.first + self.layout.phase + column);
+            // The word in which the window begins, and the byte of it.
+            let first = self.layout.phase + column;
+            let (pixels, skip) = (pixels.offset(self.layout.first + first / 4 * 4), first % 4);
             let mut coefficients = self.coefficients;
             let mut sum = 0.0;
+            // Opaque, or the loop would be unrolled where it is known: worth its code for small masks only.
+            let rows = if SIZE > 9 { thread::opaque(self.rows) } else { self.rows };
             let mut k = 0;
-            while k < self.rows {
+            while k < rows {
                 thread::no_unroll();
                 let pixels = pixels.offset((row + k) % PLANES * self.plane + (row + k) / PLANES * self.layout.pitch);
-                let product = |l: usize, sum: f32| {
-                    // SAFETY: the window lies in the stage, its coefficients in the mask.
-                    let (pixel, coefficient) =
-                        unsafe { (pixels.load(l as u32 * CHANNELS), coefficients.load(l as u32)) };
-                    fma(coefficient, pixel.to_f32(), sum)
-                };
                 if SIZE > 0 {
-                    for l in 0..SIZE as usize {
-                        sum = product(l, sum);
-                    }
+                    // SAFETY: the window lies in the stage, its coefficients in the mask.
+                    sum = unsafe { add_words::<CHANNELS, SIZE>(sum, pixels, skip, coefficients) };
                 } else {
-                    sum = add_row(sum, self.columns, product);
+                    sum = add_row(sum, self.columns, |l, sum| {
+                        // SAFETY: as above.
+                        let (pixel, coefficient) =
+                            unsafe { (pixels.load(skip + l as u32 * CHANNELS), coefficients.load(l as u32)) };
+                        fma(coefficient, pixel.to_f32(), sum)
+                    });
                 }
-                coefficients = coefficients.offset(self.columns);
+                coefficients = coefficients.offset(coefficient_pitch(self.columns));
                 k += 1;
             }
             let value = u8::from_f32(self.params.finish(sum));

@@ -1,7 +1,7 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
 use kernels_gpu::entries::MaskSize;
-use kernels_gpu::tensor::{Layout, coefficient_words, header, matrix_place};
+use kernels_gpu::tensor::{Layout, coefficient_pitch, header, matrix_place};
 
 use crate::Problem;
 
@@ -101,8 +101,10 @@ impl FixedPoint {
         words[header::SHIFT as usize] = self.shift;
         words[header::BIAS as usize] = self.bias as u32;
         words[header::UNCERTAIN as usize] = self.uncertain();
-        words.extend(problem.window().coefficients().iter().map(|coefficient| coefficient.to_bits()));
-        words.resize((header::WORDS + coefficient_words(width, height)) as usize, 0);
+        for row in problem.window().coefficients().chunks_exact(width as usize) {
+            words.extend(row.iter().map(|coefficient| coefficient.to_bits()));
+            words.resize(words.len().next_multiple_of(4), 0);
+        }
         for part in 0..layout.parts(height) {
             for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
                 let (first, n, digit) = matrix_place(lane, word);
