@@ -55,6 +55,8 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored));
             let trial = Trial::test(format!("{name}::strips_of_bytes"), move || strips_of_bytes(device));
             trials.push(trial.with_ignored_flag(ignored));
+            let trial = Trial::test(format!("{name}::halves"), move || halves(device));
+            trials.push(trial.with_ignored_flag(ignored));
         }
         let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
         trials.push(trial.with_ignored_flag(ignored));
@@ -212,7 +214,9 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
         let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
         let problem = Problem::new(width, height, &filter)?;
-        for variant in Variant::ALL.into_iter().filter(|variant| !matches!(variant, Variant::StreamRing | Variant::Tensor)) {
+        for variant in
+            Variant::ALL.into_iter().filter(|variant| !matches!(variant, Variant::StreamRing | Variant::Tensor))
+        {
             let variant = VariantChoice::Exactly(variant);
             let right: Image = Device::select(device)?.convolution(&problem, variant)?.run(&image)?;
             // A third of what the images take.
@@ -228,7 +232,28 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images of bytes through the ring, in strips of the host's: each has rows of its own above the first output and none below the last.
+/// An image all of whose sums are just between two bytes, so that the tensor cores decide none.
+fn halves(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (200, 67);
+    let values = (0..width * height).map(|i| [40, 48][i % width % 2] + (i / width) as u8).collect();
+    let image = Image::new(width, height, 1, values)?;
+    for mask in [
+        Mask::new(2, 1, vec![1.0 / 16.0, 15.0 / 16.0])?,
+        Mask::new(3, 3, [0.0, 0.0, 0.0, 1.0, 15.0, 0.0, 0.0, 0.0, 0.0].map(|value| value / 16.0).to_vec())?,
+    ] {
+        let problem = Problem::new(width, height, &Filter::new(mask).border(Border::Wrap))?;
+        let problem = problem.with_layout(Layout::of::<u8, u8>(1))?;
+        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        let device = Device::select(device)?;
+        let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::Tensor))?;
+        if convolution.run::<u8, u8>(&image)? != right {
+            return Err(format!("{}: not rounded to the even one", convolution.reason()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Images of bytes through the ring and the tensor cores, in strips of the host's: each has rows of its own above the first output and none below the last.
 fn strips_of_bytes(device: DeviceChoice) -> Result<(), Failed> {
     let borders = [Border::ZERO, Border::Constant(7.0), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -240,14 +265,15 @@ fn strips_of_bytes(device: DeviceChoice) -> Result<(), Failed> {
         let image = Image::new(width, height, channels, values)?;
         let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
         let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
-        for limit in [width * height * channels, width * 40 * channels] {
+        let limits = [width * height * channels, width * 40 * channels];
+        for (variant, limit) in [Variant::StreamRing, Variant::Tensor].iter().flat_map(|&v| limits.map(|l| (v, l))) {
             let limited = Device::select(device)?.with_memory_limit(limit);
-            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(Variant::StreamRing))?;
+            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(variant))?;
             if !convolution.note().unwrap_or_default().contains(" strips") {
                 return Err(format!("{limit} bytes: no strips").into());
             }
             if convolution.run::<u8, u8>(&image)? != right {
-                return Err(format!("{limit} bytes, {border}: other values from strips").into());
+                return Err(format!("{variant:?}, {limit} bytes, {border}: other values from strips").into());
             }
         }
     }

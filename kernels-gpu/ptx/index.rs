@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "d9f825d3aee5c5d1d7b105364a71cbf4d49fcc51a3d46e951ad07441ecd169af";
+pub const SOURCE_HASH: &str = "9331983ecc1cccb2b354996358cfd59dc887abc4a05f4d2176db3889c79fe751";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

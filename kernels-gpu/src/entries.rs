@@ -166,9 +166,8 @@ impl Entry {
         if !self.variant.is_direct() && !request.separable {
             return Err(Refusal::NotSeparable);
         }
-        // An infinite radius is not within, and NaN would not be.
-        if matches!(self.variant, Variant::Tensor) && !(request.radius <= tensor::MOST_RADIUS) {
-            return Err(Refusal::Uncertain { found: request.radius });
+        if matches!(self.variant, Variant::Tensor) && request.uncertain > tensor::MOST_UNCERTAIN_PART {
+            return Err(Refusal::Uncertain { found: request.uncertain });
         }
         let found = self.variant.coefficients(width, height);
         if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {

@@ -11,8 +11,8 @@ pub struct Request {
     pub mask: (u32, u32),
     /// Whether the mask is a column times a row, to within [`separable::MASK_ERROR`].
     pub separable: bool,
-    /// How far a sum in fixed point may be from the direct one, in units of the result; infinite if it can't be said.
-    pub radius: f32,
+    /// What part of the results is not certain from a sum in fixed point; 1 if there is none.
+    pub uncertain: f32,
     /// The type of the result's values.
     pub result: PixelType,
     /// The most shared memory of a block, in bytes.
@@ -49,9 +49,9 @@ pub enum Refusal {
     },
     /// The mask is not a column times a row.
     NotSeparable,
-    /// In fixed point, which has only so many digits, too few bytes of the result would be certain.
+    /// From a sum in fixed point, which has only so many digits, too few bytes of the result would be certain.
     Uncertain {
-        /// The mask's radius.
+        /// What part would not be.
         found: f32,
     },
     /// The mask does not fit constant memory.
@@ -112,8 +112,8 @@ impl core::fmt::Display for Refusal {
                 separable::MASK_ERROR
             ),
             Self::Uncertain { found } => {
-                let most = tensor::MOST_RADIUS;
-                write!(f, "a sum in fixed point must be within {most} of the direct one, with this mask it is within {found}")
+                let (most, found) = (100.0 * tensor::MOST_UNCERTAIN_PART, 100.0 * found);
+                write!(f, "of the sums in fixed point {found:.1} % would not decide a byte, {most} % may be")
             }
             Self::TooManyCoefficients { most, found } => {
                 write!(f, "constant memory holds {most} coefficients, the mask has {found}")

@@ -62,8 +62,8 @@ pub const ROWS: u32 = 64;
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 /// The blocks that a multiprocessor holds at a time by its registers, and how many times as many a launch has.
 pub const SCHEDULE: (u32, u32) = (4, 4);
-/// The largest radius, in units of the result, that the kernel is used with. Twice as many pixels are uncertain.
-pub const MOST_RADIUS: f32 = 0.05;
+/// The largest part of all pixels that may be uncertain, for the kernel to be used.
+pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
 /// Bytes of a copy and of a piece of the result.
 const PIECE: u32 = 16;
@@ -232,8 +232,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     mask: Global<f32>,
     params: Params,
 ) {
-    let (columns, rows) =
-        if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
+    let (columns, rows) = if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
     let layout = Layout::new(CHANNELS, columns, params.origin_x, SIZE);
     let thread = thread::thread_idx_x();
     let values = params.width * CHANNELS as i32;
@@ -332,7 +331,9 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         // SAFETY: the lists were written before the barrier; all threads are here.
         unsafe { again.run::<CHANNELS, SIZE>(pixels) };
         // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this block's.
-        unsafe { write(results, result.offset(params.dst_index(block_v, y)), values - block_v, end - y, params.dst_pitch) };
+        unsafe {
+            write(results, result.offset(params.dst_index(block_v, y)), values - block_v, end - y, params.dst_pitch)
+        };
         y += ROWS as i32;
     }
 }

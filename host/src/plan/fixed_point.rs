@@ -1,7 +1,7 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
 use kernels_gpu::entries::MaskSize;
-use kernels_gpu::tensor::{Layout, coefficient_pitch, header, matrix_place};
+use kernels_gpu::tensor::{Layout, header, matrix_place};
 
 use crate::Problem;
 
@@ -31,6 +31,8 @@ pub struct FixedPoint {
     bias: i32,
     /// In units of `2^-shift`.
     radius: u32,
+    /// Of what all values are multiples, in the same units: a power of two.
+    unit: u32,
 }
 
 impl FixedPoint {
@@ -45,7 +47,7 @@ impl FixedPoint {
         let one = f64::from(1_u32 << shift);
         let (scale, offset) = problem.scale_and_offset();
         let (mut positive, mut negative, mut total) = (0.0, 0.0, 0.0);
-        let mut digits = Vec::new();
+        let (mut digits, mut bits) = (Vec::new(), 0);
         for &coefficient in problem.window().coefficients() {
             let wanted = f64::from(coefficient) * f64::from(scale) * one;
             let whole = wanted.round();
@@ -55,6 +57,7 @@ impl FixedPoint {
             let left = wanted - whole;
             *(if left > 0.0 { &mut positive } else { &mut negative }) += left;
             total += whole.abs();
+            bits |= whole as i64;
             // The low digit is the low byte as a signed one; the rest is a multiple of 256.
             let low = whole as i32 as i8;
             digits.push([low, ((whole as i32 - i32::from(low)) / 256) as i8]);
@@ -71,7 +74,8 @@ impl FixedPoint {
         if !(radius < one / 2.0) || !(255.0 * total + bias.abs() < f64::from(i32::MAX)) {
             return None;
         }
-        Some(Self { digits, shift, bias: bias as i32, radius: radius as u32 })
+        let unit = 1 << (bits | rounded as i64).trailing_zeros().min(shift);
+        Some(Self { digits, shift, bias: bias as i32, radius: radius as u32, unit })
     }
 
     /// The same with another radius, to see that a wrong one is noticed.
@@ -86,8 +90,16 @@ impl FixedPoint {
         self.radius as f32 / (1_u32 << self.shift) as f32
     }
 
+    /// What part of the results is uncertain, where their fractions are spread evenly: twice the radius, and of exact values those that
+    /// are just between two bytes.
+    #[must_use]
+    pub fn uncertain_part(&self) -> f32 {
+        let exact = if self.unit < 1 << self.shift { self.unit } else { 0 };
+        (2 * self.radius).max(exact) as f32 / (1_u32 << self.shift) as f32
+    }
+
     /// Where a fraction of 32 bits is below this, the pixel is uncertain.
-    fn uncertain(&self) -> u32 {
+    fn limit(&self) -> u32 {
         (2 * self.radius + 1) << (32 - self.shift)
     }
 
@@ -100,7 +112,7 @@ impl FixedPoint {
         let mut words = vec![0_u32; header::WORDS as usize];
         words[header::SHIFT as usize] = self.shift;
         words[header::BIAS as usize] = self.bias as u32;
-        words[header::UNCERTAIN as usize] = self.uncertain();
+        words[header::UNCERTAIN as usize] = self.limit();
         for row in problem.window().coefficients().chunks_exact(width as usize) {
             words.extend(row.iter().map(|coefficient| coefficient.to_bits()));
             words.resize(words.len().next_multiple_of(4), 0);
@@ -120,11 +132,13 @@ impl FixedPoint {
     /// The kernel's answer for a window of bytes: the byte, if it is certain.
     #[cfg(test)]
     fn byte(&self, window: &[u8]) -> Option<u8> {
-        let products = self.digits.iter().zip(window).map(|(&[low, high], &pixel)| {
-            (i32::from(low) + 256 * i32::from(high)) * i32::from(pixel)
-        });
+        let products = self
+            .digits
+            .iter()
+            .zip(window)
+            .map(|(&[low, high], &pixel)| (i32::from(low) + 256 * i32::from(high)) * i32::from(pixel));
         let sum = products.sum::<i32>() + self.bias;
-        ((sum as u32) << (32 - self.shift) >= self.uncertain()).then(|| (sum >> self.shift).clamp(0, 255) as u8)
+        ((sum as u32) << (32 - self.shift) >= self.limit()).then(|| (sum >> self.shift).clamp(0, 255) as u8)
     }
 }
 
@@ -312,9 +326,11 @@ mod tests {
             for window in windows(&problem, &fixed, &mut random) {
                 let coefficients = problem.window().coefficients().iter();
                 let sum = coefficients.zip(&window).fold(0.0, |sum, (&w, &p)| f32::mul_add(w, f32::from(p), sum));
-                let products = fixed.digits.iter().zip(&window).map(|(&[low, high], &pixel)| {
-                    (i64::from(low) + 256 * i64::from(high)) * i64::from(pixel)
-                });
+                let products = fixed
+                    .digits
+                    .iter()
+                    .zip(&window)
+                    .map(|(&[low, high], &pixel)| (i64::from(low) + 256 * i64::from(high)) * i64::from(pixel));
                 let sum_here = products.sum::<i64>() + i64::from(fixed.bias) - i64::from(fixed.radius);
                 let here = sum_here as f64 / one - 0.5;
                 let off = (f64::from(problem.finish(sum)) - here).abs();
@@ -338,6 +354,12 @@ mod tests {
             let fixed = FixedPoint::of(&problem(3, 3, mask, scale, offset)).unwrap();
             assert_eq!(fixed.radius, 0, "{fixed:?}");
         }
+        let part = |mask, offset| FixedPoint::of(&problem(3, 1, mask, 1.0, offset)).unwrap().uncertain_part();
+        // Whole numbers are never between two bytes; quarters are in one of four cases, and with half a unit more whole ones always.
+        assert_eq!(part(vec![1.0, -2.0, 1.0], 3.0), 0.0);
+        assert_eq!(part(vec![0.25, 0.5, 0.25], 0.0), 0.25);
+        assert_eq!(part(vec![1.0, 0.0, 0.0], 0.5), 0.5);
+        assert!((0.0..0.01).contains(&part(vec![0.3, 0.3, 0.4], 0.5)));
         assert!(FixedPoint::of(&problem(3, 1, vec![0.1, 0.2, 0.7], 1.0, 0.0)).unwrap().radius > 0);
     }
 
@@ -354,7 +376,7 @@ mod tests {
             assert_eq!(FixedPoint::of(&problem(2, 1, mask, scale, offset)), None);
         }
         let large = FixedPoint::of(&problem(2, 1, vec![30.3, -29.7], 1.0, 0.0)).unwrap();
-        assert!(large.radius() > kernels_gpu::tensor::MOST_RADIUS, "{large:?}");
+        assert!(large.uncertain_part() > kernels_gpu::tensor::MOST_UNCERTAIN_PART, "{large:?}");
     }
 
     #[test]

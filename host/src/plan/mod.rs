@@ -175,14 +175,14 @@ impl Plan {
         let request = Request {
             mask: (problem.window().width() as u32, problem.window().height() as u32),
             separable: factors.is_some(),
-            radius: fixed_point.as_ref().map_or(f32::INFINITY, FixedPoint::radius),
+            uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
             result: layout.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
         let considered: Vec<_> = entries().map(|entry| Considered { entry, answer: entry.accepts(&request) }).collect();
-        let situation = Situation { problem, limits, radius: request.radius };
+        let situation = Situation { problem, limits, uncertain: request.uncertain };
         let best = considered
             .iter()
             .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
@@ -217,7 +217,9 @@ impl Plan {
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match (&self.factors, &self.fixed_point) {
             (Some(factors), _) if !self.entry.variant.is_direct() => factors.coefficients(),
-            (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => fixed_point.words(problem, self.entry.mask),
+            (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => {
+                fixed_point.words(problem, self.entry.mask)
+            }
             _ => problem.window().coefficients().to_vec(),
         }
     }
