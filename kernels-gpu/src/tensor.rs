@@ -2,29 +2,33 @@
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!
-//! A tensor core multiplies bytes with bytes and adds exactly, 32 products in the time of two multiply-adds. It knows neither `f32`
-//! nor an order. Here it computes an answer that is *nearly* right, together with a proof of how near; the few pixels for which that
-//! does not settle the byte are computed again, the ordinary way.
+//! A tensor core multiplies bytes with bytes and adds exactly, at about twenty times the rate of the FP32 units. It
+//! knows neither `f32` nor an order. Here it computes an answer that is *nearly* right, together with a proof of how
+//! near; the few pixels for which that does not settle the byte are computed again, the ordinary way. So the result is
+//! right to the last bit.
 //!
 //! # Near, and how near
-//! The host writes `scale * W` in fixed point, `Q * 2^-shift` with whole numbers `Q` of two signed bytes each. For a window of bytes
-//! `T = sum of Q * I` is exact in 32 bits. Of `T * 2^-shift + offset` and the value that the contract names the difference is at most a
-//! `radius` that the host knows (`host::plan::FixedPoint` derives it): what was cut off `W`, times 255, and what `f32` rounds in
-//! so many steps. So with `y = (T + bias) * 2^-shift`, where `bias` holds the offset, the half for rounding and the radius:
+//! The host writes `scale * W` in fixed point, `Q * 2^-shift` with whole numbers `Q` of two signed bytes each. For a
+//! window of bytes `T = sum of Q * I` is exact in 32 bits. `T * 2^-shift + offset` differs from the value that the
+//! contract names by at most a `radius` that the host knows (`FixedPoint` in the host's plan derives it): what was cut
+//! off `W`, times 255, and what `f32` rounds in so many steps. So with `y = (T + bias) * 2^-shift`, where `bias` holds
+//! the offset, the half for rounding and the radius:
 //! - the byte is `y`, cut off and saturated, where `y` is more than `2 * radius` above a whole number;
 //! - otherwise the two might round to different bytes, or the value is just between two. Such a pixel is *uncertain*.
 //!
-//! Of a Gaussian of 7 x 7 some 1 % are. A radius of 0 leaves only exact halves; sums of whole numbers have no uncertain pixel at all.
+//! Of a random mask of 7 x 7 whose sum is 1 some 0.7 % are, and of sums of whole numbers none.
 //!
 //! # The product
-//! `multiply_add` ([`cuda_std::matrix`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32 x 8 with a row of the
-//! mask in each column, one further down from column to column (a Toeplitz matrix): 8 columns of outputs in 16 rows, for one row of the
-//! mask and one of its two bytes. With several channels the mask's row takes every `CHANNELS`-th place, and nothing else changes. A row that
-//! spans more than 32 bytes takes several *chunks*.
+//! `multiply_add` ([`cuda_std::matrix`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32
+//! x 8 with a row of the mask in each column, one further down from column to column (a Toeplitz matrix): 8 columns of
+//! outputs in 16 rows, for one row of the mask and one of its two bytes. With several channels the mask's row takes
+//! every `CHANNELS`-th place, and nothing else changes. Where a row and its shifts span at most 16 bytes, as up to 9 x
+//! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
 //!
 //! # Thread mapping
-//! A block of [`WARPS`] warps owns [`COLUMNS`] values of a row, walks down a strip, and computes [`ROWS`] rows a step. A warp has 32 columns, 16
-//! at a time: 2 x 4 products of 16 rows x 8 columns. The 4 lie between each other: product `s` has the rows `4 m + s`. So the rows
+//! A block of [`WARPS`] warps owns [`COLUMNS`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
+//! A warp has 32 columns, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
+//! `4 m + s`. So the rows
 //! `4 m + t` of the image serve product `s` with row `t - s` of the mask, all 4 from registers:
 //! ```text
 //!   t          0   1   2   3   4   5 …      rows 4 m + t of the image, read once
@@ -33,12 +37,35 @@
 //!   s = 2              0   1   2   3
 //!   s = 3                  0   1   2
 //! ```
-//! The mask's rows come ready-made for each lane from shared memory, one new row for each `t`; the last four stay in registers.
+//! Each lane has its parts of all matrices in registers, if there are no more than `MOST_HELD`. Otherwise those of
+//! `AT_A_TIME` rows come from shared memory, and serve 16 columns.
 //!
 //! # Shared memory
-//! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used; the step's results, in which uncertain
-//! pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as coefficients and as matrices. Row `r`
-//! lies in plane `r % 4`, so that the 8 rows that a warp reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict.
+//! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used; the step's results, in
+//! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as
+//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp reads at once
+//! are neighbours, an odd number of 16 bytes apart: no bank conflict.
+//!
+//! # What it costs
+//! | | for each value of the result |
+//! | --- | --- |
+//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192 |
+//! | bytes of device memory | 2; of the second-level cache `1 + mask_height / 64` times the image |
+//! | instructions of a thread | about 6 to put two sums together, compare, shift and pack them; the uncertain part of `K * K` times 5 |
+//!
+//! On an H100 (8192 x 8192 pixels, zero border, random masks whose sum is 1); the floor is 2 bytes a value at the 2.98
+//! TB/s of a copy:
+//!
+//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 21 x 21 | 31 x 31 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | one channel, µs | 68 | 74 | 90 | 103 | 149 | 168 | 219 | 325 | 950 |
+//! | of the floor | 66 % | 61 % | 50 % | 44 % | 30 % | 27 % | 21 % | 14 % | 5 % |
+//! | three channels, µs | 176 | 237 | 285 | 363 | 760 | | | | |
+//! | four channels, µs | 230 | 314 | 385 | 981 | 1045 | | | | |
+//!
+//! Up to 9 x 9 instructions and the three barriers of a step bound it (issue slots: 67 % at 3 x 3, 55 % at 7 x 7), for
+//! large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
+//! kernel of its own, it takes 1.4 to 2 times as long.
 
 use cuda_std::bytes::{float_of_byte, saturated_pair, with_at_least};
 use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if, wait};
@@ -61,7 +88,7 @@ pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 /// The blocks that a multiprocessor holds at a time by its registers, and how many times as many a launch has.
-pub const SCHEDULE: (u32, u32) = (4, 4);
+pub const SCHEDULE: (u32, u32) = (4, 8);
 /// The largest part of all pixels that may be uncertain, for the kernel to be used.
 pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
@@ -120,8 +147,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For masks of `width` columns whose windows begin `origin_x` pixels left of their outputs. Where `size`, the side of the masks for
-    /// which the kernel is made, is not 0, only `left` depends on the origin, and is a multiple of [`PIECE`] where that is the middle.
+    /// For masks of `width` columns whose windows begin `origin_x` pixels left of their outputs. Where `size`, the side
+    /// of the masks for which the kernel is made, is not 0, only `left` depends on the origin, and is a multiple of a
+    /// piece where that is the middle.
     #[inline(always)]
     #[must_use]
     pub const fn new(channels: u32, width: u32, origin_x: i32, size: u32) -> Self {
@@ -148,8 +176,8 @@ impl Layout {
         Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch, held }
     }
 
-    /// Parts of the mask that matrices are made of: rows in chunks, or pairs of rows, each once with the pair's first row an even one of
-    /// the mask, and once an odd one.
+    /// Parts of the mask that matrices are made of: rows in chunks, or pairs of rows, each once with the pair's first
+    /// row an even one of the mask, and once an odd one.
     #[inline(always)]
     #[must_use]
     pub const fn parts(&self, mask_height: u32) -> u32 {
@@ -162,7 +190,8 @@ impl Layout {
         if self.held { mask_height } else { padded(mask_height) }
     }
 
-    /// Which row and column of the mask stand in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a part, if any do.
+    /// Which row and column of the mask stand in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a part, if
+    /// any do.
     #[must_use]
     pub const fn place(&self, channels: u32, mask: (u32, u32), part: u32, k: u32, n: u32) -> Option<(u32, u32)> {
         let (row, place) = if self.paired {
@@ -179,8 +208,8 @@ impl Layout {
     }
 }
 
-/// Of the matrix of a part a lane has four words for the mask's row: the first row `k` and the column `n` of the bytes of word `word`, and
-/// which of the two bytes of the coefficients they are.
+/// Of the matrix of a part a lane has four words for the mask's row: the first row `k` and the column `n` of the bytes
+/// of word `word`, and which of the two bytes of the coefficients they are.
 #[must_use]
 pub const fn matrix_place(lane: u32, word: u32) -> (u32, u32, u32) {
     (word % 2 * 16 + lane % 4 * 4, lane / 4, word / 2)
@@ -205,7 +234,8 @@ const fn plane_rows(mask_height: u32) -> u32 {
     (ROWS + mask_height - 1).div_ceil(PLANES)
 }
 
-/// The dynamic shared memory that a launch needs, in bytes. `size` is the side of the masks for which the kernel is made, 0 for any.
+/// The dynamic shared memory that a launch needs, in bytes. `size` is the side of the masks for which the kernel is
+/// made, 0 for any.
 #[must_use]
 pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size: u32) -> u64 {
     let layout = Layout::largest(channels, mask_width, size);
@@ -219,12 +249,12 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size
 /// The kernel for `CHANNELS` interleaved channels, and a mask of `SIZE` x `SIZE`, or of any size where `SIZE` is 0.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, begin at a multiple of 16 bytes and do not
-///   overlap.
-/// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number from 0 to 255 where it
-///   stands for pixels.
-/// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at a multiple of 16
-///   bytes.
+/// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, begin at a multiple of 16
+///   bytes and do not overlap.
+/// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number
+///   from 0 to 255 where it stands for pixels.
+/// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at
+///   a multiple of 16 bytes.
 #[inline(always)]
 pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     image: Global<u8>,
@@ -275,7 +305,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
     // Coefficients and matrices lie behind each other there and here.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
-    let quads = ((coefficient_pitch(columns) * rows) + copied) / 4;
+    let quads = (coefficient_pitch(columns) * rows + copied) / 4;
     let mut i = thread;
     while i < quads {
         thread::no_unroll();
@@ -286,7 +316,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     let mut held = [[0; 4]; MOST_HELD];
     if layout.held {
         for part in 0..layout.parts(rows) {
-            let quad = (coefficient_pitch(columns) * rows) / 4 + part * 32 + thread % 32;
+            let quad = coefficient_pitch(columns) * rows / 4 + part * 32 + thread % 32;
             // SAFETY: the caller's promise for the mask.
             held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
         }
@@ -330,7 +360,8 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
         unsafe { again.run::<CHANNELS, SIZE>(pixels) };
-        // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this block's.
+        // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this
+        // block's.
         unsafe {
             write(results, result.offset(params.dst_index(block_v, y)), values - block_v, end - y, params.dst_pitch)
         };
@@ -338,8 +369,8 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
 }
 
-/// The thread's number, of which the compiler knows nothing: what is computed from it in a step would be kept from step to step otherwise,
-/// in registers that the sums need.
+/// The thread's number, of which the compiler knows nothing: what is computed from it in a step would be kept from step
+/// to step otherwise, in registers that the sums need.
 #[inline(always)]
 fn this_thread() -> u32 {
     thread::opaque(thread::thread_idx_x())
@@ -405,7 +436,8 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
     /// Fills a stage from row `top` of the image on, and ends a group of copies.
     ///
     /// # Safety
-    /// Nobody reads or writes the stage before the copies were waited for and a barrier was passed. At the edge the table is filled.
+    /// Nobody reads or writes the stage before the copies were waited for and a barrier was passed. At the edge the
+    /// table is filled.
     #[inline(always)]
     unsafe fn fill(&self, stage: Shared<u8>, top: i32) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
@@ -470,7 +502,8 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
             for i in 0..4 {
                 let mut byte = outside;
                 if values > 0 {
-                    // A row inside of the image without an edge was copied. SAFETY: the table has a value in the row, or `OUTSIDE`.
+                    // A row inside of the image without an edge was copied. SAFETY: the table has a value in the row,
+                    // or `OUTSIDE`.
                     let v = unsafe { self.table.load(at + 4 * word + i) };
                     if v >= 0 {
                         // SAFETY: the row exists.
@@ -508,8 +541,8 @@ impl Products {
     /// A step: all results, and the lists of the uncertain ones. Warps whose columns are all beyond `inside` have none.
     ///
     /// # Safety
-    /// All threads of the block call it. `pixels` is a stage that was filled before the last barrier, the matrices are in place, and nobody
-    /// reads the results and the lists.
+    /// All threads of the block call it. `pixels` is a stage that was filled before the last barrier, the matrices are
+    /// in place, and nobody reads the results and the lists.
     #[inline(always)]
     unsafe fn compute(&self, pixels: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
@@ -575,7 +608,8 @@ impl Products {
         }
     }
 
-    /// The sums of 64 rows and 8 columns with all matrices in registers; `from` is the thread's first word in the first row of a stage.
+    /// The sums of 64 rows and 8 columns with all matrices in registers; `from` is the thread's first word in the first
+    /// row of a stage.
     ///
     /// # Safety
     /// As for [`compute`](Self::compute).
@@ -659,8 +693,8 @@ impl Products {
     }
 }
 
-/// Puts a lane's `doubtful` results of the last 16 columns, from `column` on, onto its warp's list, which has `count`; returns the new
-/// number, which may be more than fit.
+/// Puts a lane's `doubtful` results of the last 16 columns, from `column` on, onto its warp's list, which has `count`;
+/// returns the new number, which may be more than fit.
 ///
 /// # Safety
 /// The list is this warp's.
@@ -689,8 +723,9 @@ unsafe fn push(list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: 
     count
 }
 
-/// Adds a row of a window that begins `skip` bytes after the word `pixels`. Pixels are read in words and coefficients in fours: bytes one
-/// by one, for 32 pixels of which none is the other's neighbour, meet in the same banks again and again.
+/// Adds a row of a window that begins `skip` bytes after the word `pixels`. Pixels are read in words and coefficients
+/// in fours: bytes one by one, for 32 pixels of which none is the other's neighbour, meet in the same banks again and
+/// again.
 ///
 /// # Safety
 /// The stage has a word more than the window, the row of coefficients is padded to a multiple of 4.
@@ -740,7 +775,8 @@ impl Again {
     /// Computes the listed pixels, or all where a list was too short, and puts them among the results.
     ///
     /// # Safety
-    /// All threads of the block call it. `pixels` is the stage of the step; the lists were written before the last barrier.
+    /// All threads of the block call it. `pixels` is the stage of the step; the lists were written before the last
+    /// barrier.
     #[inline(always)]
     unsafe fn run<const CHANNELS: u32, const SIZE: u32>(&self, pixels: Shared<u8>) {
         let mut ends = [0; WARPS as usize];

@@ -11,18 +11,23 @@ const MOST: f64 = 32_639.0;
 /// `scale * W = (digits[0] + 256 * digits[1]) * 2^-shift`, nearly.
 ///
 /// # Why the radius holds
-/// Let `w` be the coefficients, `p` any window of bytes, `q` the whole numbers here, and `d = scale * w * 2^shift - q` what they leave out;
-/// everything in units of `2^-shift`. The contract names `v`, which is the sum of `w * p`, added up in order in `f32`, times `scale`, plus
-/// `offset`, rounded once. The kernel has `T = sum of q * p`, exact. Then `v - offset` differs from `T` by
-/// 1. the sum of `d * p`, which lies between 255 times the sum of the negative `d` and 255 times that of the positive ones. The middle
-///    of the two is added to the kernel's bias, which leaves half of 255 times the sum of their magnitudes;
-/// 2. what the steps of the sum in `f32` round, each half a unit in the last place of a number that is at most 255 times the
-///    larger one of the sums of positive and of negative coefficients so far, and nothing where a coefficient is 0; times `scale`.
-///    Nothing at all where all coefficients are multiples of a power of two of which the sums have at most `2^24`;
-/// 3. what the last step rounds, half a unit in the last place of at most 512: a larger value is not in the range of bytes, here and there;
+/// Let `w` be the coefficients, `p` any window of bytes, `q` the whole numbers here, and `d = scale * w * 2^shift - q`
+/// what they leave out; everything in units of `2^-shift`. The contract names `v`, which is the sum of `w * p`, added
+/// up in order in `f32`, times `scale`, plus `offset`, rounded once. The kernel has `T = sum of q * p`, exact. Then `v
+/// - offset` differs from `T` by
+/// 1. the sum of `d * p`, which lies between 255 times the sum of the negative `d` and 255 times that of the positive
+///    ones. The middle of the two is added to the kernel's bias, which leaves half of 255 times the sum of their
+///    magnitudes;
+/// 2. what the steps of the sum in `f32` round, each half a unit in the last place of a number that is at most 255
+///    times the larger one of the sums of positive and of negative coefficients so far, and nothing where a coefficient
+///    is 0; times `scale`. Nothing at all where all coefficients are multiples of a power of two of which the sums have
+///    at most `2^24`;
+/// 3. what the last step rounds, half a unit in the last place of at most 512: a larger value is not in the range of
+///    bytes, here and there;
 /// 4. what was rounded in the bias.
 ///
-/// The numbers are `f32`s, whose products and differences here fit an `f64`; their sums are rounded up by a part in `2^20`.
+/// The numbers are `f32`s, whose products and differences here fit an `f64`; their sums are rounded up by a part in
+/// `2^20`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedPoint {
     /// For each coefficient, in window order.
@@ -71,7 +76,7 @@ impl FixedPoint {
         let radius = (ABOVE * (spread + direct.error * one + (wanted - rounded).abs()) + rest).ceil();
         let bias = rounded + one / 2.0 + radius;
         // Less than half, or nothing would be certain.
-        if !(radius < one / 2.0) || !(255.0 * total + bias.abs() < f64::from(i32::MAX)) {
+        if radius >= one / 2.0 || 255.0 * total + bias.abs() >= f64::from(i32::MAX) {
             return None;
         }
         let unit = 1 << (bits | rounded as i64).trailing_zeros().min(shift);
@@ -90,8 +95,8 @@ impl FixedPoint {
         self.radius as f32 / (1_u32 << self.shift) as f32
     }
 
-    /// What part of the results is uncertain, where their fractions are spread evenly: twice the radius, and of exact values those that
-    /// are just between two bytes.
+    /// What part of the results is uncertain, where their fractions are spread evenly: twice the radius, and of exact
+    /// values those that are just between two bytes.
     #[must_use]
     pub fn uncertain_part(&self) -> f32 {
         let exact = if self.unit < 1 << self.shift { self.unit } else { 0 };
@@ -103,7 +108,8 @@ impl FixedPoint {
         (2 * self.radius + 1) << (32 - self.shift)
     }
 
-    /// What the kernel for masks of `size` reads, as `f32`s with these bits: the header, the coefficients, the matrices.
+    /// What the kernel for masks of `size` reads, as `f32`s with these bits: the header, the coefficients, the
+    /// matrices.
     #[must_use]
     pub fn words(&self, problem: &Problem, size: MaskSize) -> Vec<f32> {
         let (width, height) = (problem.window().width() as u32, problem.window().height() as u32);
@@ -253,7 +259,8 @@ mod tests {
         all
     }
 
-    /// Windows at random; those that bring a sum to its ends; and those whose result lies near the middle between two bytes.
+    /// Windows at random; those that bring a sum to its ends; and those whose result lies near the middle between two
+    /// bytes.
     fn windows(problem: &Problem, fixed: &FixedPoint, random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
         let coefficients = problem.window().coefficients();
         let mut all = Vec::new();
@@ -355,7 +362,8 @@ mod tests {
             assert_eq!(fixed.radius, 0, "{fixed:?}");
         }
         let part = |mask, offset| FixedPoint::of(&problem(3, 1, mask, 1.0, offset)).unwrap().uncertain_part();
-        // Whole numbers are never between two bytes; quarters are in one of four cases, and with half a unit more whole ones always.
+        // Whole numbers are never between two bytes; quarters are in one of four cases, and with half a unit more whole
+        // ones always.
         assert_eq!(part(vec![1.0, -2.0, 1.0], 3.0), 0.0);
         assert_eq!(part(vec![0.25, 0.5, 0.25], 0.0), 0.25);
         assert_eq!(part(vec![1.0, 0.0, 0.0], 0.5), 0.5);
