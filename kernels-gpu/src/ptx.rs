@@ -6,13 +6,36 @@
 //! There is one module per [`Entry::module`](crate::entries::Entry::module), because the driver compiles a module
 //! when it is loaded: what a program does not use costs it nothing.
 
+extern crate std;
+
+use std::io::Read as _;
+use std::string::String;
+
 /// PTX that is loaded as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
     /// The name, as [`Entry::module`](crate::entries::Entry::module) gives it.
     pub name: &'static str,
+    /// The text, in the zlib format.
+    packed: &'static [u8],
+}
+
+impl Module {
     /// The text; it holds no NUL.
-    pub ptx: &'static str,
+    #[must_use]
+    pub fn ptx(&self) -> String {
+        let mut text = String::new();
+        let mut decoder = flate2::read::ZlibDecoder::new(self.packed);
+        decoder.read_to_string(&mut text).expect("the build script packed text");
+        text
+    }
+}
+
+/// The packed text of a file.
+macro_rules! packed {
+    ($file:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".z"))
+    };
 }
 
 include!("../ptx/index.rs");
@@ -22,7 +45,7 @@ include!("../ptx/index.rs");
 /// ```
 /// let entry = &kernels_gpu::entries::ENTRIES[0];
 /// let module = kernels_gpu::ptx::module(entry.module()).expect("each entry has a module");
-/// assert!(module.ptx.contains(entry.symbol));
+/// assert!(module.ptx().contains(entry.symbol));
 /// ```
 #[must_use]
 pub fn module(name: &str) -> Option<&'static Module> {

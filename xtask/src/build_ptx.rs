@@ -110,7 +110,7 @@ fn index(modules: &[&str], rustc: &str, hash: &str) -> String {
          pub const MODULES: &[Module] = &[\n"
     );
     for name in modules {
-        writeln!(text, "    Module {{ name: \"{name}\", ptx: include_str!(\"{name}.ptx\") }},")
+        writeln!(text, "    Module {{ name: \"{name}\", packed: packed!(\"{name}.ptx\") }},")
             .expect("a String takes everything");
     }
     text.push_str("];\n");

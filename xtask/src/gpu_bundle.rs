@@ -52,10 +52,7 @@ pub fn bundle(root: &Path) -> Result<()> {
     #[cfg(unix)]
     fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let count = tests.len();
-    println!(
-        "{FOLDER}: host, {count} test binaries, run.sh; {:.1} MiB, without debug information",
-        bytes as f64 / 1048576.0
-    );
+    println!("{FOLDER}: host, {count} test binaries, run.sh; {:.1} MiB, without symbols", bytes as f64 / 1048576.0);
     Ok(())
 }
 
@@ -94,12 +91,12 @@ fn executables(messages: &str, tests: bool) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// Copies a program without its debug information, which is most of it. The names of functions stay, for backtraces.
+/// Copies a program without its debug information and symbols, which are most of it.
 fn install(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("could not copy {}", from.display()))?;
-    match Command::new("strip").arg("--strip-debug").arg(to).status() {
+    match Command::new("strip").arg(to).status() {
         Ok(status) => ensure!(status.success(), "strip failed for {} ({status})", from.display()),
-        Err(_) => println!("there is no program `strip`: {} keeps its debug information", to.display()),
+        Err(_) => println!("there is no program `strip`: {} keeps its symbols", to.display()),
     }
     executable(to)
 }

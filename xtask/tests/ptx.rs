@@ -6,7 +6,7 @@ use xtask::kernels;
 
 /// The committed modules.
 fn committed() -> Vec<(&'static str, String)> {
-    ptx::MODULES.iter().map(|module| (module.name, module.ptx.to_owned())).collect()
+    ptx::MODULES.iter().map(|module| (module.name, module.ptx())).collect()
 }
 
 fn mismatches(modules: &[(&str, String)]) -> Vec<String> {
@@ -44,7 +44,7 @@ fn each_entry_finds_its_module() {
     for entry in ENTRIES {
         let module = ptx::module(entry.module()).unwrap_or_else(|| panic!("{} has no module", entry.symbol));
         assert_eq!(module.name, entry.module());
-        assert!(!module.ptx.contains('\0'), "{}: the driver takes a C string", module.name);
+        assert!(!module.ptx().contains('\0'), "{}: the driver takes a C string", module.name);
     }
     assert_eq!(ptx::module("no_such_module"), None);
     assert!(ptx::MODULES.is_sorted_by(|a, b| a.name < b.name), "module() looks names up by halving");

@@ -1,4 +1,4 @@
-//! The floor: the time that no direct method in FP32 can beat on a device, by the rates measured in the same run.
+//! The floor: the time that a method can't beat on a device, by the rates measured in the same run.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::{Problem, Rates};
 pub enum Bound {
     /// Reading the image once and writing the result once.
     Memory,
-    /// One multiply-add for each coefficient and value.
+    /// The multiply-adds of each value.
     Fma,
 }
 
@@ -35,8 +35,9 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// `max(bytes / copy rate, 2 mw mh values / FMA rate)`: each value of the image read once, each of the result written once
-    /// (8 bytes together in `f32`, 2 in `u8`), and all products.
+    /// `max(bytes / copy rate, 2 products values / FMA rate)`: each value of the image read once, each of the result written once
+    /// (8 bytes together in `f32`, 2 in `u8`), and for each value of the result as many multiply-adds in FP32 as the method
+    /// does: the mask's width times its height for a direct one, their sum for one that filters rows, then columns.
     ///
     /// ```
     /// use host::bench::floor::{Bound, Floor};
@@ -44,16 +45,15 @@ impl Floor {
     ///
     /// let problem = Problem::new(1000, 1000, &Filter::new(Mask::new(5, 5, vec![0.04; 25])?))?;
     /// let rates = Rates { copy_bytes_per_s: 8e9, flop_per_s: 1e12 };
-    /// assert_eq!(Floor::new(&problem, rates), Floor { us: 1000.0, bound: Bound::Memory });
+    /// assert_eq!(Floor::new(&problem, 25, rates), Floor { us: 1000.0, bound: Bound::Memory });
     /// # Ok::<(), host::Error>(())
     /// ```
     #[must_use]
-    pub fn new(problem: &Problem, rates: Rates) -> Self {
+    pub fn new(problem: &Problem, products: u64, rates: Rates) -> Self {
         let (layout, values) = (problem.layout(), problem.values() as f64);
-        let coefficients = problem.window().width() as f64 * problem.window().height() as f64;
         let bytes = (layout.input.bytes() + layout.output.bytes()) as f64;
         let memory = bytes * values / rates.copy_bytes_per_s * 1e6;
-        let fma = 2.0 * coefficients * values / rates.flop_per_s * 1e6;
+        let fma = 2.0 * products as f64 * values / rates.flop_per_s * 1e6;
         if memory >= fma { Self { us: memory, bound: Bound::Memory } } else { Self { us: fma, bound: Bound::Fma } }
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     fn floor(k: usize) -> (f64, Bound) {
         let h100 = Rates { copy_bytes_per_s: 3.01e12, flop_per_s: 62.7e12 };
         let problem = Problem::new(8192, 8192, &Filter::new(Mask::new(k, k, vec![1.0; k * k]).unwrap())).unwrap();
-        let floor = Floor::new(&problem, h100);
+        let floor = Floor::new(&problem, (k * k) as u64, h100);
         (8192.0 * 8192.0 / floor.us / 1e3, floor.bound)
     }
 

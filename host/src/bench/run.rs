@@ -228,7 +228,11 @@ impl Bench<'_> {
         let timing = Timing { batch: CPU_BATCH, min_time: self.settings.min_time };
         let measured = measure(open, image, &mut task.answer, &task.expected, timing);
         let (verdict, times) = self.noted(measured, backend, variant, cell)?;
-        let floor = Floor::new(task.problem, self.machine.cpu_rates);
+        let floor = Floor::new(
+            task.problem,
+            (task.problem.window().width() * task.problem.window().height()) as u64,
+            self.machine.cpu_rates,
+        );
         let timed = Some(Timed { times, loaded_before: None, floor, speedup_vs_cpu: None });
         // The CPU has one way only: nothing is preferred.
         Some(Verified { backend, variant, reason, preferred: false, verdict, timed, counts: None })
@@ -258,7 +262,9 @@ impl Bench<'_> {
         let timing = Timing { batch: GPU_BATCH, min_time: self.settings.min_time };
         let measured = measure(open, image, &mut task.answer, &task.expected, timing);
         let (verdict, times) = self.noted(measured, backend, variant, cell)?;
-        let floor = Floor::new(task.problem, *rates);
+        let window = task.problem.window();
+        let products = plan.entry.variant.coefficients(window.width() as u32, window.height() as u32);
+        let floor = Floor::new(task.problem, products, *rates);
         let speedup_vs_cpu = cpu_us.map(|cpu_us| cpu_us / times.kernel.us.median);
         let timed = Some(Timed { times, loaded_before, floor, speedup_vs_cpu });
         Some(Verified { backend, variant, reason, preferred, verdict, timed, counts: None })

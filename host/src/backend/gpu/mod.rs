@@ -179,7 +179,7 @@ impl Gpu {
             .unwrap_or_else(|| panic!("the list of entries names the module {name}, which was not built"));
         let place = &self.modules[index];
         if place.module.get().is_none() {
-            let module = Module::from_ptx(ptx::MODULES[index].ptx, &[]).map_err(|error| Error::Driver {
+            let module = Module::from_ptx(ptx::MODULES[index].ptx(), &[]).map_err(|error| Error::Driver {
                 action: format!(
                     "compile the kernels of {name} for {} (driver for CUDA {})",
                     self.info.name, self.info.driver

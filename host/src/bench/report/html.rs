@@ -18,7 +18,7 @@ td:first-child, th:first-child, th:nth-child(2) { padding-left: 0 } td:first-chi
 .bar { background: var(--bar); height: 1rem; border-radius: 0 3px 3px 0 } .preferred .bar { background: var(--best) }
 .wrong { color: light-dark(#b00020, #ff6b81) }";
 
-/// The report as a page. The line at the right end of the bars is the floor: the time that no direct method can beat.
+/// The report as a page. The line at the right end of the bars is the floor: the time that the method of the row can't beat.
 #[must_use]
 pub fn html(report: &Report) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");

@@ -75,6 +75,22 @@ pub struct Cell {
     pub failures: Vec<Failure>,
 }
 
+impl Cell {
+    /// The fastest variant of the GPU, and how many times its time the preferred one takes; None unless several were timed
+    /// and the preferred one among them.
+    ///
+    /// The thresholds of what is preferred rest on measurements: this is what tells whether they still hold.
+    #[must_use]
+    pub fn fastest(&self) -> Option<(&Verified, f64)> {
+        let kernel = |row: &Verified| row.timed.map(|timed| timed.times.kernel.us.median);
+        let preferred = self.rows.iter().find(|row| row.preferred && row.timed.is_some())?;
+        let of_the_gpu: Vec<_> =
+            self.rows.iter().filter(|row| row.backend == preferred.backend && row.timed.is_some()).collect();
+        let fastest = of_the_gpu.iter().copied().min_by(|a, b| kernel(a).partial_cmp(&kernel(b)).expect("times"))?;
+        (of_the_gpu.len() > 1).then_some((fastest, kernel(preferred)? / kernel(fastest)?))
+    }
+}
+
 /// A variant that was verified over the whole frame, then timed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verified {
@@ -232,6 +248,29 @@ pub(in crate::bench) mod tests {
             markdown.contains("| random 40 x 30, f32 | 3 rows x 5 columns | cpu | direct | 12.0 µs |"),
             "{markdown}"
         );
+    }
+
+    #[test]
+    fn a_choice_that_is_not_the_fastest_is_told() {
+        let summary = |times: &[f64]| {
+            let mut report = report();
+            let row = report.cells[0].rows[1].clone();
+            let of = |(i, us): (usize, &f64)| {
+                let mut row =
+                    Verified { backend: "cuda", variant: ["stream", "naive"][i], preferred: i == 0, ..row.clone() };
+                row.timed.as_mut().expect("the row has times").times.kernel.us.median = *us;
+                row
+            };
+            // The CPU's is the fastest, and no choice of the GPU's.
+            report.cells[0].rows = times.iter().enumerate().map(of).chain([row.clone()]).collect();
+            text_of_summary(&report)
+        };
+        assert!(!summary(&[20.0]).contains("fastest"));
+        let good = summary(&[20.9, 20.0]);
+        assert!(good.contains("* is the fastest variant, or within 5 % of it, in 1 of 1\n"), "{good}");
+        let missed = summary(&[25.0, 20.0]);
+        let told = "in 0 of 1\n  40 x 30, mask 3 rows x 5 columns: naive is 1.25 times as fast\n";
+        assert!(missed.contains(told), "{missed}");
     }
 
     #[test]

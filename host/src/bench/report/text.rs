@@ -140,6 +140,7 @@ pub fn summary(report: &Report) -> String {
     if report.verified().any(|row| row.preferred) {
         out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
     }
+    out += &choices(report);
     let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let (answers, failures) = (report.verified().count(), report.failures().count());
     let timed = report.verified().filter(|row| row.timed.is_some()).count();
@@ -154,4 +155,22 @@ pub fn summary(report: &Report) -> String {
         out += &format!("; {failures} WRONG OR FAILED");
     }
     out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
+}
+
+/// Slower than the fastest by more than this, a choice is to be looked at.
+const TOLERANCE: f64 = 1.05;
+
+/// Whether the variants that were taken were the fastest ones, a line of its own for each that was not.
+fn choices(report: &Report) -> String {
+    let judged: Vec<_> = report.cells.iter().filter_map(|cell| Some((cell, cell.fastest()?))).collect();
+    let missed: Vec<_> = judged.iter().filter(|(_, (_, ratio))| *ratio > TOLERANCE).collect();
+    if judged.is_empty() {
+        return String::new();
+    }
+    let (good, percent) = (judged.len() - missed.len(), 100.0 * (TOLERANCE - 1.0));
+    let mut out = format!("\n* is the fastest variant, or within {percent:.0} % of it, in {good} of {}", judged.len());
+    for (cell, (fastest, ratio)) in missed {
+        out += &format!("\n  {}, mask {}: {} is {ratio:.2} times as fast", cell.image, cell.mask, fastest.variant);
+    }
+    out
 }
