@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "079fc331ab1bff06fcaf9aa0b437229083b3ea000a657abe3de499b0e237e945";
+pub const SOURCE_HASH: &str = "2339af3d9ea6a174c18ee179f1c83ffa9d9bcf7f27f482bc668e979e00569d3f";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -593,11 +593,11 @@ impl Products {
         for (s, [low, high]) in sums.iter().enumerate() {
             for half in 0..2 {
                 let mut bytes = [0; 2];
-                for i in 0..2 {
+                for (i, byte) in bytes.iter_mut().enumerate() {
                     let at = 2 * half + i;
                     let sum = high[at].wrapping_mul(256).wrapping_add(low[at]);
                     *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
-                    bytes[i] = sum >> self.shift;
+                    *byte = sum >> self.shift;
                 }
                 // Row 4 (group + 8 half) + s.
                 let place = result_place(32 * half as u32 + s as u32, 0);

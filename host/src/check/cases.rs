@@ -348,6 +348,8 @@ fn wide_bytes(quick: bool, seed: u64) -> Vec<Case> {
 /// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for, and others; scaled
 /// so that the results are spread over the range of bytes, and few of them uncertain.
 fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
+    /// Columns and rows of a mask, and channels.
+    type Kind = ((usize, usize), usize);
     const OTHERS: [(usize, usize); 8] = [(2, 2), (1, 1), (5, 3), (4, 9), (17, 3), (33, 2), (6, 15), (25, 1)];
     const BORDERS: [Border; 6] =
         [Border::ZERO, Border::Mirror, Border::Constant(7.0), Border::Wrap, Border::Clamp, Border::Reflect];
@@ -360,7 +362,7 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
         masks.into_iter().map(|mask| (mask, entry.channels as usize))
     });
     let turns = kinds.flat_map(|kind| (0..3).map(move |turn| (kind, turn))).enumerate();
-    let case = |(number, ((mask, channels), turn)): (usize, (((usize, usize), usize), usize))| Case {
+    let case = |(number, ((mask, channels), turn)): (usize, (Kind, usize))| Case {
         // Of three blocks side by side the middle one has no edge, nor its second of three steps.
         image: match turn {
             0 => ((390 + 7 * number % 31) / channels, 130 + 5 * number % 17),
