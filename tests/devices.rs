@@ -57,6 +57,8 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored));
             let trial = Trial::test(format!("{name}::rounding"), move || rounding(device));
             trials.push(trial.with_ignored_flag(ignored));
+            let trial = Trial::test(format!("{name}::halves"), move || halves(device));
+            trials.push(trial.with_ignored_flag(ignored));
         }
         let trial = Trial::test(format!("{name}::small_images_again_and_again"), move || again_and_again(device));
         trials.push(trial.with_ignored_flag(ignored));
@@ -216,7 +218,9 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
         let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
         let problem = Problem::new(width, height, &filter)?;
-        for variant in Variant::ALL.into_iter().filter(|&variant| variant != Variant::StreamRing) {
+        for variant in
+            Variant::ALL.into_iter().filter(|variant| !matches!(variant, Variant::StreamRing | Variant::Tensor))
+        {
             let variant = VariantChoice::Exactly(variant);
             let right: Image = Device::select(device)?.convolution(&problem, variant)?.run(&image)?;
             // A third of what the images take.
@@ -232,11 +236,34 @@ fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
+/// An image all of whose sums are just between two bytes, so that the tensor cores decide none.
+fn halves(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (200, 67);
+    let values = (0..width * height).map(|i| [40, 48][i % width % 2] + (i / width) as u8).collect();
+    let image = Image::new(width, height, 1, values)?;
+    for mask in [
+        Mask::new(2, 1, vec![1.0 / 16.0, 15.0 / 16.0])?,
+        Mask::new(3, 3, [0.0, 0.0, 0.0, 1.0, 15.0, 0.0, 0.0, 0.0, 0.0].map(|value| value / 16.0).to_vec())?,
+    ] {
+        let problem = Problem::new(width, height, &Filter::new(mask).border(Border::Wrap))?;
+        let problem = problem.with_layout(Layout::of::<u8, u8>(1))?;
+        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        let device = Device::select(device)?;
+        let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::Tensor))?;
+        if convolution.run::<u8, u8>(&image)? != right {
+            return Err(format!("{}: not rounded to the even one", convolution.reason()).into());
+        }
+    }
+    Ok(())
+}
+
 /// Images of other values than one `f32` through the streams, in strips of the host's: each has rows of its own above the first output
 /// and none below the last.
 fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
     strips_of::<u8>(device, Variant::StreamRing, &[1, 3, 4], (7, 7), |random| random.u8(..))?;
     strips_of::<u8>(device, Variant::StreamRing, &[3, 4, 1], (4, 6), |random| random.u8(..))?;
+    strips_of::<u8>(device, Variant::Tensor, &[1, 3, 4], (7, 7), |random| random.u8(..))?;
+    strips_of::<u8>(device, Variant::Tensor, &[3, 4, 1], (4, 6), |random| random.u8(..))?;
     strips_of::<u16>(device, Variant::Stream, &[1, 3, 4], (7, 7), |random| random.u16(..))?;
     strips_of::<u16>(device, Variant::Stream, &[3, 4, 1], (6, 5), |random| random.u16(..))?;
     strips_of::<f32>(device, Variant::Stream, &[3, 4], (5, 5), |random| random.f32() - 0.5)

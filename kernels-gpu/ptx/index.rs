@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "53ccb4b61719aaed83d0a9e3e802ac152fd4e2dd48fbf61e48474622af67fdb8";
+pub const SOURCE_HASH: &str = "d015f4eff9206679bf2f97303e69b57077c43490df532ff5f76430ce5d60cf3f";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -125,6 +125,28 @@ pub const MODULES: &[Module] = &[
     Module { name: "stream_u16_c4_5x5", packed: packed!("stream_u16_c4_5x5.ptx") },
     Module { name: "stream_u16_c4_7x7", packed: packed!("stream_u16_c4_7x7.ptx") },
     Module { name: "stream_u16_c4_9x9", packed: packed!("stream_u16_c4_9x9.ptx") },
+    Module { name: "tensor_u8_c1", packed: packed!("tensor_u8_c1.ptx") },
+    Module { name: "tensor_u8_c1_11x11", packed: packed!("tensor_u8_c1_11x11.ptx") },
+    Module { name: "tensor_u8_c1_13x13", packed: packed!("tensor_u8_c1_13x13.ptx") },
+    Module { name: "tensor_u8_c1_15x15", packed: packed!("tensor_u8_c1_15x15.ptx") },
+    Module { name: "tensor_u8_c1_21x21", packed: packed!("tensor_u8_c1_21x21.ptx") },
+    Module { name: "tensor_u8_c1_31x31", packed: packed!("tensor_u8_c1_31x31.ptx") },
+    Module { name: "tensor_u8_c1_3x3", packed: packed!("tensor_u8_c1_3x3.ptx") },
+    Module { name: "tensor_u8_c1_5x5", packed: packed!("tensor_u8_c1_5x5.ptx") },
+    Module { name: "tensor_u8_c1_7x7", packed: packed!("tensor_u8_c1_7x7.ptx") },
+    Module { name: "tensor_u8_c1_9x9", packed: packed!("tensor_u8_c1_9x9.ptx") },
+    Module { name: "tensor_u8_c3", packed: packed!("tensor_u8_c3.ptx") },
+    Module { name: "tensor_u8_c3_11x11", packed: packed!("tensor_u8_c3_11x11.ptx") },
+    Module { name: "tensor_u8_c3_3x3", packed: packed!("tensor_u8_c3_3x3.ptx") },
+    Module { name: "tensor_u8_c3_5x5", packed: packed!("tensor_u8_c3_5x5.ptx") },
+    Module { name: "tensor_u8_c3_7x7", packed: packed!("tensor_u8_c3_7x7.ptx") },
+    Module { name: "tensor_u8_c3_9x9", packed: packed!("tensor_u8_c3_9x9.ptx") },
+    Module { name: "tensor_u8_c4", packed: packed!("tensor_u8_c4.ptx") },
+    Module { name: "tensor_u8_c4_11x11", packed: packed!("tensor_u8_c4_11x11.ptx") },
+    Module { name: "tensor_u8_c4_3x3", packed: packed!("tensor_u8_c4_3x3.ptx") },
+    Module { name: "tensor_u8_c4_5x5", packed: packed!("tensor_u8_c4_5x5.ptx") },
+    Module { name: "tensor_u8_c4_7x7", packed: packed!("tensor_u8_c4_7x7.ptx") },
+    Module { name: "tensor_u8_c4_9x9", packed: packed!("tensor_u8_c4_9x9.ptx") },
     Module { name: "tutorial_box_blur", packed: packed!("tutorial_box_blur.ptx") },
     Module { name: "tutorial_box_running", packed: packed!("tutorial_box_running.ptx") },
     Module { name: "tutorial_box_separable", packed: packed!("tutorial_box_separable.ptx") },

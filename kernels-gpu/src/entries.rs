@@ -11,7 +11,7 @@ use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
-use crate::{register_tile, separable, separable_ring, shared_tile, small_tile, stream, stream_ring, strip};
+use crate::{register_tile, separable, separable_ring, shared_tile, small_tile, stream, stream_ring, strip, tensor};
 
 pub use crate::request::{Refusal, Request};
 pub use crate::variant::Variant;
@@ -26,6 +26,15 @@ pub enum MaskSize {
 }
 
 impl MaskSize {
+    /// The side of the squares, 0 for any mask.
+    #[must_use]
+    pub const fn side(self) -> u32 {
+        match self {
+            Self::Any => 0,
+            Self::Square(side) => side,
+        }
+    }
+
     /// Squares of this side, any mask for 0.
     const fn of(side: u32) -> Self {
         if side == 0 { Self::Any } else { Self::Square(side) }
@@ -77,6 +86,7 @@ impl Entry {
                 Variant::SmallTile => small_tile::OUTPUTS,
                 Variant::RegisterTile => register_tile::OUTPUTS,
                 Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
+                Variant::Tensor => (tensor::COLUMNS, tensor::ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
                 _ => self.variant.block(),
             },
@@ -103,6 +113,7 @@ impl Entry {
         let (resident, waves) = match (self.schedule(), self.variant) {
             (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
+            (None, Variant::Tensor) => tensor::SCHEDULE,
             (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };
         let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
@@ -120,6 +131,7 @@ impl Entry {
                 Variant::SmallTile => small_tile::shared_bytes(mask_width),
                 Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
                 Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
+                Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height, self.mask.side()),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
                 _ => 0,
             },
@@ -161,6 +173,9 @@ impl Entry {
         }
         if !self.variant.is_direct() && !request.separable {
             return Err(Refusal::NotSeparable);
+        }
+        if matches!(self.variant, Variant::Tensor) && request.uncertain > tensor::MOST_UNCERTAIN_PART {
+            return Err(Refusal::Uncertain { found: request.uncertain });
         }
         let found = self.variant.coefficients(width, height);
         if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {
@@ -376,6 +391,19 @@ entries! {
         U8 u8: stream_ring_u8_c1_11x11 1 11, stream_ring_u8_c3_11x11 3 11, stream_ring_u8_c4_11x11 4 11;
         U8 u8: stream_ring_u8_c1_13x13 1 13;
         U8 u8: stream_ring_u8_c1_15x15 1 15;
+    }
+    Tensor {
+        |image, result, mask, params| tensor::tensor::<C, K>(image, result, mask, params);
+        U8 u8: tensor_u8_c1 1, tensor_u8_c3 3, tensor_u8_c4 4;
+        U8 u8: tensor_u8_c1_3x3 1 3, tensor_u8_c3_3x3 3 3, tensor_u8_c4_3x3 4 3;
+        U8 u8: tensor_u8_c1_5x5 1 5, tensor_u8_c3_5x5 3 5, tensor_u8_c4_5x5 4 5;
+        U8 u8: tensor_u8_c1_7x7 1 7, tensor_u8_c3_7x7 3 7, tensor_u8_c4_7x7 4 7;
+        U8 u8: tensor_u8_c1_9x9 1 9, tensor_u8_c3_9x9 3 9, tensor_u8_c4_9x9 4 9;
+        U8 u8: tensor_u8_c1_11x11 1 11, tensor_u8_c3_11x11 3 11, tensor_u8_c4_11x11 4 11;
+        U8 u8: tensor_u8_c1_13x13 1 13;
+        U8 u8: tensor_u8_c1_15x15 1 15;
+        U8 u8: tensor_u8_c1_21x21 1 21;
+        U8 u8: tensor_u8_c1_31x31 1 31;
     }
     Separable {
         |image, result, _mask, params| {

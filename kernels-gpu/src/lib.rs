@@ -13,6 +13,7 @@
 //! | [`register_tile`] | a thread computes many pixels, so that what it loads serves many products |
 //! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
 //! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
+//! | [`tensor`] | bytes in the tensor cores, and the bits of the ordered sum all the same |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
 //! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
@@ -51,6 +52,7 @@ pub mod small_tile;
 pub mod stream;
 pub mod stream_ring;
 pub mod strip;
+pub mod tensor;
 pub mod tutorials;
 mod variant;
 mod window;

@@ -2,7 +2,7 @@
 
 use crate::entries::{ENTRIES, MaskSize, Variant};
 use crate::pixel::PixelType;
-use crate::separable;
+use crate::{separable, tensor};
 
 /// A problem and a device, as far as an entry needs to know them to say whether it can.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub struct Request {
     pub padded: Option<u32>,
     /// Whether the mask is a column times a row, to within [`separable::MASK_ERROR`].
     pub separable: bool,
+    /// What part of the results is not certain from a sum in fixed point; 1 if there is none.
+    pub uncertain: f32,
     /// The type of the result's values.
     pub result: PixelType,
     /// The most shared memory of a block, in bytes.
@@ -60,6 +62,11 @@ pub enum Refusal {
     },
     /// The mask is not a column times a row.
     NotSeparable,
+    /// From a sum in fixed point, which has only so many digits, too few bytes of the result would be certain.
+    Uncertain {
+        /// What part would not be.
+        found: f32,
+    },
     /// The mask does not fit constant memory.
     TooManyCoefficients {
         /// Coefficients that fit.
@@ -123,6 +130,10 @@ impl core::fmt::Display for Refusal {
                 "the mask is no column times a row to within {} * 2^-24 of each coefficient",
                 separable::MASK_ERROR
             ),
+            Self::Uncertain { found } => {
+                let (most, found) = (100.0 * tensor::MOST_UNCERTAIN_PART, 100.0 * found);
+                write!(f, "of the sums in fixed point {found:.1} % would not decide a byte, {most} % may be")
+            }
             Self::TooManyCoefficients { most, found } => {
                 write!(f, "constant memory holds {most} coefficients, the mask has {found}")
             }

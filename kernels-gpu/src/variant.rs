@@ -2,7 +2,7 @@
 
 use crate::entries::OLDEST;
 use crate::pixel::PixelType;
-use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, small_tile, stream_ring, strip};
+use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, small_tile, stream_ring, strip, tensor};
 
 /// A way to compute a convolution; each has one file of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,6 +21,8 @@ pub enum Variant {
     Stream,
     /// [`stream_ring`]: the same for bytes, which reach the thread through shared memory.
     StreamRing,
+    /// [`tensor`]: bytes in the tensor cores.
+    Tensor,
     /// [`separable`](crate::separable): rows, then columns, in registers, for masks that are a column times a row.
     Separable,
     /// [`separable_ring`]: the same for masks of any size, through shared memory.
@@ -29,7 +31,7 @@ pub enum Variant {
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Naive,
         Self::ConstantMask,
         Self::SharedTile,
@@ -37,6 +39,7 @@ impl Variant {
         Self::RegisterTile,
         Self::Stream,
         Self::StreamRing,
+        Self::Tensor,
         Self::Separable,
         Self::SeparableRing,
     ];
@@ -52,6 +55,7 @@ impl Variant {
             Self::RegisterTile => "register_tile",
             Self::Stream => "stream",
             Self::StreamRing => "stream_ring",
+            Self::Tensor => "tensor",
             Self::Separable => "separable",
             Self::SeparableRing => "separable_ring",
         }
@@ -68,6 +72,7 @@ impl Variant {
             Self::RegisterTile => "a thread computes 8 x 8 pixels from registers; the mask in shared memory",
             Self::Stream => "a thread walks down a strip of columns, its sums in registers",
             Self::StreamRing => "the same for bytes, the next rows on their way to shared memory",
+            Self::Tensor => "bytes in the tensor cores, uncertain pixels again in order",
             Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
             Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
         }
@@ -84,6 +89,7 @@ impl Variant {
             Self::RegisterTile => register_tile::BLOCK,
             Self::Stream | Self::Separable => strip::BLOCK,
             Self::StreamRing => stream_ring::BLOCK,
+            Self::Tensor => tensor::BLOCK,
             Self::SeparableRing => separable_ring::BLOCK,
         }
     }
@@ -94,6 +100,7 @@ impl Variant {
         match self {
             Self::SmallTile => small_tile::COMPUTE_CAPABILITY,
             Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
+            Self::Tensor => tensor::COMPUTE_CAPABILITY,
             _ => OLDEST,
         }
     }
@@ -101,7 +108,7 @@ impl Variant {
     /// Whether a constant border's value is held as a pixel: then it must be one.
     #[must_use]
     pub const fn border_is_pixel(self) -> bool {
-        matches!(self, Self::StreamRing)
+        matches!(self, Self::StreamRing | Self::Tensor)
     }
 
     /// Whether each output is the one sum that the accuracy contract names, in its order: then the bits are the CPU's.
@@ -115,14 +122,14 @@ impl Variant {
     /// how many rows of blocks it has is a matter of speed.
     #[must_use]
     pub const fn shares_out_rows(self) -> bool {
-        matches!(self, Self::Stream | Self::StreamRing | Self::Separable | Self::SeparableRing)
+        matches!(self, Self::Stream | Self::StreamRing | Self::Tensor | Self::Separable | Self::SeparableRing)
     }
 
     /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s
     /// number of coefficients.
     #[must_use]
     pub const fn mask_is_constant(self) -> bool {
-        !matches!(self, Self::Naive | Self::SmallTile | Self::RegisterTile)
+        !matches!(self, Self::Naive | Self::SmallTile | Self::RegisterTile | Self::Tensor)
     }
 
     /// The coefficients that the kernel reads for a mask: all, or those of a row and a column.
@@ -150,7 +157,7 @@ impl Variant {
             (Self::SmallTile | Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing, _) => {
                 &[PixelType::F32]
             }
-            (Self::StreamRing, _) => &[PixelType::U8],
+            (Self::StreamRing | Self::Tensor, _) => &[PixelType::U8],
         }
     }
 }

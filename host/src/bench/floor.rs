@@ -37,7 +37,8 @@ pub struct Floor {
 impl Floor {
     /// `max(bytes / copy rate, 2 products values / FMA rate)`: each value of the image read once, each of the result written once
     /// (8 bytes together in `f32`, 2 in `u8`), and for each value of the result as many multiply-adds in FP32 as the method
-    /// does: the mask's width times its height for a direct one, their sum for one that filters rows, then columns.
+    /// does: the mask's width times its height for a direct one, their sum for one that filters rows, then columns,
+    /// none for one in the tensor cores.
     ///
     /// ```
     /// use host::bench::floor::{Bound, Floor};

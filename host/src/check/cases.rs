@@ -268,6 +268,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     cases.extend(extremes(seed));
     cases.extend(wide(quick, seed));
     cases.extend(wide_values(quick, seed));
+    cases.extend(tensor_bytes(quick, seed));
     cases
 }
 
@@ -347,6 +348,48 @@ fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
         }
     };
     turns.filter(|(number, _)| !quick || number % 5 == 0).map(case).collect()
+}
+
+/// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for, and others; scaled
+/// so that the results are spread over the range of bytes, and few of them uncertain.
+fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
+    /// Columns and rows of a mask, and channels.
+    type Kind = ((usize, usize), usize);
+    const OTHERS: [(usize, usize); 8] = [(2, 2), (1, 1), (5, 3), (4, 9), (17, 3), (33, 2), (6, 15), (25, 1)];
+    const BORDERS: [Border; 6] =
+        [Border::ZERO, Border::Mirror, Border::Constant(7.0), Border::Wrap, Border::Clamp, Border::Reflect];
+    let entries = ENTRIES.iter().filter(|entry| entry.variant == Variant::Tensor);
+    let kinds = entries.flat_map(|entry| {
+        let masks = match entry.mask {
+            MaskSize::Square(side) => vec![(side as usize, side as usize)],
+            MaskSize::Any => OTHERS.to_vec(),
+        };
+        masks.into_iter().map(|mask| (mask, entry.channels as usize))
+    });
+    let turns = kinds.flat_map(|kind| (0..3).map(move |turn| (kind, turn))).enumerate();
+    let case = |(number, ((mask, channels), turn)): (usize, (Kind, usize))| Case {
+        // Of three blocks side by side the middle one has no edge, nor its second of three steps.
+        image: match turn {
+            0 => ((390 + 7 * number % 31) / channels, 130 + 5 * number % 17),
+            1 => ((128 + number % 3 - 1).div_ceil(channels), 63 + number % 3),
+            _ => (1 + 11 * number % 40, 1 + 5 * number % 23),
+        },
+        mask,
+        // A step of 3 cases from kind to kind: the quotient brings the other borders.
+        border: BORDERS[(number + number / 6) % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: match turn {
+            1 => Some((mask.1 - 1, number % mask.0)),
+            2 => Some((0, mask.0 / 2)),
+            _ => None,
+        },
+        scale: (0.5 / ((mask.0 * mask.1) as f32).sqrt(), 128.0),
+        layout: Layout { channels, input: PixelType::U8, output: PixelType::U8 },
+        separable: false,
+        content: Content::Random,
+        seed: seed.wrapping_add(300_000 + number as u64),
+    };
+    turns.filter(|(number, _)| !quick || number % 7 == 0).map(case).collect()
 }
 
 /// What the sweep does not reach: a mask too large for constant memory, one too long for a tile, and an image of more

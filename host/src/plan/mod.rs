@@ -5,6 +5,7 @@
 //! is asked for by name skips the preference, never the eligibility.
 
 mod factors;
+mod fixed_point;
 mod preference;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use kernels_gpu::params::Params;
 use kernels_gpu::separable;
 
 pub use self::factors::Factors;
+pub use self::fixed_point::FixedPoint;
 use self::preference::Situation;
 use crate::compare::Bound;
 use crate::{Error, PixelType, Problem, Result};
@@ -151,6 +153,8 @@ pub struct Plan {
     pub params: Params,
     /// The mask as a column times a row, if there are entries for the problem's values that ask for it, and it is one.
     pub factors: Option<Factors>,
+    /// The mask in fixed point, if there are entries for the problem's values that ask for it, and it can be.
+    pub fixed_point: Option<FixedPoint>,
     /// The device's.
     pub limits: Limits,
 }
@@ -166,17 +170,20 @@ impl Plan {
         let entries = || ENTRIES.iter().filter(move |entry| (entry.pixel, entry.channels) == values);
         let factors =
             entries().any(|entry| !entry.variant.is_direct()).then(|| Factors::of(problem.window())).flatten();
+        let fixed_point =
+            entries().any(|entry| entry.variant == Variant::Tensor).then(|| FixedPoint::of(problem)).flatten();
         let request = Request {
             mask: (problem.window().width() as u32, problem.window().height() as u32),
             padded: padded(problem),
             separable: factors.is_some(),
+            uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
             result: layout.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
         let considered: Vec<_> = entries().map(|entry| Considered { entry, answer: entry.accepts(&request) }).collect();
-        let situation = Situation { problem, limits };
+        let situation = Situation { problem, limits, uncertain: request.uncertain };
         let best = considered
             .iter()
             .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
@@ -198,7 +205,7 @@ impl Plan {
             params.mask_height = side as i32;
             params.origin_x = (side as i32 - 1) / 2;
         }
-        Ok(Self { entry, reason, considered, params, factors, limits })
+        Ok(Self { entry, reason, considered, params, factors, fixed_point, limits })
     }
 
     /// What the entry promises of the results: the direct sum's bits, or how near to the exact ones they are.
@@ -217,8 +224,11 @@ impl Plan {
     /// The coefficients that the entry reads, in its order: the mask's in window order, with what fills its rows up, or those of a row and a column.
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
-        match &self.factors {
-            Some(factors) if !self.entry.variant.is_direct() => factors.coefficients(),
+        match (&self.factors, &self.fixed_point) {
+            (Some(factors), _) if !self.entry.variant.is_direct() => factors.coefficients(),
+            (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => {
+                fixed_point.words(problem, self.entry.mask)
+            }
             _ => self.padded_coefficients(problem),
         }
     }

@@ -14,13 +14,19 @@
 //! | `shared_tile`, any mask | 749 | 1156 | 1379 | 1997 | 2283 | 3474 | 3990 | | | | | |
 //! | `constant_mask` | 401 | 757 | 1016 | 1742 | 2219 | 3368 | 4494 | | | | | |
 //!
-//! For images and results of `u8`, on an H100; four channels and larger masks of `stream_ring` are not measured:
+//! For images and results of `u8`, on an H100; `tensor` with random masks whose sum is 1. Four channels and larger masks of
+//! `stream_ring` are not measured:
 //!
-//! | mask | 3 | 5 | 7 | 9 |
-//! | --- | --- | --- | --- | --- |
-//! | `stream_ring`, one channel | 66 | 106 | 170 | 274 |
-//! | `stream_ring`, three channels | 192 | 284 | 489 | 733 |
-//! | `constant_mask`, one channel | | | 1070 | |
+//! | mask | 3 | 5 | 7 | 9 | 11 | 13 | 15 | 21 | 31 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | `tensor` made for it, one channel | 68 | 75 | 90 | 103 | 149 | 168 | 219 | 325 | 950 |
+//! | `tensor` for any mask, one channel | 127 | 159 | 172 | 215 | 231 | 278 | 301 | 465 | 1526 |
+//! | `stream_ring`, one channel | 66 | 106 | 170 | 274 | | | | | |
+//! | `tensor` made for it, three channels | 176 | 237 | 285 | 363 | 760 | | | | |
+//! | `tensor` for any mask, three channels | 344 | 461 | 479 | 614 | 933 | | | | |
+//! | `stream_ring`, three channels | 192 | 284 | 489 | 733 | | | | | |
+//! | `tensor` made for it, four channels | 230 | 314 | 385 | 981 | 1045 | | | | |
+//! | `constant_mask`, one channel | | | 1070 | | | | | | |
 //!
 //! For more than one `f32`, on an H100, 8192 x 8192 values in one channel and 1.5 times as many in three (four channels: as three, to
 //! 8 %):
@@ -84,6 +90,8 @@ const WARPS_PER_MULTIPROCESSOR: u64 = 4;
 pub(super) struct Situation<'a> {
     pub(super) problem: &'a Problem,
     pub(super) limits: Limits,
+    /// What part of the results the mask in fixed point leaves uncertain.
+    pub(super) uncertain: f32,
 }
 
 impl Situation<'_> {
@@ -150,7 +158,16 @@ impl Situation<'_> {
             (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 2,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 3,
             (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 4,
+            // At 3 x 3 and one channel the ring is 3 % faster.
+            (Variant::Tensor, MaskSize::Square(side)) if self.suits(entry) => {
+                if side == 3 && entry.channels == 1 {
+                    6
+                } else {
+                    4
+                }
+            }
             (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 5,
+            (Variant::Tensor, MaskSize::Any) if self.fills(entry) => 6,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 6,
             (Variant::SharedTile, MaskSize::Square(_)) => 7,
             (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 8,
@@ -163,6 +180,7 @@ impl Situation<'_> {
                 | Variant::RegisterTile
                 | Variant::Stream
                 | Variant::StreamRing
+                | Variant::Tensor
                 | Variant::Separable
                 | Variant::SeparableRing,
                 _,
@@ -188,6 +206,9 @@ impl Situation<'_> {
             }
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
             Variant::StreamRing => "sums in registers, the next rows on their way to shared memory".to_owned(),
+            Variant::Tensor => {
+                format!("in the tensor cores, about {:.1} % of the pixels again in order", 100.0 * self.uncertain)
+            }
             Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
             Variant::SmallTile => "a small image: pixels and mask are waited for once".to_owned(),
             Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),

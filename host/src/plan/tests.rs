@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Border, Filter, Layout, Mask, Operation, PixelType};
+use crate::{Axis, Border, Filter, Layout, Mask, Operation, PixelType};
 
 /// A mask that is no column times a row, if it has more than one row and column.
 fn mask(width: usize, height: usize) -> Mask {
@@ -180,7 +180,7 @@ fn a_variant_by_name_is_still_checked() {
 
 /// Bytes in 1, 3 and 4 channels have a kernel of their own, for devices, borders and results that suit it.
 #[test]
-fn bytes_take_the_ring_where_it_can() {
+fn bytes_take_the_tensor_cores_where_they_can() {
     let plan = |channels, output, border, width, limits| {
         let filter = Filter::new(mask(7, 7)).border(border);
         let problem = Problem::new(width, 1080, &filter).unwrap();
@@ -189,12 +189,9 @@ fn bytes_take_the_ring_where_it_can() {
         (plan.entry.symbol, plan.reason)
     };
     let zero = Border::ZERO;
-    for (channels, symbol) in [
-        (1, "stream_ring_u8_c1_7x7"),
-        (2, "constant_mask_u8_c2"),
-        (3, "stream_ring_u8_c3_7x7"),
-        (4, "stream_ring_u8_c4_7x7"),
-    ] {
+    for (channels, symbol) in
+        [(1, "tensor_u8_c1_7x7"), (2, "constant_mask_u8_c2"), (3, "tensor_u8_c3_7x7"), (4, "tensor_u8_c4_7x7")]
+    {
         for border in [zero, Border::Wrap, Border::Constant(255.0)] {
             assert_eq!(plan(channels, PixelType::U8, border, 1920, Limits::H100).0, symbol);
         }
@@ -205,7 +202,7 @@ fn bytes_take_the_ring_where_it_can() {
         assert!(reason.contains(why), "{reason}");
     };
     other(PixelType::F32, zero, 1920, Limits::H100, "makes results of u8, not f32");
-    other(PixelType::U8, zero, 300, Limits::H100, "too few pixels for stream_ring: 270 of 528 warps");
+    other(PixelType::U8, zero, 300, Limits::H100, "too few pixels for tensor: 204 of 528 warps");
     for value in [0.5, -1.0, 256.0] {
         let why = format!("a constant border must be a whole number from 0 to 255, not {value}");
         other(PixelType::U8, Border::Constant(value), 1920, Limits::H100, &why);
@@ -214,7 +211,28 @@ fn bytes_take_the_ring_where_it_can() {
     other(PixelType::U8, zero, 1920, turing, "made for compute capability 8.0 or later, the device has 7.5");
     for (major, minor) in [(8, 0), (8, 6), (12, 1)] {
         let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
-        assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "stream_ring_u8_c1_7x7");
+        assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "tensor_u8_c1_7x7");
+    }
+}
+
+/// Where fixed point leaves too much uncertain the ring is taken, which at 3 x 3 and one channel is the faster one; masks of other sizes
+/// have the tensor cores alone.
+#[test]
+fn bytes_take_the_ring_where_it_is_better() {
+    let plan = |mask: Mask| {
+        let problem = Problem::new(1920, 1080, &Filter::new(mask)).unwrap();
+        let problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
+        let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+        (plan.entry.symbol, plan.reason)
+    };
+    // Every sum has a half behind the point in every other case.
+    let (symbol, reason) = plan(Mask::new(5, 5, vec![0.5; 25]).unwrap());
+    assert_eq!(symbol, "stream_ring_u8_c1_5x5");
+    assert!(reason.contains("50.0 % would not decide a byte"), "{reason}");
+    assert_eq!(plan(Mask::sobel(Axis::X)).0, "stream_ring_u8_c1_3x3");
+    assert_eq!(plan(Mask::average(5, 5).unwrap()).0, "tensor_u8_c1_5x5");
+    for (width, height) in [(6, 6), (5, 3), (25, 25)] {
+        assert_eq!(plan(Mask::average(width, height).unwrap()).0, "tensor_u8_c1");
     }
 }
 
@@ -307,7 +325,7 @@ fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
 fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
     let filter = Filter::new(Mask::new(3, 3, vec![1.0; 9]).unwrap());
     let mut problem = Problem::new(width, height, &filter).unwrap();
-    if variant == Variant::StreamRing {
+    if matches!(variant, Variant::StreamRing | Variant::Tensor) {
         problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
     }
     Plan::new(&problem, Limits::H100, VariantChoice::Exactly(variant)).unwrap()

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use cuda_std::executor::{Access, Collective, Executor, Lockstep, Register, Space, enter};
+use cuda_std::executor::{Access, Collective, Executor, GATHERED, Lockstep, Register, Space, enter};
 
 use crate::counts::Counts;
 use crate::defect::Kind;
@@ -30,6 +30,13 @@ pub(crate) enum Wait {
     Warp(Collective, u32, &'static Location<'static>),
     /// It has ended.
     Ended,
+}
+
+/// How often a thread has given values to be gathered, and those of the last even and the last odd time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given {
+    times: usize,
+    values: [[u32; GATHERED]; 2],
 }
 
 /// A thread of the block.
@@ -57,6 +64,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) shared: RefCell<Shared>,
     warps: RefCell<Vec<Warp>>,
     counts: RefCell<Counts>,
+    /// What each thread gave last to be gathered, and the time before: a thread may give anew before the others have looked.
+    given: RefCell<Vec<Given>>,
     /// Where the running fiber of each thread can be left.
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
     stacks: RefCell<Vec<DefaultStack>>,
@@ -74,6 +83,7 @@ impl<'a> Runner<'a> {
             shared: RefCell::default(),
             warps: RefCell::new((0..warps).map(|_| Warp::default()).collect()),
             counts: RefCell::default(),
+            given: RefCell::new(vec![Given::default(); threads]),
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
             stacks: RefCell::default(),
         }
@@ -92,6 +102,7 @@ impl<'a> Runner<'a> {
         self.block.set(block);
         self.barriers.set(0);
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
+        self.given.borrow_mut().fill(Given::default());
         self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize);
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut order: Vec<u32> = (0..self.yielders.len() as u32).collect();
@@ -300,6 +311,20 @@ impl Executor for Runner<'_> {
 
     fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32 {
         self.wait(Wait::Warp(operation, value, location))
+    }
+
+    fn gather(&self, values: [u32; GATHERED], location: &'static Location<'static>) -> [[u32; GATHERED]; 32] {
+        let thread = self.thread.get() as usize;
+        let which = {
+            let given = &mut self.given.borrow_mut()[thread];
+            given.times += 1;
+            given.values[given.times % 2] = values;
+            given.times % 2
+        };
+        // All lanes have given, and none can give twice more before this one has looked and calls again.
+        self.collective(Collective::Sync, 0, location);
+        let given = self.given.borrow();
+        std::array::from_fn(|lane| given[thread / 32 * 32 + lane].values[which])
     }
 
     fn load(&self, access: Access, bytes: &mut [u8]) {

@@ -83,3 +83,61 @@ pub fn word_of(values: [f32; 4]) -> u32 {
         u32::from_le_bytes(values.map(|value| crate::round_to_u16(value).min(255) as u8))
     }
 }
+
+/// Two whole numbers as the two lowest bytes of a word, `low` the lowest; saturated: PTX `cvt.pack.sat.u8.s32`, from compute
+/// capability 7.2 on.
+///
+/// ```
+/// assert_eq!(cuda_std::bytes::saturated_pair(-7, 300).to_le_bytes(), [0, 255, 0, 0]);
+/// ```
+#[inline(always)]
+#[must_use]
+pub fn saturated_pair(low: i32, high: i32) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let pair: u32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            asm!(
+                "cvt.pack.sat.u8.s32.b32 {pair}, {high}, {low}, 0;",
+                pair = out(reg32) pair, high = in(reg32) high, low = in(reg32) low,
+                options(nostack, nomem, pure, preserves_flags),
+            );
+        }
+        pair
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        (low.clamp(0, 255) | high.clamp(0, 255) << 8) as u32
+    }
+}
+
+/// `bits` with one more at its lower end: whether `value` is at least `limit`, which is not 0. Two additions, the second with the
+/// first one's carry.
+///
+/// ```
+/// assert_eq!(cuda_std::bytes::with_at_least(0b10, 7, 7), 0b101);
+/// assert_eq!(cuda_std::bytes::with_at_least(0b10, 6, 7), 0b100);
+/// ```
+#[inline(always)]
+#[must_use]
+pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let more: u32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            asm!(
+                "{{ .reg .u32 sum; add.cc.u32 sum, {value}, {complement}; addc.u32 {more}, {bits}, {bits}; }}",
+                more = lateout(reg32) more, bits = in(reg32) bits, value = in(reg32) value,
+                complement = in(reg32) limit.wrapping_neg(),
+                options(nostack, nomem, pure, preserves_flags),
+            );
+        }
+        more
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        bits << 1 | u32::from(value >= limit)
+    }
+}

@@ -134,6 +134,9 @@ pub enum Lockstep {
     End,
 }
 
+/// How many values a lane gives to [`Executor::gather`]: a thread's part of the two factors of a product of matrices.
+pub const GATHERED: usize = 6;
+
 /// What a kernel sees of the machine it runs on, seen by one thread.
 pub trait Executor {
     /// The value of a special register.
@@ -142,6 +145,16 @@ pub trait Executor {
     fn barrier(&self, location: &'static Location<'static>);
     /// Returns when all threads of the warp have called it with the same operation: what this one gets for its `value`.
     fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32;
+    /// Returns when all threads of the warp have called it: what each lane gave. Who has nothing faster asks lane after lane.
+    fn gather(&self, values: [u32; GATHERED], location: &'static Location<'static>) -> [[u32; GATHERED]; 32] {
+        let mut all = [[0; GATHERED]; 32];
+        for (lane, of_lane) in all.iter_mut().enumerate() {
+            for (to, value) in of_lane.iter_mut().zip(values) {
+                *to = self.collective(Collective::Shuffle(lane as u32), value, location);
+            }
+        }
+        all
+    }
     /// Fills `bytes` from memory.
     fn load(&self, access: Access, bytes: &mut [u8]);
     /// Writes `bytes` to memory.

@@ -55,6 +55,7 @@ pub mod copy;
 pub mod executor;
 mod float;
 mod global;
+pub mod matrix;
 mod scalar;
 mod shared;
 pub mod thread;

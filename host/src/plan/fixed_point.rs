@@ -1,0 +1,410 @@
+//! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
+
+use kernels_gpu::entries::MaskSize;
+use kernels_gpu::tensor::{Layout, header, matrix_place};
+
+use crate::Problem;
+
+/// The largest magnitude of a coefficient: two signed digits of 8 bits, `127 * 256 + 127`.
+const MOST: f64 = 32_639.0;
+
+/// `scale * W = (digits[0] + 256 * digits[1]) * 2^-shift`, nearly.
+///
+/// # Why the radius holds
+/// Let `w` be the coefficients, `p` any window of bytes, `q` the whole numbers here, and `d = scale * w * 2^shift - q`
+/// what they leave out; everything in units of `2^-shift`. The contract names `v`, which is the sum of `w * p`, added
+/// up in order in `f32`, times `scale`, plus `offset`, rounded once. The kernel has `T = sum of q * p`, exact. Then `v
+/// - offset` differs from `T` by
+/// 1. the sum of `d * p`, which lies between 255 times the sum of the negative `d` and 255 times that of the positive
+///    ones. The middle of the two is added to the kernel's bias, which leaves half of 255 times the sum of their
+///    magnitudes;
+/// 2. what the steps of the sum in `f32` round, each half a unit in the last place of a number that is at most 255
+///    times the larger one of the sums of positive and of negative coefficients so far, and nothing where a coefficient
+///    is 0; times `scale`. Nothing at all where all coefficients are multiples of a power of two of which the sums have
+///    at most `2^24`;
+/// 3. what the last step rounds, half a unit in the last place of at most 512: a larger value is not in the range of
+///    bytes, here and there;
+/// 4. what was rounded in the bias.
+///
+/// The numbers are `f32`s, whose products and differences here fit an `f64`; their sums are rounded up by a part in
+/// `2^20`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FixedPoint {
+    /// For each coefficient, in window order.
+    digits: Vec<[i8; 2]>,
+    shift: u32,
+    bias: i32,
+    /// In units of `2^-shift`.
+    radius: u32,
+    /// Of what all values are multiples, in the same units: a power of two.
+    unit: u32,
+}
+
+impl FixedPoint {
+    /// With as many digits behind the point as fit; None where no sum would be certain, or one could overflow.
+    #[must_use]
+    pub fn of(problem: &Problem) -> Option<Self> {
+        let sum = DirectSum::of(problem)?;
+        (1..=24).rev().find_map(|shift| Self::with_shift(problem, &sum, shift))
+    }
+
+    fn with_shift(problem: &Problem, direct: &DirectSum, shift: u32) -> Option<Self> {
+        let one = f64::from(1_u32 << shift);
+        let (scale, offset) = problem.scale_and_offset();
+        let (mut positive, mut negative, mut total) = (0.0, 0.0, 0.0);
+        let (mut digits, mut bits) = (Vec::new(), 0);
+        for &coefficient in problem.window().coefficients() {
+            let wanted = f64::from(coefficient) * f64::from(scale) * one;
+            let whole = wanted.round();
+            if whole.abs() > MOST {
+                return None;
+            }
+            let left = wanted - whole;
+            *(if left > 0.0 { &mut positive } else { &mut negative }) += left;
+            total += whole.abs();
+            bits |= whole as i64;
+            // The low digit is the low byte as a signed one; the rest is a multiple of 256.
+            let low = whole as i32 as i8;
+            digits.push([low, ((whole as i32 - i32::from(low)) / 256) as i8]);
+        }
+        let middle = 127.5 * (positive + negative);
+        let spread = 127.5 * (positive - negative);
+        let wanted = f64::from(offset) * one + middle;
+        let rounded = wanted.round();
+        // The sum above is exact without a middle, and below 2^31 to within 2^-22 with one.
+        let rest = if spread > 0.0 { power(-20) } else { 0.0 };
+        let radius = (ABOVE * (spread + direct.error * one + (wanted - rounded).abs()) + rest).ceil();
+        let bias = rounded + one / 2.0 + radius;
+        // Less than half, or nothing would be certain.
+        if radius >= one / 2.0 || 255.0 * total + bias.abs() >= f64::from(i32::MAX) {
+            return None;
+        }
+        let unit = 1 << (bits | rounded as i64).trailing_zeros().min(shift);
+        Some(Self { digits, shift, bias: bias as i32, radius: radius as u32, unit })
+    }
+
+    /// The same with another radius, to see that a wrong one is noticed.
+    #[cfg(test)]
+    fn with_radius(&self, radius: u32) -> Self {
+        Self { bias: self.bias - self.radius as i32 + radius as i32, radius, ..self.clone() }
+    }
+
+    /// In units of the result.
+    #[must_use]
+    pub fn radius(&self) -> f32 {
+        self.radius as f32 / (1_u32 << self.shift) as f32
+    }
+
+    /// What part of the results is uncertain, where their fractions are spread evenly: twice the radius, and of exact
+    /// values those that are just between two bytes.
+    #[must_use]
+    pub fn uncertain_part(&self) -> f32 {
+        let exact = if self.unit < 1 << self.shift { self.unit } else { 0 };
+        (2 * self.radius).max(exact) as f32 / (1_u32 << self.shift) as f32
+    }
+
+    /// Where a fraction of 32 bits is below this, the pixel is uncertain.
+    fn limit(&self) -> u32 {
+        (2 * self.radius + 1) << (32 - self.shift)
+    }
+
+    /// What the kernel for masks of `size` reads, as `f32`s with these bits: the header, the coefficients, the
+    /// matrices. A smaller mask stands in the upper rows of the square, its output's column in the middle, zeros around it.
+    #[must_use]
+    pub fn words(&self, problem: &Problem, size: MaskSize) -> Vec<f32> {
+        let (mask_width, origin) = (problem.window().width() as u32, problem.origin().1 as u32);
+        let exact = (mask_width, problem.window().height() as u32);
+        let (width, height, left) = match size {
+            MaskSize::Square(side) if exact != (side, side) => (side, side, (side - 1) / 2 - origin),
+            _ => (exact.0, exact.1, 0),
+        };
+        // Where the mask has what the square has there.
+        let index = |row: u32, column: u32| {
+            let column = column.checked_sub(left).filter(|&column| column < mask_width)?;
+            (row < exact.1).then_some((row * mask_width + column) as usize)
+        };
+        let channels = problem.layout().channels as u32;
+        let layout = Layout::new(channels, width, (origin + left) as i32, size.side());
+        let mut words = vec![0_u32; header::WORDS as usize];
+        words[header::SHIFT as usize] = self.shift;
+        words[header::BIAS as usize] = self.bias as u32;
+        words[header::UNCERTAIN as usize] = self.limit();
+        let coefficients = problem.window().coefficients();
+        for row in 0..height {
+            let at = |column| index(row, column).map_or(0, |index| coefficients[index].to_bits());
+            words.extend((0..width).map(at));
+            words.resize(words.len().next_multiple_of(4), 0);
+        }
+        for part in 0..layout.parts(height) {
+            for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
+                let (first, n, digit) = matrix_place(lane, word);
+                words.push(u32::from_le_bytes([0, 1, 2, 3].map(|i| {
+                    let place = layout.place(channels, (width, height), part, first + i, n);
+                    let index = place.and_then(|(row, column)| index(row, column));
+                    index.map_or(0, |index| self.digits[index][digit as usize] as u8)
+                })));
+            }
+        }
+        words.into_iter().map(f32::from_bits).collect()
+    }
+
+    /// The kernel's answer for a window of bytes: the byte, if it is certain.
+    #[cfg(test)]
+    fn byte(&self, window: &[u8]) -> Option<u8> {
+        let products = self
+            .digits
+            .iter()
+            .zip(window)
+            .map(|(&[low, high], &pixel)| (i32::from(low) + 256 * i32::from(high)) * i32::from(pixel));
+        let sum = products.sum::<i32>() + self.bias;
+        ((sum as u32) << (32 - self.shift) >= self.limit()).then(|| (sum >> self.shift).clamp(0, 255) as u8)
+    }
+}
+
+/// For sums in `f64` to be bounds all the same.
+const ABOVE: f64 = 1.0 + 1.0 / (1 << 20) as f64;
+
+/// How far the value that the contract names can be from the exact one, in units of the result.
+struct DirectSum {
+    error: f64,
+}
+
+impl DirectSum {
+    /// None if the sum can overflow, or a number is not finite.
+    fn of(problem: &Problem) -> Option<Self> {
+        let (scale, offset) = problem.scale_and_offset();
+        let coefficients = problem.window().coefficients();
+        if !coefficients.iter().all(|coefficient| coefficient.is_finite()) {
+            return None;
+        }
+        let (mut positive, mut negative, mut error, mut unit) = (0.0, 0.0, 0.0, i32::MAX);
+        for &coefficient in coefficients.iter().filter(|&&coefficient| coefficient != 0.0) {
+            *(if coefficient > 0.0 { &mut positive } else { &mut negative }) += 255.0 * f64::from(coefficient.abs());
+            error += half_unit(ABOVE * (f64::max(positive, negative) + error));
+            unit = unit.min(unit_of(coefficient));
+        }
+        let mut most = ABOVE * f64::max(positive, negative);
+        if most >= f64::from(f32::MAX) / 2.0 {
+            return None;
+        }
+        if unit == i32::MAX || most <= power(unit.saturating_add(24)) {
+            error = 0.0;
+        }
+        let is_exact = error == 0.0;
+        most += error;
+        error *= f64::from(scale.abs());
+        // Without scale and offset there is no last step.
+        if scale != 1.0 || offset != 0.0 {
+            let most = ABOVE * (most * f64::from(scale.abs()) + f64::from(offset.abs()));
+            let of = |value: f32| if value == 0.0 { i32::MAX } else { unit_of(value) };
+            let unit = if unit == i32::MAX || scale == 0.0 { i32::MAX } else { unit + of(scale) };
+            let unit = unit.min(of(offset));
+            if !(is_exact && (unit == i32::MAX || unit >= -149 && most <= power(unit.saturating_add(24)))) {
+                error += half_unit(most.min(512.0));
+            }
+        }
+        Some(Self { error })
+    }
+}
+
+/// `2^exponent`.
+fn power(exponent: i32) -> f64 {
+    f64::powi(2.0, exponent.clamp(-1000, 1000))
+}
+
+/// Half a unit in the last place of an `f32` of at most this magnitude.
+fn half_unit(most: f64) -> f64 {
+    power((most.log2().floor() as i32).max(-126) - 24)
+}
+
+/// The exponent of the lowest bit that is set.
+fn unit_of(value: f32) -> i32 {
+    let bits = value.to_bits();
+    let (exponent, digits) = ((bits >> 23 & 0xff) as i32, bits & 0x7f_ffff);
+    let (exponent, digits) = if exponent == 0 { (1, digits) } else { (exponent, digits | 0x80_0000) };
+    exponent - 127 - 23 + digits.trailing_zeros() as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, Layout as Values, Mask, Operation};
+
+    fn problem(width: usize, height: usize, mask: Vec<f32>, scale: f32, offset: f32) -> Problem {
+        let mask = Mask::new(height, width, mask).unwrap();
+        let filter = Filter::new(mask).operation(Operation::Correlate).scale(scale).offset(offset);
+        Problem::new(100, 100, &filter).unwrap().with_layout(Values::of::<u8, u8>(1)).unwrap()
+    }
+
+    /// The byte that the contract names.
+    fn direct(problem: &Problem, window: &[u8]) -> u8 {
+        let coefficients = problem.window().coefficients().iter();
+        let sum = coefficients.zip(window).fold(0.0, |sum, (&w, &p)| f32::mul_add(w, f32::from(p), sum));
+        let value = problem.finish(sum);
+        if value > 0.0 { value.round_ties_even().min(255.0) as u8 } else { 0 }
+    }
+
+    /// Masks of all kinds.
+    fn problems(random: &mut fastrand::Rng) -> Vec<Problem> {
+        let mut all = Vec::new();
+        for (width, height) in [(1, 1), (3, 2), (3, 3), (4, 4), (7, 7), (9, 9), (15, 15), (31, 5), (1, 13)] {
+            let count = width * height;
+            for kind in 0..7 {
+                let mut mask: Vec<f32> = (0..count).map(|_| random.f32()).collect();
+                let sum: f32 = mask.iter().sum();
+                let (mut scale, mut offset) = (1.0, 0.0);
+                match kind {
+                    0 => mask.iter_mut().for_each(|value| *value /= sum),
+                    1 => mask.fill(1.0 / count as f32),
+                    2 => mask.iter_mut().for_each(|value| *value = (*value - 0.5) / (count as f32).sqrt()),
+                    // A few large ones, and tiny ones.
+                    3 => mask.iter_mut().for_each(|value| *value = value.powi(40)),
+                    4 => (scale, offset) = (1.0 / sum, 127.3),
+                    5 => mask.iter_mut().for_each(|value| *value = (*value * 8.0).floor() / 16.0),
+                    _ => {
+                        mask.iter_mut().for_each(|value| *value = (*value * 9.0).floor() - 4.0);
+                        (scale, offset) = (-0.125, 128.0);
+                    }
+                }
+                all.push(problem(width, height, mask, scale, offset));
+            }
+        }
+        all
+    }
+
+    /// Windows at random; those that bring a sum to its ends; and those whose result lies near the middle between two
+    /// bytes.
+    fn windows(problem: &Problem, fixed: &FixedPoint, random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
+        let coefficients = problem.window().coefficients();
+        let mut all = Vec::new();
+        for turn in 0..60 {
+            let mut window: Vec<u8> = coefficients.iter().map(|_| random.u8(..)).collect();
+            if turn % 3 == 1 {
+                // What fixed point leaves out, all of one sign.
+                let one = f64::from(1_u32 << fixed.shift);
+                for (pixel, &w) in window.iter_mut().zip(coefficients) {
+                    let wanted = f64::from(w) * f64::from(problem.scale_and_offset().0) * one;
+                    *pixel = if (wanted - wanted.round() > 0.0) == (turn % 2 == 0) { 255 } else { 0 };
+                }
+            }
+            let value = |window: &[u8]| {
+                let products = coefficients.iter().zip(window).map(|(&w, &p)| f64::from(w) * f64::from(p));
+                let (scale, offset) = problem.scale_and_offset();
+                products.sum::<f64>() * f64::from(scale) + f64::from(offset)
+            };
+            let from_half = |window: &[u8]| (value(window).fract().abs() - 0.5).abs();
+            // Downhill, one pixel at a time, to a half.
+            for _ in 0..if turn % 3 == 2 { 300 } else { 40 } {
+                let (at, before) = (random.usize(..window.len()), from_half(&window));
+                let old = std::mem::replace(&mut window[at], random.u8(..));
+                if from_half(&window) > before {
+                    window[at] = old;
+                }
+            }
+            all.push(window);
+        }
+        all
+    }
+
+    /// Of those windows, how many the fixed point is certain of, and how many of these are wrong.
+    fn judged(problem: &Problem, fixed: &FixedPoint, windows: &[Vec<u8>]) -> (usize, usize) {
+        let certain = windows.iter().filter_map(|window| Some((window, fixed.byte(window)?)));
+        let (mut count, mut wrong) = (0, 0);
+        for (window, byte) in certain {
+            count += 1;
+            wrong += usize::from(byte != direct(problem, window));
+        }
+        (count, wrong)
+    }
+
+    #[test]
+    fn what_is_certain_is_right_and_with_a_radius_of_0_it_would_not_be() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (mut certain, mut wrong_without, mut exact) = (0, 0, 0);
+        for problem in problems(&mut random) {
+            let fixed = FixedPoint::of(&problem).unwrap();
+            let windows = windows(&problem, &fixed, &mut random);
+            let (count, wrong) = judged(&problem, &fixed, &windows);
+            assert_eq!(wrong, 0, "{problem:?}: {fixed:?}");
+            certain += count;
+            exact += usize::from(fixed.radius == 0);
+            let (_, wrong) = judged(&problem, &fixed.with_radius(0), &windows);
+            wrong_without += wrong;
+        }
+        assert!(certain > 1000 && exact > 10, "{certain} certain, {exact} masks exact");
+        assert!(wrong_without > 20, "{wrong_without} wrong with a radius of 0");
+    }
+
+    /// The direct value of any window is within the radius of the one in fixed point, and some come near it.
+    #[test]
+    fn the_radius_is_no_larger_than_it_must_be() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut nearest = 0.0_f64;
+        for problem in problems(&mut random) {
+            let fixed = FixedPoint::of(&problem).unwrap();
+            let one = f64::from(1_u32 << fixed.shift);
+            for window in windows(&problem, &fixed, &mut random) {
+                let coefficients = problem.window().coefficients().iter();
+                let sum = coefficients.zip(&window).fold(0.0, |sum, (&w, &p)| f32::mul_add(w, f32::from(p), sum));
+                let products = fixed
+                    .digits
+                    .iter()
+                    .zip(&window)
+                    .map(|(&[low, high], &pixel)| (i64::from(low) + 256 * i64::from(high)) * i64::from(pixel));
+                let sum_here = products.sum::<i64>() + i64::from(fixed.bias) - i64::from(fixed.radius);
+                let here = sum_here as f64 / one - 0.5;
+                let off = (f64::from(problem.finish(sum)) - here).abs();
+                if here.abs() < 512.0 {
+                    assert!(off <= f64::from(fixed.radius()), "{off} of {}: {problem:?}", fixed.radius());
+                    nearest = nearest.max(off / f64::from(fixed.radius()).max(1e-9));
+                }
+            }
+        }
+        assert!(nearest > 0.8, "at most {nearest} of a radius");
+    }
+
+    #[test]
+    fn whole_numbers_and_binary_fractions_are_exact() {
+        for (mask, scale, offset) in [
+            (vec![-1.0, 0.0, 1.0, -2.0, 0.0, 2.0, -1.0, 0.0, 1.0], 1.0, 0.0),
+            (vec![1.0, 2.0, 1.0, 2.0, 4.0, 2.0, 1.0, 2.0, 1.0], 1.0 / 16.0, 0.0),
+            (vec![-1.0, -1.0, -1.0, -1.0, 8.0, -1.0, -1.0, -1.0, -1.0], 0.25, 127.5),
+            (vec![0.0; 9], 1.0, 0.0),
+        ] {
+            let fixed = FixedPoint::of(&problem(3, 3, mask, scale, offset)).unwrap();
+            assert_eq!(fixed.radius, 0, "{fixed:?}");
+        }
+        let part = |mask, offset| FixedPoint::of(&problem(3, 1, mask, 1.0, offset)).unwrap().uncertain_part();
+        // Whole numbers are never between two bytes; quarters are in one of four cases, and with half a unit more whole
+        // ones always.
+        assert_eq!(part(vec![1.0, -2.0, 1.0], 3.0), 0.0);
+        assert_eq!(part(vec![0.25, 0.5, 0.25], 0.0), 0.25);
+        assert_eq!(part(vec![1.0, 0.0, 0.0], 0.5), 0.5);
+        assert!((0.0..0.01).contains(&part(vec![0.3, 0.3, 0.4], 0.5)));
+        assert!(FixedPoint::of(&problem(3, 1, vec![0.1, 0.2, 0.7], 1.0, 0.0)).unwrap().radius > 0);
+    }
+
+    #[test]
+    fn what_can_not_be_held_is_refused() {
+        for (mask, scale, offset) in [
+            (vec![f32::NAN, 0.0], 1.0, 0.0),
+            (vec![f32::INFINITY, 0.0], 1.0, 0.0),
+            (vec![1e30, -1e30], 1.0, 0.0),
+            (vec![1e36, 1e37], 1e-36, 0.0),
+            (vec![1.0, 1.0], 1.0, 3e9),
+            (vec![20_000.0, 1.0], 1.0, 0.0),
+        ] {
+            assert_eq!(FixedPoint::of(&problem(2, 1, mask, scale, offset)), None);
+        }
+        let large = FixedPoint::of(&problem(2, 1, vec![30.3, -29.7], 1.0, 0.0)).unwrap();
+        assert!(large.uncertain_part() > kernels_gpu::tensor::MOST_UNCERTAIN_PART, "{large:?}");
+    }
+
+    #[test]
+    fn the_lowest_bit() {
+        let found = [1.0, 0.75, 6.0, 1.0e-45, -0.1].map(unit_of);
+        assert_eq!(found, [0, -2, 1, -149, -27]);
+        assert_eq!(half_unit(256.0), 2.0_f64.powi(-16));
+        assert_eq!(half_unit(255.0), 2.0_f64.powi(-17));
+    }
+}

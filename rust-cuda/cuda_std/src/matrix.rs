@@ -1,0 +1,89 @@
+//! Products of small matrices, each computed by a warp in its tensor cores: PTX `mma.sync`, from compute capability 8.0 on.
+//!
+//! # Who holds what
+//! Of `D = A B + C`, `A` is 16 x 32 bytes without a sign, `B` 32 x 8 bytes with a sign, `C` and `D` are 16 x 8 numbers of 32 bits. With
+//! `g = lane / 4` and `t = lane % 4`, bytes of a word counted from the lowest on:
+//!
+//! | | rows | columns |
+//! | --- | --- | --- |
+//! | `a[0]`, `a[1]` | `g`, `g + 8` | `4 t` to `4 t + 3` |
+//! | `a[2]`, `a[3]` | `g`, `g + 8` | `16 + 4 t` to `16 + 4 t + 3` |
+//! | `b[0]`, `b[1]` | `4 t` to `4 t + 3`, the same from 16 on | `g` |
+//! | `c[0]`, `c[1]` | `g` | `2 t`, `2 t + 1` |
+//! | `c[2]`, `c[3]` | `g + 8` | `2 t`, `2 t + 1` |
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::executor;
+
+/// `A B + C`, whole numbers that wrap around. All lanes of the warp must call it together, as with [`warp`](crate::warp).
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (d0, d1, d2, d3): (i32, i32, i32, i32);
+        // Not `pure`: it must not be moved into or out of a branch. SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}},",
+                "{{{b0}, {b1}}}, {{{c0}, {c1}, {c2}, {c3}}};",
+                d0 = lateout(reg32) d0, d1 = lateout(reg32) d1, d2 = lateout(reg32) d2, d3 = lateout(reg32) d3,
+                c0 = in(reg32) c[0], c1 = in(reg32) c[1], c2 = in(reg32) c[2], c3 = in(reg32) c[3],
+                a0 = in(reg32) a[0], a1 = in(reg32) a[1], a2 = in(reg32) a[2], a3 = in(reg32) a[3],
+                b0 = in(reg32) b[0], b1 = in(reg32) b[1],
+                options(nostack, nomem, preserves_flags),
+            );
+        }
+        [d0, d1, d2, d3]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let values = [a[0], a[1], a[2], a[3], b[0], b[1]];
+        let all = executor::current().gather(values, core::panic::Location::caller());
+        product(&all, crate::warp::lane_id() as usize, c)
+    }
+}
+
+/// What `lane` gets when the lanes hold `all` of `A` and `B`.
+#[cfg(not(target_arch = "nvptx64"))]
+fn product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
+    let (g, t) = (lane / 4, lane % 4);
+    std::array::from_fn(|i| {
+        let (row, column) = (g + i / 2 * 8, 2 * t + i % 2);
+        // Four bytes of a word of either, for each half of the 32 and each of four lanes.
+        let words = (0..8).map(|word| (word / 4, word % 4));
+        words.fold(c[i], |sum, (half, of)| {
+            let a = all[row % 8 * 4 + of][row / 8 + 2 * half].to_le_bytes();
+            let b = all[column * 4 + of][4 + half].to_le_bytes();
+            a.into_iter().zip(b).fold(sum, |sum, (a, b)| sum.wrapping_add(i32::from(a) * i32::from(b as i8)))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::product;
+
+    /// The table of the documentation against a product of matrices, written out.
+    #[test]
+    fn the_parts_of_the_lanes_make_the_product() {
+        let a = |row: usize, k: usize| (row * 37 + k * 101 + row * k * 13) as u8;
+        let b = |k: usize, column: usize| (k * 59 + column * 23 + k * column * 7) as u8 as i8;
+        let word = |byte: &dyn Fn(usize) -> u8, first: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| byte(first + i)));
+        let all = std::array::from_fn(|lane| {
+            let (g, t) = (lane / 4, lane % 4);
+            let of_a = |i: usize| word(&|k| a(g + i % 2 * 8, k), i / 2 * 16 + 4 * t);
+            let of_b = |i: usize| word(&|k| b(k, g) as u8, i * 16 + 4 * t);
+            [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1)]
+        });
+        for lane in 0..32 {
+            let d = product(&all, lane, [5, -6, 7, i32::MAX]);
+            for (i, c) in [5, -6, 7, i32::MAX].into_iter().enumerate() {
+                let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+                let sum = (0..32).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
+                assert_eq!(d[i], sum.wrapping_add(c), "lane {lane}, {i}");
+            }
+        }
+    }
+}
