@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e1babe631d3eb0181315f744a97555fa66d3b5bd0658db6c21b15a4e6aa57a9e";
+pub const SOURCE_HASH: &str = "df8068532a50f9766b1935925650de4c26c1a28d128608dc9dd4fd2f5ef48928";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -71,7 +71,10 @@ pub const MODULES: &[Module] = &[
     Module { name: "stream_f32_c1_13x13", ptx: include_str!("stream_f32_c1_13x13.ptx") },
     Module { name: "stream_f32_c1_15x15", ptx: include_str!("stream_f32_c1_15x15.ptx") },
     Module { name: "stream_f32_c1_17x17", ptx: include_str!("stream_f32_c1_17x17.ptx") },
+    Module { name: "stream_f32_c1_19x19", ptx: include_str!("stream_f32_c1_19x19.ptx") },
     Module { name: "stream_f32_c1_21x21", ptx: include_str!("stream_f32_c1_21x21.ptx") },
+    Module { name: "stream_f32_c1_23x23", ptx: include_str!("stream_f32_c1_23x23.ptx") },
+    Module { name: "stream_f32_c1_25x25", ptx: include_str!("stream_f32_c1_25x25.ptx") },
     Module { name: "stream_f32_c1_3x3", ptx: include_str!("stream_f32_c1_3x3.ptx") },
     Module { name: "stream_f32_c1_5x5", ptx: include_str!("stream_f32_c1_5x5.ptx") },
     Module { name: "stream_f32_c1_7x7", ptx: include_str!("stream_f32_c1_7x7.ptx") },

@@ -11,7 +11,7 @@ use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
-use crate::{register_tile, separable, separable_ring, shared_tile, stream, stream_ring, strip};
+use crate::{register_tile, separable, separable_ring, shared_tile, staged, stream, stream_ring, strip};
 
 pub use crate::request::{Refusal, Request};
 pub use crate::variant::Variant;
@@ -113,6 +113,9 @@ impl Entry {
     #[must_use]
     pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
         match self.schedule() {
+            Some(Schedule { columns, .. }) if matches!(self.variant, Variant::Stream) => {
+                staged::shared_bytes(columns as u32, mask_width)
+            }
             Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, mask_width),
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
@@ -323,9 +326,7 @@ entries! {
     }
     Stream {
         |image, result, _mask, params| {
-            stream::stream::<_, { K as usize }, { stream::schedule(K).columns }, { stream::schedule(K).ahead }>(
-                image, result.cast(), params
-            )
+            stream::stream::<{ K as usize }, { stream::schedule(K).columns }>(image, result.cast(), params)
         };
         F32 f32: stream_f32_c1_3x3 1 3;
         F32 f32: stream_f32_c1_5x5 1 5;
@@ -335,7 +336,10 @@ entries! {
         F32 f32: stream_f32_c1_13x13 1 13;
         F32 f32: stream_f32_c1_15x15 1 15;
         F32 f32: stream_f32_c1_17x17 1 17;
+        F32 f32: stream_f32_c1_19x19 1 19;
         F32 f32: stream_f32_c1_21x21 1 21;
+        F32 f32: stream_f32_c1_23x23 1 23;
+        F32 f32: stream_f32_c1_25x25 1 25;
     }
     StreamRing {
         |image, result, _mask, params| stream_ring::stream_ring::<{ C as usize }, { K as usize }>(image, result, params);

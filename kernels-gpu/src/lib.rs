@@ -45,6 +45,7 @@ mod request;
 pub mod separable;
 pub mod separable_ring;
 pub mod shared_tile;
+pub mod staged;
 pub mod stream;
 pub mod stream_ring;
 pub mod strip;

@@ -20,54 +20,52 @@
 //! window from top to bottom and each row from left to right: the order of every direct kernel, and the same bits.
 //!
 //! # Thread mapping and tiling
-//! [`strip`]: `C` columns and a strip of rows a thread. Results are `f32`, as the image is.
+//! [`staged`]: `C` columns and a strip of rows a thread. Results are `f32`, as the image is.
 //!
 //! # What it costs
 //! | | for each output |
 //! | --- | --- |
 //! | products | `K * K` |
 //! | bytes of device memory | 8, and `4 (K - 1) / rows of a strip` that two strips read |
-//! | instructions beside the products | coefficients past the 60 that uniform registers hold, one instruction for two of them, for `C` outputs; loads, store and loop, about 30 for `C` |
+//! | instructions beside the products | coefficients past the 60 that uniform registers hold, one instruction for two of them, for `C` outputs; copies to and from shared memory, store and loop, about 45 for `C` |
 //!
-//! On an H200 (8192 x 8192, one channel, zero border), with the schedule of [`SCHEDULES`]; the floor is the longer of 8
-//! bytes a pixel at the 4.18 TB/s of a copy and `K * K` products a pixel in the FP32 units:
-//!
-//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 148 | 155 | 184 | 251 | 364 | 495 | 666 | 832 | 1414 |
-//! | of the floor | 87 % | 83 % | 70 % | 69 % | 71 % | 73 % | 72 % | 74 % | 67 % |
-//!
-//! At 31 x 31 the sums no longer fit the registers well: 5228 µs, where [`register_tile`](crate::register_tile) takes
-//! 3487.
+//! NUMBERS
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
+//!
+//! What bounds `C` and `K` is the instruction cache: a loop of up to some 2000 instructions (32 KB) runs at 90 % of the FP32 units,
+//! one of 2700 at 80 %, one of 3600 at 73 %. So from 17 x 17 on a thread has 4 columns, and from 27 x 27 on
+//! [`register_tile`](crate::register_tile) is faster, whose loops are rolled.
 
 use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
 use crate::params::Params;
-use crate::strip::{self, AddRow, Needed, Pixels, Quad, Schedule, Sums, walk};
+use crate::staged::{self, AddWindow, Window};
+use crate::strip::{self, Needed, Schedule, Sums};
 
 pub use crate::strip::BLOCK;
 
-/// The sizes of masks that there are kernels for, and how each walks. The fastest of 4 and 8 columns, of reading at
-/// use, a row ahead, or with 3 or 4 rows ahead in L2, of blocks of 32 to 256 threads and of 1/2 to 12 waves, on an H200
-/// (8192 x 8192).
-pub const SCHEDULES: [(u32, Schedule); 9] = {
-    const fn schedule(columns: usize, ahead: usize, resident: u32, waves: u32) -> Schedule {
-        Schedule { columns, ahead, resident, waves }
+/// The sizes of masks that there are kernels for, and how each walks: the faster of 4 and 8 columns, and the fastest of 1, 2 and 4
+/// waves, on an H100 (8192 x 8192).
+pub const SCHEDULES: [(u32, Schedule); 12] = {
+    const fn schedule(columns: usize, resident: u32, waves: u32) -> Schedule {
+        Schedule { columns, ahead: 1, resident, waves }
     }
     [
-        (3, schedule(8, 0, 32, 4)),
-        (5, schedule(8, 0, 24, 1)),
-        (7, schedule(4, 4, 32, 4)),
-        (9, schedule(4, 4, 24, 4)),
-        (11, schedule(4, 1, 16, 4)),
-        (13, schedule(4, 0, 20, 4)),
-        (15, schedule(4, 0, 16, 1)),
-        (17, schedule(4, 0, 16, 1)),
-        (21, schedule(8, 0, 8, 1)),
+        (3, schedule(8, 28, 4)),
+        (5, schedule(4, 32, 2)),
+        (7, schedule(8, 16, 1)),
+        (9, schedule(8, 12, 1)),
+        (11, schedule(8, 12, 1)),
+        (13, schedule(8, 12, 1)),
+        (15, schedule(8, 8, 1)),
+        (17, schedule(4, 16, 1)),
+        (19, schedule(4, 16, 1)),
+        (21, schedule(4, 12, 2)),
+        (23, schedule(4, 12, 2)),
+        (25, schedule(4, 12, 2)),
     ]
 };
 
@@ -80,39 +78,44 @@ pub const fn schedule(size: u32) -> Schedule {
     strip::schedule(&SCHEDULES, size)
 }
 
-/// The kernel for pixels of type `P` and a mask of `K` x `K`, `C` columns a thread.
+/// The kernel for a mask of `K` x `K`, `C` columns a thread.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 4 pixels' size
-///   and do not overlap.
-/// - The block is one row of threads, the dynamic shared memory at least [`strip::shared_bytes`] for `C` columns a
-///   thread, the mask `K` x `K` with `K` at most 31.
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do not
+///   overlap.
+/// - The block is [`BLOCK`], the dynamic shared memory at least [`staged::shared_bytes`] for `C` columns a thread, the mask
+///   `K` x `K` with `K` at most 31.
 /// - [`struct@MASK`] holds the `K` x `K` coefficients.
 #[inline(always)]
-pub unsafe fn stream<P: Quad, const K: usize, const C: usize, const AHEAD: usize>(
-    image: Global<P>,
-    result: GlobalMut<P>,
-    params: Params,
-) {
+pub unsafe fn stream<const K: usize, const C: usize>(image: Global<f32>, result: GlobalMut<f32>, params: Params) {
     // SAFETY: the caller's promise.
-    unsafe { walk::<P, Products, K, C, AHEAD>(image, result, params) }
+    unsafe { staged::walk::<Products, K, C>(image, result, params) }
 }
 
 /// Adds a row of pixels, multiplied with each row of the mask that is needed.
 struct Products;
 
-impl<const K: usize, const C: usize> AddRow<K, C> for Products {
+impl<const K: usize, const C: usize> AddWindow<K, C> for Products {
     #[inline(always)]
-    unsafe fn add(sums: &mut Sums<K, C>, pixels: &Pixels<K, C>, needed: Needed) {
-        for a in 0..K {
-            let k = K - 1 - a;
-            if needed.has(k) {
+    unsafe fn add(sums: &mut Sums<K, C>, window: &Window<K, C>, needed: Needed) {
+        // Rows of the mask that are asked for together.
+        let group = if K < 7 { K } else { K.div_ceil(4) };
+        for begin in 0..K.div_ceil(group) {
+            let (begin, end) = (begin * group, K.min(begin * group + group));
+            if group < K && !needed.has_any(K - end, end - begin) {
+                continue;
+            }
+            for a in 0..K {
+                if a < begin || a >= end {
+                    continue;
+                }
+                let k = K - 1 - a;
                 let mut sum = if a + 1 < K { sums[a + 1] } else { [0.0; C] };
                 for l in 0..K {
                     // SAFETY: the mask is K x K.
                     let coefficient = unsafe { MASK.load(k * K + l) };
                     for (c, sum) in sum.iter_mut().enumerate() {
-                        *sum = fma(pixels.at(l + c), coefficient, *sum);
+                        *sum = fma(window.at(l + c), coefficient, *sum);
                     }
                 }
                 sums[a] = sum;
