@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "df8068532a50f9766b1935925650de4c26c1a28d128608dc9dd4fd2f5ef48928";
+pub const SOURCE_HASH: &str = "b753bb71958710551e59ba2617d5d46da54909192a306f29f8e1334713fa78d0";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -37,6 +37,9 @@ pub const MODULES: &[Module] = &[
     Module { name: "naive_u8_c3", ptx: include_str!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", ptx: include_str!("naive_u8_c4.ptx") },
     Module { name: "register_tile_f32_c1", ptx: include_str!("register_tile_f32_c1.ptx") },
+    Module { name: "register_tile_f32_c1_27x27", ptx: include_str!("register_tile_f32_c1_27x27.ptx") },
+    Module { name: "register_tile_f32_c1_29x29", ptx: include_str!("register_tile_f32_c1_29x29.ptx") },
+    Module { name: "register_tile_f32_c1_31x31", ptx: include_str!("register_tile_f32_c1_31x31.ptx") },
     Module { name: "separable_f32_c1_11x11", ptx: include_str!("separable_f32_c1_11x11.ptx") },
     Module { name: "separable_f32_c1_13x13", ptx: include_str!("separable_f32_c1_13x13.ptx") },
     Module { name: "separable_f32_c1_15x15", ptx: include_str!("separable_f32_c1_15x15.ptx") },
@@ -67,17 +70,26 @@ pub const MODULES: &[Module] = &[
     Module { name: "shared_tile_u8_c2", ptx: include_str!("shared_tile_u8_c2.ptx") },
     Module { name: "shared_tile_u8_c3", ptx: include_str!("shared_tile_u8_c3.ptx") },
     Module { name: "shared_tile_u8_c4", ptx: include_str!("shared_tile_u8_c4.ptx") },
+    Module { name: "stream_f32_c1_10x10", ptx: include_str!("stream_f32_c1_10x10.ptx") },
     Module { name: "stream_f32_c1_11x11", ptx: include_str!("stream_f32_c1_11x11.ptx") },
+    Module { name: "stream_f32_c1_12x12", ptx: include_str!("stream_f32_c1_12x12.ptx") },
     Module { name: "stream_f32_c1_13x13", ptx: include_str!("stream_f32_c1_13x13.ptx") },
+    Module { name: "stream_f32_c1_14x14", ptx: include_str!("stream_f32_c1_14x14.ptx") },
     Module { name: "stream_f32_c1_15x15", ptx: include_str!("stream_f32_c1_15x15.ptx") },
+    Module { name: "stream_f32_c1_16x16", ptx: include_str!("stream_f32_c1_16x16.ptx") },
     Module { name: "stream_f32_c1_17x17", ptx: include_str!("stream_f32_c1_17x17.ptx") },
+    Module { name: "stream_f32_c1_18x18", ptx: include_str!("stream_f32_c1_18x18.ptx") },
     Module { name: "stream_f32_c1_19x19", ptx: include_str!("stream_f32_c1_19x19.ptx") },
+    Module { name: "stream_f32_c1_20x20", ptx: include_str!("stream_f32_c1_20x20.ptx") },
     Module { name: "stream_f32_c1_21x21", ptx: include_str!("stream_f32_c1_21x21.ptx") },
     Module { name: "stream_f32_c1_23x23", ptx: include_str!("stream_f32_c1_23x23.ptx") },
     Module { name: "stream_f32_c1_25x25", ptx: include_str!("stream_f32_c1_25x25.ptx") },
     Module { name: "stream_f32_c1_3x3", ptx: include_str!("stream_f32_c1_3x3.ptx") },
+    Module { name: "stream_f32_c1_4x4", ptx: include_str!("stream_f32_c1_4x4.ptx") },
     Module { name: "stream_f32_c1_5x5", ptx: include_str!("stream_f32_c1_5x5.ptx") },
+    Module { name: "stream_f32_c1_6x6", ptx: include_str!("stream_f32_c1_6x6.ptx") },
     Module { name: "stream_f32_c1_7x7", ptx: include_str!("stream_f32_c1_7x7.ptx") },
+    Module { name: "stream_f32_c1_8x8", ptx: include_str!("stream_f32_c1_8x8.ptx") },
     Module { name: "stream_f32_c1_9x9", ptx: include_str!("stream_f32_c1_9x9.ptx") },
     Module { name: "stream_ring_u8_c1_11x11", ptx: include_str!("stream_ring_u8_c1_11x11.ptx") },
     Module { name: "stream_ring_u8_c1_13x13", ptx: include_str!("stream_ring_u8_c1_13x13.ptx") },

@@ -321,22 +321,34 @@ entries! {
         F32 f32: shared_tile_f32_c1_15x15 1 15;
     }
     RegisterTile {
-        |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);
+        |image, result, mask, params| register_tile::register_tile::<K>(image, result.cast(), mask, params);
         F32 f32: register_tile_f32_c1 1;
+        F32 f32: register_tile_f32_c1_27x27 1 27;
+        F32 f32: register_tile_f32_c1_29x29 1 29;
+        F32 f32: register_tile_f32_c1_31x31 1 31;
     }
     Stream {
         |image, result, _mask, params| {
             stream::stream::<{ K as usize }, { stream::schedule(K).columns }>(image, result.cast(), params)
         };
         F32 f32: stream_f32_c1_3x3 1 3;
+        F32 f32: stream_f32_c1_4x4 1 4;
         F32 f32: stream_f32_c1_5x5 1 5;
+        F32 f32: stream_f32_c1_6x6 1 6;
         F32 f32: stream_f32_c1_7x7 1 7;
+        F32 f32: stream_f32_c1_8x8 1 8;
         F32 f32: stream_f32_c1_9x9 1 9;
+        F32 f32: stream_f32_c1_10x10 1 10;
         F32 f32: stream_f32_c1_11x11 1 11;
+        F32 f32: stream_f32_c1_12x12 1 12;
         F32 f32: stream_f32_c1_13x13 1 13;
+        F32 f32: stream_f32_c1_14x14 1 14;
         F32 f32: stream_f32_c1_15x15 1 15;
+        F32 f32: stream_f32_c1_16x16 1 16;
         F32 f32: stream_f32_c1_17x17 1 17;
+        F32 f32: stream_f32_c1_18x18 1 18;
         F32 f32: stream_f32_c1_19x19 1 19;
+        F32 f32: stream_f32_c1_20x20 1 20;
         F32 f32: stream_f32_c1_21x21 1 21;
         F32 f32: stream_f32_c1_23x23 1 23;
         F32 f32: stream_f32_c1_25x25 1 25;

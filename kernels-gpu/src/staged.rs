@@ -91,20 +91,52 @@ struct Fetcher<const K: usize, const C: usize> {
     params: Params,
     /// Whether the columns go beyond the image, or are not aligned; the same in the whole block.
     edge: bool,
-    /// The next row's pixels in the thread's first column and in that beside, where row and columns are inside.
-    own: Global<f32>,
-    beside: Global<f32>,
+    /// The next row, where it is inside.
+    row: Global<f32>,
+    /// The column that a slot begins with, where the anchor is the mask's middle.
+    left: i32,
     /// The next row; it may lie outside.
     y: i32,
     /// The last row to be fetched.
     last: i32,
-    /// The thread's place in a slot, and that of its column beside, and whether it has one.
-    place: u32,
-    place_beside: u32,
-    has_beside: bool,
+    /// The thread's place in a slot.
+    place: Place,
     /// For each column of a slot the one of the image that stands for it, and which of the thread's there are none for.
     columns: Shared<i32>,
     outside: u32,
+}
+
+/// A thread's place in a slot.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Its number in the block.
+    thread: u32,
+}
+
+impl Place {
+    /// The same, of which the compiler does not know that: it would keep in registers what follows from it in two instructions.
+    #[inline(always)]
+    fn anew(self) -> Self {
+        Self { thread: thread::opaque(self.thread) }
+    }
+
+    /// The first of its own columns.
+    #[inline(always)]
+    fn own<const K: usize, const C: usize>(self) -> u32 {
+        Window::<K, C>::LEFT as u32 + self.thread * C as u32
+    }
+
+    /// The one beside.
+    #[inline(always)]
+    fn beside<const K: usize, const C: usize>(self) -> u32 {
+        if self.thread < Window::<K, C>::LEFT as u32 { self.thread } else { BLOCK.0 * C as u32 + self.thread }
+    }
+
+    /// Whether it has one beside.
+    #[inline(always)]
+    fn has_beside<const K: usize, const C: usize>(self) -> bool {
+        self.thread < Window::<K, C>::MORE as u32
+    }
 }
 
 impl<const K: usize, const C: usize> Fetcher<K, C> {
@@ -119,14 +151,16 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
         if self.y > self.last {
             return;
         }
+        let place = self.place.anew();
         if !self.edge && (self.y as u32) < params.height as u32 {
+            let own = (self.left + place.own::<K, C>() as i32) as u32;
             for i in 0..C / 4 {
                 // SAFETY: row and columns are inside and aligned, as was asked.
-                share.own[i] = unsafe { self.own.cast::<F32x4>().load(i as isize) }.0;
+                share.own[i] = unsafe { self.row.offset(own as isize).cast::<F32x4>().load(i as isize) }.0;
             }
-            if self.has_beside {
+            if place.has_beside::<K, C>() {
                 // SAFETY: as above.
-                share.beside = unsafe { self.beside.load(0) };
+                share.beside = unsafe { self.row.load((self.left + place.beside::<K, C>() as i32) as u32 as isize) };
             }
             share.outside = 0;
         } else {
@@ -135,7 +169,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
             if y >= 0 {
                 share.outside = self.outside;
                 let row = self.image.offset(params.src_index(0, y));
-                let places = self.columns.offset(self.place).cast::<F32x4>();
+                let places = self.columns.offset(place.own::<K, C>()).cast::<F32x4>();
                 for i in 0..C / 4 {
                     // SAFETY: the table has all columns of a slot, the thread's own ones at a multiple of 4.
                     let columns = unsafe { places.load(i as u32) }.0;
@@ -143,14 +177,13 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
                     // is waited for here.
                     share.own[i] = columns.map(|column| unsafe { row.load(column.to_bits() as i32 as isize) });
                 }
-                if self.has_beside {
+                if place.has_beside::<K, C>() {
                     // SAFETY: as above.
-                    share.beside = unsafe { row.load(self.columns.load(self.place_beside) as isize) };
+                    share.beside = unsafe { row.load(self.columns.load(place.beside::<K, C>()) as isize) };
                 }
             }
         }
-        self.own = self.own.offset(params.src_pitch as isize);
-        self.beside = self.beside.offset(params.src_pitch as isize);
+        self.row = self.row.offset(params.src_pitch as isize);
         self.y += 1;
     }
 
@@ -171,14 +204,15 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
                 share.beside = border_value;
             }
         }
-        let own = slot.offset(self.place).cast::<F32x4>();
+        let place = self.place.anew();
+        let own = slot.offset(place.own::<K, C>()).cast::<F32x4>();
         for i in 0..C / 4 {
             // SAFETY: the slot has the thread's columns, aligned to quads, and no other thread stores them.
             unsafe { own.store(i as u32, F32x4(share.own[i])) };
         }
-        if self.has_beside {
+        if place.has_beside::<K, C>() {
             // SAFETY: it has this one, too.
-            unsafe { slot.store(self.place_beside, share.beside) };
+            unsafe { slot.store(place.beside::<K, C>(), share.beside) };
         }
     }
 
@@ -189,7 +223,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     #[inline(always)]
     unsafe fn take(&self, slot: Shared<f32>) -> Window<K, C> {
         let mut window = Window([[0.0; 4]; MOST_QUADS]);
-        let quads = slot.offset(self.place - Window::<K, C>::LEFT as u32).cast::<F32x4>();
+        let quads = slot.offset(self.place.anew().thread * C as u32).cast::<F32x4>();
         for i in 0..Window::<K, C>::QUADS {
             // SAFETY: the window lies in the slot, and begins at a multiple of 4 columns.
             window.0[i] = unsafe { quads.load(i as u32) }.0;
@@ -284,9 +318,7 @@ pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
         || (params.src_pitch | params.dst_pitch) & 3 != 0
         || left < 0
         || left + Window::<K, C>::SLOT as i32 > params.width;
-    let place = Window::<K, C>::LEFT as u32 + thread * C as u32;
-    let place_beside = if thread < Window::<K, C>::LEFT as u32 { thread } else { BLOCK.0 * C as u32 + thread };
-    let has_beside = thread < Window::<K, C>::MORE as u32;
+    let place = Place { thread };
     let mut slot = Shared::<f32>::dynamic();
     let mut other = slot.offset(Window::<K, C>::SLOT);
     let columns = slot.offset(2 * Window::<K, C>::SLOT).cast::<i32>();
@@ -297,12 +329,12 @@ pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
         while i <= C as u32 {
             thread::no_unroll();
             let beside = i == C as u32;
-            let at = if beside { place_beside } else { place + i };
+            let at = if beside { place.beside::<K, C>() } else { place.own::<K, C>() + i };
             let x = border::map(params.border, left + at as i32, params.width);
             if x < 0 {
                 outside |= 1 << if beside { BESIDE as u32 } else { i };
             }
-            if !beside || has_beside {
+            if !beside || place.has_beside::<K, C>() {
                 // SAFETY: the table has an element for each column of a slot.
                 unsafe { columns.store(at, x.max(0)) };
             }
@@ -314,13 +346,11 @@ pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
         image,
         params,
         edge,
-        own: image.offset(params.src_index(x, top)),
-        beside: image.offset(params.src_index(left + place_beside as i32, top)),
+        row: image.offset(params.src_index(0, top)),
+        left,
         y: top,
         last: top + rows + more - 1,
         place,
-        place_beside,
-        has_beside,
         columns,
         outside,
     };

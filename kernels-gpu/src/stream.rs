@@ -49,21 +49,30 @@ pub use crate::strip::BLOCK;
 
 /// The sizes of masks that there are kernels for, and how each walks: the faster of 4 and 8 columns, and the fastest of 1, 2 and 4
 /// waves, on an H100 (8192 x 8192).
-pub const SCHEDULES: [(u32, Schedule); 12] = {
+pub const SCHEDULES: [(u32, Schedule); 21] = {
     const fn schedule(columns: usize, resident: u32, waves: u32) -> Schedule {
         Schedule { columns, ahead: 1, resident, waves }
     }
     [
-        (3, schedule(8, 28, 4)),
+        (3, schedule(8, 32, 4)),
+        (4, schedule(8, 24, 4)),
         (5, schedule(4, 32, 2)),
+        (6, schedule(8, 20, 2)),
         (7, schedule(8, 16, 1)),
-        (9, schedule(8, 12, 1)),
+        (8, schedule(8, 16, 1)),
+        (9, schedule(8, 16, 1)),
+        (10, schedule(8, 16, 1)),
         (11, schedule(8, 12, 1)),
+        (12, schedule(8, 12, 1)),
         (13, schedule(8, 12, 1)),
+        (14, schedule(8, 8, 1)),
         (15, schedule(8, 8, 1)),
+        (16, schedule(4, 16, 1)),
         (17, schedule(4, 16, 1)),
+        (18, schedule(4, 16, 1)),
         (19, schedule(4, 16, 1)),
-        (21, schedule(4, 12, 2)),
+        (20, schedule(4, 12, 2)),
+        (21, schedule(4, 12, 3)),
         (23, schedule(4, 12, 2)),
         (25, schedule(4, 12, 2)),
     ]
