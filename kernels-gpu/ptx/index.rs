@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "b753bb71958710551e59ba2617d5d46da54909192a306f29f8e1334713fa78d0";
+pub const SOURCE_HASH: &str = "79d815001425a3ff1758d225ea7236e79eb790c5e35212f9b59c97790260850f";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -14,7 +14,7 @@
 //! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
-//! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
+//! [`staged`] is how [`stream`] walks, [`strip`] how [`separable`] does. [`tutorials`] holds the kernels of four well-known
 //! tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the
 //! image, [`pixel`] the types of pixels, and [`entries`] the list from which symbols, tables and names are made.
 //!

@@ -25,17 +25,22 @@
 //! stores [`OUTPUTS`] of its 256 columns. Blocks at the edge read pixel by pixel, through a table of which column
 //! stands for which.
 //!
+//! # Rows and edges
+//! Only the first and last `ROWS - 1` rows of pixels miss some of the tile's rows of outputs, and are asked about; those between have a
+//! loop without questions, in which the next step's pixels are read ahead. A block at the edge has a loop of its own: a
+//! question before each load would make every block wait for it.
+//!
 //! # What it costs
-//! Beside the 512 products of a whole step: 16 loads of coefficients, 2 of pixels, 8 moves, 8 questions. A mask's
-//! width modulo `STEP` is done column by column, with one question each.
+//! Beside the 512 products of a whole step: 16 loads of coefficients, 2 of pixels, 17 moves. A mask's
+//! width modulo `STEP` is done in steps of 4, 2 and 1; for squares of 27, 29 and 31 the compiler knows it, and it is one step.
 //!
-//! On an H200 (8192 x 8192, one channel, zero border); the floor is the longer of 8 bytes a pixel at
-//! the 4.18 TB/s of a copy and `K * K` products a pixel in the FP32 units:
+//! On an H100 (8192 x 8192, one channel, zero border); the floor is the longer of 8 bytes a pixel at
+//! the 2.98 TB/s of a copy and `K * K` products a pixel at 62.5 TFLOP/s:
 //!
-//! | | 3 x 3 | 7 x 7 | 8 x 8 | 13 x 13 | 16 x 16 | 24 x 24 | 31 x 31 | 32 x 32 | 48 x 48 | 63 x 63 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 322 | 399 | 431 | 853 | 1052 | 2113 | 3487 | 3593 | 7824 | 13,448 |
-//! | of the floor | 40 % | 32 % | 32 % | 42 % | 52 % | 58 % | 59 % | 61 % | 63 % | 63 % |
+//! | | 3 x 3 | 7 x 7 | 9 x 9 | 13 x 13 | 16 x 16 | 24 x 24 | 27 x 27 | 29 x 29 | 31 x 31 | 32 x 32 | 48 x 48 | 63 x 63 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | µs | 361 | 461 | 523 | 886 | 1017 | 1924 | 2274 | 2777 | 3354 | 3140 | 6540 | 12,389 |
+//! | of the floor | 50 % | 39 % | 35 % | 41 % | 54 % | 64 % | 69 % | 65 % | 62 % | 70 % | 76 % | 69 % |
 
 use cuda_std::prelude::*;
 
@@ -351,19 +356,35 @@ unsafe fn add_row<const SIDE: u32, const EDGE: bool>(
         chunk = chunk.offset(STEP_ * mask_height);
         first += STEP_;
     }
-    let left = mask_width - first;
-    if left > 0 {
-        // A question for each column, where the compiler does not know how many they are.
-        let left = if SIDE > 0 { SIDE % STEP_ } else { thread::opaque(left) };
+    // What is left of the mask's width: one step where the compiler knows it, otherwise steps of 4, 2 and 1.
+    if SIDE > 0 {
         // SAFETY: these columns of the mask are left; the rest is the caller's promise.
-        unsafe { add_step(sums, &pixels, chunk, left, r, needed) };
+        unsafe { add_step(sums, &pixels, chunk, SIDE % STEP_, r, needed) };
+        return;
+    }
+    let left = thread::opaque(mask_width - first);
+    // SAFETY: as above.
+    unsafe {
+        if left & 4 != 0 {
+            add_step(sums, &pixels, chunk, 4, r, needed);
+            pixels = moved::<4>(&pixels);
+            chunk = chunk.offset(4);
+        }
+        if left & 2 != 0 {
+            add_step(sums, &pixels, chunk, 2, r, needed);
+            pixels = moved::<2>(&pixels);
+            chunk = chunk.offset(2);
+        }
+        if left & 1 != 0 {
+            add_step(sums, &pixels, chunk, 1, r, needed);
+        }
     }
 }
 
 /// The products with `width` columns of the mask, whose coefficients in row 0 `chunk` begins with.
 ///
 /// # Safety
-/// As for [`add_row`]; `chunk` has a whole step.
+/// As for [`add_row`]; `chunk` has that many columns, and is aligned to 4 of them where there are more than 2.
 #[inline(always)]
 unsafe fn add_step(
     sums: &mut [[f32; COLUMNS]; ROWS],
@@ -377,18 +398,33 @@ unsafe fn add_step(
         if !needed.has(o) {
             continue;
         }
-        let row = chunk.offset((r - o as i32) as u32 * STEP as u32).cast::<F32x4>();
-        let mut factors = [[0.0; 4]; STEP / 4];
-        for (i, factors) in factors.iter_mut().enumerate() {
-            // SAFETY: the row of the mask exists, as the caller promised, and holds whole steps.
-            *factors = unsafe { row.load(i as u32) }.0;
+        let row = chunk.offset((r - o as i32) as u32 * STEP as u32);
+        let mut factors = [0.0; STEP];
+        // SAFETY: the row of the mask exists, as the caller promised, and so do its columns; rows are filled up to a whole step.
+        unsafe {
+            if width > 2 {
+                for i in 0..STEP / 4 {
+                    if 4 * i < width as usize {
+                        let quad = row.cast::<F32x4>().load(i as u32).0;
+                        for j in 0..4 {
+                            factors[4 * i + j] = quad[j];
+                        }
+                    }
+                }
+            } else {
+                for (l, factor) in factors.iter_mut().enumerate().take(2) {
+                    if (l as u32) < width {
+                        *factor = row.load(l as u32);
+                    }
+                }
+            }
         }
         for l in 0..STEP {
             if l as u32 >= width {
                 continue;
             }
             for (c, sum) in sums.iter_mut().enumerate() {
-                *sum = fma(pixels[l + c], factors[l / 4][l % 4], *sum);
+                *sum = fma(pixels[l + c], factors[l], *sum);
             }
         }
     }

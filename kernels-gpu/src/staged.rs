@@ -319,16 +319,15 @@ pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
         || left < 0
         || left + Window::<K, C>::SLOT as i32 > params.width;
     let place = Place { thread };
-    let mut slot = Shared::<f32>::dynamic();
-    let mut other = slot.offset(Window::<K, C>::SLOT);
-    let columns = slot.offset(2 * Window::<K, C>::SLOT).cast::<i32>();
+    let slots = Shared::<f32>::dynamic();
+    let columns = slots.offset(2 * Window::<K, C>::SLOT).cast::<i32>();
     let mut outside = 0;
     if edge || top < 0 || top + rows + more > params.height {
-        // Each thread fills in what it will read.
-        let mut i = 0;
-        while i <= C as u32 {
+        // Each thread fills in what it will read. The compiler does not know how much, or it would unroll the loop.
+        let (mut i, own) = (0, thread::opaque(C as u32));
+        while i <= own {
             thread::no_unroll();
-            let beside = i == C as u32;
+            let beside = i == own;
             let at = if beside { place.beside::<K, C>() } else { place.own::<K, C>() + i };
             let x = border::map(params.border, left + at as i32, params.width);
             if x < 0 {
@@ -372,18 +371,19 @@ pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
     // thread's alone.
     unsafe {
         fetcher.next(&mut share);
-        fetcher.put(slot, &mut share);
+        fetcher.put(slots, &mut share);
         fetcher.next(&mut share);
     }
     thread::sync_threads();
-    let mut r = 0;
+    let (mut r, mut slot) = (0, 0);
     while r < rows + more {
         thread::no_unroll();
         // SAFETY: see above, and the caller's promise.
         unsafe {
-            let window = fetcher.take(slot);
-            core::mem::swap(&mut slot, &mut other);
-            fetcher.put(slot, &mut share);
+            let window = fetcher.take(slots.offset(slot));
+            // The other slot. (Two addresses that change places were taken for one another by the driver's compiler.)
+            slot = Window::<K, C>::SLOT - slot;
+            fetcher.put(slots.offset(slot), &mut share);
             fetcher.next(&mut share);
             thread::sync_threads();
             R::add(&mut sums, &window, Needed::at(r, rows));

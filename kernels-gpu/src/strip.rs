@@ -1,7 +1,6 @@
 //! Walking down a strip of the image: how rows reach a thread's registers, and how its results leave them.
 //!
-//! What [`stream`](crate::stream) and [`separable`](crate::separable) share. They differ only in what they add up from
-//! a row of pixels.
+//! The walk of [`separable`](crate::separable), and what [`staged`](crate::staged), that of [`stream`](crate::stream), has in common with it.
 //!
 //! # Thread mapping
 //! A thread owns `C` neighbouring columns (a multiple of 4), a block of [`BLOCK`] threads `C * BLOCK` of them. The

@@ -1,15 +1,15 @@
 //! Which of the entries that can is taken, and why.
 //!
 //! # What it rests on
-//! Times in µs for 8192 x 8192 pixels of one `f32`, zero border. `stream`, `register_tile` and the separable ones on an H200, the
+//! Times in µs for 8192 x 8192 pixels of one `f32`, zero border. The separable ones on an H200, the
 //! others on an H100, which has the same multiprocessors and slower memory (`docs/measurements` has both):
 //!
 //! | mask | 3 | 5 | 7 | 9 | 11 | 13 | 15 | 17 | 21 | 31 | 63 | 127 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | `separable` | 146 | 151 | 166 | 180 | 196 | 219 | 245 | | 352 | 563 | | |
 //! | `separable_ring` | 215 | | 224 | | | | 297 | | | 478 | 1065 | 3157 |
-//! | `stream` | 148 | 155 | 184 | 251 | 364 | 495 | 666 | 832 | 1414 | 5228 | | |
-//! | `register_tile` | 322 | 362 | 399 | 613 | | 853 | 997 | 1417 | 1809 | 3487 | 13,448 | |
+//! | `stream` | 205 | 210 | 216 | 245 | 335 | 444 | 598 | 762 | 1190 | | | |
+//! | `register_tile` | 361 | | 461 | 523 | | 886 | | | 1808 | 3354 | 12,389 | |
 //! | `shared_tile`, this mask | 376 | 485 | 658 | 911 | 1250 | 1638 | 2120 | | | | | |
 //! | `shared_tile`, any mask | 749 | 1156 | 1379 | 1997 | 2283 | 3474 | 3990 | | | | | |
 //! | `constant_mask` | 401 | 757 | 1016 | 1742 | 2219 | 3368 | 4494 | | | | | |
@@ -22,7 +22,8 @@
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 |
 //! | `constant_mask`, one channel | | | 1070 | |
 //!
-//! All of them on images that fill the device. At 200 x 200 `stream` takes 15 µs for 13 x 13, `shared_tile` 5.4.
+//! All of them on images that fill the device. `stream` at 23 x 23 and 25 x 25: 1595 and 1955. At 200 x 200 `stream` took 15 µs for
+//! 13 x 13, `shared_tile` 5.4.
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
@@ -39,6 +40,9 @@ const TILE_COEFFICIENTS: u64 = 200;
 /// From this number of coefficients on, `register_tile` is preferred to `constant_mask`: it was never measured slower, the
 /// smallest mask being 3 x 3, and has a price of its own whatever the mask.
 const REGISTER_COEFFICIENTS: u64 = 9;
+
+/// The preference of what is not taken by itself.
+const NEVER: u32 = 11;
 
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
@@ -94,12 +98,17 @@ impl Situation<'_> {
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 2,
             (Variant::Stream, _) if self.is_centred() && self.fills(entry) => 3,
             (Variant::StreamRing, _) if self.is_centred() && self.fills(entry) => 3,
-            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 4,
-            (Variant::SharedTile, MaskSize::Square(_)) => 5,
-            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 6,
-            (Variant::ConstantMask, _) => 7,
-            (Variant::SharedTile, MaskSize::Any) => 8,
-            (Variant::Naive, _) => 9,
+            (Variant::RegisterTile, MaskSize::Square(_)) if self.fills(entry) => 4,
+            (Variant::RegisterTile, MaskSize::Any)
+                if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) =>
+            {
+                5
+            }
+            (Variant::SharedTile, MaskSize::Square(_)) => 6,
+            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 7,
+            (Variant::ConstantMask, _) => 8,
+            (Variant::SharedTile, MaskSize::Any) => 9,
+            (Variant::Naive, _) => 10,
             // Never taken by themselves, because the naive kernel can everything.
             (
                 Variant::RegisterTile
@@ -108,7 +117,7 @@ impl Situation<'_> {
                 | Variant::Separable
                 | Variant::SeparableRing,
                 _,
-            ) => 10,
+            ) => NEVER,
         }
     }
 
@@ -149,7 +158,7 @@ impl Situation<'_> {
             return Some(format!("not {}: {refusal}", variant.name()));
         }
         let can = |one: &&Considered| one.answer.is_ok() && one.entry.variant.is_direct();
-        let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == 10)?;
+        let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == NEVER)?;
         let (found, wanted) = self.warps(unfilled.entry);
         (found < wanted)
             .then(|| format!("too few pixels for {}: {found} of {wanted} warps", unfilled.entry.variant.name()))
