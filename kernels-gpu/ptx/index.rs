@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "79d815001425a3ff1758d225ea7236e79eb790c5e35212f9b59c97790260850f";
+pub const SOURCE_HASH: &str = "92f66f2893398e8f45dc196296034de33b4ae3c2dbf0ffa824c341a102b79c85";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

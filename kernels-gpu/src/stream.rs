@@ -34,8 +34,8 @@
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 205 | 210 | 216 | 245 | 335 | 444 | 598 | 762 | 1190 |
-//! | of the floor | 88 % | 86 % | 83 % | 74 % | 78 % | 82 % | 81 % | 81 % | 80 % |
+//! | µs | 208 | 210 | 217 | 247 | 337 | 448 | 603 | 768 | 1199 |
+//! | of the floor | 87 % | 86 % | 83 % | 73 % | 77 % | 81 % | 80 % | 81 % | 79 % |
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
