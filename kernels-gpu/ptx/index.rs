@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "92f66f2893398e8f45dc196296034de33b4ae3c2dbf0ffa824c341a102b79c85";
+pub const SOURCE_HASH: &str = "34ff71934096a16c4ed4a88445c9ab649025558b2a680e290522ffdf2213b0b0";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
