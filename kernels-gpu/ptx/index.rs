@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "d015f4eff9206679bf2f97303e69b57077c43490df532ff5f76430ce5d60cf3f";
+pub const SOURCE_HASH: &str = "cd6d00876de0a370d6fb9200d810da833869c94222ad8a79279625e134d521f6";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -38,6 +38,9 @@ pub const MODULES: &[Module] = &[
     Module { name: "naive_u8_c3", packed: packed!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", packed: packed!("naive_u8_c4.ptx") },
     Module { name: "register_tile_f32_c1", packed: packed!("register_tile_f32_c1.ptx") },
+    Module { name: "register_tile_f32_c1_27x27", packed: packed!("register_tile_f32_c1_27x27.ptx") },
+    Module { name: "register_tile_f32_c1_29x29", packed: packed!("register_tile_f32_c1_29x29.ptx") },
+    Module { name: "register_tile_f32_c1_31x31", packed: packed!("register_tile_f32_c1_31x31.ptx") },
     Module { name: "separable_f32_c1_11x11", packed: packed!("separable_f32_c1_11x11.ptx") },
     Module { name: "separable_f32_c1_13x13", packed: packed!("separable_f32_c1_13x13.ptx") },
     Module { name: "separable_f32_c1_15x15", packed: packed!("separable_f32_c1_15x15.ptx") },
@@ -75,14 +78,26 @@ pub const MODULES: &[Module] = &[
     Module { name: "small_tile_f32_c1_5x5", packed: packed!("small_tile_f32_c1_5x5.ptx") },
     Module { name: "small_tile_f32_c1_7x7", packed: packed!("small_tile_f32_c1_7x7.ptx") },
     Module { name: "small_tile_f32_c1_9x9", packed: packed!("small_tile_f32_c1_9x9.ptx") },
+    Module { name: "stream_f32_c1_10x10", packed: packed!("stream_f32_c1_10x10.ptx") },
     Module { name: "stream_f32_c1_11x11", packed: packed!("stream_f32_c1_11x11.ptx") },
+    Module { name: "stream_f32_c1_12x12", packed: packed!("stream_f32_c1_12x12.ptx") },
     Module { name: "stream_f32_c1_13x13", packed: packed!("stream_f32_c1_13x13.ptx") },
+    Module { name: "stream_f32_c1_14x14", packed: packed!("stream_f32_c1_14x14.ptx") },
     Module { name: "stream_f32_c1_15x15", packed: packed!("stream_f32_c1_15x15.ptx") },
+    Module { name: "stream_f32_c1_16x16", packed: packed!("stream_f32_c1_16x16.ptx") },
     Module { name: "stream_f32_c1_17x17", packed: packed!("stream_f32_c1_17x17.ptx") },
+    Module { name: "stream_f32_c1_18x18", packed: packed!("stream_f32_c1_18x18.ptx") },
+    Module { name: "stream_f32_c1_19x19", packed: packed!("stream_f32_c1_19x19.ptx") },
+    Module { name: "stream_f32_c1_20x20", packed: packed!("stream_f32_c1_20x20.ptx") },
     Module { name: "stream_f32_c1_21x21", packed: packed!("stream_f32_c1_21x21.ptx") },
+    Module { name: "stream_f32_c1_23x23", packed: packed!("stream_f32_c1_23x23.ptx") },
+    Module { name: "stream_f32_c1_25x25", packed: packed!("stream_f32_c1_25x25.ptx") },
     Module { name: "stream_f32_c1_3x3", packed: packed!("stream_f32_c1_3x3.ptx") },
+    Module { name: "stream_f32_c1_4x4", packed: packed!("stream_f32_c1_4x4.ptx") },
     Module { name: "stream_f32_c1_5x5", packed: packed!("stream_f32_c1_5x5.ptx") },
+    Module { name: "stream_f32_c1_6x6", packed: packed!("stream_f32_c1_6x6.ptx") },
     Module { name: "stream_f32_c1_7x7", packed: packed!("stream_f32_c1_7x7.ptx") },
+    Module { name: "stream_f32_c1_8x8", packed: packed!("stream_f32_c1_8x8.ptx") },
     Module { name: "stream_f32_c1_9x9", packed: packed!("stream_f32_c1_9x9.ptx") },
     Module { name: "stream_f32_c3_11x11", packed: packed!("stream_f32_c3_11x11.ptx") },
     Module { name: "stream_f32_c3_3x3", packed: packed!("stream_f32_c3_3x3.ptx") },

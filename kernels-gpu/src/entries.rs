@@ -11,7 +11,10 @@ use crate::naive;
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
-use crate::{register_tile, separable, separable_ring, shared_tile, small_tile, stream, stream_ring, strip, tensor};
+use crate::{
+    register_tile, separable, separable_ring, shared_tile, small_tile, staged, stream, stream_ring, stream_values,
+    strip, tensor,
+};
 
 pub use crate::request::{Refusal, Request};
 pub use crate::variant::Variant;
@@ -63,11 +66,17 @@ impl Entry {
         self.symbol
     }
 
+    /// Whether rows reach it through shared memory, as [`staged`] has it: the streams of one `f32` a pixel.
+    const fn is_staged(&self) -> bool {
+        matches!((self.variant, self.pixel, self.channels), (Variant::Stream, PixelType::F32, 1))
+    }
+
     /// How the entry walks down the image, if it does.
     #[must_use]
     pub const fn schedule(&self) -> Option<Schedule> {
         match (self.variant, self.mask) {
-            (Variant::Stream, MaskSize::Square(side)) => Some(stream::schedule(self.pixel, self.channels, side)),
+            (Variant::Stream, MaskSize::Square(side)) if self.is_staged() => Some(stream::schedule(side)),
+            (Variant::Stream, MaskSize::Square(side)) => Some(stream_values::schedule(self.pixel, self.channels, side)),
             (Variant::Separable, MaskSize::Square(side)) => Some(separable::schedule(side)),
             _ => None,
         }
@@ -125,6 +134,7 @@ impl Entry {
     #[must_use]
     pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
         match self.schedule() {
+            Some(Schedule { columns, .. }) if self.is_staged() => staged::shared_bytes(columns as u32, mask_width),
             Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, self.channels, mask_width),
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
@@ -354,23 +364,43 @@ entries! {
         F32 f32: small_tile_f32_c1_15x15 1 15;
     }
     RegisterTile {
-        |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);
+        |image, result, mask, params| register_tile::register_tile::<K>(image, result.cast(), mask, params);
         F32 f32: register_tile_f32_c1 1;
+        F32 f32: register_tile_f32_c1_27x27 1 27;
+        F32 f32: register_tile_f32_c1_29x29 1 29;
+        F32 f32: register_tile_f32_c1_31x31 1 31;
     }
     Stream {
         |image, result, _mask, params| {
-            const WALK: Schedule = stream::schedule(P, C, K);
-            stream::stream::<_, { K as usize }, { WALK.columns }, { C as usize }, { WALK.ahead }>(image, result, params)
+            stream::stream::<{ K as usize }, { stream::schedule(K).columns }>(image, result.cast(), params)
         };
         F32 f32: stream_f32_c1_3x3 1 3;
+        F32 f32: stream_f32_c1_4x4 1 4;
         F32 f32: stream_f32_c1_5x5 1 5;
+        F32 f32: stream_f32_c1_6x6 1 6;
         F32 f32: stream_f32_c1_7x7 1 7;
+        F32 f32: stream_f32_c1_8x8 1 8;
         F32 f32: stream_f32_c1_9x9 1 9;
+        F32 f32: stream_f32_c1_10x10 1 10;
         F32 f32: stream_f32_c1_11x11 1 11;
+        F32 f32: stream_f32_c1_12x12 1 12;
         F32 f32: stream_f32_c1_13x13 1 13;
+        F32 f32: stream_f32_c1_14x14 1 14;
         F32 f32: stream_f32_c1_15x15 1 15;
+        F32 f32: stream_f32_c1_16x16 1 16;
         F32 f32: stream_f32_c1_17x17 1 17;
+        F32 f32: stream_f32_c1_18x18 1 18;
+        F32 f32: stream_f32_c1_19x19 1 19;
+        F32 f32: stream_f32_c1_20x20 1 20;
         F32 f32: stream_f32_c1_21x21 1 21;
+        F32 f32: stream_f32_c1_23x23 1 23;
+        F32 f32: stream_f32_c1_25x25 1 25;
+    }
+    Stream {
+        |image, result, _mask, params| {
+            const WALK: Schedule = stream_values::schedule(P, C, K);
+            stream_values::stream_values::<_, { K as usize }, { WALK.columns }, { C as usize }, { WALK.ahead }>(image, result, params)
+        };
         F32 f32: stream_f32_c3_3x3 3 3, stream_f32_c4_3x3 4 3;
         F32 f32: stream_f32_c3_5x5 3 5, stream_f32_c4_5x5 4 5;
         F32 f32: stream_f32_c3_7x7 3 7, stream_f32_c4_7x7 4 7;

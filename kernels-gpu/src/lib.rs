@@ -12,12 +12,13 @@
 //! | [`small_tile`] | for small images: everything is asked for at once, a thread computes four pixels |
 //! | [`register_tile`] | a thread computes many pixels, so that what it loads serves many products |
 //! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
+//! | [`stream_values`] | the same for several channels, and for `u16` |
 //! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
 //! | [`tensor`] | bytes in the tensor cores, and the bits of the ordered sum all the same |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //!
-//! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
-//! tutorials. [`rates`] measures a device, [`copy`] brings small images to it. [`params`] is what a launch passes, [`border`] what lies outside of the
+//! [`staged`] is how [`stream`] walks, [`strip`] how [`stream_values`] and [`separable`] do. [`tutorials`] holds the kernels of four
+//! well-known tutorials. [`rates`] measures a device, [`copy`] brings small images to it. [`params`] is what a launch passes, [`border`] what lies outside of the
 //! image, [`pixel`] the types of pixels, and [`entries`] the list from which symbols, tables and names are made.
 //!
 //! # The operation
@@ -49,8 +50,10 @@ pub mod separable;
 pub mod separable_ring;
 pub mod shared_tile;
 pub mod small_tile;
+pub mod staged;
 pub mod stream;
 pub mod stream_ring;
+pub mod stream_values;
 pub mod strip;
 pub mod tensor;
 pub mod tutorials;

@@ -1,7 +1,6 @@
 //! Walking down a strip of the image: how rows reach a thread's registers, and how its results leave them.
 //!
-//! What [`stream`](crate::stream) and [`separable`](crate::separable) share. They differ only in what they add up from
-//! a row of pixels.
+//! The walk of [`separable`](crate::separable), and what [`staged`](crate::staged), that of [`stream`](crate::stream), has in common with it.
 //!
 //! # Thread mapping
 //! An image of several interleaved channels is here a row of *values*, whose windows take every `CHANNELS`-th one. A thread owns
@@ -385,6 +384,12 @@ impl Needed {
         let upto = u32::MAX >> (31 - r.min(31) as u32);
         // Opaque, or LLVM would see that one bit implies the next, and make a copy of the code for each first one.
         Self(Some(thread::opaque(upto >> above << above)))
+    }
+
+    /// Whether any of rows `first` to `first + count` of the mask is.
+    #[inline(always)]
+    pub(crate) fn has_any(self, first: usize, count: usize) -> bool {
+        self.0.is_none_or(|bits| bits >> first & (u32::MAX >> (32 - count)) != 0)
     }
 
     /// Whether row `k` of the mask is.
