@@ -86,7 +86,7 @@ impl FromStr for Border {
         Ok(match text {
             "zero" | "constant" => Self::ZERO,
             "clamp" | "nearest" | "replicate" | "edge" => Self::Clamp,
-            "reflect" => Self::Reflect,
+            "reflect" | "symmetric" => Self::Reflect,
             "mirror" | "reflect101" => Self::Mirror,
             "wrap" | "circular" | "periodic" | "tile" => Self::Wrap,
             _ => {
@@ -107,6 +107,9 @@ mod tests {
             [Border::ZERO, Border::Constant(-2.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap]
         {
             assert_eq!(border.to_string().parse::<Border>().unwrap(), border);
+        }
+        for (also, border) in [("constant", Border::ZERO), ("edge", Border::Clamp), ("symmetric", Border::Reflect)] {
+            assert_eq!(also.parse::<Border>().unwrap(), border);
         }
         for text in ["", "constant:", "constant:x", "Zero", "reflect 101"] {
             assert!(text.parse::<Border>().is_err(), "{text:?}");

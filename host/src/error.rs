@@ -10,7 +10,9 @@ use crate::Layout;
 fn size(bytes: u128) -> String {
     match bytes as f64 {
         bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
-        bytes => format!("{:.1} GB", bytes / 1e9),
+        bytes if bytes < 1e12 => format!("{:.1} GB", bytes / 1e9),
+        bytes if bytes < 1e15 => format!("{:.1} TB", bytes / 1e12),
+        bytes => format!("{:.1} PB", bytes / 1e15),
     }
 }
 
@@ -37,7 +39,7 @@ pub enum Error {
         channels: usize,
     },
     /// A mask without coefficients.
-    #[error("a mask needs at least 1 x 1 coefficients, this one is {width} x {height}")]
+    #[error("a mask needs at least 1 x 1 coefficients, this one has {height} rows and {width} columns")]
     EmptyMask {
         /// Columns.
         width: usize,

@@ -54,7 +54,8 @@ fn a_folder_is_its_pictures() {
 
     // A folder without pictures is an input that fails, and the rest goes on.
     let ended = place.filter(&["empty", "in/b.png", "-o", "again/", "--identity"]);
-    ended.with(1, &["empty: no picture is directly in this folder (.png, ", "1 of 2 pictures failed", "1 picture in "]);
+    ended
+        .with(1, &["empty: no picture is directly in this folder (.png, ", "1 input gave no picture", "1 picture in "]);
     assert_eq!(place.read_u8("again/b.png"), place.read_u8("in/b.png"));
     let ended = place.filter(&["empty", "-o", "nothing/", "--identity"]);
     ended.with(1, &["empty: no picture"]);
@@ -273,4 +274,64 @@ mod ended_in_the_middle {
             check(&place);
         }
     }
+}
+
+/// A bitmap is among a folder's pictures; its result needs another format.
+#[test]
+fn a_folder_has_bitmaps() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    fs::write(place.path("in/a.pbm"), "P1 2 1\n1 0\n").unwrap();
+    place.filter(&["in", "-o", "out/{stem}.png", "--identity"]).with(0, &[]);
+    assert_eq!(place.read_u8("out/a.png").values(), [0, 255]);
+    place
+        .filter(&["in", "-o", "out/", "--identity"])
+        .with(1, &["in/a.pbm: its extension names no format for the result"]);
+}
+
+/// A result that appears while the batch runs is kept as one that was there before.
+#[cfg(unix)]
+#[test]
+fn results_of_another_batch_are_kept() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("in/a.png", picture(4, 4, 1, |i| i as u8));
+    let pipe = place.path("in/b.png");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = place.command(&[
+        "filter",
+        "--device",
+        "cpu",
+        "in/a.png",
+        "in/b.png",
+        "-o",
+        "out/",
+        "--identity",
+        "--skip-existing",
+    ]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It has begun when it opens the pipe; the result is there before it can read.
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    fs::create_dir_all(place.path("out")).unwrap();
+    fs::write(place.path("out/b.png"), "theirs").unwrap();
+    writer.write_all(&fs::read(place.path("in/a.png")).unwrap()).unwrap();
+    drop(writer);
+    let ended = Ended::from(child.wait_with_output().unwrap());
+    let ended = ended.with(0, &["1 picture in ", "1 result existed and is kept"]);
+    assert!(!ended.stderr.contains("failed"), "{}", ended.stderr);
+    assert_eq!(fs::read(place.path("out/b.png")).unwrap(), b"theirs");
+}
+
+/// A name that is no Unicode fills a pattern as any other.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_need_not_be_unicode() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("a.png", picture(4, 4, 1, |i| i as u8));
+    let name = std::ffi::OsStr::from_bytes(b"in/\xff.png");
+    fs::rename(place.path("a.png"), place.path(name)).unwrap();
+    place.filter(&["in", "-o", "out/{stem}-b.png", "--identity"]).with(0, &[]);
+    assert!(place.path(std::ffi::OsStr::from_bytes(b"out/\xff-b.png")).exists());
 }

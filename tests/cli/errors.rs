@@ -93,6 +93,7 @@ fn arguments() {
     fails(&with(&["--gaussian", "1:18446744073709551615"]), 2, &["at most 67108864 is possible"]);
     fails(&with(&["--emboss", "--offset", "inf"]), 2, &["offset must be a finite number, not inf"]);
     fails(&with(&["--box", "0"]), 2, &["at least 1 x 1 coefficients"]);
+    fails(&with(&["--box", "3x0"]), 2, &["this one has 3 rows and 0 columns"]);
     fails(&with(&["--motion", "5"]), 2, &["LEN:ANGLE"]);
     fails(&with(&["--gabor", "8"]), 2, &["two to five numbers"]);
     fails(&with(&["--sobel", "z"]), 2, &["x or y"]);
@@ -119,7 +120,7 @@ fn variants_of_check() {
     let place = Place::new();
     let run = |device: &str, names: &str| place.host(&["check", "--quick", "--device", device, "--variants", names]);
     for device in ["cpu", "emulator"] {
-        run(device, "naive,foo").with(2, &["auto, exact, naive, ", "was expected, not \"foo\""]);
+        run(device, "naive,foo").with(2, &["--variants", "all, auto, exact, naive, ", "was expected, not \"foo\""]);
     }
     run("cpu", "naive").with(2, &["--variants naive", "the CPU has one way of its own"]);
 }
@@ -134,6 +135,7 @@ fn a_missing_driver_is_one_short_line() {
     let ended = place.host(&["filter", "a.png", "-o", "b.png", "--emboss"]).with(0, &["device: CPU", "no CUDA device"]);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     let reason = &ended.stderr[ended.stderr.find('(').unwrap()..];
+    assert!(ended.stderr.starts_with("device: CPU (no CUDA device can be used: "), "{}", ended.stderr);
     assert!(reason.len() < 100 && reason.matches("libcuda").count() <= 1, "{reason}");
 }
 
@@ -142,7 +144,7 @@ fn kernels() {
     for (kernel, words) in [
         ("3x3: 1,2,3", &["mask: 3 x 3", "takes 9 values, 3 were given"][..]),
         ("3x3 0 1 0", &["a number, nan or - was expected"]),
-        ("0x1:", &["at least 1 x 1 coefficients, this one is 0 x 1"]),
+        ("0x1:", &["at least 1 x 1 coefficients, this one has 1 rows and 0 columns"]),
         ("9999999999999999x9999999999999999: 1", &["mask width is 9999999999999999, at most 1073741823 is possible"]),
         ("axb: 1", &["\"WxH\"", "axb"]),
         ("1x1: one", &["a number, nan or - was expected, not \"one\""]),
@@ -158,7 +160,7 @@ fn masks() {
     refuses_mask(b"1 2 3\n4 5\n", &["row 2 of the mask has 2 coefficients, row 1 has 3"]);
     refuses_mask(b"1 2\n3 four\n", &["a number in row 2, column 2 was expected, not \"four\""]);
     refuses_mask(b"", &["at least 1 x 1 coefficients"]);
-    refuses_mask(b"3 2 1 0\n1 2 3\n", &["2 rows of 3 coefficients"]);
+    refuses_mask(b"3 2 1 0\n1 2 3\n", &["2 rows of 3 after the header \"3 2\"", "not \"1 rows of 3\""]);
     refuses_mask(b"\xff\xfe\x00", &["neither text nor .npy"]);
     refuses_mask(&npy("<f4", "(0, 3)", &[]), &["at least 1 x 1 coefficients"]);
     refuses_mask(&npy("<f4", "(4,)", &[0; 16]), &["rows x columns"]);
@@ -173,6 +175,12 @@ fn masks() {
 fn inputs() {
     fails(&["nowhere.png", "-o", "b.png", "--identity"], 1, &["nowhere.png", "No such file"]);
     fails(&["*.gif", "-o", "{stem}.png", "--identity"], 1, &["no file matches the input \"*.gif\""]);
+    if cfg!(unix) {
+        fails(&["-", "-o", "out/", "--identity"], 2, &["-, the standard input, has no name", "name the file"]);
+        fails(&["-", "-", "-o", "b.png", "--identity"], 2, &["- was given 2 times"]);
+        fails(&["-", "-o", "b.png", "--mask", "-"], 2, &["the picture or the mask, not both"]);
+        fails(&["-", "-o", "b.png", "--identity"], 1, &["error: standard input: is empty"]);
+    }
     fails(&["[", "-o", "{stem}.png", "--identity"], 2, &["the input \"[\""]);
     fails(&[".", "-o", "b.png", "--identity"], 2, &["b.png is one file", "{stem}"]);
     fails(&["*.png", "-o", "b.png", "--identity"], 2, &["b.png is one file"]);
@@ -220,7 +228,7 @@ fn outputs() {
             2,
             &["/proc/b.png", "can't be written in /proc: No such file or directory (os error 2)\n"],
         );
-        fails(&["a.png", "-o", "/proc/", "--identity"], 2, &["can't be written in /proc"]);
+        fails(&["a.png", "-o", "/proc/", "--identity"], 2, &["/proc/: can't be written in: No such file"]);
         fails(&["a.png", "-o", "/dev/null", "--identity"], 2, &["/dev/null: has no extension"]);
     }
     fails(&["a.png", "-o", "b.xyz", "--identity"], 2, &["b.xyz: has .xyz", ".png, .jpg"]);

@@ -173,7 +173,7 @@ fn pictures_from_a_pipe() {
         place.filter_with(&bytes, &["-", "-o", made, "--identity"]).quietly();
         assert_eq!(place.read(made), place.read(name), "{name}");
     }
-    place.filter_with(b"", &["-", "-o", "e.png", "--identity"]).with(1, &["/dev/stdin: is empty"]);
+    place.filter_with(b"", &["-", "-o", "e.png", "--identity"]).with(1, &["standard input: is empty"]);
 }
 
 /// Hours of work are announced before they begin.
@@ -241,4 +241,16 @@ fn results_have_ordinary_permissions() {
     place.filter(&["a.npy", "-o", "b.npy", "--identity"]).quietly();
     let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode();
     assert_eq!(mode("b.npy"), mode("plain"));
+}
+
+#[test]
+fn big_tiff_is_read() {
+    use tiff::encoder::{TiffEncoder, colortype::RGB8};
+    let place = Place::new();
+    let image = picture(7, 5, 3, |i| i as u8);
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    TiffEncoder::new_big(&mut bytes).unwrap().write_image::<RGB8>(7, 5, image.values()).unwrap();
+    fs::write(place.path("big.tif"), bytes.into_inner()).unwrap();
+    place.filter(&["big.tif", "-o", "out.png", "--identity"]).quietly();
+    assert_eq!(place.read_u8("out.png"), image);
 }

@@ -85,8 +85,11 @@ fn derivatives_have_the_sign_of_the_slope() {
     place.write("y.npy", Image::from_fn(5, 5, |_, y| y as f32).unwrap());
     for (mask, slope) in [("--sobel", 8.0), ("--scharr", 32.0), ("--prewitt", 6.0)] {
         for (input, axis, expected) in [("x.npy", "x", slope), ("x.npy", "y", 0.0), ("y.npy", "y", slope)] {
-            place.filter(&[input, "-o", "out.npy", "--overwrite", mask, axis]).quietly();
-            assert_eq!(place.read_f32("out.npy").row(2)[2], expected, "{mask} {axis} on {input}");
+            for operation in ["convolve", "correlate"] {
+                place.filter(&[input, "-o", "out.npy", "--overwrite", mask, axis, "--op", operation]).quietly();
+                let found = place.read_f32("out.npy").row(2)[2];
+                assert_eq!(found, expected, "{mask} {axis} on {input}, {operation}");
+            }
         }
     }
 }

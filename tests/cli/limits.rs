@@ -50,3 +50,26 @@ fn file_size() {
     ended.with(1, &["out/large.npy: ", "File too large", "1 of 2 pictures failed"]);
     assert_eq!(made(&place), 1);
 }
+
+/// The emulator, too, says what it needed; it neither panics nor waits for ever.
+#[test]
+fn address_space_of_the_emulator() {
+    let place = Place::new();
+    place.write("a.png", picture(700, 500, 3, |i| i as u8));
+    let mut failed = 0;
+    for kilobytes in [40_000, 60_000, 80_000, 100_000, 110_000, 130_000, 200_000, 300_000] {
+        let limit = format!("ulimit -v {kilobytes}");
+        let script =
+            format!("{limit} && exec timeout 100 \"$0\" filter --device emulator a.png -o b.png --box 9 --overwrite");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).arg(program()).current_dir(place.path("")).stdin(Stdio::null());
+        let ended = Ended::from(shell.output().unwrap());
+        println!("{kilobytes}: {} {}", ended.status, ended.stderr);
+        if ended.status == 0 {
+            continue;
+        }
+        failed += 1;
+        ended.with(1, &["a.png", "memory"]);
+    }
+    assert!(failed > 0);
+}

@@ -1,6 +1,6 @@
 //! The GPU's kernels on the CPU, every access checked: the same plan, the same entries, another executor.
 
-use cuda_emulator::{Buffer, Counts, Emulator, Memory, Role};
+use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
 use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::cuda_std::{Global, GlobalMut};
@@ -9,7 +9,7 @@ use kernels_gpu::entries::Function;
 use super::strips::{Cut, Strip};
 use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::{Launch, Limits, Plan, VariantChoice};
-use crate::{Error, Pixel, PixelType, Problem, Result};
+use crate::{Error, Pixel, PixelType, Problem, Result, memory};
 
 /// What the emulated device, an H100, allows.
 pub(crate) const LIMITS: Limits = Limits::H100;
@@ -52,26 +52,28 @@ macro_rules! each_type {
 
 impl Values {
     /// An array that holds `bytes`, which are values of type `T`.
-    fn upload(memory: &mut Memory, kind: PixelType, bytes: &[u8]) -> Self {
-        fn values<T: Pixel>(bytes: &[u8]) -> Vec<T> {
-            let mut values = vec![T::default(); bytes.len() / size_of::<T>()];
+    fn upload(memory: &mut Memory, kind: PixelType, bytes: &[u8]) -> Result<Self> {
+        fn values<T: Pixel>(bytes: &[u8]) -> Result<Vec<T>> {
+            let mut values = memory::zeros(bytes.len() / size_of::<T>(), "for the emulator's source")?;
             bytes_of_mut(&mut values).copy_from_slice(bytes);
-            values
+            Ok(values)
         }
-        match kind {
-            PixelType::U8 => Self::U8(memory.upload("source", bytes)),
-            PixelType::U16 => Self::U16(memory.upload("source", &values(bytes))),
-            PixelType::F32 => Self::F32(memory.upload("source", &values(bytes))),
-        }
+        let values = match kind {
+            PixelType::U8 => memory.try_upload("source", bytes).map(Self::U8),
+            PixelType::U16 => memory.try_upload("source", &values(bytes)?).map(Self::U16),
+            PixelType::F32 => memory.try_upload("source", &values(bytes)?).map(Self::F32),
+        };
+        values.map_err(short)
     }
 
     /// An array of `length` values that nothing wrote.
-    fn allocate(memory: &mut Memory, kind: PixelType, length: usize) -> Self {
-        match kind {
-            PixelType::U8 => Self::U8(memory.allocate("result", length, Role::Output)),
-            PixelType::U16 => Self::U16(memory.allocate("result", length, Role::Output)),
-            PixelType::F32 => Self::F32(memory.allocate("result", length, Role::Output)),
-        }
+    fn allocate(memory: &mut Memory, kind: PixelType, length: usize) -> Result<Self> {
+        let values = match kind {
+            PixelType::U8 => memory.try_allocate("result", length, Role::Output).map(Self::U8),
+            PixelType::U16 => memory.try_allocate("result", length, Role::Output).map(Self::U16),
+            PixelType::F32 => memory.try_allocate("result", length, Role::Output).map(Self::F32),
+        };
+        values.map_err(short)
     }
 
     fn global(&self) -> Global<u8> {
@@ -89,6 +91,20 @@ impl Values {
     /// The first of `wanted`'s values that nothing has written, and their number.
     fn unwritten(&self, memory: &Memory, wanted: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
         each_type!(self, buffer => memory.unwritten_among(buffer, wanted))
+    }
+}
+
+/// The error for memory that the emulator could not have.
+pub(super) fn short(short: OutOfMemory) -> Error {
+    let free = memory::free().unwrap_or(0).into();
+    Error::HostMemory { what: format!("for {} on the emulator", short.what), needed: short.bytes.into(), free }
+}
+
+/// What a launch came to.
+pub(super) fn failed(kernel: &str, error: cuda_emulator::Error) -> Error {
+    match error {
+        cuda_emulator::Error::Memory { short: found, .. } => short(found),
+        other => Error::Emulator { kernel: kernel.to_owned(), report: other.to_string() },
     }
 }
 
@@ -128,9 +144,9 @@ impl EmulatorConvolution {
 
     pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
         for strip in &self.strips {
-            let mut resident = self.resident(strip, source);
+            let mut resident = self.resident(strip, source)?;
             self.launch(self.emulator, strip, &mut resident)?;
-            self.collect(strip, &resident, result);
+            self.collect(strip, &resident, result)?;
         }
         Ok(())
     }
@@ -138,7 +154,7 @@ impl EmulatorConvolution {
     /// A fresh memory with this source, and a result that nothing has written.
     pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
         self.whole()?;
-        self.resident = Some(self.resident(&self.strips[0], source));
+        self.resident = Some(self.resident(&self.strips[0], source)?);
         Ok(())
     }
 
@@ -162,8 +178,7 @@ impl EmulatorConvolution {
     pub(crate) fn download(&self, result: &mut [u8]) -> Result<()> {
         self.whole()?;
         let resident = self.resident.as_ref().ok_or_else(|| super::nothing_uploaded(&self.problem))?;
-        self.collect(&self.strips[0], resident, result);
-        Ok(())
+        self.collect(&self.strips[0], resident, result)
     }
 
     /// The steps one by one work on a whole image.
@@ -178,37 +193,46 @@ impl EmulatorConvolution {
 
     /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and nothing
     /// where it does not.
-    fn resident(&self, strip: &Strip, source: &[u8]) -> Resident {
+    fn resident(&self, strip: &Strip, source: &[u8]) -> Result<Resident> {
         let (params, layout) = (&self.plan.params, self.problem.layout());
         let row = self.problem.row_values() * layout.input.bytes();
         // Between the rows lie ones, NaN in f32: a kernel may read them along, but not use them.
-        let mut rows = vec![0xff; strip.height * params.src_pitch as usize * layout.input.bytes()];
+        let bytes = strip.height * params.src_pitch as usize * layout.input.bytes();
+        let mut rows = memory::zeros(bytes, "for the emulator's source")?;
+        rows.fill(0xff_u8);
         let to = rows.chunks_exact_mut(params.src_pitch as usize * layout.input.bytes());
         for (to, from) in to.zip(strip.source.iter().cloned().flatten()) {
             to[..row].copy_from_slice(&source[from * row..][..row]);
         }
         let mut memory = Memory::new();
-        let source = Values::upload(&mut memory, layout.input, &rows);
-        let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize);
+        let source = Values::upload(&mut memory, layout.input, &rows)?;
+        drop(rows);
+        let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize)?;
         let coefficients = self.plan.coefficients(&self.problem);
         let mask = if self.plan.entry.variant.mask_is_constant() {
             memory.set_constant(MASK::SYMBOL, &coefficients);
-            memory.upload("mask", &[])
+            memory.try_upload("mask", &[])
         } else {
-            memory.upload("mask", &coefficients)
+            memory.try_upload("mask", &coefficients)
         };
-        Resident { memory, source, result, mask }
+        Ok(Resident { memory, source, result, mask: mask.map_err(short)? })
     }
 
     /// Copies a strip's outputs to where they belong.
-    fn collect(&self, strip: &Strip, resident: &Resident, result: &mut [u8]) {
+    fn collect(&self, strip: &Strip, resident: &Resident, result: &mut [u8]) -> Result<()> {
         let bytes = self.problem.layout().output.bytes();
         let (row, pitch) = (self.problem.row_values() * bytes, self.plan.params.dst_pitch as usize * bytes);
+        // Twice: as values, and their bytes.
+        let downloaded = strip.height as u64 * pitch as u64 * 2;
+        if !memory::has_room(downloaded) {
+            return Err(short(OutOfMemory { bytes: downloaded, what: "the result" }));
+        }
         let values = resident.result.download(&resident.memory);
         let to = result[strip.outputs.start * row..strip.outputs.end * row].chunks_exact_mut(row);
         for (to, from) in to.zip(values.chunks_exact(pitch).skip(strip.first)) {
             to.copy_from_slice(&from[..row]);
         }
+        Ok(())
     }
 
     /// Launches for what was uploaded to stay.
@@ -240,7 +264,7 @@ impl EmulatorConvolution {
                         }
                     }
                 })
-                .map_err(|error| wrong(error.to_string()))?;
+                .map_err(|error| failed(entry.symbol, error))?;
         }
         let (pitch, row) = (self.plan.params.dst_pitch as usize, self.problem.row_values());
         let wanted = |index: usize| index % pitch < row && outputs.contains(&(index / pitch));

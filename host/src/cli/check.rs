@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use host::bench::Wanted;
 use host::check::{Checker, SEED, Verdict, cases};
 use host::{Device, DeviceChoice, VariantChoice};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,8 +12,8 @@ use super::{OrUsage as _, Outcome, output, select};
 use host::kernels_gpu::entries::Variant;
 
 const EXAMPLES: &str = "\
-Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the
-image. Every answer must lie within the error bound of the f64 oracle, and that of a direct variant must have the
+Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the \
+image. Every answer must lie within the error bound of the f64 oracle, and that of a direct variant must have the \
 bits of the scalar reference.
 
 Examples:
@@ -27,9 +28,9 @@ pub(super) struct Args {
     /// Where to compute: auto, cpu, emulator or cuda:NUMBER
     #[arg(long, default_value_t, value_name = "D")]
     device: DeviceChoice,
-    /// Variants, separated by commas, or all
-    #[arg(long, default_value = "all", value_delimiter = ',', value_name = "NAME,...")]
-    variants: Vec<String>,
+    /// Which variants: all, auto, exact, or names such as "naive"
+    #[arg(long, default_value = "all", value_delimiter = ',', value_name = "all|NAME,...")]
+    variants: Vec<Wanted>,
     /// About one case in twelve
     #[arg(long)]
     quick: bool,
@@ -105,16 +106,16 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 }
 
 /// One tally per variant that is asked for.
-fn tallies(device: &Device, names: &[String]) -> Result<Vec<Tally>> {
+fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
     let tally =
         |choice, name| Tally { choice, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time: Duration::ZERO };
-    let all = names == ["all"];
-    // First what is wrong on any device.
-    let choices = if all {
-        Variant::ALL.map(VariantChoice::Exactly).into()
-    } else {
-        names.iter().map(|name| name.parse::<VariantChoice>().or_usage()).collect::<Result<Vec<_>>>()?
+    let all = wanted.contains(&Wanted::All);
+    let one = |wanted: &Wanted| match wanted {
+        Wanted::All => None,
+        Wanted::One(choice) => Some(*choice),
     };
+    let choices: Vec<_> =
+        if all { Variant::ALL.map(VariantChoice::Exactly).into() } else { wanted.iter().filter_map(one).collect() };
     if device.backend() == "cpu" {
         if let Some(variant) = choices.iter().find_map(|choice| choice.named())
             && !all

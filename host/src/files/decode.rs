@@ -74,11 +74,17 @@ fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
     if start.is_empty() {
         return Err("is empty".into());
     }
+    if BIG_TIFF.iter().any(|magic| start.starts_with(magic)) {
+        return Ok(ImageFormat::Tiff);
+    }
     image::guess_format(&start)
         .ok()
         .filter(ImageFormat::reading_enabled)
-        .ok_or_else(|| format!("is in no format that can be read ({})", Format::extensions()))
+        .ok_or_else(|| format!("is in no format that can be read ({})", Format::readable()))
 }
+
+/// What a TIFF for more than 4 GiB begins with, in both byte orders; [`image::guess_format`] knows only the others.
+const BIG_TIFF: [&[u8]; 2] = [b"II\x2b\0", b"MM\0\x2b"];
 
 /// Bytes that decoders need beside what grows with the picture.
 const SMALL: u64 = 1 << 20;
@@ -93,9 +99,13 @@ fn limits() -> Limits {
 
 fn broken(error: ImageError) -> String {
     match error {
-        ImageError::Limits(_) => format!("is larger than may be decoded: {MOST_BYTES} bytes"),
+        ImageError::Limits(_) => format!("is larger than the {} GiB that are decoded at most", MOST_BYTES >> 30),
         ImageError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => "is cut off".into(),
-        other => other.to_string(),
+        ImageError::Unsupported(error) => {
+            format!("is of a kind that can't be read, whose values are not u8, u16 or f32, perhaps: {error}")
+        }
+        ImageError::Decoding(error) => format!("is damaged, or no such picture: {error}"),
+        other => format!("can't be decoded: {other}"),
     }
 }
 
@@ -109,7 +119,8 @@ fn decode(reader: BufReader<impl Source>, format: ImageFormat) -> Result<Picture
     }
     let mut reader = ImageReader::with_format(reader, format);
     reader.limits(limits());
-    let mut decoder = reader.into_decoder().map_err(broken)?;
+    let kinds = if format == ImageFormat::OpenExr { " (of OpenEXR, RGB and RGBA are read)" } else { "" };
+    let mut decoder = reader.into_decoder().map_err(|error| broken(error) + kinds)?;
     // Without it, the picture can still be read.
     let profile = decoder.icc_profile().ok().flatten();
     finish(decoder, profile)

@@ -53,8 +53,19 @@ const TABLE: [Row; 12] = [
     Row(Format::Npy, "NumPy's .npy", &["npy"], &[U8, U16, F32], &[1, 2, 3, 4]),
 ];
 
+/// The extension of the one format that is read and not written: its pixels have one bit.
+pub(super) const READ_ONLY: &str = "pbm";
+
 impl Format {
-    /// The extensions of all formats, for messages and help.
+    /// The extensions of all formats that can be read, for messages and help.
+    #[must_use]
+    pub fn readable() -> String {
+        let written = TABLE.iter().flat_map(|row| row.2).copied();
+        let all: Vec<_> = written.chain([READ_ONLY]).map(|extension| format!(".{extension}")).collect();
+        listed(&all, "or")
+    }
+
+    /// The extensions of all formats that can be written, for messages and help.
     #[must_use]
     pub fn extensions() -> String {
         let all: Vec<_> = TABLE.iter().flat_map(|row| row.2).map(|extension| format!(".{extension}")).collect();

@@ -7,15 +7,17 @@
 //! | TIFF | `tif`, `tiff` | u8, u16, f32 | 1, 3, 4 |
 //! | BMP | `bmp` | u8 | 1, 3, 4 |
 //! | PGM, PPM, PNM, PAM | `pgm`, `ppm`, `pnm`, `pam` | u8, u16 | 1; 3; 1 and 3; 1 to 4 |
+//! | PBM, only read | `pbm` | u8 | 1 |
 //! | WebP | `webp` | u8 | 1 to 4 |
 //! | QOI | `qoi` | u8 | 3, 4 |
 //! | OpenEXR | `exr` | f32 | 3, 4 |
 //! | NumPy | `npy` | u8, u16, f32 | 1 to 4 |
 //!
 //! Two channels are grey and alpha, four are RGB and alpha. Values are taken and written as they are stored: nothing is
-//! scaled and nothing converted to linear light. A file's content says what it is when it is read, the extension when it is
-//! written. Reading turns a picture as its EXIF orientation asks, and keeps an ICC profile that fits its channels;
-//! palettes become RGB, grey of 1 to 4 bits becomes u8. Of several frames or pages the first is read. Other metadata
+//! scaled and nothing converted to linear light, but for what no type here holds: palettes and CMYK become RGB, grey of 1 to
+//! 4 bits becomes u8 from 0 to 255, PNM with another greatest value than 255 or 65,535 is stretched to that, and TIFF
+//! whose 0 is white is turned around. A file's content says what it is when it is read, the extension when it is
+//! written. Reading turns a picture as its EXIF orientation asks, and keeps an ICC profile that fits its channels. Of several frames or pages the first is read. Other metadata
 //! is dropped. JPEG is written with quality 95, WebP without loss; grey and palette come back from BMP and WebP as RGB.
 //!
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
@@ -285,6 +287,22 @@ pub fn write_text(path: impl AsRef<Path>, text: &str, existing: Existing) -> Res
 /// [`Error::Exists`], [`Error::File`] with the reason.
 pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> {
     whole::check(path.as_ref(), existing)
+}
+
+/// Whether files could be written in a folder.
+///
+/// # Errors
+/// [`Error::File`] with the folder and the reason.
+pub fn check_folder(folder: impl AsRef<Path>) -> Result<()> {
+    whole::check_folder(folder.as_ref())
+}
+
+/// Whether a name's extension is one of a picture that can be read: those that can be written, and `.pbm`.
+#[must_use]
+pub fn is_picture(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    let bitmap = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(format::READ_ONLY));
+    bitmap || Format::of(path).is_ok()
 }
 
 /// Runs a decoder. None is known to panic; one that did, on a file made for it, would end a whole batch.

@@ -59,6 +59,8 @@ pub(super) fn write(
         let mut paths = unfinished();
         let temporary = create(folder).map_err(in_folder)?;
         paths.push(temporary.path().to_owned());
+        // Before anything is in it, so that it is never open to more people than the one it replaces.
+        as_replaced(temporary.as_file(), &target).map_err(in_folder)?;
         temporary
     };
     let name = temporary.path().to_owned();
@@ -86,6 +88,14 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<()> {
     create(folder).map(drop).map_err(|error| in_folder(path, folder, &error))
 }
 
+/// Whether files could be written in a folder.
+pub(super) fn check_folder(folder: &Path) -> Result<()> {
+    create(folder).map(drop).map_err(|error| {
+        let reason = format!("can't be written in: {}", words(&error));
+        Error::File { path: folder.into(), reason }
+    })
+}
+
 /// Where the file will stand: where a link leads to, or the path itself.
 fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
@@ -111,10 +121,13 @@ fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
         let reason = format!("can't be written in {}: the folder does not exist", folder.display());
         return Error::File { path: path.into(), reason };
     }
-    // Without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's words.
+    Error::File { path: path.into(), reason: format!("can't be written in {}: {}", folder.display(), words(error)) }
+}
+
+/// An error without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's words.
+fn words(error: &io::Error) -> String {
     let text = error.to_string();
-    let reason = text.split_once(" at path ").map_or(text.as_str(), |(reason, _)| reason);
-    Error::File { path: path.into(), reason: format!("can't be written in {}: {reason}", folder.display()) }
+    text.split_once(" at path ").map_or(text.clone(), |(reason, _)| reason.to_owned())
 }
 
 fn create(folder: &Path) -> io::Result<NamedTempFile> {
@@ -124,6 +137,18 @@ fn create(folder: &Path) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
+}
+
+/// Gives a file the owner, where that may be, and the permissions of the one that it will replace, if there is one.
+fn as_replaced(file: &File, target: &Path) -> io::Result<()> {
+    let Ok(found) = fs::metadata(target) else { return Ok(()) };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        // Only root may give a file away, and only one's own groups may have it: then it stays the writer's.
+        let _ = fchown(file, None, Some(found.gid())).and_then(|()| fchown(file, Some(found.uid()), None));
+    }
+    file.set_permissions(found.permissions())
 }
 
 fn fill(
@@ -187,6 +212,12 @@ mod tests {
         fs::write(&plain, "").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&path), mode(&plain));
+        // Who replaces a file does not open it to others.
+        for wanted in [0o600, 0o440] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(wanted)).unwrap();
+            write(&path, Existing::Replace, |_| Ok(())).unwrap();
+            assert_eq!(mode(&path) & 0o777, wanted);
+        }
         symlink("a", &link).unwrap();
         write(&link, Existing::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

@@ -86,10 +86,7 @@ impl WrittenMask {
             if rest.iter().any(|row| row.len() != first.len()) {
                 return Err(Error::Parse {
                     what: "mask",
-                    required: format!(
-                        "{height} rows of {width} coefficients, as its first line says if it is \"W H\", or else all rows of \
-                         one length,"
-                    ),
+                    required: format!("a table of {height} rows of {width} after the header \"{width} {height}\""),
                     found: describe(rest),
                 });
             }
@@ -273,12 +270,11 @@ mod tests {
             ("1 2 3\n4 1e99 6", "mask: a number in row 2, column 2 was expected, not \"1e99\""),
             ("1,5 2", "mask: one kind of separator in row 1, and points in numbers, was expected, not \"1,5 2\""),
             ("1 2\n1,5;2", "mask: one kind of separator in row 2, and points in numbers, was expected, not \"1,5;2\""),
-            ("", "a mask needs at least 1 x 1 coefficients, this one is 0 x 0"),
-            ("# nothing\n", "a mask needs at least 1 x 1 coefficients, this one is 0 x 0"),
+            ("", "a mask needs at least 1 x 1 coefficients, this one has 0 rows and 0 columns"),
+            ("# nothing\n", "a mask needs at least 1 x 1 coefficients, this one has 0 rows and 0 columns"),
             (
                 "3 3\n1 2 3\n4 5 6",
-                "mask: 3 rows of 3 coefficients, as its first line says if it is \"W H\", or else all rows of one length, was \
-                 expected, not \"2 rows of 3\"",
+                "mask: a table of 3 rows of 3 after the header \"3 3\" was expected, not \"2 rows of 3\"",
             ),
             ("nan 3\n1 2 3\n4 5 6", "row 2 of the mask has 3 coefficients, row 1 has 2"),
             ("3 1 0 0\n1 2 3", "the scale in the first line of a mask must be finite and not 0, not 0"),

@@ -7,6 +7,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use cuda_std::executor::{Access, Collective, Executor, GATHERED, Lockstep, Register, Space, enter};
 
+use crate::OutOfMemory;
 use crate::counts::Counts;
 use crate::defect::Kind;
 use crate::found::Found;
@@ -18,6 +19,10 @@ use crate::warp::{Class, Warp};
 
 /// A fiber's stack. Kernels keep little in memory; the pages are only taken when they are touched.
 const STACK_BYTES: usize = 128 * 1024;
+
+/// Memory that a runner keeps back and gives up when there is no more, so that its fibers can be ended: to unwind their stacks
+/// takes some.
+const SPARE_BYTES: usize = 64 * 1024;
 
 /// What a fiber waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,7 @@ pub(crate) struct Runner<'a> {
     /// Where the running fiber of each thread can be left.
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
     stacks: RefCell<Vec<DefaultStack>>,
+    spare: Cell<Vec<u8>>,
 }
 
 impl<'a> Runner<'a> {
@@ -86,6 +92,7 @@ impl<'a> Runner<'a> {
             given: RefCell::new(vec![Given::default(); threads]),
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
             stacks: RefCell::default(),
+            spare: Cell::new(vec![1; SPARE_BYTES]),
         }
     }
 
@@ -103,7 +110,9 @@ impl<'a> Runner<'a> {
         self.barriers.set(0);
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.given.borrow_mut().fill(Given::default());
-        self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize);
+        if let Err(short) = self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize) {
+            return self.give_up(short);
+        }
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut order: Vec<u32> = (0..self.yielders.len() as u32).collect();
         enter(self, || self.schedule(&mut order, &mut random, kernel));
@@ -125,7 +134,13 @@ impl<'a> Runner<'a> {
             for &thread in order.iter() {
                 let thread = thread as usize;
                 let Wait::Ready(value) = waits[thread] else { continue };
-                let mut fiber = fibers[thread].take().unwrap_or_else(|| self.fiber(thread, kernel));
+                let mut fiber = match fibers[thread].take() {
+                    Some(fiber) => fiber,
+                    None => match self.fiber(thread, kernel) {
+                        Ok(fiber) => fiber,
+                        Err(short) => return self.give_up(short),
+                    },
+                };
                 waits[thread] = self.resume(&mut fiber, thread, value);
                 if waits[thread] == Wait::Ended {
                     if fiber.done() {
@@ -144,10 +159,21 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Ends the launch for want of memory. What waits is unwound, which takes a little.
+    fn give_up(&self, short: OutOfMemory) {
+        drop(self.spare.take());
+        self.common.found.give_up(short);
+    }
+
     /// A new fiber for a thread.
-    fn fiber(&self, thread: usize, kernel: &(dyn Fn() + Sync)) -> Fiber {
+    fn fiber(&self, thread: usize, kernel: &(dyn Fn() + Sync)) -> Result<Fiber, OutOfMemory> {
         let stack = self.stacks.borrow_mut().pop();
-        let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for the stack of a fiber"));
+        let stack = stack.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok).map_err(|_| {
+            // One block on each thread of the host.
+            let bytes = self.yielders.len() * STACK_BYTES * rayon::current_num_threads();
+            let what = "the stacks of the threads of the blocks that run at once";
+            OutOfMemory { bytes: bytes as u64, what }
+        })?;
         let yielder_of = &self.yielders[thread];
         let body = move |yielder: &Yielder<u32, Wait>, _: u32| {
             yielder_of.set(yielder);
@@ -155,7 +181,7 @@ impl<'a> Runner<'a> {
         };
         // SAFETY: the fiber borrows `kernel` and `self`, which outlive it: `schedule` drops or ends every fiber before it
         // returns.
-        unsafe { Coroutine::with_stack_unchecked(stack, body) }
+        Ok(unsafe { Coroutine::with_stack_unchecked(stack, body) })
     }
 
     /// Lets a fiber run until it waits or ends.

@@ -2,8 +2,9 @@
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::OutOfMemory;
 use crate::defect::{Defect, Kind};
 use crate::launch::Place;
 
@@ -18,16 +19,35 @@ pub(crate) struct Found {
     kernel: String,
     defects: Mutex<Vec<Defect>>,
     enough: AtomicBool,
+    /// Memory that could not be had; the launch is then given up.
+    short: OnceLock<OutOfMemory>,
 }
 
 impl Found {
     pub(crate) fn new(kernel: &str) -> Self {
-        Self { kernel: kernel.to_owned(), defects: Mutex::default(), enough: AtomicBool::new(false) }
+        Self {
+            kernel: kernel.to_owned(),
+            defects: Mutex::default(),
+            enough: AtomicBool::new(false),
+            short: OnceLock::new(),
+        }
     }
 
     /// Whether so much was found that going on would tell nothing new.
     pub(crate) fn enough(&self) -> bool {
         self.enough.load(Ordering::Relaxed)
+    }
+
+    /// Gives the launch up for want of memory.
+    pub(crate) fn give_up(&self, short: OutOfMemory) {
+        // The first one is told.
+        let _ = self.short.set(short);
+        self.enough.store(true, Ordering::Relaxed);
+    }
+
+    /// The memory that could not be had, if any.
+    pub(crate) fn short(&self) -> Option<OutOfMemory> {
+        self.short.get().copied()
     }
 
     /// Adds a defect, or counts it with the first one of its line and kind.

@@ -92,6 +92,24 @@ pub enum Error {
     /// The kernel did something wrong.
     #[error("{0}")]
     Defects(Defects),
+    /// This machine has not enough memory for the emulation.
+    #[error("{kernel}: {short}")]
+    Memory {
+        /// The kernel.
+        kernel: String,
+        /// What there is too little of.
+        short: OutOfMemory,
+    },
+}
+
+/// Memory of the host that could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not enough memory: {bytes} bytes are needed for {what}")]
+pub struct OutOfMemory {
+    /// Bytes that are needed.
+    pub bytes: u64,
+    /// What for.
+    pub what: &'static str,
 }
 
 impl fmt::Debug for Error {
@@ -144,8 +162,8 @@ impl Emulator {
     /// The counts are zero but for the threads and barriers unless [`counting`](Self::counting).
     ///
     /// # Errors
-    /// [`Error::Launch`] if the device would refuse, [`Error::Defects`] if the kernel did something wrong. What it wrote until
-    /// then stays written.
+    /// [`Error::Launch`] if the device would refuse, [`Error::Defects`] if the kernel did something wrong, [`Error::Memory`] if
+    /// there is too little for the stacks of its threads. What it wrote until then stays written.
     pub fn launch(
         &self,
         name: &str,
@@ -190,6 +208,9 @@ impl Emulator {
                 })
         };
         memory.end_launch();
+        if let Some(short) = found.short() {
+            return Err(Error::Memory { kernel: name.to_owned(), short });
+        }
         let defects = found.into_defects();
         if defects.is_empty() { Ok(counts) } else { Err(Error::Defects(Defects { defects, seed: self.seed })) }
     }

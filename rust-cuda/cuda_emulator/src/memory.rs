@@ -1,11 +1,12 @@
 //! Global and constant memory: what the host allocates, with a record of who wrote and read each element.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, TryReserveError};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use cuda_std::{Global, GlobalMut, Scalar};
 
+use crate::OutOfMemory;
 use crate::record::Record;
 
 /// Where the first allocation lies. No address of this program's own memory on the systems we know, and none is ever
@@ -120,6 +121,14 @@ impl Allocation {
     }
 }
 
+/// `length` values, if there is memory for them.
+fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryReserveError> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(length)?;
+    values.resize_with(length, value);
+    Ok(values.into())
+}
+
 /// A constant array that was set.
 pub(crate) struct ConstantArray {
     /// The bytes that were set, from the array's start.
@@ -150,8 +159,19 @@ impl Memory {
     }
 
     /// An array that holds `values`. `name` is for reports.
+    ///
+    /// # Panics
+    /// If this machine has too little memory, which [`try_upload`](Self::try_upload) returns as an error.
     pub fn upload<T: Scalar>(&mut self, name: &str, values: &[T]) -> Buffer<T> {
-        let buffer = self.allocate(name, values.len(), Role::Scratch);
+        self.try_upload(name, values).unwrap_or_else(|short| panic!("{short}"))
+    }
+
+    /// An array that holds `values`. `name` is for reports.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] of this machine.
+    pub fn try_upload<T: Scalar>(&mut self, name: &str, values: &[T]) -> Result<Buffer<T>, OutOfMemory> {
+        let buffer = self.try_allocate(name, values.len(), Role::Scratch)?;
         let allocation = &self.allocations[&buffer.address];
         let padded = bytes_of(values).chunks(4).map(|part| {
             let mut word = [0; 4];
@@ -164,17 +184,29 @@ impl Memory {
         for known in &allocation.known {
             known.store(1, Ordering::Relaxed);
         }
-        buffer
+        Ok(buffer)
     }
 
     /// An array of `length` elements that nothing wrote yet.
+    ///
+    /// # Panics
+    /// If this machine has too little memory, which [`try_allocate`](Self::try_allocate) returns as an error.
     pub fn allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Buffer<T> {
+        self.try_allocate(name, length, role).unwrap_or_else(|short| panic!("{short}"))
+    }
+
+    /// An array of `length` elements that nothing wrote yet.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] of this machine: an array takes its bytes and another 20 for each element.
+    pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;
         let address = FIRST_ADDRESS + self.used;
         // Allocations begin at multiples of 256 bytes, as CUDA's do.
         self.used += (bytes + GAP).next_multiple_of(256);
-        let records = || (0..length).map(|_| AtomicU64::new(Record::NOBODY)).collect();
+        let short = |_| OutOfMemory { bytes: bytes + 20 * length as u64, what: "an array and the record of its use" };
+        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
         let allocation = Allocation {
             name: name.to_owned(),
             address,
@@ -182,13 +214,13 @@ impl Memory {
             element,
             role,
             // A pattern that is NaN in every type that has one.
-            words: (0..bytes.div_ceil(4)).map(|_| AtomicU32::new(u32::MAX)).collect(),
-            known: (0..length).map(|_| AtomicU32::new(0)).collect(),
-            writes: records(),
-            reads: records(),
+            words: filled(bytes.div_ceil(4) as usize, || AtomicU32::new(u32::MAX)).map_err(short)?,
+            known: filled(length, || AtomicU32::new(0)).map_err(short)?,
+            writes: records()?,
+            reads: records()?,
         };
         self.allocations.insert(address, allocation);
-        Buffer { address, length, element: PhantomData }
+        Ok(Buffer { address, length, element: PhantomData })
     }
 
     /// The elements of an array, those that nothing wrote being all ones (NaN in `f32`).

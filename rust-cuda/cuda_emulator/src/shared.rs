@@ -1,5 +1,7 @@
 //! The shared memory of one block, with a record of who wrote and read each byte since the last barrier.
 
+use crate::OutOfMemory;
+
 /// Who touched a byte, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touch {
@@ -43,10 +45,16 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Makes ready for the next block, which has `bytes` of memory.
-    pub(crate) fn begin_block(&mut self, bytes: usize) {
+    pub(crate) fn begin_block(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        let more = bytes.saturating_sub(self.bytes.len());
+        self.bytes.try_reserve_exact(more).map_err(|_| {
+            let (bytes, what) = (bytes * size_of::<Byte>(), "the record of a block's shared memory");
+            OutOfMemory { bytes: bytes as u64, what }
+        })?;
         self.bytes.resize(bytes, Byte::default());
         self.next_interval();
         self.begin = self.epoch;
+        Ok(())
     }
 
     /// A barrier of the whole block was passed.
@@ -109,7 +117,7 @@ mod tests {
     /// Two threads, 16 bytes.
     fn block() -> Shared {
         let mut shared = Shared::default();
-        shared.begin_block(16);
+        shared.begin_block(16).unwrap();
         shared
     }
 
@@ -140,7 +148,7 @@ mod tests {
     fn what_another_block_wrote_is_unwritten() {
         let mut shared = block();
         shared.store(0, &[1], 0, 0).unwrap();
-        shared.begin_block(16);
+        shared.begin_block(16).unwrap();
         assert_eq!(shared.load(0, &mut [0], 0, 0), Err(Trouble::Unwritten));
     }
 }

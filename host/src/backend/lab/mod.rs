@@ -24,13 +24,13 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cuda_emulator::{Buffer, Counts, Emulator, Limits, Memory, Role};
+use cuda_emulator::{Buffer, Counts, Emulator, Limits, Memory, OutOfMemory, Role};
 use kernels_gpu::cuda_std::Scalar;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 use kernels_gpu::entries::Kernel;
 
 use super::gpu::{Bench, DeviceArray};
-use super::{Device, Kind};
+use super::{Device, Kind, emulator};
 use crate::{Error, Result};
 
 pub use self::calls::*;
@@ -130,7 +130,7 @@ impl<'device> Lab<'device> {
     /// [`Error::DeviceMemory`], [`Error::Driver`].
     pub fn upload<T: Element>(&mut self, name: &str, values: &[T]) -> Result<Array<'device, T>> {
         let home = match &mut self.place {
-            Place::Emulator { memory, .. } => Home::Emulated(memory.upload(name, values)),
+            Place::Emulator { memory, .. } => Home::Emulated(memory.try_upload(name, values).map_err(emulator::short)?),
             Place::Cuda(bench) => {
                 let mut array = bench.allocate(values.len())?;
                 bench.write(&mut array, values)?;
@@ -146,7 +146,9 @@ impl<'device> Lab<'device> {
     /// As for [`upload`](Self::upload).
     pub fn allocate<T: Element>(&mut self, name: &str, length: usize) -> Result<Array<'device, T>> {
         let home = match &mut self.place {
-            Place::Emulator { memory, .. } => Home::Emulated(memory.allocate(name, length, Role::Output)),
+            Place::Emulator { memory, .. } => {
+                Home::Emulated(memory.try_allocate(name, length, Role::Output).map_err(emulator::short)?)
+            }
             Place::Cuda(bench) => {
                 let mut array = bench.allocate(length)?;
                 bench.poison(&mut array)?;
@@ -169,7 +171,7 @@ impl<'device> Lab<'device> {
         match (&mut self.place, &mut array.home) {
             (Place::Cuda(bench), Home::Cuda(array)) => bench.write(array, values),
             (Place::Emulator { memory, .. }, Home::Emulated(buffer)) => {
-                *buffer = memory.upload("values", values);
+                *buffer = memory.try_upload("values", values).map_err(emulator::short)?;
                 Ok(())
             }
             _ => unreachable!("asked above"),
@@ -184,7 +186,12 @@ impl<'device> Lab<'device> {
     /// # Panics
     /// If the array is another lab's.
     pub fn download<T: Element>(&mut self, array: &Array<'_, T>) -> Result<Vec<T>> {
-        let mut values = vec![T::default(); array.len()];
+        let mut values = Vec::new();
+        values.try_reserve_exact(array.len()).map_err(|_| {
+            let bytes = array.len() as u64 * size_of::<T>() as u64;
+            emulator::short(OutOfMemory { bytes, what: "an array's copy" })
+        })?;
+        values.resize(array.len(), T::default());
         self.read(array, &mut values)?;
         Ok(values)
     }
@@ -273,11 +280,8 @@ impl<'device> Lab<'device> {
                 // At most 227 KiB, as was checked.
                 let launch = cuda_emulator::Launch::flat(grid, shape.block, shape.shared_bytes as u32);
                 let emulator = emulator.counting(counting);
-                let wrong = |error: cuda_emulator::Error| Error::Emulator {
-                    kernel: kernel.symbol.to_owned(),
-                    report: error.to_string(),
-                };
-                call.emulate(&mut |run| emulator.launch(kernel.symbol, &launch, memory, run)).map_err(wrong)
+                call.emulate(&mut |run| emulator.launch(kernel.symbol, &launch, memory, run))
+                    .map_err(|error| self::emulator::failed(kernel.symbol, error))
             }
             Place::Cuda(bench) => {
                 bench.launch(&kernel, call, grid, shape)?;

@@ -44,7 +44,7 @@ fn section(out: &mut String, cell: &Cell) {
     let heading = format!("{image} ({picture}), {}, mask {mask}, border {border}", text::values(*layout));
     // Writing to a String does not fail.
     let _ = writeln!(out, "<h2>{}</h2>\n<table>", escape(&heading));
-    let titles = ["variant", "of the floor", "", "kernel", "Gpix/s", "end to end", "over the CPU"];
+    let titles = ["variant", "of the floor", "", "kernel", "Gpix/s", "end to end", "vs CPU"];
     let titles: String = titles.iter().map(|title| format!("<th>{title}</th>")).collect();
     let _ = writeln!(out, "<tr>{titles}</tr>");
     for row in &cell.rows {

@@ -10,8 +10,7 @@ pub fn markdown(report: &Report) -> String {
     for line in text::header(&report.machine).lines() {
         out += &format!("- {}\n", escape(line.trim()));
     }
-    out +=
-        "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of the floor | over the CPU | check |\n";
+    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of the floor | vs CPU | check |\n";
     out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
     for cell in &report.cells {
         for row in &cell.rows {

@@ -141,6 +141,10 @@ pub fn summary(report: &Report) -> String {
         out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
     }
     out += &choices(report);
+    let above = |row: &Verified| row.timed.as_ref().is_some_and(|timed| timed.floor_fraction() > ABOVE_FLOOR);
+    if report.verified().any(above) {
+        out += "\nabove 100 % of the floor: the rates were measured in a bad moment, or caches help (METHODOLOGY.md)";
+    }
     let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let (answers, failures) = (report.verified().count(), report.failures().count());
     let timed = report.verified().filter(|row| row.timed.is_some()).count();
@@ -156,6 +160,9 @@ pub fn summary(report: &Report) -> String {
     }
     out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
 }
+
+/// The part of the floor from which on something is to be said of it.
+const ABOVE_FLOOR: f64 = 1.05;
 
 /// Slower than the fastest by more than this, a choice is to be looked at.
 const TOLERANCE: f64 = 1.05;

@@ -22,12 +22,14 @@ pub(in crate::cli) struct Args {
     #[arg(short, long, value_name = "OUTPUT")]
     pub(super) output: PathBuf,
 
-    /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D
+    /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D. This is for
+    /// --mask and --kernel: masks by name (--sobel, --emboss …) do the same with both
     #[arg(long, value_name = "OP", default_value = "convolve", value_parser = operation(), hide_possible_values = false)]
     pub(super) op: Operation,
 
-    /// What lies outside of the picture: zero; constant:VALUE; clamp (aaa|abcd|ddd); reflect (dcba|abcd|dcba, NumPy's
-    /// "symmetric"); mirror (dcb|abcd|cba, also called reflect101; NumPy's and PyTorch's "reflect"); wrap (bcd|abcd|abc)
+    /// What lies outside of the picture: zero (or constant); constant:VALUE; clamp (aaa|abcd|ddd; or nearest,
+    /// replicate, edge); reflect (dcba|abcd|dcba; or NumPy's symmetric); mirror (dcb|abcd|cba; or reflect101; NumPy's and
+    /// PyTorch's "reflect"); wrap (bcd|abcd|abc; or circular, periodic, tile)
     #[arg(long, default_value = "zero")]
     pub(super) border: Border,
 
@@ -102,8 +104,10 @@ Examples:
   host filter \"photos/*.jpg\" -o \"out/{stem}.png\" --box 5
   echo \"1 2 1\" | host filter a.png -o b.png --mask - --normalize
 
-Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR, and .npy of two dimensions or of \
-height x width x channels. Values are taken as stored, without gamma. Pictures are turned as their \
+Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR (RGB, RGBA), and .npy of two dimensions or of \
+height x width x channels; PBM is read. Values are taken as stored, without gamma; but palettes and CMYK become \
+RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535, and TIFF whose 0 is \
+white is turned around. Pictures are turned as their \
 EXIF orientation asks; an ICC profile stays. Of several pages or frames the first is read. - is the \
 standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
 .host-unfinished-.
@@ -156,7 +160,12 @@ fn anchor(text: &str) -> Result<(usize, usize)> {
 impl Args {
     /// The filter that the arguments describe, its anchor, scale and offset checked.
     pub(super) fn filter(&self) -> Result<Filter> {
-        let mut written = self.mask.read()?;
+        let standard = self.inputs.iter().any(|input| input.as_os_str() == "-");
+        ensure!(
+            !(standard && self.mask.is_standard_input()),
+            "- is the standard input of the picture or the mask, not both"
+        );
+        let mut written = self.mask.read(self.op)?;
         if self.normalize {
             written.mask = written.mask.normalized().context("--normalize")?;
             written.scale = None;

@@ -96,14 +96,14 @@ impl<'device> Compute<'device> {
 
     /// About how long a picture will take; None if it is clear without measuring that it is not long.
     ///
-    /// The rate is that of the last picture that took long enough to tell, or else of a small one with a part of the mask,
-    /// which takes a fraction of a second to measure.
-    pub(super) fn expected(&mut self, pixels: &Pixels) -> Option<Duration> {
+    /// The rate is that of the last picture that took long enough to tell, or else of a small one of its type and channels with
+    /// a part of the mask, which takes a fraction of a second to measure.
+    pub(super) fn expected(&mut self, pixels: &Pixels, output: PixelType) -> Option<Duration> {
         let work = self.multiply_adds(pixels);
         if work < little(self.device) {
             return None;
         }
-        let rate = self.rate.or_else(|| self.trial().ok())?;
+        let rate = self.rate.or_else(|| self.trial(pixels, output).ok())?;
         self.rate = Some(rate);
         Duration::try_from_secs_f64(work / rate).ok()
     }
@@ -116,36 +116,35 @@ impl<'device> Compute<'device> {
     }
 
     /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
-    fn trial(&self) -> host::Result<f64> {
+    fn trial(&self, pixels: &Pixels, output: PixelType) -> host::Result<f64> {
         const LARGEST_MASK: usize = 31;
         const LARGEST_IMAGE: usize = 2048;
-        const ONE_RUN: Duration = Duration::from_millis(1);
-        let mask = self.filter.mask();
-        let mask = Mask::average(mask.width().min(LARGEST_MASK), mask.height().min(LARGEST_MASK))?;
-        let coefficients = (mask.width() * mask.height()) as f64;
-        let filter = Filter::new(mask);
-        let mut side = 32;
+        // A part of a mask is a column times a row if the whole is, so that the same variant computes.
+        let whole = self.filter.mask();
+        let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
+        let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
+        let filter = Filter::new(Mask::new(width, height, part)?);
+        let (channels, input) = (pixels.channels(), pixels.pixel_type());
+        // Several blocks for each thread: with fewer, some would have nothing to do.
+        let mut side = if width * height < 100 { 128 } else { 64 };
         loop {
-            let image = Image::from_fn(side, side, |x, y| (x ^ y) as f32)?;
-            let mut convolution = self.device.convolution(&Problem::new(side, side, &filter)?, self.variant)?;
+            let image = Pixels::zeros(side, side, channels, input)?;
+            let problem = Problem::new(side, side, &filter)?.with_layout(Layout { channels, input, output })?;
+            let mut convolution = self.device.convolution(&problem, self.variant)?;
             let mut run = || -> host::Result<Duration> {
                 let start = Instant::now();
-                let _: Image<f32> = convolution.run(&image)?;
+                match &image {
+                    Pixels::U8(image) => convolve(&mut convolution, image, output, false),
+                    Pixels::U16(image) => convolve(&mut convolution, image, output, false),
+                    Pixels::F32(image) => convolve(&mut convolution, image, output, false),
+                }?;
                 Ok(start.elapsed())
             };
             // The first one warms up: threads start, memory is touched for the first time.
-            let first = run()?;
-            let work = (side * side) as f64 * coefficients;
-            if first > LONG_ENOUGH {
-                return Ok(work / first.as_secs_f64());
-            }
-            if first > ONE_RUN || side >= LARGEST_IMAGE {
-                let (mut runs, mut elapsed) = (0.0, Duration::ZERO);
-                while elapsed < LONG_ENOUGH {
-                    elapsed += run()?;
-                    runs += 1.0;
-                }
-                return Ok(runs * work / elapsed.as_secs_f64());
+            let (first, second) = (run()?, run()?);
+            if second > LONG_ENOUGH || side >= LARGEST_IMAGE {
+                let work = (side * side * channels * width * height) as f64;
+                return Ok(work / first.min(second).as_secs_f64().max(1e-9));
             }
             side *= 2;
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use host::{Axis, Gabor, Mask, WrittenMask};
+use host::{Axis, Gabor, Mask, Operation, WrittenMask};
 
 /// Where the mask comes from: exactly one of these.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct MaskArgs {
     #[arg(long = "box", value_name = "K|HxW", value_parser = mean, allow_hyphen_values = true)]
     mean: Option<Mask>,
 
-    /// Sobel's derivative, positive where it gets brighter to the right (x) or downwards (y)
+    /// Sobel's derivative, positive where it gets brighter to the right (x) or downwards (y), with either --op
     #[arg(long, value_name = "x|y", value_parser = axis)]
     sobel: Option<Axis>,
 
@@ -75,8 +75,14 @@ pub(super) struct MaskArgs {
 }
 
 impl MaskArgs {
-    /// The mask. Reads a file if one is named.
-    pub(super) fn read(&self) -> Result<WrittenMask> {
+    /// Whether the mask comes from the standard input.
+    pub(super) fn is_standard_input(&self) -> bool {
+        self.mask.as_deref() == Some(Path::new("-"))
+    }
+
+    /// The mask. Reads a file if one is named. What is named by its meaning has it with either operation: masks by formula are
+    /// written for a convolution, and turned for a correlation.
+    pub(super) fn read(&self, operation: Operation) -> Result<WrittenMask> {
         if let Some(path) = &self.mask {
             return if path == Path::new("-") {
                 host::files::read_mask_from(std::io::stdin().lock()).context("--mask - (standard input)")
@@ -97,7 +103,8 @@ impl MaskArgs {
         ];
         let made = [&self.gaussian, &self.mean, &self.log, &self.sharpen, &self.motion, &self.disk, &self.gabor];
         let mask = fixed.into_iter().flatten().chain(made.into_iter().flatten().cloned()).next();
-        mask.map(Into::into).ok_or_else(|| anyhow!("no mask was given"))
+        let turned = |mask: Mask| if operation == Operation::Correlate { mask.turned() } else { mask };
+        mask.map(|mask| turned(mask).into()).ok_or_else(|| anyhow!("no mask was given"))
     }
 }
 

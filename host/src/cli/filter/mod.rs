@@ -21,13 +21,13 @@ use super::{OrUsage, Outcome, interrupt, output};
 /// Filters all inputs.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let filter = args.filter().or_usage()?;
-    let Inputs { mut jobs, failed, passed_over } =
+    let Inputs { mut jobs, failed, empty, passed_over } =
         paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
     let found = jobs.len();
     if args.skip_existing {
         jobs.retain(|job| job.output.symlink_metadata().is_err());
     }
-    let kept = found - jobs.len();
+    let kept_before = found - jobs.len();
     let device = super::select(args.device)?;
     let device = match args.device_memory {
         Some(bytes) => device.with_memory_limit(bytes),
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     for line in passed_over.iter().filter(|_| !args.quiet) {
         output::message(format_args!("{line}"));
     }
-    for error in &failed {
+    for error in empty.iter().chain(&failed) {
         output::message(format_args!("error: {error:#}"));
     }
 
@@ -52,24 +52,30 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let progress = Progress::new(jobs.len(), args.quiet);
     let bar = progress.clone();
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
-    let pictures = Pictures { args, progress: &progress };
+    let pictures = Pictures::new(args, &progress);
     let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
         pictures.compute(&mut compute, job, picture)
     });
     progress.finish();
 
-    let failed = failed.len() + summary.failed;
+    // Others may have made some of the results meanwhile.
+    let kept_meanwhile = pictures.kept();
+    let (failed, kept) = (failed.len() + summary.failed - kept_meanwhile, kept_before + kept_meanwhile);
     if failed > 0 && all > 1 {
         output::message(format_args!("{failed} of {all} pictures failed"));
     }
-    if summary.done > 0 && all > 1 && !args.quiet {
+    if !empty.is_empty() && all > 0 {
+        let (s, count) = (if empty.len() == 1 { "" } else { "s" }, empty.len());
+        output::message(format_args!("{count} input{s} gave no picture"));
+    }
+    if summary.done > 0 && all + empty.len() > 1 && !args.quiet {
         output::message(format_args!("{}", progress.summary(&summary)));
     }
     if kept > 0 && !args.quiet {
         let s = if kept == 1 { "" } else { "s" };
         output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
     }
-    Ok(if failed > 0 { Outcome::SomeFailed } else { Outcome::Done })
+    Ok(if failed > 0 || !empty.is_empty() { Outcome::SomeFailed } else { Outcome::Done })
 }
 
 /// What becomes of values that are not finite.
@@ -79,7 +85,9 @@ const RESULTS: &str = "the results (as u8 and u16: 0 for NaN, the least or the m
 fn notes(args: &Args, device: &Device, filter: &Filter) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reason) = device.reason() {
-        notes.push(format!("device: {} ({reason})", device.describe()));
+        // What the CPU is called need not be said each time; `info` has it.
+        let name = if device.backend() == "cpu" { "CPU".into() } else { device.describe() };
+        notes.push(format!("device: {name} ({reason})"));
     }
     if args.device_memory.is_some() && device.backend() == "cpu" {
         notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());

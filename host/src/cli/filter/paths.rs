@@ -4,7 +4,8 @@
 //! input, and the others go on.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
@@ -18,12 +19,34 @@ pub(super) struct Job {
     pub(super) output: PathBuf,
 }
 
+/// The path of what `-` stands for.
+const STANDARD_INPUT: &str = "/dev/stdin";
+
+impl Job {
+    /// The input, as people know it.
+    pub(super) fn name(&self) -> impl Display {
+        if self.input == Path::new(STANDARD_INPUT) { Path::new("standard input") } else { &self.input }.display()
+    }
+
+    /// An error of reading the input, by its name.
+    pub(super) fn blame(&self, error: host::Error) -> host::Error {
+        match error {
+            host::Error::File { path, reason } if path == Path::new(STANDARD_INPUT) => {
+                host::Error::File { path: "standard input".into(), reason }
+            }
+            other => other,
+        }
+    }
+}
+
 /// What the inputs on the command line stand for.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) jobs: Vec<Job>,
-    /// Inputs for which there is nothing to do, and why.
+    /// Pictures that can't be begun, and why.
     pub(super) failed: Vec<Error>,
+    /// Inputs that stand for no picture at all: a pattern that nothing matches, a folder without pictures.
+    pub(super) empty: Vec<Error>,
     /// What was passed over in folders: a line each.
     pub(super) passed_over: Vec<String>,
 }
@@ -39,6 +62,16 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
     {
         format.check_type(output, pixel)?;
     }
+    let standard = inputs.iter().filter(|input| is_standard(input)).count();
+    if standard > 1 {
+        bail!("- was given {standard} times: there is one standard input");
+    }
+    if standard > 0 && target != Target::File {
+        bail!(
+            "-, the standard input, has no name for a result in \"{}\": name the file, such as -o out.png",
+            output.display()
+        );
+    }
     let several = inputs.len() > 1 || inputs.iter().any(|input| input.is_dir() || pattern(input).is_some());
     if target == Target::File && several {
         let output = output.display();
@@ -47,9 +80,16 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
              (\"{output}/\", or one that exists) or a pattern with {{stem}}"
         );
     }
-    let mut found = Inputs { jobs: Vec::new(), failed: Vec::new(), passed_over: Vec::new() };
+    let mut found = Inputs { jobs: Vec::new(), failed: Vec::new(), empty: Vec::new(), passed_over: Vec::new() };
     for input in inputs {
-        for file in expand(input, &mut found.passed_over)? {
+        let files = match expand(input, &mut found.passed_over)? {
+            Ok(files) => files,
+            Err(error) => {
+                found.empty.push(error);
+                continue;
+            }
+        };
+        for file in files {
             let job = file.and_then(|input| Ok(Job { output: target.for_input(output, &input)?, input }));
             match job {
                 Ok(job) => found.jobs.push(job),
@@ -70,7 +110,7 @@ pub(super) fn prepare(output: &Path) -> Result<()> {
         Target::Pattern => fixed_part(output),
     };
     std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))?;
-    Ok(host::files::check_writable(folder.join("picture"), Existing::Replace)?)
+    Ok(host::files::check_folder(folder)?)
 }
 
 /// Makes the folder of a result, if the pattern makes it depend on the input.
@@ -103,7 +143,8 @@ impl Target {
         let text = output.to_string_lossy();
         if text.contains('{') {
             // Whatever is wrong with its braces is wrong for every input.
-            fill(output.to_str().context("a pattern must be Unicode")?, "stem", "ext")?;
+            let pattern = output.to_str().context("a pattern must be Unicode")?;
+            fill(pattern, "stem".as_ref(), "ext".as_ref())?;
             Ok(Self::Pattern)
         } else if output.is_dir() || text.ends_with(std::path::is_separator) {
             Ok(Self::Folder)
@@ -131,11 +172,8 @@ impl Target {
             Self::Folder => output.join(name()?),
             Self::Pattern => {
                 let text = output.to_str().context("a pattern must be Unicode")?;
-                let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_str().map(str::to_owned);
-                let unicode = || format!("{}: a name for a pattern must be Unicode", input.display());
-                let stem = part(Path::new(name()?).file_stem()).with_context(unicode)?;
-                let extension = part(input.extension()).with_context(unicode)?;
-                PathBuf::from(fill(text, &stem, &extension)?)
+                let stem = Path::new(name()?).file_stem().unwrap_or_default();
+                PathBuf::from(fill(text, stem, input.extension().unwrap_or_default())?)
             }
         };
         if self.format(output)?.is_none() {
@@ -149,26 +187,30 @@ impl Target {
 /// An input that a folder or a pattern gave and whose result would have no format.
 fn no_picture(input: &Path) -> Error {
     let (input, extensions) = (input.display(), Format::extensions());
-    anyhow!("{input}: its extension names no format for the result: {extensions}")
+    anyhow!(
+        "{input}: its extension names no format for the result ({extensions}): a pattern with one helps, \
+         such as -o \"out/{{stem}}.png\""
+    )
 }
 
 /// A pattern with its braces filled.
-fn fill(pattern: &str, stem: &str, extension: &str) -> Result<String> {
-    let mut filled = String::new();
+fn fill(pattern: &str, stem: &OsStr, extension: &OsStr) -> Result<OsString> {
+    let mut filled = OsString::new();
     let mut rest = pattern;
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) =
             after.split_once('}').ok_or_else(|| anyhow!("the output \"{pattern}\" has a {{ without }}"))?;
-        filled += before;
-        filled += match name {
+        filled.push(before);
+        filled.push(match name {
             "stem" => stem,
             "ext" => extension,
             _ if name.contains('{') => bail!("the output \"{pattern}\" has a {{ within braces: {{stem}} has one pair"),
             _ => bail!("the output \"{pattern}\" has {{{name}}}: {{stem}} and {{ext}} are what can stand there"),
-        };
+        });
         rest = after;
     }
-    Ok(filled + rest)
+    filled.push(rest);
+    Ok(filled)
 }
 
 /// The glob pattern that an input is, if it is no file.
@@ -176,27 +218,29 @@ fn pattern(input: &Path) -> Option<&str> {
     input.to_str().filter(|text| text.contains(['*', '?', '[']) && !input.exists())
 }
 
-/// The files that an input stands for, each there or with the reason why not. Hidden files are none: a pattern and a folder
-/// pass them over, as a shell does.
-fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Vec<Result<PathBuf>>> {
-    if cfg!(unix) && input == Path::new("-") {
-        return Ok(vec![Ok("/dev/stdin".into())]);
+/// Whether an input is the standard input.
+fn is_standard(input: &Path) -> bool {
+    cfg!(unix) && input == Path::new("-")
+}
+
+/// The files that an input stands for, each there or with the reason why not; or, within, why it stands for none. Hidden
+/// files are none: a pattern and a folder pass them over, as a shell does.
+fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Result<Vec<Result<PathBuf>>>> {
+    if is_standard(input) {
+        return Ok(Ok(vec![Ok(STANDARD_INPUT.into())]));
     }
     if input.is_dir() {
-        return Ok(match pictures_in(input, passed_over) {
-            Ok(pictures) => pictures.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        });
+        return Ok(pictures_in(input, passed_over).map(|pictures| pictures.into_iter().map(Ok).collect()));
     }
-    let Some(pattern) = pattern(input) else { return Ok(vec![Ok(input.to_owned())]) };
+    let Some(pattern) = pattern(input) else { return Ok(Ok(vec![Ok(input.to_owned())])) };
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
     let found = glob::glob_with(pattern, options).with_context(|| format!("the input \"{pattern}\""))?;
-    let mut files: Vec<_> =
+    let files: Vec<_> =
         found.filter(|found| !found.as_ref().is_ok_and(|path| path.is_dir())).map(|file| Ok(file?)).collect();
     if files.is_empty() {
-        files.push(Err(anyhow!("no file matches the input \"{pattern}\"")));
+        return Ok(Err(anyhow!("no file matches the input \"{pattern}\"")));
     }
-    Ok(files)
+    Ok(Ok(files))
 }
 
 /// The pictures directly in a folder, by their extensions, in the order of their names.
@@ -209,14 +253,14 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
         if hidden {
             continue;
         }
-        if Format::of(&path).is_ok() && path.is_file() {
+        if host::files::is_picture(&path) && path.is_file() {
             pictures.push(path);
         } else {
             others += 1;
         }
     }
     if pictures.is_empty() {
-        bail!("{}: no picture is directly in this folder ({})", folder.display(), Format::extensions());
+        bail!("{}: no picture is directly in this folder ({})", folder.display(), Format::readable());
     }
     if others > 0 {
         let (folder, entries) = (folder.display(), if others == 1 { "entry" } else { "entries" });
@@ -258,6 +302,7 @@ mod tests {
 
     #[test]
     fn patterns_are_filled() {
+        let fill = |pattern, stem: &str, extension: &str| fill(pattern, stem.as_ref(), extension.as_ref());
         assert_eq!(fill("out/{stem}-blur.{ext}", "a.b", "png").unwrap(), "out/a.b-blur.png");
         assert_eq!(fill("{stem}{stem}", "{ext}", "x").unwrap(), "{ext}{ext}");
         assert!(fill("{name}.png", "a", "b").unwrap_err().to_string().contains("{name}"));

@@ -1,5 +1,6 @@
 //! What becomes of one picture: read, filtered, written, reported.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -16,28 +17,47 @@ use super::progress::Progress;
 pub(super) struct Pictures<'a> {
     pub(super) args: &'a Args,
     pub(super) progress: &'a Progress,
+    /// Results that others made since the run began, and that are to be kept.
+    kept: AtomicUsize,
 }
 
 /// A time of computing that is announced.
 const LONG: Duration = Duration::from_secs(10);
 
-impl Pictures<'_> {
+impl<'a> Pictures<'a> {
+    pub(super) fn new(args: &'a Args, progress: &'a Progress) -> Self {
+        Self { args, progress, kept: AtomicUsize::new(0) }
+    }
+
+    /// How many of the jobs that failed did so because there is their result already, which is what was asked for.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// An error of writing, with what helps.
+    fn explain(&self, error: Error) -> anyhow::Error {
+        match &error {
+            Error::Exists { .. } if !self.args.skip_existing => anyhow!("{error} (--overwrite replaces it)"),
+            _ => error.into(),
+        }
+    }
+
     /// Filters the values of a picture. Says so before, if that will take long.
     pub(super) fn compute(&self, compute: &mut Compute<'_>, job: &Job, picture: Picture) -> Result<Picture> {
         let Picture { pixels, icc_profile } = picture;
         if !self.args.quiet
-            && let Some(expected) = compute.expected(&pixels)
+            && let Some(expected) = compute.expected(&pixels, self.output_type(&pixels))
             && expected > LONG
         {
-            self.progress.say(format_args!("{}: {}", job.input.display(), describe(expected)));
+            self.progress.say(format_args!("{}: {}", job.name(), describe(expected)));
         }
         let filtered = compute
             .compute(&pixels, self.output_type(&pixels), self.args.keep_alpha)
-            .with_context(|| job.input.display().to_string())?;
+            .with_context(|| job.name().to_string())?;
         if let Some(note) = compute.take_note()
             && !self.args.quiet
         {
-            self.progress.say(format_args!("{}: computed {note}", job.input.display()));
+            self.progress.say(format_args!("{}: computed {note}", job.name()));
         }
         Ok(Picture { pixels: filtered, icc_profile })
     }
@@ -66,9 +86,9 @@ impl Work for Pictures<'_> {
     fn read(&self, job: &Job) -> Result<Picture> {
         if !self.args.overwrite && job.output.symlink_metadata().is_ok() {
             // Before the work; that nothing is replaced is made sure of when the file gets its name.
-            return Err(explain(Error::Exists { path: job.output.clone() }));
+            return Err(self.explain(Error::Exists { path: job.output.clone() }));
         }
-        let picture = Picture::read(&job.input)?;
+        let picture = Picture::read(&job.input).map_err(|error| job.blame(error))?;
         let pixels = &picture.pixels;
         let format = Format::of(&job.output)?;
         format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
@@ -82,33 +102,30 @@ impl Work for Pictures<'_> {
         if !self.args.quiet
             && let Some(more) = host::files::left_out(&job.input)
         {
-            self.progress.say(format_args!("note: {}: {more}", job.input.display()));
+            self.progress.say(format_args!("note: {}: {more}", job.name()));
         }
         Ok(picture)
     }
 
     fn write(&self, job: &Job, picture: Picture) -> Result<()> {
         paths::make_folder(&self.args.output, &job.output)?;
-        picture.write(&job.output, self.args.existing()).map_err(explain)?;
+        picture.write(&job.output, self.args.existing()).map_err(|error| self.explain(error))?;
         self.progress.written(picture.pixels.width() * picture.pixels.height());
         Ok(())
     }
 
     fn finished(&self, _: &Job, result: Result<()>) {
         if let Err(error) = result {
+            let exists = matches!(error.downcast_ref(), Some(Error::Exists { .. }));
+            if exists && self.args.skip_existing {
+                self.kept.fetch_add(1, Ordering::Relaxed);
+                self.progress.finished_one();
+                return;
+            }
             self.progress.say(format_args!("error: {error:#}"));
         }
         self.progress.finished_one();
     }
-}
-
-/// An error of writing, with what helps.
-fn explain(error: Error) -> anyhow::Error {
-    let help = match &error {
-        Error::Exists { .. } => "--overwrite replaces it",
-        _ => return error.into(),
-    };
-    anyhow!("{error} ({help})")
 }
 
 /// A long time, no more exactly than it can be known.
