@@ -13,6 +13,7 @@
 //! | [`stream`] | a thread walks down the image, and its sums move up by themselves |
 //! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
+//! | [`separable_tile`] | the same, a block at a time, with all of its parts under way at once |
 //!
 //! [`strip`] is the walk that [`stream`] and [`separable`] share. [`tutorials`] holds the kernels of four well-known
 //! tutorials. [`rates`] measures a device. [`params`] is what a launch passes, [`border`] what lies outside of the
@@ -44,6 +45,7 @@ pub mod register_tile;
 mod request;
 pub mod separable;
 pub mod separable_ring;
+pub mod separable_tile;
 pub mod shared_tile;
 pub mod stream;
 pub mod stream_ring;

@@ -2,7 +2,7 @@
 
 use crate::entries::OLDEST;
 use crate::pixel::PixelType;
-use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, stream_ring, strip};
+use crate::{constant_mask, naive, register_tile, separable_ring, separable_tile, shared_tile, stream_ring, strip};
 
 /// A way to compute a convolution; each has one file of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,11 +23,13 @@ pub enum Variant {
     Separable,
     /// [`separable_ring`]: the same for masks of any size, through shared memory.
     SeparableRing,
+    /// [`separable_tile`]: the same, 16 rows of a block at a time, its sums in registers.
+    SeparableTile,
 }
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Naive,
         Self::ConstantMask,
         Self::SharedTile,
@@ -36,6 +38,7 @@ impl Variant {
         Self::StreamRing,
         Self::Separable,
         Self::SeparableRing,
+        Self::SeparableTile,
     ];
 
     /// The name on the command line, in reports and in PTX symbols.
@@ -50,6 +53,7 @@ impl Variant {
             Self::StreamRing => "stream_ring",
             Self::Separable => "separable",
             Self::SeparableRing => "separable_ring",
+            Self::SeparableTile => "separable_tile",
         }
     }
 
@@ -65,10 +69,11 @@ impl Variant {
             Self::StreamRing => "the same for bytes, the next rows on their way to shared memory",
             Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
             Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
+            Self::SeparableTile => "a column times a row, 16 rows of a block at a time; other bits, bounded",
         }
     }
 
-    /// Threads of a block in x and y.
+    /// Threads of a block in x and y, unless an [entry](crate::entries::Entry::block) has its own.
     #[must_use]
     pub const fn block(self) -> (u32, u32) {
         match self {
@@ -79,6 +84,7 @@ impl Variant {
             Self::Stream | Self::Separable => strip::BLOCK,
             Self::StreamRing => stream_ring::BLOCK,
             Self::SeparableRing => separable_ring::BLOCK,
+            Self::SeparableTile => separable_tile::BLOCK,
         }
     }
 
@@ -87,6 +93,7 @@ impl Variant {
     pub const fn compute_capability(self) -> (u32, u32) {
         match self {
             Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
+            Self::SeparableTile => separable_tile::COMPUTE_CAPABILITY,
             _ => OLDEST,
         }
     }
@@ -101,14 +108,14 @@ impl Variant {
     /// The others state an error bound in its place.
     #[must_use]
     pub const fn is_direct(self) -> bool {
-        !matches!(self, Self::Separable | Self::SeparableRing)
+        !matches!(self, Self::Separable | Self::SeparableRing | Self::SeparableTile)
     }
 
     /// Whether the rows of a grid share out all rows of the image, however many they are: one launch is enough, and
     /// how many rows of blocks it has is a matter of speed.
     #[must_use]
     pub const fn shares_out_rows(self) -> bool {
-        matches!(self, Self::Stream | Self::StreamRing | Self::Separable | Self::SeparableRing)
+        matches!(self, Self::Stream | Self::StreamRing | Self::Separable | Self::SeparableRing | Self::SeparableTile)
     }
 
     /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s
@@ -130,7 +137,9 @@ impl Variant {
     pub const fn only_result(self) -> Option<PixelType> {
         match self {
             Self::Naive | Self::ConstantMask | Self::SharedTile => None,
-            Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing => Some(PixelType::F32),
+            Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing | Self::SeparableTile => {
+                Some(PixelType::F32)
+            }
             Self::StreamRing => Some(PixelType::U8),
         }
     }

@@ -75,7 +75,7 @@ fn generate(root: &Path) -> Result<Files> {
     let mut files = Files::new();
     println!("{:<34} {:>7} {:>9}", "module", "entries", "bytes");
     for module in &modules {
-        let text = format!("{NOTE}\n{}", module.text);
+        let text = with_threads(format!("{NOTE}\n{}", module.text), &list);
         println!("{:<34} {:>7} {:>9}", module.name, module.entries.len(), text.len());
         ensure!(
             module.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
@@ -93,6 +93,18 @@ fn generate(root: &Path) -> Result<Files> {
 /// The module of a symbol. One that is in no list gets a module of its own, which then is reported.
 fn module_of(symbol: &str, list: &[Kernel]) -> String {
     list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
+}
+
+/// Tells the assembler how many threads the blocks of a kernel have, where that is known: it then takes no more registers than these get.
+fn with_threads(mut text: String, list: &[Kernel]) -> String {
+    const END_OF_PARAMETERS: &str = "\n)\n";
+    for (symbol, threads) in list.iter().filter_map(|kernel| Some((kernel.symbol, kernel.threads?))) {
+        let begin = text.find(&format!(".entry {symbol}("));
+        if let Some(end) = begin.and_then(|begin| Some(begin + text[begin..].find(END_OF_PARAMETERS)?)) {
+            text.insert_str(end + END_OF_PARAMETERS.len(), &format!(".maxntid {threads}, 1, 1\n"));
+        }
+    }
+    text
 }
 
 /// The Rust text that `kernels_gpu::ptx` includes.

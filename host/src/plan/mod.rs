@@ -16,7 +16,7 @@ use std::str::FromStr;
 use kernels_gpu::border::BorderMode;
 use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
 use kernels_gpu::params::Params;
-use kernels_gpu::separable;
+use kernels_gpu::{separable, separable_tile};
 
 pub use self::factors::Factors;
 use self::preference::Situation;
@@ -209,6 +209,10 @@ impl Plan {
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match &self.factors {
+            Some(factors) if self.entry.variant == Variant::SeparableTile => {
+                let (height, origin_x) = (self.params.mask_height as u32, self.params.origin_x);
+                factors.placed(separable_tile::row_at(height, origin_x), separable_tile::column_at(height))
+            }
             Some(factors) if !self.entry.variant.is_direct() => factors.coefficients(),
             _ => problem.window().coefficients().to_vec(),
         }
@@ -224,7 +228,7 @@ impl Plan {
         let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
         let launch = |blocks_down: u32, first_row: u32| Launch {
             grid: (blocks_across, blocks_down),
-            block: self.entry.variant.block(),
+            block: self.entry.block(),
             // An eligible entry's tile fits the device, far below 2^32.
             shared_bytes: self.entry.shared_bytes(mask_width, mask_height) as u32,
             params: Params { first_row: first_row as i32, ..params },
