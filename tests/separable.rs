@@ -80,6 +80,25 @@ fn each_tile_has_the_bits_of_two_passes() -> host::Result<()> {
     compare(Variant::SeparableTile, &masks)
 }
 
+/// A kernel of one size with an anchor that it was not made for, which a small image leaves it.
+#[test]
+fn a_tile_of_one_size_takes_any_anchor() -> host::Result<()> {
+    for (side, anchor) in [(7, (0, 0)), (31, (30, 29)), (63, (1, 62))] {
+        let (row, column) = (noise(side, 4), noise(side, 5));
+        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
+        let filter = Filter::new(Mask::new(side, side, product)?).anchor(anchor.0, anchor.1);
+        let problem = Problem::new(530, 20, &filter)?;
+        let device = Device::emulator(1);
+        let mut tile = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableTile))?;
+        let mut ring = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
+        assert!(matches!(tile.plan().expect("a plan").entry.mask, MaskSize::Square(_)));
+        let image = Image::new(530, 20, 1, noise(530 * 20, 6))?;
+        let (found, expected): (Image, Image) = (tile.run(&image)?, ring.run(&image)?);
+        assert_eq!(host::compare::same_bits(expected.values(), found.values()), Ok(()), "{side}, anchor {anchor:?}");
+    }
+    Ok(())
+}
+
 /// An image whose blocks in the middle need no edge, in both directions, with every border.
 #[test]
 fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> host::Result<()> {

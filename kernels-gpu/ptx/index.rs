@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "0082e34c1ad364760c134b33a2a01c3ca28b3d971b4d44a340bfca612b20d4cf";
+pub const SOURCE_HASH: &str = "472861318e554f3d21d0c547b47a6f709c32b68b27d78b8de3a934de49a48266";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -107,7 +107,8 @@ pub const fn column_at(mask_height: u32) -> u32 {
     reach(mask_height) + 1 - mask_height
 }
 
-/// The place of the row's first coefficient: the window begins at a multiple of 4 columns, up to three before it.
+/// The place of the row's first coefficient: the window begins at a multiple of 4 columns, up to three before it. A
+/// kernel for squares of one side knows one place, that for the anchor in the middle.
 #[must_use]
 pub const fn row_at(mask_height: u32, origin_x: i32) -> u32 {
     reach(mask_height) + RUN as u32 + lead(origin_x)
@@ -131,7 +132,7 @@ const fn pitch(columns: u32, mask_width: u32) -> u32 {
 
 /// The same of filtered rows.
 const fn filtered_pitch(columns: u32) -> u32 {
-    (columns / PIECE | 1) * PIECE
+    ((columns / PIECE) | 1) * PIECE
 }
 
 /// The dynamic shared memory that a launch needs, in bytes: pixels and filtered rows of two steps each, and the table
@@ -252,10 +253,13 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
                 // places.
                 let values: [f32; GROUP] =
                     core::array::from_fn(|i| unsafe { from.load((r + i as u32) * filtered_pitch) });
+                // SAFETY: see above.
                 let finished = unsafe { add(&sums[0], &values, GROUPS, GROUPS, skip) };
                 for g in 1..GROUPS {
+                    // SAFETY: see above.
                     sums[g - 1] = unsafe { add(&sums[g], &values, GROUPS - g, GROUPS, skip) };
                 }
+                // SAFETY: see above.
                 sums[GROUPS - 1] = unsafe { add(&[0.0; GROUP], &values, 0, GROUPS, skip) };
                 let done = done + r as i32;
                 if done >= 0 {
@@ -344,8 +348,9 @@ impl<const THREADS: u32> Copies<THREADS> {
                             // SAFETY: the table has a column in the image or `OUTSIDE`, the row exists; the piece is
                             // this thread's.
                             unsafe {
-                                let x = self.table.load((first + lane) * PIECE + i);
-                                let inside = x >= 0 && y >= 0;
+                                // Of a row outside no column is asked for: where the block has no edge the table is empty.
+                                let x = if y >= 0 { self.table.load((first + lane) * PIECE + i) } else { y };
+                                let inside = x >= 0;
                                 to.store(i, if inside { row.load(x as isize) } else { params.border_value });
                             }
                         }
@@ -424,10 +429,10 @@ unsafe fn add<const GROUP: usize>(
         if k + 1 >= RUN || k as u32 >= skip {
             // SAFETY: the caller's promise.
             let coefficient = unsafe { MASK.load(k) };
-            for o in 0..GROUP {
+            for (o, sum) in sums.iter_mut().enumerate() {
                 let r = diagonal + o;
                 if r + 1 >= GROUP && r + 1 < 2 * GROUP {
-                    sums[o] = fma(values[r + 1 - GROUP], coefficient, sums[o]);
+                    *sum = fma(values[r + 1 - GROUP], coefficient, *sum);
                 }
             }
         }

@@ -210,7 +210,11 @@ impl Plan {
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match &self.factors {
             Some(factors) if self.entry.variant == Variant::SeparableTile => {
-                let (height, origin_x) = (self.params.mask_height as u32, self.params.origin_x);
+                let height = self.params.mask_height as u32;
+                let origin_x = match self.entry.mask {
+                    MaskSize::Square(side) => (side as i32 - 1) / 2,
+                    MaskSize::Any | MaskSize::Reach(_) => self.params.origin_x,
+                };
                 factors.placed(separable_tile::row_at(height, origin_x), separable_tile::column_at(height))
             }
             Some(factors) if !self.entry.variant.is_direct() => factors.coefficients(),
