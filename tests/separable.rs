@@ -1,9 +1,9 @@
-//! The separable variants on the emulator, against two passes of the CPU: the same bits, because each pass has the same order. That is
-//! sharper than their error bound, which the sweep over the devices holds them against.
+//! The separable variants on the emulator, against two passes of the CPU: the same bits, because each pass has the same
+//! order. That is sharper than their error bound, which the sweep over the devices holds them against.
 
 use host::oracle::Oracle;
 use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use kernels_gpu::entries::Variant;
+use kernels_gpu::entries::{ENTRIES, MaskSize, Variant};
 
 /// Numbers in -1 to 1.
 fn noise(count: usize, seed: u64) -> Vec<f32> {
@@ -34,7 +34,9 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> host::Result<()> {
             let border = BORDERS[(i + j) % BORDERS.len()];
             let problem = Problem::new(width, height, &filter.clone().border(border))?;
             let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
-            let coefficients = convolution.plan().expect("the emulator has a plan").coefficients(&problem);
+            let factors =
+                convolution.plan().and_then(|plan| plan.factors.clone()).expect("a plan for a separable mask");
+            let coefficients = factors.coefficients();
             let (row, column) = coefficients.split_at(mask_width);
             let image = Image::new(width, height, 1, noise(width * height, 1000 + j as u64))?;
             let found: Image = convolution.run(&image)?;
@@ -60,8 +62,70 @@ fn any_size_through_the_ring_has_the_bits_of_two_passes() -> host::Result<()> {
     compare(Variant::SeparableRing, &sizes)
 }
 
-/// Pixels near the end of the range, under coefficients that are 0 or small: what is finite and within the bound as a direct sum must be so in two
-/// passes, although the row alone would overflow there.
+/// Each entry: the squares of fixed size, and of each class of heights the lowest, the highest and one between, narrow
+/// and wide. The images have blocks of which none, one and both sides are beyond the edge.
+#[test]
+fn each_tile_has_the_bits_of_two_passes() -> host::Result<()> {
+    let mut masks = Vec::new();
+    for entry in ENTRIES.iter().filter(|entry| entry.variant == Variant::SeparableTile) {
+        match entry.mask {
+            MaskSize::Square(side) => masks.push((side as usize, side as usize)),
+            MaskSize::Reach(reach) => {
+                let (reach, i) = (reach as usize, masks.len());
+                masks.extend([(1 + i % 7, reach - 14), (reach, reach), (33 - i % 4, reach + 1), (2, reach - i % 13)]);
+            }
+            MaskSize::Any => unreachable!("no tile is for any mask"),
+        }
+    }
+    compare(Variant::SeparableTile, &masks)
+}
+
+/// A kernel of one size with an anchor that it was not made for, which a small image leaves it.
+#[test]
+fn a_tile_of_one_size_takes_any_anchor() -> host::Result<()> {
+    for (side, anchor) in [(7, (0, 0)), (31, (30, 29)), (63, (1, 62))] {
+        let (row, column) = (noise(side, 4), noise(side, 5));
+        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
+        let filter = Filter::new(Mask::new(side, side, product)?).anchor(anchor.0, anchor.1);
+        let problem = Problem::new(530, 20, &filter)?;
+        let device = Device::emulator(1);
+        let mut tile = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableTile))?;
+        let mut ring = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
+        assert!(matches!(tile.plan().expect("a plan").entry.mask, MaskSize::Square(_)));
+        let image = Image::new(530, 20, 1, noise(530 * 20, 6))?;
+        let (found, expected): (Image, Image) = (tile.run(&image)?, ring.run(&image)?);
+        assert_eq!(host::compare::same_bits(expected.values(), found.values()), Ok(()), "{side}, anchor {anchor:?}");
+    }
+    Ok(())
+}
+
+/// An image whose blocks in the middle need no edge, in both directions, with every border.
+#[test]
+fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> host::Result<()> {
+    for (mask_width, mask_height, width, height) in [(21, 21, 1600, 90), (6, 9, 1540, 60), (9, 66, 900, 200)] {
+        let (row, column) = (noise(mask_width, 1), noise(mask_height, 2));
+        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
+        let filter = Filter::new(Mask::new(mask_width, mask_height, product)?).operation(Operation::Correlate);
+        let image = Image::new(width, height, 1, noise(width * height, 3))?;
+        for border in [Border::ZERO, Border::Wrap] {
+            for anchor in [None, Some((1, 2))] {
+                let filter = filter.clone().border(border);
+                let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
+                let problem = Problem::new(width, height, &filter)?;
+                let device = Device::emulator(1);
+                let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableTile))?;
+                let mut ring = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
+                let (found, expected): (Image, Image) = (convolution.run(&image)?, ring.run(&image)?);
+                let same = host::compare::same_bits(expected.values(), found.values());
+                assert_eq!(same, Ok(()), "{mask_width} x {mask_height}, {border}, anchor {anchor:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pixels near the end of the range, under coefficients that are 0 or small: what is finite and within the bound as a
+/// direct sum must be so in two passes, although the row alone would overflow there.
 #[test]
 fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
     let mask = Mask::new(3, 3, vec![1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0])?;
@@ -69,7 +133,7 @@ fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
     for operation in [Operation::Correlate, Operation::Convolve] {
         let problem = Problem::new(300, 12, &Filter::new(mask.clone()).operation(operation))?;
         let oracle = Oracle::new(&problem, image.values());
-        for variant in [Variant::Separable, Variant::SeparableRing] {
+        for variant in [Variant::Separable, Variant::SeparableRing, Variant::SeparableTile] {
             let device = Device::emulator(1);
             let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
             let found: Image = convolution.run(&image)?;

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "cd6d00876de0a370d6fb9200d810da833869c94222ad8a79279625e134d521f6";
+pub const SOURCE_HASH: &str = "4c5ec2e17bb86f2b7fde5310341da215d3fbb35a94157d400452b29e82bbbd1d";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -52,6 +52,30 @@ pub const MODULES: &[Module] = &[
     Module { name: "separable_f32_c1_7x7", packed: packed!("separable_f32_c1_7x7.ptx") },
     Module { name: "separable_f32_c1_9x9", packed: packed!("separable_f32_c1_9x9.ptx") },
     Module { name: "separable_ring_f32_c1", packed: packed!("separable_ring_f32_c1.ptx") },
+    Module { name: "separable_tile_f32_c1_11x11", packed: packed!("separable_tile_f32_c1_11x11.ptx") },
+    Module { name: "separable_tile_f32_c1_127x127", packed: packed!("separable_tile_f32_c1_127x127.ptx") },
+    Module { name: "separable_tile_f32_c1_13x13", packed: packed!("separable_tile_f32_c1_13x13.ptx") },
+    Module { name: "separable_tile_f32_c1_15x15", packed: packed!("separable_tile_f32_c1_15x15.ptx") },
+    Module { name: "separable_tile_f32_c1_17x17", packed: packed!("separable_tile_f32_c1_17x17.ptx") },
+    Module { name: "separable_tile_f32_c1_19x19", packed: packed!("separable_tile_f32_c1_19x19.ptx") },
+    Module { name: "separable_tile_f32_c1_21x21", packed: packed!("separable_tile_f32_c1_21x21.ptx") },
+    Module { name: "separable_tile_f32_c1_23x23", packed: packed!("separable_tile_f32_c1_23x23.ptx") },
+    Module { name: "separable_tile_f32_c1_25x25", packed: packed!("separable_tile_f32_c1_25x25.ptx") },
+    Module { name: "separable_tile_f32_c1_27x27", packed: packed!("separable_tile_f32_c1_27x27.ptx") },
+    Module { name: "separable_tile_f32_c1_29x29", packed: packed!("separable_tile_f32_c1_29x29.ptx") },
+    Module { name: "separable_tile_f32_c1_31x31", packed: packed!("separable_tile_f32_c1_31x31.ptx") },
+    Module { name: "separable_tile_f32_c1_5x5", packed: packed!("separable_tile_f32_c1_5x5.ptx") },
+    Module { name: "separable_tile_f32_c1_63x63", packed: packed!("separable_tile_f32_c1_63x63.ptx") },
+    Module { name: "separable_tile_f32_c1_7x7", packed: packed!("separable_tile_f32_c1_7x7.ptx") },
+    Module { name: "separable_tile_f32_c1_9x9", packed: packed!("separable_tile_f32_c1_9x9.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_112", packed: packed!("separable_tile_f32_c1_reach_112.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_128", packed: packed!("separable_tile_f32_c1_reach_128.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_16", packed: packed!("separable_tile_f32_c1_reach_16.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_32", packed: packed!("separable_tile_f32_c1_reach_32.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_48", packed: packed!("separable_tile_f32_c1_reach_48.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_64", packed: packed!("separable_tile_f32_c1_reach_64.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_80", packed: packed!("separable_tile_f32_c1_reach_80.ptx") },
+    Module { name: "separable_tile_f32_c1_reach_96", packed: packed!("separable_tile_f32_c1_reach_96.ptx") },
     Module { name: "shared_tile_f32_c1", packed: packed!("shared_tile_f32_c1.ptx") },
     Module { name: "shared_tile_f32_c1_11x11", packed: packed!("shared_tile_f32_c1_11x11.ptx") },
     Module { name: "shared_tile_f32_c1_13x13", packed: packed!("shared_tile_f32_c1_13x13.ptx") },

@@ -1,8 +1,8 @@
 //! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
 //!
 //! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in
-//! `C`, their interleaved channels, and in `K`, the side of the mask where that is fixed. Below each stand its symbols
-//! with type, channels and side. To add a kernel, add a symbol.
+//! `C`, their interleaved channels, in `K`, the side of the mask where that is fixed, and in `REACH`, where the height
+//! is limited. Below each stand its symbols with type, channels and side or reach. To add a kernel, add a symbol.
 
 use cuda_std::prelude::*;
 
@@ -12,8 +12,8 @@ use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
 use crate::{
-    register_tile, separable, separable_ring, shared_tile, small_tile, staged, stream, stream_ring, stream_values,
-    strip, tensor,
+    register_tile, separable, separable_ring, separable_tile, shared_tile, small_tile, staged, stream, stream_ring,
+    stream_values, strip, tensor,
 };
 
 pub use crate::request::{Refusal, Request};
@@ -26,21 +26,37 @@ pub enum MaskSize {
     Any,
     /// One square size, for which the loops are unrolled.
     Square(u32),
+    /// Any width, and the heights of which [`separable_tile::reach`] is this.
+    Reach(u32),
 }
 
 impl MaskSize {
-    /// The side of the squares, 0 for any mask.
+    /// The side of the squares, 0 for other masks.
     #[must_use]
     pub const fn side(self) -> u32 {
         match self {
-            Self::Any => 0,
+            Self::Any | Self::Reach(_) => 0,
             Self::Square(side) => side,
         }
     }
 
-    /// Squares of this side, any mask for 0.
-    const fn of(side: u32) -> Self {
-        if side == 0 { Self::Any } else { Self::Square(side) }
+    /// Squares of this side, or else masks of this reach, or any mask if both are 0.
+    const fn of(side: u32, reach: u32) -> Self {
+        match (side, reach) {
+            (0, 0) => Self::Any,
+            (0, reach) => Self::Reach(reach),
+            (side, _) => Self::Square(side),
+        }
+    }
+
+    /// Whether a mask of this width and height is one of them.
+    #[must_use]
+    pub const fn has(self, (width, height): (u32, u32)) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Square(side) => width == side && height == side,
+            Self::Reach(reach) => separable_tile::reach(height) == reach,
+        }
     }
 }
 
@@ -82,6 +98,16 @@ impl Entry {
         }
     }
 
+    /// Threads of a block in x and y.
+    #[must_use]
+    pub const fn block(&self) -> (u32, u32) {
+        match (self.variant, self.mask) {
+            (Variant::SeparableTile, MaskSize::Square(side)) => (separable_tile::threads(side, 0), 1),
+            (Variant::SeparableTile, MaskSize::Reach(reach)) => (separable_tile::threads(0, reach), 1),
+            _ => self.variant.block(),
+        }
+    }
+
     /// Output values of a block in x and y; several channels are as many values. Where the rows of a grid share out the
     /// image's ([`Variant::shares_out_rows`]), the rows are the fewest that a block should have.
     #[must_use]
@@ -97,6 +123,7 @@ impl Entry {
                 Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
                 Variant::Tensor => (tensor::COLUMNS, tensor::ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
+                Variant::SeparableTile => (self.block().0, separable_tile::RUN as u32),
                 _ => self.variant.block(),
             },
         }
@@ -109,6 +136,7 @@ impl Entry {
         match self.variant {
             // Of the rows that a strip reads no more shall be its neighbour's than its own.
             Variant::StreamRing | Variant::SeparableRing if mask_height > rows => mask_height,
+            Variant::SeparableTile => rows + separable_tile::reach(mask_height),
             _ => rows,
         }
     }
@@ -123,6 +151,7 @@ impl Entry {
             (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
             (None, Variant::Tensor) => tensor::SCHEDULE,
+            (None, Variant::SeparableTile) => (separable_tile::RESIDENT, separable_tile::WAVES),
             (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };
         let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
@@ -143,6 +172,7 @@ impl Entry {
                 Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
                 Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height, self.mask.side()),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
+                Variant::SeparableTile => separable_tile::shared_bytes(self.block().0, mask_width),
                 _ => 0,
             },
         }
@@ -163,9 +193,9 @@ impl Entry {
             return Err(Refusal::OtherResult { made_for, found: request.result });
         }
         let (width, height) = match self.mask {
-            MaskSize::Any => (width, height),
-            MaskSize::Square(side) if width == side && height == side || request.fits(side) => (side, side),
-            MaskSize::Square(_) => {
+            MaskSize::Square(side) if request.fits(side) => (side, side),
+            of if of.has(request.mask) => (width, height),
+            _ => {
                 let values = (self.pixel, self.channels);
                 return Err(Refusal::OtherMaskSize { variant: self.variant, values, found: request.mask });
             }
@@ -239,6 +269,9 @@ pub struct Kernel {
     pub parameters: &'static [Parameter],
     /// The oldest compute capability, major and minor, that it runs on.
     pub compute_capability: (u32, u32),
+    /// The threads of its blocks where the PTX has to say so: they are so many that they would get fewer registers than
+    /// it takes otherwise.
+    pub threads: Option<u32>,
 }
 
 /// Every kernel of this crate: the entries, and those that do something else than convolve.
@@ -250,6 +283,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
             module: entry.module(),
             parameters: &PARAMETERS,
             compute_capability: entry.variant.compute_capability(),
+            threads: matches!(entry.variant, Variant::SeparableTile).then_some(entry.block().0),
         })
         .chain([crate::rates::FMA_RATE, crate::copy::COPY_QUADS])
         .chain(crate::tutorials::kernels())
@@ -270,7 +304,7 @@ macro_rules! entries {
     ($(
         $variant:ident {
             |$image:ident, $result:ident, $coefficients:ident, $params:ident| $body:expr;
-            $($type:ident $pixel:ident: $($symbol:ident $channels:literal $($size:literal)?),+;)+
+            $($type:ident $pixel:ident: $($symbol:ident $channels:literal $($size:literal)? $(reach $reach:literal)?),+;)+
         }
     )*) => {
         /// The kernels: one function per symbol of the list, with the same four parameters each: source, result, mask,
@@ -298,6 +332,9 @@ macro_rules! entries {
                     /// The type of the image's values.
                     #[allow(dead_code)]
                     const P: PixelType = PixelType::$type;
+                    /// The masks' [`separable_tile::reach`], 0 where it is not limited.
+                    #[allow(dead_code)]
+                    const REACH: u32 = 0 $(+ $reach)?;
                     // SAFETY: the caller's promise.
                     unsafe { $body }
                 }
@@ -322,7 +359,7 @@ macro_rules! entries {
             variant: Variant::$variant,
             pixel: PixelType::$type,
             channels: $channels,
-            mask: MaskSize::of(0 $(+ $size)?),
+            mask: MaskSize::of(0 $(+ $size)?, 0 $(+ $reach)?),
         },)+)+)*];
     };
 }
@@ -454,6 +491,40 @@ entries! {
     SeparableRing {
         |image, result, _mask, params| separable_ring::separable_ring(image, result.cast(), params);
         F32 f32: separable_ring_f32_c1 1;
+    }
+    SeparableTile {
+        |image, result, _mask, params| {
+            separable_tile::separable_tile::<
+                K,
+                { separable_tile::groups(K, REACH) },
+                { separable_tile::group(K, REACH) },
+                { separable_tile::threads(K, REACH) },
+            >(image, result.cast(), params)
+        };
+        F32 f32: separable_tile_f32_c1_5x5 1 5;
+        F32 f32: separable_tile_f32_c1_7x7 1 7;
+        F32 f32: separable_tile_f32_c1_9x9 1 9;
+        F32 f32: separable_tile_f32_c1_11x11 1 11;
+        F32 f32: separable_tile_f32_c1_13x13 1 13;
+        F32 f32: separable_tile_f32_c1_15x15 1 15;
+        F32 f32: separable_tile_f32_c1_17x17 1 17;
+        F32 f32: separable_tile_f32_c1_19x19 1 19;
+        F32 f32: separable_tile_f32_c1_21x21 1 21;
+        F32 f32: separable_tile_f32_c1_23x23 1 23;
+        F32 f32: separable_tile_f32_c1_25x25 1 25;
+        F32 f32: separable_tile_f32_c1_27x27 1 27;
+        F32 f32: separable_tile_f32_c1_29x29 1 29;
+        F32 f32: separable_tile_f32_c1_31x31 1 31;
+        F32 f32: separable_tile_f32_c1_63x63 1 63;
+        F32 f32: separable_tile_f32_c1_127x127 1 127;
+        F32 f32: separable_tile_f32_c1_reach_16 1 reach 16;
+        F32 f32: separable_tile_f32_c1_reach_32 1 reach 32;
+        F32 f32: separable_tile_f32_c1_reach_48 1 reach 48;
+        F32 f32: separable_tile_f32_c1_reach_64 1 reach 64;
+        F32 f32: separable_tile_f32_c1_reach_80 1 reach 80;
+        F32 f32: separable_tile_f32_c1_reach_96 1 reach 96;
+        F32 f32: separable_tile_f32_c1_reach_112 1 reach 112;
+        F32 f32: separable_tile_f32_c1_reach_128 1 reach 128;
     }
 }
 

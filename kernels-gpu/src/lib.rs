@@ -16,6 +16,7 @@
 //! | [`stream_ring`] | the same for bytes, with the next rows on their way to shared memory |
 //! | [`tensor`] | bytes in the tensor cores, and the bits of the ordered sum all the same |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
+//! | [`separable_tile`] | the same, a block at a time, with all of its parts under way at once |
 //!
 //! [`staged`] is how [`stream`] walks, [`strip`] how [`stream_values`] and [`separable`] do. [`tutorials`] holds the kernels of four
 //! well-known tutorials. [`rates`] measures a device, [`copy`] brings small images to it. [`params`] is what a launch passes, [`border`] what lies outside of the
@@ -48,6 +49,7 @@ pub mod register_tile;
 mod request;
 pub mod separable;
 pub mod separable_ring;
+pub mod separable_tile;
 pub mod shared_tile;
 pub mod small_tile;
 pub mod staged;

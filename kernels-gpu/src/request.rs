@@ -117,11 +117,19 @@ impl core::fmt::Display for Refusal {
                     .iter()
                     .filter(|entry| entry.variant == variant && (entry.pixel, entry.channels) == values)
                     .filter_map(|entry| match entry.mask {
-                        MaskSize::Any => None,
+                        MaskSize::Any | MaskSize::Reach(_) => None,
                         MaskSize::Square(side) => Some(side),
                     });
                 for (i, side) in sides.enumerate() {
                     write!(f, "{}{side}", if i > 0 { ", " } else { "" })?;
+                }
+                let reaches =
+                    ENTRIES.iter().filter(|entry| entry.variant == variant).filter_map(|entry| match entry.mask {
+                        MaskSize::Reach(reach) => Some(reach),
+                        MaskSize::Any | MaskSize::Square(_) => None,
+                    });
+                if let Some(most) = reaches.max() {
+                    write!(f, " and any of 2 to {} rows", most + 1)?;
                 }
                 write!(f, ", this one is {} x {}", found.0, found.1)
             }

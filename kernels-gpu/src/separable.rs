@@ -24,8 +24,8 @@
 //! | µs | 146 | 151 | 166 | 180 | 196 | 219 | 245 | 352 |
 //! | of the floor | 88 % | 85 % | 77 % | 71 % | 66 % | 59 % | 52 % | 37 % |
 //!
-//! At 31 x 31 it takes 563 µs, [`separable_ring`](crate::separable_ring) 478: the registers for the sums leave too few
-//! warps.
+//! At 31 x 31 it takes 563 µs: the registers for the sums leave too few warps.
+//! [`separable_tile`](crate::separable_tile) is faster at every size, and needs compute capability 8.0.
 
 use cuda_std::prelude::*;
 
@@ -45,8 +45,8 @@ pub const MASK_ERROR: u32 = 16;
 /// The constant `c` of the error bound of the kernels for separable masks: with `u = 2^-24` and `gamma(n) = n u / (1 -
 /// n u)`, `|O - exact| <= gamma(c) * sum over k, l of |M[k, l] I|`, `exact` being the sum with the mask `M` itself.
 ///
-/// A sum of n fused multiply-adds from 0 is off by at most `gamma(n)` times the sum of the absolute products. So with `r`
-/// the row of w coefficients and `c` the column of h:
+/// A sum of n fused multiply-adds from 0 is off by at most `gamma(n)` times the sum of the absolute products. So with
+/// `r` the row of w coefficients and `c` the column of h:
 /// ```text
 /// |T - sum_l r_l I|           <= gamma(w) sum_l |r_l I|                            the rows
 /// |O - sum_k c_k T|           <= gamma(h) sum_k |c_k T|                            the columns, so together

@@ -4,15 +4,17 @@
 //! no kernel for. There a thread's sums hold the rows that are still needed, one register a column and a row of the
 //! mask; here the filtered rows `T` themselves are held, in shared memory.
 //!
+//! [`separable_tile`](crate::separable_tile) is faster for masks of up to 129 rows, and needs compute capability 8.0.
+//!
 //! # Thread mapping and tiling
 //! A block of 8 warps owns 256 columns and a strip of rows, `ceil(rows / grid_dim_y)` of them, and goes down 8 rows a
 //! step:
 //! 1. Each warp filters one new row of pixels, 8 neighbouring columns a thread, and puts it into the ring.
 //! 2. After a barrier each thread adds up one column for 8 rows of outputs, those whose windows end with the new rows.
 //! ```text
-//!   group    0   1   2  …  m-1   m        the m + 1 groups of 8 rows that the outputs of this step need, in a ring of m + 2:
-//!          ┌───┬───┬───┬─────┬───┬───┐    while some threads still read them, others write the next group into the
-//!          └───┴───┴───┴─────┴───┴───┘    one that is left, so one barrier a step is enough
+//!   group    0   1   2  …  m-1   m        the m + 1 groups of 8 rows that the outputs of this step need, in a ring of
+//! m + 2: ┌───┬───┬───┬─────┬───┬───┐    while some threads still read them, others write the next group into the
+//! └───┴───┴───┴─────┴───┴───┘    one that is left, so one barrier a step is enough
 //! ```
 //! The column's coefficients are shifted by `skip`, so that the windows of the first row of outputs begin with a group:
 //! then a step of 8 coefficients needs 16 rows, 8 of which are the next step's, and the ring wraps between groups only.
@@ -48,7 +50,8 @@ const COMPUTED: u32 = BLOCK.0 * BLOCK.1;
 /// How many times as many blocks as the device holds at a time a launch should have, as measured with the times above.
 pub const WAVES: u32 = 4;
 
-/// Blocks that the registers of a multiprocessor hold at a time on compute capability 9.0; shared memory may hold fewer.
+/// Blocks that the registers of a multiprocessor hold at a time on compute capability 9.0; shared memory may hold
+/// fewer.
 pub const RESIDENT: u32 = 4;
 
 /// Outputs of a block in x. In y, the rows of the grid share out the image's.
@@ -128,7 +131,8 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
             exists: mapped >= 0,
             border_value: params.border_value,
         };
-        // SAFETY: source, coefficients and table are as they should; each thread has its own 8 columns of its warp's row.
+        // SAFETY: source, coefficients and table are as they should; each thread has its own 8 columns of its warp's
+        // row.
         unsafe {
             let filtered = filter(&source, row, mask_width);
             let to = ring.offset((slot * ROWS + ty) * COMPUTED + tx * COLUMNS as u32).cast::<F32x4>();
@@ -215,7 +219,8 @@ unsafe fn eight(coefficients: Shared<f32>) -> [f32; STEP] {
 #[inline(always)]
 unsafe fn filter(source: &Source, row: Shared<f32>, mask_width: u32) -> [f32; COLUMNS] {
     let mut sums = [0.0; COLUMNS];
-    // SAFETY: `first` is below the mask's width, here and below, so that the columns end with those that the block reads.
+    // SAFETY: `first` is below the mask's width, here and below, so that the columns end with those that the block
+    // reads.
     let mut window = [unsafe { source.read(0) }, [0.0; COLUMNS]];
     let mut first = 0;
     while first < mask_width {

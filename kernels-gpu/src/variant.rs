@@ -2,7 +2,10 @@
 
 use crate::entries::OLDEST;
 use crate::pixel::PixelType;
-use crate::{constant_mask, naive, register_tile, separable_ring, shared_tile, small_tile, stream_ring, strip, tensor};
+use crate::{
+    constant_mask, naive, register_tile, separable_ring, separable_tile, shared_tile, small_tile, stream_ring, strip,
+    tensor,
+};
 
 /// A way to compute a convolution; each has one file of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,11 +30,13 @@ pub enum Variant {
     Separable,
     /// [`separable_ring`]: the same for masks of any size, through shared memory.
     SeparableRing,
+    /// [`separable_tile`]: the same, 16 rows of a block at a time, its sums in registers.
+    SeparableTile,
 }
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Naive,
         Self::ConstantMask,
         Self::SharedTile,
@@ -42,6 +47,7 @@ impl Variant {
         Self::Tensor,
         Self::Separable,
         Self::SeparableRing,
+        Self::SeparableTile,
     ];
 
     /// The name on the command line, in reports and in PTX symbols.
@@ -58,6 +64,7 @@ impl Variant {
             Self::Tensor => "tensor",
             Self::Separable => "separable",
             Self::SeparableRing => "separable_ring",
+            Self::SeparableTile => "separable_tile",
         }
     }
 
@@ -75,10 +82,11 @@ impl Variant {
             Self::Tensor => "bytes in the tensor cores, uncertain pixels again in order",
             Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
             Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
+            Self::SeparableTile => "a column times a row, 16 rows of a block at a time; other bits, bounded",
         }
     }
 
-    /// Threads of a block in x and y.
+    /// Threads of a block in x and y, unless an [entry](crate::entries::Entry::block) has its own.
     #[must_use]
     pub const fn block(self) -> (u32, u32) {
         match self {
@@ -91,6 +99,7 @@ impl Variant {
             Self::StreamRing => stream_ring::BLOCK,
             Self::Tensor => tensor::BLOCK,
             Self::SeparableRing => separable_ring::BLOCK,
+            Self::SeparableTile => separable_tile::BLOCK,
         }
     }
 
@@ -101,6 +110,7 @@ impl Variant {
             Self::SmallTile => small_tile::COMPUTE_CAPABILITY,
             Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
             Self::Tensor => tensor::COMPUTE_CAPABILITY,
+            Self::SeparableTile => separable_tile::COMPUTE_CAPABILITY,
             _ => OLDEST,
         }
     }
@@ -115,14 +125,22 @@ impl Variant {
     /// The others state an error bound in its place.
     #[must_use]
     pub const fn is_direct(self) -> bool {
-        !matches!(self, Self::Separable | Self::SeparableRing)
+        !matches!(self, Self::Separable | Self::SeparableRing | Self::SeparableTile)
     }
 
     /// Whether the rows of a grid share out all rows of the image, however many they are: one launch is enough, and
     /// how many rows of blocks it has is a matter of speed.
     #[must_use]
     pub const fn shares_out_rows(self) -> bool {
-        matches!(self, Self::Stream | Self::StreamRing | Self::Tensor | Self::Separable | Self::SeparableRing)
+        matches!(
+            self,
+            Self::Stream
+                | Self::StreamRing
+                | Self::Tensor
+                | Self::Separable
+                | Self::SeparableRing
+                | Self::SeparableTile
+        )
     }
 
     /// Whether the mask is read from constant memory, and so has at most [`MASK`](struct@crate::constant_mask::MASK)'s
@@ -154,9 +172,15 @@ impl Variant {
         match (self, pixel) {
             (Self::Naive | Self::ConstantMask | Self::SharedTile, _) => &PixelType::ALL,
             (Self::Stream, PixelType::U16) => &[PixelType::U16, PixelType::F32],
-            (Self::SmallTile | Self::RegisterTile | Self::Stream | Self::Separable | Self::SeparableRing, _) => {
-                &[PixelType::F32]
-            }
+            (
+                Self::SmallTile
+                | Self::RegisterTile
+                | Self::Stream
+                | Self::Separable
+                | Self::SeparableRing
+                | Self::SeparableTile,
+                _,
+            ) => &[PixelType::F32],
             (Self::StreamRing | Self::Tensor, _) => &[PixelType::U8],
         }
     }

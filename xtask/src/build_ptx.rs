@@ -75,7 +75,7 @@ fn generate(root: &Path) -> Result<Files> {
     let mut files = Files::new();
     println!("{:<34} {:>7} {:>9}", "module", "entries", "bytes");
     for module in &modules {
-        let text = format!("{NOTE}\n{}", module.text);
+        let text = with_threads(format!("{NOTE}\n{}", without_asm_comments(&module.text)), &list);
         println!("{:<34} {:>7} {:>9}", module.name, module.entries.len(), text.len());
         ensure!(
             module.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
@@ -90,9 +90,27 @@ fn generate(root: &Path) -> Result<Files> {
     Ok(files)
 }
 
+/// The text without the comments that LLVM puts around each piece of inline assembly: a tenth of the lines.
+fn without_asm_comments(text: &str) -> String {
+    let is_comment = |line: &str| matches!(line.trim(), "// begin inline asm" | "// end inline asm");
+    text.lines().filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()
+}
+
 /// The module of a symbol. One that is in no list gets a module of its own, which then is reported.
 fn module_of(symbol: &str, list: &[Kernel]) -> String {
     list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
+}
+
+/// Tells the assembler how many threads the blocks of a kernel have, where that is known: it then takes no more registers than these get.
+fn with_threads(mut text: String, list: &[Kernel]) -> String {
+    const END_OF_PARAMETERS: &str = "\n)\n";
+    for (symbol, threads) in list.iter().filter_map(|kernel| Some((kernel.symbol, kernel.threads?))) {
+        let begin = text.find(&format!(".entry {symbol}("));
+        if let Some(end) = begin.and_then(|begin| Some(begin + text[begin..].find(END_OF_PARAMETERS)?)) {
+            text.insert_str(end + END_OF_PARAMETERS.len(), &format!(".maxntid {threads}, 1, 1\n"));
+        }
+    }
+    text
 }
 
 /// The Rust text that `kernels_gpu::ptx` includes.

@@ -362,7 +362,7 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
     let kinds = entries.flat_map(|entry| {
         let masks = match entry.mask {
             MaskSize::Square(side) => vec![(side as usize, side as usize)],
-            MaskSize::Any => OTHERS.to_vec(),
+            MaskSize::Any | MaskSize::Reach(_) => OTHERS.to_vec(),
         };
         masks.into_iter().map(|mask| (mask, entry.channels as usize))
     });

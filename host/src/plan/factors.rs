@@ -50,10 +50,20 @@ impl Factors {
         rows.enumerate().all(near).then_some(Self { row, column })
     }
 
-    /// The coefficients as the kernels expect them in constant memory: the row, then the column.
+    /// The coefficients as most kernels expect them in constant memory: the row, then the column.
     #[must_use]
     pub fn coefficients(&self) -> Vec<f32> {
         [self.row.as_slice(), &self.column].concat()
+    }
+
+    /// The same with the row and the column at places of their own, and zeros elsewhere, which no kernel reads.
+    #[must_use]
+    pub fn placed(&self, row_at: u32, column_at: u32) -> Vec<f32> {
+        let (row_at, column_at) = (row_at as usize, column_at as usize);
+        let mut placed = vec![0.0; (row_at + self.row.len()).max(column_at + self.column.len())];
+        placed[row_at..][..self.row.len()].copy_from_slice(&self.row);
+        placed[column_at..][..self.column.len()].copy_from_slice(&self.column);
+        placed
     }
 
     /// How many times `2^-150` may be lost to underflow: once a step, the row's steps multiplied with the column.

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use kernels_gpu::border::BorderMode;
 use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
 use kernels_gpu::params::Params;
-use kernels_gpu::separable;
+use kernels_gpu::{separable, separable_tile};
 
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
@@ -225,6 +225,14 @@ impl Plan {
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         match (&self.factors, &self.fixed_point) {
+            (Some(factors), _) if self.entry.variant == Variant::SeparableTile => {
+                let height = self.params.mask_height as u32;
+                let origin_x = match self.entry.mask {
+                    MaskSize::Square(side) => (side as i32 - 1) / 2,
+                    MaskSize::Any | MaskSize::Reach(_) => self.params.origin_x,
+                };
+                factors.placed(separable_tile::row_at(height, origin_x), separable_tile::column_at(height))
+            }
             (Some(factors), _) if !self.entry.variant.is_direct() => factors.coefficients(),
             (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => {
                 fixed_point.words(problem, self.entry.mask)
@@ -255,7 +263,7 @@ impl Plan {
         let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
         let launch = |blocks_down: u32, first_row: u32| Launch {
             grid: (blocks_across, blocks_down),
-            block: self.entry.variant.block(),
+            block: self.entry.block(),
             // An eligible entry's tile fits the device, far below 2^32.
             shared_bytes: self.entry.shared_bytes(mask_width, mask_height) as u32,
             params: Params { first_row: first_row as i32, ..params },

@@ -14,6 +14,21 @@
 //! | `shared_tile`, any mask | 749 | 1156 | 1379 | 1997 | 2283 | 3474 | 3990 | | | | | |
 //! | `constant_mask` | 401 | 757 | 1016 | 1742 | 2219 | 3368 | 4494 | | | | | |
 //!
+//! `separable_tile` came later, and was measured beside the others on one H100
+//! (`docs/measurements/2026-11-21-h100-separable.md`); masks of 8 x 8, 32 x 32 and 64 x 64 by class of height:
+//!
+//! | pixels | mask | 7 | 8 | 13 | 21 | 31 | 32 | 63 | 64 | 127 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | 8192 x 8192 | `separable_tile` | 204 | 212 | 210 | 218 | 239 | 305 | 402 | 550 | 833 |
+//! | | `separable` | 249 | | 271 | 376 | | | | | |
+//! | | `separable_ring` | | 258 | | | | 492 | | 1074 | |
+//! | 2048 x 2048 | `separable_tile` | 13 | 17 | 15 | 21 | 24 | | 55 | | |
+//! | | `separable` | 23 | | 26 | 60 | | | | | |
+//! | | `separable_ring` | | 34 | | | 80 | | 204 | | |
+//! | 512 x 512 | `separable_tile` | 8.3 | 11.5 | 9.8 | 17 | 20 | | 54 | | |
+//! | | `separable` | 10.6 | | 13.8 | 24.5 | | | | | |
+//! | | `separable_ring` | | 9.5 | | | 33 | | 94 | | |
+//!
 //! For images and results of `u8`, on an H100; `tensor` with random masks whose sum is 1. Four channels and larger masks of
 //! `stream_ring` are not measured:
 //!
@@ -54,19 +69,19 @@ use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 use super::{Considered, Limits, VariantChoice};
 use crate::Problem;
 
-/// From this side on, `separable` is preferred to `stream`: it saves 10 % at 7 x 7, but only 3 % at 5 x 5 and 1 % at 3 x 3. For that
-/// the direct sum's bits are not given up.
+/// From this side on, the separable variants are preferred to `stream`. Below, where both are bound by memory, they
+/// save a few per cent; for that the direct sum's bits are not given up.
 const SEPARABLE_SIDE: u32 = 7;
 
 /// From this number of coefficients on, `shared_tile` for any mask is preferred to `constant_mask`.
 const TILE_COEFFICIENTS: u64 = 200;
 
-/// From this number of coefficients on, `register_tile` is preferred to `constant_mask`: it was never measured slower, the
-/// smallest mask being 3 x 3, and has a price of its own whatever the mask.
+/// From this number of coefficients on, `register_tile` is preferred to `constant_mask`: it was never measured slower,
+/// the smallest mask being 3 x 3, and has a price of its own whatever the mask.
 const REGISTER_COEFFICIENTS: u64 = 9;
 
 /// The rank of what is not taken by itself.
-const NEVER: u32 = 13;
+const NEVER: u32 = 15;
 
 /// Up to this many pixels for each multiprocessor, `small_tile` is preferred to the other direct ones: 1536 x 1536 on an H100's 132.
 const SMALL_PIXELS: u64 = 17_874;
@@ -103,15 +118,15 @@ impl Situation<'_> {
         u64::from(self.mask().0) * u64::from(self.mask().1)
     }
 
-    /// Whether the window of an output reaches as far to its left as to its right: the walks of the streams and `separable`
-    /// read aligned vectors then, and pixel by pixel otherwise.
+    /// Whether the window of an output reaches as far to its left as to its right: the walks of the streams and
+    /// `separable` read aligned vectors then, and pixel by pixel otherwise.
     fn is_centred(&self) -> bool {
         self.problem.origin().1 == (self.problem.window().width() - 1) / 2
     }
 
     /// The most warps that an entry can have for this problem, and those that it should have.
     fn warps(&self, entry: &Entry) -> (u64, u64) {
-        let ((columns, rows), (threads_x, threads_y)) = (entry.outputs(), entry.variant.block());
+        let ((columns, rows), (threads_x, threads_y)) = (entry.outputs(), entry.block());
         let blocks_across = (self.problem.row_values() as u64).div_ceil(columns.into());
         let blocks_down = (self.problem.height() as u64).div_ceil(rows.into());
         let of_a_block = u64::from(threads_x * threads_y / 32);
@@ -155,30 +170,23 @@ impl Situation<'_> {
                 0
             }
             (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.suits(entry) => 1,
-            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 2,
-            (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 3,
-            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 4,
+            (Variant::SeparableTile, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
+            (Variant::SeparableTile, MaskSize::Reach(_)) if self.saves_half() && self.fills(entry) => 3,
+            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 4,
+            (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 5,
+            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 6,
             // At 3 x 3 and one channel the ring is 3 % faster.
-            (Variant::Tensor, MaskSize::Square(side)) if self.suits(entry) => {
-                if side == 3 && entry.channels == 1 {
-                    6
-                } else {
-                    4
-                }
-            }
-            (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 5,
-            (Variant::Tensor, MaskSize::Any) if self.fills(entry) => 6,
-            (Variant::RegisterTile, MaskSize::Square(_)) if self.fills(entry) => 6,
-            (Variant::RegisterTile, MaskSize::Any)
-                if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) =>
-            {
-                7
-            }
-            (Variant::SharedTile, MaskSize::Square(_)) => 8,
-            (Variant::SharedTile, MaskSize::Any) if self.coefficients() >= TILE_COEFFICIENTS => 9,
-            (Variant::ConstantMask, _) => 10,
-            (Variant::SharedTile, MaskSize::Any) => 11,
-            (Variant::Naive, _) => 12,
+            (Variant::Tensor, MaskSize::Square(3)) if entry.channels == 1 && self.suits(entry) => 8,
+            (Variant::Tensor, MaskSize::Square(_)) if self.suits(entry) => 6,
+            (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 7,
+            (Variant::Tensor, _) if self.fills(entry) => 8,
+            (Variant::RegisterTile, MaskSize::Square(_)) if self.fills(entry) => 8,
+            (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 9,
+            (Variant::SharedTile, MaskSize::Square(_)) => 10,
+            (Variant::SharedTile, _) if self.coefficients() >= TILE_COEFFICIENTS => 11,
+            (Variant::ConstantMask, _) => 12,
+            (Variant::SharedTile, _) => 13,
+            (Variant::Naive, _) => 14,
             // Never taken by themselves, because the naive kernel can everything.
             (
                 Variant::SmallTile
@@ -187,7 +195,8 @@ impl Situation<'_> {
                 | Variant::StreamRing
                 | Variant::Tensor
                 | Variant::Separable
-                | Variant::SeparableRing,
+                | Variant::SeparableRing
+                | Variant::SeparableTile,
                 _,
             ) => NEVER,
         }
@@ -201,12 +210,13 @@ impl Situation<'_> {
             }
             MaskSize::Square(_) => "made for masks of this size".to_owned(),
             MaskSize::Any => "for any mask".to_owned(),
+            MaskSize::Reach(_) => "for any mask of about this height".to_owned(),
         };
         if let VariantChoice::Exactly(variant) = choice {
             return format!("{} was asked for; {made_for}", variant.name());
         }
         let why = match entry.variant {
-            Variant::Separable | Variant::SeparableRing => {
+            Variant::Separable | Variant::SeparableRing | Variant::SeparableTile => {
                 "rows, then columns, the mask being a column times a row; within a bound".to_owned()
             }
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),

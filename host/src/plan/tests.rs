@@ -106,14 +106,30 @@ fn separable_masks_take_two_passes_unless_exact() {
     for (side, auto, exact) in [
         (3, "stream_f32_c1_3x3", "stream_f32_c1_3x3"),
         (5, "stream_f32_c1_5x5", "stream_f32_c1_5x5"),
-        (7, "separable_f32_c1_7x7", "stream_f32_c1_7x7"),
-        (21, "separable_f32_c1_21x21", "stream_f32_c1_21x21"),
-        (31, "separable_ring_f32_c1", "register_tile_f32_c1_31x31"),
+        (7, "separable_tile_f32_c1_7x7", "stream_f32_c1_7x7"),
+        (21, "separable_tile_f32_c1_21x21", "stream_f32_c1_21x21"),
+        (31, "separable_tile_f32_c1_31x31", "register_tile_f32_c1_31x31"),
+        (33, "separable_tile_f32_c1_reach_32", "register_tile_f32_c1"),
+        (63, "separable_tile_f32_c1_63x63", "register_tile_f32_c1"),
+        (129, "separable_tile_f32_c1_reach_128", "register_tile_f32_c1"),
+        (131, "separable_ring_f32_c1", "register_tile_f32_c1"),
     ] {
         assert_eq!(of(box_of(side, side), VariantChoice::Auto), auto);
         assert_eq!(of(box_of(side, side), VariantChoice::Exact), exact);
     }
-    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_ring_f32_c1");
+    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_tile_f32_c1_reach_16");
+    assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tile_f32_c1_reach_32");
+    let with = |limits, anchor: Option<(usize, usize)>| {
+        let filter = Filter::new(box_of(7, 7));
+        let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
+        let problem = Problem::new(4096, 4096, &filter).unwrap();
+        Plan::new(&problem, limits, VariantChoice::Auto).unwrap().entry.symbol
+    };
+    // A kernel of one size is for its own anchor, to the sides; the others are for any.
+    assert_eq!(with(Limits::H100, Some((0, 3))), "separable_tile_f32_c1_7x7");
+    assert_eq!(with(Limits::H100, Some((3, 0))), "separable_tile_f32_c1_reach_16");
+    let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
+    assert_eq!(with(turing, None), "separable_f32_c1_7x7");
     // A row alone is its own product.
     assert_eq!(of(box_of(31, 1), VariantChoice::Auto), "register_tile_f32_c1");
     // Off by four times what the contract allows, in one coefficient.
@@ -123,7 +139,7 @@ fn separable_masks_take_two_passes_unless_exact() {
         Mask::new(7, 7, values).unwrap()
     };
     assert_eq!(of(almost(4.0 * Mask::SEPARABLE), VariantChoice::Auto), "stream_f32_c1_7x7");
-    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_f32_c1_7x7");
+    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_tile_f32_c1_7x7");
 }
 
 /// The bound of a separable variant is its own, of fewer roundings than the direct sum has; the factors are in window order.
@@ -133,15 +149,19 @@ fn a_separable_plan_states_its_bound() {
     let filter = Filter::new(Mask::new(7, 9, values).unwrap()).operation(Operation::Convolve);
     let problem = Problem::new(4096, 4096, &filter).unwrap();
     let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
-    assert_eq!(plan.entry.symbol, "separable_ring_f32_c1");
+    assert_eq!(plan.entry.symbol, "separable_tile_f32_c1_reach_16");
     let (own, direct) = (plan.bound(&problem), Bound::direct(&problem));
     assert!(!own.promises_bits() && direct.promises_bits());
     assert_eq!(own.gamma(), Bound::with_constant(7.0 + 9.0 + 16.0).gamma());
     let coefficients = plan.coefficients(&problem);
-    assert_eq!(coefficients.len(), 16);
+    // The window of 9 rows is filled up to 17 from above, that of 7 columns, 3 to either side, to a multiple of 4 from the left.
+    let (column, row) = (&coefficients[8..], &coefficients[16 + 16 + 1..]);
+    assert_eq!(row.len(), 7);
     for (k, l) in (0..9).flat_map(|k| (0..7).map(move |l| (k, l))) {
-        assert!((coefficients[7 + k] * coefficients[l] - problem.window().at(k, l)).abs() < 1e-4);
+        assert!((column[k] * row[l] - problem.window().at(k, l)).abs() < 1e-4);
     }
+    let ring = Plan::new(&problem, Limits::H100, VariantChoice::Exactly(Variant::SeparableRing)).unwrap();
+    assert_eq!(ring.coefficients(&problem), [row, &column[..9]].concat());
     let exact = Plan::new(&problem, Limits::H100, VariantChoice::Exact).unwrap();
     assert!(exact.bound(&problem).promises_bits());
     assert_eq!(exact.coefficients(&problem), problem.window().coefficients());
@@ -371,4 +391,6 @@ fn strips_share_out_the_rows() {
     assert_eq!(launch.grid, (32, 456));
     let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (33, 64));
+    let [launch] = of_ones(8192, 8192, Variant::SeparableTile).launches(8192, 0..8192).try_into().unwrap();
+    assert_eq!((launch.grid, launch.block), ((16, 8), (512, 1)));
 }

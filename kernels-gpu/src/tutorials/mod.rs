@@ -65,6 +65,7 @@ macro_rules! listed {
                     &ALL
                 },
                 compute_capability: $crate::entries::OLDEST,
+                threads: None,
             },
         )*];
     };
