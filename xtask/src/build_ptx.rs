@@ -101,13 +101,14 @@ fn module_of(symbol: &str, list: &[Kernel]) -> String {
     list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
 }
 
-/// Tells the assembler how many threads the blocks of a kernel have, where that is known: it then takes no more registers than these get.
+/// Tells the assembler how many threads the blocks of a kernel have, where that is known: it then takes no more registers than
+/// these get, and, because one block on a multiprocessor is enough, no fewer either, which would keep some in memory.
 fn with_threads(mut text: String, list: &[Kernel]) -> String {
     const END_OF_PARAMETERS: &str = "\n)\n";
     for (symbol, threads) in list.iter().filter_map(|kernel| Some((kernel.symbol, kernel.threads?))) {
         let begin = text.find(&format!(".entry {symbol}("));
         if let Some(end) = begin.and_then(|begin| Some(begin + text[begin..].find(END_OF_PARAMETERS)?)) {
-            text.insert_str(end + END_OF_PARAMETERS.len(), &format!(".maxntid {threads}, 1, 1\n"));
+            text.insert_str(end + END_OF_PARAMETERS.len(), &format!(".maxntid {threads}, 1, 1\n.minnctapersm 1\n"));
         }
     }
     text
