@@ -1,8 +1,8 @@
 //! Which of the entries that can is taken, and why.
 //!
 //! # What it rests on
-//! Times in µs for 8192 x 8192 pixels of one `f32`, zero border. The separable ones on an H200, the
-//! others on an H100, which has the same multiprocessors and slower memory (`docs/measurements` has both):
+//! Times in µs for 8192 x 8192 pixels of one `f32`, zero border. `separable` and `separable_ring` on an H200, the others on an
+//! H100, which has the same multiprocessors and slower memory (`docs/measurements` has both):
 //!
 //! | mask | 3 | 5 | 7 | 9 | 11 | 13 | 15 | 17 | 21 | 31 | 63 | 127 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -60,6 +60,7 @@
 //! | 13 x 13 | 200 | 512 | 1024 | 1536 | 2048 |
 //! | --- | --- | --- | --- | --- | --- |
 //! | `small_tile` | 3.2 | 5.9 | 14.7 | 29.4 | 51.7 |
+//! | `separable_tile` | | 9.8 | 9.7 | | 14.6 |
 //! | `separable` | 13.4 | 13.8 | 15.7 | 19.8 | |
 //! | `stream` | 16.0 | 15.9 | 19.9 | 31.1 | 49.8 |
 //! | `shared_tile` | 5.5 | 10.2 | 30.0 | 61.6 | 107.8 |
@@ -86,8 +87,11 @@ const NEVER: u32 = 15;
 /// Up to this many pixels for each multiprocessor, `small_tile` is preferred to the other direct ones: 1536 x 1536 on an H100's 132.
 const SMALL_PIXELS: u64 = 17_874;
 
-/// The same for the separable ones: 1024 x 1024, where 13 x 13 takes 14.7 µs for their 15.7. At 1536 x 1536 it takes 29.4 for 19.8.
+/// The same for the separable ones: 1024 x 1024 for masks of up to 9 x 9, where 9 x 9 takes 8.7 µs and `separable_tile` about as long, …
 const SMALL_PIXELS_SEPARABLE: u64 = 7_944;
+
+/// … and 724 x 724 above: at 512 x 512 13 x 13 takes 5.9 µs for 9.8, at 1024 x 1024 14.7 for 9.7.
+const SMALL_PIXELS_SEPARABLE_LARGE: u64 = 3_972;
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …
@@ -160,10 +164,24 @@ impl Situation<'_> {
         reads_vectors && self.fills(entry)
     }
 
+    /// Whether a kernel of the tensor cores made for masks of `side` x `side` is worth it: at 3 x 3 and one channel the ring is 3 %
+    /// faster; that for any mask takes the time of a made one with a third more coefficients, but no less than that of 9 x 9.
+    fn suits_tensor(&self, entry: &Entry, side: u32) -> bool {
+        let (width, height) = self.mask();
+        let for_the_ring = entry.channels == 1 && width <= 3 && height <= 3;
+        let large = side > 9 && 3 * u64::from(side) * u64::from(side) > 4 * self.coefficients();
+        self.suits(entry) && !for_the_ring && !large
+    }
+
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
-            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE) => 0,
+            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE_LARGE) => 0,
+            (Variant::SmallTile, MaskSize::Square(0..=9))
+                if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE) =>
+            {
+                0
+            }
             (Variant::SmallTile, MaskSize::Square(0..SEPARABLE_SIDE))
                 if self.is_centred() && self.has_at_most(SMALL_PIXELS) =>
             {
@@ -175,9 +193,7 @@ impl Situation<'_> {
             (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 4,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 5,
             (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 6,
-            // At 3 x 3 and one channel the ring is 3 % faster.
-            (Variant::Tensor, MaskSize::Square(3)) if entry.channels == 1 && self.suits(entry) => 8,
-            (Variant::Tensor, MaskSize::Square(_)) if self.suits(entry) => 6,
+            (Variant::Tensor, MaskSize::Square(side)) if self.suits_tensor(entry, side) => 6,
             (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 7,
             (Variant::Tensor, _) if self.fills(entry) => 8,
             (Variant::RegisterTile, MaskSize::Square(_)) if self.fills(entry) => 8,
