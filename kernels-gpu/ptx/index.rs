@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4c5ec2e17bb86f2b7fde5310341da215d3fbb35a94157d400452b29e82bbbd1d";
+pub const SOURCE_HASH: &str = "63c7afc6ad2e7de818d67b8cd6099311ad22c48864ab725924c8b21265d193ea";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -79,7 +79,7 @@ const MOST_LANES: usize = 8;
 
 /// A type of values of which neighbours are read and written in one access.
 pub trait Vector: Pixel {
-    /// Values of 16 bytes, at most [`MOST_LANES`].
+    /// Values of 16 bytes, at most `MOST_LANES`.
     const LANES: usize;
     /// Whether results may be of another type than the image.
     const CONVERTS: bool;
