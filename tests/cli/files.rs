@@ -209,7 +209,7 @@ fn help_and_information() {
 
     let text = place.host(&["info"]);
     assert_eq!((text.status, text.stderr.as_str()), (0, ""));
-    for word in ["host ", "CPU ", "driver ", "auto ", "what auto takes", "u8, u16, f32 x 1 to 4"] {
+    for word in ["host ", "CPU ", "driver ", "auto ", "what auto takes", "u8 x 1, 2, 3, 4: any mask"] {
         assert!(text.stdout.contains(word), "{word}");
     }
     let json = place.host(&["info", "--json"]);

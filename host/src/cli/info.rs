@@ -83,7 +83,7 @@ struct Ptx {
     source_hash: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Kernel {
     symbol: &'static str,
     variant: &'static str,
@@ -237,18 +237,78 @@ impl Display for Info {
         writeln!(f, "PTX       for {arch} and later, by rustc {rustc}, of sources {source_hash:.12}")?;
         choices(f)?;
         writeln!(f, "\nkernels")?;
-        // Those that differ in type and channels only are one line.
-        let line = |kernel: &Kernel| (kernel.variant, kernel.mask);
-        for of_one_line in self.kernels.chunk_by(|a, b| line(a) == line(b)) {
-            let Kernel { variant, mask, summary, .. } = &of_one_line[0];
-            let masks = mask.map_or_else(|| "any mask".into(), |[width, height]| format!("{width} x {height}"));
-            let mut pixels: Vec<_> = of_one_line.iter().map(|kernel| kernel.pixel).collect();
-            pixels.dedup();
-            let channels = of_one_line.iter().map(|kernel| kernel.channels).max().unwrap_or(1);
-            let channels = if channels > 1 { format!("x 1 to {channels}") } else { String::new() };
-            let values = format!("{} {channels}", pixels.join(", "));
-            writeln!(f, "  {variant:15} {masks:9} {values:22} {summary}")?;
+        for of_one in self.kernels.chunk_by(|a, b| a.variant == b.variant) {
+            writeln!(f, "  {:15} {}", of_one[0].variant, of_one[0].summary)?;
+            for (masks, values) in by_masks(of_one) {
+                writeln!(f, "  {:15}   {values}: {masks}", "")?;
+            }
         }
         Ok(())
+    }
+}
+
+/// The kernels of a variant, those for the same masks together: the masks, then the types and channels.
+fn by_masks(kernels: &[Kernel]) -> Vec<(String, String)> {
+    let mut values: Vec<_> = kernels.iter().map(|kernel| (kernel.pixel, kernel.channels)).collect();
+    values.sort_unstable();
+    values.dedup();
+    let mut groups: Vec<(String, Vec<(&str, u32)>)> = Vec::new();
+    for value in values {
+        let of_value = kernels.iter().filter(|kernel| (kernel.pixel, kernel.channels) == value);
+        let masks = masks(&of_value.map(|kernel| kernel.mask.map(|[side, _]| side)).collect::<Vec<_>>());
+        match groups.iter_mut().find(|(others, _)| *others == masks) {
+            Some((_, members)) => members.push(value),
+            None => groups.push((masks, vec![value])),
+        }
+    }
+    let types = |members: &[(&str, u32)]| {
+        let of_type = members.chunk_by(|a, b| a.0 == b.0).map(|members| {
+            let channels: Vec<_> = members.iter().map(|(_, channels)| channels.to_string()).collect();
+            format!("{} x {}", members[0].0, channels.join(", "))
+        });
+        of_type.collect::<Vec<_>>().join("; ")
+    };
+    groups.into_iter().map(|(masks, members)| (masks, types(&members))).collect()
+}
+
+/// Sides of square masks in words, `None` being any mask: "3 to 6, 9 square; any mask".
+fn masks(sides: &[Option<u32>]) -> String {
+    let mut squares: Vec<u32> = sides.iter().copied().flatten().collect();
+    squares.sort_unstable();
+    let runs = squares.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [one] => one.to_string(),
+        [one, other] => format!("{one}, {other}"),
+        [first, .., last] => format!("{first} to {last}"),
+        [] => unreachable!("chunks are not empty"),
+    });
+    let runs = runs.collect::<Vec<_>>().join(", ");
+    match (runs.is_empty(), sides.contains(&None)) {
+        (true, _) => "any mask".to_owned(),
+        (false, true) => format!("{runs} square; any mask"),
+        (false, false) => format!("{runs} square"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_for_the_same_masks_are_one_line() {
+        let kernel = |pixel, channels, side: Option<u32>| Kernel {
+            symbol: "",
+            variant: "stream",
+            pixel,
+            channels,
+            mask: side.map(|side| [side, side]),
+            summary: "",
+        };
+        let mut kernels: Vec<_> = [5, 3, 4, 9].map(|side| kernel("f32", 1, Some(side))).to_vec();
+        for (pixel, channels) in [("u8", 1), ("u8", 3), ("u16", 3)] {
+            kernels.extend([Some(7), None].map(|side| kernel(pixel, channels, side)));
+        }
+        let found = by_masks(&kernels);
+        let expected = [("3 to 5, 9 square", "f32 x 1"), ("7 square; any mask", "u16 x 3; u8 x 1, 3")];
+        assert_eq!(found, expected.map(|(masks, values)| (masks.to_owned(), values.to_owned())));
     }
 }

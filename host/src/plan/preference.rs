@@ -237,8 +237,9 @@ impl Situation<'_> {
             }
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
             Variant::StreamRing => "sums in registers, the next rows on their way to shared memory".to_owned(),
+            Variant::Tensor if self.uncertain == 0.0 => "in the tensor cores, which decide each byte".to_owned(),
             Variant::Tensor => {
-                format!("in the tensor cores, about {:.1} % of the pixels again in order", 100.0 * self.uncertain)
+                format!("in the tensor cores, about {:.2} % of the pixels again in order", 100.0 * self.uncertain)
             }
             Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
             Variant::SmallTile => "a small image: pixels and mask are waited for once".to_owned(),
