@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "63c7afc6ad2e7de818d67b8cd6099311ad22c48864ab725924c8b21265d193ea";
+pub const SOURCE_HASH: &str = "f2d62687caf02235d235ddbc27a2340cdc1194d57549fdeb828cf8bab73a4d16";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -38,9 +38,6 @@ pub const MODULES: &[Module] = &[
     Module { name: "naive_u8_c3", packed: packed!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", packed: packed!("naive_u8_c4.ptx") },
     Module { name: "register_tile_f32_c1", packed: packed!("register_tile_f32_c1.ptx") },
-    Module { name: "register_tile_f32_c1_27x27", packed: packed!("register_tile_f32_c1_27x27.ptx") },
-    Module { name: "register_tile_f32_c1_29x29", packed: packed!("register_tile_f32_c1_29x29.ptx") },
-    Module { name: "register_tile_f32_c1_31x31", packed: packed!("register_tile_f32_c1_31x31.ptx") },
     Module { name: "separable_f32_c1_11x11", packed: packed!("separable_f32_c1_11x11.ptx") },
     Module { name: "separable_f32_c1_13x13", packed: packed!("separable_f32_c1_13x13.ptx") },
     Module { name: "separable_f32_c1_15x15", packed: packed!("separable_f32_c1_15x15.ptx") },
@@ -116,6 +113,9 @@ pub const MODULES: &[Module] = &[
     Module { name: "stream_f32_c1_21x21", packed: packed!("stream_f32_c1_21x21.ptx") },
     Module { name: "stream_f32_c1_23x23", packed: packed!("stream_f32_c1_23x23.ptx") },
     Module { name: "stream_f32_c1_25x25", packed: packed!("stream_f32_c1_25x25.ptx") },
+    Module { name: "stream_f32_c1_27x27", packed: packed!("stream_f32_c1_27x27.ptx") },
+    Module { name: "stream_f32_c1_29x29", packed: packed!("stream_f32_c1_29x29.ptx") },
+    Module { name: "stream_f32_c1_31x31", packed: packed!("stream_f32_c1_31x31.ptx") },
     Module { name: "stream_f32_c1_3x3", packed: packed!("stream_f32_c1_3x3.ptx") },
     Module { name: "stream_f32_c1_4x4", packed: packed!("stream_f32_c1_4x4.ptx") },
     Module { name: "stream_f32_c1_5x5", packed: packed!("stream_f32_c1_5x5.ptx") },

@@ -16,7 +16,7 @@ pub const COPY_QUADS: Kernel = Kernel {
     module: "copy_quads",
     parameters: &[Parameter::POINTER, Parameter::POINTER, Parameter::value::<u32>()],
     compute_capability: OLDEST,
-    threads: None,
+    residency: None,
 };
 
 /// Copies `quads` times 16 bytes. The grid's threads, [`BLOCK`] in each block, are at least as many.

@@ -98,6 +98,17 @@ impl Entry {
         }
     }
 
+    /// See [`Kernel::residency`].
+    #[must_use]
+    pub const fn residency(&self) -> Option<(u32, u32)> {
+        match (self.variant, self.schedule()) {
+            // So many threads would get fewer registers than they need; one block is enough.
+            (Variant::SeparableTile, _) => Some((self.block().0, 1)),
+            (_, Some(Schedule { resident, .. })) if self.is_staged() => Some((self.block().0, resident)),
+            _ => None,
+        }
+    }
+
     /// Threads of a block in x and y.
     #[must_use]
     pub const fn block(&self) -> (u32, u32) {
@@ -163,7 +174,7 @@ impl Entry {
     #[must_use]
     pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
         match self.schedule() {
-            Some(Schedule { columns, .. }) if self.is_staged() => staged::shared_bytes(columns as u32, mask_width),
+            Some(Schedule { columns, .. }) if self.is_staged() => staged::shared_bytes(columns as u32),
             Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, self.channels, mask_width),
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
@@ -269,9 +280,9 @@ pub struct Kernel {
     pub parameters: &'static [Parameter],
     /// The oldest compute capability, major and minor, that it runs on.
     pub compute_capability: (u32, u32),
-    /// The threads of its blocks where the PTX has to say so: they are so many that they would get fewer registers than
-    /// it takes otherwise.
-    pub threads: Option<u32>,
+    /// The threads of its blocks, and how many blocks a multiprocessor shall hold at a time, where the PTX has to say so: the
+    /// assembler then takes as many registers as these get, and no more.
+    pub residency: Option<(u32, u32)>,
 }
 
 /// Every kernel of this crate: the entries, and those that do something else than convolve.
@@ -283,7 +294,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
             module: entry.module(),
             parameters: &PARAMETERS,
             compute_capability: entry.variant.compute_capability(),
-            threads: matches!(entry.variant, Variant::SeparableTile).then_some(entry.block().0),
+            residency: entry.residency(),
         })
         .chain([crate::rates::FMA_RATE, crate::copy::COPY_QUADS])
         .chain(crate::tutorials::kernels())
@@ -401,15 +412,13 @@ entries! {
         F32 f32: small_tile_f32_c1_15x15 1 15;
     }
     RegisterTile {
-        |image, result, mask, params| register_tile::register_tile::<K>(image, result.cast(), mask, params);
+        |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);
         F32 f32: register_tile_f32_c1 1;
-        F32 f32: register_tile_f32_c1_27x27 1 27;
-        F32 f32: register_tile_f32_c1_29x29 1 29;
-        F32 f32: register_tile_f32_c1_31x31 1 31;
     }
     Stream {
         |image, result, _mask, params| {
-            stream::stream::<{ K as usize }, { stream::schedule(K).columns }>(image, result.cast(), params)
+            const ROWS: usize = stream::rows(K) as usize;
+            stream::stream::<{ K as usize }, ROWS, { stream::schedule(K).columns }>(image, result.cast(), params)
         };
         F32 f32: stream_f32_c1_3x3 1 3;
         F32 f32: stream_f32_c1_4x4 1 4;
@@ -432,6 +441,9 @@ entries! {
         F32 f32: stream_f32_c1_21x21 1 21;
         F32 f32: stream_f32_c1_23x23 1 23;
         F32 f32: stream_f32_c1_25x25 1 25;
+        F32 f32: stream_f32_c1_27x27 1 27;
+        F32 f32: stream_f32_c1_29x29 1 29;
+        F32 f32: stream_f32_c1_31x31 1 31;
     }
     Stream {
         |image, result, _mask, params| {

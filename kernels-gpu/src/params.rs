@@ -123,6 +123,15 @@ impl Params {
         if self.scale == 1.0 && self.offset == 0.0 { sum } else { fma(sum, self.scale, self.offset) }
     }
 
+    /// Scale and offset for a multiply-add without a question, to the same result as [`finish`](Self::finish).
+    #[inline(always)]
+    #[must_use]
+    pub fn exact_finish(&self) -> (f32, f32) {
+        // `1 * sum + -0.0` is the sum down to the sign of a zero, `1 * sum + 0.0` is not.
+        let plain = self.scale == 1.0 && self.offset == 0.0;
+        (self.scale, if plain { -0.0 } else { self.offset })
+    }
+
     /// Writes value `v` of the result's row `y` from a finished sum, in the result's type.
     ///
     /// # Safety

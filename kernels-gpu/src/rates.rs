@@ -23,7 +23,7 @@ pub const FMA_RATE: Kernel = Kernel {
     module: "fma_rate",
     parameters: &[Parameter::POINTER, Parameter::value::<u32>(), Parameter::value::<f32>()],
     compute_capability: crate::entries::OLDEST,
-    threads: None,
+    residency: None,
 };
 
 /// Does `rounds` rounds of multiply-adds in registers. Everything stays in registers: no memory is read, and written only if

@@ -32,15 +32,15 @@
 //!
 //! # What it costs
 //! Beside the 512 products of a whole step: 16 loads of coefficients, 2 of pixels, 17 moves. A mask's
-//! width modulo `STEP` is done in steps of 4, 2 and 1; for squares of 27, 29 and 31 the compiler knows it, and it is one step.
+//! width modulo `STEP` is done in steps of 4, 2 and 1.
 //!
 //! On an H100 (8192 x 8192, one channel, zero border); the floor is the longer of 8 bytes a pixel at
 //! the 2.98 TB/s of a copy and `K * K` products a pixel at 62.5 TFLOP/s:
 //!
-//! | | 3 x 3 | 7 x 7 | 9 x 9 | 13 x 13 | 16 x 16 | 24 x 24 | 27 x 27 | 29 x 29 | 31 x 31 | 32 x 32 | 48 x 48 | 63 x 63 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 361 | 461 | 523 | 886 | 1017 | 1924 | 2274 | 2777 | 3354 | 3140 | 6540 | 12,389 |
-//! | of the floor | 50 % | 39 % | 35 % | 41 % | 54 % | 64 % | 69 % | 65 % | 62 % | 70 % | 76 % | 69 % |
+//! | | 3 x 3 | 7 x 7 | 9 x 9 | 13 x 13 | 16 x 16 | 24 x 24 | 32 x 32 | 48 x 48 | 63 x 63 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | µs | 361 | 461 | 523 | 886 | 1017 | 1924 | 3140 | 6540 | 12,389 |
+//! | of the floor | 50 % | 39 % | 35 % | 41 % | 54 % | 64 % | 70 % | 76 % | 69 % |
 
 use cuda_std::prelude::*;
 
@@ -160,20 +160,15 @@ impl Source {
     }
 }
 
-/// The kernel, for masks of `SIDE` x `SIDE`, or for any if that is 0.
+/// The kernel.
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do
 ///   not overlap.
-/// - `mask` holds `mask_width * mask_height` coefficients; `SIDE` is 0 or both.
+/// - `mask` holds `mask_width * mask_height` coefficients.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
-pub unsafe fn register_tile<const SIDE: u32>(
-    image: Global<f32>,
-    result: GlobalMut<f32>,
-    mask: Global<f32>,
-    params: Params,
-) {
+pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<f32>, params: Params) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
     let pitch = filled_up(mask_width);
@@ -221,9 +216,7 @@ pub unsafe fn register_tile<const SIDE: u32>(
         thread::no_unroll();
         source.turn_to(image, &params, y - params.origin_y + r);
         // SAFETY: the row's columns are among those that the block reads; the coefficients were filled in before the barrier.
-        unsafe {
-            add_row::<SIDE, true>(&mut sums, &source, coefficients, (mask_width, mask_height), r, Needed::at(r, all))
-        };
+        unsafe { add_row::<true>(&mut sums, &source, coefficients, (mask_width, mask_height), r, Needed::at(r, all)) };
         r += 1;
     }
     // The rows that miss some of the tile's outputs, a question for each of those, and between them those that miss none.
@@ -234,14 +227,7 @@ pub unsafe fn register_tile<const SIDE: u32>(
             // SAFETY: the row's columns are among those that the block reads; the coefficients were filled in before the
             // barrier.
             unsafe {
-                add_row::<SIDE, false>(
-                    &mut sums,
-                    &source,
-                    coefficients,
-                    (mask_width, mask_height),
-                    r,
-                    Needed::at(r, all),
-                )
+                add_row::<false>(&mut sums, &source, coefficients, (mask_width, mask_height), r, Needed::at(r, all))
             };
             source.pixels = source.pixels.offset(params.src_pitch as isize);
             r += 1;
@@ -249,9 +235,7 @@ pub unsafe fn register_tile<const SIDE: u32>(
         while r < all {
             thread::no_unroll();
             // SAFETY: as above; each row of outputs is joined to this one by a row of the mask.
-            unsafe {
-                add_row::<SIDE, false>(&mut sums, &source, coefficients, (mask_width, mask_height), r, Needed::ALL)
-            };
+            unsafe { add_row::<false>(&mut sums, &source, coefficients, (mask_width, mask_height), r, Needed::ALL) };
             source.pixels = source.pixels.offset(params.src_pitch as isize);
             r += 1;
         }
@@ -331,7 +315,7 @@ fn set<const AT: usize>(pixels: &mut Pixels, values: [f32; COLUMNS]) {
 /// `source` has the row's pixels, `coefficients` the filled-up mask, and row `r - o` of the mask exists for each `o`
 /// needed.
 #[inline(always)]
-unsafe fn add_row<const SIDE: u32, const EDGE: bool>(
+unsafe fn add_row<const EDGE: bool>(
     sums: &mut [[f32; COLUMNS]; ROWS],
     source: &Source,
     coefficients: Shared<f32>,
@@ -357,12 +341,7 @@ unsafe fn add_row<const SIDE: u32, const EDGE: bool>(
         chunk = chunk.offset(STEP_ * mask_height);
         first += STEP_;
     }
-    // What is left of the mask's width: one step where the compiler knows it, otherwise steps of 4, 2 and 1.
-    if SIDE > 0 {
-        // SAFETY: these columns of the mask are left; the rest is the caller's promise.
-        unsafe { add_step(sums, &pixels, chunk, SIDE % STEP_, r, needed) };
-        return;
-    }
+    // What is left of the mask's width.
     let left = thread::opaque(mask_width - first);
     // SAFETY: as above.
     unsafe {

@@ -3,7 +3,8 @@
 //!
 //! # Thread mapping
 //! A thread owns `C` neighbouring columns (a multiple of 4), a block of [`BLOCK`] threads, one warp, `C * BLOCK` of them. The
-//! grid's rows share out the image's, as with [`strip`](crate::strip).
+//! grid's rows share out the image's, as with [`strip`](crate::strip). Where the last block of a row would go beyond the image, it
+//! moves to the left as far as that, and leaves what it computes for the second time to the block beside it.
 //!
 //! # Tiling
 //! ```text
@@ -16,10 +17,16 @@
 //! enough, the latency of the memory lies behind the sums of a whole row, and what a thread holds for it is less than its window.
 //!
 //! # The edge
-//! Only the fetching knows of it. A block asks once whether all columns that it reads lie in the image, and are aligned; any other
-//! block (and any row outside of the image) fetches pixel by pixel, through a table of which column stands for which, made
-//! once. That is `C + 1` loads a row, so a block at the edge takes about as long as any other: were it slower, the whole device
-//! would wait for it in the end.
+//! Only the fetching knows of it. A thread's own columns lie in the image; of the `MORE` columns beside those of the block each thread
+//! fetches one, whose place a table in shared memory has, made once: beyond the image it is another one, or none. So a block at
+//! the edge does what all others do: were it slower, the whole device would wait for it in the end. (Rows that are not
+//! aligned, images of a width that is no multiple of 4 or below a block's, and anchors beside the middle: there all columns of a block are
+//! fetched one by one through that table.)
+//!
+//! # Passes
+//! Of a large mask the sums of all rows would not fit the registers, nor their products the instruction cache. Then the strip is
+//! walked down several times, each time with `H` rows of the mask at most: the second time, a sum begins with what the first
+//! time has written in its place, so each output still gets its products in the order of the mask.
 
 use cuda_std::prelude::*;
 
@@ -45,13 +52,13 @@ impl<const K: usize, const C: usize> Window<K, C> {
     const LEFT: usize = Self::LEAD + Self::ORIGIN;
     /// Quads that cover the window.
     const QUADS: usize = (Self::LEAD + C + K - 1).div_ceil(4);
-    /// Columns that a row of a slot has beside the threads' own. One thread fetches one of them.
+    /// Columns beside the threads' own that windows reach. One thread fetches one of them.
     const MORE: usize = {
         assert!(C.is_multiple_of(4) && Self::QUADS <= MOST_QUADS && 4 * Self::QUADS - C <= BLOCK.0 as usize);
         4 * Self::QUADS - C
     };
-    /// Columns of a slot.
-    const SLOT: u32 = BLOCK.0 * C as u32 + Self::MORE as u32;
+    /// Columns of a slot: each thread has a place for one beside, whether windows reach it or not, so that none is asked.
+    const SLOT: u32 = BLOCK.0 * (C as u32 + 1);
 
     /// Pixel `i` of the window.
     #[inline(always)]
@@ -63,11 +70,8 @@ impl<const K: usize, const C: usize> Window<K, C> {
 
 /// The dynamic shared memory that a launch needs, in bytes: two slots and the table of columns, for `columns` a thread.
 #[must_use]
-pub const fn shared_bytes(columns: u32, mask_width: u32) -> u64 {
-    let origin = (mask_width - 1) / 2;
-    let lead = origin.next_multiple_of(4) - origin;
-    let slot = BLOCK.0 * columns + (lead + columns + mask_width - 1).next_multiple_of(4) - columns;
-    3 * slot as u64 * size_of::<f32>() as u64
+pub const fn shared_bytes(columns: u32) -> u64 {
+    3 * BLOCK.0 as u64 * (columns as u64 + 1) * size_of::<f32>() as u64
 }
 
 /// The most quads of a thread's own columns.
@@ -89,21 +93,14 @@ const BESIDE: usize = 4 * MOST_OWN;
 struct Fetcher<const K: usize, const C: usize> {
     image: Global<f32>,
     params: Params,
-    /// Whether the columns go beyond the image, or are not aligned; the same in the whole block.
+    /// Whether the block's own columns go beyond the image, or are not aligned; the same in the whole block.
     edge: bool,
-    /// The next row, where it is inside.
-    row: Global<f32>,
-    /// The column that a slot begins with, where the anchor is the mask's middle.
-    left: i32,
-    /// The next row; it may lie outside.
-    y: i32,
-    /// The last row to be fetched.
-    last: i32,
+    /// The thread's first column of the result; where `edge` is false, of its own columns of the image, too.
+    x: i32,
     /// The thread's place in a slot.
     place: Place,
-    /// For each column of a slot the one of the image that stands for it, and which of the thread's there are none for.
+    /// For each column of a slot beside the threads' own, and at the edge for each, the one of the image that stands for it.
     columns: Shared<i32>,
-    outside: u32,
 }
 
 /// A thread's place in a slot.
@@ -131,60 +128,77 @@ impl Place {
     fn beside<const K: usize, const C: usize>(self) -> u32 {
         if self.thread < Window::<K, C>::LEFT as u32 { self.thread } else { BLOCK.0 * C as u32 + self.thread }
     }
-
-    /// Whether it has one beside.
-    #[inline(always)]
-    fn has_beside<const K: usize, const C: usize>(self) -> bool {
-        self.thread < Window::<K, C>::MORE as u32
-    }
 }
 
 impl<const K: usize, const C: usize> Fetcher<K, C> {
-    /// The thread's share of the next row; below the last one nothing is fetched.
+    /// Makes the thread's part of the table, for slots that begin with column `left`: nobody else reads it.
+    #[inline(always)]
+    fn fill_table(&self, left: i32) {
+        // The compiler does not know how much it is, or it would unroll the loop.
+        let (mut i, own) = (if self.edge { 0 } else { C as u32 }, thread::opaque(C as u32));
+        while i <= own {
+            thread::no_unroll();
+            let at = if i == own { self.place.beside::<K, C>() } else { self.place.own::<K, C>() + i };
+            // Beside what windows reach, a column that is read anyway.
+            let column = if i == own && self.place.thread >= Window::<K, C>::MORE as u32 {
+                Window::<K, C>::LEFT as u32
+            } else {
+                at
+            };
+            let x = border::map(self.params.border, left + column as i32, self.params.width);
+            // SAFETY: the table has an element for each place of a slot.
+            unsafe { self.columns.store(at, x) };
+            i += 1;
+        }
+    }
+
+    /// Row `y`, which is inside. (Unsigned, or the upper half of the pitch would take a register.)
+    #[inline(always)]
+    fn row(&self, y: i32) -> Global<f32> {
+        self.image.offset((y as u32 as u64 * self.params.src_pitch as u32 as u64) as isize)
+    }
+
+    /// The thread's share of row `y`, which may lie outside.
     ///
     /// # Safety
-    /// The image is as `params` say; where `edge` is false, the columns of the block lie in its rows and are aligned; where
-    /// it is true or a row lies outside, the table is filled.
+    /// The image is as `params` say; where `edge` is false, the block's own columns lie in its rows and are aligned; the
+    /// table is filled.
     #[inline(always)]
-    unsafe fn next(&mut self, share: &mut Share) {
+    unsafe fn fetch(&self, share: &mut Share, mut y: i32) {
         let params = &self.params;
-        if self.y > self.last {
+        if y as u32 >= params.height as u32 {
+            // Opaque, or what the maps make of it would be computed before the loop, and kept in registers.
+            y = border::map(params.border, y, thread::opaque(params.height as u32) as i32);
+        }
+        share.outside = u32::MAX;
+        if y < 0 {
             return;
         }
+        share.outside = 0;
         let place = self.place.anew();
-        if !self.edge && (self.y as u32) < params.height as u32 {
-            let own = (self.left + place.own::<K, C>() as i32) as u32;
+        let row = self.row(y);
+        // What stands for no column is loaded from the first one, so that nothing is waited for here.
+        if self.edge {
+            let places = self.columns.offset(place.own::<K, C>()).cast::<F32x4>();
+            for i in 0..C / 4 {
+                // SAFETY: the table has all columns of a slot, the thread's own ones at a multiple of 4.
+                let columns = unsafe { places.load(i as u32) }.0.map(|column| column.to_bits() as i32);
+                for (j, column) in columns.into_iter().enumerate() {
+                    share.outside |= (column as u32 >> 31) << (4 * i + j);
+                    // SAFETY: its columns are the image's.
+                    share.own[i][j] = unsafe { row.load(column.max(0) as isize) };
+                }
+            }
+        } else {
             for i in 0..C / 4 {
                 // SAFETY: row and columns are inside and aligned, as was asked.
-                share.own[i] = unsafe { self.row.offset(own as isize).cast::<F32x4>().load(i as isize) }.0;
-            }
-            if place.has_beside::<K, C>() {
-                // SAFETY: as above.
-                share.beside = unsafe { self.row.load((self.left + place.beside::<K, C>() as i32) as u32 as isize) };
-            }
-            share.outside = 0;
-        } else {
-            let y = border::map(params.border, self.y, params.height);
-            share.outside = u32::MAX;
-            if y >= 0 {
-                share.outside = self.outside;
-                let row = self.image.offset(params.src_index(0, y));
-                let places = self.columns.offset(place.own::<K, C>()).cast::<F32x4>();
-                for i in 0..C / 4 {
-                    // SAFETY: the table has all columns of a slot, the thread's own ones at a multiple of 4.
-                    let columns = unsafe { places.load(i as u32) }.0;
-                    // SAFETY: its columns are the image's. What stands for none is loaded from the first one, so that nothing
-                    // is waited for here.
-                    share.own[i] = columns.map(|column| unsafe { row.load(column.to_bits() as i32 as isize) });
-                }
-                if place.has_beside::<K, C>() {
-                    // SAFETY: as above.
-                    share.beside = unsafe { row.load(self.columns.load(place.beside::<K, C>()) as isize) };
-                }
+                share.own[i] = unsafe { row.offset(self.x as u32 as isize).cast::<F32x4>().load(i as isize) }.0;
             }
         }
-        self.row = self.row.offset(params.src_pitch as isize);
-        self.y += 1;
+        let column = self.beside();
+        share.outside |= (column as u32 >> 31) << BESIDE;
+        // SAFETY: the table's columns are the image's.
+        share.beside = unsafe { row.load(column.max(0) as isize) };
     }
 
     /// Puts a share into a slot.
@@ -193,16 +207,16 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     /// No thread reads the slot before the next barrier.
     #[inline(always)]
     unsafe fn put(&self, slot: Shared<f32>, share: &mut Share) {
-        if share.outside != 0 {
-            let border_value = self.params.border_value;
+        let border_value = self.params.border_value;
+        if share.outside & !(1 << BESIDE) != 0 {
             for c in 0..C {
                 if share.outside >> c & 1 != 0 {
                     share.own[c / 4][c % 4] = border_value;
                 }
             }
-            if share.outside >> BESIDE & 1 != 0 {
-                share.beside = border_value;
-            }
+        }
+        if share.outside >> BESIDE & 1 != 0 {
+            share.beside = border_value;
         }
         let place = self.place.anew();
         let own = slot.offset(place.own::<K, C>()).cast::<F32x4>();
@@ -210,10 +224,47 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
             // SAFETY: the slot has the thread's columns, aligned to quads, and no other thread stores them.
             unsafe { own.store(i as u32, F32x4(share.own[i])) };
         }
-        if place.has_beside::<K, C>() {
-            // SAFETY: it has this one, too.
-            unsafe { slot.store(place.beside::<K, C>(), share.beside) };
+        // SAFETY: it has this one, too.
+        unsafe { slot.store(place.beside::<K, C>(), share.beside) };
+    }
+
+    /// The column that stands for the thread's one beside, negative where none does.
+    #[inline(always)]
+    fn beside(&self) -> i32 {
+        // SAFETY: the thread has filled in this place.
+        unsafe { self.columns.load(self.place.anew().beside::<K, C>()) }
+    }
+
+    /// The thread's share of the row that begins with `row` and is inside, where the block is not at the edge. Whether the one beside
+    /// is outside is left to `beside`.
+    ///
+    /// # Safety
+    /// It is so, and `beside` as [`beside`](Self::beside) says.
+    #[inline(always)]
+    unsafe fn fetch_plain(&self, share: &mut Share, row: Global<f32>, beside: i32) {
+        for i in 0..C / 4 {
+            // SAFETY: the row is inside, and so are the thread's columns, aligned to quads.
+            share.own[i] = unsafe { row.offset(self.x as u32 as isize).cast::<F32x4>().load(i as isize) }.0;
         }
+        // SAFETY: this one, too.
+        share.beside = unsafe { row.load(beside.max(0) as u32 as isize) };
+    }
+
+    /// Puts a share of a row that is inside into a slot.
+    ///
+    /// # Safety
+    /// No thread reads the slot before the next barrier; the block is not at the edge.
+    #[inline(always)]
+    unsafe fn put_plain(&self, slot: Shared<f32>, share: &Share, beside: i32) {
+        let place = self.place.anew();
+        let own = slot.offset(place.own::<K, C>()).cast::<F32x4>();
+        for i in 0..C / 4 {
+            // SAFETY: the slot has the thread's columns, aligned to quads, and no other thread stores them.
+            unsafe { own.store(i as u32, F32x4(share.own[i])) };
+        }
+        let value = if beside < 0 { self.params.border_value } else { share.beside };
+        // SAFETY: it has this one, too.
+        unsafe { slot.store(place.beside::<K, C>(), value) };
     }
 
     /// The thread's window in a slot.
@@ -232,57 +283,140 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     }
 }
 
-/// Writes one row after the other.
-struct Writer<const C: usize> {
-    row: GlobalMut<f32>,
-    pitch: i32,
-    scale: f32,
-    offset: f32,
-    /// Whether the thread's columns all lie in the result, and are aligned.
-    whole: bool,
-    /// Columns of the image from the thread's first one on.
-    columns: i32,
+/// The thread's columns of the result.
+struct Target<const C: usize> {
+    result: GlobalMut<f32>,
+    params: Params,
+    /// The thread's first column.
+    x: i32,
+    /// The first column that is the block's to write.
+    begin: i32,
 }
 
-impl<const C: usize> Writer<C> {
-    /// The next row: `scale * sum + offset`.
+impl<const C: usize> Target<C> {
+    /// Whether column `c` of the thread is to be written.
+    #[inline(always)]
+    fn has(&self, c: usize) -> bool {
+        let x = self.x + c as i32;
+        x >= self.begin && x < self.params.width
+    }
+
+    /// The index of row `y`, which is inside. (Unsigned, as that of the image's rows.)
+    #[inline(always)]
+    fn index(&self, y: i32) -> isize {
+        (y as u32 as u64 * self.params.dst_pitch as u32 as u64) as isize
+    }
+
+    /// The thread's columns in row `y`.
+    #[inline(always)]
+    fn row(&self, y: i32) -> GlobalMut<f32> {
+        self.result.offset(self.index(y)).offset(self.x as u32 as isize)
+    }
+
+    /// Writes row `y`: `scale * sum + offset`.
     ///
     /// # Safety
-    /// The row lies in the result, and no other thread has the thread's columns; `whole` and `columns` are as they say.
+    /// The row lies in the result, and no other thread has the thread's columns; `begin` is as it says.
     #[inline(always)]
-    unsafe fn next(&mut self, sums: &[f32; C]) {
-        let finished = |c: usize| fma(sums[c], self.scale, self.offset);
-        if self.whole {
-            for quad in 0..C / 4 {
-                let values = core::array::from_fn(|i| finished(4 * quad + i));
-                // SAFETY: the quad lies in the result and is aligned.
-                unsafe { self.row.cast::<F32x4>().store(quad as isize, F32x4(values)) };
-            }
-        } else {
-            for c in 0..C {
-                if (c as i32) < self.columns {
-                    // SAFETY: the column is inside.
-                    unsafe { self.row.store(c as isize, finished(c)) };
-                }
+    unsafe fn write(&self, y: i32, sums: &[f32; C], (scale, offset): (f32, f32)) {
+        let row = self.row(y);
+        for (c, &sum) in sums.iter().enumerate() {
+            if self.has(c) {
+                // SAFETY: the column is inside.
+                unsafe { row.store(c as isize, fma(sum, scale, offset)) };
             }
         }
-        self.row = self.row.offset(self.pitch as isize);
+    }
+
+    /// Reads what was written into row `y`, 0 where it is not this thread's.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write), and that row was written.
+    #[inline(always)]
+    unsafe fn read(&self, y: i32) -> [f32; C] {
+        let row = self.row(y);
+        // SAFETY: the column is inside.
+        core::array::from_fn(|c| if self.has(c) { unsafe { row.load(c as isize) } } else { 0.0 })
+    }
+
+    /// Whether quad `i` of the thread is to be written, where columns are aligned and the block lies in the result.
+    #[inline(always)]
+    fn has_quad(&self, i: usize) -> bool {
+        self.x + 4 * i as i32 >= self.begin
+    }
+
+    /// Writes a row that begins with `row`, if that is `wanted`, where columns are aligned and the block lies in the result.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    #[inline(always)]
+    unsafe fn write_plain(&self, row: GlobalMut<f32>, sums: &[f32; C], (scale, offset): (f32, f32), wanted: bool) {
+        let row = row.offset(self.x as u32 as isize).cast::<F32x4>();
+        for quad in 0..C / 4 {
+            let values = core::array::from_fn(|i| fma(sums[4 * quad + i], scale, offset));
+            // SAFETY: the quad lies in the result and is aligned.
+            unsafe { row.store_if(quad as isize, wanted && self.has_quad(quad), F32x4(values)) };
+        }
+    }
+
+    /// Reads what was written `rows` rows below the row that begins with `row`, if that is `wanted`, where columns are aligned and the
+    /// block lies in the result; otherwise 0, and where it is not this thread's.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read).
+    #[inline(always)]
+    unsafe fn read_plain(&self, row: GlobalMut<f32>, rows: i32, wanted: bool) -> [f32; C] {
+        let row = row.offset(self.index(rows)).offset(self.x as u32 as isize).cast::<F32x4>();
+        let mut values = [0.0; C];
+        for quad in 0..C / 4 {
+            // SAFETY: the quad lies in the result and is aligned.
+            let of_quad = unsafe { row.load_if(quad as isize, wanted && self.has_quad(quad)) }.0;
+            values[4 * quad..4 * quad + 4].copy_from_slice(&of_quad);
+        }
+        values
+    }
+}
+
+/// The rows of the mask that a pass adds up: `H` of them from row `first` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass {
+    /// The first row. Where the number of rows is no multiple of `H`, the last passes have one less, …
+    pub(crate) first: i32,
+    /// … and this says so: their first row is the last one of the pass before, and is left out.
+    pub(crate) short: bool,
+}
+
+impl Pass {
+    /// Number `pass` of those over `rows` rows. Where it can be, it is computed without a choice: the compiler shall see that the same
+    /// constants are meant in all threads.
+    #[inline(always)]
+    fn number<const H: usize>(pass: i32, rows: usize) -> Self {
+        let passes = rows.div_ceil(H);
+        // Those that have `H` rows.
+        let whole = (rows - passes * (H - 1)) as i32;
+        let first = match whole {
+            1 => pass * (H as i32 - 1),
+            _ if whole == passes as i32 => pass * H as i32,
+            _ => pass * (H as i32 - 1) + pass.min(whole - 1),
+        };
+        Self { first, short: pass >= whole }
     }
 }
 
 /// What a kernel adds up. A trait and no closure, because only a method can be told to be inlined whatever its size.
-pub(crate) trait AddWindow<const K: usize, const C: usize> {
-    /// Adds a row of pixels to the sums, and moves each one up by one: `sums[a]` is made from `sums[a + 1]`.
+pub(crate) trait AddWindow<const K: usize, const H: usize, const C: usize> {
+    /// Adds a row of pixels to the sums, and moves each one up by one: `sums[a]` is made from `sums[a + 1]`, the last one from
+    /// `begin`.
     ///
     /// # Safety
     /// The constants that the kernel reads are set.
-    unsafe fn add(sums: &mut Sums<K, C>, window: &Window<K, C>, needed: Needed);
+    unsafe fn add(sums: &mut Sums<H, C>, window: &Window<K, C>, begin: [f32; C], pass: Pass, needed: Needed);
 }
 
 /// Walks down the block's strip: `R` adds one row of pixels after the other to the sums, and after each `sums[0]` is
 /// written.
 ///
-/// The first and last `K - 1` rows of pixels touch outputs of the neighbouring strips, too. What they would add to those
+/// The first and last `H - 1` rows of pixels touch outputs of the neighbouring strips, too. What they would add to those
 /// is left out by [`Needed`], a few rows of the mask at a time: a question for each would cost more than it saves, and so
 /// would a loop of its own, because two loops of this size don't fit the instruction cache together.
 ///
@@ -293,15 +427,12 @@ pub(crate) trait AddWindow<const K: usize, const C: usize> {
 ///   with `K` at most 31.
 /// - What [`AddWindow::add`] of `R` asks for.
 #[inline(always)]
-pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
+pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize, const C: usize>(
     image: Global<f32>,
     result: GlobalMut<f32>,
     params: Params,
 ) {
-    let thread = thread::thread_idx_x();
-    let block_x = (thread::block_idx_x() * BLOCK.0 * C as u32) as i32;
-    let x = block_x + (thread * C as u32) as i32;
-
+    let place = Place { thread: thread::thread_idx_x() };
     let strips = thread::grid_dim_y().max(1) as i32;
     let rows = (params.height - params.first_row + strips - 1) / strips;
     let first = params.first_row + thread::block_idx_y() as i32 * rows;
@@ -309,88 +440,109 @@ pub(crate) unsafe fn walk<R: AddWindow<K, C>, const K: usize, const C: usize>(
     if rows <= 0 {
         return;
     }
-    // Of the parameters and not of `K`, or LLVM would unroll the loop over them.
-    let more = params.mask_height - 1;
-    let top = first - params.origin_y;
 
-    let left = block_x - params.origin_x - Window::<K, C>::LEAD as i32;
-    let edge = params.origin_x != Window::<K, C>::ORIGIN as i32
-        || (params.src_pitch | params.dst_pitch) & 3 != 0
-        || left < 0
-        || left + Window::<K, C>::SLOT as i32 > params.width;
-    let place = Place { thread };
+    const ALIGNED: i32 = 3;
+    let columns = (BLOCK.0 * C as u32) as i32;
+    let begin = thread::block_idx_x() as i32 * columns;
+    let moves = params.width & ALIGNED == 0 && params.width >= columns;
+    let block_x = if moves { begin.min(params.width - columns) } else { begin };
+    let x = block_x + (place.thread * C as u32) as i32;
     let slots = Shared::<f32>::dynamic();
-    let columns = slots.offset(2 * Window::<K, C>::SLOT).cast::<i32>();
-    let mut outside = 0;
-    if edge || top < 0 || top + rows + more > params.height {
-        // Each thread fills in what it will read. The compiler does not know how much, or it would unroll the loop.
-        let (mut i, own) = (0, thread::opaque(C as u32));
-        while i <= own {
-            thread::no_unroll();
-            let beside = i == own;
-            let at = if beside { place.beside::<K, C>() } else { place.own::<K, C>() + i };
-            let x = border::map(params.border, left + at as i32, params.width);
-            if x < 0 {
-                outside |= 1 << if beside { BESIDE as u32 } else { i };
-            }
-            if !beside || place.has_beside::<K, C>() {
-                // SAFETY: the table has an element for each column of a slot.
-                unsafe { columns.store(at, x.max(0)) };
-            }
-            i += 1;
-        }
-    }
-
-    let mut fetcher = Fetcher::<K, C> {
+    let fetcher = Fetcher::<K, C> {
         image,
         params,
-        edge,
-        row: image.offset(params.src_index(0, top)),
-        left,
-        y: top,
-        last: top + rows + more - 1,
+        edge: params.origin_x != Window::<K, C>::ORIGIN as i32
+            || params.src_pitch & ALIGNED != 0
+            || block_x + columns > params.width,
+        x,
         place,
-        columns,
-        outside,
+        columns: slots.offset(2 * Window::<K, C>::SLOT).cast::<i32>(),
     };
-    let plain = params.scale == 1.0 && params.offset == 0.0;
-    let mut writer = Writer::<C> {
-        row: result.offset(params.dst_index(x, first)),
-        pitch: params.dst_pitch,
-        scale: params.scale,
-        // `1 * sum + -0.0` is the sum down to the sign of a zero, `1 * sum + 0.0` is not.
-        offset: if plain { -0.0 } else { params.offset },
-        whole: params.dst_pitch & 3 == 0 && x + C as i32 <= params.width,
-        columns: params.width - x,
-    };
+    fetcher.fill_table(block_x - params.origin_x - Window::<K, C>::LEAD as i32);
+    let target = Target::<C> { result, params, x, begin };
 
-    let mut sums: Sums<K, C> = [[0.0; C]; K];
-    let mut share = Share { own: [[0.0; 4]; MOST_OWN], beside: 0.0, outside: 0 };
-    // SAFETY: here and below, the edge was asked for and the table filled; a slot is put together before the barrier after which
-    // it is taken, and put together again after another one. Rows `first` to `first + rows` of these columns are this
-    // thread's alone.
-    unsafe {
-        fetcher.next(&mut share);
-        fetcher.put(slots, &mut share);
-        fetcher.next(&mut share);
-    }
-    thread::sync_threads();
-    let (mut r, mut slot) = (0, 0);
-    while r < rows + more {
+    let is_plain = !fetcher.edge && params.dst_pitch & ALIGNED == 0;
+
+    // The compiler knows of no count, here and below, or it would unroll the loop.
+    let passes = if H < K { thread::opaque(K.div_ceil(H) as u32) as i32 } else { 1 };
+    let more = if H < K { thread::opaque(H as u32 - 1) as i32 } else { params.mask_height - 1 };
+    let end = rows + more;
+    let mut pass = 0;
+    while pass < passes {
         thread::no_unroll();
-        // SAFETY: see above, and the caller's promise.
+        let part = if H < K { Pass::number::<H>(pass, K) } else { Pass { first: 0, short: false } };
+        let goes_on = H < K && pass > 0;
+        let top = first - params.origin_y + part.first;
+        let finish = if pass == passes - 1 { params.exact_finish() } else { (1.0, -0.0) };
+
+        // Turns that need no question about what lies outside: the rows that they fetch and put are inside, or not needed.
+        let plain_from = (-1 - top).max(0);
+        let plain_upto = if top + end <= params.height { end } else { params.height - top - 2 };
+        let plain_upto = if is_plain { plain_upto } else { 0 };
+
+        let mut sums: Sums<H, C> = [[0.0; C]; H];
+        let mut share = Share { own: [[0.0; 4]; MOST_OWN], beside: 0.0, outside: 0 };
+        // SAFETY: here and below, the edge was asked for and the table filled; a slot is put together before the barrier after which
+        // it is taken, and put together again after another one. Rows `first` to `first + rows` of these columns are this
+        // thread's alone.
         unsafe {
-            let window = fetcher.take(slots.offset(slot));
-            // The other slot. (Two addresses that change places were taken for one another by the driver's compiler.)
-            slot = Window::<K, C>::SLOT - slot;
-            fetcher.put(slots.offset(slot), &mut share);
-            fetcher.next(&mut share);
-            thread::sync_threads();
-            R::add(&mut sums, &window, Needed::at(r, rows));
-            if r >= more {
-                writer.next(&sums[0]);
-            }
+            fetcher.fetch(&mut share, top);
+            fetcher.put(slots, &mut share);
+            fetcher.fetch(&mut share, top + 1);
         }
-        r += 1;
+        thread::sync_threads();
+        let (mut r, mut slot) = (0, 0);
+        let mut upto = if plain_from < plain_upto { plain_from } else { end };
+        loop {
+            // The rows up to the plain ones; the second time, those that are left.
+            while r < upto {
+                thread::no_unroll();
+                // SAFETY: see above, and the caller's promise.
+                unsafe {
+                    let begin = if goes_on && r < rows { target.read(first + r) } else { [0.0; C] };
+                    // The other slot. (Two addresses that change places were taken for one another by the driver's compiler.)
+                    let other = Window::<K, C>::SLOT - slot;
+                    fetcher.put(slots.offset(other), &mut share);
+                    if r + 2 < end {
+                        fetcher.fetch(&mut share, top + r + 2);
+                    }
+                    let window = fetcher.take(slots.offset(slot));
+                    slot = other;
+                    thread::sync_threads();
+                    R::add(&mut sums, &window, begin, part, Needed::at(r, rows));
+                    if r >= more {
+                        target.write(first + r - more, &sums[0], finish);
+                    }
+                }
+                r += 1;
+            }
+            let mut source = fetcher.row(top + (r + 2).min(end - 1));
+            let mut goal = result.offset(params.dst_index(0, first + r - more));
+            while r < plain_upto {
+                thread::no_unroll();
+                // SAFETY: see above; rows and columns are as asked for.
+                unsafe {
+                    let begin = target.read_plain(goal, more, goes_on && r < rows);
+                    let beside = fetcher.beside();
+                    let window = fetcher.take(slots.offset(slot));
+                    slot = Window::<K, C>::SLOT - slot;
+                    fetcher.put_plain(slots.offset(slot), &share, beside);
+                    fetcher.fetch_plain(&mut share, source, beside);
+                    thread::sync_threads();
+                    R::add(&mut sums, &window, begin, part, Needed::at(r, rows));
+                    target.write_plain(goal, &sums[0], finish, r >= more);
+                }
+                // Below the last row that is needed, that one again. (Unsigned, here and below, so that it takes one register.)
+                source = source.offset(if r + 3 < end { params.src_pitch as u32 as isize } else { 0 });
+                goal = goal.offset(params.dst_pitch as u32 as isize);
+                r += 1;
+            }
+            share.outside = (fetcher.beside() as u32 >> 31) << BESIDE;
+            if r >= end {
+                break;
+            }
+            upto = end;
+        }
+        pass += 1;
     }
 }

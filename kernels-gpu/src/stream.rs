@@ -49,22 +49,22 @@ use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
 use crate::params::Params;
-use crate::staged::{self, AddWindow, Window};
+use crate::staged::{self, AddWindow, Pass, Window};
 use crate::strip::{self, Needed, Schedule, Sums};
 
 pub use crate::strip::BLOCK;
 
 /// The sizes of masks that there are kernels for, and how each walks: the faster of 4 and 8 columns, and the fastest of 1, 2 and 4
 /// waves, on an H100 (8192 x 8192).
-pub const SCHEDULES: [(u32, Schedule); 21] = {
+pub const SCHEDULES: [(u32, Schedule); 24] = {
     const fn schedule(columns: usize, resident: u32, waves: u32) -> Schedule {
         Schedule { columns, ahead: 1, resident, waves }
     }
     [
-        (3, schedule(8, 28, 4)),
-        (4, schedule(8, 28, 4)),
-        (5, schedule(4, 32, 2)),
-        (6, schedule(8, 20, 2)),
+        (3, schedule(4, 32, 1)),
+        (4, schedule(4, 32, 1)),
+        (5, schedule(4, 32, 1)),
+        (6, schedule(4, 28, 1)),
         (7, schedule(8, 16, 1)),
         (8, schedule(8, 16, 1)),
         (9, schedule(8, 16, 1)),
@@ -72,16 +72,19 @@ pub const SCHEDULES: [(u32, Schedule); 21] = {
         (11, schedule(8, 12, 1)),
         (12, schedule(8, 12, 1)),
         (13, schedule(8, 12, 1)),
-        (14, schedule(8, 12, 1)),
+        (14, schedule(8, 8, 1)),
         (15, schedule(8, 8, 1)),
         (16, schedule(4, 16, 1)),
         (17, schedule(4, 16, 1)),
         (18, schedule(4, 16, 1)),
-        (19, schedule(4, 16, 1)),
+        (19, schedule(4, 12, 2)),
         (20, schedule(4, 12, 2)),
         (21, schedule(4, 12, 2)),
-        (23, schedule(4, 12, 2)),
-        (25, schedule(4, 12, 2)),
+        (23, schedule(8, 12, 2)),
+        (25, schedule(8, 12, 2)),
+        (27, schedule(8, 12, 2)),
+        (29, schedule(8, 12, 2)),
+        (31, schedule(8, 12, 2)),
     ]
 };
 
@@ -94,7 +97,31 @@ pub const fn schedule(size: u32) -> Schedule {
     strip::schedule(&SCHEDULES, size)
 }
 
-/// The kernel for a mask of `K` x `K`, `C` columns a thread.
+/// The largest masks that are added up in one pass.
+const ONE_PASS: u32 = 21;
+
+/// The most products of a row of pixels for each column, in several passes: with 8 columns a loop of them fits the instruction cache.
+const MOST_PRODUCTS: u32 = 235;
+
+/// Rows of the mask in one pass: as many passes as [`MOST_PRODUCTS`] asks for, and all alike.
+#[must_use]
+pub const fn rows(size: u32) -> u32 {
+    if size <= ONE_PASS { size } else { size.div_ceil(size.div_ceil(MOST_PRODUCTS / size)) }
+}
+
+/// Coefficients from one row of the mask to the next. In several passes rows begin at a multiple of 2, so that two of them are loaded at
+/// a time, and not of a large power of 2: LLVM would make of the sum of such an address and a constant what the assembler does not fold into
+/// a load. (36 and not 34 because then the assembler makes uniform loads for 31 x 31, 8 % faster.)
+#[must_use]
+pub const fn mask_pitch(size: u32) -> u32 {
+    match size {
+        0..=ONE_PASS => size,
+        31 => 36,
+        _ => (size + 1) / 4 * 4 + 2,
+    }
+}
+
+/// The kernel for a mask of `K` x `K`, `H` of its rows in a pass, `C` columns a thread.
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do not
@@ -103,39 +130,49 @@ pub const fn schedule(size: u32) -> Schedule {
 ///   `K` x `K` with `K` at most 31.
 /// - [`struct@MASK`] holds the `K` x `K` coefficients.
 #[inline(always)]
-pub unsafe fn stream<const K: usize, const C: usize>(image: Global<f32>, result: GlobalMut<f32>, params: Params) {
+pub unsafe fn stream<const K: usize, const H: usize, const C: usize>(
+    image: Global<f32>,
+    result: GlobalMut<f32>,
+    params: Params,
+) {
     // SAFETY: the caller's promise.
-    unsafe { staged::walk::<Products, K, C>(image, result, params) }
+    unsafe { staged::walk::<Products, K, H, C>(image, result, params) }
 }
 
 /// Adds a row of pixels, multiplied with each row of the mask that is needed.
 struct Products;
 
-impl<const K: usize, const C: usize> AddWindow<K, C> for Products {
+impl<const K: usize, const H: usize, const C: usize> AddWindow<K, H, C> for Products {
     #[inline(always)]
-    unsafe fn add(sums: &mut Sums<K, C>, window: &Window<K, C>, needed: Needed) {
-        // Rows of the mask that are asked for together.
-        let group = if K < 7 { K } else { K.div_ceil(4) };
-        for begin in 0..K.div_ceil(group) {
-            let (begin, end) = (begin * group, K.min(begin * group + group));
-            if group < K && !needed.has_any(K - end, end - begin) {
+    unsafe fn add(sums: &mut Sums<H, C>, window: &Window<K, C>, begin: [f32; C], pass: Pass, needed: Needed) {
+        let pitch = mask_pitch(K as u32) as usize;
+        let first_coefficient = if H < K { pass.first as isize * pitch as isize } else { 0 };
+        let add_row = |mut sum: [f32; C], k: usize| {
+            for l in 0..K {
+                // SAFETY: the mask is K x K, and row `first + k` is in it, if it is not left out.
+                let coefficient = unsafe { MASK.load((first_coefficient + (k * pitch + l) as isize) as usize) };
+                for (c, sum) in sum.iter_mut().enumerate() {
+                    *sum = fma(window.at(l + c), coefficient, *sum);
+                }
+            }
+            sum
+        };
+        // Rows of the mask that are asked for together; the first of a pass, which may not be there, alone.
+        let group = if H < 7 { H } else { H.div_ceil(4) };
+        let grouped = if H < K { H - 1 } else { H };
+        for begin_of in 0..grouped.div_ceil(group) {
+            let (from, upto) = (begin_of * group, grouped.min(begin_of * group + group));
+            if group < H && !needed.has_any(H - upto, upto - from) {
                 continue;
             }
-            for a in 0..K {
-                if a < begin || a >= end {
-                    continue;
+            for a in 0..H {
+                if a >= from && a < upto {
+                    sums[a] = add_row(if a + 1 < H { sums[a + 1] } else { begin }, H - 1 - a);
                 }
-                let k = K - 1 - a;
-                let mut sum = if a + 1 < K { sums[a + 1] } else { [0.0; C] };
-                for l in 0..K {
-                    // SAFETY: the mask is K x K.
-                    let coefficient = unsafe { MASK.load(k * K + l) };
-                    for (c, sum) in sum.iter_mut().enumerate() {
-                        *sum = fma(window.at(l + c), coefficient, *sum);
-                    }
-                }
-                sums[a] = sum;
             }
+        }
+        if H < K {
+            sums[H - 1] = if needed.has(0) && !pass.short { add_row(begin, 0) } else { begin };
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::entries::OLDEST;
 use crate::pixel::PixelType;
 use crate::{
-    constant_mask, naive, register_tile, separable_ring, separable_tile, shared_tile, small_tile, stream_ring, strip,
-    tensor,
+    constant_mask, naive, register_tile, separable_ring, separable_tile, shared_tile, small_tile, stream, stream_ring,
+    strip, tensor,
 };
 
 /// A way to compute a convolution; each has one file of this crate.
@@ -157,11 +157,12 @@ impl Variant {
         if self.is_direct() { width * height } else { width + height }
     }
 
-    /// Values from one row of the mask to the next, as a kernel wants it that reads it from global memory.
+    /// Values from one row of the mask to the next, as the kernel wants it.
     #[must_use]
     pub const fn mask_pitch(self, mask_width: u32) -> u32 {
         match self {
             Self::SmallTile => small_tile::mask_pitch(mask_width),
+            Self::Stream => stream::mask_pitch(mask_width),
             _ => mask_width,
         }
     }

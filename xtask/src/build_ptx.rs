@@ -75,7 +75,7 @@ fn generate(root: &Path) -> Result<Files> {
     let mut files = Files::new();
     println!("{:<34} {:>7} {:>9}", "module", "entries", "bytes");
     for module in &modules {
-        let text = with_threads(format!("{NOTE}\n{}", without_asm_comments(&module.text)), &list);
+        let text = with_residency(format!("{NOTE}\n{}", without_asm_comments(&module.text)), &list);
         println!("{:<34} {:>7} {:>9}", module.name, module.entries.len(), text.len());
         ensure!(
             module.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
@@ -101,14 +101,15 @@ fn module_of(symbol: &str, list: &[Kernel]) -> String {
     list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
 }
 
-/// Tells the assembler how many threads the blocks of a kernel have, where that is known: it then takes no more registers than
-/// these get, and, because one block on a multiprocessor is enough, no fewer either, which would keep some in memory.
-fn with_threads(mut text: String, list: &[Kernel]) -> String {
+/// Tells the assembler how many threads the blocks of a kernel have, and how many blocks a multiprocessor shall hold, where that is
+/// known: it then takes as many registers as these get.
+fn with_residency(mut text: String, list: &[Kernel]) -> String {
     const END_OF_PARAMETERS: &str = "\n)\n";
-    for (symbol, threads) in list.iter().filter_map(|kernel| Some((kernel.symbol, kernel.threads?))) {
+    for (symbol, (threads, blocks)) in list.iter().filter_map(|kernel| Some((kernel.symbol, kernel.residency?))) {
         let begin = text.find(&format!(".entry {symbol}("));
         if let Some(end) = begin.and_then(|begin| Some(begin + text[begin..].find(END_OF_PARAMETERS)?)) {
-            text.insert_str(end + END_OF_PARAMETERS.len(), &format!(".maxntid {threads}, 1, 1\n.minnctapersm 1\n"));
+            let directives = format!(".maxntid {threads}, 1, 1\n.minnctapersm {blocks}\n");
+            text.insert_str(end + END_OF_PARAMETERS.len(), &directives);
         }
     }
     text

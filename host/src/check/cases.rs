@@ -267,6 +267,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     }
     cases.extend(extremes(seed));
     cases.extend(wide(quick, seed));
+    cases.extend(large_squares(quick, seed));
     cases.extend(wide_values(quick, seed));
     cases.extend(tensor_bytes(quick, seed));
     cases
@@ -298,6 +299,33 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
         seed: seed.wrapping_add(100_000 + turn as u64),
     };
     chosen.map(case).collect()
+}
+
+/// The same for the squares from 16 x 16 on that a stream has kernels for: strips with rows that have all of their sums, the last block
+/// of a row in its place, moved to the left, and with columns that are not aligned.
+fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
+    const WIDTHS: [usize; 3] = [516, 513, 512];
+    let sides = ENTRIES.iter().filter_map(|entry| match (entry.variant, entry.mask) {
+        (Variant::Stream, MaskSize::Square(side))
+            if side >= 16 && (entry.pixel, entry.channels) == (PixelType::F32, 1) =>
+        {
+            Some(side as usize)
+        }
+        _ => None,
+    });
+    let case = |(number, side): (usize, usize)| Case {
+        image: (WIDTHS[number % WIDTHS.len()], 3 * side + number),
+        mask: (side, side),
+        border: BORDERS[number % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: (number % 5 == 4).then_some((side - 1, (side - 1) / 2)),
+        scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        layout: Layout::PLANE,
+        separable: false,
+        content: if number % 2 == 1 { Content::Special } else { Content::Random },
+        seed: seed.wrapping_add(400_000 + number as u64),
+    };
+    sides.enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect()
 }
 
 /// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type, side of a mask and

@@ -196,7 +196,6 @@ impl Situation<'_> {
             (Variant::Tensor, MaskSize::Square(side)) if self.suits_tensor(entry, side) => 6,
             (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 7,
             (Variant::Tensor, _) if self.fills(entry) => 8,
-            (Variant::RegisterTile, MaskSize::Square(_)) if self.fills(entry) => 8,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 9,
             (Variant::SharedTile, MaskSize::Square(_)) => 10,
             (Variant::SharedTile, _) if self.coefficients() >= TILE_COEFFICIENTS => 11,

@@ -65,7 +65,7 @@ macro_rules! listed {
                     &ALL
                 },
                 compute_capability: $crate::entries::OLDEST,
-                threads: None,
+                residency: None,
             },
         )*];
     };

@@ -1,6 +1,7 @@
 //! Global memory: what the host allocates and every thread of the grid can reach.
 
 use crate::Scalar;
+use crate::vector::F32x4;
 
 /// An array in global memory that a kernel reads. As a kernel parameter it is one 64-bit pointer.
 ///
@@ -158,6 +159,85 @@ impl<T: Scalar> GlobalMut<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             crate::executor::store_global(self.0.wrapping_offset(index), value);
+        }
+    }
+}
+
+impl GlobalMut<F32x4> {
+    /// Element `index` if the condition holds, otherwise zeros: one predicated instruction. A branch around
+    /// [`load`](Self::load) would part the code before it from that behind it, and the assembler moves nothing across.
+    ///
+    /// # Safety
+    /// If the condition holds, as for [`load`](Self::load).
+    #[inline(always)]
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn load_if(self, index: isize, condition: bool) -> F32x4 {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b, c, d): (f32, f32, f32, f32);
+            // SAFETY: the caller's promise; without the condition nothing is read.
+            unsafe {
+                core::arch::asm!(
+                    "{{",
+                    ".reg .pred wanted;",
+                    "setp.ne.u32 wanted, {condition}, 0;",
+                    "mov.f32 {a}, 0f00000000;",
+                    "mov.f32 {b}, 0f00000000;",
+                    "mov.f32 {c}, 0f00000000;",
+                    "mov.f32 {d}, 0f00000000;",
+                    "@wanted ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    "}}",
+                    condition = in(reg32) u32::from(condition),
+                    address = in(reg64) self.0.wrapping_offset(index),
+                    a = out(reg32) a,
+                    b = out(reg32) b,
+                    c = out(reg32) c,
+                    d = out(reg32) d,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
+            F32x4([a, b, c, d])
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            // SAFETY: the caller's promise.
+            if condition { unsafe { self.load(index) } } else { F32x4::default() }
+        }
+    }
+
+    /// Writes element `index` if the condition holds: one predicated instruction, see [`load_if`](Self::load_if).
+    ///
+    /// # Safety
+    /// If the condition holds, as for [`store`](Self::store).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn store_if(self, index: isize, condition: bool, value: F32x4) {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let F32x4([a, b, c, d]) = value;
+            // SAFETY: the caller's promise; without the condition nothing is written.
+            unsafe {
+                core::arch::asm!(
+                    "{{",
+                    ".reg .pred wanted;",
+                    "setp.ne.u32 wanted, {condition}, 0;",
+                    "@wanted st.global.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
+                    "}}",
+                    condition = in(reg32) u32::from(condition),
+                    address = in(reg64) self.0.wrapping_offset(index),
+                    a = in(reg32) a,
+                    b = in(reg32) b,
+                    c = in(reg32) c,
+                    d = in(reg32) d,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        if condition {
+            // SAFETY: the caller's promise.
+            unsafe { self.store(index, value) }
         }
     }
 }
