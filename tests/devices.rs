@@ -38,32 +38,31 @@ fn main() -> ExitCode {
         println!("the tests on cuda:0 {}: {reason}", if required { "will fail" } else { "are ignored" });
     }
 
-    let mut trials = Vec::new();
     let shuffled = std::env::var("HOST_TEST_SEED").map_or_else(|_| fastrand::u64(..), |_| seed);
     println!("seed {shuffled} of the problems at random (HOST_TEST_SEED sets it, too)");
-    for (device, name, ignored) in [
+    /// A test of one device.
+    type Test = (&'static str, fn(DeviceChoice) -> Result<(), Failed>);
+    const OF_ALL: [Test; 2] = [("small_images_again_and_again", again_and_again), ("rows_with_gaps", rows_with_gaps)];
+    const OF_KERNELS: [Test; 5] = [
+        ("strips", strips),
+        ("strips_of_each_variant", strips_of_each),
+        ("strips_of_values", strips_of_values),
+        ("rounding", rounding),
+        ("halves", halves),
+    ];
+    let mut trials = Vec::new();
+    for (device, device_name, ignored) in [
         (DeviceChoice::Cpu, "cpu", false),
         (DeviceChoice::Emulator, "emulator", false),
         (DeviceChoice::Cuda(0), "cuda0", no_gpu.is_some() && !required),
     ] {
-        let trial = Trial::test(format!("{name}::problems_at_random"), move || at_random(device, shuffled));
+        let trial = Trial::test(format!("{device_name}::problems_at_random"), move || at_random(device, shuffled));
         trials.push(trial.with_ignored_flag(ignored));
-        if device != DeviceChoice::Cpu {
-            let trial = Trial::test(format!("{name}::strips"), move || strips(device));
-            trials.push(trial.with_ignored_flag(ignored));
-            let trial = Trial::test(format!("{name}::strips_of_each_variant"), move || strips_of_each(device));
-            trials.push(trial.with_ignored_flag(ignored));
-            let trial = Trial::test(format!("{name}::strips_of_values"), move || strips_of_values(device));
-            trials.push(trial.with_ignored_flag(ignored));
-            let trial = Trial::test(format!("{name}::rounding"), move || rounding(device));
-            trials.push(trial.with_ignored_flag(ignored));
-            let trial = Trial::test(format!("{name}::halves"), move || halves(device));
+        let of_kernels: &[Test] = if device == DeviceChoice::Cpu { &[] } else { &OF_KERNELS };
+        for &(name, test) in OF_ALL.iter().chain(of_kernels) {
+            let trial = Trial::test(format!("{device_name}::{name}"), move || test(device));
             trials.push(trial.with_ignored_flag(ignored));
         }
-        let trial = Trial::test(format!("{name}::small_images_again_and_again"), move || again_and_again(device));
-        trials.push(trial.with_ignored_flag(ignored));
-        let trial = Trial::test(format!("{name}::rows_with_gaps"), move || rows_with_gaps(device));
-        trials.push(trial.with_ignored_flag(ignored));
     }
     for (number, group) in groups.iter().enumerate() {
         let mut add = |device: DeviceChoice, name: &str, variant: VariantChoice, ignored: bool| {

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "f2d62687caf02235d235ddbc27a2340cdc1194d57549fdeb828cf8bab73a4d16";
+pub const SOURCE_HASH: &str = "f1fa8419d028117c88530246f088c3fb284426ba9cd8fb3cb475708c4d92597d";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

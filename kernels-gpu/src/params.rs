@@ -66,6 +66,18 @@ impl Params {
         left >= 0 && top >= 0 && left <= self.row_values::<C>() - values && top <= self.height - rows
     }
 
+    /// The strip of the block, where the rows of a grid share out the image's from `first_row` on: its first row, and how many it has,
+    /// none if that is not positive. Strips begin a multiple of `STEP` apart, a power of 2.
+    #[inline(always)]
+    #[must_use]
+    pub fn strip<const STEP: i32>(&self) -> (i32, i32) {
+        let strips = thread::grid_dim_y().max(1) as i32;
+        let rows = (self.height - self.first_row + strips - 1) / strips;
+        let rows = (rows + STEP - 1) & !(STEP - 1);
+        let first = self.first_row + thread::block_idx_y() as i32 * rows;
+        (first, rows.min(self.height - first))
+    }
+
     /// The values of a row.
     #[inline(always)]
     #[must_use]

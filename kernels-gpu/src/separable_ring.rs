@@ -95,10 +95,7 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
     let first_column = (thread::block_idx_x() * OUTPUT_COLUMNS) as i32;
     // The first column of pixels is a multiple of 4.
     let left = (first_column - params.origin_x) & !3;
-    let strips = thread::grid_dim_y().max(1) as i32;
-    let rows = (params.height - params.first_row + strips - 1) / strips;
-    let first = params.first_row + thread::block_idx_y() as i32 * rows;
-    let rows = rows.min(params.height - first);
+    let (first, rows) = params.strip::<1>();
     let top = first - params.origin_y;
     let edge = params.src_pitch & 3 != 0 || !params.contains::<1>(left, 0, columns_read(mask_width) as i32, 1);
 

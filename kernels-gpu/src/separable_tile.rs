@@ -164,10 +164,7 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     let skip = (GROUPS * GROUP) as u32 + 1 - mask_height;
     let first_column = (thread::block_idx_x() * THREADS) as i32;
     let left = first_column - params.origin_x - lead as i32;
-    let strips = thread::grid_dim_y().max(1) as i32;
-    let rows = (params.height - params.first_row + strips - 1) / strips;
-    let first = params.first_row + thread::block_idx_y() as i32 * rows;
-    let rows = rows.min(params.height - first);
+    let (first, rows) = params.strip::<1>();
     if rows <= 0 {
         return;
     }
@@ -206,13 +203,12 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     let (line, run) = (thread % RUN as u32, thread / RUN as u32 * RUN as u32);
     let (source, put) = (pixels.offset(line * pitch + run), filtered.offset(line * filtered_pitch + run));
     let x = first_column + thread as i32;
-    let plain = params.scale == 1.0 && params.offset == 0.0;
+    let (scale, offset) = params.exact_finish();
     let mut writer = Writer {
         row: result.offset(params.dst_index(x, first)),
         pitch: params.dst_pitch,
-        scale: params.scale,
-        // `1 * sum + -0.0` is the sum down to the sign of a zero, `1 * sum + 0.0` is not.
-        offset: if plain { -0.0 } else { params.offset },
+        scale,
+        offset,
         inside: x < params.width,
     };
     let mut sums = [[0.0; GROUP]; GROUPS];

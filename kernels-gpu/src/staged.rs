@@ -433,10 +433,7 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
     params: Params,
 ) {
     let place = Place { thread: thread::thread_idx_x() };
-    let strips = thread::grid_dim_y().max(1) as i32;
-    let rows = (params.height - params.first_row + strips - 1) / strips;
-    let first = params.first_row + thread::block_idx_y() as i32 * rows;
-    let rows = rows.min(params.height - first);
+    let (first, rows) = params.strip::<1>();
     if rows <= 0 {
         return;
     }

@@ -152,10 +152,7 @@ pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u
     let aside = if middle { 0 } else { layout.origin as i32 - params.origin_x * CHANNELS as i32 };
     let left = block_v - layout.left as i32 + aside;
 
-    let strips = thread::grid_dim_y().max(1) as i32;
-    let rows = (params.height - params.first_row + strips - 1) / strips;
-    let first = params.first_row + thread::block_idx_y() as i32 * rows;
-    let rows = rows.min(params.height - first);
+    let (first, rows) = params.strip::<1>();
     let more = params.mask_height - 1;
     let top = first - params.origin_y;
     if rows <= 0 {
@@ -180,7 +177,7 @@ pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u
             i += threads;
         }
     }
-    let plain = params.scale == 1.0 && params.offset == 0.0;
+    let (scale, offset) = params.exact_finish();
     let mut walk = Walk::<CHANNELS, K> {
         filler: Filler {
             image,
@@ -200,9 +197,8 @@ pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u
         row: result.offset(params.dst_index(v, first)),
         inside: (values - v).clamp(0, COLUMNS as i32),
         whole: params.dst_pitch % STEP as i32 == 0 && v + COLUMNS as i32 <= values,
-        scale: params.scale,
-        // `1 * sum + -0.0` is the sum down to the sign of a zero, `1 * sum + 0.0` is not.
-        offset: if plain { -0.0 } else { params.offset },
+        scale,
+        offset,
     };
     // The table is whole before it is read.
     thread::sync_threads();

@@ -442,10 +442,7 @@ pub(crate) unsafe fn walk<
     let v = block_v + (thread * C as u32) as i32;
     let left = block_v - params.origin_x * CHANNELS as i32;
 
-    let strips = thread::grid_dim_y().max(1) as i32;
-    let rows = (params.height - params.first_row + strips - 1) / strips;
-    let first = params.first_row + thread::block_idx_y() as i32 * rows;
-    let rows = rows.min(params.height - first);
+    let (first, rows) = params.strip::<1>();
     // Of the parameters and not of `K`, or LLVM would unroll the loop over them.
     let more = params.mask_height - 1;
     let top = first - params.origin_y;
@@ -481,14 +478,13 @@ pub(crate) unsafe fn walk<
         y: top,
         table: table.offset(thread * C as u32),
     };
-    let plain = params.scale == 1.0 && params.offset == 0.0;
+    let (scale, offset) = params.exact_finish();
     let mut writer = Writer::<P, C> {
         result,
         index: params.dst_index(v, first),
         pitch: params.dst_pitch,
-        scale: params.scale,
-        // `1 * sum + -0.0` is the sum down to the sign of a zero, `1 * sum + 0.0` is not.
-        offset: if plain { -0.0 } else { params.offset },
+        scale,
+        offset,
         whole: !edge,
         values: values - v,
         converts: P::CONVERTS && params.result_kind == PixelType::F32.code(),

@@ -268,14 +268,11 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     let values = params.width * CHANNELS as i32;
     let block_v = (thread::block_idx_x() * COLUMNS) as i32;
 
-    let strips = thread::grid_dim_y().max(1) as i32;
-    let own = (params.height - params.first_row + strips - 1) / strips;
-    let own = (own + ROWS as i32 - 1) & !(ROWS as i32 - 1);
-    let first = params.first_row + thread::block_idx_y() as i32 * own;
-    let end = params.height.min(first + own);
-    if first >= end {
+    let (first, own) = params.strip::<{ ROWS as i32 }>();
+    if own <= 0 {
         return;
     }
+    let end = first + own;
 
     let plane = plane_rows(layout.rows(rows)) * layout.pitch;
     let stages = Shared::<u8>::dynamic();

@@ -45,13 +45,18 @@ impl Mask {
             .map(|values| (f64::from(values[place]) / pivot) as f32)
             .collect();
         let most = f64::from(tolerance) * pivot.abs();
-        let fits = |(k, values): (usize, &[f32])| {
-            values.iter().zip(&row).all(|(&value, &of_row)| {
-                let product = f64::from(column[k]) * f64::from(of_row);
-                (f64::from(value) - product).abs() <= most
+        self.is_outer_product(&column, &row, |_| most).then_some((column, row))
+    }
+
+    /// Whether this mask is the outer product of `column` and `row`, each coefficient to within what is `tolerated` for it.
+    pub(crate) fn is_outer_product(&self, column: &[f32], row: &[f32], tolerated: impl Fn(f64) -> f64) -> bool {
+        self.coefficients.chunks_exact(self.width).zip(column).all(|(values, &of_column)| {
+            values.iter().zip(row).all(|(&value, &of_row)| {
+                // Exact in f64: two numbers of 24 digits.
+                let (value, product) = (f64::from(value), f64::from(of_column) * f64::from(of_row));
+                (value - product).abs() <= tolerated(value)
             })
-        };
-        self.coefficients.chunks_exact(self.width).enumerate().all(fits).then_some((column, row))
+        })
     }
 }
 

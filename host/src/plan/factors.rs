@@ -38,16 +38,9 @@ impl Factors {
             values.iter().map(|&value| (f64::from(value) * factor) as f32).collect()
         };
         let (row, column) = (scaled(&row, factor), scaled(&column, 1.0 / factor));
-        let near = |(k, values): (usize, &[f32])| {
-            values.iter().zip(&row).all(|(&value, &of_row)| {
-                // Exact in f64: two numbers of 24 digits.
-                let product = f64::from(column[k]) * f64::from(of_row);
-                (f64::from(value) - product).abs() <= f64::from(MASK_ERROR) * U * f64::from(value).abs()
-            })
-        };
-        let rows = mask.coefficients().chunks_exact(mask.width());
         // An infinite coefficient of the column is near nothing.
-        rows.enumerate().all(near).then_some(Self { row, column })
+        let near = |value: f64| f64::from(MASK_ERROR) * U * value.abs();
+        mask.is_outer_product(&column, &row, near).then_some(Self { row, column })
     }
 
     /// The coefficients as most kernels expect them in constant memory: the row, then the column.

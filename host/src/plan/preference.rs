@@ -8,7 +8,7 @@
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | `separable` | 146 | 151 | 166 | 180 | 196 | 219 | 245 | | 352 | 563 | | |
 //! | `separable_ring` | 215 | | 224 | | | | 297 | | | 478 | 1065 | 3157 |
-//! | `stream` | 208 | 210 | 217 | 247 | 337 | 448 | 603 | 768 | 1199 | | | |
+//! | `stream` | 203 | 204 | 208 | 224 | 301 | 413 | 541 | 715 | 1132 | 2601 | | |
 //! | `register_tile` | 361 | | 461 | 523 | | 886 | | | 1808 | 3354 | 12,389 | |
 //! | `shared_tile`, this mask | 376 | 485 | 658 | 911 | 1250 | 1638 | 2120 | | | | | |
 //! | `shared_tile`, any mask | 749 | 1156 | 1379 | 1997 | 2283 | 3474 | 3990 | | | | | |
@@ -55,15 +55,19 @@
 //! | `stream`, `u16`, three channels | 159 | 209 | 310 | 479 | 704 |
 //! | `constant_mask` | 617 | 1214 | 1633 | 2751 | 3458 |
 //!
-//! All of these on images that fill the device. `stream` at 23 x 23 and 25 x 25: 1627 and 1988. Smaller ones, on an H100 (`docs/measurements/2026-11-21-h100-small.md`):
+//! All of these on images that fill the device. Smaller ones, on an H100: `small_tile`, and in brackets `stream`, of
+//! `docs/measurements/2026-11-21-h100-small-bench.txt`:
 //!
-//! | 13 x 13 | 200 | 512 | 1024 | 1536 | 2048 |
-//! | --- | --- | --- | --- | --- | --- |
-//! | `small_tile` | 3.2 | 5.9 | 14.7 | 29.4 | 51.7 |
-//! | `separable_tile` | | 9.8 | 9.7 | | 14.6 |
-//! | `separable` | 13.4 | 13.8 | 15.7 | 19.8 | |
-//! | `stream` | 16.0 | 15.9 | 19.9 | 31.1 | 49.8 |
-//! | `shared_tile` | 5.5 | 10.2 | 30.0 | 61.6 | 107.8 |
+//! | mask | 512 | 1024 | 1536 | 2048 |
+//! | --- | --- | --- | --- | --- |
+//! | 3 | 3.1 (4.4) | 5.2 (4.9) | 9.0 (6.6) | 15.8 (9.7) |
+//! | 5 | 3.3 (5.2) | 5.5 (5.9) | 9.6 (8.7) | 16.8 (12.7) |
+//! | 7 | 3.6 (7.4) | 7.0 (7.7) | 12.6 (11.8) | 22.5 (15.7) |
+//! | 9 | 4.0 (9.6) | 8.5 (10.0) | 15.7 (17.7) | 28.2 (23.6) |
+//! | 13 | 5.6 (16.8) | 14.5 (18.8) | 29.1 (34.1) | 51.0 (41.5) |
+//! | 15 | 6.4 (20.5) | 17.9 (24.8) | 36.3 (32.2) | 63.8 (48.9) |
+//!
+//! and `separable_tile` 9.8, 9.7 and 14.6 at 512, 1024 and 2048 with 13 x 13 (`docs/measurements/2026-11-21-h100-small.md`).
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
@@ -84,8 +88,10 @@ const REGISTER_COEFFICIENTS: u64 = 9;
 /// The rank of what is not taken by itself.
 const NEVER: u32 = 15;
 
-/// Up to this many pixels for each multiprocessor, `small_tile` is preferred to the other direct ones: 1536 x 1536 on an H100's 132.
-const SMALL_PIXELS: u64 = 17_874;
+/// Up to how many pixels for each multiprocessor `small_tile` is preferred to the other direct ones, by side of the mask: where the lines
+/// between the sizes that were measured meet those of `stream`. On an H100's 132 that is from 940 x 940 to 1700 x 1700.
+const SMALL_PIXELS: [(u32, u64); 7] =
+    [(3, 6_700), (5, 10_700), (7, 12_400), (9, 22_000), (11, 22_000), (13, 22_000), (15, 14_000)];
 
 /// The same for the separable ones: 1024 x 1024 for masks of up to 9 x 9, where 9 x 9 takes 8.7 µs and `separable_tile` about as long, …
 const SMALL_PIXELS_SEPARABLE: u64 = 7_944;
@@ -103,6 +109,13 @@ const PADDED_PRICE: u64 = 8;
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
 const WARPS_PER_MULTIPROCESSOR: u64 = 4;
+
+/// Streams of one `f32` with masks from this side on, where what is left is slower by itself, …
+const LARGE_STREAM: u32 = 16;
+
+/// … are preferred with fewer: 21 x 21 at 512 x 512 takes 27.7 µs, `shared_tile` 37.6; 31 x 31 at 1024 x 1024 takes 90.6 and
+/// `register_tile` 148, but at 512 x 512, with one warp for each of 132 multiprocessors, the 69 of `shared_tile`.
+const WARPS_OF_LARGE_STREAM: u64 = 1;
 
 /// What the preference depends on.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +147,11 @@ impl Situation<'_> {
         let blocks_across = (self.problem.row_values() as u64).div_ceil(columns.into());
         let blocks_down = (self.problem.height() as u64).div_ceil(rows.into());
         let of_a_block = u64::from(threads_x * threads_y / 32);
-        (blocks_across * blocks_down * of_a_block, WARPS_PER_MULTIPROCESSOR * u64::from(self.limits.sm_count))
+        let wanted = match (entry.variant, entry.mask) {
+            (Variant::Stream, MaskSize::Square(LARGE_STREAM..)) => WARPS_OF_LARGE_STREAM,
+            _ => WARPS_PER_MULTIPROCESSOR,
+        };
+        (blocks_across * blocks_down * of_a_block, wanted * u64::from(self.limits.sm_count))
     }
 
     /// Whether there are enough.
@@ -146,6 +163,21 @@ impl Situation<'_> {
     /// Whether the image has at most this many pixels for each multiprocessor.
     fn has_at_most(&self, pixels: u64) -> bool {
         self.problem.width() as u64 * self.problem.height() as u64 <= pixels * u64::from(self.limits.sm_count)
+    }
+
+    /// Whether the image is so small that `small_tile` is preferred to the other direct variants, for masks of this side.
+    fn is_small(&self, side: u32) -> bool {
+        self.is_centred() && SMALL_PIXELS.iter().any(|&(of, pixels)| of == side && self.has_at_most(pixels))
+    }
+
+    /// Whether it is preferred to the separable ones, too.
+    fn is_small_for_all(&self, side: u32) -> bool {
+        self.is_small(side)
+            && match side {
+                0..SEPARABLE_SIDE => true,
+                SEPARABLE_SIDE..=9 => self.has_at_most(SMALL_PIXELS_SEPARABLE),
+                _ => self.has_at_most(SMALL_PIXELS_SEPARABLE_LARGE),
+            }
     }
 
     /// Whether two passes save at least half of the products.
@@ -176,26 +208,16 @@ impl Situation<'_> {
     /// The order in which eligible entries are preferred, the smallest first.
     pub(super) fn preference(&self, entry: &Entry) -> u32 {
         match (entry.variant, entry.mask) {
-            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE_LARGE) => 0,
-            (Variant::SmallTile, MaskSize::Square(0..=9))
-                if self.is_centred() && self.has_at_most(SMALL_PIXELS_SEPARABLE) =>
-            {
-                0
-            }
-            (Variant::SmallTile, MaskSize::Square(0..SEPARABLE_SIDE))
-                if self.is_centred() && self.has_at_most(SMALL_PIXELS) =>
-            {
-                0
-            }
+            (Variant::SmallTile, MaskSize::Square(side)) if self.is_small_for_all(side) => 0,
             (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.suits(entry) => 1,
             (Variant::SeparableTile, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
             (Variant::SeparableTile, MaskSize::Reach(_)) if self.saves_half() && self.fills(entry) => 3,
             (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 4,
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 5,
-            (Variant::SmallTile, _) if self.is_centred() && self.has_at_most(SMALL_PIXELS) => 6,
+            (Variant::SmallTile, MaskSize::Square(side)) if self.is_small(side) => 6,
             (Variant::Tensor, MaskSize::Square(side)) if self.suits_tensor(entry, side) => 6,
             (Variant::Stream | Variant::StreamRing, _) if self.suits(entry) => 7,
-            (Variant::Tensor, _) if self.fills(entry) => 8,
+            (Variant::Tensor, MaskSize::Any) if self.fills(entry) => 8,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 9,
             (Variant::SharedTile, MaskSize::Square(_)) => 10,
             (Variant::SharedTile, _) if self.coefficients() >= TILE_COEFFICIENTS => 11,

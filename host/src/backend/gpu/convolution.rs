@@ -274,7 +274,6 @@ impl<'gpu> GpuConvolution<'gpu> {
     fn record_shortcut(&mut self) -> Result<Graph> {
         let (module, _) = self.gpu.module(COPY_QUADS.module)?;
         let copy = module.get_function(COPY_QUADS.symbol).to("find the kernel that copies")?;
-        self.place_mask()?;
         let mask = self.mask.buffer();
         let mut mapped = self.gpu.mapped()?;
         let stream = &self.gpu.stream;
