@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "f1fa8419d028117c88530246f088c3fb284426ba9cd8fb3cb475708c4d92597d";
+pub const SOURCE_HASH: &str = "ce6b385666ecaa6196c925a24096dd0f53bbf21d8a9ccd9ed845b1cd9c175be3";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -23,27 +23,31 @@
 //! [`staged`]: `C` columns and a strip of rows a thread. Images and results are of one `f32` a pixel; [`stream_values`](crate::stream_values)
 //! has the others.
 //!
+//! # Large masks
+//! From 23 x 23 on the sums of all rows of the mask no longer fit the registers for 8 columns a thread, nor their products the instruction
+//! cache. The strip is then walked down in several *passes*, each with as many rows of the mask as fit ([`rows`]); see
+//! [`staged`](crate::staged#passes).
+//!
 //! # What it costs
 //! | | for each output |
 //! | --- | --- |
 //! | products | `K * K` |
-//! | bytes of device memory | 8, and `4 (K - 1) / rows of a strip` that two strips read |
-//! | instructions beside the products | coefficients past the 60 that uniform registers hold, one instruction for two of them, for `C` outputs; copies to and from shared memory, store and loop, about 45 for `C` |
+//! | bytes of device memory | 8, and `4 (K - 1) / rows of a strip` that two strips read; 12 for each further pass |
+//! | instructions beside the products | coefficients past the 60 that uniform registers hold, one instruction for two of them, for `C` outputs; copies to and from shared memory, store and loop, about 75 for `C` |
 //!
 //! On an H100 (8192 x 8192, one channel, zero border), with the schedule of [`SCHEDULES`]; the floor is the longer of 8
 //! bytes a pixel at the 2.98 TB/s of a copy and `K * K` products a pixel at 62.5 TFLOP/s:
 //!
-//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 208 | 210 | 217 | 247 | 337 | 448 | 603 | 768 | 1199 |
-//! | of the floor | 87 % | 86 % | 83 % | 73 % | 77 % | 81 % | 80 % | 81 % | 79 % |
+//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1132 | 1738 | 2619 |
+//! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 84 % | 77 % | 79 % |
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
 //!
 //! What bounds `C` and `K` is the instruction cache: a loop of up to some 2000 instructions (32 KB) runs at 90 % of the FP32 units,
-//! one of 2700 at 80 %, one of 3600 at 73 %. So from 17 x 17 on a thread has 4 columns, and from 27 x 27 on
-//! [`register_tile`](crate::register_tile) is faster, whose loops are rolled.
+//! one of 2700 at 80 %, one of 3600 at 73 %. So from 16 x 16 on a thread has 4 columns, until passes are faster.
 
 use cuda_std::prelude::*;
 
@@ -54,8 +58,8 @@ use crate::strip::{self, Needed, Schedule, Sums};
 
 pub use crate::strip::BLOCK;
 
-/// The sizes of masks that there are kernels for, and how each walks: the faster of 4 and 8 columns, and the fastest of 1, 2 and 4
-/// waves, on an H100 (8192 x 8192).
+/// The sizes of masks that there are kernels for, and how each walks: the faster of 4 and 8 columns, and the faster of 1 and 2
+/// waves, on an H100 (8192 x 8192). The PTX tells the assembler how many blocks shall be resident.
 pub const SCHEDULES: [(u32, Schedule); 24] = {
     const fn schedule(columns: usize, resident: u32, waves: u32) -> Schedule {
         Schedule { columns, ahead: 1, resident, waves }
@@ -103,7 +107,7 @@ const ONE_PASS: u32 = 21;
 /// The most products of a row of pixels for each column, in several passes: with 8 columns a loop of them fits the instruction cache.
 const MOST_PRODUCTS: u32 = 235;
 
-/// Rows of the mask in one pass: as many passes as [`MOST_PRODUCTS`] asks for, and all alike.
+/// Rows of the mask in one pass, for sides up to 31: as few passes as keep to [`MOST_PRODUCTS`], and all alike.
 #[must_use]
 pub const fn rows(size: u32) -> u32 {
     if size <= ONE_PASS { size } else { size.div_ceil(size.div_ceil(MOST_PRODUCTS / size)) }
@@ -128,7 +132,7 @@ pub const fn mask_pitch(size: u32) -> u32 {
 ///   overlap.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`staged::shared_bytes`] for `C` columns a thread, the mask
 ///   `K` x `K` with `K` at most 31.
-/// - [`struct@MASK`] holds the `K` x `K` coefficients.
+/// - [`struct@MASK`] holds the `K` x `K` coefficients, rows [`mask_pitch`] apart.
 #[inline(always)]
 pub unsafe fn stream<const K: usize, const H: usize, const C: usize>(
     image: Global<f32>,
