@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "ce6b385666ecaa6196c925a24096dd0f53bbf21d8a9ccd9ed845b1cd9c175be3";
+pub const SOURCE_HASH: &str = "44325585399500d21b7ba31615a2123e9e06777b216274e14aa957989b46d5b1";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -107,7 +107,7 @@ const ONE_PASS: u32 = 21;
 /// The most products of a row of pixels for each column, in several passes: with 8 columns a loop of them fits the instruction cache.
 const MOST_PRODUCTS: u32 = 235;
 
-/// Rows of the mask in one pass, for sides up to 31: as few passes as keep to [`MOST_PRODUCTS`], and all alike.
+/// Rows of the mask in one pass, for sides up to 31: as few passes as the instruction cache allows, and all alike.
 #[must_use]
 pub const fn rows(size: u32) -> u32 {
     if size <= ONE_PASS { size } else { size.div_ceil(size.div_ceil(MOST_PRODUCTS / size)) }
