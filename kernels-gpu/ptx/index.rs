@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "44325585399500d21b7ba31615a2123e9e06777b216274e14aa957989b46d5b1";
+pub const SOURCE_HASH: &str = "6a437cd40fb81770b6d841f136ab759e25572de51ff76d2137d27a9f196dd537";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -95,6 +95,14 @@ pub const MODULES: &[Module] = &[
     Module { name: "small_tile_f32_c1_11x11", packed: packed!("small_tile_f32_c1_11x11.ptx") },
     Module { name: "small_tile_f32_c1_13x13", packed: packed!("small_tile_f32_c1_13x13.ptx") },
     Module { name: "small_tile_f32_c1_15x15", packed: packed!("small_tile_f32_c1_15x15.ptx") },
+    Module { name: "small_tile_f32_c1_17x17", packed: packed!("small_tile_f32_c1_17x17.ptx") },
+    Module { name: "small_tile_f32_c1_19x19", packed: packed!("small_tile_f32_c1_19x19.ptx") },
+    Module { name: "small_tile_f32_c1_21x21", packed: packed!("small_tile_f32_c1_21x21.ptx") },
+    Module { name: "small_tile_f32_c1_23x23", packed: packed!("small_tile_f32_c1_23x23.ptx") },
+    Module { name: "small_tile_f32_c1_25x25", packed: packed!("small_tile_f32_c1_25x25.ptx") },
+    Module { name: "small_tile_f32_c1_27x27", packed: packed!("small_tile_f32_c1_27x27.ptx") },
+    Module { name: "small_tile_f32_c1_29x29", packed: packed!("small_tile_f32_c1_29x29.ptx") },
+    Module { name: "small_tile_f32_c1_31x31", packed: packed!("small_tile_f32_c1_31x31.ptx") },
     Module { name: "small_tile_f32_c1_3x3", packed: packed!("small_tile_f32_c1_3x3.ptx") },
     Module { name: "small_tile_f32_c1_5x5", packed: packed!("small_tile_f32_c1_5x5.ptx") },
     Module { name: "small_tile_f32_c1_7x7", packed: packed!("small_tile_f32_c1_7x7.ptx") },

@@ -410,6 +410,14 @@ entries! {
         F32 f32: small_tile_f32_c1_11x11 1 11;
         F32 f32: small_tile_f32_c1_13x13 1 13;
         F32 f32: small_tile_f32_c1_15x15 1 15;
+        F32 f32: small_tile_f32_c1_17x17 1 17;
+        F32 f32: small_tile_f32_c1_19x19 1 19;
+        F32 f32: small_tile_f32_c1_21x21 1 21;
+        F32 f32: small_tile_f32_c1_23x23 1 23;
+        F32 f32: small_tile_f32_c1_25x25 1 25;
+        F32 f32: small_tile_f32_c1_27x27 1 27;
+        F32 f32: small_tile_f32_c1_29x29 1 29;
+        F32 f32: small_tile_f32_c1_31x31 1 31;
     }
     RegisterTile {
         |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);

@@ -34,7 +34,13 @@
 //! | `shared_tile` | 3.6 | 3.7 | 4.0 | 4.6 | 5.0 | 5.5 | 6.1 |
 //! | `stream` | 6.9 | 8.4 | 9.7 | 11.6 | 12.8 | 16.0 | 20.3 |
 //!
-//! A kernel that does nothing takes 2.4 there, which is what the driver needs for a launch; from a graph of launches that one takes 0.9 to 1.1,
+//! | 200 x 200 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 |
+//! | --- | --- | --- | --- | --- |
+//! | this kernel | 3.6 | 4.3 | 4.9 | 6.5 |
+//! | `shared_tile` | 9.3 | 12.7 | 16.3 | 21.9 |
+//! | `stream` | 16.6 | 23.4 | 62.4 | 90.1 |
+//!
+//! (the second table by `host bench`, `docs/measurements/2026-11-21-h100-all.md`). A kernel that does nothing takes 2.4 there, which is what the driver needs for a launch; from a graph of launches that one takes 0.9 to 1.1,
 //! and this one 2.2 at 13 x 13. The chain of 169 multiply-adds alone is 0.35, at 4 clocks each.
 
 use cuda_std::copy::{commit, copy_4, copy_16_if, copy_some_of_16_if, wait};
@@ -55,7 +61,7 @@ const QUAD: usize = 4;
 /// Threads of a block.
 const THREADS: usize = (BLOCK.0 * BLOCK.1) as usize;
 /// The most quads of pixels that a thread reads of a row, and of coefficients.
-const MOST_QUADS: (usize, usize) = (5, 4);
+const MOST_QUADS: (usize, usize) = (9, 8);
 
 /// Values from one row of coefficients to the next in the mask that the kernel reads: whole quads.
 #[must_use]

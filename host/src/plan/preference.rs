@@ -56,7 +56,7 @@
 //! | `constant_mask` | 617 | 1214 | 1633 | 2751 | 3458 |
 //!
 //! All of these on images that fill the device. Smaller ones, on an H100: `small_tile`, and in brackets `stream`, of
-//! `docs/measurements/2026-11-21-h100-small-bench.txt`:
+//! `docs/measurements/2026-11-21-h100-all.md`:
 //!
 //! | mask | 512 | 1024 | 1536 | 2048 |
 //! | --- | --- | --- | --- | --- |
@@ -67,7 +67,14 @@
 //! | 13 | 5.6 (16.8) | 14.5 (18.8) | 29.1 (34.1) | 51.0 (41.5) |
 //! | 15 | 6.4 (20.5) | 17.9 (24.8) | 36.3 (32.2) | 63.8 (48.9) |
 //!
-//! and `separable_tile` 9.8, 9.7 and 14.6 at 512, 1024 and 2048 with 13 x 13 (`docs/measurements/2026-11-21-h100-small.md`).
+//! and with large masks, `small_tile`, `separable_tile` and in brackets `stream`, of `docs/measurements/2026-11-21-h100-all.md`:
+//!
+//! | mask | 200 | 512 | 640 | 1024 | 1536 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 17 | 3.6, 10.3 (16.6) | 7.5, 10.6 (17.2) | 10.7, 10.4 (18.2) | 34.7, 13.2 (33.6) | 62.4, 16.8 (67.0) |
+//! | 21 | 4.3, 16.5 (23.4) | 10.5, 16.9 (27.0) | 15.4, 16.7 (30.8) | 46.5, 19.2 (54.4) | 85.6, 22.1 (110) |
+//! | 25 | 4.9, 17.7 (62.4) | 14.4, 18.1 (49.9) | 21.1, 18.8 (74.3) | 49.3, 19.9 (88.1) | 141, 23.9 (159) |
+//! | 31 | 6.5, 20.1 (90.1) | 20.1, 20.4 (71.3) | 39.3, 20.0 (91.3) | 83.7, 21.6 (112) | 178, 31.6 (160) |
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
@@ -90,14 +97,27 @@ const NEVER: u32 = 15;
 
 /// Up to how many pixels for each multiprocessor `small_tile` is preferred to the other direct ones, by side of the mask: where the lines
 /// between the sizes that were measured meet those of `stream`. On an H100's 132 that is from 940 x 940 to 1700 x 1700.
-const SMALL_PIXELS: [(u32, u64); 7] =
-    [(3, 6_700), (5, 10_700), (7, 12_400), (9, 22_000), (11, 22_000), (13, 22_000), (15, 14_000)];
+const SMALL_PIXELS: [(u32, u64); 15] = [
+    (3, 6_700),
+    (5, 10_700),
+    (7, 12_400),
+    (9, 22_000),
+    (11, 22_000),
+    (13, 22_000),
+    (15, 14_000),
+    (17, 17_000),
+    (19, 15_000),
+    (21, 12_400),
+    (23, 10_500),
+    (25, 9_200),
+    (27, 9_200),
+    (29, 9_200),
+    (31, 10_000),
+];
 
-/// The same for the separable ones: 1024 x 1024 for masks of up to 9 x 9, where 9 x 9 takes 8.7 µs and `separable_tile` about as long, …
-const SMALL_PIXELS_SEPARABLE: u64 = 7_944;
-
-/// … and 724 x 724 above: at 512 x 512 13 x 13 takes 5.9 µs for 9.8, at 1024 x 1024 14.7 for 9.7.
-const SMALL_PIXELS_SEPARABLE_LARGE: u64 = 3_972;
+/// The same for the separable ones, by the largest side of a mask: up to 1024 x 1024 where 9 x 9 takes 8.7 µs and `separable_tile` about as long,
+/// 724 x 724, 560 x 560, and 512 x 512 where 31 x 31 takes 20.
+const SMALL_PIXELS_SEPARABLE: [(u32, u64); 4] = [(9, 7_944), (15, 3_972), (25, 2_400), (31, 1_986)];
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …
@@ -110,12 +130,11 @@ const PADDED_PRICE: u64 = 8;
 /// each takes as long for fewer of them.
 const WARPS_PER_MULTIPROCESSOR: u64 = 4;
 
-/// Streams of one `f32` with masks from this side on, where what is left is slower by itself, …
-const LARGE_STREAM: u32 = 16;
+/// `stream` and `separable_tile` with masks from this side on, where what is left is slower by itself, …
+const LARGE_MASK: u32 = 16;
 
-/// … are preferred with fewer: 21 x 21 at 512 x 512 takes 27.7 µs, `shared_tile` 37.6; 31 x 31 at 1024 x 1024 takes 90.6 and
-/// `register_tile` 148, but at 512 x 512, with one warp for each of 132 multiprocessors, the 69 of `shared_tile`.
-const WARPS_OF_LARGE_STREAM: u64 = 1;
+/// … are preferred with fewer: 20 x 20 at 512 x 512 takes 26 µs, `shared_tile` 37; 31 x 31 at 640 x 640 takes `separable_tile` 20, `small_tile` 39.
+const WARPS_FOR_LARGE_MASKS: u64 = 1;
 
 /// What the preference depends on.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +167,7 @@ impl Situation<'_> {
         let blocks_down = (self.problem.height() as u64).div_ceil(rows.into());
         let of_a_block = u64::from(threads_x * threads_y / 32);
         let wanted = match (entry.variant, entry.mask) {
-            (Variant::Stream, MaskSize::Square(LARGE_STREAM..)) => WARPS_OF_LARGE_STREAM,
+            (Variant::Stream | Variant::SeparableTile, MaskSize::Square(LARGE_MASK..)) => WARPS_FOR_LARGE_MASKS,
             _ => WARPS_PER_MULTIPROCESSOR,
         };
         (blocks_across * blocks_down * of_a_block, wanted * u64::from(self.limits.sm_count))
@@ -170,14 +189,10 @@ impl Situation<'_> {
         self.is_centred() && SMALL_PIXELS.iter().any(|&(of, pixels)| of == side && self.has_at_most(pixels))
     }
 
-    /// Whether it is preferred to the separable ones, too.
+    /// Whether it is preferred to the separable ones, too, where those are preferred to `stream`.
     fn is_small_for_all(&self, side: u32) -> bool {
-        self.is_small(side)
-            && match side {
-                0..SEPARABLE_SIDE => true,
-                SEPARABLE_SIDE..=9 => self.has_at_most(SMALL_PIXELS_SEPARABLE),
-                _ => self.has_at_most(SMALL_PIXELS_SEPARABLE_LARGE),
-            }
+        let most = SMALL_PIXELS_SEPARABLE.iter().find(|&&(of, _)| side <= of);
+        self.is_small(side) && (side < SEPARABLE_SIDE || most.is_some_and(|&(_, pixels)| self.has_at_most(pixels)))
     }
 
     /// Whether two passes save at least half of the products.
