@@ -69,12 +69,12 @@
 //!
 //! and with large masks, `small_tile`, `separable_tile` and in brackets `stream`, of `docs/measurements/2026-11-21-h100-all.md`:
 //!
-//! | mask | 200 | 512 | 640 | 1024 | 1536 |
-//! | --- | --- | --- | --- | --- | --- |
-//! | 17 | 3.6, 10.3 (16.6) | 7.5, 10.6 (17.2) | 10.7, 10.4 (18.2) | 34.7, 13.2 (33.6) | 62.4, 16.8 (67.0) |
-//! | 21 | 4.3, 16.5 (23.4) | 10.5, 16.9 (27.0) | 15.4, 16.7 (30.8) | 46.5, 19.2 (54.4) | 85.6, 22.1 (110) |
-//! | 25 | 4.9, 17.7 (62.4) | 14.4, 18.1 (49.9) | 21.1, 18.8 (74.3) | 49.3, 19.9 (88.1) | 141, 23.9 (159) |
-//! | 31 | 6.5, 20.1 (90.1) | 20.1, 20.4 (71.3) | 39.3, 20.0 (91.3) | 83.7, 21.6 (112) | 178, 31.6 (160) |
+//! | mask | 200 | 512 | 640 | 1024 | 1536 | 2048 |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | 17 | 3.6, 10.3 (16.6) | 7.5, 10.6 (17.2) | 10.7, 10.4 (18.2) | | | |
+//! | 21 | 4.4, 16.6 (23.3) | 10.5, 17.0 (28.3) | 15.4, 16.5 (30.8) | 31.3, 16.6 (38.2) | 64.1, 22.1 (80.0) | 113, 19.7 (115) |
+//! | 25 | 4.9, 17.7 (62.4) | 14.4, 18.1 (49.9) | 21.1, 18.8 (74.3) | | | |
+//! | 31 | 6.5, 20.1 (90.1) | 17.9, 20.3 (69.3) | 28.8, 19.9 (86.8) | 62.3, 20.0 (89.9) | 131, 31.6 (150) | 234, 24.2 (249) |
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
@@ -96,7 +96,7 @@ const REGISTER_COEFFICIENTS: u64 = 9;
 const NEVER: u32 = 15;
 
 /// Up to how many pixels for each multiprocessor `small_tile` is preferred to the other direct ones, by side of the mask: where the lines
-/// between the sizes that were measured meet those of `stream`. On an H100's 132 that is from 940 x 940 to 1700 x 1700.
+/// between the sizes that were measured meet those of `stream`. On an H100's 132 that is from 940 x 940 to 2000 x 2000.
 const SMALL_PIXELS: [(u32, u64); 15] = [
     (3, 6_700),
     (5, 10_700),
@@ -105,19 +105,19 @@ const SMALL_PIXELS: [(u32, u64); 15] = [
     (11, 22_000),
     (13, 22_000),
     (15, 14_000),
-    (17, 17_000),
-    (19, 15_000),
-    (21, 12_400),
-    (23, 10_500),
-    (25, 9_200),
-    (27, 9_200),
-    (29, 9_200),
-    (31, 10_000),
+    (17, 24_000),
+    (19, 26_000),
+    (21, 30_000),
+    (23, 31_000),
+    (25, 31_000),
+    (27, 31_000),
+    (29, 31_000),
+    (31, 31_000),
 ];
 
 /// The same for the separable ones, by the largest side of a mask: up to 1024 x 1024 where 9 x 9 takes 8.7 µs and `separable_tile` about as long,
-/// 724 x 724, 560 x 560, and 512 x 512 where 31 x 31 takes 20.
-const SMALL_PIXELS_SEPARABLE: [(u32, u64); 4] = [(9, 7_944), (15, 3_972), (25, 2_400), (31, 1_986)];
+/// 724 x 724, 640 x 640, 580 x 580, and 545 x 545 where 31 x 31 takes 20.
+const SMALL_PIXELS_SEPARABLE: [(u32, u64); 5] = [(9, 7_944), (15, 3_972), (21, 3_100), (25, 2_550), (31, 2_250)];
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …
