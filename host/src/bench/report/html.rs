@@ -54,8 +54,8 @@ fn section(out: &mut String, cell: &Cell) {
     for failure in &cell.failures {
         let _ = writeln!(out, "<p class=\"wrong\">{}</p>", escape(&failure.to_string()));
     }
-    for one in &cell.not_eligible {
-        let _ = writeln!(out, "<p>not eligible: {}</p>", escape(&one.reason.to_string()));
+    for line in cell.refusals() {
+        let _ = writeln!(out, "<p>not eligible: {}</p>", escape(&line));
     }
 }
 

@@ -76,6 +76,23 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// What can't compute this, a line for each reason: the variants, and why.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        for one in &self.not_eligible {
+            let (variant, why) = match &one.reason {
+                Error::Refused { variant, reason } => (*variant, reason.to_string()),
+                other => (one.variant, other.to_string()),
+            };
+            match lines.iter_mut().find(|(_, known)| *known == why) {
+                Some((variants, _)) => *variants += &format!(", {variant}"),
+                None => lines.push((variant.to_owned(), why)),
+            }
+        }
+        lines.into_iter().map(|(variants, why)| format!("{variants}: {why}")).collect()
+    }
+
     /// The fastest variant of the GPU, and how many times its time the preferred one takes; None unless several were timed
     /// and the preferred one among them.
     ///
@@ -289,5 +306,25 @@ pub(in crate::bench) mod tests {
             assert!(!is_time || value.is_null(), "{name}: {value}");
         }
         assert_eq!(document["errors"][0]["reason"], "wrong answer: the answer has 1199 values, 1200 were required");
+    }
+
+    /// One line for each reason, not for each variant.
+    #[test]
+    fn refusals_with_one_reason_share_a_line() {
+        use kernels_gpu::entries::Refusal;
+
+        let mut cell = report().cells.remove(0);
+        let refused =
+            |variant, reason| NotEligible { backend: "cuda", variant, reason: Error::Refused { variant, reason } };
+        let older = Refusal::OlderDevice { required: (8, 0), found: (7, 5) };
+        cell.not_eligible = vec![
+            refused("separable", Refusal::NotSeparable),
+            refused("small_tile", older),
+            refused("separable_ring", Refusal::NotSeparable),
+        ];
+        let lines = cell.refusals();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("separable, separable_ring: the mask is no column"), "{lines:?}");
+        assert!(lines[1].starts_with("small_tile: made for compute capability 8.0"), "{lines:?}");
     }
 }

@@ -73,8 +73,8 @@ pub fn cell(cell: &Cell) -> String {
         }
     }
     out += &super::counts::table(cell);
-    for one in &cell.not_eligible {
-        out += &format!("  not eligible: {}\n", one.reason);
+    for line in cell.refusals() {
+        out += &format!("  not eligible: {line}\n");
     }
     out
 }
