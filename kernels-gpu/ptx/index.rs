@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "6a437cd40fb81770b6d841f136ab759e25572de51ff76d2137d27a9f196dd537";
+pub const SOURCE_HASH: &str = "503b054188e200acf3695ef344383ed13675b49db3bc458cbddd510a061c98e2";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -475,7 +475,8 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
         // Turns that need no question about what lies outside: the rows that they fetch and put are inside, or not needed.
         let plain_from = (-1 - top).max(0);
         let plain_upto = if top + end <= params.height { end } else { params.height - top - 2 };
-        let plain_upto = if is_plain { plain_upto } else { 0 };
+        // Of several passes the rows of one may all lie above the image; then there is none to fetch in the place of the last one.
+        let plain_upto = if is_plain && (H == K || top + end > 0) { plain_upto } else { 0 };
 
         let mut sums: Sums<H, C> = [[0.0; C]; H];
         let mut share = Share { own: [[0.0; 4]; MOST_OWN], beside: 0.0, outside: 0 };

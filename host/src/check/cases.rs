@@ -325,7 +325,22 @@ fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
         content: if number % 2 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(400_000 + number as u64),
     };
-    sides.enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect()
+    let sides: Vec<_> = sides.collect();
+    let mut cases: Vec<_> =
+        sides.iter().copied().enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect();
+    // Low images in strips of 7 and 8 rows, of which the first rows of a mask lie above the image, or the last ones below, whole
+    // passes of them.
+    const HEIGHTS: [usize; 5] = [7, 13, 20, 28, 35];
+    let low =
+        sides.iter().filter(|&&side| side > 21).flat_map(|&side| HEIGHTS.map(|height| (side, height))).enumerate();
+    cases.extend(low.filter(|(number, _)| !quick || number % 4 == 1).map(|(number, (side, height))| Case {
+        image: (256 + 4 * (number % 2), height),
+        anchor: [None, Some((0, side / 2)), Some((side - 1, side / 2)), Some((side / 3, side / 2))][number / 2 % 4],
+        content: Content::Random,
+        seed: seed.wrapping_add(500_000 + number as u64),
+        ..case((number, side))
+    }));
+    cases
 }
 
 /// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type, side of a mask and

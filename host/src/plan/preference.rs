@@ -96,7 +96,7 @@ const REGISTER_COEFFICIENTS: u64 = 9;
 const NEVER: u32 = 15;
 
 /// Up to how many pixels for each multiprocessor `small_tile` is preferred to the other direct ones, by side of the mask: where the lines
-/// between the sizes that were measured meet those of `stream`. On an H100's 132 that is from 940 x 940 to 2000 x 2000.
+/// between the sizes that were measured meet those of `stream`, whose kernel for 15 x 15 is better than those beside it. On an H100's 132 that is from 940 x 940 to 2000 x 2000.
 const SMALL_PIXELS: [(u32, u64); 15] = [
     (3, 6_700),
     (5, 10_700),
@@ -133,7 +133,7 @@ const WARPS_PER_MULTIPROCESSOR: u64 = 4;
 /// `stream` and `separable_tile` with masks from this side on, where what is left is slower by itself, …
 const LARGE_MASK: u32 = 16;
 
-/// … are preferred with fewer: 20 x 20 at 512 x 512 takes 26 µs, `shared_tile` 37; 31 x 31 at 640 x 640 takes `separable_tile` 20, `small_tile` 39.
+/// … are preferred with fewer: 20 x 20 at 512 x 512 takes 26 µs, `shared_tile` 37; 31 x 31 at 640 x 640 takes `separable_tile` 20, `small_tile` 29.
 const WARPS_FOR_LARGE_MASKS: u64 = 1;
 
 /// What the preference depends on.
