@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "503b054188e200acf3695ef344383ed13675b49db3bc458cbddd510a061c98e2";
+pub const SOURCE_HASH: &str = "4b3b52f80e721cb39a0f389192e540ad08424139ba9eecccfad39f635a76c38c";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -60,4 +60,5 @@ pub mod strip;
 pub mod tensor;
 pub mod tutorials;
 mod variant;
+pub mod vector;
 mod window;

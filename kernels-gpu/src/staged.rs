@@ -190,15 +190,25 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
                 }
             }
         } else {
-            for i in 0..C / 4 {
-                // SAFETY: row and columns are inside and aligned, as was asked.
-                share.own[i] = unsafe { row.offset(self.x as u32 as isize).cast::<F32x4>().load(i as isize) }.0;
-            }
+            // SAFETY: row and columns are inside and aligned, as was asked.
+            unsafe { self.fetch_own(share, row) };
         }
         let column = self.beside();
         share.outside |= (column as u32 >> 31) << BESIDE;
         // SAFETY: the table's columns are the image's.
         share.beside = unsafe { row.load(column.max(0) as isize) };
+    }
+
+    /// The thread's own columns of the row that begins with `row`.
+    ///
+    /// # Safety
+    /// The row is inside, and the block not at the edge.
+    #[inline(always)]
+    unsafe fn fetch_own(&self, share: &mut Share, row: Global<f32>) {
+        for i in 0..C / 4 {
+            // SAFETY: the row is inside, and so are the thread's columns, aligned to quads.
+            share.own[i] = unsafe { row.offset(self.x as u32 as isize).cast::<F32x4>().load(i as isize) }.0;
+        }
     }
 
     /// Puts a share into a slot.
@@ -218,6 +228,27 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
         if share.outside >> BESIDE & 1 != 0 {
             share.beside = border_value;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.store(slot, share, share.beside) };
+    }
+
+    /// Puts a share of a row that is inside into a slot.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put); the block is not at the edge.
+    #[inline(always)]
+    unsafe fn put_plain(&self, slot: Shared<f32>, share: &Share, beside: i32) {
+        let value = if beside < 0 { self.params.border_value } else { share.beside };
+        // SAFETY: the caller's promise.
+        unsafe { self.store(slot, share, value) };
+    }
+
+    /// Stores the own columns of a share, and the one beside them.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    #[inline(always)]
+    unsafe fn store(&self, slot: Shared<f32>, share: &Share, beside: f32) {
         let place = self.place.anew();
         let own = slot.offset(place.own::<K, C>()).cast::<F32x4>();
         for i in 0..C / 4 {
@@ -225,7 +256,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
             unsafe { own.store(i as u32, F32x4(share.own[i])) };
         }
         // SAFETY: it has this one, too.
-        unsafe { slot.store(place.beside::<K, C>(), share.beside) };
+        unsafe { slot.store(place.beside::<K, C>(), beside) };
     }
 
     /// The column that stands for the thread's one beside, negative where none does.
@@ -242,29 +273,11 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     /// It is so, and `beside` as [`beside`](Self::beside) says.
     #[inline(always)]
     unsafe fn fetch_plain(&self, share: &mut Share, row: Global<f32>, beside: i32) {
-        for i in 0..C / 4 {
-            // SAFETY: the row is inside, and so are the thread's columns, aligned to quads.
-            share.own[i] = unsafe { row.offset(self.x as u32 as isize).cast::<F32x4>().load(i as isize) }.0;
+        // SAFETY: the row is inside and the block not at the edge; the table's columns are the image's.
+        unsafe {
+            self.fetch_own(share, row);
+            share.beside = row.load(beside.max(0) as u32 as isize);
         }
-        // SAFETY: this one, too.
-        share.beside = unsafe { row.load(beside.max(0) as u32 as isize) };
-    }
-
-    /// Puts a share of a row that is inside into a slot.
-    ///
-    /// # Safety
-    /// No thread reads the slot before the next barrier; the block is not at the edge.
-    #[inline(always)]
-    unsafe fn put_plain(&self, slot: Shared<f32>, share: &Share, beside: i32) {
-        let place = self.place.anew();
-        let own = slot.offset(place.own::<K, C>()).cast::<F32x4>();
-        for i in 0..C / 4 {
-            // SAFETY: the slot has the thread's columns, aligned to quads, and no other thread stores them.
-            unsafe { own.store(i as u32, F32x4(share.own[i])) };
-        }
-        let value = if beside < 0 { self.params.border_value } else { share.beside };
-        // SAFETY: it has this one, too.
-        unsafe { slot.store(place.beside::<K, C>(), value) };
     }
 
     /// The thread's window in a slot.

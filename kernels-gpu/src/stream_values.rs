@@ -28,7 +28,8 @@ use cuda_std::prelude::*;
 use crate::constant_mask::MASK;
 use crate::params::{Params, Untyped};
 use crate::pixel::PixelType;
-use crate::strip::{self, AddRow, Needed, Schedule, Sums, Values, Vector, walk};
+use crate::strip::{self, AddRow, Needed, Schedule, Sums, Values, walk};
+use crate::vector::Vector;
 
 /// The sizes of masks that there are kernels for, and how each walks: for `f32` in 3 and 4 channels, the fastest of 4 and 8 values a thread, rows read at use, a row ahead, or brought into L2 4 rows ahead,
 /// and of 1 to 12 waves, on an H100 (8192 x 4096 pixels of 3 channels, 8192 x 3072 of 4).
