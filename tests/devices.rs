@@ -42,7 +42,11 @@ fn main() -> ExitCode {
     println!("seed {shuffled} of the problems at random (HOST_TEST_SEED sets it, too)");
     /// A test of one device.
     type Test = (&'static str, fn(DeviceChoice) -> Result<(), Failed>);
-    const OF_ALL: [Test; 2] = [("small_images_again_and_again", again_and_again), ("rows_with_gaps", rows_with_gaps)];
+    const OF_ALL: [Test; 3] = [
+        ("small_images_again_and_again", again_and_again),
+        ("page_locked_memory", page_locked),
+        ("rows_with_gaps", rows_with_gaps),
+    ];
     const OF_KERNELS: [Test; 5] = [
         ("strips", strips),
         ("strips_of_each_variant", strips_of_each),
@@ -402,6 +406,82 @@ fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
             if let Err(difference) = host::compare::same_bits(right.values(), found.values()) {
                 return Err(format!("run {round} of {width} x {height}: {difference:?}").into());
             }
+        }
+    }
+    Ok(())
+}
+
+/// Images and results in page-locked memory, in parts of it, and beside it: the same values, and the rest of the memory as it was.
+fn page_locked(device: DeviceChoice) -> Result<(), Failed> {
+    let device = Device::select(device)?;
+    // Rows as a GPU has them, rows that it fills up, and an image that is too large for the short way.
+    page_locked_of::<f32>(&device, (200, 37, 1), 3, |random| random.f32() - 0.5)?;
+    page_locked_of::<u16>(&device, (37, 21, 1), 5, |random| random.u16(..))?;
+    page_locked_of::<u8>(&device, (64, 20, 3), 5, |random| random.u8(..))?;
+    page_locked_of::<u8>(&device, (61, 20, 3), 2, |random| random.u8(..))?;
+    page_locked_of::<f32>(&device, (1024, 1030, 1), 1, |random| random.f32())?;
+    if !device.page_locked::<u16>(0)?.is_empty() {
+        return Err("values in no memory".into());
+    }
+    let too_much = device.page_locked::<f32>(usize::MAX / 2).err();
+    if !matches!(too_much, Some(Error::TooLarge { .. } | Error::HostMemory { .. })) {
+        return Err(format!("more than any machine has: {too_much:?}").into());
+    }
+    Ok(())
+}
+
+/// One problem through more pairs of images and results than a convolution keeps in mind, then through memory that is given back and
+/// asked for again.
+fn page_locked_of<T: host::Pixel>(
+    device: &Device,
+    (width, height, channels): (usize, usize, usize),
+    side: usize,
+    value: fn(&mut fastrand::Rng) -> T,
+) -> Result<(), Failed> {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
+    let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
+    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
+    let mut convolution = device.convolution(&problem, VariantChoice::Exact)?;
+    let cpu = Device::cpu();
+    let mut on_cpu = cpu.convolution(&problem, VariantChoice::Auto)?;
+    let mut held = Vec::new();
+    let (values, rounds) = (problem.values(), if problem.values() > 1 << 20 { 4 } else { 40 });
+    for round in 0..rounds {
+        // Aligned, and not; alone in its memory, and not.
+        let (before, after) = [(0, 0), (1, 3), (64, 0), (32, 5)][round % 4];
+        let mut source = device.page_locked::<T>(before + values + after)?;
+        let mut result = device.page_locked::<T>(before + values + after)?;
+        for _ in 0..if values > 1 << 20 { 1 } else { 2 } {
+            source.fill_with(|| value(&mut random));
+            result.fill_with(|| value(&mut random));
+            let (ordinary, kept) = (source.to_vec(), result.to_vec());
+            let (ordinary, inside) = (&ordinary[before..][..values], before..before + values);
+            let mut right = vec![T::default(); values];
+            on_cpu.run_values(ordinary, &mut right)?;
+            let mut found = right.clone();
+            match round % 3 {
+                0 => convolution.run_values(&source[inside.clone()], &mut result[inside.clone()])?,
+                1 => convolution.run_values(ordinary, &mut result[inside.clone()])?,
+                _ => {
+                    found.fill_with(|| value(&mut random));
+                    convolution.run_values(&source[inside.clone()], &mut found)?;
+                }
+            }
+            if round % 3 < 2 {
+                found.copy_from_slice(&result[inside.clone()]);
+                if result[..before] != kept[..before] || result[inside.end..] != kept[inside.end..] {
+                    return Err(format!("run {round} of {width} x {height}: wrote beside its place").into());
+                }
+            }
+            if right != found {
+                return Err(format!("run {round} of {width} x {height}, {}: other values", T::TYPE.name()).into());
+            }
+        }
+        if round < rounds / 2 {
+            held.push((source, result));
+        } else {
+            held.clear();
         }
     }
     Ok(())

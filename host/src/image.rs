@@ -16,6 +16,30 @@ pub(crate) fn bytes_of_mut<T: Pixel>(values: &mut [T]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
+/// Bytes as the values that they are.
+///
+/// # Panics
+/// If they are no whole values, or don't begin where one can.
+pub(crate) fn values_of<T: Pixel>(bytes: &[u8]) -> &[T] {
+    check_values::<T>(bytes);
+    // SAFETY: aligned and as many as there are bytes for, as was just checked; each bit pattern is a value.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
+}
+
+/// Bytes as the values that they are, to be written.
+///
+/// # Panics
+/// As for [`values_of`].
+pub(crate) fn values_of_mut<T: Pixel>(bytes: &mut [u8]) -> &mut [T] {
+    check_values::<T>(bytes);
+    // SAFETY: as above, and values are plain bytes.
+    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
+}
+
+fn check_values<T>(bytes: &[u8]) {
+    assert!(bytes.as_ptr().cast::<T>().is_aligned() && bytes.len().is_multiple_of(size_of::<T>()));
+}
+
 /// The same values, if `T` is `U`.
 pub(crate) fn same_type<T: Pixel, U: Pixel>(values: &[T]) -> Option<&[U]> {
     // SAFETY: two types with one tag are one type: the trait is sealed, and each implementor has a tag of its own.

@@ -34,7 +34,7 @@ mod problem;
 pub mod tutorial;
 mod view;
 
-pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, Rates, devices, lab};
+pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, PageLocked, Rates, devices, lab};
 pub use border::Border;
 pub use cuda_emulator;
 pub use error::{Error, Result};

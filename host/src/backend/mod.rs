@@ -4,6 +4,7 @@ pub(crate) mod cpu;
 mod emulator;
 pub(crate) mod gpu;
 pub mod lab;
+mod page_locked;
 mod strips;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use cuda_emulator::Counts;
 
 use self::emulator::EmulatorConvolution;
 pub use self::gpu::{GpuInfo, devices};
+pub use self::page_locked::PageLocked;
 use crate::compare::Bound;
 use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::{Plan, VariantChoice};
@@ -257,6 +259,26 @@ impl Device {
         let layout = Layout::of::<T, U>(image.channels());
         let problem = Problem::new(image.width(), image.height(), filter)?.with_layout(layout)?;
         self.convolution_or_cpu(&problem, VariantChoice::Auto)?.run(image)
+    }
+
+    /// Room for `length` values, zeros at first, where the device reads and writes them by itself; the CPU and the emulator, which work in
+    /// the host's memory, get ordinary memory. See [`PageLocked`].
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`]; [`Error::Driver`] if the system does not give away so much.
+    pub fn page_locked<T: Pixel>(&self, length: usize) -> Result<PageLocked<'_, T>> {
+        match &self.kind {
+            // The driver locks no empty memory.
+            Kind::Cuda(gpu) if length > 0 => {
+                let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| Error::TooLarge {
+                    what: "the number of values".into(),
+                    most: usize::MAX / size_of::<T>(),
+                    found: length.to_string(),
+                })?;
+                Ok(PageLocked::locked(gpu.page_locked(bytes)?))
+            }
+            _ => Ok(PageLocked::ordinary(crate::memory::zeros(length, "for values")?)),
+        }
     }
 
     /// Measures the rates that bound a convolution on this device; takes part of a second.

@@ -6,7 +6,7 @@ use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
 use crate::compare::{Bound, POISON};
 use crate::files::{Pixels, each_type};
-use crate::{Convolution, Error, Result};
+use crate::{Convolution, Device, Error, Image, Pixel, Result};
 
 /// What can be measured: a convolution, or a stand-in for one in a test.
 pub trait Executor {
@@ -36,6 +36,15 @@ pub trait Executor {
     /// # Errors
     /// As for [`Convolution::download`].
     fn download(&mut self, result: &mut Pixels) -> Result<()>;
+
+    /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's result is left in
+    /// `result`.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run); [`Cause::Clock`].
+    fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+        sample_alone(timing, || self.run(source, result))
+    }
 }
 
 impl Executor for Convolution<'_> {
@@ -60,9 +69,60 @@ impl Executor for Convolution<'_> {
     }
 }
 
+/// A convolution whose [`end_to_end`](Executor::end_to_end) is from and to page-locked memory.
+pub(super) struct PageLocked<'device> {
+    pub(super) device: &'device Device,
+    pub(super) convolution: Convolution<'device>,
+}
+
+impl PageLocked<'_> {
+    fn timed<T: Pixel, U: Pixel>(
+        &mut self,
+        source: &Image<T>,
+        result: &mut Image<U>,
+        timing: Timing,
+    ) -> Result<Measured, Cause> {
+        let mut from = self.device.page_locked::<T>(source.values().len())?;
+        let mut to = self.device.page_locked::<U>(result.values().len())?;
+        from.copy_from_slice(source.values());
+        to.copy_from_slice(result.values());
+        let measured = sample_alone(timing, || self.convolution.run_values(&from, &mut to));
+        result.values_mut().copy_from_slice(&to);
+        measured
+    }
+}
+
+impl Executor for PageLocked<'_> {
+    fn bound(&self) -> Bound {
+        self.convolution.bound()
+    }
+
+    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
+        Executor::run(&mut self.convolution, source, result)
+    }
+
+    fn upload(&mut self, source: &Pixels) -> Result<()> {
+        Executor::upload(&mut self.convolution, source)
+    }
+
+    fn execute(&mut self, times: usize) -> Result<Duration> {
+        self.convolution.execute(times)
+    }
+
+    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+        Executor::download(&mut self.convolution, result)
+    }
+
+    fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+        each_type!(source, source => each_type!(result, result => self.timed(source, result, timing)))
+    }
+}
+
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
+    /// Before the first batch that counts, batches go on for this long: a device that has idled clocks lower.
+    pub warm_up: Duration,
     /// Runs are grouped in batches that take at least this long, so that the clock's steps and a launch's cost vanish.
     pub batch: Duration,
     /// Batches go on until this has passed.
@@ -116,9 +176,9 @@ pub enum Cause {
 
 /// Verifies a variant and times it.
 ///
-/// `open` makes it ready; the first call is timed from there. `result` is left holding the answer. Three answers are
+/// `open` makes it ready; the first call is timed from there. `result` is left holding the answer. Four answers are
 /// verified, each over the whole frame: the first call's; one on resident data, where [`Executor::upload`] has poisoned
-/// what was there before; and the one that the last timed run has left.
+/// what was there before; and those that the last timed runs have left, on resident data and from end to end.
 ///
 /// # Errors
 /// [`Cause::Wrong`] before anything is timed, or after it if the answer did not stay right; else what failed.
@@ -147,15 +207,9 @@ pub fn measure<E: Executor>(
     executor.download(result)?;
     expected.verify(result, executor.bound())?;
 
-    // One by one: each is a whole way there and back.
-    let alone = Timing { batch: Duration::ZERO, ..timing };
-    let end_to_end = sample(alone, |runs| {
-        let start = Instant::now();
-        for _ in 0..runs {
-            executor.run(source, result)?;
-        }
-        Ok(start.elapsed())
-    })?;
+    poison(result);
+    let end_to_end = executor.end_to_end(source, result, timing)?;
+    expected.verify(result, executor.bound())?;
     Ok((verdict, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
 }
 
@@ -185,15 +239,29 @@ pub(crate) fn poison(result: &mut Pixels) {
     }
 }
 
+/// Times `run` one by one.
+fn sample_alone(timing: Timing, mut run: impl FnMut() -> Result<()>) -> Result<Measured, Cause> {
+    sample(Timing { warm_up: Duration::ZERO, batch: Duration::ZERO, ..timing }, |runs| {
+        let start = Instant::now();
+        for _ in 0..runs {
+            run()?;
+        }
+        Ok(start.elapsed())
+    })
+}
+
 /// Times `run`, which gets a number of runs and returns the time of all.
 ///
 /// Finds the size of a batch first, which also warms up caches, clocks and threads; then takes batches.
 fn sample(timing: Timing, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
-    let mut runs = 1;
+    let (mut runs, start) = (1, Instant::now());
     loop {
         let time = run(runs)?;
         if time >= timing.batch || runs == MOST_RUNS {
-            break;
+            if start.elapsed() >= timing.warm_up {
+                break;
+            }
+            continue;
         }
         // A fifth more than needed by this estimate. The first runs are slow, so grow at most eightfold at a time.
         let wanted = 1.2 * runs as f64 * timing.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);

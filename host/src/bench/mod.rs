@@ -18,6 +18,7 @@
 //!     channels: 3,
 //!     separable: false,
 //!     exact: false,
+//!     page_locked: false,
 //!     border: Border::Mirror,
 //!     min_time: Duration::ZERO,
 //!     seed: SEED,
@@ -95,6 +96,8 @@ pub struct Settings {
     pub separable: bool,
     /// Whether only the variants are measured that compute the direct sum.
     pub exact: bool,
+    /// Whether the way from end to end on the GPU begins and ends in page-locked memory, not in ordinary one.
+    pub page_locked: bool,
     /// What lies outside of the images.
     pub border: Border,
     /// The least time to measure each figure for.

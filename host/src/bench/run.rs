@@ -7,7 +7,7 @@ use cuda_emulator::Counts;
 use kernels_gpu::entries::Variant;
 
 use super::floor::Floor;
-use super::measure::{Cause, Executor, Timing, measure, verify};
+use super::measure::{Cause, Executor, PageLocked, Timing, measure, verify};
 use super::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 use super::system::{Build, Machine};
 use super::verify::Expected;
@@ -20,6 +20,8 @@ use crate::{Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Pro
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
+/// How long a GPU computes before its times count: it has idled while the exact answer was computed.
+const GPU_WARM_UP: Duration = Duration::from_millis(40);
 /// The shortest batch on the CPU: long against its clock's steps, short enough that most runs stand alone.
 const CPU_BATCH: Duration = Duration::from_micros(200);
 
@@ -61,8 +63,8 @@ pub fn run(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repor
             cells.push(cell);
         }
     }
-    let Settings { border, min_time, seed, .. } = *settings;
-    Ok(Report { machine, border, min_time, seed, cells, took: start.elapsed() })
+    let Settings { border, page_locked, min_time, seed, .. } = *settings;
+    Ok(Report { machine, border, page_locked, min_time, seed, cells, took: start.elapsed() })
 }
 
 /// Opens the GPU that is to be measured, or its emulator, if any; or else says why there is none, if one was looked for.
@@ -225,7 +227,7 @@ impl Bench<'_> {
             Err(error) => return self.noted(Err(error.into()), backend, "auto", cell),
         };
         self.step(backend, variant, cell);
-        let timing = Timing { batch: CPU_BATCH, min_time: self.settings.min_time };
+        let timing = Timing { warm_up: Duration::ZERO, batch: CPU_BATCH, min_time: self.settings.min_time };
         let measured = measure(open, image, &mut task.answer, &task.expected, timing);
         let (verdict, times) = self.noted(measured, backend, variant, cell)?;
         let floor = Floor::new(
@@ -259,8 +261,13 @@ impl Bench<'_> {
             return Some(Verified { backend, variant, reason, preferred, verdict, timed: None, counts });
         };
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
-        let timing = Timing { batch: GPU_BATCH, min_time: self.settings.min_time };
-        let measured = measure(open, image, &mut task.answer, &task.expected, timing);
+        let timing = Timing { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
+        let measured = if self.settings.page_locked {
+            let open = || Ok(PageLocked { device: gpu, convolution: open()? });
+            measure(open, image, &mut task.answer, &task.expected, timing)
+        } else {
+            measure(open, image, &mut task.answer, &task.expected, timing)
+        };
         let (verdict, times) = self.noted(measured, backend, variant, cell)?;
         let window = task.problem.window();
         // The tensor cores' products are none of the FP32 units'; memory bounds them.

@@ -46,6 +46,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "1|2|3|4", default_value_t = 1, value_parser = channels())]
     channels: usize,
 
+    /// Time the GPU's way from end to end between images in page-locked memory, which it reads and writes by itself
+    #[arg(long)]
+    page_locked: bool,
+
     /// What lies outside of the image: zero, constant:VALUE, clamp, reflect, mirror or wrap
     #[arg(long, default_value = "zero")]
     border: Border,
@@ -170,6 +174,7 @@ impl Args {
             channels: self.channels,
             separable: self.separable,
             exact: self.exact,
+            page_locked: self.page_locked,
             border: self.border,
             min_time: self.min_time.unwrap_or(usual),
             seed: SEED,

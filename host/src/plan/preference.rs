@@ -96,7 +96,7 @@ const REGISTER_COEFFICIENTS: u64 = 9;
 const NEVER: u32 = 15;
 
 /// Up to how many pixels for each multiprocessor `small_tile` is preferred to the other direct ones, by side of the mask: where the lines
-/// between the sizes that were measured meet those of `stream`, whose kernel for 15 x 15 is better than those beside it. On an H100's 132 that is from 940 x 940 to 2000 x 2000.
+/// between the sizes that were measured meet those of `stream`, whose kernel for 15 x 15 is better than those beside it. On an H100's 132 that is from 940 x 940 to 2200 x 2200.
 const SMALL_PIXELS: [(u32, u64); 15] = [
     (3, 6_700),
     (5, 10_700),
@@ -107,17 +107,17 @@ const SMALL_PIXELS: [(u32, u64); 15] = [
     (15, 14_000),
     (17, 24_000),
     (19, 26_000),
-    (21, 30_000),
-    (23, 31_000),
-    (25, 31_000),
-    (27, 31_000),
-    (29, 31_000),
-    (31, 31_000),
+    (21, 33_000),
+    (23, 37_000),
+    (25, 37_000),
+    (27, 37_000),
+    (29, 37_000),
+    (31, 37_000),
 ];
 
 /// The same for the separable ones, by the largest side of a mask: up to 1024 x 1024 where 9 x 9 takes 8.7 µs and `separable_tile` about as long,
-/// 724 x 724, 640 x 640, 580 x 580, and 545 x 545 where 31 x 31 takes 20.
-const SMALL_PIXELS_SEPARABLE: [(u32, u64); 5] = [(9, 7_944), (15, 3_972), (21, 3_100), (25, 2_550), (31, 2_250)];
+/// 724 x 724, 655 x 655, 580 x 580, and 545 x 545 where 31 x 31 takes 20.
+const SMALL_PIXELS_SEPARABLE: [(u32, u64); 5] = [(9, 7_944), (15, 3_972), (21, 3_250), (25, 2_550), (31, 2_250)];
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …

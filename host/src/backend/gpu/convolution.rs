@@ -15,7 +15,7 @@ use kernels_gpu::cuda_std::constant::ConstantMemory;
 use super::Gpu;
 use super::driver::{self, DeviceRows, DuringAction, Graph};
 use super::launch::{self, Images};
-use super::mapped::{self, RowBytes, Shortcut};
+use super::mapped::{self, Ends, RowBytes, Shortcut};
 use crate::backend::strips::{Cut, Strip};
 use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
@@ -222,7 +222,8 @@ impl<'gpu> GpuConvolution<'gpu> {
             unsafe {
                 let address = self.source.as_device_ptr().add(at * pitch);
                 let to = DeviceRows { address, rows, bytes, pitch };
-                staging.upload(to, &source[range.start * bytes..range.end * bytes], &self.gpu.stream)?;
+                let from = &source[range.start * bytes..range.end * bytes];
+                staging.upload(to, from, self.gpu.home(from), &self.gpu.stream)?;
             }
             at += rows;
         }
@@ -248,42 +249,64 @@ impl<'gpu> GpuConvolution<'gpu> {
             Shortcut::Untried => {
                 // What is run once is not worth a graph.
                 let fits = self.strips.len() == 1 && self.source.len().max(self.result.len()) <= mapped::MOST;
-                self.shortcut = if fits { Shortcut::Next } else { Shortcut::None };
+                self.shortcut = if fits { Shortcut::Graphs(Vec::new()) } else { Shortcut::None };
                 return Ok(false);
             }
-            Shortcut::Next => {
-                // A driver that can't has the other way.
-                self.shortcut = self.record_shortcut().map_or(Shortcut::None, Shortcut::Recorded);
-            }
-            Shortcut::Recorded(_) => {}
+            Shortcut::Graphs(_) => {}
         }
         // Constant memory is not part of the graph: it must hold this mask before each launch.
         self.place_mask()?;
-        let Shortcut::Recorded(graph) = &self.shortcut else { return Ok(false) };
+        let gpu = self.gpu;
         let (from, to) = self.row_bytes();
-        let mut mapped = self.gpu.mapped()?;
-        mapped.set_source(source, from);
-        // SAFETY: the buffers in the graph are this convolution's and the device's; the stream is waited for in the next line.
-        let launched = unsafe { graph.launch(&self.gpu.stream) }.to("launch a graph of kernels");
+        // Its address is the one at which the device writes.
+        result.as_mut_ptr().expose_provenance();
+        let (own_source, own_result) = (gpu.end(source, from), gpu.end(result, to));
+        let ends = match (own_source, own_result) {
+            (Some(source), Some(result)) => Ends { source, result },
+            _ => {
+                let mut mapped = gpu.mapped()?;
+                if own_source.is_none() {
+                    mapped.set_source(source, from);
+                }
+                let Ends { source, result } = mapped.ends;
+                Ends { source: own_source.unwrap_or(source), result: own_result.unwrap_or(result) }
+            }
+        };
+        if self.shortcut.graph(ends).is_none() {
+            // A driver that can't has the other way.
+            self.shortcut = match self.record_shortcut(ends) {
+                Ok(graph) => std::mem::replace(&mut self.shortcut, Shortcut::None).with(ends, graph),
+                Err(_) => Shortcut::None,
+            };
+        }
+        let Some(graph) = self.shortcut.graph(ends) else { return Ok(false) };
+        // SAFETY: the buffers in the graph are this convolution's, and the device's or the caller's, borrowed; the stream is waited for
+        // in the next line.
+        let launched = unsafe { graph.launch(&gpu.stream) }.to("launch a graph of kernels");
         self.wait().and(launched)?;
-        mapped.result(result, to);
+        if own_result.is_none() {
+            gpu.mapped()?.result(result, to);
+        }
         Ok(true)
     }
 
     /// Records what brings the source from page-locked memory and puts the result there.
-    fn record_shortcut(&mut self) -> Result<Graph> {
+    fn record_shortcut(&mut self, ends: Ends) -> Result<Graph> {
         let (module, _) = self.gpu.module(COPY_QUADS.module)?;
         let copy = module.get_function(COPY_QUADS.symbol).to("find the kernel that copies")?;
         let mask = self.mask.buffer();
-        let mut mapped = self.gpu.mapped()?;
         let stream = &self.gpu.stream;
         let height = self.plan.params.height as usize;
+        let (from, to) = self.row_bytes();
+        let bytes = height * from.pitch;
+        // SAFETY: page-locked memory has as many rows at these pitches; nothing runs before the graph is launched.
+        let (source, mut result) =
+            unsafe { (mapped::view(ends.source, bytes), mapped::view(ends.result, height * to.pitch)) };
         let launches = self.plan.launches(height, 0..height);
         Graph::record(stream, || {
-            let bytes = self.source.len();
-            launch::copy(&copy, &mut self.source, &mapped.source, bytes, stream)?;
+            launch::copy(&copy, &mut self.source, &source, bytes, stream)?;
             for one in &launches {
-                let images = Images { layout: self.layout, source: &self.source, result: &mut mapped.result };
+                let images = Images { layout: self.layout, source: &self.source, result: &mut result };
                 launch::convolution(&self.function, one, images, mask, stream)?;
             }
             Ok(())
@@ -301,7 +324,8 @@ impl<'gpu> GpuConvolution<'gpu> {
             let address = self.result.as_device_ptr().add(strip.first * pitch);
             let from = DeviceRows { address, rows, bytes, pitch };
             let to = &mut result[strip.outputs.start * bytes..strip.outputs.end * bytes];
-            self.gpu.staging.borrow_mut().download(to, from, &self.gpu.stream)
+            let home = self.gpu.home(to);
+            self.gpu.staging.borrow_mut().download(to, from, home, &self.gpu.stream)
         }
     }
 

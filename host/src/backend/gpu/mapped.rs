@@ -4,15 +4,17 @@
 //! other some microseconds. So the first kernel copies the source out of the host's memory, the second one convolves it and writes its result there;
 //! both are given to the driver in one call that was prepared before. For 200 x 200 `f32` and 13 x 13 that took 32 µs in place of 51 on an
 //! H100 (`docs/measurements/2026-11-21-h100-small.md`), of which 11 are the host's copies from and to ordinary memory; for 600 x 600, 151 in place of 459.
+//!
+//! Where the caller's image or the result lies in page-locked memory already ([`page_locked`](super::page_locked)), the kernels work there.
 
 use std::mem::ManuallyDrop;
 
-use cust::memory::{DeviceBuffer, LockedBuffer};
+use cust::memory::{DeviceBuffer, DevicePointer, LockedBuffer};
 
 use super::Gpu;
 use super::driver::{self, DuringAction, Graph};
 use super::staging;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The most bytes of a source or a result on the device: a 1024 x 1024 `f32`, for which it still takes less than half of the other way's time.
 pub(super) const MOST: usize = 4 << 20;
@@ -26,24 +28,64 @@ pub(super) struct RowBytes {
     pub(super) pitch: usize,
 }
 
+impl RowBytes {
+    /// Whether rows without gaps are as the device has them.
+    pub(super) fn is_dense(self) -> bool {
+        self.bytes == self.pitch
+    }
+}
+
+/// Where the device reads a small image and writes its result: its own addresses of page-locked memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) source: DevicePointer<u8>,
+    pub(super) result: DevicePointer<u8>,
+}
+
 /// What a convolution knows of its short way.
 pub(super) enum Shortcut {
     /// It has not run yet.
     Untried,
-    /// It ran once, and the next run is worth a graph.
-    Next,
-    /// Both kernels, ready to be launched.
-    Recorded(Graph),
+    /// Both kernels, ready to be launched, for each pair of ends that was met.
+    Graphs(Vec<(Ends, Graph)>),
     /// The image is too large, or the driver can't.
     None,
+}
+
+/// The most graphs that are kept: images and results of callers that take turns.
+const MOST_GRAPHS: usize = 16;
+
+impl Shortcut {
+    /// The graph between these ends.
+    pub(super) fn graph(&self, ends: Ends) -> Option<&Graph> {
+        let Self::Graphs(graphs) = self else { return None };
+        graphs.iter().find(|(known, _)| *known == ends).map(|(_, graph)| graph)
+    }
+
+    /// With one more graph, in the place of the oldest one where there are many.
+    pub(super) fn with(self, ends: Ends, graph: Graph) -> Self {
+        let mut graphs = if let Self::Graphs(graphs) = self { graphs } else { Vec::new() };
+        if graphs.len() == MOST_GRAPHS {
+            graphs.remove(0);
+        }
+        graphs.push((ends, graph));
+        Self::Graphs(graphs)
+    }
+}
+
+/// `bytes` bytes that the device finds at `address`, as the launches take them. Never to be dropped: the memory is somebody else's.
+///
+/// # Safety
+/// They are there as long as the view, and nobody else uses them as long as something is launched that does.
+pub(super) unsafe fn view(address: DevicePointer<u8>, bytes: usize) -> ManuallyDrop<DeviceBuffer<u8>> {
+    // SAFETY: the caller's promise.
+    ManuallyDrop::new(unsafe { DeviceBuffer::from_raw_parts(address, bytes) })
 }
 
 /// The page-locked memory of a device for one small image and its result, with the device's own view of it.
 pub(super) struct Mapped {
     host: (LockedBuffer<u8>, LockedBuffer<u8>),
-    // Never dropped: the memory is the host's.
-    pub(super) source: ManuallyDrop<DeviceBuffer<u8>>,
-    pub(super) result: ManuallyDrop<DeviceBuffer<u8>>,
+    pub(super) ends: Ends,
 }
 
 impl Mapped {
@@ -52,20 +94,16 @@ impl Mapped {
         // SAFETY: bytes are read only where they were written: the source by `set_source`, the result by the kernel.
         let allocate = || unsafe { LockedBuffer::uninitialized(MOST) }.to(ACTION);
         let mut host = (allocate()?, allocate()?);
-        let view = |memory: &mut LockedBuffer<u8>| -> Result<_, Error> {
-            let address = driver::mapped(memory).to("map page-locked memory")?;
-            // SAFETY: the address is that of `MOST` bytes, which live as long as the view.
-            Ok(ManuallyDrop::new(unsafe { DeviceBuffer::from_raw_parts(address, MOST) }))
-        };
-        let (source, result) = (view(&mut host.0)?, view(&mut host.1)?);
-        Ok(Self { host, source, result })
+        let address = |memory: &mut LockedBuffer<u8>| driver::mapped(memory).to("map page-locked memory");
+        let ends = Ends { source: address(&mut host.0)?, result: address(&mut host.1)? };
+        Ok(Self { host, ends })
     }
 
     /// Copies rows without gaps to where the device reads them.
     pub(super) fn set_source(&mut self, from: &[u8], row: RowBytes) {
         let rows = from.len() / row.bytes;
         let to = &mut self.host.0[..rows * row.pitch];
-        if row.bytes == row.pitch {
+        if row.is_dense() {
             return staging::copy(to, from);
         }
         for (to, from) in to.chunks_exact_mut(row.pitch).zip(from.chunks_exact(row.bytes)) {
@@ -77,7 +115,7 @@ impl Mapped {
     pub(super) fn result(&self, to: &mut [u8], row: RowBytes) {
         let rows = to.len() / row.bytes;
         let from = &self.host.1[..rows * row.pitch];
-        if row.bytes == row.pitch {
+        if row.is_dense() {
             return staging::copy(to, from);
         }
         for (to, from) in to.chunks_exact_mut(row.bytes).zip(from.chunks_exact(row.pitch)) {
@@ -87,6 +125,14 @@ impl Mapped {
 }
 
 impl Gpu {
+    /// The device's address of a small image in page-locked memory, if its rows lie there as the kernels need them.
+    pub(super) fn end(&self, image: &[u8], row: RowBytes) -> Option<DevicePointer<u8>> {
+        /// Bytes that a kernel's accesses are aligned to.
+        const ALIGNMENT: u64 = 16;
+        let address = self.areas.address(image)?;
+        (row.is_dense() && address.as_raw().is_multiple_of(ALIGNMENT)).then_some(address)
+    }
+
     /// The page-locked memory for small images, made when it is first needed.
     pub(super) fn mapped(&self) -> Result<std::cell::RefMut<'_, Mapped>> {
         if self.mapped.get().is_none() {

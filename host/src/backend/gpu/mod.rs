@@ -5,6 +5,7 @@ mod driver;
 mod lab;
 mod launch;
 mod mapped;
+mod page_locked;
 mod rates;
 mod staging;
 
@@ -20,6 +21,7 @@ use kernels_gpu::ptx;
 
 use self::driver::DuringAction;
 use self::mapped::Mapped;
+use self::page_locked::Areas;
 use self::staging::Staging;
 use crate::plan::Limits;
 use crate::{Error, Result};
@@ -27,6 +29,7 @@ use crate::{Error, Result};
 pub(crate) use self::convolution::GpuConvolution;
 pub(crate) use self::lab::LaunchOnDevice;
 pub(super) use self::lab::{Bench, DeviceArray};
+pub(crate) use self::page_locked::LockedBytes;
 
 /// What a CUDA device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +124,7 @@ pub(crate) struct Gpu {
     modules: Box<[Loaded]>,
     staging: RefCell<Staging>,
     mapped: OnceCell<RefCell<Mapped>>,
+    areas: Areas,
     stream: Stream,
     context: Context,
 }
@@ -161,7 +165,8 @@ impl Gpu {
         let context = Context::new(device).to("create a context")?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).to("create a stream")?;
         let modules = ptx::MODULES.iter().map(|_| Loaded::default()).collect();
-        Ok(Self { info, modules, staging: RefCell::default(), mapped: OnceCell::new(), stream, context })
+        let (staging, mapped, areas) = Default::default();
+        Ok(Self { info, modules, staging, mapped, areas, stream, context })
     }
 
     pub(crate) fn info(&self) -> &GpuInfo {

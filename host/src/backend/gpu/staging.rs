@@ -29,6 +29,15 @@ pub(super) struct Staging {
     next: usize,
 }
 
+/// Where an image lies on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// In memory that only the host can read.
+    Ordinary,
+    /// In [`page_locked`](super::page_locked) memory: there is nothing to do but to start the transfer.
+    PageLocked,
+}
+
 struct Piece {
     memory: LockedBuffer<u8>,
     /// Recorded behind the last transfer from or to this piece.
@@ -72,10 +81,10 @@ impl Staging {
     ///
     /// # Safety
     /// `from` stays borrowed until the stream has been waited for; `to` lies in an allocation.
-    pub(super) unsafe fn upload(&mut self, to: DeviceRows, from: &[u8], stream: &Stream) -> Result<()> {
+    pub(super) unsafe fn upload(&mut self, to: DeviceRows, from: &[u8], home: Home, stream: &Stream) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
         assert_eq!(from.len(), to.rows * to.bytes, "bytes of the rows to copy");
-        if from.len() <= DIRECT {
+        if home == Home::PageLocked || from.len() <= DIRECT {
             // SAFETY: the caller's promise.
             return unsafe { driver::upload_rows(to, from.as_ptr(), stream) }.to(ACTION);
         }
@@ -101,10 +110,16 @@ impl Staging {
     ///
     /// # Safety
     /// `from` lies in an allocation.
-    pub(super) unsafe fn download(&mut self, to: &mut [u8], from: DeviceRows, stream: &Stream) -> Result<()> {
+    pub(super) unsafe fn download(
+        &mut self,
+        to: &mut [u8],
+        from: DeviceRows,
+        home: Home,
+        stream: &Stream,
+    ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
         assert_eq!(to.len(), from.rows * from.bytes, "bytes of the rows to copy");
-        if to.len() <= DIRECT {
+        if home == Home::PageLocked || to.len() <= DIRECT {
             // SAFETY: `to` is borrowed until the stream has been waited for, in the next line; the rest is the caller's promise.
             let copied = unsafe { driver::download_rows(to.as_mut_ptr(), from, stream) }.to(ACTION);
             // What the stream was given before fails here, too, and is the cause.

@@ -20,8 +20,10 @@ enum Fault {
     Unwritten,
     /// All pixels are left as they were.
     Nothing,
-    /// Right at first, NaN in one pixel after some runs.
-    Later,
+    /// Right at first, NaN in one pixel after some runs, on resident data or in one go.
+    Later {
+        resident: bool,
+    },
     /// The device fails.
     Driver,
 }
@@ -49,7 +51,7 @@ impl StandIn<'_> {
             Fault::Pixel { resident } if resident == is_resident => result[middle] += 1e-3,
             Fault::Bit => result[middle] = f32::from_bits(result[middle].to_bits() ^ 1),
             Fault::Unwritten => result[middle] = kept,
-            Fault::Later if self.runs > 3 => result[middle] = f32::NAN,
+            Fault::Later { resident } if resident == is_resident && self.runs > 3 => result[middle] = f32::NAN,
             _ => {}
         }
     }
@@ -93,7 +95,7 @@ fn plane_mut(pixels: &mut Pixels) -> &mut Image {
     image
 }
 
-const TIMING: Timing = Timing { batch: Duration::from_micros(35), min_time: Duration::ZERO };
+const TIMING: Timing = Timing { warm_up: Duration::ZERO, batch: Duration::from_micros(35), min_time: Duration::ZERO };
 
 /// Measures a stand-in with a fault. Also returns how often it was run on resident data.
 fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
@@ -137,8 +139,10 @@ fn a_wrong_answer_is_never_timed() {
 
 #[test]
 fn an_answer_that_goes_wrong_while_it_is_timed_has_no_figure() {
-    let (measurement, _) = measured(Fault::Later);
-    assert!(matches!(measurement, Err(Cause::Wrong(Wrong::Values { count: 1, .. }))), "{measurement:?}");
+    for resident in [true, false] {
+        let (measurement, _) = measured(Fault::Later { resident });
+        assert!(matches!(measurement, Err(Cause::Wrong(Wrong::Values { count: 1, .. }))), "{measurement:?}");
+    }
 }
 
 #[test]

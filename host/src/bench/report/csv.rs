@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Document, Report};
 
 /// The columns: paths into the document, then fields of a row.
-const SHARED: [&str; 12] = [
+const SHARED: [&str; 13] = [
     "device.name",
     "device.kind",
     "device.compute_capability",
@@ -18,6 +18,7 @@ const SHARED: [&str; 12] = [
     "fma_tflop_s",
     "seed",
     "min_time_s",
+    "page_locked",
 ];
 const OF_ROW: [&str; 28] = [
     "backend",

@@ -20,6 +20,8 @@ pub struct Document {
     fma_tflop_s: f64,
     seed: u64,
     min_time_s: f64,
+    /// Where the GPU's ways from end to end begin and end: whether in page-locked memory, or in ordinary one.
+    page_locked: bool,
     /// The verified rows.
     pub rows: Vec<Row>,
     not_eligible: Vec<Absent>,
@@ -188,6 +190,7 @@ impl Document {
             fma_tflop_s: fma_tflop_s(machine.rates()),
             seed: report.seed,
             min_time_s: report.min_time.as_secs_f64(),
+            page_locked: report.page_locked,
             rows: report.cells.iter().flat_map(|cell| cell.rows.iter().map(|row| Row::new(cell, row))).collect(),
             not_eligible: absent(report, |cell| {
                 cell.not_eligible.iter().map(|one| (one.backend, one.variant, one.reason.to_string())).collect()

@@ -32,6 +32,8 @@ pub struct Report {
     pub machine: Machine,
     /// What lay outside of the images.
     pub border: Border,
+    /// Whether the GPU's way from end to end began and ended in page-locked memory, not in ordinary one.
+    pub page_locked: bool,
     /// The seed of the random values.
     pub seed: u64,
     /// The least time that each figure was measured for.
@@ -242,7 +244,7 @@ pub(in crate::bench) mod tests {
             build: Build::this(),
         };
         let (min_time, took) = (Duration::from_millis(300), Duration::from_millis(1234));
-        Report { machine, border: Border::ZERO, seed: 1, min_time, cells: vec![cell], took }
+        Report { machine, border: Border::ZERO, page_locked: false, seed: 1, min_time, cells: vec![cell], took }
     }
 
     #[test]

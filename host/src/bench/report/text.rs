@@ -140,6 +140,9 @@ pub fn summary(report: &Report) -> String {
     if report.verified().any(|row| row.preferred) {
         out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
     }
+    if report.page_locked {
+        out += &format!("\n{PAGE_LOCKED}");
+    }
     out += &choices(report);
     let above = |row: &Verified| row.timed.as_ref().is_some_and(|timed| timed.floor_fraction() > ABOVE_FLOOR);
     if report.verified().any(above) {
@@ -160,6 +163,9 @@ pub fn summary(report: &Report) -> String {
     }
     out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
 }
+
+/// What is special about the times from end to end.
+pub(super) const PAGE_LOCKED: &str = "end to end, on the GPU: from and to page-locked memory";
 
 /// The part of the floor from which on something is to be said of it.
 const ABOVE_FLOOR: f64 = 1.05;
