@@ -177,7 +177,7 @@ impl EmulatorConvolution {
     /// Fetches the result, if there is one.
     pub(crate) fn download(&self, result: &mut [u8]) -> Result<()> {
         self.whole()?;
-        let resident = self.resident.as_ref().ok_or_else(|| super::nothing_uploaded(&self.problem))?;
+        let resident = self.resident.as_ref().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
         self.collect(&self.strips[0], resident, result)
     }
 
@@ -238,7 +238,7 @@ impl EmulatorConvolution {
     /// Launches for what was uploaded to stay.
     fn with_resident(&mut self, emulator: Emulator) -> Result<Counts> {
         self.whole()?;
-        let mut resident = self.resident.take().ok_or_else(|| super::nothing_uploaded(&self.problem))?;
+        let mut resident = self.resident.take().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
         let counts = self.launch(emulator, &self.strips[0], &mut resident);
         self.resident = Some(resident);
         counts

@@ -29,8 +29,9 @@ use kernels_gpu::cuda_std::Scalar;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 use kernels_gpu::entries::Kernel;
 
+use super::device::Kind;
 use super::gpu::{Bench, DeviceArray};
-use super::{Device, Kind, emulator};
+use super::{Device, emulator};
 use crate::{Error, Result};
 
 pub use self::calls::*;
