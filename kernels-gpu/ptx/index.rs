@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4b3b52f80e721cb39a0f389192e540ad08424139ba9eecccfad39f635a76c38c";
+pub const SOURCE_HASH: &str = "d310ca8bd08a13ae97a5049b8ed9ca0506904d6561bf4892e06f84c9990ce524";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

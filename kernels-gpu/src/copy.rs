@@ -5,7 +5,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::entries::{Kernel, OLDEST, Parameter};
+use crate::kernel::{Kernel, OLDEST, Parameter};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 128;

@@ -39,6 +39,7 @@ pub mod border;
 pub mod constant_mask;
 pub mod copy;
 pub mod entries;
+pub mod kernel;
 pub mod naive;
 pub mod params;
 pub mod pixel;

@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::entries::{Kernel, Parameter};
+use crate::kernel::{Kernel, OLDEST, Parameter};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 512;
@@ -22,7 +22,7 @@ pub const FMA_RATE: Kernel = Kernel {
     symbol: "fma_rate",
     module: "fma_rate",
     parameters: &[Parameter::POINTER, Parameter::value::<u32>(), Parameter::value::<f32>()],
-    compute_capability: crate::entries::OLDEST,
+    compute_capability: OLDEST,
     residency: None,
 };
 

@@ -1,6 +1,6 @@
 //! The ways to compute: their names, what they take, what they promise.
 
-use crate::entries::OLDEST;
+use crate::kernel::OLDEST;
 use crate::pixel::PixelType;
 use crate::{
     constant_mask, naive, register_tile, separable_ring, separable_tile, shared_tile, small_tile, stream, stream_ring,

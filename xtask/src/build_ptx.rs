@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kernels_gpu::entries::{self, Kernel};
+use kernels_gpu::entries;
+use kernels_gpu::kernel::Kernel;
 
 use crate::kernels;
 

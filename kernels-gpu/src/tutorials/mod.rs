@@ -23,7 +23,7 @@ pub mod numba;
 pub mod pointwise;
 pub mod reduce;
 
-use crate::entries::Kernel;
+use crate::kernel::Kernel;
 
 /// All kernels of the tutorials. Those of a file are one module: they are small, and are used together.
 pub fn kernels() -> impl Iterator<Item = Kernel> {
@@ -46,12 +46,12 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
 macro_rules! listed {
     ($module:literal; $($symbol:ident: $pointers:literal pointers, $($value:ty)*;)*) => {
         /// The kernels of this file, as the PTX must hold them.
-        pub const KERNELS: &[$crate::entries::Kernel] = &[$(
-            $crate::entries::Kernel {
+        pub const KERNELS: &[$crate::kernel::Kernel] = &[$(
+            $crate::kernel::Kernel {
                 symbol: stringify!($symbol),
                 module: $module,
                 parameters: {
-                    use $crate::entries::Parameter;
+                    use $crate::kernel::Parameter;
                     const VALUES: &[Parameter] = &[$(Parameter::value::<$value>()),*];
                     const ALL: [Parameter; $pointers + VALUES.len()] = {
                         let mut all = [Parameter::POINTER; $pointers + VALUES.len()];
@@ -64,7 +64,7 @@ macro_rules! listed {
                     };
                     &ALL
                 },
-                compute_capability: $crate::entries::OLDEST,
+                compute_capability: $crate::kernel::OLDEST,
                 residency: None,
             },
         )*];

@@ -16,7 +16,7 @@ use cust::function::Function;
 use cust::launch;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, mem_get_info};
 use cust::stream::Stream;
-use kernels_gpu::entries::Kernel;
+use kernels_gpu::kernel::Kernel;
 
 use super::Gpu;
 use super::driver::{self, DuringAction};

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use cuda_emulator::{Buffer, Counts, Emulator, Limits, Memory, OutOfMemory, Role};
 use kernels_gpu::cuda_std::Scalar;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
-use kernels_gpu::entries::Kernel;
+use kernels_gpu::kernel::Kernel;
 
 use super::device::Kind;
 use super::gpu::{Bench, DeviceArray};
