@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "d310ca8bd08a13ae97a5049b8ed9ca0506904d6561bf4892e06f84c9990ce524";
+pub const SOURCE_HASH: &str = "7ed1cbea596bf49108d5d596056fe146ebfbb4688798c496e1dedd94a29b1805";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

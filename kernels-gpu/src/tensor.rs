@@ -549,6 +549,8 @@ impl Products {
         let mut column = warp * 32;
         // One bit for each of the last 32 results, the last one lowest.
         let mut certain = 0;
+        // Two tiles are looked through at a time: of a pair that is begun inside, both are computed.
+        let inside = (inside + 2 * TILE as i32 - 1) & !(2 * TILE as i32 - 1);
         while column < warp * 32 + 32 && (column as i32) < inside {
             thread::no_unroll();
             if self.layout.held {

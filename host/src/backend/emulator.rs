@@ -1,5 +1,7 @@
 //! The GPU's kernels on the CPU, every access checked: the same plan, the same entries, another executor.
 
+use std::ops::Range;
+
 use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
 use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
@@ -145,7 +147,7 @@ impl EmulatorConvolution {
     pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
         for strip in &self.strips {
             let mut resident = self.resident(strip, source)?;
-            self.launch(self.emulator, strip, &mut resident)?;
+            self.launch(self.emulator, strip.height, strip.rows(), &mut resident)?;
             self.collect(strip, &resident, result)?;
         }
         Ok(())
@@ -239,19 +241,25 @@ impl EmulatorConvolution {
     fn with_resident(&mut self, emulator: Emulator) -> Result<Counts> {
         self.whole()?;
         let mut resident = self.resident.take().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
-        let counts = self.launch(emulator, &self.strips[0], &mut resident);
+        let counts = self.launch(emulator, self.strips[0].height, self.strips[0].rows(), &mut resident);
         self.resident = Some(resident);
         counts
     }
 
-    fn launch(&self, emulator: Emulator, strip: &Strip, resident: &mut Resident) -> Result<Counts> {
+    /// Computes these outputs of an image of `height` rows.
+    fn launch(
+        &self,
+        emulator: Emulator,
+        height: usize,
+        outputs: Range<usize>,
+        resident: &mut Resident,
+    ) -> Result<Counts> {
         let entry = self.plan.entry;
         let wrong = |report: String| Error::Emulator { kernel: entry.symbol.to_owned(), report };
         let Resident { memory, source, result, mask } = resident;
         let (from, to, mask) = (source.global(), result.global_mut(), mask.global());
         let mut counts = Counts::default();
-        let outputs = strip.first..strip.first + strip.outputs.len();
-        for Launch { grid, block, shared_bytes, params } in self.plan.launches(strip.height, outputs.clone()) {
+        for Launch { grid, block, shared_bytes, params } in self.plan.launches(height, outputs.clone()) {
             let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
             counts += emulator
                 .launch(entry.symbol, &launch, memory, || {
@@ -274,5 +282,58 @@ impl EmulatorConvolution {
                 Err(wrong(format!("{count} outputs were not written, the first is result[{first}]")))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernels_gpu::entries::Variant;
+
+    use super::*;
+    use crate::backend::bands::bands_of;
+    use crate::{Border, Filter, Layout, Mask};
+
+    /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by every variant.
+    #[test]
+    fn bands_are_the_whole() {
+        let seed = 79;
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut took_part = [0; Variant::ALL.len()];
+        for round in 0..24 {
+            let side = [3, 5, 9][round % 3];
+            let factor = |_| random.f32() - 0.4;
+            let column: Vec<f32> = (0..side).map(factor).collect();
+            let mask = column.iter().flat_map(|a| column.iter().map(move |b| a * b)).collect();
+            let border = [Border::ZERO, Border::Mirror, Border::Clamp, Border::Constant(7.0)][round / 3 % 4];
+            let filter = Filter::new(Mask::new(side, side, mask).unwrap()).border(border);
+            let filter =
+                if round % 2 == 0 { filter } else { filter.anchor(random.usize(..side), random.usize(..side)) };
+            let (width, height) = (random.usize(1..90), random.usize(40..120));
+            let layout = if round % 2 == 0 { Layout::of::<u8, u8>(1) } else { Layout::PLANE };
+            let problem = Problem::new(width, height, &filter).unwrap().with_layout(layout).unwrap();
+            let source: Vec<u8> = match layout.input {
+                PixelType::F32 => (0..width * height).flat_map(|_| random.f32().to_ne_bytes()).collect(),
+                _ => (0..width * height).map(|_| random.u8(..)).collect(),
+            };
+            let rows = random.usize(side + 1..height);
+            for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
+                let choice = VariantChoice::Exactly(variant);
+                let Ok(mut whole) = EmulatorConvolution::new(seed, &problem, choice, None) else { continue };
+                let (mut right, mut found) = (vec![0; source.len()], vec![0; source.len()]);
+                whole.run(&source, &mut right).unwrap();
+                let strip = &whole.strips[0];
+                let mut resident = whole.resident(strip, &source).unwrap();
+                for band in bands_of(&whole.plan.params, rows) {
+                    whole.launch(whole.emulator, band.rows.end, band.outputs, &mut resident).unwrap();
+                }
+                whole.collect(strip, &resident, &mut found).unwrap();
+                let differs = right.iter().zip(&found).position(|(right, found)| right != found);
+                assert_eq!(differs, None, "{} in bands of {rows} rows, {problem:?}", variant.name());
+                *count += 1;
+            }
+        }
+        println!("{took_part:?}");
+        assert!(took_part.iter().all(|&count| count > 3), "{took_part:?} of {:?}", Variant::ALL);
     }
 }

@@ -1,5 +1,6 @@
 //! Where a convolution is computed: the CPU, a CUDA device, or the emulator of one.
 
+mod bands;
 mod convolution;
 pub(crate) mod cpu;
 mod device;

@@ -32,6 +32,11 @@ impl Strip {
         Self { outputs: 0..height, source: std::iter::once(0..height).collect(), height, first: 0 }
     }
 
+    /// The outputs as rows of the strip.
+    pub(crate) fn rows(&self) -> Range<usize> {
+        self.first..self.first + self.outputs.len()
+    }
+
     /// The strip that computes `outputs`.
     fn new(problem: &Problem, outputs: Range<usize>) -> Self {
         let (code, height) = (problem.border().mode().code(), problem.height() as i32);

@@ -268,6 +268,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     cases.extend(extremes(seed));
     cases.extend(wide(quick, seed));
     cases.extend(large_squares(quick, seed));
+    cases.extend(other_sizes(quick, seed));
     cases.extend(wide_values(quick, seed));
     cases.extend(tensor_bytes(quick, seed));
     cases
@@ -341,6 +342,32 @@ fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
         ..case((number, side))
     }));
     cases
+}
+
+/// Masks of the sizes that kernels of one `f32` a pixel are made for and that no other case has.
+fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
+    let of_planes = ENTRIES.iter().filter(|entry| (entry.pixel, entry.channels) == (PixelType::F32, 1));
+    let masks = of_planes.filter_map(|entry| match (entry.variant, entry.mask) {
+        (Variant::SmallTile, MaskSize::Square(side @ 17..)) => Some(((side, side), false)),
+        (Variant::Stream, MaskSize::Square(side @ (8 | 10 | 12 | 14))) => Some(((side, side), false)),
+        (Variant::SeparableTile, MaskSize::Square(side @ 23..)) => Some(((side, side), true)),
+        (Variant::SeparableTile, MaskSize::Reach(reach @ 48..)) => Some(((3, reach), true)),
+        _ => None,
+    });
+    let case = |(number, ((width, height), separable)): (usize, ((u32, u32), bool))| Case {
+        // The largest ones take every variant long.
+        image: if width < 60 { (129 + number % 5, 35 + number % 3) } else { (24, 20) },
+        mask: (width as usize, height as usize),
+        border: BORDERS[number % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: None,
+        scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        layout: Layout::PLANE,
+        separable,
+        content: Content::Random,
+        seed: seed.wrapping_add(600_000 + number as u64),
+    };
+    masks.enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect()
 }
 
 /// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type, side of a mask and
@@ -464,6 +491,23 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::plan::{Limits, Plan, VariantChoice};
+
+    /// By name each variant takes the kernel that is made for a mask, so that the cases run every kernel there is.
+    #[test]
+    fn every_kernel_is_met() {
+        let mut met = HashSet::new();
+        for case in cases(false, SEED) {
+            let (problem, _) = case.make().unwrap();
+            for variant in
+                Variant::ALL.map(VariantChoice::Exactly).into_iter().filter(|&variant| case.concerns(variant))
+            {
+                met.extend(Plan::new(&problem, Limits::H100, variant).ok().map(|plan| plan.entry.symbol));
+            }
+        }
+        let missed: Vec<_> = ENTRIES.iter().map(|entry| entry.symbol).filter(|symbol| !met.contains(symbol)).collect();
+        assert!(missed.is_empty(), "{} of {}: {missed:?}", missed.len(), ENTRIES.len());
+    }
 
     #[test]
     fn every_border_operation_and_mask_is_met() {

@@ -239,7 +239,7 @@ impl Situation<'_> {
             (Variant::ConstantMask, _) => 12,
             (Variant::SharedTile, _) => 13,
             (Variant::Naive, _) => 14,
-            // Never taken by themselves, because the naive kernel can everything.
+            // Never taken by themselves, because the naive kernel can everything. By name, the one that is made for the mask.
             (
                 Variant::SmallTile
                 | Variant::RegisterTile
@@ -250,7 +250,7 @@ impl Situation<'_> {
                 | Variant::SeparableRing
                 | Variant::SeparableTile,
                 _,
-            ) => NEVER,
+            ) => NEVER + u32::from(entry.mask.side() == 0),
         }
     }
 

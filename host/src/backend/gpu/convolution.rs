@@ -1,6 +1,8 @@
 //! A problem made ready on a CUDA device: buffers, kernel, mask; and its run, in steps that `bench` times apart.
 
 use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use kernels_gpu::cuda_std::constant::ConstantMemory;
 use super::Gpu;
 use super::driver::{self, DeviceRows, DuringAction, Graph};
 use super::launch::{self, Images};
-use super::mapped::{self, Ends, RowBytes, Shortcut};
+use super::mapped::{self, Ends, Graphs, RowBytes};
+use super::staging::PIECE;
+use crate::backend::bands::{self, Band};
 use crate::backend::strips::{Cut, Strip};
 use crate::compare::POISON;
 use crate::plan::{Plan, VariantChoice};
@@ -23,20 +27,31 @@ use crate::{Error, Layout, Problem, Result};
 
 /// A problem, ready to run on a device.
 pub(crate) struct GpuConvolution<'gpu> {
-    gpu: &'gpu Gpu,
+    pub(super) gpu: &'gpu Gpu,
     plan: Plan,
     layout: Layout,
     function: Function<'gpu>,
     /// Rows at the plan's pitches, in the layout's types.
-    source: DeviceBuffer<u8>,
-    result: DeviceBuffer<u8>,
+    pub(super) source: DeviceBuffer<u8>,
+    pub(super) result: DeviceBuffer<u8>,
     mask: MaskHome<'gpu>,
     /// One for the whole image, or as many as the device's memory makes necessary.
     strips: Vec<Strip>,
-    /// The short way of a small image.
-    shortcut: Shortcut,
+    way: Way,
     /// Made when first needed; timing alone uses them.
     events: Option<(Event, Event)>,
+}
+
+/// How an image goes to the device and its result back.
+enum Way {
+    /// It has not run yet: what is run once is not worth more than to copy, compute and copy back.
+    First,
+    /// Small images: through page-locked memory, in one graph of kernels.
+    Graphs(Graphs),
+    /// Large ones: in bands.
+    Bands(Rc<[Band]>),
+    /// Others, one step after the other.
+    Steps,
 }
 
 /// Where the kernel finds the mask.
@@ -131,7 +146,7 @@ impl<'gpu> GpuConvolution<'gpu> {
             result,
             mask,
             strips,
-            shortcut: Shortcut::Untried,
+            way: Way::First,
             events: None,
         })
     }
@@ -148,8 +163,20 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// One image in, one out: copy, kernel, copy back, strip by strip.
     pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
         self.gpu.enter()?;
-        if self.take_shortcut(source, result)? {
-            return Ok(());
+        match &self.way {
+            Way::First => self.way = self.choose_way(),
+            Way::Graphs(_) => {
+                if self.run_graph(source, result)? {
+                    return Ok(());
+                }
+                // A driver that can't has the others.
+                self.way = self.bands();
+            }
+            Way::Bands(bands) => {
+                let bands = Rc::clone(bands);
+                return self.run_in_bands(&bands, source, result);
+            }
+            Way::Steps => {}
         }
         for index in 0..self.strips.len() {
             // SAFETY: `source` is borrowed until `download_strip` or `wait` has waited for the stream.
@@ -204,7 +231,7 @@ impl<'gpu> GpuConvolution<'gpu> {
     }
 
     /// A row of source and of result.
-    fn row_bytes(&self) -> (RowBytes, RowBytes) {
+    pub(super) fn row_bytes(&self) -> (RowBytes, RowBytes) {
         let values = self.plan.params.width as usize * self.layout.channels;
         let of = |bytes: usize, pitch: i32| RowBytes { bytes: values * bytes, pitch: pitch as usize * bytes };
         let params = &self.plan.params;
@@ -236,28 +263,41 @@ impl<'gpu> GpuConvolution<'gpu> {
 
     /// Runs the kernel for a strip, without waiting for it.
     fn launch_strip(&mut self, index: usize) -> Result<()> {
+        let strip = &self.strips[index];
+        self.launch_rows(strip.height, strip.rows())
+    }
+
+    /// Runs the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows after them, too.
+    pub(super) fn launch_rows(&mut self, height: usize, outputs: Range<usize>) -> Result<()> {
         self.place_mask()?;
         let mask = self.mask.buffer();
-        let strip = &self.strips[index];
-        for one in &self.plan.launches(strip.height, strip.first..strip.first + strip.outputs.len()) {
+        for one in &self.plan.launches(height, outputs) {
             let images = Images { layout: self.layout, source: &self.source, result: &mut self.result };
             launch::convolution(&self.function, one, images, mask, &self.gpu.stream)?;
         }
         Ok(())
     }
 
-    /// Runs a small image the short way, from its second run on; false if there is none.
-    fn take_shortcut(&mut self, source: &[u8], result: &mut [u8]) -> Result<bool> {
-        match &self.shortcut {
-            Shortcut::None => return Ok(false),
-            Shortcut::Untried => {
-                // What is run once is not worth a graph.
-                let fits = self.strips.len() == 1 && self.source.len().max(self.result.len()) <= mapped::MOST;
-                self.shortcut = if fits { Shortcut::Graphs(Vec::new()) } else { Shortcut::None };
-                return Ok(false);
-            }
-            Shortcut::Graphs(_) => {}
+    /// The way from the second run on.
+    fn choose_way(&self) -> Way {
+        if self.strips.len() > 1 {
+            Way::Steps
+        } else if self.source.len().max(self.result.len()) <= mapped::MOST {
+            Way::Graphs(Graphs::default())
+        } else {
+            self.bands()
         }
+    }
+
+    /// In bands, if the image is fit for them.
+    fn bands(&self) -> Way {
+        let (from, to) = self.row_bytes();
+        bands::bands(&self.plan.params, from.bytes.max(to.bytes), PIECE)
+            .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
+    }
+
+    /// Runs a small image in one graph; false if the driver can't.
+    fn run_graph(&mut self, source: &[u8], result: &mut [u8]) -> Result<bool> {
         // Constant memory is not part of the graph: it must hold this mask before each launch.
         self.place_mask()?;
         let gpu = self.gpu;
@@ -276,14 +316,13 @@ impl<'gpu> GpuConvolution<'gpu> {
                 Ends { source: own_source.unwrap_or(source), result: own_result.unwrap_or(result) }
             }
         };
-        if self.shortcut.graph(ends).is_none() {
-            // A driver that can't has the other way.
-            self.shortcut = match self.record_shortcut(ends) {
-                Ok(graph) => std::mem::replace(&mut self.shortcut, Shortcut::None).with(ends, graph),
-                Err(_) => Shortcut::None,
-            };
+        let known = matches!(&self.way, Way::Graphs(graphs) if graphs.get(ends).is_some());
+        let recorded = if known { None } else { self.record_graph(ends).ok() };
+        let Way::Graphs(graphs) = &mut self.way else { return Ok(false) };
+        if let Some(graph) = recorded {
+            graphs.insert(ends, graph);
         }
-        let Some(graph) = self.shortcut.graph(ends) else { return Ok(false) };
+        let Some(graph) = graphs.get(ends) else { return Ok(false) };
         // SAFETY: the buffers in the graph are this convolution's, and the device's or the caller's, borrowed; the stream is waited for
         // in the next line.
         let launched = unsafe { graph.launch(&gpu.stream) }.to("launch a graph of kernels");
@@ -295,7 +334,7 @@ impl<'gpu> GpuConvolution<'gpu> {
     }
 
     /// Records what brings the source from page-locked memory and puts the result there.
-    fn record_shortcut(&mut self, ends: Ends) -> Result<Graph> {
+    fn record_graph(&mut self, ends: Ends) -> Result<Graph> {
         let (module, _) = self.gpu.module(COPY_QUADS.module)?;
         let copy = module.get_function(COPY_QUADS.symbol).to("find the kernel that copies")?;
         let mask = self.mask.buffer();

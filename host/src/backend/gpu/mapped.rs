@@ -42,34 +42,25 @@ pub(super) struct Ends {
     pub(super) result: DevicePointer<u8>,
 }
 
-/// What a convolution knows of its short way.
-pub(super) enum Shortcut {
-    /// It has not run yet.
-    Untried,
-    /// Both kernels, ready to be launched, for each pair of ends that was met.
-    Graphs(Vec<(Ends, Graph)>),
-    /// The image is too large, or the driver can't.
-    None,
-}
+/// The graphs of a convolution, each with its ends.
+#[derive(Default)]
+pub(super) struct Graphs(Vec<(Ends, Graph)>);
 
 /// The most graphs that are kept: images and results of callers that take turns.
 const MOST_GRAPHS: usize = 16;
 
-impl Shortcut {
+impl Graphs {
     /// The graph between these ends.
-    pub(super) fn graph(&self, ends: Ends) -> Option<&Graph> {
-        let Self::Graphs(graphs) = self else { return None };
-        graphs.iter().find(|(known, _)| *known == ends).map(|(_, graph)| graph)
+    pub(super) fn get(&self, ends: Ends) -> Option<&Graph> {
+        self.0.iter().find(|(known, _)| *known == ends).map(|(_, graph)| graph)
     }
 
-    /// With one more graph, in the place of the oldest one where there are many.
-    pub(super) fn with(self, ends: Ends, graph: Graph) -> Self {
-        let mut graphs = if let Self::Graphs(graphs) = self { graphs } else { Vec::new() };
-        if graphs.len() == MOST_GRAPHS {
-            graphs.remove(0);
+    /// One more graph, in the place of the oldest one where there are many.
+    pub(super) fn insert(&mut self, ends: Ends, graph: Graph) {
+        if self.0.len() == MOST_GRAPHS {
+            self.0.remove(0);
         }
-        graphs.push((ends, graph));
-        Self::Graphs(graphs)
+        self.0.push((ends, graph));
     }
 }
 

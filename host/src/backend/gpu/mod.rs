@@ -5,6 +5,7 @@ mod driver;
 mod lab;
 mod launch;
 mod mapped;
+mod overlap;
 mod page_locked;
 mod rates;
 mod staging;
@@ -21,6 +22,7 @@ use kernels_gpu::ptx;
 
 use self::driver::DuringAction;
 use self::mapped::Mapped;
+use self::overlap::Lanes;
 use self::page_locked::Areas;
 use self::staging::Staging;
 use crate::plan::Limits;
@@ -125,6 +127,7 @@ pub(crate) struct Gpu {
     staging: RefCell<Staging>,
     mapped: OnceCell<RefCell<Mapped>>,
     areas: Areas,
+    lanes: OnceCell<Lanes>,
     stream: Stream,
     context: Context,
 }
@@ -165,8 +168,8 @@ impl Gpu {
         let context = Context::new(device).to("create a context")?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).to("create a stream")?;
         let modules = ptx::MODULES.iter().map(|_| Loaded::default()).collect();
-        let (staging, mapped, areas) = Default::default();
-        Ok(Self { info, modules, staging, mapped, areas, stream, context })
+        let (staging, mapped, areas, lanes) = Default::default();
+        Ok(Self { info, modules, staging, mapped, areas, lanes, stream, context })
     }
 
     pub(crate) fn info(&self) -> &GpuInfo {
