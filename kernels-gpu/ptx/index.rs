@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4b3b52f80e721cb39a0f389192e540ad08424139ba9eecccfad39f635a76c38c";
+pub const SOURCE_HASH: &str = "1853b3b683e8841d4ee79c1204f9e35c19e3164cabd99c07d38f0f67ecd8354c";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -87,8 +87,25 @@ pub const COLUMNS: u32 = 32 * WARPS;
 pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
-/// The blocks that a multiprocessor holds at a time by its registers, and how many times as many a launch has.
-pub const SCHEDULE: (u32, u32) = (4, 8);
+/// A number of blocks for each multiprocessor, and how many times as many a launch has, so that of 8192 x 8192 pixels each
+/// gets three steps: measured with 1 to 43 of them.
+#[must_use]
+pub const fn schedule(channels: u32) -> (u32, u32) {
+    (4, 6 * channels)
+}
+
+/// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
+/// they had too few registers then.
+#[must_use]
+pub const fn resident(channels: u32, size: u32) -> Option<u32> {
+    match size {
+        1..=9 if !Layout::largest(channels, size, size).held => None,
+        1..=5 => Some(6),
+        6..=9 => Some(5),
+        _ => None,
+    }
+}
+
 /// The largest part of all pixels that may be uncertain, for the kernel to be used.
 pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
@@ -140,8 +157,10 @@ pub struct Layout {
     pub chunks: u32,
     /// Whether a row of the mask spans half a chunk, so that two make one.
     pub paired: bool,
-    /// Bytes of the row.
+    /// Bytes from one row to the next.
     pub pitch: u32,
+    /// Bytes of the row that are read, in whole pieces.
+    pub bytes: u32,
     /// Whether all matrices are in registers.
     pub held: bool,
 }
@@ -172,8 +191,13 @@ impl Layout {
         // An odd number of pieces, with two words more than the products read.
         let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks + 8).div_ceil(PIECE) | 1) * PIECE;
         let paired = size > 0 && span <= CHUNK / 2;
+        // What the products read of it, and what the windows of uncertain pixels do, word by word with one more.
+        let of_products = COLUMNS - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
+        let of_windows = (phase + COLUMNS - 1) / 4 * 4 + 4 * (((width - 1) * channels + 1).div_ceil(4) + 1);
+        let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
+        let bytes = if size > 0 { read.next_multiple_of(PIECE) } else { pitch };
         let held = size > 0 && (paired || chunks * size <= MOST_HELD as u32);
-        Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch, held }
+        Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch, bytes, held }
     }
 
     /// Parts of the mask that matrices are made of: rows in chunks, or pairs of rows, each once with the pair's first
@@ -286,20 +310,39 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
 
     let left = block_v - layout.left;
     let aligned = params.src_pitch % PIECE as i32 == 0 && layout.left % PIECE as i32 == 0;
-    let edge = !aligned || left < 0 || left + layout.pitch as i32 > values;
+    let edge = !aligned || left < 0 || left + layout.bytes as i32 > values;
     if edge {
         let mut i = thread;
-        while i < layout.pitch {
+        while i < layout.bytes {
             thread::no_unroll();
             // A multiple of the channels is added, so that the quotient is rounded down.
             let v = (left + i as i32 + (CHANNELS << 24) as i32) as u32;
             let x = border::map(params.border, (v / CHANNELS) as i32 - (1 << 24), params.width);
             let v = if x >= 0 { x * CHANNELS as i32 + (v % CHANNELS) as i32 } else { x };
-            // SAFETY: the table has `pitch` elements; each is one thread's.
+            // SAFETY: the table has `pitch` elements, no fewer than `bytes`; each is one thread's.
             unsafe { table.store(i, v) };
             i += BLOCK.0;
         }
     }
+    let filler = Filler::<CHANNELS, SIZE> {
+        image,
+        params,
+        edge,
+        aligned,
+        left,
+        rows: ROWS + layout.rows(rows) - 1,
+        plane,
+        pitch: layout.pitch,
+        bytes: layout.bytes,
+        table,
+    };
+    // The table is whole before it is read.
+    thread::sync_threads();
+    let mut y = first;
+    let mut stage = 0;
+    // SAFETY: nobody reads or writes the stages.
+    unsafe { filler.fill(stages, y - params.origin_y) };
+
     // Coefficients and matrices lie behind each other there and here.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
     let quads = (coefficient_pitch(columns) * rows + copied) / 4;
@@ -322,24 +365,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, bias, uncertain) = (word(header::SHIFT), word(header::BIAS) as i32, word(header::UNCERTAIN));
 
-    let filler = Filler::<CHANNELS> {
-        image,
-        params,
-        edge,
-        aligned,
-        left,
-        rows: ROWS + layout.rows(rows) - 1,
-        plane,
-        pitch: layout.pitch,
-        table,
-    };
     let products = Products { layout, rows, plane, matrices, shift, bias, uncertain, results, list, counts };
-    // The table is whole before it is read.
-    thread::sync_threads();
-    let mut y = first;
-    let mut stage = 0;
-    // SAFETY: nobody reads or writes the stages.
-    unsafe { filler.fill(stages, y - params.origin_y) };
     while y < end {
         thread::no_unroll();
         wait::<0>();
@@ -385,21 +411,27 @@ unsafe fn write(results: Shared<u8>, result: Untyped, values: i32, rows: i32, pi
     let v = thread % PIECES * PIECE;
     let mut row = thread / PIECES;
     let mut to = result.offset((row as i64 * pitch as i64) as isize + v as isize);
-    let whole = pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values;
+    if pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values {
+        let from = results.offset(result_place(row, v));
+        for turn in 0..ROWS / STEP {
+            if ((row + turn * STEP) as i32) < rows {
+                // SAFETY: the caller's promise; both are multiples of 16 bytes.
+                unsafe {
+                    to.cast::<F32x4>().store(0, from.offset(result_place(turn * STEP, 0)).cast::<F32x4>().load(0))
+                };
+            }
+            to = to.offset((pitch as i64 * STEP as i64) as isize);
+        }
+        return;
+    }
     while row < ROWS && (row as i32) < rows {
         thread::no_unroll();
-        let from = results.offset(result_place(row, v));
-        if whole {
-            // SAFETY: the caller's promise; both are multiples of 16 bytes.
-            unsafe { to.cast::<F32x4>().store(0, from.cast::<F32x4>().load(0)) };
-        } else {
-            let mut at = 0;
-            while at < PIECE && ((v + at) as i32) < values {
-                thread::no_unroll();
-                // SAFETY: the caller's promise, for a value inside of the image.
-                unsafe { to.store(at as isize, from.load(at)) };
-                at += 1;
-            }
+        let mut at = 0;
+        while at < PIECE && ((v + at) as i32) < values {
+            thread::no_unroll();
+            // SAFETY: the caller's promise, for a value inside of the image.
+            unsafe { to.store(at as isize, results.load(result_place(row, v + at))) };
+            at += 1;
         }
         to = to.offset((pitch as i64 * STEP as i64) as isize);
         row += STEP;
@@ -413,7 +445,7 @@ const fn result_place(row: u32, column: u32) -> u32 {
 }
 
 /// Fills stages: each warp a plane.
-struct Filler<const CHANNELS: u32> {
+struct Filler<const CHANNELS: u32, const SIZE: u32> {
     image: Global<u8>,
     params: Params,
     /// Whether a row goes beyond the image, or pieces do not begin at a multiple of 16 bytes.
@@ -425,11 +457,13 @@ struct Filler<const CHANNELS: u32> {
     rows: u32,
     plane: u32,
     pitch: u32,
+    /// Bytes of a row that are filled.
+    bytes: u32,
     /// For each value of a row the value of the image's row that stands for it, or [`border::OUTSIDE`]: at the edge.
     table: Shared<i32>,
 }
 
-impl<const CHANNELS: u32> Filler<CHANNELS> {
+impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
     /// Fills a stage from row `top` of the image on, and ends a group of copies.
     ///
     /// # Safety
@@ -438,17 +472,33 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
     #[inline(always)]
     unsafe fn fill(&self, stage: Shared<u8>, top: i32) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
-        let pieces = (self.pitch / PIECE).max(1);
+        let inside = !self.edge && top >= 0 && top + self.rows as i32 <= self.params.height;
+        let pieces = (self.bytes / PIECE).max(1);
         // Rows of the plane that a warp fills at a time; a long row takes several turns.
         let at_a_time = (32 / pieces).max(1);
         let (mut slot, piece) = if pieces > 32 { (0, lane) } else { (lane / pieces, lane % pieces) };
         if slot >= at_a_time {
             slot = self.rows;
         }
-        let inside = !self.edge && top >= 0 && top + self.rows as i32 <= self.params.height;
         let mut to = stage.offset(warp * self.plane + slot * self.pitch);
         let mut y = top + (PLANES * slot + warp) as i32;
         let mut row = self.image.offset(self.params.src_index(self.left, y));
+        let further = (self.params.src_pitch as i64 * (PLANES * at_a_time) as i64) as isize;
+        // The number of turns is known, and all but the last need not ask where a plane ends.
+        if SIZE > 0 && inside {
+            if slot < at_a_time {
+                let (to, mut row) = (to.offset(piece * PIECE), row.offset((piece * PIECE) as isize));
+                for turn in 0..self.rows.div_ceil(PLANES * at_a_time) {
+                    let whole = PLANES * at_a_time * (turn + 1) <= self.rows;
+                    let which = whole || PLANES * (slot + turn * at_a_time) + warp < self.rows;
+                    // SAFETY: row and piece lie in the image, aligned.
+                    unsafe { copy_16_if(which, to.offset(turn * at_a_time * self.pitch), row) };
+                    row = row.offset(further);
+                }
+            }
+            commit();
+            return;
+        }
         while PLANES * slot + warp < self.rows {
             thread::no_unroll();
             let mut piece = piece;
@@ -467,7 +517,7 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
             slot += at_a_time;
             y += (PLANES * at_a_time) as i32;
             to = to.offset(at_a_time * self.pitch);
-            row = row.offset((self.params.src_pitch as i64 * (PLANES * at_a_time) as i64) as isize);
+            row = row.offset(further);
         }
         commit();
     }
