@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "1853b3b683e8841d4ee79c1204f9e35c19e3164cabd99c07d38f0f67ecd8354c";
+pub const SOURCE_HASH: &str = "591b32c4f75eb80a63963e93e2f36cfb7996846f5c99b99ca36076b1a52925e6";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
