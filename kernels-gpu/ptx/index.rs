@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "591b32c4f75eb80a63963e93e2f36cfb7996846f5c99b99ca36076b1a52925e6";
+pub const SOURCE_HASH: &str = "995f9ea1dcf3f6b0bf52f4060868a3a9fc13096f015254f36ff800137226f9ee";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

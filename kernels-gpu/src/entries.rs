@@ -165,7 +165,7 @@ impl Entry {
         let (resident, waves) = match (self.schedule(), self.variant) {
             (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
-            (None, Variant::Tensor) => tensor::schedule(self.channels),
+            (None, Variant::Tensor) => tensor::schedule(self.channels, self.mask.side()),
             (None, Variant::SeparableTile) => (separable_tile::RESIDENT, separable_tile::WAVES),
             (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };

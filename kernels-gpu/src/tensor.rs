@@ -87,11 +87,11 @@ pub const COLUMNS: u32 = 32 * WARPS;
 pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
-/// A number of blocks for each multiprocessor, and how many times as many a launch has, so that of 8192 x 8192 pixels each
-/// gets three steps: measured with 1 to 43 of them.
+/// A number of blocks for each multiprocessor, and how many times as many a launch has. Up to 9 x 9 those are so many that of
+/// 8192 x 8192 pixels each gets three steps, measured with 1 to 43 of them; larger masks want fewer in several channels.
 #[must_use]
-pub const fn schedule(channels: u32) -> (u32, u32) {
-    (4, 6 * channels)
+pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
+    (4, if matches!(size, 1..=9) { 6 * channels } else { 8 })
 }
 
 /// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
@@ -115,7 +115,8 @@ const PIECE: u32 = 16;
 const PLANES: u32 = 4;
 /// The same, to count with.
 const TILES: usize = PLANES as usize;
-/// From this side on masks are sparse factors where they can be: for 5 x 5 nothing is gained.
+/// From this side on masks in three channels are sparse factors where they can be: for 5 x 5 nothing is gained, and four channels are
+/// not measured.
 const SPARSE_SIDE: u32 = 7;
 /// Products of 8 rows with a mask in which every other byte is left out, and planes.
 const SPARSE_PLANES: u32 = 8;
@@ -203,7 +204,7 @@ impl Layout {
         // An odd number of pieces, with two words more than the products read.
         let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks + 8).div_ceil(PIECE) | 1) * PIECE;
         let paired = size > 0 && span <= CHUNK / 2;
-        let sparse = size >= SPARSE_SIDE && !paired && channels >= 3 && span <= CHUNK;
+        let sparse = size >= SPARSE_SIDE && !paired && channels == 3 && span <= CHUNK;
         let planes = if sparse { SPARSE_PLANES } else { PLANES };
         // What the products read of it, and what the windows of uncertain pixels do, word by word with one more.
         let of_products = COLUMNS - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
