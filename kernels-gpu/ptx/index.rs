@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "995f9ea1dcf3f6b0bf52f4060868a3a9fc13096f015254f36ff800137226f9ee";
+pub const SOURCE_HASH: &str = "f0b11a3a7901af2ce5aa979d8ab02f2cadbea5813d8f1355d15377c117b165dd";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

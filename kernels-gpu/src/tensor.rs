@@ -25,6 +25,12 @@
 //! every `CHANNELS`-th place, and nothing else changes. Where a row and its shifts span at most 16 bytes, as up to 9 x
 //! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
 //!
+//! # Two of three are zeros
+//! In three channels two of three bytes of such a matrix are 0: of each four neighbours at most two are not. Tensor cores take a factor
+//! of which that is known in half the place ([`multiply_add_sparse`]). So for 7 x 7 and 9 x 9 the roles are changed: the mask is the left
+//! factor, two rows of it with both bytes of their coefficients in one, 16 x 64 before the zeros are left out, the image the right one, 64
+//! x 8. A product costs a third more than one of the others and does the work of two. Its matrices need a driver for CUDA 12.5.
+//!
 //! # Thread mapping
 //! A block of [`WARPS`] warps owns [`COLUMNS`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
 //! A warp has 32 columns, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
@@ -37,19 +43,22 @@
 //!   s = 2              0   1   2   3
 //!   s = 3                  0   1   2
 //! ```
+//! With sparse masks it is 8 products of 8 rows, rows `8 m + s`, and a lane has two rows of one column.
+//!
 //! Each lane has its parts of all matrices in registers, if there are no more than `MOST_HELD`. Otherwise those of
 //! `AT_A_TIME` rows come from shared memory, and serve 16 columns.
 //!
 //! # Shared memory
 //! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used; the step's results, in
 //! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as
-//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp reads at once
-//! are neighbours, an odd number of 16 bytes apart: no bank conflict.
+//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, or `r % 8` with sparse masks, so that the 8 rows that a warp
+//! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict. Behind sparse products two rows of results lie byte by
+//! byte, and are parted when they are written.
 //!
 //! # What it costs
 //! | | for each value of the result |
 //! | --- | --- |
-//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192 |
+//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192; sparse ones 4.6 µs |
 //! | bytes of device memory | 2; of the second-level cache `1 + mask_height / 64` times the image |
 //! | instructions of a thread | about 6 to put two sums together, compare, shift and pack them; the uncertain part of `K * K` times 5 |
 //!
@@ -58,13 +67,13 @@
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 21 x 21 | 31 x 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | one channel, µs | 68 | 74 | 90 | 103 | 149 | 168 | 219 | 325 | 950 |
-//! | of the floor | 66 % | 61 % | 50 % | 44 % | 30 % | 27 % | 21 % | 14 % | 5 % |
-//! | three channels, µs | 176 | 237 | 285 | 363 | 760 | | | | |
+//! | one channel, µs | 62 | 69 | 78 | 90 | 143 | 157 | 206 | 309 | 950 |
+//! | of the floor | 73 % | 65 % | 58 % | 50 % | 31 % | 29 % | 22 % | 15 % | 5 % |
+//! | three channels, µs | 163 | 222 | 269 | 301 | 760 | | | | |
 //! | four channels, µs | 230 | 314 | 385 | 981 | 1045 | | | | |
 //!
-//! Up to 9 x 9 instructions and the three barriers of a step bound it (issue slots: 67 % at 3 x 3, 55 % at 7 x 7), for
-//! large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
+//! (Four channels, 31 x 31 and 11 x 11 in three are from before whole pieces were copied without questions.) Up to 9 x 9 instructions and
+//! the three barriers of a step bound it, in three channels with the products, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
 //! kernel of its own, it takes 1.4 to 2 times as long.
 
 use cuda_std::bytes::{float_of_byte, saturated_pair, unzipped, with_at_least};
