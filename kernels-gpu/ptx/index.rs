@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7ed1cbea596bf49108d5d596056fe146ebfbb4688798c496e1dedd94a29b1805";
+pub const SOURCE_HASH: &str = "a679675001794011f203494d0877718fe3f39181921df6284bf1f5a8874469c9";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -106,6 +106,10 @@ impl Entry {
             // So many threads would get fewer registers than they need; one block is enough.
             (Variant::SeparableTile, _) => Some((self.block().0, 1)),
             (_, Some(Schedule { resident, .. })) if self.is_staged() => Some((self.block().0, resident)),
+            (Variant::Tensor, _) => match tensor::resident(self.channels, self.mask.side()) {
+                Some(blocks) => Some((self.block().0, blocks)),
+                None => None,
+            },
             _ => None,
         }
     }
@@ -162,7 +166,7 @@ impl Entry {
         let (resident, waves) = match (self.schedule(), self.variant) {
             (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
-            (None, Variant::Tensor) => tensor::SCHEDULE,
+            (None, Variant::Tensor) => tensor::schedule(self.channels, self.mask.side()),
             (None, Variant::SeparableTile) => (separable_tile::RESIDENT, separable_tile::WAVES),
             (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };

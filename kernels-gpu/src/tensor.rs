@@ -25,6 +25,12 @@
 //! every `CHANNELS`-th place, and nothing else changes. Where a row and its shifts span at most 16 bytes, as up to 9 x
 //! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
 //!
+//! # Two of three are zeros
+//! In three channels two of three bytes of such a matrix are 0: of each four neighbours at most two are not. Tensor cores take a factor
+//! of which that is known in half the place ([`multiply_add_sparse`]). So for 7 x 7 and 9 x 9 the roles are changed: the mask is the left
+//! factor, two rows of it with both bytes of their coefficients in one, 16 x 64 before the zeros are left out, the image the right one, 64
+//! x 8. A product costs a third more than one of the others and does the work of two. Its matrices need a driver for CUDA 12.5.
+//!
 //! # Thread mapping
 //! A block of [`WARPS`] warps owns [`COLUMNS`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
 //! A warp has 32 columns, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
@@ -37,19 +43,22 @@
 //!   s = 2              0   1   2   3
 //!   s = 3                  0   1   2
 //! ```
+//! With sparse masks it is 8 products of 8 rows, rows `8 m + s`, and a lane has two rows of one column.
+//!
 //! Each lane has its parts of all matrices in registers, if there are no more than `MOST_HELD`. Otherwise those of
 //! `AT_A_TIME` rows come from shared memory, and serve 16 columns.
 //!
 //! # Shared memory
 //! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used; the step's results, in
 //! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as
-//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp reads at once
-//! are neighbours, an odd number of 16 bytes apart: no bank conflict.
+//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, or `r % 8` with sparse masks, so that the 8 rows that a warp
+//! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict. Behind sparse products two rows of results lie byte by
+//! byte, and are parted when they are written.
 //!
 //! # What it costs
 //! | | for each value of the result |
 //! | --- | --- |
-//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192 |
+//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192; sparse ones 4.6 µs |
 //! | bytes of device memory | 2; of the second-level cache `1 + mask_height / 64` times the image |
 //! | instructions of a thread | about 6 to put two sums together, compare, shift and pack them; the uncertain part of `K * K` times 5 |
 //!
@@ -58,18 +67,18 @@
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 21 x 21 | 31 x 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | one channel, µs | 68 | 74 | 90 | 103 | 149 | 168 | 219 | 325 | 950 |
-//! | of the floor | 66 % | 61 % | 50 % | 44 % | 30 % | 27 % | 21 % | 14 % | 5 % |
-//! | three channels, µs | 176 | 237 | 285 | 363 | 760 | | | | |
+//! | one channel, µs | 62 | 69 | 78 | 90 | 143 | 157 | 206 | 309 | 950 |
+//! | of the floor | 73 % | 65 % | 58 % | 50 % | 31 % | 29 % | 22 % | 15 % | 5 % |
+//! | three channels, µs | 163 | 222 | 269 | 301 | 760 | | | | |
 //! | four channels, µs | 230 | 314 | 385 | 981 | 1045 | | | | |
 //!
-//! Up to 9 x 9 instructions and the three barriers of a step bound it (issue slots: 67 % at 3 x 3, 55 % at 7 x 7), for
-//! large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
+//! (Four channels, 31 x 31 and 11 x 11 in three are from before whole pieces were copied without questions.) Up to 9 x 9 instructions and
+//! the three barriers of a step bound it, in three channels with the products, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
 //! kernel of its own, it takes 1.4 to 2 times as long.
 
-use cuda_std::bytes::{float_of_byte, saturated_pair, with_at_least};
+use cuda_std::bytes::{float_of_byte, saturated_pair, unzipped, with_at_least};
 use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if, wait};
-use cuda_std::matrix::multiply_add;
+use cuda_std::matrix::{multiply_add, multiply_add_sparse};
 use cuda_std::prelude::*;
 
 use crate::border;
@@ -87,8 +96,25 @@ pub const COLUMNS: u32 = 32 * WARPS;
 pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
-/// The blocks that a multiprocessor holds at a time by its registers, and how many times as many a launch has.
-pub const SCHEDULE: (u32, u32) = (4, 8);
+/// A number of blocks for each multiprocessor, and how many times as many a launch has. Up to 9 x 9 those are so many that of
+/// 8192 x 8192 pixels each gets three steps, measured with 1 to 43 of them; larger masks want fewer in several channels.
+#[must_use]
+pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
+    (4, if matches!(size, 1..=9) { 6 * channels } else { 8 })
+}
+
+/// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
+/// they had too few registers then.
+#[must_use]
+pub const fn resident(channels: u32, size: u32) -> Option<u32> {
+    match size {
+        1..=9 if !Layout::largest(channels, size, size).held => None,
+        1..=5 => Some(6),
+        6..=9 => Some(5),
+        _ => None,
+    }
+}
+
 /// The largest part of all pixels that may be uncertain, for the kernel to be used.
 pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
@@ -98,6 +124,13 @@ const PIECE: u32 = 16;
 const PLANES: u32 = 4;
 /// The same, to count with.
 const TILES: usize = PLANES as usize;
+/// From this side on masks in three channels are sparse factors where they can be: for 5 x 5 nothing is gained, and four channels are
+/// not measured.
+const SPARSE_SIDE: u32 = 7;
+/// Products of 8 rows with a mask in which every other byte is left out, and planes.
+const SPARSE_PLANES: u32 = 8;
+/// The same, to count with.
+const SPARSE_TILES: usize = SPARSE_PLANES as usize;
 /// Columns of a product.
 const TILE: u32 = 8;
 /// Products side by side, for a mask of any size.
@@ -108,6 +141,8 @@ const CHUNK: u32 = 32;
 const WORDS: u32 = 4 * 32;
 /// Bytes from one row of a plane of results to the next.
 const RESULT_PITCH: u32 = COLUMNS + PIECE;
+/// The same for two rows, byte by byte.
+const PAIR_PITCH: u32 = 2 * COLUMNS + PIECE;
 /// Uncertain pixels of a warp and a step that the list holds.
 const MOST_UNCERTAIN: u32 = 256;
 /// Rows of the mask that are in registers at a time, for a mask of any size: zeros make up whole times of it.
@@ -140,8 +175,14 @@ pub struct Layout {
     pub chunks: u32,
     /// Whether a row of the mask spans half a chunk, so that two make one.
     pub paired: bool,
-    /// Bytes of the row.
+    /// Whether the mask is the sparse factor, two rows of it in one matrix.
+    pub sparse: bool,
+    /// Planes that the rows lie in.
+    pub planes: u32,
+    /// Bytes from one row to the next.
     pub pitch: u32,
+    /// Bytes of the row that are read, in whole pieces.
+    pub bytes: u32,
     /// Whether all matrices are in registers.
     pub held: bool,
 }
@@ -172,8 +213,26 @@ impl Layout {
         // An odd number of pieces, with two words more than the products read.
         let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks + 8).div_ceil(PIECE) | 1) * PIECE;
         let paired = size > 0 && span <= CHUNK / 2;
-        let held = size > 0 && (paired || chunks * size <= MOST_HELD as u32);
-        Self { left: before + skip as i32, first: skip - phase, phase, chunks, paired, pitch, held }
+        let sparse = size >= SPARSE_SIDE && !paired && channels == 3 && span <= CHUNK;
+        let planes = if sparse { SPARSE_PLANES } else { PLANES };
+        // What the products read of it, and what the windows of uncertain pixels do, word by word with one more.
+        let of_products = COLUMNS - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
+        let of_windows = (phase + COLUMNS - 1) / 4 * 4 + 4 * (((width - 1) * channels + 1).div_ceil(4) + 1);
+        let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
+        let bytes = if size > 0 { read.next_multiple_of(PIECE) } else { pitch };
+        let held = size > 0 && (paired || sparse || chunks * size <= MOST_HELD as u32);
+        Self {
+            left: before + skip as i32,
+            first: skip - phase,
+            phase,
+            chunks,
+            paired,
+            sparse,
+            planes,
+            pitch,
+            bytes,
+            held,
+        }
     }
 
     /// Parts of the mask that matrices are made of: rows in chunks, or pairs of rows, each once with the pair's first
@@ -181,7 +240,7 @@ impl Layout {
     #[inline(always)]
     #[must_use]
     pub const fn parts(&self, mask_height: u32) -> u32 {
-        if self.paired { mask_height.div_ceil(2) * 2 } else { self.chunks * self.rows(mask_height) }
+        if self.paired || self.sparse { mask_height.div_ceil(2) * 2 } else { self.chunks * self.rows(mask_height) }
     }
 
     /// The rows of a mask, with those of zeros behind them.
@@ -190,12 +249,13 @@ impl Layout {
         if self.held { mask_height } else { padded(mask_height) }
     }
 
-    /// Which row and column of the mask stand in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a part, if
-    /// any do.
+    /// Which row and column of the mask stand in row `k` (0 to 31, to 63 in a sparse one) and column `n` (0 to 7) of the
+    /// matrix of a part, if any do.
     #[must_use]
     pub const fn place(&self, channels: u32, mask: (u32, u32), part: u32, k: u32, n: u32) -> Option<(u32, u32)> {
-        let (row, place) = if self.paired {
-            ((part / 2 * 2 + k / (CHUNK / 2)).wrapping_sub(part % 2), k % (CHUNK / 2))
+        let (row, place) = if self.paired || self.sparse {
+            let half = if self.paired { CHUNK / 2 } else { CHUNK };
+            ((part / 2 * 2 + k / half).wrapping_sub(part % 2), k % half)
         } else {
             (part % self.rows(mask.1), part / self.rows(mask.1) * CHUNK + k)
         };
@@ -206,13 +266,41 @@ impl Layout {
         let column = (place - from) / channels;
         if column < mask.0 { Some((row, column)) } else { None }
     }
-}
 
-/// Of the matrix of a part a lane has four words for the mask's row: the first row `k` and the column `n` of the bytes
-/// of word `word`, and which of the two bytes of the coefficients they are.
-#[must_use]
-pub const fn matrix_place(lane: u32, word: u32) -> (u32, u32, u32) {
-    (word % 2 * 16 + lane % 4 * 4, lane / 4, word / 2)
+    /// Of the matrix of a part a lane has four words: the row `k` and the column `n` of byte `byte` of word `word`, and
+    /// which of the two bytes of the coefficients it is.
+    #[must_use]
+    pub const fn matrix_place(&self, channels: u32, lane: u32, word: u32, byte: u32) -> (u32, u32, u32) {
+        let n = lane / 4;
+        if !self.sparse {
+            return (word % 2 * 16 + lane % 4 * 4 + byte, n, word / 2);
+        }
+        let place = word / 2 * 16 + lane % 4 * 4 + byte;
+        let four = place / 2;
+        let kept = if place.is_multiple_of(2) { self.first_kept(channels, n, four) } else { 3 };
+        (4 * four + kept, n, word % 2)
+    }
+
+    /// Which bytes of each four a sparse matrix has for column `n`, as a lane gives it to the product.
+    #[must_use]
+    pub const fn pattern(&self, channels: u32, n: u32) -> u32 {
+        let (mut pattern, mut four) = (0, 0);
+        while four < CHUNK / 4 {
+            pattern |= (self.first_kept(channels, n, four) | 3 << 2) << (4 * four);
+            four += 1;
+        }
+        pattern
+    }
+
+    /// Of each four bytes a sparse matrix has two. Every `channels`-th is a place of column `n`: of three at most the first and
+    /// the last one of four. So the last one is kept, and the place before it or any other.
+    const fn first_kept(&self, channels: u32, n: u32, four: u32) -> u32 {
+        let mut first = 0;
+        while first < 2 && (4 * four % CHUNK + first) % channels != (self.phase + n) % channels {
+            first += 1;
+        }
+        first
+    }
 }
 
 /// Words from one row of coefficients to the next.
@@ -228,10 +316,10 @@ const fn padded(mask_height: u32) -> u32 {
     mask_height.next_multiple_of(AT_A_TIME)
 }
 
-/// Rows of a plane of the image in one stage.
+/// Rows of one of `planes` planes of the image in one stage.
 #[inline(always)]
-const fn plane_rows(mask_height: u32) -> u32 {
-    (ROWS + mask_height - 1).div_ceil(PLANES)
+const fn plane_rows(planes: u32, mask_height: u32) -> u32 {
+    (ROWS + mask_height - 1).div_ceil(planes)
 }
 
 /// The dynamic shared memory that a launch needs, in bytes. `size` is the side of the masks for which the kernel is
@@ -239,7 +327,7 @@ const fn plane_rows(mask_height: u32) -> u32 {
 #[must_use]
 pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size: u32) -> u64 {
     let layout = Layout::largest(channels, mask_width, size);
-    let stage = PLANES as u64 * plane_rows(layout.rows(mask_height)) as u64 * layout.pitch as u64;
+    let stage = (layout.planes * plane_rows(layout.planes, layout.rows(mask_height))) as u64 * layout.pitch as u64;
     let parts = if layout.held { 0 } else { layout.parts(mask_height) as u64 };
     let mask = coefficient_pitch(mask_width) as u64 * mask_height as u64 + parts * WORDS as u64;
     let result = ROWS as u64 * RESULT_PITCH as u64;
@@ -254,7 +342,7 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number
 ///   from 0 to 255 where it stands for pixels.
 /// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at
-///   a multiple of 16 bytes.
+///   a multiple of 16 bytes; behind sparse ones each lane's pattern.
 #[inline(always)]
 pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     image: Global<u8>,
@@ -274,9 +362,9 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
     let end = first + own;
 
-    let plane = plane_rows(layout.rows(rows)) * layout.pitch;
+    let plane = plane_rows(layout.planes, layout.rows(rows)) * layout.pitch;
     let stages = Shared::<u8>::dynamic();
-    let results = stages.offset(2 * PLANES * plane);
+    let results = stages.offset(2 * layout.planes * plane);
     let list = results.offset(ROWS * RESULT_PITCH);
     let counts = list.offset(WARPS * 2 * MOST_UNCERTAIN).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
@@ -286,20 +374,40 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
 
     let left = block_v - layout.left;
     let aligned = params.src_pitch % PIECE as i32 == 0 && layout.left % PIECE as i32 == 0;
-    let edge = !aligned || left < 0 || left + layout.pitch as i32 > values;
+    let edge = !aligned || left < 0 || left + layout.bytes as i32 > values;
     if edge {
         let mut i = thread;
-        while i < layout.pitch {
+        while i < layout.bytes {
             thread::no_unroll();
             // A multiple of the channels is added, so that the quotient is rounded down.
             let v = (left + i as i32 + (CHANNELS << 24) as i32) as u32;
             let x = border::map(params.border, (v / CHANNELS) as i32 - (1 << 24), params.width);
             let v = if x >= 0 { x * CHANNELS as i32 + (v % CHANNELS) as i32 } else { x };
-            // SAFETY: the table has `pitch` elements; each is one thread's.
+            // SAFETY: the table has `pitch` elements, no fewer than `bytes`; each is one thread's.
             unsafe { table.store(i, v) };
             i += BLOCK.0;
         }
     }
+    let filler = Filler::<CHANNELS, SIZE> {
+        image,
+        params,
+        edge,
+        aligned,
+        left,
+        rows: ROWS + layout.rows(rows) - 1,
+        planes: layout.planes,
+        plane,
+        pitch: layout.pitch,
+        bytes: layout.bytes,
+        table,
+    };
+    // The table is whole before it is read.
+    thread::sync_threads();
+    let mut y = first;
+    let mut stage = 0;
+    // SAFETY: nobody reads or writes the stages.
+    unsafe { filler.fill(stages, y - params.origin_y) };
+
     // Coefficients and matrices lie behind each other there and here.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
     let quads = (coefficient_pitch(columns) * rows + copied) / 4;
@@ -318,35 +426,24 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
             held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
         }
     }
+    let mut pattern = 0;
+    if layout.sparse {
+        let word = coefficient_pitch(columns) * rows + layout.parts(rows) * WORDS + thread % 32;
+        // SAFETY: the caller's promise for the mask.
+        pattern = unsafe { mask.load((header::WORDS + word) as isize) }.to_bits();
+    }
     // SAFETY: the header is there.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, bias, uncertain) = (word(header::SHIFT), word(header::BIAS) as i32, word(header::UNCERTAIN));
 
-    let filler = Filler::<CHANNELS> {
-        image,
-        params,
-        edge,
-        aligned,
-        left,
-        rows: ROWS + layout.rows(rows) - 1,
-        plane,
-        pitch: layout.pitch,
-        table,
-    };
-    let products = Products { layout, rows, plane, matrices, shift, bias, uncertain, results, list, counts };
-    // The table is whole before it is read.
-    thread::sync_threads();
-    let mut y = first;
-    let mut stage = 0;
-    // SAFETY: nobody reads or writes the stages.
-    unsafe { filler.fill(stages, y - params.origin_y) };
+    let products = Products { layout, rows, plane, matrices, pattern, shift, bias, uncertain, results, list, counts };
     while y < end {
         thread::no_unroll();
         wait::<0>();
         // The stage is there, nobody reads any more from the other one, and the results of the step before are written.
         thread::sync_threads();
         let pixels = stages.offset(stage);
-        stage = PLANES * plane - stage;
+        stage = layout.planes * plane - stage;
         if y + (ROWS as i32) < end {
             // SAFETY: see above.
             unsafe { filler.fill(stages.offset(stage), y + ROWS as i32 - params.origin_y) };
@@ -357,6 +454,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
         unsafe { again.run::<CHANNELS, SIZE>(pixels) };
+        let write = if layout.sparse { write_pairs } else { write };
         // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this
         // block's.
         unsafe {
@@ -385,35 +483,88 @@ unsafe fn write(results: Shared<u8>, result: Untyped, values: i32, rows: i32, pi
     let v = thread % PIECES * PIECE;
     let mut row = thread / PIECES;
     let mut to = result.offset((row as i64 * pitch as i64) as isize + v as isize);
-    let whole = pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values;
+    if pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values {
+        let from = results.offset(result_place(false, row, v));
+        for turn in 0..ROWS / STEP {
+            if ((row + turn * STEP) as i32) < rows {
+                // SAFETY: the caller's promise; both are multiples of 16 bytes.
+                unsafe {
+                    to.cast::<F32x4>()
+                        .store(0, from.offset(result_place(false, turn * STEP, 0)).cast::<F32x4>().load(0))
+                };
+            }
+            to = to.offset((pitch as i64 * STEP as i64) as isize);
+        }
+        return;
+    }
     while row < ROWS && (row as i32) < rows {
         thread::no_unroll();
-        let from = results.offset(result_place(row, v));
-        if whole {
-            // SAFETY: the caller's promise; both are multiples of 16 bytes.
-            unsafe { to.cast::<F32x4>().store(0, from.cast::<F32x4>().load(0)) };
-        } else {
-            let mut at = 0;
-            while at < PIECE && ((v + at) as i32) < values {
-                thread::no_unroll();
-                // SAFETY: the caller's promise, for a value inside of the image.
-                unsafe { to.store(at as isize, from.load(at)) };
-                at += 1;
-            }
+        let mut at = 0;
+        while at < PIECE && ((v + at) as i32) < values {
+            thread::no_unroll();
+            // SAFETY: the caller's promise, for a value inside of the image.
+            unsafe { to.store(at as isize, results.load(result_place(false, row, v + at))) };
+            at += 1;
         }
         to = to.offset((pitch as i64 * STEP as i64) as isize);
         row += STEP;
     }
 }
 
-/// Where the result in `row` and `column` of a step lies.
+/// The same where two rows of results lie byte by byte.
+///
+/// # Safety
+/// As for [`write`].
 #[inline(always)]
-const fn result_place(row: u32, column: u32) -> u32 {
+unsafe fn write_pairs(results: Shared<u8>, result: Untyped, values: i32, rows: i32, pitch: i32) {
+    const PIECES: u32 = COLUMNS / PIECE;
+    const STEP: u32 = BLOCK.0 / PIECES;
+    let thread = this_thread();
+    let (v, pair) = (thread % PIECES * PIECE, thread / PIECES);
+    let whole = pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values;
+    for turn in 0..ROWS / 2 / STEP {
+        let row = pair % 4 * 16 + pair / 4 + turn * (STEP / 4);
+        let to = result.offset((row as i64 * pitch as i64) as isize + v as isize);
+        let below = to.offset((pitch as i64 * i64::from(SPARSE_PLANES)) as isize);
+        let from = results.offset(result_place(true, row, v));
+        if whole {
+            let from = from.cast::<F32x4>();
+            // SAFETY: the caller's promise.
+            let [a, b] = [0, 1].map(|i| unsafe { from.load(i) }.0.map(f32::to_bits));
+            let pairs = [unzipped(a[0], a[1]), unzipped(a[2], a[3]), unzipped(b[0], b[1]), unzipped(b[2], b[3])];
+            for (i, to) in [to, below].into_iter().enumerate() {
+                if ((row + i as u32 * SPARSE_PLANES) as i32) < rows {
+                    // SAFETY: the caller's promise; a multiple of 16 bytes.
+                    unsafe { to.cast::<F32x4>().store(0, F32x4(pairs.map(|pair| f32::from_bits(pair[i])))) };
+                }
+            }
+            continue;
+        }
+        let mut at = 0;
+        while at < PIECE && ((v + at) as i32) < values {
+            thread::no_unroll();
+            for (i, to) in [to, below].into_iter().enumerate() {
+                if ((row + i as u32 * SPARSE_PLANES) as i32) < rows {
+                    // SAFETY: the caller's promise, for a value inside of the image.
+                    unsafe { to.store(at as isize, from.load(2 * at + i as u32)) };
+                }
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Where the result in `row` and `column` of a step lies. Behind a sparse product a row lies byte by byte with the one 8 below it.
+#[inline(always)]
+const fn result_place(sparse: bool, row: u32, column: u32) -> u32 {
+    if sparse {
+        return (row % SPARSE_PLANES * 4 + row / 16) * PAIR_PITCH + 2 * column + row / SPARSE_PLANES % 2;
+    }
     (row % PLANES * (ROWS / PLANES) + row / PLANES) * RESULT_PITCH + column
 }
 
-/// Fills stages: each warp a plane.
-struct Filler<const CHANNELS: u32> {
+/// Fills stages: each warp a plane, or two.
+struct Filler<const CHANNELS: u32, const SIZE: u32> {
     image: Global<u8>,
     params: Params,
     /// Whether a row goes beyond the image, or pieces do not begin at a multiple of 16 bytes.
@@ -423,13 +574,16 @@ struct Filler<const CHANNELS: u32> {
     /// Value of the image's row with which one here begins.
     left: i32,
     rows: u32,
+    planes: u32,
     plane: u32,
     pitch: u32,
+    /// Bytes of a row that are filled.
+    bytes: u32,
     /// For each value of a row the value of the image's row that stands for it, or [`border::OUTSIDE`]: at the edge.
     table: Shared<i32>,
 }
 
-impl<const CHANNELS: u32> Filler<CHANNELS> {
+impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
     /// Fills a stage from row `top` of the image on, and ends a group of copies.
     ///
     /// # Safety
@@ -438,36 +592,55 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
     #[inline(always)]
     unsafe fn fill(&self, stage: Shared<u8>, top: i32) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
-        let pieces = (self.pitch / PIECE).max(1);
+        let inside = !self.edge && top >= 0 && top + self.rows as i32 <= self.params.height;
+        let pieces = (self.bytes / PIECE).max(1);
         // Rows of the plane that a warp fills at a time; a long row takes several turns.
         let at_a_time = (32 / pieces).max(1);
-        let (mut slot, piece) = if pieces > 32 { (0, lane) } else { (lane / pieces, lane % pieces) };
-        if slot >= at_a_time {
-            slot = self.rows;
+        let (slot, piece) = if pieces > 32 { (0, lane) } else { (lane / pieces, lane % pieces) };
+        let src_pitch = self.params.src_pitch as i64;
+        // The number of turns is known, and all but the last need not ask where a plane ends.
+        if SIZE > 0 && inside {
+            if slot < at_a_time {
+                let at = piece * PIECE;
+                let to = stage.offset(warp * self.plane + slot * self.pitch + at);
+                let row = self.image.offset(self.params.src_index(self.left, top + (self.planes * slot + warp) as i32));
+                for plane in 0..self.planes / WARPS {
+                    let to = to.offset(plane * WARPS * self.plane);
+                    let mut row = row.offset((src_pitch * (plane * WARPS) as i64) as isize + at as isize);
+                    for turn in 0..self.rows.div_ceil(self.planes * at_a_time) {
+                        let whole = self.planes * at_a_time * (turn + 1) <= self.rows;
+                        let which = self.planes * (slot + turn * at_a_time) + plane * WARPS + warp;
+                        // SAFETY: row and piece lie in the image, aligned.
+                        unsafe {
+                            copy_16_if(whole || which < self.rows, to.offset(turn * at_a_time * self.pitch), row)
+                        };
+                        row = row.offset((src_pitch * (self.planes * at_a_time) as i64) as isize);
+                    }
+                }
+            }
+            commit();
+            return;
         }
-        let inside = !self.edge && top >= 0 && top + self.rows as i32 <= self.params.height;
-        let mut to = stage.offset(warp * self.plane + slot * self.pitch);
-        let mut y = top + (PLANES * slot + warp) as i32;
-        let mut row = self.image.offset(self.params.src_index(self.left, y));
-        while PLANES * slot + warp < self.rows {
+        let mut which = if slot < at_a_time { WARPS * slot + warp } else { self.rows };
+        let mut row = self.image.offset(self.params.src_index(self.left, top + which as i32));
+        while which < self.rows {
             thread::no_unroll();
+            let to = stage.offset(which % self.planes * self.plane + which / self.planes * self.pitch);
             let mut piece = piece;
             while piece < pieces {
                 thread::no_unroll();
                 let at = piece * PIECE;
-                if inside {
+                if SIZE == 0 && inside {
                     // SAFETY: row and piece lie in the image, aligned.
                     unsafe { copy_16_if(true, to.offset(at), row.offset(at as isize)) };
                 } else {
                     // SAFETY: the caller's promise.
-                    unsafe { self.fill_edge(to.offset(at), at, y) };
+                    unsafe { self.fill_edge(to.offset(at), at, top + which as i32) };
                 }
                 piece += 32;
             }
-            slot += at_a_time;
-            y += (PLANES * at_a_time) as i32;
-            to = to.offset(at_a_time * self.pitch);
-            row = row.offset((self.params.src_pitch as i64 * (PLANES * at_a_time) as i64) as isize);
+            which += WARPS * at_a_time;
+            row = row.offset((src_pitch * (WARPS * at_a_time) as i64) as isize);
         }
         commit();
     }
@@ -519,6 +692,9 @@ impl<const CHANNELS: u32> Filler<CHANNELS> {
 /// The sums of a product for each tile, of the lower and of the higher bytes of the coefficients.
 type Sums = [[[i32; 4]; 2]; TILES];
 
+/// The same of a sparse one: two of the lower and two of the higher bytes.
+type SparseSums = [[i32; 4]; SPARSE_TILES];
+
 /// The tensor cores' part.
 struct Products {
     layout: Layout,
@@ -526,6 +702,8 @@ struct Products {
     rows: u32,
     plane: u32,
     matrices: Shared<f32>,
+    /// Of a sparse matrix.
+    pattern: u32,
     shift: u32,
     bias: i32,
     uncertain: u32,
@@ -553,7 +731,14 @@ impl Products {
         let inside = (inside + 2 * TILE as i32 - 1) & !(2 * TILE as i32 - 1);
         while column < warp * 32 + 32 && (column as i32) < inside {
             thread::no_unroll();
-            if self.layout.held {
+            if self.layout.sparse {
+                // SAFETY: the caller's promise.
+                let sums = unsafe { self.sums_sparse(from.cast(), held) };
+                // SAFETY: the results are this thread's.
+                unsafe { self.finish_sparse(&sums, column, group, member, &mut certain) };
+                column += TILE;
+                from = from.offset(TILE);
+            } else if self.layout.held {
                 // SAFETY: the caller's promise.
                 let sums = unsafe { self.sums_held(from.cast(), held) };
                 // SAFETY: the results are this thread's.
@@ -571,9 +756,12 @@ impl Products {
                 from = from.offset(TILE * ACROSS as u32);
             }
             if column % (2 * TILE) == 0 {
+                // With a sparse mask there are no registers to keep what follows from the thread's number.
+                let thread = if self.layout.sparse { this_thread() } else { 32 * warp + lane };
+                let (warp, lane) = (thread / 32, thread % 32);
                 let list = self.list.cast::<u16>().offset(warp * MOST_UNCERTAIN);
                 // SAFETY: the list is this warp's.
-                count = unsafe { push(list, count, !certain, lane, column - 2 * TILE) };
+                count = unsafe { push(self.layout.sparse, list, count, !certain, lane, column - 2 * TILE) };
             }
         }
         if lane == 0 {
@@ -588,23 +776,77 @@ impl Products {
     /// Nobody else has this thread's results.
     #[inline(always)]
     unsafe fn finish(&self, sums: &Sums, column: u32, group: u32, member: u32, certain: &mut u32) {
-        let to = self.results.offset(result_place(0, column + 2 * member) + group * RESULT_PITCH);
+        let to = self.results.offset(result_place(false, 0, column + 2 * member) + group * RESULT_PITCH);
         for (s, [low, high]) in sums.iter().enumerate() {
             for half in 0..2 {
-                let mut bytes = [0; 2];
-                for (i, byte) in bytes.iter_mut().enumerate() {
-                    let at = 2 * half + i;
-                    let sum = high[at].wrapping_mul(256).wrapping_add(low[at]);
-                    *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
-                    *byte = sum >> self.shift;
-                }
+                let at = 2 * half;
+                let pair = self.pair([low[at], low[at + 1]], [high[at], high[at + 1]], certain);
                 // Row 4 (group + 8 half) + s.
-                let place = result_place(32 * half as u32 + s as u32, 0);
-                let pair = saturated_pair(bytes[0], bytes[1]) as u16;
+                let place = result_place(false, 32 * half as u32 + s as u32, 0);
                 // SAFETY: the two values are this thread's.
                 unsafe { to.offset(place).cast::<u16>().store(0, pair) };
             }
         }
+    }
+
+    /// The same behind sparse products.
+    ///
+    /// # Safety
+    /// As for [`finish`](Self::finish).
+    #[inline(always)]
+    unsafe fn finish_sparse(&self, sums: &SparseSums, column: u32, group: u32, member: u32, certain: &mut u32) {
+        let to = self.results.offset(result_place(true, 0, column + group) + member * PAIR_PITCH);
+        for (s, &[low, low_below, high, high_below]) in sums.iter().enumerate() {
+            let pair = self.pair([low, low_below], [high, high_below], certain);
+            // Rows 16 member + s and 8 below.
+            let place = result_place(true, s as u32, 0);
+            // SAFETY: the two values are this thread's.
+            unsafe { to.offset(place).cast::<u16>().store(0, pair) };
+        }
+    }
+
+    /// The bytes of two sums, the first one lower; whether they are certain goes into the lowest bits of `certain`.
+    #[inline(always)]
+    fn pair(&self, low: [i32; 2], high: [i32; 2], certain: &mut u32) -> u16 {
+        let mut bytes = [0; 2];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            let sum = high[i].wrapping_mul(256).wrapping_add(low[i]);
+            *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
+            *byte = sum >> self.shift;
+        }
+        saturated_pair(bytes[0], bytes[1]) as u16
+    }
+
+    /// The sums of 64 rows and 8 columns where the mask is the sparse factor; `from` is the thread's first word in the first row of a
+    /// stage.
+    ///
+    /// # Safety
+    /// As for [`compute`](Self::compute).
+    #[inline(always)]
+    unsafe fn sums_sparse(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> SparseSums {
+        let (pitch, plane) = (self.layout.pitch / 4, self.plane / 4);
+        let mut sums = [[self.bias, self.bias, 0, 0]; SPARSE_TILES];
+        let of_image = self.rows + SPARSE_PLANES - 1;
+        let parts = self.rows.div_ceil(2);
+        for i in 0..of_image.div_ceil(2) {
+            // Of two rows the thread's words in either half of the chunk. The last one may be beyond all rows, where the matrices
+            // are 0.
+            let words = [0, 1, 2, 3].map(|word| {
+                let t = if 2 * i + word / 2 < of_image { 2 * i + word / 2 } else { 2 * i };
+                let row = t / SPARSE_PLANES * pitch + t % SPARSE_PLANES * plane;
+                // SAFETY: rows 8 g + t with g up to 7 are in the stage, and the chunk's bytes are in the row.
+                unsafe { from.load(row + word % 2 * 4) }
+            });
+            for (s, sums) in sums.iter_mut().enumerate() {
+                let later = s as u32 / 2;
+                if i < later || i - later >= parts {
+                    continue;
+                }
+                let part = 2 * (i - later) + s as u32 % 2;
+                *sums = multiply_add_sparse(held[part as usize], self.pattern, words, *sums);
+            }
+        }
+        sums
     }
 
     /// The sums of 64 rows and 8 columns with all matrices in registers; `from` is the thread's first word in the first
@@ -698,7 +940,7 @@ impl Products {
 /// # Safety
 /// The list is this warp's.
 #[inline(always)]
-unsafe fn push(list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: u32) -> u32 {
+unsafe fn push(sparse: bool, list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: u32) -> u32 {
     let (mut count, mut doubtful) = (count, doubtful);
     // Each round takes one of each lane that has one.
     let mut lanes = warp::ballot(doubtful != 0);
@@ -709,8 +951,16 @@ unsafe fn push(list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: 
             // In the order of `finish`: two tiles of 8 columns, 4 of rows, 2 halves of each, 2 values.
             let which = doubtful.leading_zeros();
             doubtful &= !(1 << (31 - which));
-            let row = PLANES * (lane / 4 + (which & 2) * 4) + which / 4 % PLANES;
-            let column = column + (which & 16) / 2 + lane % 4 * 2 + (which & 1);
+            let (row, column) = if sparse {
+                // Two tiles of 8 columns, 8 of rows, 2 values.
+                (
+                    lane % 4 * 16 + (which & 1) * SPARSE_PLANES + which / 2 % SPARSE_PLANES,
+                    column + (which & 16) / 2 + lane / 4,
+                )
+            } else {
+                let row = PLANES * (lane / 4 + (which & 2) * 4) + which / 4 % PLANES;
+                (row, column + (which & 16) / 2 + lane % 4 * 2 + (which & 1))
+            };
             if place < MOST_UNCERTAIN {
                 // SAFETY: the place is in this warp's list, and this thread's alone.
                 unsafe { list.store(place, (row * COLUMNS + column) as u16) };
@@ -820,7 +1070,8 @@ impl Again {
             let mut k = 0;
             while k < rows {
                 thread::no_unroll();
-                let pixels = pixels.offset((row + k) % PLANES * self.plane + (row + k) / PLANES * self.layout.pitch);
+                let (plane, slot) = ((row + k) % self.layout.planes, (row + k) / self.layout.planes);
+                let pixels = pixels.offset(plane * self.plane + slot * self.layout.pitch);
                 if SIZE > 0 {
                     // SAFETY: the window lies in the stage, its coefficients in the mask.
                     sum = unsafe { add_words::<CHANNELS, SIZE>(sum, pixels, skip, coefficients) };
@@ -837,7 +1088,7 @@ impl Again {
             }
             let value = u8::from_f32(self.params.finish(sum));
             // SAFETY: a pixel is in one list once, so it is this thread's.
-            unsafe { self.results.store(result_place(row, column), value) };
+            unsafe { self.results.store(result_place(self.layout.sparse, row, column), value) };
             i += BLOCK.0;
         }
         thread::sync_threads();

@@ -1,7 +1,7 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
 use kernels_gpu::entries::MaskSize;
-use kernels_gpu::tensor::{Layout, header, matrix_place};
+use kernels_gpu::tensor::{Layout, header};
 
 use crate::Problem;
 
@@ -137,13 +137,16 @@ impl FixedPoint {
         }
         for part in 0..layout.parts(height) {
             for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
-                let (first, n, digit) = matrix_place(lane, word);
-                words.push(u32::from_le_bytes([0, 1, 2, 3].map(|i| {
-                    let place = layout.place(channels, (width, height), part, first + i, n);
+                words.push(u32::from_le_bytes([0, 1, 2, 3].map(|byte| {
+                    let (k, n, digit) = layout.matrix_place(channels, lane, word, byte);
+                    let place = layout.place(channels, (width, height), part, k, n);
                     let index = place.and_then(|(row, column)| index(row, column));
                     index.map_or(0, |index| self.digits[index][digit as usize] as u8)
                 })));
             }
+        }
+        if layout.sparse {
+            words.extend((0..32).map(|lane| layout.pattern(channels, lane / 4)));
         }
         words.into_iter().map(f32::from_bits).collect()
     }

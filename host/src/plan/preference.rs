@@ -34,10 +34,10 @@
 //!
 //! | mask | 3 | 5 | 7 | 9 | 11 | 13 | 15 | 21 | 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | `tensor` made for it, one channel | 68 | 75 | 90 | 103 | 149 | 168 | 219 | 325 | 950 |
+//! | `tensor` made for it, one channel | 62 | 69 | 78 | 90 | 143 | 157 | 206 | 309 | 950 |
 //! | `tensor` for any mask, one channel | 127 | 159 | 172 | 215 | 231 | 278 | 301 | 465 | 1526 |
 //! | `stream_ring`, one channel | 66 | 106 | 170 | 274 | | | | | |
-//! | `tensor` made for it, three channels | 176 | 237 | 285 | 363 | 760 | | | | |
+//! | `tensor` made for it, three channels | 163 | 222 | 269 | 301 | 760 | | | | |
 //! | `tensor` for any mask, three channels | 344 | 461 | 479 | 614 | 933 | | | | |
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 | | | | | |
 //! | `tensor` made for it, four channels | 230 | 314 | 385 | 981 | 1045 | | | | |
@@ -136,6 +136,10 @@ const LARGE_MASK: u32 = 16;
 /// … are preferred with fewer: 20 x 20 at 512 x 512 takes 26 µs, `shared_tile` 37; 31 x 31 at 640 x 640 takes `separable_tile` 20, `small_tile` 29.
 const WARPS_FOR_LARGE_MASKS: u64 = 1;
 
+/// Warps for each multiprocessor from which on bytes in one channel take the tensor cores for 3 x 3, too: 8192 x 8192 pixels have
+/// 248 on 132, and there they are 6 % faster than the ring. Smaller images were not measured since.
+const WARPS_FOR_THE_SMALLEST: u64 = 128;
+
 /// What the preference depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation<'a> {
@@ -211,11 +215,12 @@ impl Situation<'_> {
         reads_vectors && self.fills(entry)
     }
 
-    /// Whether a kernel of the tensor cores made for masks of `side` x `side` is worth it: at 3 x 3 and one channel the ring is 3 %
-    /// faster; that for any mask takes the time of a made one with a third more coefficients, but no less than that of 9 x 9.
+    /// Whether a kernel of the tensor cores made for masks of `side` x `side` is worth it: not at 3 x 3 and one channel, unless the image
+    /// is large; that for any mask takes the time of a made one with a third more coefficients, but no less than that of 9 x 9.
     fn suits_tensor(&self, entry: &Entry, side: u32) -> bool {
         let (width, height) = self.mask();
-        let for_the_ring = entry.channels == 1 && width <= 3 && height <= 3;
+        let is_large_image = self.warps(entry).0 >= WARPS_FOR_THE_SMALLEST * u64::from(self.limits.sm_count);
+        let for_the_ring = entry.channels == 1 && width <= 3 && height <= 3 && !is_large_image;
         let large = side > 9 && 3 * u64::from(side) * u64::from(side) > 4 * self.coefficients();
         self.suits(entry) && !for_the_ring && !large
     }

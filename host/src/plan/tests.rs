@@ -243,16 +243,18 @@ fn bytes_take_the_tensor_cores_where_they_can() {
     }
 }
 
-/// Where fixed point leaves too much uncertain the ring is taken, which at 3 x 3 and one channel is the faster one; masks of other sizes
+/// Where fixed point leaves too much uncertain the ring is taken, and at 3 x 3 and one channel where the image is not large; masks of other sizes
 /// have the tensor cores alone.
 #[test]
 fn bytes_take_the_ring_where_it_is_better() {
-    let plan = |mask: Mask| {
-        let problem = Problem::new(1920, 1080, &Filter::new(mask)).unwrap();
+    let of = |width, height, mask: Mask| {
+        let problem = Problem::new(width, height, &Filter::new(mask)).unwrap();
         let problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
         let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
         (plan.entry.symbol, plan.reason)
     };
+    let plan = |mask| of(1920, 1080, mask);
+    assert_eq!(of(8192, 8192, Mask::sobel(Axis::X)).0, "tensor_u8_c1_3x3");
     // Every sum has a half behind the point in every other case.
     let (symbol, reason) = plan(Mask::new(5, 5, vec![0.5; 25]).unwrap());
     assert_eq!(symbol, "stream_ring_u8_c1_5x5");

@@ -141,3 +141,22 @@ pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
         bits << 1 | u32::from(value >= limit)
     }
 }
+
+/// Four pairs of bytes, two in each word, as four first and four second ones.
+///
+/// ```
+/// assert_eq!(cuda_std::bytes::unzipped(0x04_03_02_01, 0x08_07_06_05), [0x07_05_03_01, 0x08_06_04_02]);
+/// ```
+#[inline(always)]
+#[must_use]
+pub fn unzipped(a: u32, b: u32) -> [u32; 2] {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        [permute(a, b, 0x6420), permute(a, b, 0x7531)]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let ([a, b, c, d], [e, f, g, h]) = (a.to_le_bytes(), b.to_le_bytes());
+        [u32::from_le_bytes([a, c, e, g]), u32::from_le_bytes([b, d, f, h])]
+    }
+}

@@ -135,7 +135,7 @@ pub enum Lockstep {
 }
 
 /// How many values a lane gives to [`Executor::gather`]: a thread's part of the two factors of a product of matrices.
-pub const GATHERED: usize = 6;
+pub const GATHERED: usize = 9;
 
 /// What a kernel sees of the machine it runs on, seen by one thread.
 pub trait Executor {
