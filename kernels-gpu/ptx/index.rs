@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4b3b52f80e721cb39a0f389192e540ad08424139ba9eecccfad39f635a76c38c";
+pub const SOURCE_HASH: &str = "932bd7a72bbf78e5c901f8fd05f9c9385dc356b6be39881b71ef6f538845903d";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
