@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "a679675001794011f203494d0877718fe3f39181921df6284bf1f5a8874469c9";
+pub const SOURCE_HASH: &str = "eb9c2405c88212a28754758c414cecbc5aed2bac169d40127f6eed22190874eb";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -194,6 +194,16 @@ impl Entry {
         }
     }
 
+    /// The oldest CUDA version, major and minor, whose driver knows the instructions of the entry: 11.0, as for compute capability 8.0,
+    /// 12.5 for sparse products as they are written now.
+    #[must_use]
+    pub const fn cuda(&self) -> (u32, u32) {
+        match (self.variant, self.mask) {
+            (Variant::Tensor, MaskSize::Square(side)) if tensor::is_sparse(self.channels, side) => (12, 5),
+            _ => (11, 0),
+        }
+    }
+
     /// Whether the entry can compute what is asked for, on images of its type and channels.
     ///
     /// # Errors
@@ -220,6 +230,10 @@ impl Entry {
         let found = request.compute_capability;
         if found.0 < required.0 || found.0 == required.0 && found.1 < required.1 {
             return Err(Refusal::OlderDevice { required, found });
+        }
+        let (required, found) = (self.cuda(), request.cuda);
+        if found.0 < required.0 || found.0 == required.0 && found.1 < required.1 {
+            return Err(Refusal::OlderDriver { required, found });
         }
         if self.variant.border_is_pixel()
             && let Some(found) = request.border_value

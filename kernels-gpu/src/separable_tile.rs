@@ -24,6 +24,10 @@
 //!   a time ([`group`]).
 //! - *Coefficients in uniform registers*, two a load: they stand at places that the kernel knows ([`column_at`],
 //!   [`row_at`]).
+//! - *Walking together.* The warps fetch the same code, and seem to do so best at the same time: without the barrier
+//!   63 x 63 is 6 % slower, and with half of the warps a pass ahead of the others 31 x 31 is 8 %.
+//! - *No block slower than the others.* All blocks begin together, and the slowest one is the kernel's time. So one at
+//!   the image's edge copies its whole pieces as any other does, and only the few at its edge in another way.
 //! - *Registers.* A thread has a sum for each row of the mask. The PTX says how many threads a block has, so that the
 //!   assembler knows how many registers it may take ([`threads`]).
 //!
@@ -36,20 +40,20 @@
 //!
 //! | | 5 x 5 | 7 x 7 | 9 x 9 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 | 63 x 63 | 127 x 127 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 203 | 204 | 206 | 210 | 210 | 212 | 218 | 220 | 239 | 402 | 833 |
-//! | of the floor | 89 % | 88 % | 87 % | 86 % | 86 % | 85 % | 83 % | 82 % | 75 % | 68 % | 66 % |
+//! | µs | 195 | 196 | 196 | 197 | 197 | 198 | 204 | 205 | 215 | 366 | 761 |
+//! | of the floor | 92 % | 92 % | 92 % | 92 % | 91 % | 91 % | 88 % | 88 % | 84 % | 75 % | 72 % |
 //!
-//! | any width, by class of height | 3 x 3 | 8 x 8 | 16 x 16 | 32 x 32 | 48 x 48 | 64 x 64 | 80 x 80 | 95 x 95 | 128 x 128 | 21 x 5 | 5 x 21 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 209 | 212 | 242 | 305 | 401 | 550 | 701 | 731 | 977 | 227 | 225 |
-//! | of the floor | 86 % | 85 % | 75 % | 59 % | 52 % | 50 % | 49 % | 56 % | 57 % | 79 % | 80 % |
+//! | any width, by class of height | 3 x 3 | 8 x 8 | 16 x 16 | 32 x 32 | 48 x 48 | 64 x 64 | 80 x 80 | 95 x 95 | 128 x 128 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | µs | 199 | 200 | 213 | 285 | 376 | 505 | 633 | 672 | 913 |
+//! | of the floor | 91 % | 90 % | 85 % | 63 % | 55 % | 55 % | 55 % | 61 % | 61 % |
 //!
 //! # The edge
 //! A piece of 4 pixels that lies in the image is copied as it is; one beyond the edge is filled up with zeros by the
-//! copy itself where the border is zero; any other one is put together through a table of which column stands for
-//! which.
+//! copy itself where the border is zero; any other one is put together pixel by pixel, by copies through a table of
+//! which column stands for which.
 
-use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if, wait};
+use cuda_std::copy::{commit, copy_4, copy_16_if, copy_some_of_16_if, wait};
 use cuda_std::prelude::*;
 
 use crate::border::{self, BorderMode};
@@ -98,6 +102,12 @@ pub const fn group(side: u32, reach: u32) -> usize {
 pub const fn groups(side: u32, reach: u32) -> usize {
     let all = if side > 0 { self::reach(side) } else { reach };
     all as usize / group(side, reach)
+}
+
+/// Whether a step's copies begin after its row pass: where the products are what takes the time, the warps then don't
+/// all ask for them at once. Where memory is, they must not begin so late.
+const fn copies_late(side: u32) -> bool {
+    side >= 63
 }
 
 /// The place of the column's first coefficient in constant memory. Before it are those that fill the window up, which
@@ -161,7 +171,8 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     let thread = thread::thread_idx_x();
     let (mask_width, mask_height) = if K > 0 { (K, K) } else { (params.mask_width as u32, params.mask_height as u32) };
     let lead = lead(if K > 0 { (K as i32 - 1) / 2 } else { params.origin_x });
-    let skip = (GROUPS * GROUP) as u32 + 1 - mask_height;
+    let reach = (GROUPS * GROUP) as u32;
+    let skip = reach + 1 - mask_height;
     let first_column = (thread::block_idx_x() * THREADS) as i32;
     let left = first_column - params.origin_x - lead as i32;
     let (first, rows) = params.strip::<1>();
@@ -172,24 +183,20 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     let (pitch, filtered_pitch) = (pitch(THREADS, mask_width), filtered_pitch(THREADS));
     let pixels = Shared::<f32>::dynamic();
     let filtered = pixels.offset(2 * RUN as u32 * pitch);
-    let (warp, lane) = (thread / 32, thread % 32);
-    let aligned = (params.src_pitch | left) & 3 == 0;
     let y = first - params.origin_y - skip as i32;
     let pieces = pieces(THREADS, mask_width, lead);
     let mut copies = Copies::<THREADS> {
         image,
         params,
-        aligned,
-        plain: aligned && left >= 0 && left + (pieces * PIECE) as i32 <= params.width,
+        whole: whole(left, pieces, &params),
         left,
         y,
-        from: image.offset(params.src_index(left + (lane * PIECE) as i32, y + warp as i32)),
-        to: pixels.offset(warp * pitch + lane * PIECE),
+        to: pixels.offset(thread / 32 * pitch),
         pieces,
         pitch,
         table: filtered.offset(2 * RUN as u32 * filtered_pitch).cast(),
     };
-    if !copies.plain {
+    if copies.edges() > 0 {
         let mut i = thread;
         while i < pieces * PIECE {
             thread::no_unroll();
@@ -216,26 +223,31 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     let (mut fill, mut read) = (0, RUN as u32);
     // Rows of outputs above those that are finished in this step; before the first ones the buffers are filled and the
     // sums begun.
-    let before = -((GROUPS * GROUP) as i32);
+    let before = -(reach as i32);
     let mut done = before - 2 * RUN as i32;
     loop {
         thread::no_unroll();
         // All copies have arrived, the table is whole, and nobody reads any more from what is written in this step.
         wait::<0>();
         thread::sync_threads();
-        if done + 2 * (RUN as i32) < rows {
+        let more = done + 2 * (RUN as i32) < rows;
+        if more && !copies_late(K) {
             // SAFETY: all threads are here; see above.
             unsafe { copies.next(fill * pitch) };
         }
         if done >= before - RUN as i32 && done + (RUN as i32) < rows {
             // SAFETY: the pixels were copied in the step before; what is written is this thread's.
             unsafe {
-                let sums = filter(source.offset(read * pitch), GROUPS * GROUP + RUN, lead, mask_width, K > 0 && K < 32);
+                let sums = filter(source.offset(read * pitch), reach as usize + RUN, lead, mask_width, K > 0 && K < 32);
                 let put = put.offset(read * filtered_pitch).cast::<F32x4>();
                 for i in 0..RUN / 4 {
                     put.store(i as u32, F32x4([sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]]));
                 }
             }
+        }
+        if more && copies_late(K) {
+            // SAFETY: as above.
+            unsafe { copies.next(fill * pitch) };
         }
         if done >= before {
             let from = filtered.offset(fill * filtered_pitch + thread);
@@ -273,30 +285,43 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     }
 }
 
+/// From which one up to which one the pieces of a row whose first column is `left` can be copied as they are: those that
+/// begin at a multiple of 16 bytes, and lie in the image.
+#[inline(always)]
+fn whole(left: i32, pieces: u32, params: &Params) -> (u32, u32) {
+    if (params.src_pitch | left) & (PIECE as i32 - 1) != 0 {
+        return (0, 0);
+    }
+    let end = ((params.width - left).max(0) as u32 / PIECE).min(pieces);
+    ((left.min(0).unsigned_abs() / PIECE).min(end), end)
+}
+
 /// Brings the pixels of one step after the other to shared memory.
 struct Copies<const THREADS: u32> {
     image: Global<f32>,
     params: Params,
-    /// Whether all pieces begin at a multiple of 16 bytes.
-    aligned: bool,
-    /// Whether that, and all columns lie in the image.
-    plain: bool,
+    /// Of [`whole`]; the others are the row's edges.
+    whole: (u32, u32),
     /// The first column.
     left: i32,
     /// The next row; it may lie outside.
     y: i32,
-    /// The thread's first piece in its first one of the next rows.
-    from: Global<f32>,
-    /// Where that goes in the first buffer.
+    /// Where the thread's first row of the next ones begins in the first buffer.
     to: Shared<f32>,
     /// Pieces of a row.
     pieces: u32,
     pitch: u32,
-    /// For each column that which stands for it, or [`border::OUTSIDE`]: where not all lie in the image.
+    /// For each column that which stands for it, or [`border::OUTSIDE`]: where there are edges.
     table: Shared<i32>,
 }
 
 impl<const THREADS: u32> Copies<THREADS> {
+    /// Pieces of a row that are not whole.
+    #[inline(always)]
+    fn edges(&self) -> u32 {
+        self.pieces - (self.whole.1 - self.whole.0)
+    }
+
     /// Begins the copies of the next rows to the buffer that begins `at` pixels after the first one.
     ///
     /// # Safety
@@ -306,52 +331,54 @@ impl<const THREADS: u32> Copies<THREADS> {
     unsafe fn next(&mut self, at: u32) {
         let params = &self.params;
         let (warps, warp, lane) = (THREADS / 32, thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
-        if self.plain && self.y >= 0 && self.y + RUN as i32 <= params.height {
+        let mut to = self.to.offset(at);
+        if self.y >= 0 && self.y + RUN as i32 <= params.height {
+            let first = params.src_index(self.left + (lane * PIECE) as i32, self.y + warp as i32);
             for trip in 0..self.pieces.div_ceil(32) {
-                let which = lane + trip * 32 < self.pieces;
-                let mut from = self.from.offset((trip * 32 * PIECE) as isize);
+                let piece = lane + trip * 32;
+                let which = piece >= self.whole.0 && piece < self.whole.1;
+                let mut from = self.image.offset(first + (trip * 32 * PIECE) as isize);
                 for i in 0..(RUN as u32).div_ceil(warps) {
                     let which = which && ((RUN as u32).is_multiple_of(warps) || i * warps < RUN as u32 - warp);
-                    let to = self.to.offset(at + i * warps * self.pitch + trip * 32 * PIECE);
                     // SAFETY: row and piece are in the image; the piece is this thread's.
-                    unsafe { copy_16_if(which, to, from) };
+                    unsafe { copy_16_if(which, to.offset(i * warps * self.pitch + piece * PIECE), from) };
                     from = from.offset(warps as isize * params.src_pitch as isize);
                 }
             }
+            if self.edges() > 0 {
+                let mut i = warp;
+                // Opaque, or LLVM would unroll the loops.
+                while i < thread::opaque(RUN as u32) {
+                    thread::no_unroll();
+                    let mut edge = lane;
+                    while edge < thread::opaque(self.edges()) {
+                        thread::no_unroll();
+                        let piece = if edge < self.whole.0 { edge } else { edge + self.whole.1 - self.whole.0 };
+                        // SAFETY: the row is in the image; the piece is this thread's.
+                        unsafe { self.edge(to, self.y + i as i32, piece) };
+                        edge += 32;
+                    }
+                    i += warps;
+                    to = to.offset(warps * self.pitch);
+                }
+            }
         } else {
-            let zeros = params.border == BorderMode::Constant.code() && params.border_value == 0.0;
-            let mut to = self.to.offset(at);
             let mut i = warp;
-            // Opaque, or LLVM would unroll the loops.
             while i < thread::opaque(RUN as u32) {
                 thread::no_unroll();
                 let y = border::map(params.border, self.y + i as i32, params.height);
-                // Of a row that does not exist no pixel is read; its pointer is only made.
-                let row = self.image.offset(params.src_index(0, y));
-                let mut first = 0;
-                while first + lane < thread::opaque(self.pieces) {
+                let mut piece = lane;
+                while piece < thread::opaque(self.pieces) {
                     thread::no_unroll();
-                    let x = self.left + ((first + lane) * PIECE) as i32;
-                    let whole = x >= 0 && x + PIECE as i32 <= params.width && y >= 0;
-                    let to = to.offset(first * PIECE);
-                    if self.aligned && (whole || zeros) {
-                        let there = if x >= 0 && y >= 0 { (params.width - x).clamp(0, PIECE as i32) } else { 0 };
-                        let from = if there > 0 { row.offset(x as isize) } else { self.image };
-                        // SAFETY: of the source `there` pixels lie in the row; the piece is this thread's.
-                        unsafe { copy_some_of_16_if(true, to, from, 4 * there as u32) };
+                    if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
+                        let from = self.image.offset(params.src_index(self.left + (piece * PIECE) as i32, y));
+                        // SAFETY: row and piece are in the image; the piece is this thread's.
+                        unsafe { copy_16_if(true, to.offset(piece * PIECE), from) };
                     } else {
-                        for i in 0..PIECE {
-                            // SAFETY: the table has a column in the image or `OUTSIDE`, the row exists; the piece is
-                            // this thread's.
-                            unsafe {
-                                // Of a row outside no column is asked for: where the block has no edge the table is empty.
-                                let x = if y >= 0 { self.table.load((first + lane) * PIECE + i) } else { y };
-                                let inside = x >= 0;
-                                to.store(i, if inside { row.load(x as isize) } else { params.border_value });
-                            }
-                        }
+                        // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
+                        unsafe { self.edge(to, y, piece) };
                     }
-                    first += 32;
+                    piece += 32;
                 }
                 i += warps;
                 to = to.offset(warps * self.pitch);
@@ -359,7 +386,40 @@ impl<const THREADS: u32> Copies<THREADS> {
         }
         commit();
         self.y += RUN as i32;
-        self.from = self.from.offset(RUN as isize * params.src_pitch as isize);
+    }
+
+    /// Begins the copies of a piece that is not whole, or of one of a row that does not exist, to its place in the row
+    /// that begins at `to`.
+    ///
+    /// # Safety
+    /// `y` is a row of the image or [`border::OUTSIDE`], the piece one of the row's; no other thread writes there. The
+    /// table is filled where `y` is a row.
+    #[inline(always)]
+    unsafe fn edge(&self, to: Shared<f32>, y: i32, piece: u32) {
+        let params = &self.params;
+        let (first, to) = (piece * PIECE, to.offset(piece * PIECE));
+        // Of a row that does not exist no pixel is read; its pointer is only made.
+        let row = self.image.offset(params.src_index(0, y));
+        let zeros = params.border == BorderMode::Constant.code() && params.border_value == 0.0;
+        if zeros && (params.src_pitch | self.left) & (PIECE as i32 - 1) == 0 {
+            let x = self.left + first as i32;
+            let there = if x >= 0 && y >= 0 { (params.width - x).clamp(0, PIECE as i32) } else { 0 };
+            let from = if there > 0 { row.offset(x as isize) } else { self.image };
+            // SAFETY: of the source `there` pixels lie in the row; the piece is this thread's.
+            unsafe { copy_some_of_16_if(true, to, from, 4 * there as u32) };
+            return;
+        }
+        for i in 0..PIECE {
+            // SAFETY: the table has a column in the image or `OUTSIDE`, the row exists; the piece is this thread's.
+            unsafe {
+                let x = if y >= 0 { self.table.load(first + i) } else { y };
+                if x >= 0 {
+                    copy_4(to.offset(i), row.offset(x as isize));
+                } else {
+                    to.store(i, params.border_value);
+                }
+            }
+        }
     }
 }
 
@@ -395,6 +455,8 @@ impl Writer {
                 }
                 row = row.offset(self.pitch as isize);
             }
+            // Something of its own, or LLVM would make one of the last stores of both, whose address is computed again.
+            thread::no_unroll();
         }
         self.row = self.row.offset(GROUP as isize * self.pitch as isize);
     }

@@ -322,6 +322,12 @@ const fn plane_rows(planes: u32, mask_height: u32) -> u32 {
     (ROWS + mask_height - 1).div_ceil(planes)
 }
 
+/// Whether the kernel for masks of `size` x `size` in so many channels has sparse products.
+#[must_use]
+pub const fn is_sparse(channels: u32, size: u32) -> bool {
+    Layout::new(channels, size, (size as i32 - 1) / 2, size).sparse
+}
+
 /// The dynamic shared memory that a launch needs, in bytes. `size` is the side of the masks for which the kernel is
 /// made, 0 for any.
 #[must_use]

@@ -19,13 +19,13 @@
 //!
 //! | pixels | mask | 7 | 8 | 13 | 21 | 31 | 32 | 63 | 64 | 127 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | 8192 x 8192 | `separable_tile` | 204 | 212 | 210 | 218 | 239 | 305 | 402 | 550 | 833 |
+//! | 8192 x 8192 | `separable_tile` | 196 | 200 | 197 | 204 | 215 | 285 | 366 | 505 | 761 |
 //! | | `separable` | 249 | | 271 | 376 | | | | | |
 //! | | `separable_ring` | | 258 | | | | 492 | | 1074 | |
-//! | 2048 x 2048 | `separable_tile` | 13 | 17 | 15 | 21 | 24 | | 55 | | |
+//! | 2048 x 2048 | `separable_tile` | 12 | 16 | 13 | 19 | 22 | | 51 | | |
 //! | | `separable` | 23 | | 26 | 60 | | | | | |
 //! | | `separable_ring` | | 34 | | | 80 | | 204 | | |
-//! | 512 x 512 | `separable_tile` | 8.3 | 11.5 | 9.8 | 17 | 20 | | 54 | | |
+//! | 512 x 512 | `separable_tile` | 7.5 | 10.1 | 8.5 | 15 | 18 | | 50 | | |
 //! | | `separable` | 10.6 | | 13.8 | 24.5 | | | | | |
 //! | | `separable_ring` | | 9.5 | | | 33 | | 94 | | |
 //!
@@ -115,9 +115,9 @@ const SMALL_PIXELS: [(u32, u64); 15] = [
     (31, 37_000),
 ];
 
-/// The same for the separable ones, by the largest side of a mask: up to 1024 x 1024 where 9 x 9 takes 8.7 µs and `separable_tile` about as long,
-/// 724 x 724, 655 x 655, 580 x 580, and 545 x 545 where 31 x 31 takes 20.
-const SMALL_PIXELS_SEPARABLE: [(u32, u64); 5] = [(9, 7_944), (15, 3_972), (21, 3_250), (25, 2_550), (31, 2_250)];
+/// The same for the separable ones, by the largest side of a mask: up to 940 x 940, 640 x 640, 625 x 625, 545 x 545, and 517 x 517 where 31 x 31 takes
+/// 18 µs and `separable_tile` as long.
+const SMALL_PIXELS_SEPARABLE: [(u32, u64); 5] = [(9, 6_700), (15, 3_100), (21, 2_960), (25, 2_250), (31, 2_030)];
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …

@@ -1,3 +1,6 @@
+use kernels_gpu::entries::ENTRIES;
+use kernels_gpu::ptx;
+
 use super::*;
 use crate::{Axis, Border, Filter, Layout, Mask, Operation, PixelType};
 
@@ -240,6 +243,26 @@ fn bytes_take_the_tensor_cores_where_they_can() {
     for (major, minor) in [(8, 0), (8, 6), (12, 1)] {
         let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
         assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "tensor_u8_c1_7x7");
+    }
+    // Sparse products are written in a way that older drivers don't know.
+    for (cuda, symbol) in [((12, 4), "tensor_u8_c3"), ((12, 5), "tensor_u8_c3_7x7"), ((13, 1), "tensor_u8_c3_7x7")] {
+        assert_eq!(plan(3, PixelType::U8, zero, 1920, Limits { cuda, ..Limits::H100 }).0, symbol);
+    }
+}
+
+/// The PTX of an entry is none that is newer than the driver that the entry asks for.
+#[test]
+fn drivers_know_the_ptx() {
+    for entry in ENTRIES {
+        let module = ptx::MODULES.iter().find(|module| module.name == entry.module()).unwrap();
+        let version = module.ptx().lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
+        // CUDA 11.0 has PTX 7.0, CUDA 12.5 has 8.5.
+        let known = match entry.cuda() {
+            (11, 0) => 7.0,
+            (12, 5) => 8.5,
+            other => panic!("which PTX has CUDA {other:?}?"),
+        };
+        assert!(version.trim().parse::<f32>().unwrap() <= known, "{}: {version}", entry.symbol);
     }
 }
 

@@ -61,7 +61,14 @@ impl GpuInfo {
             shared_bytes: self.shared_bytes_per_block,
             sm_count: self.sm_count,
             compute_capability: self.compute_capability,
+            cuda: self.cuda(),
         }
+    }
+
+    /// The driver's CUDA version as numbers.
+    fn cuda(&self) -> (u32, u32) {
+        let (major, minor) = self.driver.split_once('.').unwrap_or((&self.driver, "0"));
+        (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))
     }
 
     /// Whether the device can run the PTX that ships.
