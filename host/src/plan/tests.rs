@@ -255,7 +255,8 @@ fn bytes_take_the_tensor_cores_where_they_can() {
 fn drivers_know_the_ptx() {
     for entry in ENTRIES {
         let module = ptx::MODULES.iter().find(|module| module.name == entry.module()).unwrap();
-        let version = module.ptx().lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
+        let text = module.ptx();
+        let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
         // CUDA 11.0 has PTX 7.0, CUDA 12.5 has 8.5.
         let known = match entry.cuda() {
             (11, 0) => 7.0,
