@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "f0b11a3a7901af2ce5aa979d8ab02f2cadbea5813d8f1355d15377c117b165dd";
+pub const SOURCE_HASH: &str = "e885153eaed75691e6e840f578fbb8bc476068c3069c37d5bc517b0660b2777e";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
