@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "eb9c2405c88212a28754758c414cecbc5aed2bac169d40127f6eed22190874eb";
+pub const SOURCE_HASH: &str = "c353641432149eb7c7ce7c4f5231d22f55d4053db97780ea6cf4929972afb169";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

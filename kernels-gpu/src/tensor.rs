@@ -124,8 +124,7 @@ const PIECE: u32 = 16;
 const PLANES: u32 = 4;
 /// The same, to count with.
 const TILES: usize = PLANES as usize;
-/// From this side on masks in three channels are sparse factors where they can be: for 5 x 5 nothing is gained, and four channels are
-/// not measured.
+/// From this side on masks in several channels are sparse factors where they can be: for 5 x 5 nothing is gained.
 const SPARSE_SIDE: u32 = 7;
 /// Products of 8 rows with a mask in which every other byte is left out, and planes.
 const SPARSE_PLANES: u32 = 8;
@@ -158,8 +157,8 @@ pub mod header {
     pub const BIAS: u32 = 1;
     /// A fraction below this, shifted up to 32 bits, is uncertain.
     pub const UNCERTAIN: u32 = 2;
-    /// Words of the header.
-    pub const WORDS: u32 = 4;
+    /// Words of the header; the last four are what is added, once more, for the products to begin with.
+    pub const WORDS: u32 = 8;
 }
 
 /// Where a row of the image in shared memory has what.
@@ -213,7 +212,7 @@ impl Layout {
         // An odd number of pieces, with two words more than the products read.
         let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks + 8).div_ceil(PIECE) | 1) * PIECE;
         let paired = size > 0 && span <= CHUNK / 2;
-        let sparse = size >= SPARSE_SIDE && !paired && channels == 3 && span <= CHUNK;
+        let sparse = size >= SPARSE_SIDE && !paired && channels >= 3 && span <= CHUNK;
         let planes = if sparse { SPARSE_PLANES } else { PLANES };
         // What the products read of it, and what the windows of uncertain pixels do, word by word with one more.
         let of_products = COLUMNS - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
@@ -440,7 +439,8 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
     // SAFETY: the header is there.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
-    let (shift, bias, uncertain) = (word(header::SHIFT), word(header::BIAS) as i32, word(header::UNCERTAIN));
+    let (shift, uncertain) = (word(header::SHIFT), word(header::UNCERTAIN));
+    let bias = if SIZE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
 
     let products = Products { layout, rows, plane, matrices, pattern, shift, bias, uncertain, results, list, counts };
     while y < end {
@@ -711,7 +711,7 @@ struct Products {
     /// Of a sparse matrix.
     pattern: u32,
     shift: u32,
-    bias: i32,
+    bias: [i32; 4],
     uncertain: u32,
     results: Shared<u8>,
     list: Shared<u8>,
@@ -831,7 +831,7 @@ impl Products {
     #[inline(always)]
     unsafe fn sums_sparse(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> SparseSums {
         let (pitch, plane) = (self.layout.pitch / 4, self.plane / 4);
-        let mut sums = [[self.bias, self.bias, 0, 0]; SPARSE_TILES];
+        let mut sums = [[self.bias[0], self.bias[1], 0, 0]; SPARSE_TILES];
         let of_image = self.rows + SPARSE_PLANES - 1;
         let parts = self.rows.div_ceil(2);
         for i in 0..of_image.div_ceil(2) {
@@ -862,7 +862,7 @@ impl Products {
     /// As for [`compute`](Self::compute).
     #[inline(always)]
     unsafe fn sums_held(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> Sums {
-        let mut sums = [[[self.bias; 4], [0; 4]]; TILES];
+        let mut sums = [[self.bias, [0; 4]]; TILES];
         // SAFETY: the caller's promise.
         unsafe { self.add(from, held, self.rows, self.layout.paired, &mut sums) };
         sums
@@ -874,7 +874,7 @@ impl Products {
     /// As for [`compute`](Self::compute).
     #[inline(always)]
     unsafe fn sums(&self, from: Shared<u8>, lane: u32) -> [Sums; ACROSS] {
-        let mut sums = [[[[self.bias; 4], [0; 4]]; TILES]; ACROSS];
+        let mut sums = [[[self.bias, [0; 4]]; TILES]; ACROSS];
         let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
         // Opaque, or the loops would be unrolled where they are known.
         let (chunks, rows) = (thread::opaque(self.layout.chunks), thread::opaque(padded(self.rows)));
