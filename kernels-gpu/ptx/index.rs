@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "c353641432149eb7c7ce7c4f5231d22f55d4053db97780ea6cf4929972afb169";
+pub const SOURCE_HASH: &str = "555e77a5f8691d810aa0d77a1c983d107d523ec95ef5e4d215279ad02ce4807e";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

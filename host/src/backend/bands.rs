@@ -9,6 +9,8 @@ use kernels_gpu::params::Params;
 const BANDS: usize = 8;
 /// The fewest bytes of a band: each takes three calls of the driver, some 10 µs, and this as long on the bus.
 const LEAST: usize = 1 << 19;
+/// The most bytes of a band: so many are 80 µs on the bus, and what begins and ends the way of an image is no longer.
+const MOST: usize = 4 << 20;
 
 /// Rows that travel together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,15 +21,15 @@ pub(super) struct Band {
     pub(super) outputs: Range<usize>,
 }
 
-/// The bands of an image, a row of which takes `row_bytes`, of source or result, whichever has more, so that none takes more than `most_bytes`;
-/// None where the image is too small or its rows are too long for bands, or the first rows are computed from the last ones.
+/// The bands of an image, a row of which takes `row_bytes`, of source or result, whichever has more; None where the
+/// image is too small or its rows are too long for bands, or the first rows are computed from the last ones.
 ///
 /// While a band is computed, the image is said to end where the rows end that are there. So each of the outputs has the rows under its window that
 /// it has in the whole image: it lies far enough above that end, and the first band is higher than the mask, whatever rows the border repeats above the image.
-pub(super) fn bands(params: &Params, row_bytes: usize, most_bytes: usize) -> Option<Vec<Band>> {
+pub(super) fn bands(params: &Params, row_bytes: usize) -> Option<Vec<Band>> {
     let (height, mask) = (params.height as usize, params.mask_height as usize);
     // The last band brings back what the rows of the one before were not enough for, too.
-    let most = (most_bytes / row_bytes).checked_sub(mask - 1)?;
+    let most = (MOST / row_bytes).checked_sub(mask - 1)?;
     let rows = ((height * row_bytes / BANDS).max(LEAST) / row_bytes).clamp(mask + 1, most.max(mask + 1));
     let fits = rows <= most && height >= 2 * rows && params.border != BorderMode::Wrap.code();
     fits.then(|| bands_of(params, rows))
@@ -54,8 +56,6 @@ mod tests {
     use crate::plan::{Limits, Plan, VariantChoice};
     use crate::{Border, Filter, Mask, Problem};
 
-    const MOST: usize = 4 << 20;
-
     /// Every row travels once, every output is computed once, and each has under its window what it has in the whole image.
     #[test]
     fn bands_are_the_whole() {
@@ -73,7 +73,7 @@ mod tests {
                 .anchor(random.usize(..mask_height), random.usize(..mask_width));
             let problem = Problem::new(width, height, &filter).unwrap();
             let params = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().params;
-            let Some(bands) = bands(&params, width * 4, MOST) else {
+            let Some(bands) = bands(&params, width * 4) else {
                 assert!(
                     border == Border::Wrap
                         || height * width * 4 < 2 * LEAST

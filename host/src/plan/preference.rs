@@ -34,9 +34,9 @@
 //!
 //! | mask | 3 | 5 | 7 | 9 | 11 | 13 | 15 | 21 | 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | `tensor` made for it, one channel | 62 | 69 | 78 | 90 | 143 | 157 | 206 | 309 | 950 |
+//! | `tensor` made for it, one channel | 61 | 67 | 77 | 88 | 143 | 157 | 206 | 309 | 950 |
 //! | `tensor` for any mask, one channel | 127 | 159 | 172 | 215 | 231 | 278 | 301 | 465 | 1526 |
-//! | `stream_ring`, one channel | 66 | 106 | 170 | 274 | | | | | |
+//! | `stream_ring`, one channel | 65 | 106 | 169 | 264 | | | | | |
 //! | `tensor` made for it, three channels | 163 | 222 | 269 | 301 | 760 | | | | |
 //! | `tensor` for any mask, three channels | 344 | 461 | 479 | 614 | 933 | | | | |
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 | | | | | |

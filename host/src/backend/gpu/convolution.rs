@@ -18,7 +18,7 @@ use super::Gpu;
 use super::driver::{self, DeviceRows, DuringAction, Graph};
 use super::launch::{self, Images};
 use super::mapped::{self, Ends, Graphs, RowBytes};
-use super::staging::PIECE;
+use super::staging::Home;
 use crate::backend::bands::{self, Band};
 use crate::backend::strips::{Cut, Strip};
 use crate::compare::POISON;
@@ -48,9 +48,9 @@ enum Way {
     First,
     /// Small images: through page-locked memory, in one graph of kernels.
     Graphs(Graphs),
-    /// Large ones: in bands.
+    /// Large ones: in bands where source and result lie in page-locked memory, otherwise in steps.
     Bands(Rc<[Band]>),
-    /// Others, one step after the other.
+    /// Others: one step after the other.
     Steps,
 }
 
@@ -172,11 +172,11 @@ impl<'gpu> GpuConvolution<'gpu> {
                 // A driver that can't has the others.
                 self.way = self.bands();
             }
-            Way::Bands(bands) => {
+            Way::Bands(bands) if [self.gpu.home(source), self.gpu.home(result)] == [Home::PageLocked; 2] => {
                 let bands = Rc::clone(bands);
                 return self.run_in_bands(&bands, source, result);
             }
-            Way::Steps => {}
+            Way::Bands(_) | Way::Steps => {}
         }
         for index in 0..self.strips.len() {
             // SAFETY: `source` is borrowed until `download_strip` or `wait` has waited for the stream.
@@ -292,8 +292,7 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// In bands, if the image is fit for them.
     fn bands(&self) -> Way {
         let (from, to) = self.row_bytes();
-        bands::bands(&self.plan.params, from.bytes.max(to.bytes), PIECE)
-            .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
+        bands::bands(&self.plan.params, from.bytes.max(to.bytes)).map_or(Way::Steps, |bands| Way::Bands(bands.into()))
     }
 
     /// Runs a small image in one graph; false if the driver can't.

@@ -14,9 +14,9 @@ use super::driver::{self, DeviceRows, DuringAction};
 use crate::Result;
 
 /// Bytes of a piece: large enough that starting a transfer (some 10 µs) costs little of its time (80 µs at 54 GB/s).
-pub(super) const PIECE: usize = 4 << 20;
+const PIECE: usize = 4 << 20;
 /// Pieces: one travels, one is copied, one is spare.
-pub(super) const PIECES: usize = 3;
+const PIECES: usize = 3;
 /// Up to this many bytes the driver's own way is as fast: it copies small images itself.
 const DIRECT: usize = 1 << 16;
 /// Bytes that one thread copies at a time.
@@ -127,46 +127,28 @@ impl Staging {
         }
         self.prepare()?;
         let parts = parts(from.rows, from.bytes, from.pitch, PIECE);
-        // PIECES - 1 of them are under way while one is copied out.
+        // Part i goes through piece i mod PIECES; PIECES - 1 of them are under way while one is copied out.
         for step in 0..parts.len() + PIECES - 1 {
             if let Some(part) = parts.get(step) {
-                // SAFETY: the part lies within `from`.
+                let piece = &mut self.pieces[step % PIECES];
+                // An upload may still be reading it.
+                piece.done.synchronize().to("run the kernel")?;
+                // SAFETY: the piece lives as long as the device is open, and is read only when `done` has come; the part lies
+                // within `from`.
                 unsafe {
                     let address = from.address.add(part.device);
-                    self.begin(step, DeviceRows { address, rows: part.rows, bytes: part.bytes, ..from }, stream)?;
+                    let from = DeviceRows { address, rows: part.rows, bytes: part.bytes, ..from };
+                    driver::download_rows(piece.memory.as_mut_ptr(), from, stream).to(ACTION)?;
                 }
+                piece.done.record(stream).to(ACTION)?;
             }
             if let Some(index) = step.checked_sub(PIECES - 1) {
-                let part = parts[index];
-                self.finish(index, &mut to[part.host..][..part.rows * part.bytes])?;
+                let (part, piece) = (parts[index], &self.pieces[index % PIECES]);
+                piece.done.synchronize().to("run the kernel")?;
+                let length = part.rows * part.bytes;
+                copy(&mut to[part.host..][..length], &piece.memory[..length]);
             }
         }
-        Ok(())
-    }
-
-    /// Begins to copy part `index` of a result from the device, through piece `index` mod [`PIECES`]: at most a [`PIECE`], and what went through that
-    /// piece before has been finished.
-    ///
-    /// # Safety
-    /// As for [`download`](Self::download).
-    pub(super) unsafe fn begin(&mut self, index: usize, from: DeviceRows, stream: &Stream) -> Result<()> {
-        self.prepare()?;
-        let piece = &mut self.pieces[index % PIECES];
-        assert!(from.rows * from.bytes <= piece.memory.len(), "a part fits a piece");
-        // An upload may still be reading it.
-        piece.done.synchronize().to("run the kernel")?;
-        // SAFETY: the piece lives as long as the device is open, holds as much, and is read only when `done` has come; the rest is the
-        // caller's promise.
-        unsafe { driver::download_rows(piece.memory.as_mut_ptr(), from, stream) }
-            .to("copy the result from the device")?;
-        piece.done.record(stream).to("copy the result from the device")
-    }
-
-    /// Waits for part `index`, which was begun, and copies it to its place.
-    pub(super) fn finish(&self, index: usize, to: &mut [u8]) -> Result<()> {
-        let piece = &self.pieces[index % PIECES];
-        piece.done.synchronize().to("run the kernel")?;
-        copy(to, &piece.memory[..to.len()]);
         Ok(())
     }
 
