@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "555e77a5f8691d810aa0d77a1c983d107d523ec95ef5e4d215279ad02ce4807e";
+pub const SOURCE_HASH: &str = "dd8d87fb2f86dcd90b6668989a87cae0314bbed19d8c3cae0ce53e8eac4a1759";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

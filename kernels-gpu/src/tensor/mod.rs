@@ -1,0 +1,296 @@
+//! Bytes in the integer tensor cores, with the bits of the ordered sum in `f32`.
+//!
+//! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
+//!
+//! A tensor core multiplies bytes with bytes and adds exactly, at about twenty times the rate of the FP32 units. It
+//! knows neither `f32` nor an order. Here it computes an answer that is *nearly* right, together with a proof of how
+//! near; the few pixels for which that does not settle the byte are computed again, the ordinary way. So the result is
+//! right to the last bit.
+//!
+//! # Near, and how near
+//! The host writes `scale * W` in fixed point, `Q * 2^-shift` with whole numbers `Q` of two signed bytes each. For a
+//! window of bytes `T = sum of Q * I` is exact in 32 bits. `T * 2^-shift + offset` differs from the value that the
+//! contract names by at most a `radius` that the host knows (`FixedPoint` in the host's plan derives it): what was cut
+//! off `W`, times 255, and what `f32` rounds in so many steps. So with `y = (T + bias) * 2^-shift`, where `bias` holds
+//! the offset, the half for rounding and the radius:
+//! - the byte is `y`, cut off and saturated, where `y` is more than `2 * radius` above a whole number;
+//! - otherwise the two might round to different bytes, or the value is just between two. Such a pixel is *uncertain*.
+//!
+//! Of a random mask of 7 x 7 whose sum is 1 some 0.7 % are, and of sums of whole numbers none.
+//!
+//! # The product
+//! `multiply_add` ([`cuda_std::matrix`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32
+//! x 8 with a row of the mask in each column, one further down from column to column (a Toeplitz matrix): 8 columns of
+//! outputs in 16 rows, for one row of the mask and one of its two bytes. With several channels the mask's row takes
+//! every `CHANNELS`-th place, and nothing else changes. Where a row and its shifts span at most 16 bytes, as up to 9 x
+//! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
+//!
+//! # Two of three are zeros
+//! In three channels two of three bytes of such a matrix are 0: of each four neighbours at most two are not. Tensor cores take a factor
+//! of which that is known in half the place ([`multiply_add_sparse`]). So for 7 x 7 and 9 x 9 the roles are changed: the mask is the left
+//! factor, two rows of it with both bytes of their coefficients in one, 16 x 64 before the zeros are left out, the image the right one, 64
+//! x 8. A product costs a third more than one of the others and does the work of two. Its matrices need a driver for CUDA 12.5.
+//!
+//! # Thread mapping
+//! A block of [`WARPS`] warps owns [`COLUMNS`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
+//! A warp has 32 columns, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
+//! `4 m + s`. So the rows
+//! `4 m + t` of the image serve product `s` with row `t - s` of the mask, all 4 from registers:
+//! ```text
+//!   t          0   1   2   3   4   5 …      rows 4 m + t of the image, read once
+//!   s = 0      0   1   2   3   4   5        row of the mask
+//!   s = 1          0   1   2   3   4
+//!   s = 2              0   1   2   3
+//!   s = 3                  0   1   2
+//! ```
+//! With sparse masks it is 8 products of 8 rows, rows `8 m + s`, and a lane has two rows of one column.
+//!
+//! Each lane has its parts of all matrices in registers, if there are no more than `MOST_HELD`. Otherwise those of
+//! `AT_A_TIME` rows come from shared memory, and serve 16 columns.
+//!
+//! # Shared memory
+//! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used; the step's results, in
+//! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as
+//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, or `r % 8` with sparse masks, so that the 8 rows that a warp
+//! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict. Behind sparse products two rows of results lie byte by
+//! byte, and are parted when they are written.
+//!
+//! # What it costs
+//! | | for each value of the result |
+//! | --- | --- |
+//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192; sparse ones 4.6 µs |
+//! | bytes of device memory | 2; of the second-level cache `1 + mask_height / 64` times the image |
+//! | instructions of a thread | about 6 to put two sums together, compare, shift and pack them; the uncertain part of `K * K` times 5 |
+//!
+//! On an H100 (8192 x 8192 pixels, zero border, random masks whose sum is 1); the floor is 2 bytes a value at the 2.98
+//! TB/s of a copy:
+//!
+//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 21 x 21 | 31 x 31 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | one channel, µs | 61 | 67 | 77 | 88 | 143 | 157 | 206 | 309 | 950 |
+//! | of the floor | 74 % | 67 % | 59 % | 51 % | 31 % | 29 % | 22 % | 15 % | 5 % |
+//! | three channels, µs | 163 | 222 | 269 | 301 | 760 | | | | |
+//! | four channels, µs | 230 | 314 | 385 | 981 | 1045 | | | | |
+//!
+//! (Four channels, 31 x 31 and 11 x 11 in three are from before whole pieces were copied without questions.) Up to 9 x 9 instructions and
+//! the three barriers of a step bound it, in three channels with the products, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
+//! kernel of its own, it takes 1.4 to 2 times as long.
+
+mod again;
+mod fill;
+mod layout;
+mod products;
+mod results;
+
+use cuda_std::copy::wait;
+use cuda_std::prelude::*;
+
+use self::again::Again;
+use self::fill::Filler;
+use self::layout::plane_rows;
+pub use self::layout::{Layout, coefficient_pitch, header, is_sparse, shared_bytes};
+use self::products::Products;
+use self::results::{write, write_pairs};
+use crate::border;
+use crate::params::{Params, Untyped};
+
+/// Warps of a block.
+pub const WARPS: u32 = 4;
+/// Threads of a block.
+pub const BLOCK: (u32, u32) = (32 * WARPS, 1);
+/// Values of a row that a block computes.
+pub const COLUMNS: u32 = 32 * WARPS;
+/// Rows that a block computes in a step.
+pub const ROWS: u32 = 64;
+/// The oldest compute capability that has the products and the copies.
+pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
+/// A number of blocks for each multiprocessor, and how many times as many a launch has. Up to 9 x 9 those are so many that of
+/// 8192 x 8192 pixels each gets three steps, measured with 1 to 43 of them; larger masks want fewer in several channels.
+#[must_use]
+pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
+    (4, if matches!(size, 1..=9) { 6 * channels } else { 8 })
+}
+
+/// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
+/// they had too few registers then.
+#[must_use]
+pub const fn resident(channels: u32, size: u32) -> Option<u32> {
+    match size {
+        1..=9 if !Layout::largest(channels, size, size).held => None,
+        1..=5 => Some(6),
+        6..=9 => Some(5),
+        _ => None,
+    }
+}
+
+/// The largest part of all pixels that may be uncertain, for the kernel to be used.
+pub const MOST_UNCERTAIN_PART: f32 = 0.1;
+
+/// Bytes of a copy and of a piece of the result.
+const PIECE: u32 = 16;
+/// Products of 16 rows whose rows lie between each other; rows of the image lie in as many planes.
+const PLANES: u32 = 4;
+/// The same, to count with.
+const TILES: usize = PLANES as usize;
+/// From this side on masks in several channels are sparse factors where they can be: for 5 x 5 nothing is gained.
+const SPARSE_SIDE: u32 = 7;
+/// Products of 8 rows with a mask in which every other byte is left out, and planes.
+const SPARSE_PLANES: u32 = 8;
+/// The same, to count with.
+const SPARSE_TILES: usize = SPARSE_PLANES as usize;
+/// Columns of a product.
+const TILE: u32 = 8;
+/// Products side by side, for a mask of any size.
+const ACROSS: usize = 2;
+/// Bytes of a row of the image in one product.
+const CHUNK: u32 = 32;
+/// Words of a row of the mask in one chunk, or of a pair of rows, for the whole warp.
+const WORDS: u32 = 4 * 32;
+/// Bytes from one row of a plane of results to the next.
+const RESULT_PITCH: u32 = COLUMNS + PIECE;
+/// The same for two rows, byte by byte.
+const PAIR_PITCH: u32 = 2 * COLUMNS + PIECE;
+/// Uncertain pixels of a warp and a step that the list holds.
+const MOST_UNCERTAIN: u32 = 256;
+/// Rows of the mask that are in registers at a time, for a mask of any size: zeros make up whole times of it.
+const AT_A_TIME: u32 = 4;
+/// The most matrices that a thread holds its part of.
+const MOST_HELD: usize = 14;
+
+/// The kernel for `CHANNELS` interleaved channels, and a mask of `SIZE` x `SIZE`, or of any size where `SIZE` is 0.
+///
+/// # Safety
+/// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, begin at a multiple of 16
+///   bytes and do not overlap.
+/// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number
+///   from 0 to 255 where it stands for pixels.
+/// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at
+///   a multiple of 16 bytes; behind sparse ones each lane's pattern.
+#[inline(always)]
+pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
+    image: Global<u8>,
+    result: Untyped,
+    mask: Global<f32>,
+    params: Params,
+) {
+    let (columns, rows) = if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
+    let layout = Layout::new(CHANNELS, columns, params.origin_x, SIZE);
+    let thread = thread::thread_idx_x();
+    let values = params.width * CHANNELS as i32;
+    let block_v = (thread::block_idx_x() * COLUMNS) as i32;
+
+    let (first, own) = params.strip::<{ ROWS as i32 }>();
+    if own <= 0 {
+        return;
+    }
+    let end = first + own;
+
+    let plane = plane_rows(layout.planes, layout.rows(rows)) * layout.pitch;
+    let stages = Shared::<u8>::dynamic();
+    let results = stages.offset(2 * layout.planes * plane);
+    let list = results.offset(ROWS * RESULT_PITCH);
+    let counts = list.offset(WARPS * 2 * MOST_UNCERTAIN).cast::<u32>();
+    let coefficients = counts.offset(WARPS).cast::<f32>();
+    let matrices = coefficients.offset(coefficient_pitch(columns) * rows);
+    let copied = if layout.held { 0 } else { layout.parts(rows) * WORDS };
+    let table = matrices.offset(copied).cast::<i32>();
+
+    let left = block_v - layout.left;
+    let aligned = params.src_pitch % PIECE as i32 == 0 && layout.left % PIECE as i32 == 0;
+    let edge = !aligned || left < 0 || left + layout.bytes as i32 > values;
+    if edge {
+        let mut i = thread;
+        while i < layout.bytes {
+            thread::no_unroll();
+            // A multiple of the channels is added, so that the quotient is rounded down.
+            let v = (left + i as i32 + (CHANNELS << 24) as i32) as u32;
+            let x = border::map(params.border, (v / CHANNELS) as i32 - (1 << 24), params.width);
+            let v = if x >= 0 { x * CHANNELS as i32 + (v % CHANNELS) as i32 } else { x };
+            // SAFETY: the table has `pitch` elements, no fewer than `bytes`; each is one thread's.
+            unsafe { table.store(i, v) };
+            i += BLOCK.0;
+        }
+    }
+    let filler = Filler::<CHANNELS, SIZE> {
+        image,
+        params,
+        edge,
+        aligned,
+        left,
+        rows: ROWS + layout.rows(rows) - 1,
+        planes: layout.planes,
+        plane,
+        pitch: layout.pitch,
+        bytes: layout.bytes,
+        table,
+    };
+    // The table is whole before it is read.
+    thread::sync_threads();
+    let mut y = first;
+    let mut stage = 0;
+    // SAFETY: nobody reads or writes the stages.
+    unsafe { filler.fill(stages, y - params.origin_y) };
+
+    // Coefficients and matrices lie behind each other there and here.
+    let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
+    let quads = (coefficient_pitch(columns) * rows + copied) / 4;
+    let mut i = thread;
+    while i < quads {
+        thread::no_unroll();
+        // SAFETY: the caller's promise for the mask, and there is room for as much.
+        unsafe { coefficients.cast::<F32x4>().store(i, from.load(i as isize)) };
+        i += BLOCK.0;
+    }
+    let mut held = [[0; 4]; MOST_HELD];
+    if layout.held {
+        for part in 0..layout.parts(rows) {
+            let quad = coefficient_pitch(columns) * rows / 4 + part * 32 + thread % 32;
+            // SAFETY: the caller's promise for the mask.
+            held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
+        }
+    }
+    let mut pattern = 0;
+    if layout.sparse {
+        let word = coefficient_pitch(columns) * rows + layout.parts(rows) * WORDS + thread % 32;
+        // SAFETY: the caller's promise for the mask.
+        pattern = unsafe { mask.load((header::WORDS + word) as isize) }.to_bits();
+    }
+    // SAFETY: the header is there.
+    let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
+    let (shift, uncertain) = (word(header::SHIFT), word(header::UNCERTAIN));
+    let bias = if SIZE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
+
+    let products = Products { layout, rows, plane, matrices, pattern, shift, bias, uncertain, results, list, counts };
+    while y < end {
+        thread::no_unroll();
+        wait::<0>();
+        // The stage is there, nobody reads any more from the other one, and the results of the step before are written.
+        thread::sync_threads();
+        let pixels = stages.offset(stage);
+        stage = layout.planes * plane - stage;
+        if y + (ROWS as i32) < end {
+            // SAFETY: see above.
+            unsafe { filler.fill(stages.offset(stage), y + ROWS as i32 - params.origin_y) };
+        }
+        // SAFETY: the stage was filled, the mask copied; all threads are here.
+        unsafe { products.compute(pixels, values - block_v, &held) };
+        thread::sync_threads();
+        let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
+        // SAFETY: the lists were written before the barrier; all threads are here.
+        unsafe { again.run::<CHANNELS, SIZE>(pixels) };
+        let write = if layout.sparse { write_pairs } else { write };
+        // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this
+        // block's.
+        unsafe {
+            write(results, result.offset(params.dst_index(block_v, y)), values - block_v, end - y, params.dst_pitch)
+        };
+        y += ROWS as i32;
+    }
+}
+
+/// The thread's number, of which the compiler knows nothing: what is computed from it in a step would be kept from step
+/// to step otherwise, in registers that the sums need.
+#[inline(always)]
+fn this_thread() -> u32 {
+    thread::opaque(thread::thread_idx_x())
+}
