@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "dd8d87fb2f86dcd90b6668989a87cae0314bbed19d8c3cae0ce53e8eac4a1759";
+pub const SOURCE_HASH: &str = "405d362049f2bc393f6a5a7561016eb8b81209c7244f046e5b6c933c2a28f465";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -27,7 +27,7 @@
 //!
 //! # Two of three are zeros
 //! In three channels two of three bytes of such a matrix are 0: of each four neighbours at most two are not. Tensor cores take a factor
-//! of which that is known in half the place ([`multiply_add_sparse`]). So for 7 x 7 and 9 x 9 the roles are changed: the mask is the left
+//! of which that is known in half the place ([`multiply_add_sparse`](cuda_std::matrix::multiply_add_sparse)). So for 7 x 7 and 9 x 9 the roles are changed: the mask is the left
 //! factor, two rows of it with both bytes of their coefficients in one, 16 x 64 before the zeros are left out, the image the right one, 64
 //! x 8. A product costs a third more than one of the others and does the work of two. Its matrices need a driver for CUDA 12.5.
 //!
