@@ -400,8 +400,8 @@ fn huge() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images of several MiB through the same convolution: on a GPU they go in bands from the second run on, and give what they gave at
-/// first, in the results' every bit, by every variant.
+/// Images of several MiB through the same convolution: on a GPU they go in bands from the second run on, where image and result lie in
+/// page-locked memory, and give what they gave at first, in the results' every bit, by every variant.
 fn in_bands() -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut ran = 0;
