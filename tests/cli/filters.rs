@@ -45,6 +45,29 @@ fn masks_from_everywhere_agree() {
     assert_eq!(place.read_u8("t.png"), place.read_u8("0.png"));
 }
 
+/// Variants that are made for some pictures only are asked with the picture, and give what the CPU gives.
+#[test]
+fn variants_by_name() {
+    let place = Place::new();
+    place.write("rgb.png", picture(40, 21, 3, |i| (i * 7919 >> 3) as u8));
+    place.write("deep.png", picture(40, 21, 1, |i| (i * 7919) as u16));
+    for (from, mask, variant) in [
+        ("rgb.png", ["--gaussian", "1"], "tensor"),
+        ("rgb.png", ["--box", "3"], "stream_ring"),
+        ("deep.png", ["--box", "5x3"], "stream"),
+    ] {
+        let common = [from, "--overwrite", mask[0], mask[1], "-o"];
+        place.filter(&[&common[..], &["right.png"]].concat()).quietly();
+        let on_emulator = ["filter", "--device", "emulator", "--variant", variant];
+        place.host(&[&on_emulator[..], &common, &["found.png"]].concat()).with(0, &[]);
+        assert_eq!(fs::read(place.path("found.png")).unwrap(), fs::read(place.path("right.png")).unwrap(), "{variant}");
+    }
+    // And refused with it.
+    let args = ["filter", "--device", "emulator", "--variant", "tensor", "deep.png", "-o", "none.png", "--box", "3"];
+    place.host(&args).with(1, &["deep.png", "the variant tensor can't compute this", "this one is u16 x 1"]);
+    assert!(!place.path("none.png").exists());
+}
+
 /// Every mask by formula leaves flat areas as they are, or takes them to 0.
 #[test]
 fn masks_by_formula_on_a_flat_picture() {

@@ -21,6 +21,8 @@ pub(crate) struct EmulatorConvolution {
     emulator: Emulator,
     plan: Plan,
     problem: Problem,
+    /// Bytes that images may take.
+    limit: usize,
     strips: Vec<Strip>,
     /// What was uploaded to stay.
     resident: Option<Resident>,
@@ -132,7 +134,7 @@ impl EmulatorConvolution {
         let cut = Cut::new(problem, &plan, limit);
         let cut = cut.map_err(|needed| Error::DeviceMemory { needed, free: limit, total: limit })?;
         let (emulator, problem) = (Emulator::new().seed(seed), problem.clone());
-        Ok(Self { emulator, plan, problem, strips: cut.strips, resident: None })
+        Ok(Self { emulator, plan, problem, limit, strips: cut.strips, resident: None })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -190,7 +192,7 @@ impl EmulatorConvolution {
         }
         let (params, layout) = (&self.plan.params, self.problem.layout());
         let row = params.src_pitch as usize * layout.input.bytes() + params.dst_pitch as usize * layout.output.bytes();
-        Err(Error::DeviceMemory { needed: row * self.problem.height(), free: 0, total: 0 })
+        Err(Error::DeviceMemory { needed: row * self.problem.height(), free: self.limit, total: self.limit })
     }
 
     /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and nothing

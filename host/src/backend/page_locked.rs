@@ -14,7 +14,7 @@ use crate::image::{values_of, values_of_mut};
 /// [`View`](crate::View) and [`ViewMut`](crate::ViewMut) take it, or a part of it, as any other one.
 ///
 /// It is for images that come again and again, frames of a camera for example: it takes long to allocate, and the system can't give it
-/// to anybody else.
+/// to anybody else. It stays on the thread of its device; other threads can write to it as to any slice, in a [`std::thread::scope`].
 ///
 /// ```
 /// use host::{Device, Filter, Mask, Problem, VariantChoice};

@@ -38,6 +38,8 @@ pub(crate) struct GpuConvolution<'gpu> {
     /// One for the whole image, or as many as the device's memory makes necessary.
     strips: Vec<Strip>,
     way: Way,
+    /// What was said of the device's memory.
+    memory_limit: Option<usize>,
     /// Made when first needed; timing alone uses them.
     events: Option<(Event, Event)>,
 }
@@ -147,6 +149,7 @@ impl<'gpu> GpuConvolution<'gpu> {
             mask,
             strips,
             way: Way::First,
+            memory_limit,
             events: None,
         })
     }
@@ -227,7 +230,7 @@ impl<'gpu> GpuConvolution<'gpu> {
             return Ok(());
         }
         let row = self.row_bytes();
-        Err(out_of_memory((row.0.pitch + row.1.pitch) * self.plan.params.height as usize, None))
+        Err(out_of_memory((row.0.pitch + row.1.pitch) * self.plan.params.height as usize, self.memory_limit))
     }
 
     /// A row of source and of result.

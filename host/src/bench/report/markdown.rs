@@ -10,7 +10,7 @@ pub fn markdown(report: &Report) -> String {
     for line in text::header(&report.machine).lines() {
         out += &format!("- {}\n", escape(line.trim()));
     }
-    if report.page_locked {
+    if report.page_locked && report.machine.gpu.is_some() {
         out += &format!("- {}\n", text::PAGE_LOCKED);
     }
     out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of the floor | vs CPU | check |\n";

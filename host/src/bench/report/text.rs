@@ -140,7 +140,7 @@ pub fn summary(report: &Report) -> String {
     if report.verified().any(|row| row.preferred) {
         out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
     }
-    if report.page_locked {
+    if report.page_locked && report.machine.gpu.is_some() {
         out += &format!("\n{PAGE_LOCKED}");
     }
     out += &choices(report);

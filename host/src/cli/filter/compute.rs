@@ -32,9 +32,9 @@ pub(super) struct Compute<'device> {
 impl<'device> Compute<'device> {
     /// Fails for what is wrong with the variant on this device whatever the picture.
     pub(super) fn new(device: &'device Device, filter: Filter, variant: VariantChoice) -> host::Result<Self> {
-        let smallest = Problem::new(1, 1, &filter)?;
-        if device.gpu().is_none() {
-            device.choice(&smallest, variant)?;
+        // What a variant refuses else depends on the picture's values and channels.
+        if let Err(error @ Error::NeedsGpu { .. }) = device.choice(&Problem::new(1, 1, &filter)?, variant) {
+            return Err(error);
         }
         Ok(Self { device, filter, variant, ready: Vec::new(), rate: None, note: None })
     }
