@@ -15,7 +15,7 @@ use kernels_gpu::copy::COPY_QUADS;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 
 use super::Gpu;
-use super::driver::{self, DeviceRows, DuringAction, Graph};
+use super::driver::{self, DuringAction, Graph};
 use super::launch::{self, Images};
 use super::mapped::{self, Ends, Graphs, RowBytes};
 use super::staging::Home;
@@ -125,7 +125,7 @@ impl<'gpu> GpuConvolution<'gpu> {
         };
 
         let mut budget = memory_limit.unwrap_or(usize::MAX);
-        let (mut source, result, strips) = loop {
+        let (source, result, strips) = loop {
             let cut = Cut::new(problem, &plan, budget).map_err(|needed| out_of_memory(needed, memory_limit))?;
             let buffers = allocate(cut.source_bytes).and_then(|source| Ok((source, allocate(cut.result_bytes)?)));
             match buffers {
@@ -135,11 +135,7 @@ impl<'gpu> GpuConvolution<'gpu> {
                 Err(error) => return Err(error),
             }
         };
-        // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let it be something, as
-        // compute-sanitizer wants it.
-        // SAFETY: nothing else uses the new buffer, and the stream does one thing after the other.
-        unsafe { source.set_8_async(0, &gpu.stream) }.to("clear the source on the device")?;
-        Ok(Self {
+        let mut ready = Self {
             gpu,
             plan,
             layout: problem.layout(),
@@ -151,7 +147,14 @@ impl<'gpu> GpuConvolution<'gpu> {
             way: Way::First,
             memory_limit,
             events: None,
-        })
+        };
+        if !ready.row_bytes().0.is_dense() {
+            // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let it be something,
+            // as compute-sanitizer wants it.
+            // SAFETY: nothing else uses the new buffer, and the stream does one thing after the other.
+            unsafe { ready.source.set_8_async(0, &gpu.stream) }.to("clear the source on the device")?;
+        }
+        Ok(ready)
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -246,20 +249,15 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// # Safety
     /// `source` stays borrowed until the stream has been waited for.
     unsafe fn upload_strip(&mut self, index: usize, source: &[u8]) -> Result<()> {
-        let RowBytes { bytes, pitch } = self.row_bytes().0;
+        let row = self.row_bytes().0;
         let mut staging = self.gpu.staging.borrow_mut();
         let mut at = 0;
         for range in &self.strips[index].source {
-            let rows = range.len();
-            assert!((at + rows) * pitch <= self.source.len(), "the source holds the strip");
-            // SAFETY: the rows lie in the source, as was just checked; the rest is the caller's promise.
-            unsafe {
-                let address = self.source.as_device_ptr().add(at * pitch);
-                let to = DeviceRows { address, rows, bytes, pitch };
-                let from = &source[range.start * bytes..range.end * bytes];
-                staging.upload(to, from, self.gpu.home(from), &self.gpu.stream)?;
-            }
-            at += rows;
+            let to = row.of(&self.source, at..at + range.len());
+            let from = &source[range.start * row.bytes..range.end * row.bytes];
+            // SAFETY: the rows lie in the source; the rest is the caller's promise.
+            unsafe { staging.upload(to, from, self.gpu.home(from), &self.gpu.stream)? };
+            at += range.len();
         }
         Ok(())
     }
@@ -360,18 +358,13 @@ impl<'gpu> GpuConvolution<'gpu> {
 
     /// Copies the outputs of a strip from the device, and waits for them.
     fn download_strip(&mut self, index: usize, result: &mut [u8]) -> Result<()> {
-        let RowBytes { bytes, pitch } = self.row_bytes().1;
+        let row = self.row_bytes().1;
         let strip = &self.strips[index];
-        let rows = strip.outputs.len();
-        assert!((strip.first + rows) * pitch <= self.result.len(), "the result holds the strip");
-        // SAFETY: the rows lie in the result, as was just checked.
-        unsafe {
-            let address = self.result.as_device_ptr().add(strip.first * pitch);
-            let from = DeviceRows { address, rows, bytes, pitch };
-            let to = &mut result[strip.outputs.start * bytes..strip.outputs.end * bytes];
-            let home = self.gpu.home(to);
-            self.gpu.staging.borrow_mut().download(to, from, home, &self.gpu.stream)
-        }
+        let from = row.of(&self.result, strip.rows());
+        let to = &mut result[strip.outputs.start * row.bytes..strip.outputs.end * row.bytes];
+        let home = self.gpu.home(to);
+        // SAFETY: the rows lie in the result.
+        unsafe { self.gpu.staging.borrow_mut().download(to, from, home, &self.gpu.stream) }
     }
 
     /// Runs the kernel `times` times, one after the other, and returns the time that the device took for all.

@@ -8,11 +8,12 @@
 //! Where the caller's image or the result lies in page-locked memory already ([`page_locked`](super::page_locked)), the kernels work there.
 
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 
 use cust::memory::{DeviceBuffer, DevicePointer, LockedBuffer};
 
 use super::Gpu;
-use super::driver::{self, DuringAction, Graph};
+use super::driver::{self, DeviceRows, DuringAction, Graph};
 use super::staging;
 use crate::Result;
 
@@ -32,6 +33,15 @@ impl RowBytes {
     /// Whether rows without gaps are as the device has them.
     pub(super) fn is_dense(self) -> bool {
         self.bytes == self.pitch
+    }
+
+    /// These rows of a buffer, which must have them.
+    pub(super) fn of(self, buffer: &DeviceBuffer<u8>, rows: Range<usize>) -> DeviceRows {
+        let Self { bytes, pitch } = self;
+        assert!(rows.end * pitch <= buffer.len(), "the buffer holds the rows");
+        // SAFETY: the first of them lies in the buffer, as was just checked.
+        let address = unsafe { buffer.as_device_ptr().add(rows.start * pitch) };
+        DeviceRows { address, rows: rows.len(), bytes, pitch }
     }
 }
 

@@ -6,14 +6,10 @@
 //! 5.0 (`docs/measurements/2026-11-21-h100-small.md`). From and to ordinary memory it is the host's copies that take the time, and these are
 //! slower in bands.
 
-use std::ops::Range;
-
 use cust::event::{Event, EventFlags};
-use cust::memory::DeviceBuffer;
 use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
-use super::driver::{self, DeviceRows, DuringAction};
-use super::mapped::RowBytes;
+use super::driver::{self, DuringAction};
 use super::{Gpu, GpuConvolution};
 use crate::Result;
 use crate::backend::bands::Band;
@@ -69,25 +65,17 @@ impl GpuConvolution<'_> {
         let gpu = self.gpu;
         let (from, to) = self.row_bytes();
         let Band { rows, outputs } = band;
-        let up = device_rows(&self.source, rows, from);
+        let up = from.of(&self.source, rows.clone());
         let values = &source[rows.start * from.bytes..rows.end * from.bytes];
         // SAFETY: the rows lie in both, and the source stays borrowed.
         unsafe { driver::upload_rows(up, values.as_ptr(), &lanes.up) }.to("copy the image to the device")?;
         follow(&gpu.stream, &lanes.up)?;
         self.launch_rows(rows.end, outputs.clone())?;
         follow(&lanes.down, &gpu.stream)?;
-        let down = device_rows(&self.result, outputs, to);
+        let down = to.of(&self.result, outputs.clone());
         let values = &mut result[outputs.start * to.bytes..outputs.end * to.bytes];
         // The launches of later bands write no row before their own outputs.
         // SAFETY: the rows lie in both, and the result stays borrowed.
         unsafe { driver::download_rows(values.as_mut_ptr(), down, &lanes.down) }.to("copy the result from the device")
     }
-}
-
-/// These rows of a buffer, which has them.
-fn device_rows(buffer: &DeviceBuffer<u8>, rows: &Range<usize>, RowBytes { bytes, pitch }: RowBytes) -> DeviceRows {
-    assert!(rows.end * pitch <= buffer.len(), "the buffer holds the rows");
-    // SAFETY: the first of them lies in the buffer, as was just checked.
-    let address = unsafe { buffer.as_device_ptr().add(rows.start * pitch) };
-    DeviceRows { address, rows: rows.len(), bytes, pitch }
 }
