@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "405d362049f2bc393f6a5a7561016eb8b81209c7244f046e5b6c933c2a28f465";
+pub const SOURCE_HASH: &str = "295d7bd0b2bf69518a27cec77247016b34c2147c5abe82c9a1b8eed52690a292";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

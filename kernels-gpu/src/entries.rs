@@ -226,13 +226,12 @@ impl Entry {
                 return Err(Refusal::OtherMaskSize { variant: self.variant, values, found: request.mask });
             }
         };
-        let required = self.variant.compute_capability();
-        let found = request.compute_capability;
-        if found.0 < required.0 || found.0 == required.0 && found.1 < required.1 {
+        let (required, found) = (self.variant.compute_capability(), request.compute_capability);
+        if is_older(found, required) {
             return Err(Refusal::OlderDevice { required, found });
         }
         let (required, found) = (self.cuda(), request.cuda);
-        if found.0 < required.0 || found.0 == required.0 && found.1 < required.1 {
+        if is_older(found, required) {
             return Err(Refusal::OlderDriver { required, found });
         }
         if self.variant.border_is_pixel()
@@ -257,6 +256,11 @@ impl Entry {
         }
         Ok(())
     }
+}
+
+/// Whether version `found`, major and minor, comes before `required`.
+const fn is_older(found: (u32, u32), required: (u32, u32)) -> bool {
+    found.0 < required.0 || found.0 == required.0 && found.1 < required.1
 }
 
 /// The parameters of every convolution kernel: source, result, mask, [`Params`].

@@ -158,7 +158,7 @@ impl Info {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             cpu: Device::cpu().describe(),
-            driver: Driver { cuda: devices.first().map(|device| device.driver.clone()), reason, loader },
+            driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
             choices: choices(chooser.as_ref().unwrap_or(&auto))?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },

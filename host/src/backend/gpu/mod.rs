@@ -49,8 +49,8 @@ pub struct GpuInfo {
     pub memory_bytes: usize,
     /// The most shared memory of a block in bytes, after opting in.
     pub shared_bytes_per_block: u64,
-    /// The newest CUDA version that the driver supports, such as "13.0".
-    pub driver: String,
+    /// The newest CUDA version that the driver supports, major and minor.
+    pub cuda: (u32, u32),
 }
 
 impl GpuInfo {
@@ -61,14 +61,14 @@ impl GpuInfo {
             shared_bytes: self.shared_bytes_per_block,
             sm_count: self.sm_count,
             compute_capability: self.compute_capability,
-            cuda: self.cuda(),
+            cuda: self.cuda,
         }
     }
 
-    /// The driver's CUDA version as numbers.
-    fn cuda(&self) -> (u32, u32) {
-        let (major, minor) = self.driver.split_once('.').unwrap_or((&self.driver, "0"));
-        (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))
+    /// The newest CUDA version that the driver supports, as text, such as "13.0".
+    #[must_use]
+    pub fn driver(&self) -> String {
+        format!("{}.{}", self.cuda.0, self.cuda.1)
     }
 
     /// Whether the device can run the PTX that ships.
@@ -88,12 +88,12 @@ impl GpuInfo {
 ///
 /// # Errors
 /// [`Error::NoDevice`] with the loader's or the driver's own words.
-fn initialise() -> Result<String> {
+fn initialise() -> Result<(u32, u32)> {
     let no_device = |reason: String| Error::NoDevice { reason };
     cuda_driver::load().map_err(|error| no_device(error.to_string()))?;
     cust::init(CudaFlags::empty()).map_err(|error| no_device(driver::words(error)))?;
     let version = CudaApiVersion::get().map_err(|error| no_device(driver::words(error)))?;
-    Ok(format!("{}.{}", version.major(), version.minor()))
+    Ok((version.major() as u32, version.minor() as u32))
 }
 
 /// The CUDA devices of this machine.
@@ -101,13 +101,13 @@ fn initialise() -> Result<String> {
 /// # Errors
 /// [`Error::NoDevice`] if there is no driver or it doesn't start; the reason is in its own words.
 pub fn devices() -> Result<Vec<GpuInfo>> {
-    let driver = initialise()?;
+    let cuda = initialise()?;
     let count = Device::num_devices().to("count the devices")?;
-    (0..count as usize).map(|number| info(number, &driver)).collect()
+    (0..count as usize).map(|number| info(number, cuda)).collect()
 }
 
 /// Reads what a device is.
-fn info(number: usize, driver: &str) -> Result<GpuInfo> {
+fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
     let action = || format!("describe device {number}");
     let device = Device::get_device(number as u32).to(action())?;
     let number_of = |attribute| device.get_attribute(attribute).map(|value| value.max(0) as u32).to(action());
@@ -122,7 +122,7 @@ fn info(number: usize, driver: &str) -> Result<GpuInfo> {
         sm_count: number_of(DeviceAttribute::MultiprocessorCount)?,
         memory_bytes: device.total_memory().to(action())?,
         shared_bytes_per_block: driver::attribute(device, opt_in).to(action())?.max(0) as u64,
-        driver: driver.to_owned(),
+        cuda,
     })
 }
 
@@ -159,7 +159,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::NoDevice`] if there is no driver or no such device, [`Error::Driver`] if it can't be opened.
     pub(crate) fn open(number: usize) -> Result<Self> {
-        let driver = initialise()?;
+        let cuda = initialise()?;
         let count = Device::num_devices().to("count the devices")? as usize;
         if number >= count {
             let reason = match count {
@@ -169,7 +169,7 @@ impl Gpu {
             };
             return Err(Error::NoDevice { reason });
         }
-        let info = info(number, &driver)?;
+        let info = info(number, cuda)?;
         info.check_architecture()?;
         let device = Device::get_device(number as u32).to("open the device")?;
         let context = Context::new(device).to("create a context")?;
@@ -200,7 +200,8 @@ impl Gpu {
             let module = Module::from_ptx(ptx::MODULES[index].ptx(), &[]).map_err(|error| Error::Driver {
                 action: format!(
                     "compile the kernels of {name} for {} (driver for CUDA {})",
-                    self.info.name, self.info.driver
+                    self.info.name,
+                    self.info.driver()
                 ),
                 reason: driver::words(error),
             })?;

@@ -45,7 +45,7 @@ impl Device {
             name: info.name.clone(),
             kind: "cuda",
             compute_capability: Some(format!("{}.{}", info.compute_capability.0, info.compute_capability.1)),
-            driver: Some(info.driver.clone()),
+            driver: Some(info.driver()),
             sm_count: Some(info.sm_count),
         });
         gpu.or_else(|| {

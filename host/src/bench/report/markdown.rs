@@ -10,8 +10,8 @@ pub fn markdown(report: &Report) -> String {
     for line in text::header(&report.machine).lines() {
         out += &format!("- {}\n", escape(line.trim()));
     }
-    if report.page_locked && report.machine.gpu.is_some() {
-        out += &format!("- {}\n", text::PAGE_LOCKED);
+    if let Some(note) = text::end_to_end(report) {
+        out += &format!("- {note}\n");
     }
     out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of the floor | vs CPU | check |\n";
     out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";

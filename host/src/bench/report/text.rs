@@ -16,7 +16,7 @@ pub fn header(machine: &Machine) -> String {
             gpu.name,
             gpu.number,
             gpu.sm_count,
-            gpu.driver,
+            gpu.driver(),
             speeds(*rates)
         );
     } else if let Some(emulator) = &machine.emulator {
@@ -140,8 +140,8 @@ pub fn summary(report: &Report) -> String {
     if report.verified().any(|row| row.preferred) {
         out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
     }
-    if report.page_locked && report.machine.gpu.is_some() {
-        out += &format!("\n{PAGE_LOCKED}");
+    if let Some(note) = end_to_end(report) {
+        out += &format!("\n{note}");
     }
     out += &choices(report);
     let above = |row: &Verified| row.timed.as_ref().is_some_and(|timed| timed.floor_fraction() > ABOVE_FLOOR);
@@ -164,8 +164,11 @@ pub fn summary(report: &Report) -> String {
     out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
 }
 
-/// What is special about the times from end to end.
-pub(super) const PAGE_LOCKED: &str = "end to end, on the GPU: from and to page-locked memory";
+/// What is special about the times from end to end, if anything.
+pub(super) fn end_to_end(report: &Report) -> Option<&'static str> {
+    (report.page_locked && report.machine.gpu.is_some())
+        .then_some("end to end, on the GPU: from and to page-locked memory")
+}
 
 /// The part of the floor from which on something is to be said of it.
 const ABOVE_FLOOR: f64 = 1.05;
