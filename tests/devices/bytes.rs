@@ -1,0 +1,82 @@
+//! Bytes and words: how sums become them.
+
+use super::*;
+
+/// Images of every width up to that of a tile and one more, high enough that some of the sums of each column are just between two bytes,
+/// and too few of them for the tensor cores to leave all others to the sums in `f32`, too.
+pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
+    let device = Device::select(device)?;
+    let cpu = Device::cpu();
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for (side, channels) in [(3, 1), (5, 1), (7, 1), (9, 1), (6, 1), (11, 1), (3, 3), (9, 3), (5, 4)] {
+        // Large coefficients leave few digits behind the point, and so make some per cent of the sums uncertain.
+        let largest = 8.0 / (side * side) as f32;
+        let mask = (0..side * side).map(|_| (random.f32() - 0.4) * largest).collect();
+        let filter = Filter::new(Mask::new(side, side, mask)?);
+        for width in 1..=33 {
+            let layout = Layout::of::<u8, u8>(channels);
+            let problem = Problem::new(width, 250, &filter)?.with_layout(layout)?;
+            let image: Vec<u8> = (0..problem.values()).map(|_| random.u8(..)).collect();
+            let (mut right, mut found) = (vec![0_u8; image.len()], vec![0_u8; image.len()]);
+            cpu.convolution(&problem, VariantChoice::Auto)?.run_values(&image, &mut right)?;
+            device.convolution(&problem, VariantChoice::Exactly(Variant::Tensor))?.run_values(&image, &mut found)?;
+            if let Some(at) = (0..right.len()).find(|&at| right[at] != found[at]) {
+                let (y, v) = (at / (width * channels), at % (width * channels));
+                let (right, found) = (right[at], found[at]);
+                let what = format!("{side} x {side}, {channels} channels, width {width}, row {y}, value {v}");
+                return Err(format!("{what}: {found}, not {right}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An image all of whose sums are just between two bytes, so that the tensor cores decide none.
+pub(super) fn halves(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (200, 67);
+    let values = (0..width * height).map(|i| [40, 48][i % width % 2] + (i / width) as u8).collect();
+    let image = Image::new(width, height, 1, values)?;
+    for mask in [
+        Mask::new(2, 1, vec![1.0 / 16.0, 15.0 / 16.0])?,
+        Mask::new(3, 3, [0.0, 0.0, 0.0, 1.0, 15.0, 0.0, 0.0, 0.0, 0.0].map(|value| value / 16.0).to_vec())?,
+    ] {
+        let problem = Problem::new(width, height, &Filter::new(mask).border(Border::Wrap))?;
+        let problem = problem.with_layout(Layout::of::<u8, u8>(1))?;
+        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        let device = Device::select(device)?;
+        let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::Tensor))?;
+        if convolution.run::<u8, u8>(&image)? != right {
+            return Err(format!("{}: not rounded to the even one", convolution.reason()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Halves are rounded to the even number, and what lies outside of the type's range becomes its end, as on paper.
+pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (520, 20);
+    let image = Image::new(width, height, 1, (0..width * height).map(|i| (i * 7 % 65_536) as u16).collect())?;
+    // 0.5 of each pixel, moved so that some results are below 0 and some above 65,535, and none.
+    for offset in [0.0, 0.25, -9000.0, 50_000.0, f32::MAX] {
+        let filter = Filter::new(Mask::new(3, 3, vec![0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0])?).offset(offset);
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
+        let choice = VariantChoice::Exactly(Variant::Stream);
+        let found: Image<u16> = Device::select(device)?.convolution(&problem, choice)?.run(&image)?;
+        for (&value, &result) in image.values().iter().zip(found.values()) {
+            let expected = (f32::from(value) * 0.5 + offset).round_ties_even() as u16;
+            if result != expected {
+                return Err(format!("{value} * 0.5 + {offset} became {result}, not {expected}").into());
+            }
+        }
+    }
+    // Infinity minus infinity: NaN becomes 0.
+    let filter = Filter::new(Mask::new(2, 1, vec![f32::INFINITY, f32::NEG_INFINITY])?);
+    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
+    let found: Image<u16> =
+        Device::select(device)?.convolution(&problem, VariantChoice::Exactly(Variant::Stream))?.run(&image)?;
+    let right: Image<u16> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+    if found != right || !right.values()[1..width].contains(&0) {
+        return Err("NaN did not become 0".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Images in strips, for which the memory is too small.
+
+use super::*;
+
+/// With too little memory for the whole image the answer is the same, from strips; with too little for a strip, from the CPU.
+pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
+    let borders = [Border::ZERO, Border::Constant(7.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for (number, &border) in borders.iter().enumerate() {
+        let (width, height) = (70 + 13 * number, 90 + 7 * number);
+        let mask = (0..35).map(|_| random.f32() - 0.4).collect();
+        let filter = Filter::new(Mask::new(5, 7, mask)?).border(border).anchor(number % 7, 1);
+        let image = Image::new(width, height, 3, (0..width * height * 3).map(|_| random.u8(..)).collect())?;
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u16>(3))?;
+        let right: Image<u16> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        // About a third of what the images take, and a strip of a row or two, which pads its rows.
+        for limit in [width * height * 3, 9 * (width * 9 + 64)] {
+            let limited = Device::select(device)?.with_memory_limit(limit);
+            let mut convolution = limited.convolution_or_cpu(&problem, VariantChoice::Auto)?;
+            let note = convolution.note().unwrap_or_default();
+            if !note.contains(" strips") || convolution.variant() == "direct" {
+                return Err(format!("{limit} bytes: no strips, but \"{note}\"").into());
+            }
+            if convolution.run::<u8, u16>(&image)? != right {
+                return Err(format!("{limit} bytes, {border}: other values from strips").into());
+            }
+            if !matches!(convolution.upload(image.values()), Err(Error::DeviceMemory { .. })) {
+                return Err("an image that does not fit was said to stay on the device".into());
+            }
+        }
+        let none = Device::select(device)?.with_memory_limit(100);
+        let refused = none.convolution(&problem, VariantChoice::Auto);
+        if !matches!(refused, Err(Error::DeviceMemory { needed, free: ..=100, .. }) if needed > 100) {
+            return Err(format!("100 bytes were enough: {refused:?}").into());
+        }
+        let named = none.convolution_or_cpu(&problem, VariantChoice::Exactly(Variant::Naive));
+        if !matches!(named, Err(Error::DeviceMemory { .. })) {
+            return Err(format!("another variant than the one asked for: {named:?}").into());
+        }
+        let mut convolution = none.convolution_or_cpu(&problem, VariantChoice::Auto)?;
+        if !convolution.note().unwrap_or_default().starts_with("on the CPU: device memory")
+            || convolution.run::<u8, u16>(&image)? != right
+        {
+            return Err("the CPU did not stand in".into());
+        }
+    }
+    Ok(())
+}
+
+/// Each variant has the same bits from strips as from the whole image, direct or not.
+pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
+    let (width, height) = (150, 61);
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
+    for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
+        let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
+        let problem = Problem::new(width, height, &filter)?;
+        for variant in
+            Variant::ALL.into_iter().filter(|variant| !matches!(variant, Variant::StreamRing | Variant::Tensor))
+        {
+            let variant = VariantChoice::Exactly(variant);
+            let right: Image = Device::select(device)?.convolution(&problem, variant)?.run(&image)?;
+            // A third of what the images take.
+            let limited = Device::select(device)?.with_memory_limit(width * height * 8 / 3);
+            let mut convolution = limited.convolution(&problem, variant)?;
+            if !convolution.note().unwrap_or_default().contains(" strips")
+                || convolution.run::<f32, f32>(&image)? != right
+            {
+                return Err(format!("{variant}, {border}: other values from strips, or none").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Images of other values than one `f32` through the streams, in strips of the host's: each has rows of its own above the first output
+/// and none below the last.
+pub(super) fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
+    strips_of::<u8>(device, Variant::StreamRing, &[1, 3, 4], (7, 7), |random| random.u8(..))?;
+    strips_of::<u8>(device, Variant::StreamRing, &[3, 4, 1], (4, 6), |random| random.u8(..))?;
+    strips_of::<u8>(device, Variant::Tensor, &[1, 3, 4], (7, 7), |random| random.u8(..))?;
+    strips_of::<u8>(device, Variant::Tensor, &[3, 4, 1], (4, 6), |random| random.u8(..))?;
+    strips_of::<u16>(device, Variant::Stream, &[1, 3, 4], (7, 7), |random| random.u16(..))?;
+    strips_of::<u16>(device, Variant::Stream, &[3, 4, 1], (6, 5), |random| random.u16(..))?;
+    strips_of::<f32>(device, Variant::Stream, &[3, 4], (5, 5), |random| random.f32() - 0.5)
+}
+
+/// The same for one type and mask.
+fn strips_of<T: host::Pixel>(
+    device: DeviceChoice,
+    variant: Variant,
+    channels: &[usize],
+    mask: (usize, usize),
+    value: fn(&mut fastrand::Rng) -> T,
+) -> Result<(), Failed> {
+    let borders = [Border::ZERO, Border::Constant(7.0), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for (number, &border) in borders.iter().enumerate() {
+        let (channels, width, height) = (channels[number % channels.len()], 300 + 37 * number, 80 + 7 * number);
+        let coefficients = (0..mask.0 * mask.1).map(|_| random.f32() / 20.0).collect();
+        let filter =
+            Filter::new(Mask::new(mask.0, mask.1, coefficients)?).border(border).anchor(number % mask.1, mask.0 / 2);
+        let values = (0..width * height * channels).map(|_| value(&mut random)).collect();
+        let image = Image::new(width, height, channels, values)?;
+        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
+        let right: Image<T> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        for limit in [width * height * channels * size_of::<T>(), width * 40 * channels * size_of::<T>()] {
+            let limited = Device::select(device)?.with_memory_limit(limit);
+            let mut convolution = limited.convolution(&problem, VariantChoice::Exactly(variant))?;
+            if !convolution.note().unwrap_or_default().contains(" strips") {
+                return Err(format!("{limit} bytes: no strips").into());
+            }
+            if convolution.run::<T, T>(&image)? != right {
+                return Err(format!("{limit} bytes, {border}: other values from strips").into());
+            }
+        }
+    }
+    Ok(())
+}
