@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "295d7bd0b2bf69518a27cec77247016b34c2147c5abe82c9a1b8eed52690a292";
+pub const SOURCE_HASH: &str = "a3a75c307be8440402beff53bd4fccd65547d5d1903d0bb096089ed302c19665";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -24,8 +24,8 @@
 //! fetched one by one through that table.)
 //!
 //! # Passes
-//! Of a large mask the sums of all rows would not fit the registers, nor their products the instruction cache. Then the strip is
-//! walked down several times, each time with `H` rows of the mask at most: the second time, a sum begins with what the first
+//! Of a large mask the sums of all rows would not fit the registers, nor their products the instruction cache, nor their coefficients
+//! the constant cache. Then the strip is walked down several times, each time with `H` rows of the mask at most: the second time, a sum begins with what the first
 //! time has written in its place, so each output still gets its products in the order of the mask.
 
 use cuda_std::prelude::*;
@@ -397,27 +397,41 @@ pub(crate) struct Pass {
     pub(crate) first: i32,
     /// … and this says so: their first row is the last one of the pass before, and is left out.
     pub(crate) short: bool,
+    /// Where its coefficients begin. It is carried from pass to pass and not computed from the number: so the assembler sees that
+    /// it is the same in all threads, and loads coefficients into uniform registers.
+    pub(crate) place: u32,
 }
 
 impl Pass {
-    /// Number `pass` of those over `rows` rows. Where it can be, it is computed without a choice: the compiler shall see that the same
-    /// constants are meant in all threads.
+    /// How many of the passes over `rows` rows have `height` of them and not one less.
+    const fn whole(height: usize, rows: usize) -> usize {
+        rows - rows.div_ceil(height) * (height - 1)
+    }
+
+    /// Number `pass` of those over `rows` rows, whose coefficients begin at `place`.
     #[inline(always)]
-    fn number<const H: usize>(pass: i32, rows: usize) -> Self {
-        let passes = rows.div_ceil(H);
-        // Those that have `H` rows.
-        let whole = (rows - passes * (H - 1)) as i32;
-        let first = match whole {
-            1 => pass * (H as i32 - 1),
-            _ if whole == passes as i32 => pass * H as i32,
-            _ => pass * (H as i32 - 1) + pass.min(whole - 1),
-        };
-        Self { first, short: pass >= whole }
+    fn number<const H: usize>(pass: i32, rows: usize, place: u32) -> Self {
+        let whole = Self::whole(H, rows) as i32;
+        Self { first: pass * (H as i32 - 1) + pass.min(whole - 1), short: pass >= whole, place }
+    }
+
+    /// The pass of up to `height` rows that has row `row` of `rows`, and which one of its rows it is.
+    pub(crate) const fn of_row(height: usize, rows: usize, row: usize) -> (usize, usize) {
+        let whole = Self::whole(height, rows);
+        if row < whole * height {
+            (row / height, row % height)
+        } else {
+            let row = row - whole * height;
+            (whole + row / (height - 1), 1 + row % (height - 1))
+        }
     }
 }
 
 /// What a kernel adds up. A trait and no closure, because only a method can be told to be inlined whatever its size.
 pub(crate) trait AddWindow<const K: usize, const H: usize, const C: usize> {
+    /// From where the coefficients of one pass begin to where those of the next one do.
+    const PASS: u32;
+
     /// Adds a row of pixels to the sums, and moves each one up by one: `sums[a]` is made from `sums[a + 1]`, the last one from
     /// `begin`.
     ///
@@ -477,10 +491,11 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
     let passes = if H < K { thread::opaque(K.div_ceil(H) as u32) as i32 } else { 1 };
     let more = if H < K { thread::opaque(H as u32 - 1) as i32 } else { params.mask_height - 1 };
     let end = rows + more;
-    let mut pass = 0;
+    let (mut pass, mut place_of_pass) = (0, 0);
     while pass < passes {
         thread::no_unroll();
-        let part = if H < K { Pass::number::<H>(pass, K) } else { Pass { first: 0, short: false } };
+        let part =
+            if H < K { Pass::number::<H>(pass, K, place_of_pass) } else { Pass { first: 0, short: false, place: 0 } };
         let goes_on = H < K && pass > 0;
         let top = first - params.origin_y + part.first;
         let finish = if pass == passes - 1 { params.exact_finish() } else { (1.0, -0.0) };
@@ -555,5 +570,9 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
             upto = end;
         }
         pass += 1;
+        if H < K {
+            // Opaque, or LLVM would compute it from the number.
+            place_of_pass = thread::opaque(place_of_pass + R::PASS);
+        }
     }
 }

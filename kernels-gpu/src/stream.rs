@@ -24,9 +24,9 @@
 //! has the others.
 //!
 //! # Large masks
-//! From 23 x 23 on the sums of all rows of the mask no longer fit the registers for 8 columns a thread, nor their products the instruction
-//! cache. The strip is then walked down in several *passes*, each with as many rows of the mask as fit ([`rows`]); see
-//! [`staged`](crate::staged#passes).
+//! From 21 x 21 on not all rows of the mask are added up at once: their sums would not fit the registers for 8 columns a thread, nor their
+//! products the instruction cache, nor their coefficients the first-level constant cache. The strip is walked down in several *passes*, each
+//! with as many rows of the mask as fit ([`rows`]); see [`staged`](crate::staged#passes).
 //!
 //! # What it costs
 //! | | for each output |
@@ -39,15 +39,19 @@
 //! bytes a pixel at the 2.98 TB/s of a copy and `K * K` products a pixel at 62.5 TFLOP/s:
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1132 | 1738 | 2619 |
-//! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 84 % | 77 % | 79 % |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1125 | 1579 | 2412 |
+//! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 84 % | 85 % | 86 % |
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
 //!
-//! What bounds `C` and `K` is the instruction cache: a loop of up to some 2000 instructions (32 KB) runs at 90 % of the FP32 units,
-//! one of 2700 at 80 %, one of 3600 at 73 %. So from 16 x 16 on a thread has 4 columns, until passes are faster.
+//! What bounds `C` and `K`:
+//! - the instruction cache. A loop of up to some 2000 instructions (32 KB) runs at 90 % of the FP32 units, one of 2700 at 80 %, one of 3600
+//!   at 73 %. So from 16 x 16 on a thread has 4 columns, until passes are faster;
+//! - the first-level constant cache, which holds about 1 KB. So the coefficients of a pass lie close together ([`mask_row`]): spread over 1008
+//!   bytes in the place of 868 they made 31 x 31 5 % slower;
+//! - what is no product: 12 % of all instructions at 31 x 31, half of them loads of coefficients. In 95 % of the cycles one is issued.
 
 use cuda_std::prelude::*;
 
@@ -83,12 +87,12 @@ pub const SCHEDULES: [(u32, Schedule); 24] = {
         (18, schedule(4, 16, 1)),
         (19, schedule(4, 12, 2)),
         (20, schedule(4, 12, 2)),
-        (21, schedule(4, 12, 2)),
-        (23, schedule(8, 12, 2)),
+        (21, schedule(8, 12, 1)),
+        (23, schedule(8, 12, 1)),
         (25, schedule(8, 12, 2)),
         (27, schedule(8, 12, 2)),
-        (29, schedule(8, 12, 2)),
-        (31, schedule(8, 12, 2)),
+        (29, schedule(8, 12, 1)),
+        (31, schedule(8, 12, 1)),
     ]
 };
 
@@ -101,28 +105,38 @@ pub const fn schedule(size: u32) -> Schedule {
     strip::schedule(&SCHEDULES, size)
 }
 
-/// The largest masks that are added up in one pass.
-const ONE_PASS: u32 = 21;
-
-/// The most products of a row of pixels for each column, in several passes: with 8 columns a loop of them fits the instruction cache.
-const MOST_PRODUCTS: u32 = 235;
-
-/// Rows of the mask in one pass, for sides up to 31: as few passes as the instruction cache allows, and all alike.
+/// Rows of the mask in one pass, for sides up to 31: with 8 columns a thread some 1700 products, so that the loop fits the instruction
+/// cache, and less than 1 KB of coefficients ([`pass`]).
 #[must_use]
 pub const fn rows(size: u32) -> u32 {
-    if size <= ONE_PASS { size } else { size.div_ceil(size.div_ceil(MOST_PRODUCTS / size)) }
+    match size {
+        29 => 6,
+        21 | 27 | 31 => 7,
+        23 => 8,
+        25 => 9,
+        _ => size,
+    }
 }
 
-/// Coefficients from one row of the mask to the next. In several passes rows begin at a multiple of 2, so that two of them are loaded at
-/// a time, and not of a large power of 2: LLVM would make of the sum of such an address and a constant what the assembler does not fold into
-/// a load. (36 and not 34 because with that the assembler makes uniform loads for 31 x 31: 2 % faster.)
+/// Coefficients of a pass begin at a multiple of this many, which is a line of the constant cache.
+const LINE: u32 = 16;
+
+/// From where the coefficients of one pass begin to where those of the next one do. They lie as close together as they can: the cache
+/// that a multiply-add's coefficients come from has about 1 KB. (31 x 31 with 7 rows of 36, 1008 bytes: 2529 µs, of 31, 868 bytes: 2412.)
+const fn pass(size: u32) -> u32 {
+    let all = rows(size) * size;
+    assert!(rows(size) == size || all * size_of::<f32>() as u32 <= 1000, "coefficients that don't fit the cache");
+    all.next_multiple_of(LINE)
+}
+
+/// Where row `row` of a mask of `size` x `size` begins among the coefficients, row `size` behind them all.
 #[must_use]
-pub const fn mask_pitch(size: u32) -> u32 {
-    match size {
-        0..=ONE_PASS => size,
-        31 => 36,
-        _ => (size + 1) / 4 * 4 + 2,
+pub const fn mask_row(size: u32, row: u32) -> u32 {
+    if rows(size) == size {
+        return row * size;
     }
+    let (number, of_pass) = Pass::of_row(rows(size) as usize, size as usize, row as usize);
+    number as u32 * pass(size) + of_pass as u32 * size
 }
 
 /// The kernel for a mask of `K` x `K`, `H` of its rows in a pass, `C` columns a thread.
@@ -132,7 +146,7 @@ pub const fn mask_pitch(size: u32) -> u32 {
 ///   overlap.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`staged::shared_bytes`] for `C` columns a thread, the mask
 ///   `K` x `K` with `K` at most 31.
-/// - [`struct@MASK`] holds the `K` x `K` coefficients, rows [`mask_pitch`] apart.
+/// - [`struct@MASK`] holds the `K` x `K` coefficients, each row where [`mask_row`] says.
 #[inline(always)]
 pub unsafe fn stream<const K: usize, const H: usize, const C: usize>(
     image: Global<f32>,
@@ -147,14 +161,14 @@ pub unsafe fn stream<const K: usize, const H: usize, const C: usize>(
 struct Products;
 
 impl<const K: usize, const H: usize, const C: usize> AddWindow<K, H, C> for Products {
+    const PASS: u32 = pass(K as u32);
+
     #[inline(always)]
     unsafe fn add(sums: &mut Sums<H, C>, window: &Window<K, C>, begin: [f32; C], pass: Pass, needed: Needed) {
-        let pitch = mask_pitch(K as u32) as usize;
-        let first_coefficient = if H < K { pass.first as isize * pitch as isize } else { 0 };
         let add_row = |mut sum: [f32; C], k: usize| {
             for l in 0..K {
                 // SAFETY: the mask is K x K, and row `first + k` is in it, if it is not left out.
-                let coefficient = unsafe { MASK.load((first_coefficient + (k * pitch + l) as isize) as usize) };
+                let coefficient = unsafe { MASK.load(pass.place as usize + k * K + l) };
                 for (c, sum) in sum.iter_mut().enumerate() {
                     *sum = fma(window.at(l + c), coefficient, *sum);
                 }
@@ -162,7 +176,7 @@ impl<const K: usize, const H: usize, const C: usize> AddWindow<K, H, C> for Prod
             sum
         };
         // Rows of the mask that are asked for together; the first of a pass, which may not be there, alone.
-        let group = if H < 7 { H } else { H.div_ceil(4) };
+        let group = if H == K && H < 7 { H } else { H.div_ceil(4) };
         let grouped = if H < K { H - 1 } else { H };
         for begin_of in 0..grouped.div_ceil(group) {
             let (from, upto) = (begin_of * group, grouped.min(begin_of * group + group));

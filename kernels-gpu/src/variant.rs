@@ -157,13 +157,13 @@ impl Variant {
         if self.is_direct() { width * height } else { width + height }
     }
 
-    /// Values from one row of the mask to the next, as the kernel wants it.
+    /// Where row `row` of the mask begins among the coefficients, as the kernel wants it; the row after the last one, behind all of them.
     #[must_use]
-    pub const fn mask_pitch(self, mask_width: u32) -> u32 {
+    pub const fn mask_row(self, mask_width: u32, row: u32) -> u32 {
         match self {
-            Self::SmallTile => small_tile::mask_pitch(mask_width),
-            Self::Stream => stream::mask_pitch(mask_width),
-            _ => mask_width,
+            Self::SmallTile => row * small_tile::mask_pitch(mask_width),
+            Self::Stream => stream::mask_row(mask_width, row),
+            _ => row * mask_width,
         }
     }
 

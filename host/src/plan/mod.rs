@@ -245,15 +245,18 @@ impl Plan {
         }
     }
 
-    /// The mask's coefficients in window order, with zeros around them where the entry's mask is larger, and behind each row
-    /// where its rows are further apart.
+    /// The mask's coefficients in window order, each row where the kernel wants it, with zeros around them where the entry's mask is
+    /// larger, and between rows.
     fn padded_coefficients(&self, problem: &Problem) -> Vec<f32> {
         let window = problem.window();
-        let pitch = self.entry.variant.mask_pitch(self.params.mask_width as u32) as usize;
+        let (width, height) = (self.params.mask_width as u32, self.params.mask_height as u32);
+        let place = |row| self.entry.variant.mask_row(width, row) as usize;
         let left = self.params.origin_x as usize - problem.origin().1;
-        let mut coefficients = vec![0.0; pitch * self.params.mask_height as usize];
-        let rows = coefficients.chunks_exact_mut(pitch).zip(window.coefficients().chunks_exact(window.width()));
-        rows.for_each(|(to, from)| to[left..left + from.len()].copy_from_slice(from));
+        let mut coefficients = vec![0.0; place(height)];
+        for (row, from) in (0..).zip(window.coefficients().chunks_exact(window.width())) {
+            let to = place(row) + left;
+            coefficients[to..to + from.len()].copy_from_slice(from);
+        }
         coefficients
     }
 
