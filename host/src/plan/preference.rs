@@ -79,7 +79,7 @@
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
 
 use super::{Considered, Limits, VariantChoice};
-use crate::Problem;
+use crate::{PixelType, Problem};
 
 /// From this side on, the separable variants are preferred to `stream`. Below, where both are bound by memory, they
 /// save a few per cent; for that the direct sum's bits are not given up.
@@ -107,17 +107,18 @@ const SMALL_PIXELS: [(u32, u64); 15] = [
     (15, 14_000),
     (17, 24_000),
     (19, 26_000),
-    (21, 33_000),
-    (23, 37_000),
+    (21, 21_000),
+    (23, 21_500),
     (25, 37_000),
-    (27, 37_000),
-    (29, 37_000),
-    (31, 37_000),
+    (27, 32_000),
+    (29, 21_500),
+    (31, 22_900),
 ];
 
-/// The same for the separable ones, by the largest side of a mask: up to 940 x 940, 640 x 640, 625 x 625, 545 x 545, and 517 x 517 where 31 x 31 takes
+/// The same for the separable ones, by the largest side of a mask: from 1100 x 1100 for 7 x 7 and smaller ones down to 517 x 517, where 31 x 31 takes
 /// 18 µs and `separable_tile` as long.
-const SMALL_PIXELS_SEPARABLE: [(u32, u64); 5] = [(9, 6_700), (15, 3_100), (21, 2_960), (25, 2_250), (31, 2_030)];
+const SMALL_PIXELS_SEPARABLE: [(u32, u64); 8] =
+    [(7, 9_200), (9, 6_700), (11, 5_000), (13, 3_400), (15, 3_050), (21, 2_960), (25, 2_250), (31, 2_030)];
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …
@@ -125,6 +126,22 @@ const PADDED_PRODUCTS: u64 = 6;
 
 /// … and for as many coefficients more as `constant_mask` computes in the time that it takes whatever the mask.
 const PADDED_PRICE: u64 = 8;
+
+/// Bytes for each multiprocessor from which on `tensor` is preferred to `shared_tile`, by the largest side of a mask, …
+const BYTES_FOR_TENSOR: [(u32, u64); 4] = [(3, 1_900), (5, 1_200), (7, 1_000), (u32::MAX, 650)];
+
+/// … and in several channels, where a row of the mask takes more than one product.
+const BYTES_FOR_WIDE: u64 = 1_480;
+
+/// Values between the first and the last one of a window's row that one product has.
+const ONE_PRODUCT: u32 = 24;
+
+/// Values of `u16` or of several channels for each multiprocessor from which on `stream` and `stream_ring` are preferred to `shared_tile`, for masks of
+/// 3 x 3 and for larger ones.
+const VALUES_FOR_STREAM: (u64, u64) = (6_500, 3_000);
+
+/// Values for each multiprocessor up to which `shared_tile` for any mask is preferred to `constant_mask`, by the largest side of a mask.
+const VALUES_FOR_TILE: [(u32, u64); 3] = [(3, 2_650), (5, 5_300), (u32::MAX, 12_000)];
 
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
@@ -136,9 +153,13 @@ const LARGE_MASK: u32 = 16;
 /// … are preferred with fewer: 20 x 20 at 512 x 512 takes 26 µs, `shared_tile` 37; 31 x 31 at 640 x 640 takes `separable_tile` 20, `small_tile` 29.
 const WARPS_FOR_LARGE_MASKS: u64 = 1;
 
-/// Warps for each multiprocessor from which on bytes in one channel take the tensor cores for 3 x 3, too: 8192 x 8192 pixels have
-/// 248 on 132, and there they are 6 % faster than the ring. Smaller images were not measured since.
-const WARPS_FOR_THE_SMALLEST: u64 = 128;
+/// How much there is of something, and how much of it an entry should have.
+#[derive(Clone, Copy, Debug)]
+struct Enough {
+    found: u64,
+    wanted: u64,
+    unit: &'static str,
+}
 
 /// What the preference depends on.
 #[derive(Clone, Copy, Debug)]
@@ -164,8 +185,24 @@ impl Situation<'_> {
         self.problem.origin().1 == (self.problem.window().width() - 1) / 2
     }
 
+    /// How much an entry has to do for this problem: the values of the image, as measured, or else the most warps that it can have.
+    fn work(&self, entry: &Entry) -> Enough {
+        let for_all = u64::from(self.limits.sm_count);
+        let values = |wanted: u64| Enough { found: self.values(), wanted: wanted * for_all, unit: "values" };
+        let side = self.mask().0.max(self.mask().1);
+        let is_wide = entry.channels > 1 && (side - 1) * entry.channels > ONE_PRODUCT;
+        match entry.variant {
+            Variant::Tensor if is_wide => values(BYTES_FOR_WIDE),
+            Variant::Tensor => values(up_to(&BYTES_FOR_TENSOR, side)),
+            Variant::Stream | Variant::StreamRing if (entry.pixel, entry.channels) != (PixelType::F32, 1) => {
+                values(if side <= 3 { VALUES_FOR_STREAM.0 } else { VALUES_FOR_STREAM.1 })
+            }
+            _ => self.warps(entry),
+        }
+    }
+
     /// The most warps that an entry can have for this problem, and those that it should have.
-    fn warps(&self, entry: &Entry) -> (u64, u64) {
+    fn warps(&self, entry: &Entry) -> Enough {
         let ((columns, rows), (threads_x, threads_y)) = (entry.outputs(), entry.block());
         let blocks_across = (self.problem.row_values() as u64).div_ceil(columns.into());
         let blocks_down = (self.problem.height() as u64).div_ceil(rows.into());
@@ -174,13 +211,28 @@ impl Situation<'_> {
             (Variant::Stream | Variant::SeparableTile, MaskSize::Square(LARGE_MASK..)) => WARPS_FOR_LARGE_MASKS,
             _ => WARPS_PER_MULTIPROCESSOR,
         };
-        (blocks_across * blocks_down * of_a_block, wanted * u64::from(self.limits.sm_count))
+        Enough {
+            found: blocks_across * blocks_down * of_a_block,
+            wanted: wanted * u64::from(self.limits.sm_count),
+            unit: "warps",
+        }
     }
 
-    /// Whether there are enough.
+    /// Whether there is enough.
     fn fills(&self, entry: &Entry) -> bool {
-        let (found, wanted) = self.warps(entry);
+        let Enough { found, wanted, .. } = self.work(entry);
         found >= wanted
+    }
+
+    /// The values of the image.
+    fn values(&self) -> u64 {
+        self.problem.row_values() as u64 * self.problem.height() as u64
+    }
+
+    /// Whether the image is so small that a tile for any mask is better than none.
+    fn is_for_tiles(&self) -> bool {
+        let (width, height) = self.mask();
+        self.values() <= up_to(&VALUES_FOR_TILE, width.max(height)) * u64::from(self.limits.sm_count)
     }
 
     /// Whether the image has at most this many pixels for each multiprocessor.
@@ -215,14 +267,11 @@ impl Situation<'_> {
         reads_vectors && self.fills(entry)
     }
 
-    /// Whether a kernel of the tensor cores made for masks of `side` x `side` is worth it: not at 3 x 3 and one channel, unless the image
-    /// is large; that for any mask takes the time of a made one with a third more coefficients, but no less than that of 9 x 9.
+    /// Whether a kernel of the tensor cores made for masks of `side` x `side` is worth it: that for any mask takes the time of a made one with
+    /// a third more coefficients, but no less than that of 9 x 9.
     fn suits_tensor(&self, entry: &Entry, side: u32) -> bool {
-        let (width, height) = self.mask();
-        let is_large_image = self.warps(entry).0 >= WARPS_FOR_THE_SMALLEST * u64::from(self.limits.sm_count);
-        let for_the_ring = entry.channels == 1 && width <= 3 && height <= 3 && !is_large_image;
-        let large = side > 9 && 3 * u64::from(side) * u64::from(side) > 4 * self.coefficients();
-        self.suits(entry) && !for_the_ring && !large
+        let is_large = side > 9 && 3 * u64::from(side) * u64::from(side) > 4 * self.coefficients();
+        self.suits(entry) && !is_large
     }
 
     /// The order in which eligible entries are preferred, the smallest first.
@@ -240,7 +289,7 @@ impl Situation<'_> {
             (Variant::Tensor, MaskSize::Any) if self.fills(entry) => 8,
             (Variant::RegisterTile, _) if self.coefficients() >= REGISTER_COEFFICIENTS && self.fills(entry) => 9,
             (Variant::SharedTile, MaskSize::Square(_)) => 10,
-            (Variant::SharedTile, _) if self.coefficients() >= TILE_COEFFICIENTS => 11,
+            (Variant::SharedTile, _) if self.coefficients() >= TILE_COEFFICIENTS || self.is_for_tiles() => 11,
             (Variant::ConstantMask, _) => 12,
             (Variant::SharedTile, _) => 13,
             (Variant::Naive, _) => 14,
@@ -285,7 +334,9 @@ impl Situation<'_> {
             Variant::RegisterTile => "8 x 8 sums of a thread in registers".to_owned(),
             Variant::SmallTile => "a small image: pixels and mask are waited for once".to_owned(),
             Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),
-            Variant::ConstantMask => format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, as measured"),
+            Variant::ConstantMask => {
+                format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, unless the image is small, as measured")
+            }
             Variant::Naive => "needs neither constant nor shared memory".to_owned(),
         };
         match self.instead_of(entry, considered) {
@@ -306,8 +357,13 @@ impl Situation<'_> {
         }
         let can = |one: &&Considered| one.answer.is_ok() && one.entry.variant.is_direct();
         let unfilled = considered.iter().filter(can).rev().find(|one| self.preference(one.entry) == NEVER)?;
-        let (found, wanted) = self.warps(unfilled.entry);
+        let Enough { found, wanted, unit } = self.work(unfilled.entry);
         (found < wanted)
-            .then(|| format!("too few pixels for {}: {found} of {wanted} warps", unfilled.entry.variant.name()))
+            .then(|| format!("too few pixels for {}: {found} of {wanted} {unit}", unfilled.entry.variant.name()))
     }
+}
+
+/// What stands in a list for the first side that is not below this one; the last one's, if there is none.
+fn up_to(list: &[(u32, u64)], side: u32) -> u64 {
+    list.iter().find(|&&(of, _)| side <= of).or(list.last()).map_or(0, |&(_, found)| found)
 }
