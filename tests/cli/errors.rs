@@ -1,5 +1,7 @@
 //! Bad input gets a clear error, never a panic, never a wrong picture, and leaves nothing half written.
 
+use std::time::{Duration, Instant};
+
 use super::*;
 
 /// A `.npy` file by hand.
@@ -112,6 +114,28 @@ fn devices() {
     ended.with(3, &[]);
     assert!(!place.path("out").exists());
     assert_eq!(place.names(), ["a.png", "g.npy"]);
+}
+
+/// A picture is read while the device is opened, but from the standard input only when there is one: otherwise this would wait for its end.
+#[test]
+fn a_missing_device_does_not_wait_for_the_standard_input() {
+    let place = prepared();
+    let mut command = place.command(&["filter", "-", "-o", "b.png", "--emboss", "--device", "cuda:9999"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // Open until the end of the test.
+    let _input = child.stdin.take().unwrap();
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it waits");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(status.code(), Some(3));
 }
 
 /// A variant's name is looked at on any device, before the device is.

@@ -1,6 +1,8 @@
 //! What becomes of one picture: read, filtered, written, reported.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -13,20 +15,34 @@ use super::compute::Compute;
 use super::paths::{self, Job};
 use super::progress::Progress;
 
+/// A picture that was read before its turn.
+pub(super) struct Read {
+    pub(super) input: PathBuf,
+    pub(super) picture: host::Result<Picture>,
+}
+
 /// The pictures of a run.
 pub(super) struct Pictures<'a> {
     pub(super) args: &'a Args,
     pub(super) progress: &'a Progress,
     /// Results that others made since the run began, and that are to be kept.
     kept: AtomicUsize,
+    /// What was read already.
+    ahead: Mutex<Option<Read>>,
 }
 
 /// A time of computing that is announced.
 const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Pictures<'a> {
-    pub(super) fn new(args: &'a Args, progress: &'a Progress) -> Self {
-        Self { args, progress, kept: AtomicUsize::new(0) }
+    pub(super) fn new(args: &'a Args, progress: &'a Progress, ahead: Option<Read>) -> Self {
+        Self { args, progress, kept: AtomicUsize::new(0), ahead: Mutex::new(ahead) }
+    }
+
+    /// The picture of a file, if it was read already, or else now.
+    fn picture(&self, input: &Path) -> host::Result<Picture> {
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take_if(|read| read.input == input);
+        ahead.map_or_else(|| Picture::read(input), |read| read.picture)
     }
 
     /// How many of the jobs that failed did so because there is their result already, which is what was asked for.
@@ -88,7 +104,7 @@ impl Work for Pictures<'_> {
             // Before the work; that nothing is replaced is made sure of when the file gets its name.
             return Err(self.explain(Error::Exists { path: job.output.clone() }));
         }
-        let picture = Picture::read(&job.input).map_err(|error| job.blame(error))?;
+        let picture = self.picture(&job.input).map_err(|error| job.blame(error))?;
         let pixels = &picture.pixels;
         let format = Format::of(&job.output)?;
         format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
