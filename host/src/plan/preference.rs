@@ -335,7 +335,9 @@ impl Situation<'_> {
             Variant::SmallTile => "a small image: pixels and mask are waited for once".to_owned(),
             Variant::SharedTile => "fewest loads per product but for those with sums in registers".to_owned(),
             Variant::ConstantMask => {
-                format!("faster than a tile below {TILE_COEFFICIENTS} coefficients, unless the image is small, as measured")
+                format!(
+                    "faster than a tile below {TILE_COEFFICIENTS} coefficients, unless the image is small, as measured"
+                )
             }
             Variant::Naive => "needs neither constant nor shared memory".to_owned(),
         };
