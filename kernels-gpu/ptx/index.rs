@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "a3a75c307be8440402beff53bd4fccd65547d5d1903d0bb096089ed302c19665";
+pub const SOURCE_HASH: &str = "48ef14ebecb1d9f4efaa7a597905eac32cb8c669eec27587719f92ead65eb254";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

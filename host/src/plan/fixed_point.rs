@@ -129,7 +129,9 @@ impl FixedPoint {
         words[header::SHIFT as usize] = self.shift;
         words[header::BIAS as usize] = self.bias as u32;
         words[header::UNCERTAIN as usize] = self.limit();
-        words[4..].fill(self.bias as u32);
+        // Beside the sums of the lower bytes a sparse product has those of the higher ones.
+        let biased = header::WORDS as usize - if layout.sparse { 2 } else { 0 };
+        words[4..biased].fill(self.bias as u32);
         let coefficients = problem.window().coefficients();
         for row in 0..height {
             let at = |column| index(row, column).map_or(0, |index| coefficients[index].to_bits());

@@ -13,7 +13,7 @@ pub mod header {
     pub const BIAS: u32 = 1;
     /// A fraction below this, shifted up to 32 bits, is uncertain.
     pub const UNCERTAIN: u32 = 2;
-    /// Words of the header; the last four are what is added, once more, for the products to begin with.
+    /// Words of the header; the last four are the sums that the products begin with.
     pub const WORDS: u32 = 8;
 }
 

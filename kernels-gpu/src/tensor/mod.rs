@@ -99,7 +99,7 @@ pub const WARPS: u32 = 4;
 /// Threads of a block.
 pub const BLOCK: (u32, u32) = (32 * WARPS, 1);
 /// Values of a row that a block computes.
-pub const COLUMNS: u32 = 32 * WARPS;
+pub const COLUMNS: u32 = OF_WARP * WARPS;
 /// Rows that a block computes in a step.
 pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
@@ -117,8 +117,8 @@ pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
 pub const fn resident(channels: u32, size: u32) -> Option<u32> {
     match size {
         1..=9 if !Layout::largest(channels, size, size).held => None,
-        1..=5 => Some(6),
-        6..=9 => Some(5),
+        1..=5 if !is_sparse(channels, size) => Some(6),
+        1..=9 => Some(5),
         _ => None,
     }
 }
@@ -126,14 +126,16 @@ pub const fn resident(channels: u32, size: u32) -> Option<u32> {
 /// The largest part of all pixels that may be uncertain, for the kernel to be used.
 pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
+/// Columns of a warp.
+const OF_WARP: u32 = 32;
 /// Bytes of a copy and of a piece of the result.
 const PIECE: u32 = 16;
 /// Products of 16 rows whose rows lie between each other; rows of the image lie in as many planes.
 const PLANES: u32 = 4;
 /// The same, to count with.
 const TILES: usize = PLANES as usize;
-/// From this side on masks in several channels are sparse factors where they can be: for 5 x 5 nothing is gained.
-const SPARSE_SIDE: u32 = 7;
+/// From this side on masks in several channels are sparse factors where they can be.
+const SPARSE_SIDE: u32 = 5;
 /// Products of 8 rows with a mask in which every other byte is left out, and planes.
 const SPARSE_PLANES: u32 = 8;
 /// The same, to count with.

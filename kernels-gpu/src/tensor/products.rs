@@ -7,7 +7,7 @@ use cuda_std::prelude::*;
 use super::layout::padded;
 use super::results::result_place;
 use super::{
-    ACROSS, AT_A_TIME, CHUNK, COLUMNS, Layout, MOST_HELD, MOST_UNCERTAIN, PAIR_PITCH, PLANES, RESULT_PITCH,
+    ACROSS, AT_A_TIME, CHUNK, COLUMNS, Layout, MOST_HELD, MOST_UNCERTAIN, OF_WARP, PAIR_PITCH, PLANES, RESULT_PITCH,
     SPARSE_PLANES, SPARSE_TILES, TILE, TILES, this_thread,
 };
 
@@ -44,14 +44,13 @@ impl Products {
     pub(super) unsafe fn compute(&self, pixels: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let (group, member) = (lane / 4, lane % 4);
-        let mut from = pixels.offset(group * self.layout.pitch + 4 * member + self.layout.first + warp * 32);
-        let mut count = 0;
-        let mut column = warp * 32;
-        // One bit for each of the last 32 results, the last one lowest.
-        let mut certain = 0;
+        let mut from = pixels.offset(group * self.layout.pitch + 4 * member + self.layout.first + warp * OF_WARP);
+        let mut column = warp * OF_WARP;
+        // One bit for each of the last 32 results, the last one lowest, and for the 32 before.
+        let (mut certain, mut before) = (u32::MAX, u32::MAX);
         // Two tiles are looked through at a time: of a pair that is begun inside, both are computed.
         let inside = (inside + 2 * TILE as i32 - 1) & !(2 * TILE as i32 - 1);
-        while column < warp * 32 + 32 && (column as i32) < inside {
+        while column < (warp + 1) * OF_WARP && (column as i32) < inside {
             thread::no_unroll();
             if self.layout.sparse {
                 // SAFETY: the caller's promise.
@@ -77,18 +76,20 @@ impl Products {
                 }
                 from = from.offset(TILE * ACROSS as u32);
             }
-            if column % (2 * TILE) == 0 {
-                // With a sparse mask there are no registers to keep what follows from the thread's number.
-                let thread = if self.layout.sparse { this_thread() } else { 32 * warp + lane };
-                let (warp, lane) = (thread / 32, thread % 32);
-                let list = self.list.cast::<u16>().offset(warp * MOST_UNCERTAIN);
-                // SAFETY: the list is this warp's.
-                count = unsafe { push(self.layout.sparse, list, count, !certain, lane, column - 2 * TILE) };
+            if column % OF_WARP == 2 * TILE {
+                before = certain;
             }
         }
-        if lane == 0 {
+        if column % OF_WARP == 2 * TILE {
+            // The others are beyond the image.
+            certain = u32::MAX;
+        }
+        // SAFETY: the list is this warp's.
+        let count = unsafe { push(self.layout.sparse, self.list.cast(), [!before, !certain]) };
+        let thread = this_thread();
+        if thread.is_multiple_of(32) {
             // SAFETY: one number a warp.
-            unsafe { self.counts.store(warp, count) };
+            unsafe { self.counts.store(thread / 32, count) };
         }
     }
 
@@ -147,7 +148,7 @@ impl Products {
     #[inline(always)]
     unsafe fn sums_sparse(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> SparseSums {
         let (pitch, plane) = (self.layout.pitch / 4, self.plane / 4);
-        let mut sums = [[self.bias[0], self.bias[1], 0, 0]; SPARSE_TILES];
+        let mut sums = [self.bias; SPARSE_TILES];
         let of_image = self.rows + SPARSE_PLANES - 1;
         let parts = self.rows.div_ceil(2);
         for i in 0..of_image.div_ceil(2) {
@@ -256,40 +257,40 @@ impl Products {
     }
 }
 
-/// Puts a lane's `doubtful` results of the last 16 columns, from `column` on, onto its warp's list, which has `count`;
-/// returns the new number, which may be more than fit.
+/// Puts a lane's `doubtful` results, those of 16 columns in either word, onto its warp's list; returns how many there are, which may be more
+/// than fit.
 ///
 /// # Safety
 /// The list is this warp's.
 #[inline(always)]
-unsafe fn push(sparse: bool, list: Shared<u16>, count: u32, doubtful: u32, lane: u32, column: u32) -> u32 {
-    let (mut count, mut doubtful) = (count, doubtful);
+unsafe fn push(sparse: bool, list: Shared<u16>, doubtful: [u32; 2]) -> u32 {
+    let (warp, lane) = (this_thread() / 32, this_thread() % 32);
+    let (mut count, [mut first, mut second]) = (0, doubtful);
     // Each round takes one of each lane that has one.
-    let mut lanes = warp::ballot(doubtful != 0);
+    let mut lanes = warp::ballot(first | second != 0);
     while lanes != 0 {
         thread::no_unroll();
         let place = count + (lanes & ((1 << lane) - 1)).count_ones();
-        if doubtful != 0 {
-            // In the order of `finish`: two tiles of 8 columns, 4 of rows, 2 halves of each, 2 values.
-            let which = doubtful.leading_zeros();
-            doubtful &= !(1 << (31 - which));
+        if first | second != 0 {
+            let column = warp * OF_WARP + if first == 0 { 2 * TILE } else { 0 };
+            let word = if first == 0 { &mut second } else { &mut first };
+            // In the order of `finish` and `finish_sparse`: two tiles of 8 columns, then 4 of rows and 2 halves of each, or 8 of rows; and 2
+            // values.
+            let which = word.leading_zeros();
+            *word &= !(1 << (31 - which));
+            let column = column + (which & 16) / 2;
             let (row, column) = if sparse {
-                // Two tiles of 8 columns, 8 of rows, 2 values.
-                (
-                    lane % 4 * 16 + (which & 1) * SPARSE_PLANES + which / 2 % SPARSE_PLANES,
-                    column + (which & 16) / 2 + lane / 4,
-                )
+                (lane % 4 * 16 + (which & 1) * SPARSE_PLANES + which / 2 % SPARSE_PLANES, column + lane / 4)
             } else {
-                let row = PLANES * (lane / 4 + (which & 2) * 4) + which / 4 % PLANES;
-                (row, column + (which & 16) / 2 + lane % 4 * 2 + (which & 1))
+                (PLANES * (lane / 4 + (which & 2) * 4) + which / 4 % PLANES, column + lane % 4 * 2 + (which & 1))
             };
             if place < MOST_UNCERTAIN {
                 // SAFETY: the place is in this warp's list, and this thread's alone.
-                unsafe { list.store(place, (row * COLUMNS + column) as u16) };
+                unsafe { list.store(warp * MOST_UNCERTAIN + place, (row * COLUMNS + column) as u16) };
             }
         }
         count += lanes.count_ones();
-        lanes = warp::ballot(doubtful != 0);
+        lanes = warp::ballot(first | second != 0);
     }
     count
 }
