@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "48ef14ebecb1d9f4efaa7a597905eac32cb8c669eec27587719f92ead65eb254";
+pub const SOURCE_HASH: &str = "fbb2ac427d2f10bd2d011e3f2177e8c4bff6269c295d627cac5b1ac41136dbda";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -40,8 +40,8 @@
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1125 | 1579 | 2412 |
-//! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 84 % | 85 % | 86 % |
+//! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1112 | 1562 | 2374 |
+//! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 86 % | 86 % | 88 % |
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
@@ -106,7 +106,7 @@ pub const fn schedule(size: u32) -> Schedule {
 }
 
 /// Rows of the mask in one pass, for sides up to 31: with 8 columns a thread some 1700 products, so that the loop fits the instruction
-/// cache, and less than 1 KB of coefficients ([`pass`]).
+/// cache, and less than 1 KB of coefficients.
 #[must_use]
 pub const fn rows(size: u32) -> u32 {
     match size {
@@ -122,7 +122,7 @@ pub const fn rows(size: u32) -> u32 {
 const LINE: u32 = 16;
 
 /// From where the coefficients of one pass begin to where those of the next one do. They lie as close together as they can: the cache
-/// that a multiply-add's coefficients come from has about 1 KB. (31 x 31 with 7 rows of 36, 1008 bytes: 2529 µs, of 31, 868 bytes: 2412.)
+/// that a multiply-add's coefficients come from has about 1 KB. (31 x 31 with 7 rows of 36, 1008 bytes: 2535 µs, of 31, 868 bytes: 2412.)
 const fn pass(size: u32) -> u32 {
     let all = rows(size) * size;
     assert!(rows(size) == size || all * size_of::<f32>() as u32 <= 1000, "coefficients that don't fit the cache");

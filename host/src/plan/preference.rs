@@ -34,10 +34,10 @@
 //!
 //! | mask | 3 | 5 | 7 | 9 | 11 | 13 | 15 | 21 | 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | `tensor` made for it, one channel | 61 | 67 | 77 | 88 | 143 | 157 | 206 | 309 | 950 |
+//! | `tensor` made for it, one channel | 59 | 65 | 74 | 85 | 143 | 157 | 206 | 309 | 950 |
 //! | `tensor` for any mask, one channel | 127 | 159 | 172 | 215 | 231 | 278 | 301 | 465 | 1526 |
 //! | `stream_ring`, one channel | 65 | 106 | 169 | 264 | | | | | |
-//! | `tensor` made for it, three channels | 163 | 222 | 269 | 301 | 760 | | | | |
+//! | `tensor` made for it, three channels | 160 | 205 | 248 | 283 | 760 | | | | |
 //! | `tensor` for any mask, three channels | 344 | 461 | 479 | 614 | 933 | | | | |
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 | | | | | |
 //! | `tensor` made for it, four channels | 230 | 314 | 385 | 981 | 1045 | | | | |

@@ -88,6 +88,18 @@ fn a_mask_has_the_rows_that_its_kernel_reads() {
     }
 }
 
+/// Also where a mask is added up in passes, the last ones of which may have a row less.
+#[test]
+fn rows_of_a_mask_lie_behind_each_other() {
+    for (size, _) in kernels_gpu::stream::SCHEDULES {
+        let place = |row| Variant::Stream.mask_row(size, row);
+        assert_eq!(place(0), 0);
+        for row in 0..size {
+            assert!(place(row) + size <= place(row + 1), "row {row} of {size}");
+        }
+    }
+}
+
 #[test]
 fn large_images_take_the_kernels_with_sums_in_registers() {
     let of = |width, height| planned(&problem(4096, 4096, width, height), VariantChoice::Auto);

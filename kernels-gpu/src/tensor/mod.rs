@@ -27,7 +27,7 @@
 //!
 //! # Two of three are zeros
 //! In three channels two of three bytes of such a matrix are 0: of each four neighbours at most two are not. Tensor cores take a factor
-//! of which that is known in half the place ([`multiply_add_sparse`](cuda_std::matrix::multiply_add_sparse)). So for 7 x 7 and 9 x 9 the roles are changed: the mask is the left
+//! of which that is known in half the place ([`multiply_add_sparse`](cuda_std::matrix::multiply_add_sparse)). So from 5 x 5 to 9 x 9 the roles are changed: the mask is the left
 //! factor, two rows of it with both bytes of their coefficients in one, 16 x 64 before the zeros are left out, the image the right one, 64
 //! x 8. A product costs a third more than one of the others and does the work of two. Its matrices need a driver for CUDA 12.5.
 //!
@@ -67,12 +67,12 @@
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 21 x 21 | 31 x 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | one channel, µs | 61 | 67 | 77 | 88 | 143 | 157 | 206 | 309 | 950 |
-//! | of the floor | 74 % | 67 % | 59 % | 51 % | 31 % | 29 % | 22 % | 15 % | 5 % |
-//! | three channels, µs | 163 | 222 | 269 | 301 | 760 | | | | |
+//! | one channel, µs | 59 | 65 | 74 | 85 | 143 | 157 | 206 | 309 | 950 |
+//! | of the floor | 76 % | 69 % | 61 % | 53 % | 31 % | 29 % | 22 % | 15 % | 5 % |
+//! | three channels, µs | 160 | 205 | 248 | 283 | 760 | | | | |
 //! | four channels, µs | 230 | 314 | 385 | 981 | 1045 | | | | |
 //!
-//! (Four channels, 31 x 31 and 11 x 11 in three are from before whole pieces were copied without questions.) Up to 9 x 9 instructions and
+//! (From 11 x 11 on, and four channels, they are of earlier versions; 31 x 31, 11 x 11 in three channels and four channels are from before whole pieces were copied without questions.) Up to 9 x 9 instructions and
 //! the three barriers of a step bound it, in three channels with the products, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
 //! kernel of its own, it takes 1.4 to 2 times as long.
 
@@ -117,8 +117,8 @@ pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
 pub const fn resident(channels: u32, size: u32) -> Option<u32> {
     match size {
         1..=9 if !Layout::largest(channels, size, size).held => None,
-        1..=5 if !is_sparse(channels, size) => Some(6),
-        1..=9 => Some(5),
+        1..=5 => Some(6),
+        6..=9 => Some(5),
         _ => None,
     }
 }
