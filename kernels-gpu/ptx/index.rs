@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "fbb2ac427d2f10bd2d011e3f2177e8c4bff6269c295d627cac5b1ac41136dbda";
+pub const SOURCE_HASH: &str = "4e33a08d33204c15bb51df90876bcdd6c9950123c4744c0f94b07150da0fe4e2";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -19,9 +19,9 @@
 //! # The edge
 //! Only the fetching knows of it. A thread's own columns lie in the image; of the `MORE` columns beside those of the block each thread
 //! fetches one, whose place a table in shared memory has, made once: beyond the image it is another one, or none. So a block at
-//! the edge does what all others do: were it slower, the whole device would wait for it in the end. (Rows that are not
-//! aligned, images of a width that is no multiple of 4 or below a block's, and anchors beside the middle: there all columns of a block are
-//! fetched one by one through that table.)
+//! the edge does what all others do: were it slower, the whole device would wait for it in the end. (Where rows are not
+//! aligned, or the anchor is beside the middle, all columns of a block are fetched one by one through that table; where the width is no multiple
+//! of 4, or below a block's, those of the last block.)
 //!
 //! # Passes
 //! Of a large mask the sums of all rows would not fit the registers, nor their products the instruction cache, nor their coefficients
@@ -93,7 +93,7 @@ const BESIDE: usize = 4 * MOST_OWN;
 struct Fetcher<const K: usize, const C: usize> {
     image: Global<f32>,
     params: Params,
-    /// Whether the block's own columns go beyond the image, or are not aligned; the same in the whole block.
+    /// Whether the block's own columns go beyond the image, or are not aligned, or the anchor is not in the middle; the same in the whole block.
     edge: bool,
     /// The thread's first column of the result; where `edge` is false, of its own columns of the image, too.
     x: i32,

@@ -36,15 +36,15 @@
 //! | instructions beside the products | coefficients past the 60 that uniform registers hold, one instruction for two of them, for `C` outputs; copies to and from shared memory, store and loop, about 75 for `C` |
 //!
 //! On an H100 (8192 x 8192, one channel, zero border), with the schedule of [`SCHEDULES`]; the floor is the longer of 8
-//! bytes a pixel at the 2.98 TB/s of a copy and `K * K` products a pixel at 62.5 TFLOP/s:
+//! bytes a pixel at the 2.98 TB/s of a copy and `K * K` products a pixel at the 62.1 to 62.5 TFLOP/s of the same call:
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1112 | 1562 | 2374 |
 //! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 86 % | 86 % | 88 % |
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
-//! takes as its second factor at full rate. The sums and pixels take `C (K + 1) + K` registers.
+//! takes as its second factor at full rate. The sums and pixels take `C (H + 1) + K` registers, with `H` rows of the mask in a pass.
 //!
 //! What bounds `C` and `K`:
 //! - the instruction cache. A loop of up to some 2000 instructions (32 KB) runs at 90 % of the FP32 units, one of 2700 at 80 %, one of 3600

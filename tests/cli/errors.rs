@@ -116,11 +116,24 @@ fn devices() {
     assert_eq!(place.names(), ["a.png", "g.npy"]);
 }
 
-/// A picture is read while the device is opened, but from the standard input only when there is one: otherwise this would wait for its end.
+/// A picture is read while the device is opened. What has no end yet must not keep it from being missed: the standard input, or a pipe.
 #[test]
-fn a_missing_device_does_not_wait_for_the_standard_input() {
+fn a_missing_device_does_not_wait_for_a_picture() {
+    waits_for_nothing("-");
+    #[cfg(unix)]
+    waits_for_nothing("pipe.png");
+}
+
+fn waits_for_nothing(input: &str) {
     let place = prepared();
-    let mut command = place.command(&["filter", "-", "-o", "b.png", "--emboss", "--device", "cuda:9999"]);
+    if input != "-" {
+        let made = Command::new("mkfifo").arg(place.path(input)).status();
+        if !made.is_ok_and(|status| status.success()) {
+            eprintln!("there is no mkfifo: nothing to see");
+            return;
+        }
+    }
+    let mut command = place.command(&["filter", input, "-o", "b.png", "--emboss", "--device", "cuda:9999"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     // Open until the end of the test.
     let _input = child.stdin.take().unwrap();

@@ -318,7 +318,19 @@ fn small_images_of_other_values_take_what_was_fastest() {
         let layout = Layout { channels, input: pixel, output: pixel };
         planned(&problem(width, height, side, side).with_layout(layout).unwrap(), VariantChoice::Auto)
     };
+    let reason = |channels, (width, height), side| {
+        let layout = Layout { channels, input: U8, output: U8 };
+        let problem = problem(width, height, side, side).with_layout(layout).unwrap();
+        Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().reason
+    };
     let (tiny, small, medium, large) = ((200, 200), (512, 512), (800, 600), (1280, 720));
+    // Said of kernels for any mask, too, and only where another one would be taken.
+    assert!(
+        reason(3, tiny, 13).contains("too few pixels for tensor: 120000 of 195360 values"),
+        "{}",
+        reason(3, tiny, 13)
+    );
+    assert!(!reason(3, (256, 256), 11).contains("too few"), "{}", reason(3, (256, 256), 11));
     for side in [3, 5, 7, 9, 11, 13] {
         assert_eq!(of(1, U8, tiny, side), "shared_tile_u8_c1");
         assert_eq!(of(1, U8, small, side), format!("tensor_u8_c1_{side}x{side}"));

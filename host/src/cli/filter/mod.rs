@@ -9,13 +9,12 @@ mod progress;
 
 use anyhow::Result;
 use host::batch::{self, Limits};
-use host::files::Picture;
 use host::{Border, Device, Filter};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
-use self::paths::{Inputs, Job};
-use self::pictures::{Pictures, Read};
+use self::paths::Inputs;
+use self::pictures::{Pictures, ReadAhead};
 use self::progress::Progress;
 use super::{OrUsage, Outcome, interrupt, output};
 
@@ -29,8 +28,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         jobs.retain(|job| job.output.symlink_metadata().is_err());
     }
     let kept_before = found - jobs.len();
-    let (device, first) = select_while_reading(args, &jobs);
-    let device = device?;
+    // To open a GPU takes about as long as to decode a large picture.
+    let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
+    let device = super::select(args.device)?;
     let device = match args.device_memory {
         Some(bytes) => device.with_memory_limit(bytes),
         None => device,
@@ -78,23 +78,6 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
     }
     Ok(if failed > 0 || !empty.is_empty() { Outcome::SomeFailed } else { Outcome::Done })
-}
-
-/// The device, and the first picture: to open a GPU takes about as long as to decode a large picture.
-///
-/// It is not read if it need not be, nor from the standard input, for which a missing device should not have to wait.
-fn select_while_reading(args: &Args, jobs: &[Job]) -> (Result<Device>, Option<Read>) {
-    std::thread::scope(|scope| {
-        let is_wanted = |job: &&Job| args.overwrite || job.output.symlink_metadata().is_err();
-        let first = jobs.first().filter(|job| !job.is_standard()).filter(is_wanted);
-        let reading = first.and_then(|job| {
-            let read = || Read { input: job.input.clone(), picture: Picture::read(&job.input) };
-            // Without a thread it is read later.
-            std::thread::Builder::new().spawn_scoped(scope, read).ok()
-        });
-        let device = super::select(args.device);
-        (device, reading.map(|read| read.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
-    })
 }
 
 /// What becomes of values that are not finite.

@@ -23,14 +23,9 @@ pub(super) struct Job {
 const STANDARD_INPUT: &str = "/dev/stdin";
 
 impl Job {
-    /// Whether the input is the standard input.
-    pub(super) fn is_standard(&self) -> bool {
-        self.input == Path::new(STANDARD_INPUT)
-    }
-
     /// The input, as people know it.
     pub(super) fn name(&self) -> impl Display {
-        if self.is_standard() { Path::new("standard input") } else { &self.input }.display()
+        if self.input == Path::new(STANDARD_INPUT) { Path::new("standard input") } else { &self.input }.display()
     }
 
     /// An error of reading the input, by its name.

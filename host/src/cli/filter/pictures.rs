@@ -1,8 +1,9 @@
 //! What becomes of one picture: read, filtered, written, reported.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -15,10 +16,28 @@ use super::compute::Compute;
 use super::paths::{self, Job};
 use super::progress::Progress;
 
-/// A picture that was read before its turn.
-pub(super) struct Read {
-    pub(super) input: PathBuf,
-    pub(super) picture: host::Result<Picture>,
+/// A picture that is read before its turn, by a thread of its own. Nobody waits for it but who needs the picture.
+pub(super) struct ReadAhead {
+    input: PathBuf,
+    picture: JoinHandle<host::Result<Picture>>,
+}
+
+impl ReadAhead {
+    /// Begins to read the picture of a job, unless it is not wanted, or not an ordinary file, or large: what is wrong with the device or the
+    /// arguments is said at once, and without much memory.
+    pub(super) fn begin(job: &Job, overwrite: bool) -> Option<Self> {
+        /// Bytes of a decoded picture: 4K in 16 bits and four channels.
+        const MOST_BYTES: u64 = 3840 * 2160 * 4 * 2;
+        let is_wanted = overwrite || job.output.symlink_metadata().is_err();
+        let is_file = job.input.metadata().is_ok_and(|data| data.is_file());
+        if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&host::files::decoded_bytes(&job.input)) {
+            return None;
+        }
+        let input = job.input.clone();
+        // Without a thread it is read later.
+        let picture = std::thread::Builder::new().spawn(move || Picture::read(&input)).ok()?;
+        Some(Self { input: job.input.clone(), picture })
+    }
 }
 
 /// The pictures of a run.
@@ -27,22 +46,21 @@ pub(super) struct Pictures<'a> {
     pub(super) progress: &'a Progress,
     /// Results that others made since the run began, and that are to be kept.
     kept: AtomicUsize,
-    /// What was read already.
-    ahead: Mutex<Option<Read>>,
+    /// What is being read already.
+    ahead: Mutex<Option<ReadAhead>>,
 }
 
 /// A time of computing that is announced.
 const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Pictures<'a> {
-    pub(super) fn new(args: &'a Args, progress: &'a Progress, ahead: Option<Read>) -> Self {
+    pub(super) fn new(args: &'a Args, progress: &'a Progress, ahead: Option<ReadAhead>) -> Self {
         Self { args, progress, kept: AtomicUsize::new(0), ahead: Mutex::new(ahead) }
     }
 
-    /// The picture of a file, if it was read already, or else now.
-    fn picture(&self, input: &Path) -> host::Result<Picture> {
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take_if(|read| read.input == input);
-        ahead.map_or_else(|| Picture::read(input), |read| read.picture)
+    /// What is read ahead of this job, if it is; then nobody else gets it.
+    fn ahead(&self, job: &Job) -> Option<ReadAhead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take_if(|read| read.input == job.input)
     }
 
     /// How many of the jobs that failed did so because there is their result already, which is what was asked for.
@@ -100,11 +118,16 @@ impl Work for Pictures<'_> {
     }
 
     fn read(&self, job: &Job) -> Result<Picture> {
+        let ahead = self.ahead(job);
         if !self.args.overwrite && job.output.symlink_metadata().is_ok() {
             // Before the work; that nothing is replaced is made sure of when the file gets its name.
             return Err(self.explain(Error::Exists { path: job.output.clone() }));
         }
-        let picture = self.picture(&job.input).map_err(|error| job.blame(error))?;
+        let picture = match ahead {
+            Some(ahead) => ahead.picture.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            None => Picture::read(&job.input),
+        };
+        let picture = picture.map_err(|error| job.blame(error))?;
         let pixels = &picture.pixels;
         let format = Format::of(&job.output)?;
         format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
