@@ -250,8 +250,7 @@ impl Situation<'_> {
 
     /// Whether it is preferred to the separable ones, too, where those are preferred to `stream`.
     fn is_small_for_all(&self, side: u32) -> bool {
-        let most = SMALL_PIXELS_SEPARABLE.iter().find(|&&(of, _)| side <= of);
-        self.is_small(side) && (side < SEPARABLE_SIDE || most.is_some_and(|&(_, pixels)| self.has_at_most(pixels)))
+        self.is_small(side) && (side < SEPARABLE_SIDE || self.has_at_most(up_to(&SMALL_PIXELS_SEPARABLE, side)))
     }
 
     /// Whether two passes save at least half of the products.

@@ -286,12 +286,14 @@ fn drivers_know_the_ptx() {
 /// Where fixed point leaves too much uncertain the ring is taken; masks of other sizes have the tensor cores alone.
 #[test]
 fn bytes_take_the_ring_where_it_is_better() {
-    let plan = |mask: Mask| {
-        let problem = Problem::new(1920, 1080, &Filter::new(mask)).unwrap();
+    let of = |width, height, mask: Mask| {
+        let problem = Problem::new(width, height, &Filter::new(mask)).unwrap();
         let problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
         let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
         (plan.entry.symbol, plan.reason)
     };
+    let plan = |mask| of(1920, 1080, mask);
+    assert_eq!(of(8192, 8192, Mask::sobel(Axis::X)).0, "tensor_u8_c1_3x3");
     // Every sum has a half behind the point in every other case.
     let (symbol, reason) = plan(Mask::new(5, 5, vec![0.5; 25]).unwrap());
     assert_eq!(symbol, "stream_ring_u8_c1_5x5");
@@ -314,23 +316,18 @@ fn bytes_take_the_ring_where_it_is_better() {
 #[test]
 fn small_images_of_other_values_take_what_was_fastest() {
     use PixelType::{F32, U8, U16};
-    let of = |channels, pixel, (width, height), side| {
+    let plan = |channels, pixel, (width, height), side| {
         let layout = Layout { channels, input: pixel, output: pixel };
-        planned(&problem(width, height, side, side).with_layout(layout).unwrap(), VariantChoice::Auto)
-    };
-    let reason = |channels, (width, height), side| {
-        let layout = Layout { channels, input: U8, output: U8 };
         let problem = problem(width, height, side, side).with_layout(layout).unwrap();
-        Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().reason
+        Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap()
     };
+    let of = |channels, pixel, size, side| plan(channels, pixel, size, side).entry.symbol;
     let (tiny, small, medium, large) = ((200, 200), (512, 512), (800, 600), (1280, 720));
     // Said of kernels for any mask, too, and only where another one would be taken.
-    assert!(
-        reason(3, tiny, 13).contains("too few pixels for tensor: 120000 of 195360 values"),
-        "{}",
-        reason(3, tiny, 13)
-    );
-    assert!(!reason(3, (256, 256), 11).contains("too few"), "{}", reason(3, (256, 256), 11));
+    let reason = plan(3, U8, tiny, 13).reason;
+    assert!(reason.contains("too few pixels for tensor: 120000 of 195360 values"), "{reason}");
+    let reason = plan(3, U8, (256, 256), 11).reason;
+    assert!(!reason.contains("too few"), "{reason}");
     for side in [3, 5, 7, 9, 11, 13] {
         assert_eq!(of(1, U8, tiny, side), "shared_tile_u8_c1");
         assert_eq!(of(1, U8, small, side), format!("tensor_u8_c1_{side}x{side}"));

@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
     let found = jobs.len();
     if args.skip_existing {
-        jobs.retain(|job| job.output.symlink_metadata().is_err());
+        jobs.retain(|job| !job.has_result());
     }
     let kept_before = found - jobs.len();
     // To open a GPU takes about as long as to decode a large picture.

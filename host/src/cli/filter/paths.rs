@@ -23,6 +23,11 @@ pub(super) struct Job {
 const STANDARD_INPUT: &str = "/dev/stdin";
 
 impl Job {
+    /// Whether there is something under the result's name, a link to nothing included.
+    pub(super) fn has_result(&self) -> bool {
+        self.output.symlink_metadata().is_ok()
+    }
+
     /// The input, as people know it.
     pub(super) fn name(&self) -> impl Display {
         if self.input == Path::new(STANDARD_INPUT) { Path::new("standard input") } else { &self.input }.display()

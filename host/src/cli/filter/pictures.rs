@@ -28,7 +28,7 @@ impl ReadAhead {
     pub(super) fn begin(job: &Job, overwrite: bool) -> Option<Self> {
         /// Bytes of a decoded picture: 4K in 16 bits and four channels.
         const MOST_BYTES: u64 = 3840 * 2160 * 4 * 2;
-        let is_wanted = overwrite || job.output.symlink_metadata().is_err();
+        let is_wanted = overwrite || !job.has_result();
         let is_file = job.input.metadata().is_ok_and(|data| data.is_file());
         if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&host::files::decoded_bytes(&job.input)) {
             return None;
@@ -119,7 +119,7 @@ impl Work for Pictures<'_> {
 
     fn read(&self, job: &Job) -> Result<Picture> {
         let ahead = self.ahead(job);
-        if !self.args.overwrite && job.output.symlink_metadata().is_ok() {
+        if !self.args.overwrite && job.has_result() {
             // Before the work; that nothing is replaced is made sure of when the file gets its name.
             return Err(self.explain(Error::Exists { path: job.output.clone() }));
         }
