@@ -286,6 +286,18 @@ fn outputs() {
     fails(&["a.png", "-o", "{stem}-{ext}", "--identity"], 2, &["has no extension"]);
 }
 
+/// What a format can't hold for its size is said in full, and no file is left.
+#[test]
+fn jpeg_has_a_largest_size() {
+    let place = Place::new();
+    place.write("wide.png", picture(65_536, 1, 1, |i| i as u8));
+    place.write("widest.png", picture(65_535, 1, 1, |i| i as u8));
+    let message = "wide.jpg: JPEG has at most 65535 columns and rows, this picture 65536 x 1";
+    place.filter(&["wide.png", "-o", "wide.jpg", "--identity"]).with(1, &[message]);
+    place.filter(&["widest.png", "-o", "widest.jpg", "--identity"]).quietly();
+    assert_eq!(place.names(), ["wide.png", "widest.jpg", "widest.png"]);
+}
+
 #[test]
 fn names_of_outputs() {
     fails(&["a.png", "g.npy", "-o", "b.npy", "--identity"], 2, &["b.npy is one file", "need a folder", "{stem}"]);
