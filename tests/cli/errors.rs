@@ -269,7 +269,7 @@ fn outputs() {
         fails(&["a.png", "-o", "/dev/null", "--identity"], 2, &["/dev/null: has no extension"]);
     }
     fails(&["a.png", "-o", "b.xyz", "--identity"], 2, &["b.xyz: has .xyz", ".png, .jpg"]);
-    fails(&["a.png", "-o", "b", "--identity"], 2, &["b: has no extension"]);
+    fails(&["a.png", "-o", "b", "--identity"], 2, &["b: has no extension", "\"b/\" would be a folder"]);
     fails(
         &["g.npy", "-o", "b.png", "--identity"],
         1,
@@ -301,6 +301,7 @@ fn jpeg_has_a_largest_size() {
 #[test]
 fn names_of_outputs() {
     fails(&["a.png", "g.npy", "-o", "b.npy", "--identity"], 2, &["b.npy is one file", "need a folder", "{stem}"]);
+    fails(&["a.png", "g.npy", "-o", "b", "--identity"], 2, &["b is one file", "need a folder (\"b/\""]);
     fails(&["a.png", "g.npy", "-o", "b{ext}.npy", "a.png", "--identity"], 2, &["have one output, bpng.npy"]);
     fails(&["a.png", "-o", "{name}.png", "--identity"], 2, &["{name}: {stem} and {ext}"]);
     fails(&["a.png", "-o", "{{stem}}.png", "--identity"], 2, &["a { within braces: {stem} has one pair"]);

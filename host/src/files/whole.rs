@@ -102,7 +102,12 @@ fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(_) if existing == Existing::Keep => Err(Error::Exists { path: path.into() }),
         // A link stays, what it leads to is replaced.
-        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(|error| blame(error.to_string())),
+        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(|error| match fs::read_link(path) {
+            Ok(to) if error.kind() == io::ErrorKind::NotFound => {
+                blame(format!("is a link to {}, which does not exist", to.display()))
+            }
+            _ => blame(error.to_string()),
+        }),
         Ok(found) if !found.is_file() => Err(blame("is not an ordinary file".into())),
         _ => Ok(path.to_owned()),
     }
@@ -222,5 +227,9 @@ mod tests {
         write(&link, Existing::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"x");
+        let nowhere = folder.path().join("d");
+        symlink("missing", &nowhere).unwrap();
+        let error = write(&nowhere, Existing::Replace, |_| Ok(())).unwrap_err().to_string();
+        assert!(error.ends_with("d: is a link to missing, which does not exist"), "{error}");
     }
 }

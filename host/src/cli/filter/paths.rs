@@ -62,11 +62,6 @@ pub(super) struct Inputs {
 /// have one name, or one the name of another input.
 pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>) -> Result<Inputs> {
     let target = Target::of(output)?;
-    if let Some(format) = target.format(output)?
-        && let Some(pixel) = pixel
-    {
-        format.check_type(output, pixel)?;
-    }
     let standard = inputs.iter().filter(|input| is_standard(input)).count();
     if standard > 1 {
         bail!("- was given {standard} times: there is one standard input");
@@ -84,6 +79,11 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
             "{output} is one file, for one input: several inputs, a folder and a quoted pattern need a folder \
              (\"{output}/\", or one that exists) or a pattern with {{stem}}"
         );
+    }
+    if let Some(format) = target.format(output)?
+        && let Some(pixel) = pixel
+    {
+        format.check_type(output, pixel)?;
     }
     let mut found = Inputs { jobs: Vec::new(), failed: Vec::new(), empty: Vec::new(), passed_over: Vec::new() };
     for input in inputs {
@@ -166,6 +166,10 @@ impl Target {
         match self {
             Self::Folder => Ok(None),
             Self::Pattern if depends => Ok(None),
+            Self::File if output.extension().is_none() => {
+                let folder = format!("\"{}/\" would be a folder", output.display());
+                Ok(Some(Format::of(output).map_err(|error| anyhow!("{error}; {folder}"))?))
+            }
             Self::File | Self::Pattern => Ok(Some(Format::of(output)?)),
         }
     }
