@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use anyhow::Result;
+use host::bench::ImageSize;
 use host::kernels_gpu::entries::{ENTRIES, Entry, MaskSize};
 use host::kernels_gpu::ptx;
 use host::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
@@ -20,6 +21,10 @@ pub(super) struct Args {
     /// The device whose choice of kernels is shown; the emulator's is that of an H100
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
+
+    /// The image's size that the choice is shown for
+    #[arg(long, value_name = "N|WxH", default_value = "4096")]
+    size: ImageSize,
 }
 
 /// Everything that is shown.
@@ -30,6 +35,8 @@ struct Info {
     driver: Driver,
     devices: Vec<CudaDevice>,
     auto: Auto,
+    /// Columns and rows of the image that the choices are for.
+    size: [usize; 2],
     choices: Vec<Choice>,
     ptx: Ptx,
     kernels: Vec<Kernel>,
@@ -97,14 +104,22 @@ struct Kernel {
 
 /// The kinds of values and the sides of masks that `auto`'s choices are shown for.
 /// Masks that are a column times a row make a difference for `f32` only.
-const KINDS: [(PixelType, usize, bool); 4] =
-    [(PixelType::F32, 1, false), (PixelType::F32, 1, true), (PixelType::U8, 1, false), (PixelType::U8, 3, false)];
+const KINDS: [(PixelType, usize, bool); 10] = [
+    (PixelType::F32, 1, false),
+    (PixelType::F32, 1, true),
+    (PixelType::F32, 3, false),
+    (PixelType::F32, 4, false),
+    (PixelType::U8, 1, false),
+    (PixelType::U8, 3, false),
+    (PixelType::U8, 4, false),
+    (PixelType::U16, 1, false),
+    (PixelType::U16, 3, false),
+    (PixelType::U16, 4, false),
+];
 const MASKS: [usize; 11] = [3, 5, 7, 9, 11, 13, 15, 21, 31, 63, 129];
-/// The side of the image that they are shown for.
-const SIDE: usize = 4096;
 
 /// What the device takes by itself, masks with the same answer together. Nothing is allocated.
-fn choices(device: &Device) -> Result<Vec<Choice>> {
+fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
     let mut choices: Vec<Choice> = Vec::new();
     for (pixel, channels, separable) in KINDS {
         for side in MASKS {
@@ -112,7 +127,7 @@ fn choices(device: &Device) -> Result<Vec<Choice>> {
             coefficients[0] = if separable { 1.0 } else { 2.0 };
             let filter = Filter::new(Mask::new(side, side, coefficients)?);
             let layout = Layout { channels, input: pixel, output: pixel };
-            let problem = Problem::new(SIDE, SIDE, &filter)?.with_layout(layout)?;
+            let problem = Problem::new(size.width, size.height, &filter)?.with_layout(layout)?;
             let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
             match choices.last_mut() {
                 Some(last)
@@ -133,7 +148,7 @@ fn choices(device: &Device) -> Result<Vec<Choice>> {
 
 /// Prints what there is.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
-    let info = Info::gather(args.device)?;
+    let info = Info::gather(args.device, args.size)?;
     if args.json {
         output::result(format_args!("{}\n", serde_json::to_string_pretty(&info)?))?;
     } else {
@@ -143,7 +158,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 }
 
 impl Info {
-    fn gather(chooser: DeviceChoice) -> Result<Self> {
+    fn gather(chooser: DeviceChoice, size: ImageSize) -> Result<Self> {
         let auto = Device::auto();
         let chooser = if chooser == DeviceChoice::Auto { None } else { Some(super::select(chooser)?) };
         let (devices, reason) = match host::devices() {
@@ -160,7 +175,8 @@ impl Info {
             cpu: Device::cpu().describe(),
             driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
-            choices: choices(chooser.as_ref().unwrap_or(&auto))?,
+            size: [size.width, size.height],
+            choices: choices(chooser.as_ref().unwrap_or(&auto), size)?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
             ptx: Ptx { arch: ptx::ARCH, rustc: ptx::RUSTC, source_hash: ptx::SOURCE_HASH },
             kernels: ENTRIES.iter().map(Kernel::from).collect(),
@@ -226,7 +242,8 @@ impl Display for Info {
         }
         let Ptx { arch, rustc, source_hash } = self.ptx;
         let choices = |f: &mut fmt::Formatter<'_>| -> fmt::Result {
-            writeln!(f, "\nwhat auto takes for {SIDE} x {SIDE} pixels and square masks of side …")?;
+            let [width, height] = self.size;
+            writeln!(f, "\nwhat auto takes for {width} x {height} pixels and square masks of side …")?;
             for Choice { pixel, channels, separable, masks, variant, reason } in &self.choices {
                 let masks: Vec<_> = masks.iter().map(ToString::to_string).collect();
                 let kind = if *separable { "column times row" } else { "" };
