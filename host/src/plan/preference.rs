@@ -55,8 +55,10 @@
 //! | `stream`, `u16`, three channels | 159 | 209 | 310 | 479 | 704 |
 //! | `constant_mask` | 617 | 1214 | 1633 | 2751 | 3458 |
 //!
-//! All of these on images that fill the device. Smaller ones, on an H100: `small_tile`, and in brackets `stream`, of
-//! `docs/measurements/2026-11-21-h100-all.md`:
+//! Of these some are by `bench`, others by a program of their own, on several H100s: `bench` has some per cent more here and there.
+//!
+//! All of these on images that fill the device. Smaller ones, on an H100: `small_tile`, and in brackets `stream`, medians of the runs in
+//! `docs/measurements/2026-11-21-h100-all.md` and of others beside them:
 //!
 //! | mask | 512 | 1024 | 1536 | 2048 |
 //! | --- | --- | --- | --- | --- |
