@@ -290,9 +290,9 @@ fn outputs() {
 #[test]
 fn jpeg_has_a_largest_size() {
     let place = Place::new();
-    place.write("wide.png", picture(65_536, 1, 1, |i| i as u8));
-    place.write("widest.png", picture(65_535, 1, 1, |i| i as u8));
-    let message = "wide.jpg: JPEG has at most 65535 columns and rows, this picture 65536 x 1";
+    place.write("wide.png", picture(65_501, 1, 1, |i| i as u8));
+    place.write("widest.png", picture(65_500, 1, 1, |i| i as u8));
+    let message = "wide.jpg: JPEG has at most 65500 columns and rows, this picture 65501 x 1";
     place.filter(&["wide.png", "-o", "wide.jpg", "--identity"]).with(1, &[message]);
     place.filter(&["widest.png", "-o", "widest.jpg", "--identity"]).quietly();
     assert_eq!(place.names(), ["wide.png", "widest.jpg", "widest.png"]);
@@ -301,6 +301,8 @@ fn jpeg_has_a_largest_size() {
 #[test]
 fn names_of_outputs() {
     fails(&["a.png", "g.npy", "-o", "b.npy", "--identity"], 2, &["b.npy is one file", "need a folder", "{stem}"]);
+    fails(&["a.png", "-o", "-", "--identity"], 2, &["-: results go to files, not to the standard output"]);
+    fails(&["missing", "-o", "out/", "--identity"], 1, &["missing: No such file"]);
     fails(&["a.png", "g.npy", "-o", "b", "--identity"], 2, &["b is one file", "need a folder (\"b/\""]);
     fails(&["a.png", "g.npy", "-o", "b{ext}.npy", "a.png", "--identity"], 2, &["have one output, bpng.npy"]);
     fails(&["a.png", "-o", "{name}.png", "--identity"], 2, &["{name}: {stem} and {ext}"]);

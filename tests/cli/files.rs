@@ -215,8 +215,13 @@ fn help_and_information() {
     // What is taken depends on the size.
     let on_emulator = |size: &str| place.host(&["info", "--device", "emulator", "--size", size]).stdout;
     let (small, large) = (on_emulator("200"), on_emulator("3840x2160"));
-    assert!(small.contains("auto takes for 200 x 200") && small.contains("small_tile      "), "{small}");
-    assert!(large.contains("auto takes for 3840 x 2160") && large.contains("u16 x 4"), "{large}");
+    assert!(
+        small.contains("the emulator of a GPU")
+            && small.contains("for 200 x 200 pixels")
+            && small.contains("small_tile      "),
+        "{small}"
+    );
+    assert!(large.contains("for 3840 x 2160 pixels") && large.contains("u16 x 4"), "{large}");
     assert_eq!(place.host(&["info", "--size", "0"]).status, 2);
     let json = place.host(&["info", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use host::bench::ImageSize;
 use host::kernels_gpu::entries::{ENTRIES, Entry, MaskSize};
 use host::kernels_gpu::ptx;
@@ -35,7 +35,9 @@ struct Info {
     driver: Driver,
     devices: Vec<CudaDevice>,
     auto: Auto,
-    /// Columns and rows of the image that the choices are for.
+    /// The device that the choices are for.
+    choices_on: String,
+    /// Columns and rows of the image that they are for.
     size: [usize; 2],
     choices: Vec<Choice>,
     ptx: Ptx,
@@ -127,7 +129,10 @@ fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
             coefficients[0] = if separable { 1.0 } else { 2.0 };
             let filter = Filter::new(Mask::new(side, side, coefficients)?);
             let layout = Layout { channels, input: pixel, output: pixel };
-            let problem = Problem::new(size.width, size.height, &filter)?.with_layout(layout)?;
+            let problem =
+                Problem::new(size.width, size.height, &filter).and_then(|problem| problem.with_layout(layout));
+            let problem =
+                problem.with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
             let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
             match choices.last_mut() {
                 Some(last)
@@ -175,6 +180,7 @@ impl Info {
             cpu: Device::cpu().describe(),
             driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
+            choices_on: chooser.as_ref().unwrap_or(&auto).describe(),
             size: [size.width, size.height],
             choices: choices(chooser.as_ref().unwrap_or(&auto), size)?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
@@ -243,7 +249,11 @@ impl Display for Info {
         let Ptx { arch, rustc, source_hash } = self.ptx;
         let choices = |f: &mut fmt::Formatter<'_>| -> fmt::Result {
             let [width, height] = self.size;
-            writeln!(f, "\nwhat auto takes for {width} x {height} pixels and square masks of side …")?;
+            writeln!(
+                f,
+                "\nwhat auto takes for {width} x {height} pixels and square masks of side …, on {}",
+                self.choices_on
+            )?;
             for Choice { pixel, channels, separable, masks, variant, reason } in &self.choices {
                 let masks: Vec<_> = masks.iter().map(ToString::to_string).collect();
                 let kind = if *separable { "column times row" } else { "" };

@@ -15,6 +15,8 @@ use super::{Format, Picture, Pixels, npy, tiff_grey};
 
 /// Of 100.
 const JPEG_QUALITY: u8 = 95;
+/// The format has 16 bits for a side, but libjpeg, through which most programs read it, takes no more than this (`JPEG_MAX_DIMENSION`).
+const JPEG_SIDE: u16 = 65_500;
 
 /// Writes a picture in a format that [holds](Format::check) it.
 pub(super) fn write(mut writer: impl Write + Seek, format: Format, picture: &Picture) -> Result<(), String> {
@@ -64,14 +66,15 @@ fn jpeg(writer: impl Write, picture: &Picture) -> Result<(), String> {
         unreachable!("JPEG holds u8 alone, which Format::check says");
     };
     let (columns, rows) = (image.width(), image.height());
-    let (Ok(width), Ok(height)) = (u16::try_from(columns), u16::try_from(rows)) else {
-        return Err(format!("JPEG has at most 65535 columns and rows, this picture {columns} x {rows}"));
+    let side = |side: usize| u16::try_from(side).ok().filter(|&side| side <= JPEG_SIDE);
+    let (Some(width), Some(height)) = (side(columns), side(rows)) else {
+        return Err(format!("JPEG has at most {JPEG_SIDE} columns and rows, this picture {columns} x {rows}"));
     };
     let mut encoder = jpeg_encoder::Encoder::new(writer, JPEG_QUALITY);
     encoder.set_sampling_factor(SamplingFactor::F_1_1);
     if let Some(profile) = &picture.icc_profile {
-        // One that is too long is left out.
-        let _ = encoder.add_icc_profile(profile);
+        let too_long = |_| format!("JPEG has no room for a colour profile of {} bytes", profile.len());
+        encoder.add_icc_profile(profile).map_err(too_long)?;
     }
     let colour = if image.channels() == 1 { ColorType::Luma } else { ColorType::Rgb };
     encoder.encode(image.values(), width, height, colour).map_err(|error| error.to_string())

@@ -18,7 +18,7 @@
 //! 4 bits becomes u8 from 0 to 255, PNM with another greatest value than 255 or 65,535 is stretched to that, and TIFF
 //! whose 0 is white is turned around. A file's content says what it is when it is read, the extension when it is
 //! written. Reading turns a picture as its EXIF orientation asks, and keeps an ICC profile that fits its channels. Of several frames or pages the first is read. Other metadata
-//! is dropped. JPEG is written with quality 95, WebP without loss; grey and palette come back from BMP and WebP as RGB.
+//! is dropped, the density (dpi) too. JPEG is written with quality 95, without subsampling and up to 65,500 columns and rows, WebP without loss; grey and palette come back from BMP and WebP as RGB.
 //!
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.

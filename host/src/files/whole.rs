@@ -99,18 +99,22 @@ pub(super) fn check_folder(folder: &Path) -> Result<()> {
 /// Where the file will stand: where a link leads to, or the path itself.
 fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
-    match fs::symlink_metadata(path) {
-        Ok(_) if existing == Existing::Keep => Err(Error::Exists { path: path.into() }),
-        // A link stays, what it leads to is replaced.
-        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(|error| match fs::read_link(path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(path.to_owned()) };
+    // A link stays, what it leads to is replaced.
+    let target = if found.is_symlink() {
+        fs::canonicalize(path).map_err(|error| match fs::read_link(path) {
             Ok(to) if error.kind() == io::ErrorKind::NotFound => {
                 blame(format!("is a link to {}, which does not exist", to.display()))
             }
             _ => blame(error.to_string()),
-        }),
-        Ok(found) if !found.is_file() => Err(blame("is not an ordinary file".into())),
-        _ => Ok(path.to_owned()),
+        })?
+    } else {
+        path.to_owned()
+    };
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        return Err(blame("is not an ordinary file".into()));
     }
+    if existing == Existing::Keep { Err(Error::Exists { path: path.into() }) } else { Ok(target) }
 }
 
 /// The folder that a file is in.

@@ -108,7 +108,7 @@ Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR (RGB, RGBA), and .n
 height x width x channels; PBM is read. Values are taken as stored, without gamma; but palettes and CMYK become \
 RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535, and TIFF whose 0 is \
 white is turned around. Pictures are turned as their \
-EXIF orientation asks; an ICC profile stays. Of several pages or frames the first is read. - is the \
+EXIF orientation asks; an ICC profile for its colours stays. Of several pages or frames the first is read. - is the \
 standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
 .host-unfinished-.
 

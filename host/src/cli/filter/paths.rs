@@ -23,9 +23,9 @@ pub(super) struct Job {
 const STANDARD_INPUT: &str = "/dev/stdin";
 
 impl Job {
-    /// Whether there is something under the result's name, a link to nothing included.
+    /// Whether the result is there, if by a link. What is something else than a file is none.
     pub(super) fn has_result(&self) -> bool {
-        self.output.symlink_metadata().is_ok()
+        self.output.metadata().is_ok_and(|found| found.is_file())
     }
 
     /// The input, as people know it.
@@ -153,6 +153,8 @@ impl Target {
             Ok(Self::Pattern)
         } else if output.is_dir() || text.ends_with(std::path::is_separator) {
             Ok(Self::Folder)
+        } else if output == Path::new("-") {
+            bail!("-: results go to files, not to the standard output")
         } else if output.as_os_str().is_empty() {
             bail!("the output has no name")
         } else {
@@ -166,7 +168,7 @@ impl Target {
         match self {
             Self::Folder => Ok(None),
             Self::Pattern if depends => Ok(None),
-            Self::File if output.extension().is_none() => {
+            Self::File if output.extension().is_none() && output.symlink_metadata().is_err() => {
                 let folder = format!("\"{}/\" would be a folder", output.display());
                 Ok(Some(Format::of(output).map_err(|error| anyhow!("{error}; {folder}"))?))
             }
@@ -193,8 +195,11 @@ impl Target {
     }
 }
 
-/// An input that a folder or a pattern gave and whose result would have no format.
+/// An input whose result, in a folder or by a pattern, would have no format.
 fn no_picture(input: &Path) -> Error {
+    if let Err(error) = input.metadata() {
+        return anyhow!("{}: {error}", input.display());
+    }
     let (input, extensions) = (input.display(), Format::extensions());
     anyhow!(
         "{input}: its extension names no format for the result ({extensions}): a pattern with one helps, \
