@@ -129,10 +129,9 @@ fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
             coefficients[0] = if separable { 1.0 } else { 2.0 };
             let filter = Filter::new(Mask::new(side, side, coefficients)?);
             let layout = Layout { channels, input: pixel, output: pixel };
-            let problem =
-                Problem::new(size.width, size.height, &filter).and_then(|problem| problem.with_layout(layout));
-            let problem =
-                problem.with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
+            let problem = Problem::new(size.width, size.height, &filter)
+                .and_then(|problem| problem.with_layout(layout))
+                .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
             let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
             match choices.last_mut() {
                 Some(last)
@@ -165,7 +164,8 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 impl Info {
     fn gather(chooser: DeviceChoice, size: ImageSize) -> Result<Self> {
         let auto = Device::auto();
-        let chooser = if chooser == DeviceChoice::Auto { None } else { Some(super::select(chooser)?) };
+        let asked_for = if chooser == DeviceChoice::Auto { None } else { Some(super::select(chooser)?) };
+        let chooser = asked_for.as_ref().unwrap_or(&auto);
         let (devices, reason) = match host::devices() {
             Ok(devices) if devices.is_empty() => (devices, Some("the driver finds no device".to_owned())),
             Ok(devices) => (devices, None),
@@ -180,9 +180,9 @@ impl Info {
             cpu: Device::cpu().describe(),
             driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
-            choices_on: chooser.as_ref().unwrap_or(&auto).describe(),
+            choices_on: chooser.describe(),
             size: [size.width, size.height],
-            choices: choices(chooser.as_ref().unwrap_or(&auto), size)?,
+            choices: choices(chooser, size)?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
             ptx: Ptx { arch: ptx::ARCH, rustc: ptx::RUSTC, source_hash: ptx::SOURCE_HASH },
             kernels: ENTRIES.iter().map(Kernel::from).collect(),
