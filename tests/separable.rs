@@ -1,4 +1,4 @@
-//! The separable variants on the emulator, against two passes of the CPU: the same bits, because each pass has the same
+//! The separable variants on the emulator, but for that of the tensor cores, against two passes of the CPU: the same bits, because each pass has the same
 //! order. That is sharper than their error bound, which the sweep over the devices holds them against.
 
 use host::oracle::Oracle;
@@ -74,7 +74,7 @@ fn each_tile_has_the_bits_of_two_passes() -> host::Result<()> {
                 let (reach, i) = (reach as usize, masks.len());
                 masks.extend([(1 + i % 7, reach - 14), (reach, reach), (33 - i % 4, reach + 1), (2, reach - i % 13)]);
             }
-            MaskSize::Any => unreachable!("no tile is for any mask"),
+            MaskSize::Any | MaskSize::Blocks(_) => unreachable!("no tile is for any mask"),
         }
     }
     compare(Variant::SeparableTile, &masks)
@@ -133,7 +133,7 @@ fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
     for operation in [Operation::Correlate, Operation::Convolve] {
         let problem = Problem::new(300, 12, &Filter::new(mask.clone()).operation(operation))?;
         let oracle = Oracle::new(&problem, image.values());
-        for variant in [Variant::Separable, Variant::SeparableRing, Variant::SeparableTile] {
+        for variant in [Variant::Separable, Variant::SeparableRing, Variant::SeparableTile, Variant::SeparableTensor] {
             let device = Device::emulator(1);
             let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
             let found: Image = convolution.run(&image)?;

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4e33a08d33204c15bb51df90876bcdd6c9950123c4744c0f94b07150da0fe4e2";
+pub const SOURCE_HASH: &str = "1e4d17657ac67e63b8ebed6371105333adf890f1912ef3b1bfc4d36f7def20d7";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -49,6 +49,11 @@ pub const MODULES: &[Module] = &[
     Module { name: "separable_f32_c1_7x7", packed: packed!("separable_f32_c1_7x7.ptx") },
     Module { name: "separable_f32_c1_9x9", packed: packed!("separable_f32_c1_9x9.ptx") },
     Module { name: "separable_ring_f32_c1", packed: packed!("separable_ring_f32_c1.ptx") },
+    Module { name: "separable_tensor_f32_c1_blocks_13", packed: packed!("separable_tensor_f32_c1_blocks_13.ptx") },
+    Module { name: "separable_tensor_f32_c1_blocks_17", packed: packed!("separable_tensor_f32_c1_blocks_17.ptx") },
+    Module { name: "separable_tensor_f32_c1_blocks_5", packed: packed!("separable_tensor_f32_c1_blocks_5.ptx") },
+    Module { name: "separable_tensor_f32_c1_blocks_7", packed: packed!("separable_tensor_f32_c1_blocks_7.ptx") },
+    Module { name: "separable_tensor_f32_c1_blocks_9", packed: packed!("separable_tensor_f32_c1_blocks_9.ptx") },
     Module { name: "separable_tile_f32_c1_11x11", packed: packed!("separable_tile_f32_c1_11x11.ptx") },
     Module { name: "separable_tile_f32_c1_127x127", packed: packed!("separable_tile_f32_c1_127x127.ptx") },
     Module { name: "separable_tile_f32_c1_13x13", packed: packed!("separable_tile_f32_c1_13x13.ptx") },

@@ -13,8 +13,8 @@ use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
 use crate::{
-    register_tile, separable, separable_ring, separable_tile, shared_tile, small_tile, staged, stream, stream_ring,
-    stream_values, strip, tensor,
+    register_tile, separable, separable_ring, separable_tensor, separable_tile, shared_tile, small_tile, staged,
+    stream, stream_ring, stream_values, strip, tensor,
 };
 
 pub use crate::request::{Refusal, Request};
@@ -29,6 +29,8 @@ pub enum MaskSize {
     Square(u32),
     /// Any width, and the heights of which [`separable_tile::reach`] is this.
     Reach(u32),
+    /// Those whose [`separable_tensor::blocks`] are at most this many.
+    Blocks(u32),
 }
 
 impl MaskSize {
@@ -36,27 +38,38 @@ impl MaskSize {
     #[must_use]
     pub const fn side(self) -> u32 {
         match self {
-            Self::Any | Self::Reach(_) => 0,
+            Self::Any | Self::Reach(_) | Self::Blocks(_) => 0,
             Self::Square(side) => side,
         }
     }
 
-    /// Squares of this side, or else masks of this reach, or any mask if both are 0.
-    const fn of(side: u32, reach: u32) -> Self {
-        match (side, reach) {
-            (0, 0) => Self::Any,
-            (0, reach) => Self::Reach(reach),
-            (side, _) => Self::Square(side),
+    /// The blocks of a window, 0 where they are not what counts.
+    #[must_use]
+    pub const fn blocks(self) -> u32 {
+        match self {
+            Self::Blocks(blocks) => blocks,
+            Self::Any | Self::Square(_) | Self::Reach(_) => 0,
         }
     }
 
-    /// Whether a mask of this width and height is one of them.
+    /// Squares of this side, or else masks of this reach, or else of so many blocks, or any mask if all are 0.
+    const fn of(side: u32, reach: u32, blocks: u32) -> Self {
+        match (side, reach, blocks) {
+            (0, 0, 0) => Self::Any,
+            (0, 0, blocks) => Self::Blocks(blocks),
+            (0, reach, _) => Self::Reach(reach),
+            (side, ..) => Self::Square(side),
+        }
+    }
+
+    /// Whether a mask of this width and height, whose windows begin `origin_x` columns before an output's pixel, is one of them.
     #[must_use]
-    pub const fn has(self, (width, height): (u32, u32)) -> bool {
+    pub const fn has(self, (width, height): (u32, u32), origin_x: i32) -> bool {
         match self {
             Self::Any => true,
             Self::Square(side) => width == side && height == side,
             Self::Reach(reach) => separable_tile::reach(height) == reach,
+            Self::Blocks(blocks) => separable_tensor::blocks(width, height, origin_x) <= blocks,
         }
     }
 }
@@ -104,7 +117,7 @@ impl Entry {
     pub const fn residency(&self) -> Option<(u32, u32)> {
         match (self.variant, self.schedule()) {
             // So many threads would get fewer registers than they need; one block is enough.
-            (Variant::SeparableTile, _) => Some((self.block().0, 1)),
+            (Variant::SeparableTile | Variant::SeparableTensor, _) => Some((self.block().0, 1)),
             (_, Some(Schedule { resident, .. })) if self.is_staged() => Some((self.block().0, resident)),
             (Variant::Tensor, _) => match tensor::resident(self.channels, self.mask.side()) {
                 Some(blocks) => Some((self.block().0, blocks)),
@@ -120,6 +133,7 @@ impl Entry {
         match (self.variant, self.mask) {
             (Variant::SeparableTile, MaskSize::Square(side)) => (separable_tile::threads(side, 0), 1),
             (Variant::SeparableTile, MaskSize::Reach(reach)) => (separable_tile::threads(0, reach), 1),
+            (Variant::SeparableTensor, MaskSize::Blocks(blocks)) => (32 * separable_tensor::warps(blocks), 1),
             _ => self.variant.block(),
         }
     }
@@ -139,7 +153,10 @@ impl Entry {
                 Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
                 Variant::Tensor => (tensor::COLUMNS, tensor::ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
-                Variant::SeparableTile => (self.block().0, separable_tile::RUN as u32),
+                Variant::SeparableTile => (self.block().0, separable_tile::OUTPUT_ROWS),
+                Variant::SeparableTensor => {
+                    (separable_tensor::columns(self.mask.blocks()), separable_tensor::rows(self.mask.blocks()))
+                }
                 _ => self.variant.block(),
             },
         }
@@ -152,8 +169,18 @@ impl Entry {
         match self.variant {
             // Of the rows that a strip reads no more shall be its neighbour's than its own.
             Variant::StreamRing | Variant::SeparableRing if mask_height > rows => mask_height,
-            Variant::SeparableTile => rows + separable_tile::reach(mask_height),
+            Variant::SeparableTile | Variant::SeparableTensor => rows + separable_tile::reach(mask_height),
             _ => rows,
+        }
+    }
+
+    /// Of how many rows the first row of a launch should be a multiple: then its results have the bits that a launch for the whole image
+    /// gives them.
+    #[must_use]
+    pub const fn row_step(&self) -> u32 {
+        match self.variant {
+            Variant::SeparableTensor => separable_tensor::STRIP_STEP as u32,
+            _ => 1,
         }
     }
 
@@ -167,7 +194,9 @@ impl Entry {
             (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
             (None, Variant::Tensor) => tensor::schedule(self.channels, self.mask.side()),
-            (None, Variant::SeparableTile) => (separable_tile::RESIDENT, separable_tile::WAVES),
+            (None, Variant::SeparableTile | Variant::SeparableTensor) => {
+                (separable_tile::RESIDENT, separable_tile::WAVES)
+            }
             (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
         };
         let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
@@ -189,6 +218,7 @@ impl Entry {
                 Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height, self.mask.side()),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
                 Variant::SeparableTile => separable_tile::shared_bytes(self.block().0, mask_width),
+                Variant::SeparableTensor => separable_tensor::shared_bytes(self.mask.blocks()),
                 _ => 0,
             },
         }
@@ -220,7 +250,7 @@ impl Entry {
         }
         let (width, height) = match self.mask {
             MaskSize::Square(side) if request.fits(side) => (side, side),
-            of if of.has(request.mask) => (width, height),
+            of if of.has(request.mask, request.origin_x) => (width, height),
             _ => {
                 let values = (self.pixel, self.channels);
                 return Err(Refusal::OtherMaskSize { variant: self.variant, values, found: request.mask });
@@ -242,6 +272,9 @@ impl Entry {
         }
         if !self.variant.is_direct() && !request.separable {
             return Err(Refusal::NotSeparable);
+        }
+        if matches!(self.variant, Variant::SeparableTensor) && !separable_tensor::holds(request.exponents) {
+            return Err(Refusal::Exponents { found: request.exponents });
         }
         if matches!(self.variant, Variant::Tensor) && request.uncertain > tensor::MOST_UNCERTAIN_PART {
             return Err(Refusal::Uncertain { found: request.uncertain });
@@ -297,7 +330,7 @@ macro_rules! entries {
     ($(
         $variant:ident {
             |$image:ident, $result:ident, $coefficients:ident, $params:ident| $body:expr;
-            $($type:ident $pixel:ident: $($symbol:ident $channels:literal $($size:literal)? $(reach $reach:literal)?),+;)+
+            $($type:ident $pixel:ident: $($symbol:ident $channels:literal $($size:literal)? $(reach $reach:literal)? $(blocks $blocks:literal)?),+;)+
         }
     )*) => {
         /// The kernels: one function per symbol of the list, with the same four parameters each: source, result, mask,
@@ -328,6 +361,9 @@ macro_rules! entries {
                     /// The masks' [`separable_tile::reach`], 0 where it is not limited.
                     #[allow(dead_code)]
                     const REACH: u32 = 0 $(+ $reach)?;
+                    /// The masks' [`separable_tensor::blocks`], at most, 0 where they are not limited.
+                    #[allow(dead_code)]
+                    const BLOCKS: u32 = 0 $(+ $blocks)?;
                     // SAFETY: the caller's promise.
                     unsafe { $body }
                 }
@@ -352,7 +388,7 @@ macro_rules! entries {
             variant: Variant::$variant,
             pixel: PixelType::$type,
             channels: $channels,
-            mask: MaskSize::of(0 $(+ $size)?, 0 $(+ $reach)?),
+            mask: MaskSize::of(0 $(+ $size)?, 0 $(+ $reach)?, 0 $(+ $blocks)?),
         },)+)+)*];
     };
 }
@@ -527,6 +563,24 @@ entries! {
         F32 f32: separable_tile_f32_c1_reach_96 1 reach 96;
         F32 f32: separable_tile_f32_c1_reach_112 1 reach 112;
         F32 f32: separable_tile_f32_c1_reach_128 1 reach 128;
+    }
+    SeparableTensor {
+        |image, result, mask, params| {
+            separable_tensor::separable_tensor::<
+                { BLOCKS as usize },
+                { BLOCKS as usize - 1 },
+                { separable_tensor::tiles(BLOCKS) as usize },
+                { separable_tensor::subtiles(BLOCKS) as usize },
+                { 16 * separable_tensor::tiles(BLOCKS) },
+                { separable_tensor::rows(BLOCKS) },
+                { 32 * separable_tensor::warps(BLOCKS) },
+            >(image, result.cast(), mask, params)
+        };
+        F32 f32: separable_tensor_f32_c1_blocks_5 1 blocks 5;
+        F32 f32: separable_tensor_f32_c1_blocks_7 1 blocks 7;
+        F32 f32: separable_tensor_f32_c1_blocks_9 1 blocks 9;
+        F32 f32: separable_tensor_f32_c1_blocks_13 1 blocks 13;
+        F32 f32: separable_tensor_f32_c1_blocks_17 1 blocks 17;
     }
 }
 

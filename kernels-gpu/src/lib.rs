@@ -17,6 +17,7 @@
 //! | [`tensor`] | bytes in the tensor cores, and the bits of the ordered sum all the same |
 //! | [`separable`], [`separable_ring`] | masks that are a column times a row: rows, then columns, in one pass |
 //! | [`separable_tile`] | the same, a block at a time, with all of its parts under way at once |
+//! | [`separable_tensor`] | the same in the tensor cores, for large masks: each number in two parts |
 //!
 //! [`staged`] is how [`stream`] walks, [`strip`] how [`stream_values`] and [`separable`] do. [`tutorials`] holds the kernels of four
 //! well-known tutorials. [`rates`] measures a device, [`copy`] brings small images to it. [`params`] is what a launch passes, [`border`] what lies outside of the
@@ -29,7 +30,7 @@
 //! multiply-add a step, starting from 0. `W` is the mask in window order: as given for a correlation, turned by 180°
 //! for a convolution. The host turns it and sets the origin, so operation and anchor cost the kernels nothing. The
 //! order of the sum is part of the contract: every direct kernel and the CPU give the same bits. The separable ones
-//! have another order, and state an error bound: [`separable::error_constant`].
+//! have another order, and state an error bound: [`separable::error_constant`], [`separable_tensor::error_constant`].
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
@@ -42,6 +43,7 @@ pub mod entries;
 pub mod kernel;
 pub mod naive;
 pub mod params;
+mod pieces;
 pub mod pixel;
 #[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
 pub mod ptx;
@@ -50,6 +52,7 @@ pub mod register_tile;
 mod request;
 pub mod separable;
 pub mod separable_ring;
+pub mod separable_tensor;
 pub mod separable_tile;
 pub mod shared_tile;
 pub mod small_tile;

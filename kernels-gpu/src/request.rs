@@ -2,18 +2,22 @@
 
 use crate::entries::{ENTRIES, MaskSize, Variant};
 use crate::pixel::PixelType;
-use crate::{separable, tensor};
+use crate::{separable, separable_tensor, tensor};
 
 /// A problem and a device, as far as an entry needs to know them to say whether it can.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     /// Width and height of the mask.
     pub mask: (u32, u32),
+    /// By how many columns its window begins before an output's pixel.
+    pub origin_x: i32,
     /// The side of the smallest square with an odd side and the output pixel below its middle column that holds the mask. Only where
     /// zeros around the mask change no result: where all values are whole numbers, and so finite.
     pub padded: Option<u32>,
     /// Whether the mask is a column times a row, to within [`separable::MASK_ERROR`].
     pub separable: bool,
+    /// The least and the largest exponent of the coefficients of its row and of its column, but for zeros.
+    pub exponents: (i32, i32),
     /// What part of the results is not certain from a sum in fixed point; 1 if there is none.
     pub uncertain: f32,
     /// The type of the result's values.
@@ -64,6 +68,12 @@ pub enum Refusal {
     },
     /// The mask is not a column times a row.
     NotSeparable,
+    /// Coefficients of the row or the column of the mask are too small or too large to be exact enough in two parts:
+    /// [`separable_tensor::EXPONENTS`].
+    Exponents {
+        /// Those of the smallest one but for zeros and of the largest.
+        found: (i32, i32),
+    },
     /// From a sum in fixed point, which has only so many digits, too few bytes of the result would be certain.
     Uncertain {
         /// What part would not be.
@@ -121,12 +131,19 @@ impl core::fmt::Display for Refusal {
                 write!(f, ", not {}", found.name())
             }
             Self::OtherMaskSize { variant, values, found } => {
+                if let Variant::SeparableTensor = variant {
+                    let blocks =
+                        ENTRIES.iter().filter(|entry| entry.variant == variant).map(|entry| entry.mask.blocks());
+                    let most = 8 * blocks.max().unwrap_or(0) - 7;
+                    write!(f, "made for masks of up to {most} columns and rows, with some anchors a column less, ")?;
+                    return write!(f, "this one is {} x {}", found.0, found.1);
+                }
                 f.write_str("made for square masks of side ")?;
                 let sides = ENTRIES
                     .iter()
                     .filter(|entry| entry.variant == variant && (entry.pixel, entry.channels) == values)
                     .filter_map(|entry| match entry.mask {
-                        MaskSize::Any | MaskSize::Reach(_) => None,
+                        MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => None,
                         MaskSize::Square(side) => Some(side),
                     });
                 for (i, side) in sides.enumerate() {
@@ -135,7 +152,7 @@ impl core::fmt::Display for Refusal {
                 let reaches =
                     ENTRIES.iter().filter(|entry| entry.variant == variant).filter_map(|entry| match entry.mask {
                         MaskSize::Reach(reach) => Some(reach),
-                        MaskSize::Any | MaskSize::Square(_) => None,
+                        MaskSize::Any | MaskSize::Square(_) | MaskSize::Blocks(_) => None,
                     });
                 if let Some(most) = reaches.max() {
                     write!(f, " and any of 2 to {} rows", most + 1)?;
@@ -147,6 +164,11 @@ impl core::fmt::Display for Refusal {
                 "the mask is no column times a row to within {} * 2^-24 of each coefficient",
                 separable::MASK_ERROR
             ),
+            Self::Exponents { found } => {
+                let (least, most) = separable_tensor::EXPONENTS;
+                write!(f, "made for masks whose row and column have coefficients from 2^{least} to 2^{most}, ")?;
+                write!(f, "these are 2^{} to 2^{}", found.0, found.1)
+            }
             Self::Uncertain { found } => {
                 let (most, found) = (100.0 * tensor::MOST_UNCERTAIN_PART, 100.0 * found);
                 write!(f, "of the sums in fixed point {found:.1} % would not decide a byte, {most} % may be")

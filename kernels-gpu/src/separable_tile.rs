@@ -53,12 +53,13 @@
 //! copy itself where the border is zero; any other one is put together pixel by pixel, by copies through a table of
 //! which column stands for which.
 
-use cuda_std::copy::{commit, copy_4, copy_16_if, copy_some_of_16_if, wait};
+use cuda_std::copy::wait;
 use cuda_std::prelude::*;
 
-use crate::border::{self, BorderMode};
+use crate::border;
 use crate::constant_mask::MASK;
 use crate::params::Params;
+use crate::pieces::{Copies, PIECE, RUN, whole};
 
 /// The oldest compute capability that has the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
@@ -70,10 +71,8 @@ pub const RESIDENT: u32 = 1;
 /// and slower above.
 pub const WAVES: u32 = 1;
 
-/// Rows of a step, and neighbouring outputs of a thread in a row.
-pub(crate) const RUN: usize = 16;
-/// Pixels of one copy.
-const PIECE: u32 = 4;
+/// Rows of a step.
+pub const OUTPUT_ROWS: u32 = RUN as u32;
 
 /// How many rows lie between the first and the last one of an output's window, filled up to whole steps.
 #[must_use]
@@ -281,144 +280,6 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
         done += RUN as i32;
         if done >= rows {
             return;
-        }
-    }
-}
-
-/// From which one up to which one the pieces of a row whose first column is `left` can be copied as they are: those that
-/// begin at a multiple of 16 bytes, and lie in the image.
-#[inline(always)]
-fn whole(left: i32, pieces: u32, params: &Params) -> (u32, u32) {
-    if (params.src_pitch | left) & (PIECE as i32 - 1) != 0 {
-        return (0, 0);
-    }
-    let end = ((params.width - left).max(0) as u32 / PIECE).min(pieces);
-    ((left.min(0).unsigned_abs() / PIECE).min(end), end)
-}
-
-/// Brings the pixels of one step after the other to shared memory.
-struct Copies<const THREADS: u32> {
-    image: Global<f32>,
-    params: Params,
-    /// Of [`whole`]; the others are the row's edges.
-    whole: (u32, u32),
-    /// The first column.
-    left: i32,
-    /// The next row; it may lie outside.
-    y: i32,
-    /// Where the thread's first row of the next ones begins in the first buffer.
-    to: Shared<f32>,
-    /// Pieces of a row.
-    pieces: u32,
-    pitch: u32,
-    /// For each column that which stands for it, or [`border::OUTSIDE`]: where there are edges.
-    table: Shared<i32>,
-}
-
-impl<const THREADS: u32> Copies<THREADS> {
-    /// Pieces of a row that are not whole.
-    #[inline(always)]
-    fn edges(&self) -> u32 {
-        self.pieces - (self.whole.1 - self.whole.0)
-    }
-
-    /// Begins the copies of the next rows to the buffer that begins `at` pixels after the first one.
-    ///
-    /// # Safety
-    /// All threads of the block call it, none of them reads or writes the buffer before it was waited for; the table is
-    /// filled where it is needed.
-    #[inline(always)]
-    unsafe fn next(&mut self, at: u32) {
-        let params = &self.params;
-        let (warps, warp, lane) = (THREADS / 32, thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
-        let mut to = self.to.offset(at);
-        if self.y >= 0 && self.y + RUN as i32 <= params.height {
-            let first = params.src_index(self.left + (lane * PIECE) as i32, self.y + warp as i32);
-            for trip in 0..self.pieces.div_ceil(32) {
-                let piece = lane + trip * 32;
-                let which = piece >= self.whole.0 && piece < self.whole.1;
-                let mut from = self.image.offset(first + (trip * 32 * PIECE) as isize);
-                for i in 0..(RUN as u32).div_ceil(warps) {
-                    let which = which && ((RUN as u32).is_multiple_of(warps) || i * warps < RUN as u32 - warp);
-                    // SAFETY: row and piece are in the image; the piece is this thread's.
-                    unsafe { copy_16_if(which, to.offset(i * warps * self.pitch + piece * PIECE), from) };
-                    from = from.offset(warps as isize * params.src_pitch as isize);
-                }
-            }
-            if self.edges() > 0 {
-                let mut i = warp;
-                // Opaque, or LLVM would unroll the loops.
-                while i < thread::opaque(RUN as u32) {
-                    thread::no_unroll();
-                    let mut edge = lane;
-                    while edge < thread::opaque(self.edges()) {
-                        thread::no_unroll();
-                        let piece = if edge < self.whole.0 { edge } else { edge + self.whole.1 - self.whole.0 };
-                        // SAFETY: the row is in the image; the piece is this thread's.
-                        unsafe { self.edge(to, self.y + i as i32, piece) };
-                        edge += 32;
-                    }
-                    i += warps;
-                    to = to.offset(warps * self.pitch);
-                }
-            }
-        } else {
-            let mut i = warp;
-            while i < thread::opaque(RUN as u32) {
-                thread::no_unroll();
-                let y = border::map(params.border, self.y + i as i32, params.height);
-                let mut piece = lane;
-                while piece < thread::opaque(self.pieces) {
-                    thread::no_unroll();
-                    if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
-                        let from = self.image.offset(params.src_index(self.left + (piece * PIECE) as i32, y));
-                        // SAFETY: row and piece are in the image; the piece is this thread's.
-                        unsafe { copy_16_if(true, to.offset(piece * PIECE), from) };
-                    } else {
-                        // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
-                        unsafe { self.edge(to, y, piece) };
-                    }
-                    piece += 32;
-                }
-                i += warps;
-                to = to.offset(warps * self.pitch);
-            }
-        }
-        commit();
-        self.y += RUN as i32;
-    }
-
-    /// Begins the copies of a piece that is not whole, or of one of a row that does not exist, to its place in the row
-    /// that begins at `to`.
-    ///
-    /// # Safety
-    /// `y` is a row of the image or [`border::OUTSIDE`], the piece one of the row's; no other thread writes there. The
-    /// table is filled where `y` is a row.
-    #[inline(always)]
-    unsafe fn edge(&self, to: Shared<f32>, y: i32, piece: u32) {
-        let params = &self.params;
-        let (first, to) = (piece * PIECE, to.offset(piece * PIECE));
-        // Of a row that does not exist no pixel is read; its pointer is only made.
-        let row = self.image.offset(params.src_index(0, y));
-        let zeros = params.border == BorderMode::Constant.code() && params.border_value == 0.0;
-        if zeros && (params.src_pitch | self.left) & (PIECE as i32 - 1) == 0 {
-            let x = self.left + first as i32;
-            let there = if x >= 0 && y >= 0 { (params.width - x).clamp(0, PIECE as i32) } else { 0 };
-            let from = if there > 0 { row.offset(x as isize) } else { self.image };
-            // SAFETY: of the source `there` pixels lie in the row; the piece is this thread's.
-            unsafe { copy_some_of_16_if(true, to, from, 4 * there as u32) };
-            return;
-        }
-        for i in 0..PIECE {
-            // SAFETY: the table has a column in the image or `OUTSIDE`, the row exists; the piece is this thread's.
-            unsafe {
-                let x = if y >= 0 { self.table.load(first + i) } else { y };
-                if x >= 0 {
-                    copy_4(to.offset(i), row.offset(x as isize));
-                } else {
-                    to.store(i, params.border_value);
-                }
-            }
         }
     }
 }

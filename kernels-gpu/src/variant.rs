@@ -3,8 +3,8 @@
 use crate::kernel::OLDEST;
 use crate::pixel::PixelType;
 use crate::{
-    constant_mask, naive, register_tile, separable_ring, separable_tile, shared_tile, small_tile, stream, stream_ring,
-    strip, tensor,
+    constant_mask, naive, register_tile, separable_ring, separable_tensor, separable_tile, shared_tile, small_tile,
+    stream, stream_ring, strip, tensor,
 };
 
 /// A way to compute a convolution; each has one file of this crate.
@@ -32,11 +32,13 @@ pub enum Variant {
     SeparableRing,
     /// [`separable_tile`]: the same, 16 rows of a block at a time, its sums in registers.
     SeparableTile,
+    /// [`separable_tensor`]: the same in the tensor cores.
+    SeparableTensor,
 }
 
 impl Variant {
     /// All variants, from the simplest on.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Naive,
         Self::ConstantMask,
         Self::SharedTile,
@@ -48,6 +50,7 @@ impl Variant {
         Self::Separable,
         Self::SeparableRing,
         Self::SeparableTile,
+        Self::SeparableTensor,
     ];
 
     /// The name on the command line, in reports and in PTX symbols.
@@ -65,6 +68,7 @@ impl Variant {
             Self::Separable => "separable",
             Self::SeparableRing => "separable_ring",
             Self::SeparableTile => "separable_tile",
+            Self::SeparableTensor => "separable_tensor",
         }
     }
 
@@ -83,6 +87,9 @@ impl Variant {
             Self::Separable => "a column times a row: rows, then columns, in one walk; other bits, bounded",
             Self::SeparableRing => "a column times a row of any size, through shared memory; other bits, bounded",
             Self::SeparableTile => "a column times a row, 16 rows of a block at a time; other bits, bounded",
+            Self::SeparableTensor => {
+                "a column times a row in the tensor cores, numbers in two parts; other bits, bounded"
+            }
         }
     }
 
@@ -100,6 +107,7 @@ impl Variant {
             Self::Tensor => tensor::BLOCK,
             Self::SeparableRing => separable_ring::BLOCK,
             Self::SeparableTile => separable_tile::BLOCK,
+            Self::SeparableTensor => separable_tensor::BLOCK,
         }
     }
 
@@ -111,6 +119,7 @@ impl Variant {
             Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
             Self::Tensor => tensor::COMPUTE_CAPABILITY,
             Self::SeparableTile => separable_tile::COMPUTE_CAPABILITY,
+            Self::SeparableTensor => separable_tensor::COMPUTE_CAPABILITY,
             _ => OLDEST,
         }
     }
@@ -125,7 +134,7 @@ impl Variant {
     /// The others state an error bound in its place.
     #[must_use]
     pub const fn is_direct(self) -> bool {
-        !matches!(self, Self::Separable | Self::SeparableRing | Self::SeparableTile)
+        !matches!(self, Self::Separable | Self::SeparableRing | Self::SeparableTile | Self::SeparableTensor)
     }
 
     /// Whether the rows of a grid share out all rows of the image, however many they are: one launch is enough, and
@@ -140,6 +149,7 @@ impl Variant {
                 | Self::Separable
                 | Self::SeparableRing
                 | Self::SeparableTile
+                | Self::SeparableTensor
         )
     }
 
@@ -147,7 +157,7 @@ impl Variant {
     /// number of coefficients.
     #[must_use]
     pub const fn mask_is_constant(self) -> bool {
-        !matches!(self, Self::Naive | Self::SmallTile | Self::RegisterTile | Self::Tensor)
+        !matches!(self, Self::Naive | Self::SmallTile | Self::RegisterTile | Self::Tensor | Self::SeparableTensor)
     }
 
     /// The coefficients that the kernel reads for a mask: all, or those of a row and a column.
@@ -179,7 +189,8 @@ impl Variant {
                 | Self::Stream
                 | Self::Separable
                 | Self::SeparableRing
-                | Self::SeparableTile,
+                | Self::SeparableTile
+                | Self::SeparableTensor,
                 _,
             ) => &[PixelType::F32],
             (Self::StreamRing | Self::Tensor, _) => &[PixelType::U8],

@@ -47,9 +47,10 @@ pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each variant has the same bits from strips as from the whole image, direct or not.
+/// Each variant has the same bits from strips as from the whole image, direct or not; that of the tensor cores for `f32`, too, whose bits depend on where an
+/// output lies in 32 rows.
 pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
-    let (width, height) = (150, 61);
+    let (width, height) = (70, 131);
     let mut random = fastrand::Rng::with_seed(SEED);
     let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {

@@ -26,22 +26,25 @@ pub(super) struct Band {
 ///
 /// While a band is computed, the image is said to end where the rows end that are there. So each of the outputs has the rows under its window that
 /// it has in the whole image: it lies far enough above that end, and the first band is higher than the mask, whatever rows the border repeats above the image.
-pub(super) fn bands(params: &Params, row_bytes: usize) -> Option<Vec<Band>> {
+///
+/// Bands of outputs begin a multiple of `step` rows apart ([`Entry::row_step`](kernels_gpu::entries::Entry::row_step)).
+pub(super) fn bands(params: &Params, row_bytes: usize, step: usize) -> Option<Vec<Band>> {
     let (height, mask) = (params.height as usize, params.mask_height as usize);
     // The last band brings back what the rows of the one before were not enough for, too.
     let most = (MOST / row_bytes).checked_sub(mask - 1)?;
-    let rows = ((height * row_bytes / BANDS).max(LEAST) / row_bytes).clamp(mask + 1, most.max(mask + 1));
+    let least = (mask + 1).max(step);
+    let rows = ((height * row_bytes / BANDS).max(LEAST) / row_bytes).clamp(least, most.max(least));
     let fits = rows <= most && height >= 2 * rows && params.border != BorderMode::Wrap.code();
-    fits.then(|| bands_of(params, rows))
+    fits.then(|| bands_of(params, rows, step))
 }
 
 /// The bands of `rows` rows, the last one with what is left.
-pub(super) fn bands_of(params: &Params, rows: usize) -> Vec<Band> {
+pub(super) fn bands_of(params: &Params, rows: usize, step: usize) -> Vec<Band> {
     let (height, below) = (params.height as usize, (params.mask_height - 1 - params.origin_y) as usize);
     let mut computed = 0;
     let band = |start: usize| {
         let end = (start + rows).min(height);
-        let outputs = computed..if end == height { height } else { end - below };
+        let outputs = computed..if end == height { height } else { (end - below) / step * step };
         computed = outputs.end;
         Band { rows: start..end, outputs }
     };
@@ -73,7 +76,7 @@ mod tests {
                 .anchor(random.usize(..mask_height), random.usize(..mask_width));
             let problem = Problem::new(width, height, &filter).unwrap();
             let params = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().params;
-            let Some(bands) = bands(&params, width * 4) else {
+            let Some(bands) = bands(&params, width * 4, 1) else {
                 assert!(
                     border == Border::Wrap
                         || height * width * 4 < 2 * LEAST

@@ -261,7 +261,7 @@ impl EmulatorConvolution {
         let Resident { memory, source, result, mask } = resident;
         let (from, to, mask) = (source.global(), result.global_mut(), mask.global());
         let mut counts = Counts::default();
-        for Launch { grid, block, shared_bytes, params } in self.plan.launches(height, outputs.clone()) {
+        for Launch { grid, block, shared_bytes, params, .. } in self.plan.launches(height, outputs.clone()) {
             let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
             counts += emulator
                 .launch(entry.symbol, &launch, memory, || {
@@ -326,7 +326,7 @@ mod tests {
                 whole.run(&source, &mut right).unwrap();
                 let strip = &whole.strips[0];
                 let mut resident = whole.resident(strip, &source).unwrap();
-                for band in bands_of(&whole.plan.params, rows) {
+                for band in bands_of(&whole.plan.params, rows, whole.plan.entry.row_step() as usize) {
                     whole.launch(whole.emulator, band.rows.end, band.outputs, &mut resident).unwrap();
                 }
                 whole.collect(strip, &resident, &mut found).unwrap();

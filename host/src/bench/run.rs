@@ -272,7 +272,7 @@ impl Bench<'_> {
         let window = task.problem.window();
         // The tensor cores' products are none of the FP32 units'; memory bounds them.
         let products = match plan.entry.variant {
-            Variant::Tensor => 0,
+            Variant::Tensor | Variant::SeparableTensor => 0,
             variant => variant.coefficients(window.width() as u32, window.height() as u32),
         };
         let floor = Floor::new(task.problem, products, *rates);

@@ -271,6 +271,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     cases.extend(other_sizes(quick, seed));
     cases.extend(wide_values(quick, seed));
     cases.extend(tensor_bytes(quick, seed));
+    cases.extend(tensor_planes(quick, seed));
     cases
 }
 
@@ -352,6 +353,7 @@ fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
         (Variant::Stream, MaskSize::Square(side @ (8 | 10 | 12 | 14))) => Some(((side, side), false)),
         (Variant::SeparableTile, MaskSize::Square(side @ 23..)) => Some(((side, side), true)),
         (Variant::SeparableTile, MaskSize::Reach(reach @ 48..)) => Some(((3, reach), true)),
+        (Variant::SeparableTensor, MaskSize::Blocks(blocks)) => Some(((2, 8 * blocks - 7), true)),
         _ => None,
     });
     let case = |(number, ((width, height), separable)): (usize, ((u32, u32), bool))| Case {
@@ -432,7 +434,7 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
     let kinds = entries.flat_map(|entry| {
         let masks = match entry.mask {
             MaskSize::Square(side) => vec![(side as usize, side as usize)],
-            MaskSize::Any | MaskSize::Reach(_) => OTHERS.to_vec(),
+            MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => OTHERS.to_vec(),
         };
         masks.into_iter().map(|mask| (mask, entry.channels as usize))
     });
@@ -458,6 +460,27 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
         separable: false,
         content: Content::Random,
         seed: seed.wrapping_add(300_000 + number as u64),
+    };
+    turns.filter(|(number, _)| !quick || number % 7 == 0).map(case).collect()
+}
+
+/// The same for one `f32` and masks that are a column times a row, of which the tensor cores compute 16 or 32 rows of 192 to 384 columns at a time:
+/// long ones, so that all variants can be held against each other.
+fn tensor_planes(quick: bool, seed: u64) -> Vec<Case> {
+    const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
+    const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];
+    let turns = MASKS.iter().flat_map(|&mask| (0..4).map(move |turn| (mask, turn))).enumerate();
+    let case = |(number, (mask, turn)): (usize, ((usize, usize), usize))| Case {
+        image: IMAGES[number % IMAGES.len()],
+        mask,
+        border: BORDERS[(number + number / 12) % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: [None, None, Some((mask.1 / 3, mask.0 / 4)), Some((mask.1 - 1, 0))][turn],
+        scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        layout: Layout::PLANE,
+        separable: true,
+        content: if turn % 2 == 1 { Content::Special } else { Content::Random },
+        seed: seed.wrapping_add(700_000 + number as u64),
     };
     turns.filter(|(number, _)| !quick || number % 7 == 0).map(case).collect()
 }

@@ -207,7 +207,7 @@ impl From<&GpuInfo> for CudaDevice {
 impl From<&Entry> for Kernel {
     fn from(entry: &Entry) -> Self {
         let mask = match entry.mask {
-            MaskSize::Any | MaskSize::Reach(_) => None,
+            MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => None,
             MaskSize::Square(side) => Some([side, side]),
         };
         Self {

@@ -43,6 +43,15 @@ impl Factors {
         mask.is_outer_product(&column, &row, near).then_some(Self { row, column })
     }
 
+    /// The least and the largest exponent of the coefficients of both, but for zeros: `2^e <= |value| < 2^(e + 1)`.
+    #[must_use]
+    pub fn exponents(&self) -> (i32, i32) {
+        // As an f64 each f32 is normal.
+        let exponent = |value: &f32| (f64::from(*value).to_bits() >> 52 & 0x7ff) as i32 - 1023;
+        let all = || self.row.iter().chain(&self.column).filter(|&&value| value != 0.0).map(exponent);
+        (all().min().unwrap_or(0), all().max().unwrap_or(0))
+    }
+
     /// The coefficients as most kernels expect them in constant memory: the row, then the column.
     #[must_use]
     pub fn coefficients(&self) -> Vec<f32> {
@@ -57,6 +66,15 @@ impl Factors {
         placed[row_at..][..self.row.len()].copy_from_slice(&self.row);
         placed[column_at..][..self.column.len()].copy_from_slice(&self.column);
         placed
+    }
+
+    /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered one, has no digits below
+    /// `2^-133`, so up to `2^-134` of each is lost, `2^16` times as much; and the same once more for all that is lost besides.
+    #[must_use]
+    pub fn underflows_in_parts(&self) -> f64 {
+        let [row, column] =
+            [&self.row, &self.column].map(|values| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>());
+        f64::from(1 << 17) * (row * column + column + 1.0)
     }
 
     /// How many times `2^-150` may be lost to underflow: once a step, the row's steps multiplied with the column.

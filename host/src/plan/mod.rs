@@ -17,7 +17,7 @@ use std::str::FromStr;
 use kernels_gpu::border::BorderMode;
 use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
 use kernels_gpu::params::Params;
-use kernels_gpu::{separable, separable_tile};
+use kernels_gpu::{separable, separable_tensor, separable_tile};
 
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
@@ -139,6 +139,8 @@ pub struct Launch {
     pub block: (u32, u32),
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row.
+    pub mask_size: (usize, usize),
     /// The parameters.
     pub params: Params,
 }
@@ -177,8 +179,10 @@ impl Plan {
             entries().any(|entry| entry.variant == Variant::Tensor).then(|| FixedPoint::of(problem)).flatten();
         let request = Request {
             mask: (problem.window().width() as u32, problem.window().height() as u32),
+            origin_x: problem.params().origin_x,
             padded: padded(problem),
             separable: factors.is_some(),
+            exponents: factors.as_ref().map_or((0, 0), Factors::exponents),
             uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
             result: layout.output,
             shared_limit: limits.shared_bytes,
@@ -218,8 +222,12 @@ impl Plan {
         match &self.factors {
             Some(factors) if !self.entry.variant.is_direct() => {
                 let (width, height) = (self.params.mask_width as u32, self.params.mask_height as u32);
-                let constant = separable::error_constant(width, height) as f64;
-                Bound::with_constant(constant).with_underflows(factors.underflows())
+                match self.entry.mask {
+                    MaskSize::Blocks(blocks) => Bound::with_constant(separable_tensor::error_constant(blocks) as f64)
+                        .with_underflows(factors.underflows_in_parts()),
+                    _ => Bound::with_constant(separable::error_constant(width, height) as f64)
+                        .with_underflows(factors.underflows()),
+                }
             }
             _ => Bound::direct(problem),
         }
@@ -233,7 +241,7 @@ impl Plan {
                 let height = self.params.mask_height as u32;
                 let origin_x = match self.entry.mask {
                     MaskSize::Square(side) => (side as i32 - 1) / 2,
-                    MaskSize::Any | MaskSize::Reach(_) => self.params.origin_x,
+                    MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => self.params.origin_x,
                 };
                 factors.placed(separable_tile::row_at(height, origin_x), separable_tile::column_at(height))
             }
@@ -268,11 +276,16 @@ impl Plan {
         let params = Params { height: height as i32, ..self.params };
         let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
         let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
+        let mask_size = match (params.mask_width as usize, params.mask_height as usize) {
+            (width, height) if self.entry.variant.is_direct() => (width, height),
+            (width, height) => (width + height, 1),
+        };
         let launch = |blocks_down: u32, first_row: u32| Launch {
             grid: (blocks_across, blocks_down),
             block: self.entry.block(),
             // An eligible entry's tile fits the device, far below 2^32.
             shared_bytes: self.entry.shared_bytes(mask_width, mask_height) as u32,
+            mask_size,
             params: Params { first_row: first_row as i32, ..params },
         };
         let first = outputs.start as u32;

@@ -29,6 +29,33 @@
 //! | | `separable` | 10.6 | | 13.8 | 24.5 | | | | | |
 //! | | `separable_ring` | | 9.5 | | | 33 | | 94 | | |
 //!
+//! `separable_tensor` on another H100, and `separable_tile` on a third one. The time of the former does not depend on the mask's size within an
+//! entry, and is the same from 256 x 256 to 1024 x 1024:
+//!
+//! | mask | | 8192 | 4096 | 2048 | 512 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 24 x 24 | `separable_tensor` | 200 | 57 | 18 to 20 | 12 |
+//! | | `separable_tile` | | 74 | 26 | 21 |
+//! | 31 x 31 | `separable_tensor` | 200 | 57 | | |
+//! | | `separable_tile` | 215 | 63 | 22 | 18 |
+//! | 33 x 33 | `separable_tensor` | 200 | 56 | 18 | 11 |
+//! | | `separable_tile` | 289 | 82 | 29 | 24 |
+//! | 48 x 48 | `separable_tensor` | 239 | 65 | 25 | 19 |
+//! | | `separable_tile` | 374 | 109 | 42 | 41 |
+//! | 63 x 63 | `separable_tensor` | 263 | 74 | 26 | 22 |
+//! | | `separable_tile` | 366 | 113 | 51 | 50 |
+//! | 95 x 95 | `separable_tensor` | 382 | 111 | 40 | 31 |
+//! | | `separable_tile` | 670 | 192 | 74 | 68 |
+//! | 127 x 127 | `separable_tensor` | 464 | 139 | 54 | 42 |
+//! | | `separable_tile` | 765 | 229 | 100 | 93 |
+//!
+//! With a mirrored border, 4096 x 4096, 33 x 33 and 63 x 63: 60 and 80, `separable_tile` 85 and 117. Rows by columns, 2048 x 2048:
+//!
+//! | mask | 17 x 33 | 20 x 49 | 5 x 63 | 15 x 63 | 31 x 63 | 63 x 5 | 15 x 95 | 95 x 15 | 15 x 127 | 31 x 127 | 127 x 15 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | `separable_tensor` | 18 | 25 | 27 | 27 | 26 | 29 | 40 | 40 | 53 | 53 | 54 |
+//! | `separable_tile` | 22 | 31 | 24 | 25 | 33 | 40 | 31 | 53 | 37 | 46 | 74 |
+//!
 //! For images and results of `u8`, on an H100; `tensor` with random masks whose sum is 1. Four channels and larger masks of
 //! `stream_ring` are not measured:
 //!
@@ -82,6 +109,7 @@
 //! channels, are in `docs/measurements/2026-11-21-h100-small.md`; there the command is, too, that makes them again.
 
 use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
+use kernels_gpu::separable_tensor;
 
 use super::{Considered, Limits, VariantChoice};
 use crate::{PixelType, Problem};
@@ -120,10 +148,10 @@ const SMALL_PIXELS: [(u32, u64); 15] = [
     (31, 22_900),
 ];
 
-/// The same for the separable ones, by the largest side of a mask: from 1100 x 1100 for 7 x 7 and smaller ones down to 517 x 517, where 31 x 31 takes
-/// 18 µs and `separable_tile` as long.
-const SMALL_PIXELS_SEPARABLE: [(u32, u64); 8] =
-    [(7, 9_200), (9, 6_700), (11, 5_000), (13, 3_400), (15, 3_050), (21, 2_960), (25, 2_250), (31, 2_030)];
+/// The same for the separable ones, by the largest side of a mask: from 1100 x 1100 for 7 x 7 and smaller ones down to 344 x 344, where 31 x 31 takes
+/// 11 µs and `separable_tensor` as long.
+const SMALL_PIXELS_SEPARABLE: [(u32, u64); 9] =
+    [(7, 9_200), (9, 6_700), (11, 5_000), (13, 3_400), (15, 3_050), (19, 2_960), (21, 2_100), (25, 1_400), (31, 900)];
 
 /// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where `constant_mask` takes
 /// 381. A stream is preferred up to this many products for each coefficient, …
@@ -151,6 +179,17 @@ const VALUES_FOR_TILE: [(u32, u64); 3] = [(3, 2_650), (5, 5_300), (u32::MAX, 12_
 /// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many outputs
 /// each takes as long for fewer of them.
 const WARPS_PER_MULTIPROCESSOR: u64 = 4;
+
+/// From how many rows of a mask on `separable_tensor` is preferred, for masks of up to so many blocks: its time is that of the blocks, whatever the
+/// mask has of them, while `separable_tile` takes longer with each row, and less so with each column.
+const TENSOR_ROWS: [(u32, u32); 5] = [(5, 17), (7, 12), (9, 20), (13, 36), (17, 50)];
+
+/// Pixels for each multiprocessor up to which it is preferred for squares of odd sides up to 31, for which `separable_tile` has kernels of their own: up to
+/// 19 x 19 never, up to 23 x 23 on images of up to 1450 x 1450, up to 27 x 27 on those of up to 2800 x 2800, then always.
+const TENSOR_PIXELS: [(u32, u64); 4] = [(19, 0), (23, 16_000), (27, 60_000), (31, u64::MAX / (1 << 32))];
+
+/// Pixels for each multiprocessor up to which `shared_tile` and others are as fast for masks of up to 33 rows.
+const TOO_SMALL_FOR_TENSOR: u64 = 500;
 
 /// `stream` and `separable_tile` with masks from this side on, where what is left is slower by itself, …
 const LARGE_MASK: u32 = 16;
@@ -255,6 +294,18 @@ impl Situation<'_> {
         self.is_small(side) && (side < SEPARABLE_SIDE || self.has_at_most(up_to(&SMALL_PIXELS_SEPARABLE, side)))
     }
 
+    /// Whether a kernel of the tensor cores for separable masks of up to `blocks` blocks is worth it.
+    fn suits_separable_tensor(&self, blocks: u32) -> bool {
+        let (width, height) = self.mask();
+        let own = separable_tensor::blocks(width, height, self.problem.params().origin_x);
+        // Larger entries take the mask, too.
+        let smallest = TENSOR_ROWS.iter().find(|&&(of, _)| of >= own);
+        let is_high = smallest.is_some_and(|&(of, rows)| of == blocks && height >= rows);
+        let is_small = blocks == 5 && self.has_at_most(TOO_SMALL_FOR_TENSOR);
+        let has_tile = width == height && width % 2 == 1 && width <= 31 && self.is_centred();
+        is_high && !is_small && (!has_tile || self.has_at_most(up_to(&TENSOR_PIXELS, width)))
+    }
+
     /// Whether two passes save at least half of the products.
     fn saves_half(&self) -> bool {
         self.coefficients() >= 2 * (u64::from(self.mask().0) + u64::from(self.mask().1))
@@ -283,6 +334,7 @@ impl Situation<'_> {
         match (entry.variant, entry.mask) {
             (Variant::SmallTile, MaskSize::Square(side)) if self.is_small_for_all(side) => 0,
             (Variant::Stream, MaskSize::Square(0..SEPARABLE_SIDE)) if self.suits(entry) => 1,
+            (Variant::SeparableTensor, MaskSize::Blocks(blocks)) if self.suits_separable_tensor(blocks) => 1,
             (Variant::SeparableTile, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
             (Variant::SeparableTile, MaskSize::Reach(_)) if self.saves_half() && self.fills(entry) => 3,
             (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 4,
@@ -306,7 +358,8 @@ impl Situation<'_> {
                 | Variant::Tensor
                 | Variant::Separable
                 | Variant::SeparableRing
-                | Variant::SeparableTile,
+                | Variant::SeparableTile
+                | Variant::SeparableTensor,
                 _,
             ) => NEVER + u32::from(entry.mask.side() == 0),
         }
@@ -321,6 +374,7 @@ impl Situation<'_> {
             MaskSize::Square(_) => "made for masks of this size".to_owned(),
             MaskSize::Any => "for any mask".to_owned(),
             MaskSize::Reach(_) => "for any mask of about this height".to_owned(),
+            MaskSize::Blocks(_) => "for any mask of up to about this size".to_owned(),
         };
         if let VariantChoice::Exactly(variant) = choice {
             return format!("{} was asked for; {made_for}", variant.name());
@@ -328,6 +382,10 @@ impl Situation<'_> {
         let why = match entry.variant {
             Variant::Separable | Variant::SeparableRing | Variant::SeparableTile => {
                 "rows, then columns, the mask being a column times a row; within a bound".to_owned()
+            }
+            Variant::SeparableTensor => {
+                "rows, then columns, in the tensor cores, the mask being a column times a row; within a bound"
+                    .to_owned()
             }
             Variant::Stream => "sums in registers, each pixel read about once".to_owned(),
             Variant::StreamRing => "sums in registers, the next rows on their way to shared memory".to_owned(),

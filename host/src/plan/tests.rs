@@ -68,8 +68,8 @@ fn small_images_end_where_measured() {
     assert_eq!(of_box(940, 9, VariantChoice::Auto), "small_tile_f32_c1_9x9");
     assert_eq!(of_box(941, 9, VariantChoice::Auto), "separable_tile_f32_c1_9x9");
     assert_eq!(of_box(1025, 13, VariantChoice::Exact), "small_tile_f32_c1_13x13");
-    assert_eq!(of_box(517, 31, VariantChoice::Auto), "small_tile_f32_c1_31x31");
-    assert_eq!(of_box(518, 31, VariantChoice::Auto), "separable_tile_f32_c1_31x31");
+    assert_eq!(of_box(344, 31, VariantChoice::Auto), "small_tile_f32_c1_31x31");
+    assert_eq!(of_box(345, 31, VariantChoice::Auto), "separable_tensor_f32_c1_blocks_5");
     assert_eq!(of_box(1100, 5, VariantChoice::Auto), "small_tile_f32_c1_5x5");
 }
 
@@ -132,17 +132,21 @@ fn separable_masks_take_two_passes_unless_exact() {
         (5, "stream_f32_c1_5x5", "stream_f32_c1_5x5"),
         (7, "separable_tile_f32_c1_7x7", "stream_f32_c1_7x7"),
         (21, "separable_tile_f32_c1_21x21", "stream_f32_c1_21x21"),
-        (31, "separable_tile_f32_c1_31x31", "stream_f32_c1_31x31"),
-        (33, "separable_tile_f32_c1_reach_32", "register_tile_f32_c1"),
-        (63, "separable_tile_f32_c1_63x63", "register_tile_f32_c1"),
-        (129, "separable_tile_f32_c1_reach_128", "register_tile_f32_c1"),
+        (31, "separable_tensor_f32_c1_blocks_5", "stream_f32_c1_31x31"),
+        (33, "separable_tensor_f32_c1_blocks_5", "register_tile_f32_c1"),
+        (47, "separable_tensor_f32_c1_blocks_7", "register_tile_f32_c1"),
+        (63, "separable_tensor_f32_c1_blocks_9", "register_tile_f32_c1"),
+        (65, "separable_tensor_f32_c1_blocks_9", "register_tile_f32_c1"),
+        (67, "separable_tensor_f32_c1_blocks_13", "register_tile_f32_c1"),
+        (127, "separable_tensor_f32_c1_blocks_17", "register_tile_f32_c1"),
+        (129, "separable_tensor_f32_c1_blocks_17", "register_tile_f32_c1"),
         (131, "separable_ring_f32_c1", "register_tile_f32_c1"),
     ] {
         assert_eq!(of(box_of(side, side), VariantChoice::Auto), auto);
         assert_eq!(of(box_of(side, side), VariantChoice::Exact), exact);
     }
     assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_tile_f32_c1_reach_16");
-    assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tile_f32_c1_reach_32");
+    assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tensor_f32_c1_blocks_5");
     let with = |limits, anchor: Option<(usize, usize)>| {
         let filter = Filter::new(box_of(7, 7));
         let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
@@ -164,6 +168,70 @@ fn separable_masks_take_two_passes_unless_exact() {
     };
     assert_eq!(of(almost(4.0 * Mask::SEPARABLE), VariantChoice::Auto), "stream_f32_c1_7x7");
     assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_tile_f32_c1_7x7");
+}
+
+/// The tensor cores are taken for masks of many rows, and of squares of odd sides where those have no kernel as fast.
+#[test]
+fn large_separable_masks_take_the_tensor_cores() {
+    let of = |size: usize, mask: Mask, change: fn(Filter) -> Filter, limits| {
+        let problem = Problem::new(size, size, &change(Filter::new(mask))).unwrap();
+        Plan::new(&problem, limits, VariantChoice::Auto).unwrap()
+    };
+    let symbol = |size, (width, height), change| {
+        of(size, Mask::average(width, height).unwrap(), change, Limits::H100).entry.symbol
+    };
+    let same = |filter| filter;
+    assert_eq!(symbol(4096, (63, 63), same), "separable_tensor_f32_c1_blocks_9");
+    assert_eq!(symbol(8192, (29, 29), same), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(symbol(8192, (27, 27), same), "separable_tile_f32_c1_27x27");
+    assert_eq!(symbol(2048, (27, 27), same), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(symbol(1024, (21, 21), same), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(symbol(1024, (19, 19), same), "separable_tile_f32_c1_19x19");
+    assert_eq!(symbol(8192, (19, 19), |filter| filter.anchor(0, 0)), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(symbol(8192, (24, 24), |filter| filter.border(Border::Mirror)), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(symbol(8192, (63, 15), same), "separable_tile_f32_c1_reach_16");
+    assert_eq!(symbol(8192, (15, 63), same), "separable_tensor_f32_c1_blocks_9");
+    assert_eq!(symbol(8192, (127, 127), same), "separable_tensor_f32_c1_blocks_17");
+    assert_eq!(symbol(256, (127, 127), same), "separable_tensor_f32_c1_blocks_17");
+    assert_eq!(symbol(256, (24, 24), same), "shared_tile_f32_c1");
+    // A window that begins at an odd column, so that its 65 columns are spread over ten blocks.
+    assert_eq!(symbol(4096, (65, 65), same), "separable_tensor_f32_c1_blocks_9");
+    assert_eq!(symbol(4096, (65, 65), |filter| filter.anchor(32, 33)), "separable_tensor_f32_c1_blocks_13");
+    let older = Limits { compute_capability: (7, 5), ..Limits::H100 };
+    assert_eq!(of(4096, Mask::average(63, 63).unwrap(), same, older).entry.variant, Variant::SeparableRing);
+    // Coefficients far below the others.
+    let steep = Mask::gaussian(6.0, Some(31)).unwrap();
+    assert_eq!(of(4096, steep, same, Limits::H100).entry.symbol, "separable_tensor_f32_c1_blocks_9");
+    let plan = of(4096, Mask::average(127, 127).unwrap(), same, Limits::H100);
+    let problem = Problem::new(4096, 4096, &Filter::new(Mask::average(127, 127).unwrap())).unwrap();
+    assert_eq!(plan.bound(&problem).gamma(), Bound::with_constant(732.0).gamma());
+}
+
+/// What it can't, it says.
+#[test]
+fn masks_that_the_tensor_cores_can_not_filter_are_refused() {
+    let refused = |width: usize, height: usize, values: fn(usize, usize) -> f32| {
+        let values = (0..height).flat_map(|k| (0..width).map(move |l| values(k, l))).collect();
+        let problem = Problem::new(300, 300, &Filter::new(Mask::new(width, height, values).unwrap())).unwrap();
+        let choice = VariantChoice::Exactly(Variant::SeparableTensor);
+        Plan::new(&problem, Limits::H100, choice).map(|plan| plan.entry.symbol).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(3, 3, |_, _| 1.0).unwrap(), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(refused(66, 3, |_, _| 1.0).unwrap(), "separable_tensor_f32_c1_blocks_13");
+    assert_eq!(refused(3, 3, |_, l| if l == 1 { 1.0 } else { 1e-9 }).unwrap(), "separable_tensor_f32_c1_blocks_5");
+    let all = [
+        (131, 3, (|_, _| 1.0) as fn(usize, usize) -> f32, "up to 129 columns and rows"),
+        (3, 131, |_, _| 1.0, "up to 129 columns and rows"),
+        (3, 3, |k, l| if k == l { 1.0 } else { 0.0 }, "no column times a row"),
+        (3, 3, |_, l| if l == 1 { 1.0 } else { 1e-33 }, "from 2^-100 to 2^100, these are 2^-1"),
+        (3, 3, |k, _| if k == 1 { 1.0 } else { 1e-33 }, "from 2^-100 to 2^100, these are 2^-1"),
+        (3, 3, |_, _| 1e-34, "from 2^-100 to 2^100, these are 2^-1"),
+        (3, 3, |_, _| 1e34, "from 2^-100 to 2^100, these are 2^-"),
+    ];
+    for (width, height, values, reason) in all {
+        let found = refused(width, height, values).expect_err(reason);
+        assert!(found.contains(reason), "{found}");
+    }
 }
 
 /// The bound of a separable variant is its own, of fewer roundings than the direct sum has; the factors are in window order.

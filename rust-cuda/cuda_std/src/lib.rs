@@ -48,6 +48,7 @@
     feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics)
 )]
 
+pub mod bf16;
 pub mod bytes;
 pub mod constant;
 pub mod copy;

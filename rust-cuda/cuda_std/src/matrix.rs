@@ -12,6 +12,22 @@
 //! | `c[0]`, `c[1]` | `g` | `2 t`, `2 t + 1` |
 //! | `c[2]`, `c[3]` | `g + 8` | `2 t`, `2 t + 1` |
 //!
+//! # Floating point
+//! Of [`multiply_add_tf32`] `A` is 16 x 8, `B` 8 x 8 numbers of 19 bits, a sign, 8 bits of exponent and 11 digits: an `f32` whose lower
+//! 13 bits are ignored. Of [`multiply_add_bf16`] `A` is 16 x 16, `B` 16 x 8, two numbers of [`bf16`](crate::bf16) to a word, the lower half first. `C` and `D` are `f32`:
+//!
+//! | | rows | columns: 19 bits | 16 bits |
+//! | --- | --- | --- | --- |
+//! | `a[0]`, `a[1]` | `g`, `g + 8` | `t` | `2 t`, `2 t + 1` |
+//! | `a[2]`, `a[3]` | `g`, `g + 8` | `t + 4` | `8 + 2 t`, `8 + 2 t + 1` |
+//! | `b[0]` | the columns of `a[0]` | `g` | `g` |
+//! | `b[1]` | the columns of `a[2]` | `g` | `g` |
+//! | `c` | as above | | |
+//!
+//! Products are exact. How a device adds them is its own: the terms of a sum are aligned to the largest of them and cut off behind 24
+//! digits or a few more, as is the sum (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021). On the host
+//! each is added to the one before and rounded: other bits, not less exact.
+//!
 //! # A sparse factor
 //! Where of each four neighbours in a row of `A` two are 0, a product twice as long costs little more: `A` is 16 x 64 bytes, with a
 //! sign here, of which the lanes hold 16 x 32 as above; `B` is 64 x 8 bytes without one, with `b[2]` and `b[3]` from rows 32 and 48 on.
@@ -89,6 +105,80 @@ pub fn multiply_add_sparse(a: [u32; 4], pattern: u32, b: [u32; 4], c: [i32; 4]) 
     }
 }
 
+/// A product of matrices of floating-point numbers, as PTX names its types.
+macro_rules! floating {
+    ($a:ident, $b:ident, $c:ident, $shape:literal, $product:ident) => {{
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (d0, d1, d2, d3): (f32, f32, f32, f32);
+            // Not `pure`: it must not be moved into or out of a branch. SAFETY: arithmetic on registers.
+            unsafe {
+                core::arch::asm!(
+                    concat!("mma.sync.aligned.", $shape, " {{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}},"),
+                    "{{{b0}, {b1}}}, {{{c0}, {c1}, {c2}, {c3}}};",
+                    d0 = lateout(reg32) d0, d1 = lateout(reg32) d1, d2 = lateout(reg32) d2, d3 = lateout(reg32) d3,
+                    c0 = in(reg32) $c[0], c1 = in(reg32) $c[1], c2 = in(reg32) $c[2], c3 = in(reg32) $c[3],
+                    a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3],
+                    b0 = in(reg32) $b[0], b1 = in(reg32) $b[1],
+                    options(nostack, nomem, preserves_flags),
+                );
+            }
+            [d0, d1, d2, d3]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let values = [$a[0], $a[1], $a[2], $a[3], $b[0], $b[1], 0, 0, 0];
+            let all = executor::current().gather(values, core::panic::Location::caller());
+            $product(&all, crate::warp::lane_id() as usize, $c)
+        }
+    }};
+}
+
+/// `A B + C` of `f32` whose lower 13 bits do not count. All lanes of the warp must call it together.
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn multiply_add_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+    let (a, b) = (a.map(f32::to_bits), b.map(f32::to_bits));
+    floating!(a, b, c, "m16n8k8.row.col.f32.tf32.tf32.f32", tf32_product)
+}
+
+/// `A B + C` of numbers of 16 bits. All lanes of the warp must call it together.
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn multiply_add_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+    floating!(a, b, c, "m16n8k16.row.col.f32.bf16.bf16.f32", bf16_product)
+}
+
+/// What `lane` gets when the lanes hold `all` of `A` and `B` in numbers of 19 bits.
+#[cfg(not(target_arch = "nvptx64"))]
+fn tf32_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4]) -> [f32; 4] {
+    let value = |lane: usize, word: usize| f32::from_bits(all[lane][word] & !0x1fff);
+    std::array::from_fn(|i| {
+        let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+        (0..8).fold(c[i], |sum, k| {
+            let a = value(row % 8 * 4 + k % 4, row / 8 + k / 4 * 2);
+            // A product has at most 22 digits: a fused step rounds the sum alone.
+            a.mul_add(value(column * 4 + k % 4, 4 + k / 4), sum)
+        })
+    })
+}
+
+/// The same in numbers of 16 bits.
+#[cfg(not(target_arch = "nvptx64"))]
+fn bf16_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4]) -> [f32; 4] {
+    let pair = |lane: usize, word: usize| crate::bf16::unpack(all[lane][word]);
+    std::array::from_fn(|i| {
+        let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+        (0..8).fold(c[i], |sum, word| {
+            let a = pair(row % 8 * 4 + word % 4, row / 8 + word / 4 * 2);
+            let b = pair(column * 4 + word % 4, 4 + word / 4);
+            a.into_iter().zip(b).fold(sum, |sum, (a, b)| a.mul_add(b, sum))
+        })
+    })
+}
+
 /// What `lane` gets when the lanes hold `all` of a sparse `A`, of `B` and of the pattern.
 #[cfg(not(target_arch = "nvptx64"))]
 fn sparse_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
@@ -124,7 +214,8 @@ fn product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [
 
 #[cfg(test)]
 mod tests {
-    use super::{product, sparse_product};
+    use super::{bf16_product, product, sparse_product, tf32_product};
+    use crate::bf16;
 
     /// The table of the documentation against a product of matrices, written out.
     #[test]
@@ -144,6 +235,42 @@ mod tests {
                 let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
                 let sum = (0..32).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
                 assert_eq!(d[i], sum.wrapping_add(c), "lane {lane}, {i}");
+            }
+        }
+    }
+
+    /// The same of floating-point numbers, whose products and sums here are exact.
+    #[test]
+    fn the_parts_of_the_lanes_make_the_products_of_floating_point_numbers() {
+        let a = |row: usize, k: usize| ((row * 5 + k * 3 + row * k) % 201) as f32 - 40.0;
+        let b = |k: usize, column: usize| (k * 7 + column * 11) as f32 / 8.0;
+        let right = |lane: usize, i: usize, c: f32, most: usize| {
+            let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+            c + (0..most).map(|k| a(row, k) * b(k, column)).sum::<f32>()
+        };
+        let of = |part: &dyn Fn(usize, usize, usize) -> u32| {
+            std::array::from_fn(|lane| {
+                let (g, t) = (lane / 4, lane % 4);
+                std::array::from_fn(|i| if i < 6 { part(g, t, i) } else { 0 })
+            })
+        };
+        let words = of(&|g, t, i| match i {
+            0..4 => a(g + i % 2 * 8, i / 2 * 4 + t).to_bits() | 0x1234,
+            _ => b((i - 4) * 4 + t, g).to_bits() | 0x0fff,
+        });
+        let pairs = of(&|g, t, i| match i {
+            0..4 => {
+                let (row, k) = (g + i % 2 * 8, i / 2 * 8 + 2 * t);
+                bf16::pack(a(row, k), a(row, k + 1))
+            }
+            _ => bf16::pack(b((i - 4) * 8 + 2 * t, g), b((i - 4) * 8 + 2 * t + 1, g)),
+        });
+        let c = [0.5, -6.0, 7.0, 1000.0];
+        for lane in 0..32 {
+            let (first, second) = (tf32_product(&words, lane, c), bf16_product(&pairs, lane, c));
+            for (i, c) in c.into_iter().enumerate() {
+                assert_eq!(first[i], right(lane, i, c, 8), "lane {lane}, {i}");
+                assert_eq!(second[i], right(lane, i, c, 16), "lane {lane}, {i}");
             }
         }
     }

@@ -293,7 +293,9 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// In bands, if the image is fit for them.
     fn bands(&self) -> Way {
         let (from, to) = self.row_bytes();
-        bands::bands(&self.plan.params, from.bytes.max(to.bytes)).map_or(Way::Steps, |bands| Way::Bands(bands.into()))
+        let step = self.plan.entry.row_step() as usize;
+        bands::bands(&self.plan.params, from.bytes.max(to.bytes), step)
+            .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
     }
 
     /// Runs a small image in one graph; false if the driver can't.

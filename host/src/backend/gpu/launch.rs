@@ -58,7 +58,7 @@ pub(super) fn convolution(
     let size = (width, height, channels);
     check("source on the device", source.len() / input.bytes(), size, params.src_pitch as usize)?;
     check("result on the device", result.len() / output.bytes(), size, params.dst_pitch as usize)?;
-    let (mask_width, mask_height) = (params.mask_width as usize, params.mask_height as usize);
+    let (mask_width, mask_height) = launch.mask_size;
     let mask = match mask {
         Some(mask) => {
             check("mask on the device", mask.len(), (mask_width, mask_height, 1), mask_width)?;
