@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "1e4d17657ac67e63b8ebed6371105333adf890f1912ef3b1bfc4d36f7def20d7";
+pub const SOURCE_HASH: &str = "3c3be802fcdff1160f4eae25255a571ad8b4f34e377f46602e9c4a2048dfcb37";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

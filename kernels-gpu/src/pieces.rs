@@ -1,4 +1,4 @@
-//! Rows of pixels on their way to shared memory, for the kernels that go down a strip 16 rows at a time.
+//! Rows of pixels on their way to shared memory, for the kernels that go down a strip in steps, 16 rows at a time.
 //!
 //! A piece of 4 pixels that lies in the image is copied as it is; one beyond the edge is filled up with zeros by the copy itself where the
 //! border is zero; any other one is put together pixel by pixel, by copies through a table of which column stands for which.
@@ -9,7 +9,7 @@ use cuda_std::prelude::*;
 use crate::border::{self, BorderMode};
 use crate::params::Params;
 
-/// Rows of a step.
+/// Rows that are copied at a time.
 pub(crate) const RUN: usize = 16;
 /// Pixels of one copy.
 pub(crate) const PIECE: u32 = 4;

@@ -32,7 +32,8 @@ pub(super) fn bands(params: &Params, row_bytes: usize, step: usize) -> Option<Ve
     let (height, mask) = (params.height as usize, params.mask_height as usize);
     // The last band brings back what the rows of the one before were not enough for, too.
     let most = (MOST / row_bytes).checked_sub(mask - 1)?;
-    let least = (mask + 1).max(step);
+    // Each has outputs.
+    let least = (mask + 1).max(mask - 1 + step);
     let rows = ((height * row_bytes / BANDS).max(LEAST) / row_bytes).clamp(least, most.max(least));
     let fits = rows <= most && height >= 2 * rows && params.border != BorderMode::Wrap.code();
     fits.then(|| bands_of(params, rows, step))

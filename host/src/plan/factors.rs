@@ -68,21 +68,22 @@ impl Factors {
         placed
     }
 
-    /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered one, has no digits below
-    /// `2^-133`, so up to `2^-134` of each is lost, `2^16` times as much; and the same once more for all that is lost besides.
-    #[must_use]
-    pub fn underflows_in_parts(&self) -> f64 {
-        let [row, column] =
-            [&self.row, &self.column].map(|values| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>());
-        f64::from(1 << 17) * (row * column + column + 1.0)
-    }
-
     /// How many times `2^-150` may be lost to underflow: once a step, the row's steps multiplied with the column.
     #[must_use]
     pub fn underflows(&self) -> f64 {
         let column: f64 = self.column.iter().map(|&value| f64::from(value).abs()).sum();
         // What the columns' sum makes of the rows' errors it rounds, too.
         1.01 * self.row.len() as f64 * column + self.column.len() as f64
+    }
+
+    /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered one, has no digits below
+    /// `2^-133`, so up to `2^-134` of each is lost, which is `2^16` times
+    /// `2^-150`; and the same once more for all that is lost besides.
+    #[must_use]
+    pub fn underflows_in_parts(&self) -> f64 {
+        let [row, column] =
+            [&self.row, &self.column].map(|values| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>());
+        f64::from(1 << 17) * (row * column + column + 1.0)
     }
 }
 

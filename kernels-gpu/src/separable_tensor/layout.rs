@@ -7,7 +7,7 @@ use crate::pieces::PIECE;
 pub(super) const STAGES: u32 = 3;
 
 /// Blocks of 8 rows or columns that the windows of 8 neighbouring outputs touch, for windows that begin `origin_x` columns before an
-/// output's pixel.
+/// output's pixel. The row pass has 16 outputs at a time, whose windows touch one more.
 #[must_use]
 pub const fn blocks(mask_width: u32, mask_height: u32, origin_x: i32) -> u32 {
     let width = mask_width + odd(origin_x);

@@ -5,8 +5,8 @@
 //! only short numbers.
 //!
 //! # Two parts
-//! Of a number the first 11 digits are what the tensor cores call `tf32`, with the range of an `f32`; what is left and,
-//! once more, all of it make a pair of 8 digits each, `bf16`. With `m` for a coefficient and `p` for a pixel
+//! Of a number the first 11 digits are what the tensor cores call `tf32`, with the range of an `f32`. A second word holds two
+//! `bf16`: what is left, and the whole number again, each rounded to 8 digits. With `m` for a coefficient and `p` for a pixel
 //! ```text
 //! m p  ~  high(m) high(p)  +  [all(m), left(m)] . [left(p), all(p)]
 //! ```
@@ -28,8 +28,8 @@
 //! # What shapes it
 //! - *Loads from shared memory* were the first limit: coefficients lie there as the lanes take them, 16 bytes a lane. A
 //!   step of 32 rows uses each four times. In registers they would have to be put together by moves, four for each product.
-//! - *Registers.* A lane has 4 sums for each group of 8 outputs that is not finished, up to 64: so 12 warps a multiprocessor
-//!   for the largest masks, 16 up to 65 x 65.
+//! - *Registers.* A lane has 4 sums for each group of 8 outputs that is not finished, up to 64: so 16 warps a multiprocessor
+//!   for masks of up to 33 and 65 columns and rows, 12 for the others.
 //! - *Cut, not rounded.* The first 11 digits of a pixel are what the tensor cores take of it anyway, so that splitting it is
 //!   three instructions.
 //! - *Blocks at the edge as fast as others*: where the border is zero, the copies fill it in.
@@ -43,7 +43,8 @@
 //! # NaN, infinity, overflow
 //! A zero of the matrix times infinity is NaN, in outputs whose window does not hold it. So where any sum of a warp's step is
 //! not finite, the step is computed again in `f32`, in the order of `separable`: NaN and infinity touch only what
-//! they must. That takes up to a hundred times as long as the other way, for the columns and rows that need it.
+//! they must. That takes up to a hundred times as long as the other way, for the columns and rows that need it. (Rows below the last
+//! one of a launch count: what lies under their windows may decide which way the rows above them go, and so last bits.)
 //!
 //! The host takes only masks whose coefficients are far from the ends of the range: [`EXPONENTS`].
 //!
@@ -51,8 +52,8 @@
 //! For 256 outputs `2 (blocks + 1)` products of either kind in the row pass and `2 blocks` in the column pass. A tensor core
 //! of compute capability 9.0 does one in 6.8 cycles. At 8192 x 8192, with the rows that two strips compute, that is 138 µs for
 //! 63 x 63 and 265 for 127 x 127; memory asks for 178. The other instructions, some 770 and 1,600 of a warp for 512
-//! outputs, take 100 and 150 µs of issue slots, the loads from shared memory 130 and 180; what is missing is that they do not
-//! overlap any better with 4 and 3 warps a scheduler.
+//! outputs, take 100 and 150 µs of issue slots, the loads from shared memory 130 and 180; the rest of the time is lost because they
+//! overlap no better with 4 and 3 warps a scheduler.
 //!
 //! On an H100 (8192 x 8192, one channel, zero border), µs; its time is that of the entry, whatever the mask's size within it:
 //!
@@ -62,7 +63,7 @@
 //! | [`separable_tile`](crate::separable_tile), made for the size | 31 x 31: 217 | | 63 x 63: 366 | | 127 x 127: 773 |
 //! | for any size | 33 x 33: 305 | 48 x 48: 376 | 64 x 64: 505 | 95 x 95: 672 | 128 x 128: 913 |
 //!
-//! Its largest error there, in units of `2^-24 sum |M I|`, was 22 to 32, at the root of the mean square 8 to 12, most of it the
+//! With Gaussians its largest error there, in units of `2^-24 sum |M I|`, was 22 to 32, at the root of the mean square 8 to 12, most of it the
 //! bias of sums that are cut off; `separable_tile`: 8 to 15, and 1.5 to 2.6.
 
 mod layout;
@@ -83,7 +84,7 @@ use crate::separable::MASK_ERROR;
 
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
-/// Threads of most blocks.
+/// Threads of the largest blocks.
 pub const BLOCK: (u32, u32) = (32 * warps(9), 1);
 /// Rows that a product has at a time.
 const SUBTILE: u32 = 8;
@@ -103,20 +104,21 @@ pub const fn holds(exponents: (i32, i32)) -> bool {
 /// [`separable::error_constant`](crate::separable::error_constant), `|O - exact| <= gamma(c) * sum |M I|`.
 ///
 /// With `u = 2^-24`, `A` the sum of a pass's absolute products, `m = mh + ml` a coefficient in two parts, `|ml| <= 2^-11 |m|`, and
-/// `p = ph + pl` a pixel, or a filtered one, which is cut: `|pl| <= 2^-10 |p|`. Then `m p = mh ph + m pl + ml p - ml pl`, and each pass
-/// is off by at most, in units of `u A`:
+/// `p = ph + pl` a pixel, or a filtered one, which is cut: `|pl| <= 2^-10 |p|`. Then `m p = mh ph + m pl + ml p - ml pl`. A number of 8 digits
+/// is off by at most `2^-8` of itself, one that is less than `2^-10` times a power of two by `2^-19` times that, one of at most `2^-11` times
+/// it by `2^-20`. So each pass is off by at most, in units of `u A`:
 /// ```text
-///  64               m pl: both rounded to 8 digits, 2^-9 each, times 2^-10
-///  32               ml p: the same, times 2^-11
+///  96               m pl: 64 for m, rounded to 8 digits, 32 for pl
+///  48               ml p: 32 for p, 16 for ml
 ///   8               ml pl, which is left out: 2^-21
-///   1               what these do to each other
+///   1               products of these errors
 ///  22 (blocks + 1)  sums of the row pass in the tensor cores; see below
 ///  22 subtiles      sums of the column pass there
 ///   2               the small ones of both passes, whose magnitude is 2^-9 of the products'
 ///   1               large and small sums of the row pass added
 ///   blocks           the column pass's sums added up
 /// ```
-/// [`MASK_ERROR`] for a mask that is nearly an outer product, and what all of this does to each other: less than 2, as `c^2 u` is.
+/// [`MASK_ERROR`] for a mask that is nearly an outer product, and products of all of these errors: less than 2, as `c^2 u` is.
 ///
 /// *Sums in the tensor cores.* Products are exact. Those of compute capability 8.0 and later add 4 or more of them and the sum so far
 /// at a time: aligned to the largest, cut off behind at least 24 digits, the sum cut off to an `f32` (Fasi, Higham, Mikaitis, Pranesh,
@@ -127,7 +129,7 @@ pub const fn holds(exponents: (i32, i32)) -> bool {
 #[must_use]
 pub const fn error_constant(blocks: u32) -> u64 {
     let (blocks, subtiles) = (blocks as u64, subtiles(blocks) as u64);
-    2 * 105 + 22 * (blocks + 1) + 22 * subtiles + 3 + blocks + MASK_ERROR as u64 + 2
+    2 * 153 + 22 * (blocks + 1) + 22 * subtiles + 3 + blocks + MASK_ERROR as u64 + 2
 }
 
 /// Sums of 16 columns in 8 rows.
@@ -424,7 +426,7 @@ unsafe fn filter_columns<const KEPT: usize, const TILES: usize, const SUBTILES: 
             }
         }
         if group >= SUBTILES && KEPT > 8 {
-            // No further, but the assembler does not know: it would load the coefficients of all groups first, and have too few registers.
+            // Always by 0, which the assembler can't know: it would load the coefficients of all groups first, and have too few registers.
             table = table.offset(new[0][0].to_bits() & zero);
         }
         if group < SUBTILES {
