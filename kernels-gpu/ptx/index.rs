@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "3c3be802fcdff1160f4eae25255a571ad8b4f34e377f46602e9c4a2048dfcb37";
+pub const SOURCE_HASH: &str = "6dab68413f27f8382505b845a7927f7aaceb2649c075f153bb7dd77307516884";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -54,6 +54,25 @@ impl<const THREADS: u32> Copies<THREADS> {
         self.pieces - (self.whole.1 - self.whole.0)
     }
 
+    /// Fills the table where it is needed. All threads of the block call it; it is whole after the next barrier.
+    ///
+    /// # Safety
+    /// The table has an element for each column of the pieces, and nobody reads it.
+    #[inline(always)]
+    pub(crate) unsafe fn fill_table(&self, thread: u32) {
+        if self.edges() > 0 {
+            let mut i = thread;
+            while i < self.pieces * PIECE {
+                thread::no_unroll();
+                // SAFETY: the caller's promise; each element is one thread's.
+                unsafe {
+                    self.table.store(i, border::map(self.params.border, self.left + i as i32, self.params.width))
+                };
+                i += THREADS;
+            }
+        }
+    }
+
     /// Begins the copies of the next rows to the buffer that begins `at` pixels after the first one.
     ///
     /// # Safety
@@ -87,7 +106,7 @@ impl<const THREADS: u32> Copies<THREADS> {
                         thread::no_unroll();
                         let piece = if edge < self.whole.0 { edge } else { edge + self.whole.1 - self.whole.0 };
                         // SAFETY: the row is in the image; the piece is this thread's.
-                        unsafe { self.edge(to, self.y + i as i32, piece) };
+                        unsafe { self.edge(to.offset(piece * PIECE), self.y + i as i32, piece) };
                         edge += 32;
                     }
                     i += warps;
@@ -102,14 +121,8 @@ impl<const THREADS: u32> Copies<THREADS> {
                 let mut piece = lane;
                 while piece < thread::opaque(self.pieces) {
                     thread::no_unroll();
-                    if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
-                        let from = self.image.offset(params.src_index(self.left + (piece * PIECE) as i32, y));
-                        // SAFETY: row and piece are in the image; the piece is this thread's.
-                        unsafe { copy_16_if(true, to.offset(piece * PIECE), from) };
-                    } else {
-                        // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
-                        unsafe { self.edge(to, y, piece) };
-                    }
+                    // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
+                    unsafe { self.piece(to.offset(piece * PIECE), y, piece) };
                     piece += 32;
                 }
                 i += warps;
@@ -181,7 +194,7 @@ impl<const THREADS: u32> Copies<THREADS> {
                     thread::no_unroll();
                     if piece < self.whole.0 || piece >= self.whole.1 {
                         // SAFETY: the row is in the image; the piece is this thread's.
-                        unsafe { self.edge_at(to.offset((piece - first) * PIECE), y, piece) };
+                        unsafe { self.edge(to.offset((piece - first) * PIECE), y, piece) };
                     }
                     piece += stride;
                 }
@@ -191,15 +204,8 @@ impl<const THREADS: u32> Copies<THREADS> {
             let mut piece = first;
             while piece < thread::opaque(self.pieces) {
                 thread::no_unroll();
-                let to = to.offset((piece - first) * PIECE);
-                if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
-                    let from = self.image.offset(params.src_index(self.left + (piece * PIECE) as i32, y));
-                    // SAFETY: row and piece are in the image; the piece is this thread's.
-                    unsafe { copy_16_if(true, to, from) };
-                } else {
-                    // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
-                    unsafe { self.edge_at(to, y, piece) };
-                }
+                // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
+                unsafe { self.piece(to.offset((piece - first) * PIECE), y, piece) };
                 piece += stride;
             }
         }
@@ -214,24 +220,29 @@ impl<const THREADS: u32> Copies<THREADS> {
         zeros && (params.src_pitch | self.left) & (PIECE as i32 - 1) == 0
     }
 
-    /// Begins the copies of a piece that is not whole, or of one of a row that does not exist, to its place in the row
-    /// that begins at `to`.
+    /// Begins the copies of a piece to its place, `to`.
     ///
     /// # Safety
-    /// As for [`edge_at`](Self::edge_at).
+    /// As for [`edge`](Self::edge).
     #[inline(always)]
-    unsafe fn edge(&self, to: Shared<f32>, y: i32, piece: u32) {
-        // SAFETY: the caller's promise.
-        unsafe { self.edge_at(to.offset(piece * PIECE), y, piece) };
+    unsafe fn piece(&self, to: Shared<f32>, y: i32, piece: u32) {
+        if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
+            let from = self.image.offset(self.params.src_index(self.left + (piece * PIECE) as i32, y));
+            // SAFETY: row and piece are in the image; the rest is the caller's promise.
+            unsafe { copy_16_if(true, to, from) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.edge(to, y, piece) };
+        }
     }
 
-    /// The same to its place, `to`.
+    /// The same of one that is not whole, or of one of a row that does not exist.
     ///
     /// # Safety
     /// `y` is a row of the image or [`border::OUTSIDE`], the piece one of the row's; no other thread writes there. The
     /// table is filled where `y` is a row.
     #[inline(always)]
-    unsafe fn edge_at(&self, to: Shared<f32>, y: i32, piece: u32) {
+    unsafe fn edge(&self, to: Shared<f32>, y: i32, piece: u32) {
         let params = &self.params;
         let first = piece * PIECE;
         // Of a row that does not exist no pixel is read; its pointer is only made.

@@ -56,7 +56,6 @@
 use cuda_std::copy::wait;
 use cuda_std::prelude::*;
 
-use crate::border;
 use crate::constant_mask::MASK;
 use crate::params::Params;
 use crate::pieces::{Copies, PIECE, RUN, whole};
@@ -195,15 +194,8 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
         pitch,
         table: filtered.offset(2 * RUN as u32 * filtered_pitch).cast(),
     };
-    if copies.edges() > 0 {
-        let mut i = thread;
-        while i < pieces * PIECE {
-            thread::no_unroll();
-            // SAFETY: the table has an element for each column that is read; each is one thread's.
-            unsafe { copies.table.store(i, border::map(params.border, left + i as i32, params.width)) };
-            i += THREADS;
-        }
-    }
+    // SAFETY: the table has an element for each column that is read; nobody reads it before the next barrier.
+    unsafe { copies.fill_table(thread) };
 
     // In the row pass 16 threads that follow each other have 16 rows.
     let (line, run) = (thread % RUN as u32, thread / RUN as u32 * RUN as u32);

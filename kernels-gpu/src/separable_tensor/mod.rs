@@ -77,7 +77,6 @@ use cuda_std::warp;
 use self::layout::{STAGES, TABLES, elements, lead, odd, pieces, pitch};
 pub use self::layout::{blocks, columns, rows, shared_bytes, subtiles, tiles, warps};
 use self::parts::{Factor, add_high, add_high_columns, add_low, add_low_columns, high, pairs};
-use crate::border;
 use crate::params::Params;
 use crate::pieces::{Copies, PIECE, RUN, whole};
 use crate::separable::MASK_ERROR;
@@ -190,15 +189,8 @@ pub unsafe fn separable_tensor<
         pitch,
         table: tables.offset(TABLES * 4 * elements).cast(),
     };
-    if copies.edges() > 0 {
-        let mut i = thread;
-        while i < pieces * PIECE {
-            thread::no_unroll();
-            // SAFETY: the table has an element for each column that is read; each is one thread's.
-            unsafe { copies.table.store(i, border::map(params.border, left + i as i32, params.width)) };
-            i += THREADS;
-        }
-    }
+    // SAFETY: the table has an element for each column that is read; nobody reads it before the next barrier.
+    unsafe { copies.fill_table(thread) };
     let tables = tables.cast::<F32x4>();
     let mut i = thread;
     while i < elements {
