@@ -26,7 +26,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use self::bytes::{at_the_right_edge, halves, rounding};
+use self::bytes::{at_the_right_edge, channels_apart, halves, rounding};
 use self::planted::{planted_order, planted_shift, planted_unwritten_output, planted_wrong_pixel};
 use self::strips::{strips, strips_of_each, strips_of_values};
 use self::ways::{again_and_again, huge, in_bands, page_locked, rows_with_gaps};
@@ -61,13 +61,14 @@ fn main() -> ExitCode {
         ("page_locked_memory", page_locked),
         ("rows_with_gaps", rows_with_gaps),
     ];
-    const OF_KERNELS: [Test; 6] = [
+    const OF_KERNELS: [Test; 7] = [
         ("strips", strips),
         ("strips_of_each_variant", strips_of_each),
         ("strips_of_values", strips_of_values),
         ("rounding", rounding),
         ("halves", halves),
         ("uncertain_bytes_at_the_right_edge", at_the_right_edge),
+        ("channels_apart", channels_apart),
     ];
     let mut trials = Vec::new();
     for (device, device_name, ignored) in [

@@ -151,7 +151,7 @@ impl Entry {
                 Variant::SmallTile => small_tile::OUTPUTS,
                 Variant::RegisterTile => register_tile::OUTPUTS,
                 Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
-                Variant::Tensor => (tensor::COLUMNS, tensor::ROWS),
+                Variant::Tensor => (tensor::outputs(self.channels, self.mask.side()), tensor::ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
                 Variant::SeparableTile => (self.block().0, separable_tile::OUTPUT_ROWS),
                 Variant::SeparableTensor => {
@@ -224,16 +224,6 @@ impl Entry {
         }
     }
 
-    /// The oldest CUDA version, major and minor, whose driver knows the instructions of the entry: 11.0, as for compute capability 8.0,
-    /// 12.5 for sparse products as they are written now.
-    #[must_use]
-    pub const fn cuda(&self) -> (u32, u32) {
-        match (self.variant, self.mask) {
-            (Variant::Tensor, MaskSize::Square(side)) if tensor::is_sparse(self.channels, side) => (12, 5),
-            _ => (11, 0),
-        }
-    }
-
     /// Whether the entry can compute what is asked for, on images of its type and channels.
     ///
     /// # Errors
@@ -259,10 +249,6 @@ impl Entry {
         let (required, found) = (self.variant.compute_capability(), request.compute_capability);
         if is_older(found, required) {
             return Err(Refusal::OlderDevice { required, found });
-        }
-        let (required, found) = (self.cuda(), request.cuda);
-        if is_older(found, required) {
-            return Err(Refusal::OlderDriver { required, found });
         }
         if self.variant.border_is_pixel()
             && let Some(found) = request.border_value

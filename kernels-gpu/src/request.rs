@@ -28,8 +28,6 @@ pub struct Request {
     pub border_value: Option<f32>,
     /// The device's compute capability, major and minor.
     pub compute_capability: (u32, u32),
-    /// The CUDA version of the driver, major and minor.
-    pub cuda: (u32, u32),
 }
 
 impl Request {
@@ -98,13 +96,6 @@ pub enum Refusal {
         /// The oldest compute capability, major and minor, that has them.
         required: (u32, u32),
         /// The device's.
-        found: (u32, u32),
-    },
-    /// The driver is older than the instructions that the entry has.
-    OlderDriver {
-        /// The oldest CUDA version, major and minor, that has them.
-        required: (u32, u32),
-        /// The driver's.
         found: (u32, u32),
     },
     /// The block's tile does not fit shared memory.
@@ -183,10 +174,6 @@ impl core::fmt::Display for Refusal {
             Self::OlderDevice { required, found } => {
                 write!(f, "made for compute capability {}.{} or later, ", required.0, required.1)?;
                 write!(f, "the device has {}.{}", found.0, found.1)
-            }
-            Self::OlderDriver { required, found } => {
-                write!(f, "made for drivers of CUDA {}.{} or later, ", required.0, required.1)?;
-                write!(f, "this one is of {}.{}", found.0, found.1)
             }
             Self::TooMuchSharedMemory { most, needed } => {
                 write!(f, "a block of this device has at most {most} bytes of shared memory, the tile takes {needed}")

@@ -6,27 +6,67 @@ use super::*;
 /// and too few of them for the tensor cores to leave all others to the sums in `f32`, too.
 pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
-    let cpu = Device::cpu();
     let mut random = fastrand::Rng::with_seed(SEED);
     for (side, channels) in [(3, 1), (5, 1), (7, 1), (9, 1), (6, 1), (11, 1), (3, 3), (9, 3), (5, 4)] {
-        // Large coefficients leave few digits behind the point, and so make some per cent of the sums uncertain.
-        let largest = 8.0 / (side * side) as f32;
-        let mask = (0..side * side).map(|_| (random.f32() - 0.4) * largest).collect();
-        let filter = Filter::new(Mask::new(side, side, mask)?);
         for width in 1..=33 {
-            let layout = Layout::of::<u8, u8>(channels);
-            let problem = Problem::new(width, 250, &filter)?.with_layout(layout)?;
-            let image: Vec<u8> = (0..problem.values()).map(|_| random.u8(..)).collect();
-            let (mut right, mut found) = (vec![0_u8; image.len()], vec![0_u8; image.len()]);
-            cpu.convolution(&problem, VariantChoice::Auto)?.run_values(&image, &mut right)?;
-            device.convolution(&problem, VariantChoice::Exactly(Variant::Tensor))?.run_values(&image, &mut found)?;
-            if let Some(at) = (0..right.len()).find(|&at| right[at] != found[at]) {
-                let (y, v) = (at / (width * channels), at % (width * channels));
-                let (right, found) = (right[at], found[at]);
-                let what = format!("{side} x {side}, {channels} channels, width {width}, row {y}, value {v}");
-                return Err(format!("{what}: {found}, not {right}").into());
+            same_bytes(&device, &uncertain(side, &mut random)?, (width, 250), channels, &mut random)?;
+        }
+    }
+    Ok(())
+}
+
+/// Channels that are parted on their way: images narrower than a block and wider, with masks of all kinds of kernels, anchors at the side,
+/// every border, and a mask so wide that a row of a block has more pixels than a warp parts at a time.
+pub(super) fn channels_apart(device: DeviceChoice) -> Result<(), Failed> {
+    let device = Device::select(device)?;
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for channels in [3, 4] {
+        for side in [5, 7, 9, 11, 4, 13] {
+            for width in [1, 8, 63, 64, 65, 80, 81, 137, 200] {
+                let borders = [Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap, Border::Constant(9.0)];
+                let border = if random.bool() { Border::default() } else { borders[random.usize(..borders.len())] };
+                let mut filter = uncertain(side, &mut random)?.border(border);
+                if random.u8(..4) == 0 {
+                    filter = filter.anchor(random.usize(..side), random.usize(..side));
+                }
+                let height = [1, 64, 140][random.usize(..3)];
+                same_bytes(&device, &filter, (width, height), channels, &mut random)?;
             }
         }
+        for (columns, rows) in [(201, 1), (333, 3)] {
+            let mask = (0..rows * columns).map(|_| f32::from(random.i8(-1..=1))).collect();
+            let filter = Filter::new(Mask::new(columns, rows, mask)?).border(Border::Mirror);
+            same_bytes(&device, &filter, (410, 70), channels, &mut random)?;
+        }
+    }
+    Ok(())
+}
+
+/// A filter that leaves some per cent of the sums uncertain: large coefficients leave few digits behind the point.
+fn uncertain(side: usize, random: &mut fastrand::Rng) -> Result<Filter, Failed> {
+    let largest = 8.0 / (side * side) as f32;
+    let mask = (0..side * side).map(|_| (random.f32() - 0.4) * largest).collect();
+    Ok(Filter::new(Mask::new(side, side, mask)?))
+}
+
+/// Whether the tensor cores' variant has the CPU's bytes for a random image of so many columns and rows.
+fn same_bytes(
+    device: &Device,
+    filter: &Filter,
+    (width, height): (usize, usize),
+    channels: usize,
+    random: &mut fastrand::Rng,
+) -> Result<(), Failed> {
+    let problem = Problem::new(width, height, filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
+    let image: Vec<u8> = (0..problem.values()).map(|_| random.u8(..)).collect();
+    let (mut right, mut found) = (vec![0_u8; image.len()], vec![0_u8; image.len()]);
+    Device::cpu().convolution(&problem, VariantChoice::Auto)?.run_values(&image, &mut right)?;
+    device.convolution(&problem, VariantChoice::Exactly(Variant::Tensor))?.run_values(&image, &mut found)?;
+    if let Some(at) = (0..right.len()).find(|&at| right[at] != found[at]) {
+        let (y, v) = (at / (width * channels), at % (width * channels));
+        let (columns, rows) = (problem.window().width(), problem.window().height());
+        let what = format!("{rows} x {columns}, {channels} channels, width {width}, row {y}, value {v}");
+        return Err(format!("{what}: {}, not {}; {filter:?}", found[at], right[at]).into());
     }
     Ok(())
 }

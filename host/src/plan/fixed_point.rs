@@ -129,9 +129,7 @@ impl FixedPoint {
         words[header::SHIFT as usize] = self.shift;
         words[header::BIAS as usize] = self.bias as u32;
         words[header::UNCERTAIN as usize] = self.limit();
-        // Beside the sums of the lower bytes a sparse product has those of the higher ones.
-        let biased = header::WORDS as usize - if layout.sparse { 2 } else { 0 };
-        words[4..biased].fill(self.bias as u32);
+        words[4..].fill(self.bias as u32);
         let coefficients = problem.window().coefficients();
         for row in 0..height {
             let at = |column| index(row, column).map_or(0, |index| coefficients[index].to_bits());
@@ -141,15 +139,12 @@ impl FixedPoint {
         for part in 0..layout.parts(height) {
             for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
                 words.push(u32::from_le_bytes([0, 1, 2, 3].map(|byte| {
-                    let (k, n, digit) = layout.matrix_place(channels, lane, word, byte);
-                    let place = layout.place(channels, (width, height), part, k, n);
+                    let (k, n, digit) = Layout::matrix_place(lane, word, byte);
+                    let place = layout.place((width, height), part, k, n);
                     let index = place.and_then(|(row, column)| index(row, column));
                     index.map_or(0, |index| self.digits[index][digit as usize] as u8)
                 })));
             }
-        }
-        if layout.sparse {
-            words.extend((0..32).map(|lane| layout.pattern(channels, lane / 4)));
         }
         words.into_iter().map(f32::from_bits).collect()
     }

@@ -107,8 +107,6 @@ pub struct Limits {
     pub sm_count: u32,
     /// Compute capability, major and minor.
     pub compute_capability: (u32, u32),
-    /// The CUDA version of its driver, major and minor.
-    pub cuda: (u32, u32),
 }
 
 impl Limits {
@@ -117,7 +115,6 @@ impl Limits {
         shared_bytes: cuda_emulator::Limits::H100.shared_bytes as u64,
         sm_count: 132,
         compute_capability: (9, 0),
-        cuda: (13, 0),
     };
 }
 
@@ -188,7 +185,6 @@ impl Plan {
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
-            cuda: limits.cuda,
         };
         let considered: Vec<_> = entries().map(|entry| Considered { entry, answer: entry.accepts(&request) }).collect();
         let situation = Situation { problem, limits, uncertain: request.uncertain };

@@ -160,14 +160,8 @@ const PADDED_PRODUCTS: u64 = 6;
 /// … and for as many coefficients more as `constant_mask` computes in the time that it takes whatever the mask.
 const PADDED_PRICE: u64 = 8;
 
-/// Bytes for each multiprocessor from which on `tensor` is preferred to `shared_tile`, by the largest side of a mask, …
+/// Bytes for each multiprocessor from which on `tensor` is preferred to `shared_tile`, by the largest side of a mask.
 const BYTES_FOR_TENSOR: [(u32, u64); 4] = [(3, 1_900), (5, 1_200), (7, 1_000), (u32::MAX, 650)];
-
-/// … and in several channels, where a row of the mask takes more than one product.
-const BYTES_FOR_WIDE: u64 = 1_480;
-
-/// Values between the first and the last one of a window's row that one product has.
-const ONE_PRODUCT: u32 = 24;
 
 /// Values for each multiprocessor from which on `stream_ring`, and `stream` for other images than those of one `f32`, are preferred to `shared_tile`, for masks of 3 x 3
 /// and for larger ones.
@@ -234,9 +228,7 @@ impl Situation<'_> {
         let for_all = u64::from(self.limits.sm_count);
         let values = |wanted: u64| Enough { found: self.values(), wanted: wanted * for_all, unit: "values" };
         let side = self.mask().0.max(self.mask().1);
-        let is_wide = entry.channels > 1 && (side - 1) * entry.channels > ONE_PRODUCT;
         match entry.variant {
-            Variant::Tensor if is_wide => values(BYTES_FOR_WIDE),
             Variant::Tensor => values(up_to(&BYTES_FOR_TENSOR, side)),
             Variant::Stream | Variant::StreamRing if (entry.pixel, entry.channels) != (PixelType::F32, 1) => {
                 values(if side <= 3 { VALUES_FOR_STREAM.0 } else { VALUES_FOR_STREAM.1 })

@@ -326,28 +326,16 @@ fn bytes_take_the_tensor_cores_where_they_can() {
         let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
         assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "tensor_u8_c1_7x7");
     }
-    // Sparse products are written in a way that older drivers don't know.
-    for (cuda, symbol) in
-        [((12, 4), "stream_ring_u8_c3_7x7"), ((12, 5), "tensor_u8_c3_7x7"), ((13, 1), "tensor_u8_c3_7x7")]
-    {
-        assert_eq!(plan(3, PixelType::U8, zero, 1920, Limits { cuda, ..Limits::H100 }).0, symbol);
-    }
 }
 
-/// The PTX of an entry is none that is newer than the driver that the entry asks for.
+/// The drivers of CUDA 11.0 know the PTX of all entries.
 #[test]
 fn drivers_know_the_ptx() {
     for entry in ENTRIES {
         let module = ptx::MODULES.iter().find(|module| module.name == entry.module()).unwrap();
         let text = module.ptx();
         let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
-        // CUDA 11.0 has PTX 7.0, CUDA 12.5 has 8.5.
-        let known = match entry.cuda() {
-            (11, 0) => 7.0,
-            (12, 5) => 8.5,
-            other => panic!("which PTX has CUDA {other:?}?"),
-        };
-        assert!(version.trim().parse::<f32>().unwrap() <= known, "{}: {version}", entry.symbol);
+        assert!(version.trim().parse::<f32>().unwrap() <= 7.0, "{}: {version}", entry.symbol);
     }
 }
 

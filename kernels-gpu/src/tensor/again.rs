@@ -3,8 +3,9 @@
 use cuda_std::bytes::float_of_byte;
 use cuda_std::prelude::*;
 
+use super::products::Item;
 use super::results::result_place;
-use super::{BLOCK, COLUMNS, Layout, MOST_UNCERTAIN, ROWS, WARPS, coefficient_pitch, this_thread};
+use super::{BLOCK, Layout, PLANES, ROWS, WARPS, apart, coefficient_pitch, columns, most_uncertain, this_thread};
 use crate::params::Params;
 use crate::pixel::Pixel as _;
 use crate::window::add_row;
@@ -22,8 +23,9 @@ unsafe fn add_words<const CHANNELS: u32, const SIZE: u32>(
     skip: u32,
     coefficients: Shared<f32>,
 ) -> f32 {
-    const MOST_WORDS: usize = 14;
-    let span = (SIZE - 1) * CHANNELS + 1;
+    const MOST_WORDS: usize = 9;
+    let stride = const { CHANNELS / apart(CHANNELS, SIZE) };
+    let span = (SIZE - 1) * stride + 1;
     let mut words = [0; MOST_WORDS];
     for i in 0..span.div_ceil(4) + 1 {
         // SAFETY: the caller's promise.
@@ -36,7 +38,7 @@ unsafe fn add_words<const CHANNELS: u32, const SIZE: u32>(
             // SAFETY: the caller's promise.
             four = unsafe { coefficients.cast::<F32x4>().load(l / 4) };
         }
-        let at = l * CHANNELS;
+        let at = l * stride;
         let i = (at / 4) as usize;
         let word = (u64::from(words[i + 1]) << 32 | u64::from(words[i])) >> (8 * skip);
         sum = fma(four.0[l as usize % 4], float_of_byte(word as u32, at as usize % 4), sum);
@@ -61,16 +63,17 @@ impl Again {
     /// Computes the listed pixels, or all where a list was too short, and puts them among the results.
     ///
     /// # Safety
-    /// All threads of the block call it. `pixels` is the stage of the step; the lists were written before the last
+    /// All threads of the block call it. `pixels` are those of the step; the lists were written before the last
     /// barrier.
     #[inline(always)]
     pub(super) unsafe fn run<const CHANNELS: u32, const SIZE: u32>(&self, pixels: Shared<u8>) {
+        let apart = const { apart(CHANNELS, SIZE) };
         let mut ends = [0; WARPS as usize];
         let (mut total, mut all) = (0, false);
         for (warp, end) in ends.iter_mut().enumerate() {
             // SAFETY: one number a warp.
             let count = unsafe { self.counts.load(warp as u32) };
-            all |= count > MOST_UNCERTAIN;
+            all |= count > most_uncertain(apart);
             total += count;
             *end = total;
         }
@@ -78,12 +81,12 @@ impl Again {
             return;
         }
         if all {
-            total = ROWS * COLUMNS;
+            total = ROWS * columns(apart);
         }
         let mut i = this_thread();
         while i < total {
             thread::no_unroll();
-            let mut place = i;
+            let (mut row, mut value) = (i / columns(apart), i % columns(apart));
             if !all {
                 let mut warp = 0;
                 let mut before = 0;
@@ -94,11 +97,12 @@ impl Again {
                     }
                 }
                 // SAFETY: entry `i - before` of the warp's list.
-                place = u32::from(unsafe { self.list.cast::<u16>().load(warp * MOST_UNCERTAIN + i - before) });
+                let item = unsafe { self.list.cast::<u16>().load(warp * most_uncertain(apart) + i - before) };
+                (row, value) = Item::unpack(item).place(apart, warp);
             }
-            let (row, column) = (place / COLUMNS, place % COLUMNS);
+            let pixels = pixels.offset(value % apart * self.layout.columns);
             // The word in which the window begins, and the byte of it.
-            let first = self.layout.phase + column;
+            let first = self.layout.phase + value / apart;
             let (pixels, skip) = (pixels.offset(self.layout.first + first / 4 * 4), first % 4);
             let mut coefficients = self.coefficients;
             let mut sum = 0.0;
@@ -107,7 +111,7 @@ impl Again {
             let mut k = 0;
             while k < rows {
                 thread::no_unroll();
-                let (plane, slot) = ((row + k) % self.layout.planes, (row + k) / self.layout.planes);
+                let (plane, slot) = ((row + k) % PLANES, (row + k) / PLANES);
                 let pixels = pixels.offset(plane * self.plane + slot * self.layout.pitch);
                 if SIZE > 0 {
                     // SAFETY: the window lies in the stage, its coefficients in the mask.
@@ -116,16 +120,16 @@ impl Again {
                     sum = add_row(sum, self.columns, |l, sum| {
                         // SAFETY: as above.
                         let (pixel, coefficient) =
-                            unsafe { (pixels.load(skip + l as u32 * CHANNELS), coefficients.load(l as u32)) };
+                            unsafe { (pixels.load(skip + l as u32), coefficients.load(l as u32)) };
                         fma(coefficient, pixel.to_f32(), sum)
                     });
                 }
                 coefficients = coefficients.offset(coefficient_pitch(self.columns));
                 k += 1;
             }
-            let value = u8::from_f32(self.params.finish(sum));
-            // SAFETY: a pixel is in one list once, so it is this thread's.
-            unsafe { self.results.store(result_place(self.layout.sparse, row, column), value) };
+            let byte = u8::from_f32(self.params.finish(sum));
+            // SAFETY: a value is in one list once, so it is this thread's.
+            unsafe { self.results.store(result_place(apart, row, value), byte) };
             i += BLOCK.0;
         }
         thread::sync_threads();

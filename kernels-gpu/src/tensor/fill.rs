@@ -3,12 +3,12 @@
 use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if};
 use cuda_std::prelude::*;
 
-use super::{PIECE, WARPS, this_thread};
+use super::{PIECE, PLANES, this_thread};
 use crate::border;
 use crate::params::Params;
 use crate::pixel::Pixel as _;
 
-/// Fills stages: each warp a plane, or two.
+/// Fills stages: each warp a plane.
 pub(super) struct Filler<const CHANNELS: u32, const SIZE: u32> {
     pub(super) image: Global<u8>,
     pub(super) params: Params,
@@ -19,7 +19,6 @@ pub(super) struct Filler<const CHANNELS: u32, const SIZE: u32> {
     /// Value of the image's row with which one here begins.
     pub(super) left: i32,
     pub(super) rows: u32,
-    pub(super) planes: u32,
     pub(super) plane: u32,
     pub(super) pitch: u32,
     /// Bytes of a row that are filled.
@@ -48,29 +47,24 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
             if slot < at_a_time {
                 let at = piece * PIECE;
                 let to = stage.offset(warp * self.plane + slot * self.pitch + at);
-                let row = self.image.offset(self.params.src_index(self.left, top + (self.planes * slot + warp) as i32));
-                for plane in 0..self.planes / WARPS {
-                    let to = to.offset(plane * WARPS * self.plane);
-                    let mut row = row.offset((src_pitch * (plane * WARPS) as i64) as isize + at as isize);
-                    for turn in 0..self.rows.div_ceil(self.planes * at_a_time) {
-                        let whole = self.planes * at_a_time * (turn + 1) <= self.rows;
-                        let which = self.planes * (slot + turn * at_a_time) + plane * WARPS + warp;
-                        // SAFETY: row and piece lie in the image, aligned.
-                        unsafe {
-                            copy_16_if(whole || which < self.rows, to.offset(turn * at_a_time * self.pitch), row)
-                        };
-                        row = row.offset((src_pitch * (self.planes * at_a_time) as i64) as isize);
-                    }
+                let mut row = self.image.offset(self.params.src_index(self.left, top + (PLANES * slot + warp) as i32));
+                row = row.offset(at as isize);
+                for turn in 0..self.rows.div_ceil(PLANES * at_a_time) {
+                    let whole = PLANES * at_a_time * (turn + 1) <= self.rows;
+                    let which = PLANES * (slot + turn * at_a_time) + warp;
+                    // SAFETY: row and piece lie in the image, aligned.
+                    unsafe { copy_16_if(whole || which < self.rows, to.offset(turn * at_a_time * self.pitch), row) };
+                    row = row.offset((src_pitch * (PLANES * at_a_time) as i64) as isize);
                 }
             }
             commit();
             return;
         }
-        let mut which = if slot < at_a_time { WARPS * slot + warp } else { self.rows };
+        let mut which = if slot < at_a_time { PLANES * slot + warp } else { self.rows };
         let mut row = self.image.offset(self.params.src_index(self.left, top + which as i32));
         while which < self.rows {
             thread::no_unroll();
-            let to = stage.offset(which % self.planes * self.plane + which / self.planes * self.pitch);
+            let to = stage.offset(which % PLANES * self.plane + which / PLANES * self.pitch);
             let mut piece = piece;
             while piece < pieces {
                 thread::no_unroll();
@@ -84,8 +78,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
                 }
                 piece += 32;
             }
-            which += WARPS * at_a_time;
-            row = row.offset((src_pitch * (WARPS * at_a_time) as i64) as isize);
+            which += PLANES * at_a_time;
+            row = row.offset((src_pitch * (PLANES * at_a_time) as i64) as isize);
         }
         commit();
     }
@@ -97,7 +91,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
     #[inline(always)]
     unsafe fn fill_edge(&self, to: Shared<u8>, at: u32, y: i32) {
         let params = &self.params;
-        let y = border::map(params.border, y, params.height);
+        // Opaque, or what follows from it would be kept from step to step, in registers that the sums need.
+        let y = border::map(params.border, y, thread::opaque(params.height as u32) as i32);
         let values = if y >= 0 { params.width * CHANNELS as i32 } else { 0 };
         let zeros = params.border == border::BorderMode::Constant.code() && params.border_value == 0.0;
         let row = self.image.offset(params.src_index(0, y));

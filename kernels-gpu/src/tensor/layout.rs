@@ -1,8 +1,8 @@
 //! Where image, mask and matrices lie in shared memory, and which mask the host passes.
 
 use super::{
-    AT_A_TIME, CHUNK, COLUMNS, MOST_HELD, MOST_UNCERTAIN, PIECE, PLANES, RESULT_PITCH, ROWS, SPARSE_PLANES,
-    SPARSE_SIDE, TILE, WARPS, WORDS,
+    AT_A_TIME, CHUNK, GRANULE, MOST_HELD, PIECE, PLANES, ROWS, TILE, WARPS, WORDS, apart, columns, most_uncertain,
+    of_block, result_pitch,
 };
 
 /// What the host passes beside the coefficients: indices of words.
@@ -17,10 +17,15 @@ pub mod header {
     pub const WORDS: u32 = 8;
 }
 
-/// Where a row of the image in shared memory has what.
+/// Where a row of the image in shared memory has what. Channels lie apart, each in its columns, or side by side as in the image; then a
+/// column is a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Bytes by which it begins further left than the block's first output.
+    /// Channels that lie apart: all, or 1.
+    pub apart: u32,
+    /// Columns from one pixel to the next.
+    pub stride: u32,
+    /// Columns by which it begins further left than the block's first output.
     pub left: i32,
     /// The word in which the window of the block's first output begins: its byte.
     pub first: u32,
@@ -30,63 +35,65 @@ pub struct Layout {
     pub chunks: u32,
     /// Whether a row of the mask spans half a chunk, so that two make one.
     pub paired: bool,
-    /// Whether the mask is the sparse factor, two rows of it in one matrix.
-    pub sparse: bool,
-    /// Planes that the rows lie in.
-    pub planes: u32,
+    /// Columns that are read: in whole pieces or granules.
+    pub columns: u32,
+    /// Values by which what is copied begins further left than these columns.
+    pub lead: u32,
+    /// Bytes that are copied, in whole pieces.
+    pub copied: u32,
     /// Bytes from one row to the next.
     pub pitch: u32,
-    /// Bytes of the row that are read, in whole pieces.
-    pub bytes: u32,
     /// Whether all matrices are in registers.
     pub held: bool,
 }
 
 impl Layout {
-    /// For masks of `width` columns whose windows begin `origin_x` pixels left of their outputs. Where `size`, the side
-    /// of the masks for which the kernel is made, is not 0, only `left` depends on the origin, and is a multiple of a
-    /// piece where that is the middle.
+    /// For masks of `width` columns whose windows begin `origin_x` columns left of their outputs. Where `size`, the side
+    /// of the masks for which the kernel is made, is not 0, only `left` depends on the origin, and what is copied begins at a
+    /// multiple of a piece where that is the middle.
     #[inline(always)]
     #[must_use]
     pub const fn new(channels: u32, width: u32, origin_x: i32, size: u32) -> Self {
-        let before = origin_x * channels as i32;
-        let aligned = if size > 0 { ((size - 1) / 2 * channels) as i32 } else { before };
-        let skip = (aligned.wrapping_neg() & (PIECE as i32 - 1)) as u32;
-        Self::with_skip(channels, width, before, skip, size)
+        let middle = if size > 0 { (size as i32 - 1) / 2 } else { origin_x };
+        Self::with_middle(channels, width, origin_x, middle, size)
     }
 
     /// The largest, for any origin.
     pub(super) const fn largest(channels: u32, width: u32, size: u32) -> Self {
-        if size > 0 { Self::new(channels, size, 0, size) } else { Self::with_skip(channels, width, 0, PIECE - 1, 0) }
+        if size > 0 { Self::new(channels, size, 0, size) } else { Self::with_middle(channels, width, 0, 1, 0) }
     }
 
     #[inline(always)]
-    const fn with_skip(channels: u32, width: u32, before: i32, skip: u32, size: u32) -> Self {
+    const fn with_middle(channels: u32, width: u32, origin_x: i32, middle: i32, size: u32) -> Self {
+        let apart = apart(channels, size);
+        let stride = channels / apart;
+        let unit = if apart == 1 { PIECE } else { GRANULE };
+        let skip = ((middle * stride as i32).wrapping_neg() & (unit as i32 - 1)) as u32;
         let phase = skip % 4;
-        let span = phase + TILE + (width - 1) * channels;
+        let span = phase + TILE + (width - 1) * stride;
         let chunks = span.div_ceil(CHUNK);
-        // An odd number of pieces, with two words more than the products read.
-        let pitch = ((skip - phase + COLUMNS - TILE + CHUNK * chunks + 8).div_ceil(PIECE) | 1) * PIECE;
         let paired = size > 0 && span <= CHUNK / 2;
-        let sparse = size >= SPARSE_SIDE && !paired && channels >= 3 && span <= CHUNK;
-        let planes = if sparse { SPARSE_PLANES } else { PLANES };
         // What the products read of it, and what the windows of uncertain pixels do, word by word with one more.
-        let of_products = COLUMNS - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
-        let of_windows = (phase + COLUMNS - 1) / 4 * 4 + 4 * (((width - 1) * channels + 1).div_ceil(4) + 1);
+        let of_products = of_block(apart) - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
+        let of_windows = (phase + of_block(apart) - 1) / 4 * 4 + 4 * (((width - 1) * stride + 1).div_ceil(4) + 1);
         let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
-        let bytes = if size > 0 { read.next_multiple_of(PIECE) } else { pitch };
-        let held = size > 0 && (paired || sparse || chunks * size <= MOST_HELD as u32);
+        let columns = read.next_multiple_of(unit);
+        let lead = if apart == 1 { 0 } else { ((middle + skip as i32) * apart as i32) as u32 % PIECE };
+        let copied = (lead + columns * apart).next_multiple_of(PIECE);
         Self {
-            left: before + skip as i32,
+            apart,
+            stride,
+            left: origin_x * stride as i32 + skip as i32,
             first: skip - phase,
             phase,
             chunks,
             paired,
-            sparse,
-            planes,
-            pitch,
-            bytes,
-            held,
+            columns,
+            lead,
+            copied,
+            // An odd number of pieces.
+            pitch: (copied / PIECE | 1) * PIECE,
+            held: size > 0 && (paired || chunks * size <= MOST_HELD as u32),
         }
     }
 
@@ -95,7 +102,7 @@ impl Layout {
     #[inline(always)]
     #[must_use]
     pub const fn parts(&self, mask_height: u32) -> u32 {
-        if self.paired || self.sparse { mask_height.div_ceil(2) * 2 } else { self.chunks * self.rows(mask_height) }
+        if self.paired { mask_height.div_ceil(2) * 2 } else { self.chunks * self.rows(mask_height) }
     }
 
     /// The rows of a mask, with those of zeros behind them.
@@ -104,57 +111,27 @@ impl Layout {
         if self.held { mask_height } else { padded(mask_height) }
     }
 
-    /// Which row and column of the mask stand in row `k` (0 to 31, to 63 in a sparse one) and column `n` (0 to 7) of the
-    /// matrix of a part, if any do.
+    /// Which row and column of the mask stand in row `k` (0 to 31) and column `n` (0 to 7) of the matrix of a part, if any do.
     #[must_use]
-    pub const fn place(&self, channels: u32, mask: (u32, u32), part: u32, k: u32, n: u32) -> Option<(u32, u32)> {
-        let (row, place) = if self.paired || self.sparse {
-            let half = if self.paired { CHUNK / 2 } else { CHUNK };
-            ((part / 2 * 2 + k / half).wrapping_sub(part % 2), k % half)
+    pub const fn place(&self, mask: (u32, u32), part: u32, k: u32, n: u32) -> Option<(u32, u32)> {
+        let (row, place) = if self.paired {
+            ((part / 2 * 2 + k / (CHUNK / 2)).wrapping_sub(part % 2), k % (CHUNK / 2))
         } else {
             (part % self.rows(mask.1), part / self.rows(mask.1) * CHUNK + k)
         };
         let from = self.phase + n;
-        if row >= mask.1 || place < from || !(place - from).is_multiple_of(channels) {
+        if row >= mask.1 || place < from || !(place - from).is_multiple_of(self.stride) {
             return None;
         }
-        let column = (place - from) / channels;
+        let column = (place - from) / self.stride;
         if column < mask.0 { Some((row, column)) } else { None }
     }
 
     /// Of the matrix of a part a lane has four words: the row `k` and the column `n` of byte `byte` of word `word`, and
     /// which of the two bytes of the coefficients it is.
     #[must_use]
-    pub const fn matrix_place(&self, channels: u32, lane: u32, word: u32, byte: u32) -> (u32, u32, u32) {
-        let n = lane / 4;
-        if !self.sparse {
-            return (word % 2 * 16 + lane % 4 * 4 + byte, n, word / 2);
-        }
-        let place = word / 2 * 16 + lane % 4 * 4 + byte;
-        let four = place / 2;
-        let kept = if place.is_multiple_of(2) { self.first_kept(channels, n, four) } else { 3 };
-        (4 * four + kept, n, word % 2)
-    }
-
-    /// Which bytes of each four a sparse matrix has for column `n`, as a lane gives it to the product.
-    #[must_use]
-    pub const fn pattern(&self, channels: u32, n: u32) -> u32 {
-        let (mut pattern, mut four) = (0, 0);
-        while four < CHUNK / 4 {
-            pattern |= (self.first_kept(channels, n, four) | 3 << 2) << (4 * four);
-            four += 1;
-        }
-        pattern
-    }
-
-    /// Of each four bytes a sparse matrix has two. Every `channels`-th is a place of column `n`: of three at most the first and
-    /// the last one of four. So the last one is kept, and the place before it or any other.
-    const fn first_kept(&self, channels: u32, n: u32, four: u32) -> u32 {
-        let mut first = 0;
-        while first < 2 && (4 * four % CHUNK + first) % channels != (self.phase + n) % channels {
-            first += 1;
-        }
-        first
+    pub const fn matrix_place(lane: u32, word: u32, byte: u32) -> (u32, u32, u32) {
+        (word % 2 * 16 + lane % 4 * 4 + byte, lane / 4, word / 2)
     }
 }
 
@@ -171,16 +148,16 @@ pub(super) const fn padded(mask_height: u32) -> u32 {
     mask_height.next_multiple_of(AT_A_TIME)
 }
 
-/// Rows of one of `planes` planes of the image in one stage.
+/// Bytes of a plane of the image's rows.
 #[inline(always)]
-pub(super) const fn plane_rows(planes: u32, mask_height: u32) -> u32 {
-    (ROWS + mask_height - 1).div_ceil(planes)
+pub(super) const fn plane_bytes(layout: &Layout, mask_height: u32) -> u32 {
+    (ROWS + layout.rows(mask_height) - 1).div_ceil(PLANES) * layout.pitch
 }
 
-/// Whether the kernel for masks of `size` x `size` in so many channels has sparse products.
-#[must_use]
-pub const fn is_sparse(channels: u32, size: u32) -> bool {
-    Layout::new(channels, size, (size as i32 - 1) / 2, size).sparse
+/// Bytes of the image's rows: the next step's are copied during this one, but for channels that lie apart.
+#[inline(always)]
+pub(super) const fn image_bytes(layout: &Layout, mask_height: u32) -> u32 {
+    PLANES * plane_bytes(layout, mask_height) * if layout.apart == 1 { 2 } else { 1 }
 }
 
 /// The dynamic shared memory that a launch needs, in bytes. `size` is the side of the masks for which the kernel is
@@ -188,9 +165,14 @@ pub const fn is_sparse(channels: u32, size: u32) -> bool {
 #[must_use]
 pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size: u32) -> u64 {
     let layout = Layout::largest(channels, mask_width, size);
-    let stage = (layout.planes * plane_rows(layout.planes, layout.rows(mask_height))) as u64 * layout.pitch as u64;
+    let planes = image_bytes(&Layout { pitch: 1, ..layout }, mask_height) as u64;
+    let image = planes * layout.pitch as u64;
     let parts = if layout.held { 0 } else { layout.parts(mask_height) as u64 };
     let mask = coefficient_pitch(mask_width) as u64 * mask_height as u64 + parts * WORDS as u64;
-    let result = ROWS as u64 * RESULT_PITCH as u64;
-    2 * stage + result + WARPS as u64 * (2 * MOST_UNCERTAIN as u64 + 4) + 4 * mask + 4 * layout.pitch as u64
+    let results = ROWS as u64 * result_pitch(layout.apart) as u64;
+    let lists = WARPS as u64 * (2 * most_uncertain(layout.apart) as u64 + 4);
+    image + results + lists + 4 * mask + 4 * layout.pitch as u64
 }
+
+// The list has places in 16 bits.
+const _: () = assert!(ROWS * columns(4) <= 1 << 16);

@@ -79,6 +79,7 @@
 mod again;
 mod fill;
 mod layout;
+mod part;
 mod products;
 mod results;
 
@@ -87,10 +88,11 @@ use cuda_std::prelude::*;
 
 use self::again::Again;
 use self::fill::Filler;
-use self::layout::plane_rows;
-pub use self::layout::{Layout, coefficient_pitch, header, is_sparse, shared_bytes};
+pub use self::layout::{Layout, coefficient_pitch, header, shared_bytes};
+use self::layout::{image_bytes, plane_bytes};
+use self::part::Parter;
 use self::products::Products;
-use self::results::{write, write_pairs};
+use self::results::write;
 use crate::border;
 use crate::params::{Params, Untyped};
 
@@ -98,17 +100,53 @@ use crate::params::{Params, Untyped};
 pub const WARPS: u32 = 4;
 /// Threads of a block.
 pub const BLOCK: (u32, u32) = (32 * WARPS, 1);
-/// Values of a row that a block computes.
-pub const COLUMNS: u32 = OF_WARP * WARPS;
 /// Rows that a block computes in a step.
 pub const ROWS: u32 = 64;
 /// The oldest compute capability that has the products and the copies.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
+
+/// Channels that lie apart in shared memory, each in rows of its own: all of them, or one. In several channels a row of the mask has zeros
+/// between its coefficients unless they do; where it is so short that two of them make one product with their zeros, nothing is gained.
+const fn apart(channels: u32, size: u32) -> u32 {
+    if channels == 1 || size > 0 && TILE + (size - 1) * channels <= CHUNK / 2 { 1 } else { channels }
+}
+
+/// Values of a row that a block of the kernel for masks of `size` computes.
+#[must_use]
+pub const fn outputs(channels: u32, size: u32) -> u32 {
+    columns(apart(channels, size))
+}
+
+/// The same by the channels that lie apart.
+const fn columns(apart: u32) -> u32 {
+    of_block(apart) * apart
+}
+
+/// Columns that a block computes: pixels of channels that lie apart, or else values.
+const fn of_block(apart: u32) -> u32 {
+    WARPS * of_warp(apart)
+}
+
+/// Those of a warp.
+const fn of_warp(apart: u32) -> u32 {
+    if apart == 1 { 32 } else { 16 }
+}
+
 /// A number of blocks for each multiprocessor, and how many times as many a launch has. Up to 9 x 9 those are so many that of
 /// 8192 x 8192 pixels each gets three steps, measured with 1 to 43 of them; larger masks want fewer in several channels.
 #[must_use]
 pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
-    (4, if matches!(size, 1..=9) { 6 * channels } else { 8 })
+    let many = matches!(size, 1..=9);
+    (
+        4,
+        if apart(channels, size) > 1 {
+            12
+        } else if many {
+            6 * channels
+        } else {
+            8
+        },
+    )
 }
 
 /// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
@@ -117,8 +155,9 @@ pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
 pub const fn resident(channels: u32, size: u32) -> Option<u32> {
     match size {
         1..=9 if !Layout::largest(channels, size, size).held => None,
-        1..=5 => Some(6),
-        6..=9 => Some(5),
+        1..=5 if apart(channels, size) == 1 => Some(6),
+        1..=9 if channels == 1 => Some(5),
+        7 if channels == 3 => Some(5),
         _ => None,
     }
 }
@@ -126,20 +165,23 @@ pub const fn resident(channels: u32, size: u32) -> Option<u32> {
 /// The largest part of all pixels that may be uncertain, for the kernel to be used.
 pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
-/// Columns of a warp.
-const OF_WARP: u32 = 32;
+/// Uncertain values of a warp and a step that the list holds: more than that part of them.
+const fn most_uncertain(apart: u32) -> u32 {
+    match apart {
+        1 => 256,
+        3 => 320,
+        _ => 416,
+    }
+}
+
 /// Bytes of a copy and of a piece of the result.
 const PIECE: u32 = 16;
+/// Pixels of several channels that a thread parts at a time.
+const GRANULE: u32 = 8;
 /// Products of 16 rows whose rows lie between each other; rows of the image lie in as many planes.
 const PLANES: u32 = 4;
 /// The same, to count with.
 const TILES: usize = PLANES as usize;
-/// From this side on masks in several channels are sparse factors where they can be.
-const SPARSE_SIDE: u32 = 5;
-/// Products of 8 rows with a mask in which every other byte is left out, and planes.
-const SPARSE_PLANES: u32 = 8;
-/// The same, to count with.
-const SPARSE_TILES: usize = SPARSE_PLANES as usize;
 /// Columns of a product.
 const TILE: u32 = 8;
 /// Products side by side, for a mask of any size.
@@ -148,16 +190,15 @@ const ACROSS: usize = 2;
 const CHUNK: u32 = 32;
 /// Words of a row of the mask in one chunk, or of a pair of rows, for the whole warp.
 const WORDS: u32 = 4 * 32;
-/// Bytes from one row of a plane of results to the next.
-const RESULT_PITCH: u32 = COLUMNS + PIECE;
-/// The same for two rows, byte by byte.
-const PAIR_PITCH: u32 = 2 * COLUMNS + PIECE;
-/// Uncertain pixels of a warp and a step that the list holds.
-const MOST_UNCERTAIN: u32 = 256;
 /// Rows of the mask that are in registers at a time, for a mask of any size: zeros make up whole times of it.
 const AT_A_TIME: u32 = 4;
 /// The most matrices that a thread holds its part of.
 const MOST_HELD: usize = 14;
+
+/// Bytes from one row of a plane of results to the next.
+const fn result_pitch(apart: u32) -> u32 {
+    columns(apart) + PIECE
+}
 
 /// The kernel for `CHANNELS` interleaved channels, and a mask of `SIZE` x `SIZE`, or of any size where `SIZE` is 0.
 ///
@@ -167,7 +208,7 @@ const MOST_HELD: usize = 14;
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number
 ///   from 0 to 255 where it stands for pixels.
 /// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at
-///   a multiple of 16 bytes; behind sparse ones each lane's pattern.
+///   a multiple of 16 bytes.
 #[inline(always)]
 pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     image: Global<u8>,
@@ -177,9 +218,10 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
 ) {
     let (columns, rows) = if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
     let layout = Layout::new(CHANNELS, columns, params.origin_x, SIZE);
+    let apart = const { apart(CHANNELS, SIZE) };
     let thread = thread::thread_idx_x();
     let values = params.width * CHANNELS as i32;
-    let block_v = (thread::block_idx_x() * COLUMNS) as i32;
+    let block_v = (thread::block_idx_x() * outputs(CHANNELS, SIZE)) as i32;
 
     let (first, own) = params.strip::<{ ROWS as i32 }>();
     if own <= 0 {
@@ -187,28 +229,29 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
     let end = first + own;
 
-    let plane = plane_rows(layout.planes, layout.rows(rows)) * layout.pitch;
+    let plane = plane_bytes(&layout, rows);
     let stages = Shared::<u8>::dynamic();
-    let results = stages.offset(2 * layout.planes * plane);
-    let list = results.offset(ROWS * RESULT_PITCH);
-    let counts = list.offset(WARPS * 2 * MOST_UNCERTAIN).cast::<u32>();
+    let results = stages.offset(image_bytes(&layout, rows));
+    let list = results.offset(ROWS * result_pitch(apart));
+    let counts = list.offset(WARPS * 2 * most_uncertain(apart)).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
     let matrices = coefficients.offset(coefficient_pitch(columns) * rows);
     let copied = if layout.held { 0 } else { layout.parts(rows) * WORDS };
     let table = matrices.offset(copied).cast::<i32>();
 
-    let left = block_v - layout.left;
-    let aligned = params.src_pitch % PIECE as i32 == 0 && layout.left % PIECE as i32 == 0;
-    let edge = !aligned || left < 0 || left + layout.bytes as i32 > values;
+    let before = layout.left * apart as i32 + layout.lead as i32;
+    let left = block_v - before;
+    let aligned = (params.src_pitch | before) % PIECE as i32 == 0;
+    let edge = !aligned || left < 0 || left + layout.copied as i32 > values;
     if edge {
         let mut i = thread;
-        while i < layout.bytes {
+        while i < layout.copied {
             thread::no_unroll();
             // A multiple of the channels is added, so that the quotient is rounded down.
             let v = (left + i as i32 + (CHANNELS << 24) as i32) as u32;
             let x = border::map(params.border, (v / CHANNELS) as i32 - (1 << 24), params.width);
             let v = if x >= 0 { x * CHANNELS as i32 + (v % CHANNELS) as i32 } else { x };
-            // SAFETY: the table has `pitch` elements, no fewer than `bytes`; each is one thread's.
+            // SAFETY: the table has `pitch` elements, no fewer than `copied`; each is one thread's.
             unsafe { table.store(i, v) };
             i += BLOCK.0;
         }
@@ -220,12 +263,12 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         aligned,
         left,
         rows: ROWS + layout.rows(rows) - 1,
-        planes: layout.planes,
         plane,
         pitch: layout.pitch,
-        bytes: layout.bytes,
+        bytes: layout.copied,
         table,
     };
+    let parter = Parter::<CHANNELS, SIZE> { layout, rows: filler.rows, plane };
     // The table is whole before it is read.
     thread::sync_threads();
     let mut y = first;
@@ -251,42 +294,48 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
             held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
         }
     }
-    let mut pattern = 0;
-    if layout.sparse {
-        let word = coefficient_pitch(columns) * rows + layout.parts(rows) * WORDS + thread % 32;
-        // SAFETY: the caller's promise for the mask.
-        pattern = unsafe { mask.load((header::WORDS + word) as isize) }.to_bits();
-    }
     // SAFETY: the header is there.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, uncertain) = (word(header::SHIFT), word(header::UNCERTAIN));
     let bias = if SIZE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
 
-    let products = Products { layout, rows, plane, matrices, pattern, shift, bias, uncertain, results, list, counts };
+    let products =
+        Products::<CHANNELS, SIZE> { layout, rows, matrices, plane, shift, bias, uncertain, results, list, counts };
     while y < end {
         thread::no_unroll();
         wait::<0>();
+        let pixels = stages.offset(stage);
+        if apart > 1 {
+            // SAFETY: this warp's copies have come.
+            unsafe { parter.part(pixels) };
+        }
         // The stage is there, nobody reads any more from the other one, and the results of the step before are written.
         thread::sync_threads();
-        let pixels = stages.offset(stage);
-        stage = layout.planes * plane - stage;
-        if y + (ROWS as i32) < end {
-            // SAFETY: see above.
-            unsafe { filler.fill(stages.offset(stage), y + ROWS as i32 - params.origin_y) };
+        let next = y + ROWS as i32;
+        if apart == 1 {
+            stage = PLANES * plane - stage;
+            if next < end {
+                // SAFETY: see above.
+                unsafe { filler.fill(stages.offset(stage), next - params.origin_y) };
+            }
         }
         // SAFETY: the stage was filled, the mask copied; all threads are here.
-        unsafe { products.compute(pixels, values - block_v, &held) };
+        unsafe { products.compute(pixels, (values - block_v) / apart as i32, &held) };
         thread::sync_threads();
         let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
         unsafe { again.run::<CHANNELS, SIZE>(pixels) };
-        let write = if layout.sparse { write_pairs } else { write };
+        if apart > 1 && next < end {
+            // SAFETY: nobody reads any more from this one.
+            unsafe { filler.fill(pixels, next - params.origin_y) };
+        }
+        // Opaque, or what is computed from them would be kept from step to step in registers that the sums need.
+        let column = if resident(CHANNELS, SIZE).is_some() { block_v } else { thread::opaque(block_v as u32) as i32 };
+        let to = result.offset(params.dst_index(column, y));
         // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this
         // block's.
-        unsafe {
-            write(results, result.offset(params.dst_index(block_v, y)), values - block_v, end - y, params.dst_pitch)
-        };
-        y += ROWS as i32;
+        unsafe { write(apart, results, to, values - block_v, end - y, params.dst_pitch) };
+        y = thread::opaque(next as u32) as i32;
     }
 }
 

@@ -1,31 +1,33 @@
 //! The tensor cores' sums, what they become, and which of it is uncertain.
 
-use cuda_std::bytes::{saturated_pair, with_at_least};
-use cuda_std::matrix::{multiply_add, multiply_add_sparse};
+use cuda_std::bytes::{byte_perm, saturated_pair, with_at_least};
+use cuda_std::matrix::multiply_add;
 use cuda_std::prelude::*;
 
 use super::layout::padded;
 use super::results::result_place;
 use super::{
-    ACROSS, AT_A_TIME, CHUNK, COLUMNS, Layout, MOST_HELD, MOST_UNCERTAIN, OF_WARP, PAIR_PITCH, PLANES, RESULT_PITCH,
-    SPARSE_PLANES, SPARSE_TILES, TILE, TILES, this_thread,
+    ACROSS, AT_A_TIME, CHUNK, Layout, MOST_HELD, PLANES, TILE, TILES, apart, most_uncertain, of_warp, result_pitch,
+    this_thread,
 };
 
 /// The sums of a product for each tile, of the lower and of the higher bytes of the coefficients.
 type Sums = [[[i32; 4]; 2]; TILES];
 
-/// The same of a sparse one: two of the lower and two of the higher bytes.
-type SparseSums = [[i32; 4]; SPARSE_TILES];
+/// Bytes of a thread's results of 64 rows and 8 columns: two neighbours in each of the rows `4 (group + 8 half) + s`, by `2 s + half`.
+type Pairs = [u32; 2 * TILES];
+
+/// For each result of a thread whether it is uncertain, the last one lowest: two channels of 8 columns to a word, or 16 columns where one lies
+/// apart.
+type Doubtful = [u32; 4];
 
 /// The tensor cores' part.
-pub(super) struct Products {
+pub(super) struct Products<const CHANNELS: u32, const SIZE: u32> {
     pub(super) layout: Layout,
     /// Of the mask.
     pub(super) rows: u32,
     pub(super) plane: u32,
     pub(super) matrices: Shared<f32>,
-    /// Of a sparse matrix.
-    pub(super) pattern: u32,
     pub(super) shift: u32,
     pub(super) bias: [i32; 4],
     pub(super) uncertain: u32,
@@ -34,142 +36,135 @@ pub(super) struct Products {
     pub(super) counts: Shared<u32>,
 }
 
-impl Products {
-    /// A step: all results, and the lists of the uncertain ones. Warps whose columns are all beyond `inside` have none.
+impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
+    /// Channels that lie apart.
+    const APART: u32 = apart(CHANNELS, SIZE);
+
+    /// A step: all results, and the lists of the uncertain ones. Warps whose columns are all beyond the `inside` columns that the block has
+    /// of the image have none.
     ///
     /// # Safety
-    /// All threads of the block call it. `pixels` is a stage that was filled before the last barrier, the matrices are
-    /// in place, and nobody reads the results and the lists.
+    /// All threads of the block call it. `image` was filled before the last barrier, the matrices are in place, and nobody reads the results
+    /// and the lists.
     #[inline(always)]
-    pub(super) unsafe fn compute(&self, pixels: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
+    pub(super) unsafe fn compute(&self, image: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let (group, member) = (lane / 4, lane % 4);
-        let mut from = pixels.offset(group * self.layout.pitch + 4 * member + self.layout.first + warp * OF_WARP);
-        let mut column = warp * OF_WARP;
-        // One bit for each of the last 32 results, the last one lowest, and for the 32 before.
-        let (mut certain, mut before) = (u32::MAX, u32::MAX);
-        // Two tiles are looked through at a time: of a pair that is begun inside, both are computed.
+        let first = warp * of_warp(Self::APART);
+        let mut from = image.offset(group * self.layout.pitch + 4 * member + self.layout.first + first);
+        let mut column = first;
+        // Of one channel two tiles make a word. Of several that lie apart a tile has two, which wait where the list will be.
+        let mut certain = [u32::MAX; 2];
+        let waiting = self.list.offset(warp * 2 * most_uncertain(Self::APART)).cast::<u32>().offset(lane);
+        // Of two tiles of which one begins inside, both are computed.
         let inside = (inside + 2 * TILE as i32 - 1) & !(2 * TILE as i32 - 1);
-        while column < (warp + 1) * OF_WARP && (column as i32) < inside {
+        while column < first + of_warp(Self::APART) && (column as i32) < inside {
             thread::no_unroll();
-            if self.layout.sparse {
-                // SAFETY: the caller's promise.
-                let sums = unsafe { self.sums_sparse(from.cast(), held) };
-                // SAFETY: the results are this thread's.
-                unsafe { self.finish_sparse(&sums, column, group, member, &mut certain) };
-                column += TILE;
-                from = from.offset(TILE);
-            } else if self.layout.held {
-                // SAFETY: the caller's promise.
-                let sums = unsafe { self.sums_held(from.cast(), held) };
-                // SAFETY: the results are this thread's.
-                unsafe { self.finish(&sums, column, group, member, &mut certain) };
-                column += TILE;
-                from = from.offset(TILE);
-            } else {
-                // SAFETY: the caller's promise.
-                let sums = unsafe { self.sums(from, lane) };
-                for sums in &sums {
-                    // SAFETY: the results are this thread's.
-                    unsafe { self.finish(sums, column, group, member, &mut certain) };
-                    column += TILE;
+            // Tiles side by side.
+            let across = if self.layout.held { 1 } else { ACROSS };
+            let mut pairs = [[[0; 2 * TILES]; 2]; ACROSS];
+            let mut of_channels = [0; ACROSS];
+            for channel in 0..Self::APART {
+                let from = from.offset(channel * self.layout.columns);
+                let sums = if self.layout.held {
+                    // SAFETY: the caller's promise.
+                    [unsafe { self.sums_held(from.cast(), held) }, Sums::default()]
+                } else {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.sums(from, lane) }
+                };
+                for i in 0..across {
+                    // The first two channels make a word, and the others.
+                    let pairs = &mut pairs[i][channel as usize / 2];
+                    if Self::APART == 1 {
+                        *pairs = self.pairs(&sums[i], pairs, &mut certain[1]);
+                        continue;
+                    }
+                    *pairs = self.pairs(&sums[i], pairs, &mut of_channels[i]);
+                    let word = (column - first) / TILE * 2 + 2 * i as u32 + channel / 2;
+                    let bits = if channel % 2 == 0 { !of_channels[i] << 16 } else { !of_channels[i] };
+                    if channel % 2 == 1 || channel + 1 == Self::APART {
+                        // SAFETY: the list is this warp's, the place this lane's.
+                        unsafe { waiting.store(word * 32, bits) };
+                    }
                 }
-                from = from.offset(TILE * ACROSS as u32);
             }
-            if column % OF_WARP == 2 * TILE {
-                before = certain;
+            for pairs in pairs.iter().take(across) {
+                // SAFETY: the results are this thread's.
+                unsafe { self.store(pairs, column, group, member) };
+                column += TILE;
+                from = from.offset(TILE);
+            }
+            if Self::APART == 1 && column % of_warp(Self::APART) == 2 * TILE {
+                certain[0] = certain[1];
             }
         }
-        if column % OF_WARP == 2 * TILE {
-            // The others are beyond the image.
-            certain = u32::MAX;
+        let mut doubtful = [0; 4];
+        if Self::APART == 1 {
+            // Or the others are beyond the image.
+            let all = column % of_warp(Self::APART) != 2 * TILE;
+            (doubtful[0], doubtful[1]) = (!certain[0], if all { !certain[1] } else { 0 });
+        } else {
+            if (first as i32) < inside {
+                // SAFETY: all tiles' words are there.
+                doubtful = [0, 1, 2, 3].map(|word| unsafe { waiting.load(word * 32) });
+            }
+            // The list is written from now on.
+            warp::sync_warp();
         }
-        // SAFETY: the list is this warp's.
-        let count = unsafe { push(self.layout.sparse, self.list.cast(), [!before, !certain]) };
-        let thread = this_thread();
-        if thread.is_multiple_of(32) {
-            // SAFETY: one number a warp.
-            unsafe { self.counts.store(thread / 32, count) };
-        }
+        // SAFETY: list and count are this warp's.
+        unsafe { self.push(doubtful) };
     }
 
-    /// The results of 64 rows and 8 columns.
+    /// The bytes of sums, each two below the lower half of what is there; whether they are certain goes into the lowest bits of `certain`.
+    #[inline(always)]
+    fn pairs(&self, sums: &Sums, above: &Pairs, certain: &mut u32) -> Pairs {
+        let mut pairs = Pairs::default();
+        for (s, [low, high]) in sums.iter().enumerate() {
+            for half in 0..2 {
+                let mut bytes = [0; 2];
+                for (i, byte) in bytes.iter_mut().enumerate() {
+                    let sum = high[2 * half + i].wrapping_mul(256).wrapping_add(low[2 * half + i]);
+                    *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
+                    *byte = sum >> self.shift;
+                }
+                pairs[2 * s + half] = saturated_pair(bytes[0], bytes[1], above[2 * s + half]);
+            }
+        }
+        pairs
+    }
+
+    /// Puts the bytes of 64 rows and 8 columns among the results, the channels of a pixel side by side.
     ///
     /// # Safety
     /// Nobody else has this thread's results.
     #[inline(always)]
-    unsafe fn finish(&self, sums: &Sums, column: u32, group: u32, member: u32, certain: &mut u32) {
-        let to = self.results.offset(result_place(false, 0, column + 2 * member) + group * RESULT_PITCH);
-        for (s, [low, high]) in sums.iter().enumerate() {
-            for half in 0..2 {
-                let at = 2 * half;
-                let pair = self.pair([low[at], low[at + 1]], [high[at], high[at + 1]], certain);
-                // Row 4 (group + 8 half) + s.
-                let place = result_place(false, 32 * half as u32 + s as u32, 0);
-                // SAFETY: the two values are this thread's.
-                unsafe { to.offset(place).cast::<u16>().store(0, pair) };
-            }
-        }
-    }
-
-    /// The same behind sparse products.
-    ///
-    /// # Safety
-    /// As for [`finish`](Self::finish).
-    #[inline(always)]
-    unsafe fn finish_sparse(&self, sums: &SparseSums, column: u32, group: u32, member: u32, certain: &mut u32) {
-        let to = self.results.offset(result_place(true, 0, column + group) + member * PAIR_PITCH);
-        for (s, &[low, low_below, high, high_below]) in sums.iter().enumerate() {
-            let pair = self.pair([low, low_below], [high, high_below], certain);
-            // Rows 16 member + s and 8 below.
-            let place = result_place(true, s as u32, 0);
-            // SAFETY: the two values are this thread's.
-            unsafe { to.offset(place).cast::<u16>().store(0, pair) };
-        }
-    }
-
-    /// The bytes of two sums, the first one lower; whether they are certain goes into the lowest bits of `certain`.
-    #[inline(always)]
-    fn pair(&self, low: [i32; 2], high: [i32; 2], certain: &mut u32) -> u16 {
-        let mut bytes = [0; 2];
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            let sum = high[i].wrapping_mul(256).wrapping_add(low[i]);
-            *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
-            *byte = sum >> self.shift;
-        }
-        saturated_pair(bytes[0], bytes[1]) as u16
-    }
-
-    /// The sums of 64 rows and 8 columns where the mask is the sparse factor; `from` is the thread's first word in the first row of a
-    /// stage.
-    ///
-    /// # Safety
-    /// As for [`compute`](Self::compute).
-    #[inline(always)]
-    unsafe fn sums_sparse(&self, from: Shared<u32>, held: &[[u32; 4]; MOST_HELD]) -> SparseSums {
-        let (pitch, plane) = (self.layout.pitch / 4, self.plane / 4);
-        let mut sums = [self.bias; SPARSE_TILES];
-        let of_image = self.rows + SPARSE_PLANES - 1;
-        let parts = self.rows.div_ceil(2);
-        for i in 0..of_image.div_ceil(2) {
-            // Of two rows the thread's words in either half of the chunk. The last one may be beyond all rows, where the matrices
-            // are 0.
-            let words = [0, 1, 2, 3].map(|word| {
-                let t = if 2 * i + word / 2 < of_image { 2 * i + word / 2 } else { 2 * i };
-                let row = t / SPARSE_PLANES * pitch + t % SPARSE_PLANES * plane;
-                // SAFETY: rows 8 g + t with g up to 7 are in the stage, and the chunk's bytes are in the row.
-                unsafe { from.load(row + word % 2 * 4) }
-            });
-            for (s, sums) in sums.iter_mut().enumerate() {
-                let later = s as u32 / 2;
-                if i < later || i - later >= parts {
-                    continue;
+    unsafe fn store(&self, pairs: &[Pairs; 2], column: u32, group: u32, member: u32) {
+        let to = self.results.offset(group * result_pitch(Self::APART) + Self::APART * (column + 2 * member));
+        // With `a` to `d` for the channels, 0 and 1 for the pixels, and from the lowest byte on: b0 b1 a0 a1 and c0 c1. The six of three
+        // channels begin in the middle of a word in every other thread: a0 b0 c0 a1, b1 c1 or a0 b0, c0 a1 b1 c1.
+        let odd = member % 2;
+        let (four, two) = if odd == 0 { (0x3402, 0x0051) } else { (0x5134, 0x0002) };
+        for i in 0..2 * TILES {
+            let (ab, cd) = (pairs[0][i], pairs[1][i]);
+            let row = (i / 2 + 32 * (i % 2)) as u32;
+            let to = to.offset(result_place(Self::APART, row, 0));
+            // SAFETY: the bytes are this thread's.
+            unsafe {
+                match Self::APART {
+                    1 => to.cast::<u16>().store(0, ab as u16),
+                    3 => {
+                        to.offset(2 * odd).cast::<u32>().store(0, byte_perm(ab, cd, four));
+                        to.offset(4 - 4 * odd).cast::<u16>().store(0, byte_perm(ab, cd, two) as u16);
+                    }
+                    _ => {
+                        // With d0 d1 c0 c1.
+                        let words = [0x4602, 0x5713].map(|bytes| f32::from_bits(byte_perm(ab, cd, bytes)));
+                        to.cast::<F32x2>().store(0, F32x2(words));
+                    }
                 }
-                let part = 2 * (i - later) + s as u32 % 2;
-                *sums = multiply_add_sparse(held[part as usize], self.pattern, words, *sums);
             }
         }
-        sums
     }
 
     /// The sums of 64 rows and 8 columns with all matrices in registers; `from` is the thread's first word in the first
@@ -255,42 +250,95 @@ impl Products {
             }
         }
     }
-}
 
-/// Puts a lane's `doubtful` results, those of 16 columns in either word, onto its warp's list; returns how many there are, which may be more
-/// than fit.
-///
-/// # Safety
-/// The list is this warp's.
-#[inline(always)]
-unsafe fn push(sparse: bool, list: Shared<u16>, doubtful: [u32; 2]) -> u32 {
-    let (warp, lane) = (this_thread() / 32, this_thread() % 32);
-    let (mut count, [mut first, mut second]) = (0, doubtful);
-    // Each round takes one of each lane that has one.
-    let mut lanes = warp::ballot(first | second != 0);
-    while lanes != 0 {
-        thread::no_unroll();
-        let place = count + (lanes & ((1 << lane) - 1)).count_ones();
-        if first | second != 0 {
-            let column = warp * OF_WARP + if first == 0 { 2 * TILE } else { 0 };
-            let word = if first == 0 { &mut second } else { &mut first };
-            // In the order of `finish` and `finish_sparse`: two tiles of 8 columns, then 4 of rows and 2 halves of each, or 8 of rows; and 2
-            // values.
-            let which = word.leading_zeros();
-            *word &= !(1 << (31 - which));
-            let column = column + (which & 16) / 2;
-            let (row, column) = if sparse {
-                (lane % 4 * 16 + (which & 1) * SPARSE_PLANES + which / 2 % SPARSE_PLANES, column + lane / 4)
-            } else {
-                (PLANES * (lane / 4 + (which & 2) * 4) + which / 4 % PLANES, column + lane % 4 * 2 + (which & 1))
-            };
-            if place < MOST_UNCERTAIN {
+    /// Puts a lane's `doubtful` results onto its warp's list, and writes down how many the warp has, which may be more than fit.
+    ///
+    /// # Safety
+    /// The list and the count are this warp's.
+    #[inline(always)]
+    unsafe fn push(&self, doubtful: Doubtful) {
+        let (warp, lane) = (this_thread() / 32, this_thread() % 32);
+        let store = |place: u32, word: u32, bit: u32| {
+            if place < most_uncertain(Self::APART) {
+                let place = warp * most_uncertain(Self::APART) + place;
                 // SAFETY: the place is in this warp's list, and this thread's alone.
-                unsafe { list.store(warp * MOST_UNCERTAIN + place, (row * COLUMNS + column) as u16) };
+                unsafe { self.list.cast::<u16>().store(place, Item { lane, word, bit }.packed()) };
+            }
+        };
+        let mut sum = 0;
+        if Self::APART == 1 {
+            let [mut first, mut second, ..] = doubtful;
+            // Each round takes one of each lane that has one.
+            let mut lanes = warp::ballot(first | second != 0);
+            while lanes != 0 {
+                thread::no_unroll();
+                if first | second != 0 {
+                    let place = sum + (lanes & ((1 << lane) - 1)).count_ones();
+                    let of = u32::from(first == 0);
+                    let word = if first == 0 { &mut second } else { &mut first };
+                    let bit = word.leading_zeros();
+                    *word &= !(1 << (31 - bit));
+                    store(place, of, bit);
+                }
+                sum += lanes.count_ones();
+                lanes = warp::ballot(first | second != 0);
+            }
+        } else {
+            // Those of this lane and all before.
+            let own: u32 = doubtful.iter().map(|word| word.count_ones()).sum();
+            sum = own;
+            if warp::ballot(own != 0) != 0 {
+                for further in [1, 2, 4, 8, 16] {
+                    let before = warp::shuffle(sum, lane.wrapping_sub(further) % 32);
+                    sum += if lane >= further { before } else { 0 };
+                }
+            }
+            let mut place = sum - own;
+            for (of, mut word) in doubtful.into_iter().enumerate() {
+                while word != 0 {
+                    thread::no_unroll();
+                    let bit = word.leading_zeros();
+                    word &= !(1 << (31 - bit));
+                    store(place, of as u32, bit);
+                    place += 1;
+                }
             }
         }
-        count += lanes.count_ones();
-        lanes = warp::ballot(first | second != 0);
+        if lane == 31 {
+            // SAFETY: the last lane's sum is the warp's, and one number a warp.
+            unsafe { self.counts.store(warp, sum) };
+        }
     }
-    count
+}
+
+/// An uncertain result: a lane's bit of [`Doubtful`], the highest one being 0.
+pub(super) struct Item {
+    lane: u32,
+    word: u32,
+    bit: u32,
+}
+
+impl Item {
+    #[inline(always)]
+    fn packed(&self) -> u16 {
+        (self.lane << 7 | self.word << 5 | self.bit) as u16
+    }
+
+    #[inline(always)]
+    pub(super) fn unpack(packed: u16) -> Self {
+        let packed = u32::from(packed);
+        Self { lane: packed >> 7, word: packed >> 5 & 3, bit: packed & 31 }
+    }
+
+    /// The row and the value of the block that a warp's item is, in the order in which sums become bytes: two channels or two tiles of 8
+    /// columns, then 4 of rows and 2 halves of each, and 2 columns.
+    #[inline(always)]
+    pub(super) fn place(&self, apart: u32, warp: u32) -> (u32, u32) {
+        let row = PLANES * (self.lane / 4 + (self.bit & 2) * 4) + self.bit / 4 % PLANES;
+        let column = warp * of_warp(apart) + self.lane % 4 * 2 + (self.bit & 1);
+        if apart == 1 {
+            return (row, column + self.word * 2 * TILE + self.bit / 16 * TILE);
+        }
+        (row, (column + self.word / 2 * TILE) * apart + self.word % 2 * 2 + self.bit / 16)
+    }
 }

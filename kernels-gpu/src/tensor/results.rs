@@ -1,99 +1,58 @@
 //! The way of the results out of shared memory.
 
-use cuda_std::bytes::unzipped;
 use cuda_std::prelude::*;
 
-use super::{BLOCK, COLUMNS, PAIR_PITCH, PIECE, PLANES, RESULT_PITCH, ROWS, SPARSE_PLANES, this_thread};
+use super::{PIECE, PLANES, ROWS, columns, result_pitch, this_thread};
 use crate::params::Untyped;
 
-/// Where the result in `row` and `column` of a step lies. Behind a sparse product a row lies byte by byte with the one 8 below it.
+/// Where the result in `row` and value `column` of a step lies.
 #[inline(always)]
-pub(super) const fn result_place(sparse: bool, row: u32, column: u32) -> u32 {
-    if sparse {
-        return (row % SPARSE_PLANES * 4 + row / 16) * PAIR_PITCH + 2 * column + row / SPARSE_PLANES % 2;
-    }
-    (row % PLANES * (ROWS / PLANES) + row / PLANES) * RESULT_PITCH + column
+pub(super) const fn result_place(apart: u32, row: u32, column: u32) -> u32 {
+    (row % PLANES * (ROWS / PLANES) + row / PLANES) * result_pitch(apart) + column
 }
 
-/// Writes the results of a step to `result`, as far as they lie in its `rows` rows of `values` values.
+/// Writes the results of a step to `result`, as far as they lie in its `rows` rows of `values` values. A warp has every fourth row, and
+/// writes pieces of 16 bytes in 4 or 8 of them at a time.
 ///
 /// # Safety
 /// `results` holds them.
 #[inline(always)]
-pub(super) unsafe fn write(results: Shared<u8>, result: Untyped, values: i32, rows: i32, pitch: i32) {
-    const PIECES: u32 = COLUMNS / PIECE;
-    const STEP: u32 = BLOCK.0 / PIECES;
-    let thread = this_thread();
-    let v = thread % PIECES * PIECE;
-    let mut row = thread / PIECES;
-    let mut to = result.offset((row as i64 * pitch as i64) as isize + v as isize);
-    if pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values {
-        let from = results.offset(result_place(false, row, v));
-        for turn in 0..ROWS / STEP {
-            if ((row + turn * STEP) as i32) < rows {
-                // SAFETY: the caller's promise; both are multiples of 16 bytes.
-                unsafe {
-                    to.cast::<F32x4>()
-                        .store(0, from.offset(result_place(false, turn * STEP, 0)).cast::<F32x4>().load(0))
-                };
+pub(super) unsafe fn write(apart: u32, results: Shared<u8>, result: Untyped, values: i32, rows: i32, pitch: i32) {
+    // Pieces side by side and rows that a warp writes at a time, and how far apart these rows and the next ones are.
+    let across = if apart == 1 { 8 } else { 4 };
+    let down = PLANES * (32 / across);
+    let group = across * PIECE;
+    let (warp, lane) = (this_thread() / 32, this_thread() % 32);
+    // The two rows of which 8 lanes read pieces at a time are 4 of a plane apart: no bank conflict.
+    let slot = if across == 4 { lane / 4 % 2 * 4 + lane / 8 } else { lane / across };
+    let (mut row, column) = (warp + slot * PLANES, lane % across * PIECE);
+    let mut from = results.offset(result_place(apart, row, column));
+    let mut to = result.offset((row as i64 * pitch as i64) as isize + column as isize);
+    let further = (pitch as i64 * down as i64) as isize;
+    if pitch % PIECE as i32 == 0 && (column + columns(apart) - group + PIECE) as i32 <= values {
+        for turn in 0..ROWS / down {
+            for at in 0..columns(apart) / group {
+                if ((row + turn * down) as i32) < rows {
+                    let from = from.offset(result_place(apart, turn * down, at * group));
+                    // SAFETY: the caller's promise; both are multiples of 16 bytes.
+                    unsafe { to.offset((at * group) as isize).cast::<F32x4>().store(0, from.cast::<F32x4>().load(0)) };
+                }
             }
-            to = to.offset((pitch as i64 * STEP as i64) as isize);
+            to = to.offset(further);
         }
         return;
     }
     while row < ROWS && (row as i32) < rows {
         thread::no_unroll();
         let mut at = 0;
-        while at < PIECE && ((v + at) as i32) < values {
+        while at < columns(apart) && ((column + at) as i32) < values {
             thread::no_unroll();
             // SAFETY: the caller's promise, for a value inside of the image.
-            unsafe { to.store(at as isize, results.load(result_place(false, row, v + at))) };
-            at += 1;
+            unsafe { to.store(at as isize, from.load(at)) };
+            // The next one of this piece, or the first one of the next.
+            at += if at % PIECE == PIECE - 1 { group - PIECE + 1 } else { 1 };
         }
-        to = to.offset((pitch as i64 * STEP as i64) as isize);
-        row += STEP;
-    }
-}
-
-/// The same where two rows of results lie byte by byte.
-///
-/// # Safety
-/// As for [`write`].
-#[inline(always)]
-pub(super) unsafe fn write_pairs(results: Shared<u8>, result: Untyped, values: i32, rows: i32, pitch: i32) {
-    const PIECES: u32 = COLUMNS / PIECE;
-    const STEP: u32 = BLOCK.0 / PIECES;
-    let thread = this_thread();
-    let (v, pair) = (thread % PIECES * PIECE, thread / PIECES);
-    let whole = pitch % PIECE as i32 == 0 && v as i32 + PIECE as i32 <= values;
-    for turn in 0..ROWS / 2 / STEP {
-        let row = pair % 4 * 16 + pair / 4 + turn * (STEP / 4);
-        let to = result.offset((row as i64 * pitch as i64) as isize + v as isize);
-        let below = to.offset((pitch as i64 * i64::from(SPARSE_PLANES)) as isize);
-        let from = results.offset(result_place(true, row, v));
-        if whole {
-            let from = from.cast::<F32x4>();
-            // SAFETY: the caller's promise.
-            let [a, b] = [0, 1].map(|i| unsafe { from.load(i) }.0.map(f32::to_bits));
-            let pairs = [unzipped(a[0], a[1]), unzipped(a[2], a[3]), unzipped(b[0], b[1]), unzipped(b[2], b[3])];
-            for (i, to) in [to, below].into_iter().enumerate() {
-                if ((row + i as u32 * SPARSE_PLANES) as i32) < rows {
-                    // SAFETY: the caller's promise; a multiple of 16 bytes.
-                    unsafe { to.cast::<F32x4>().store(0, F32x4(pairs.map(|pair| f32::from_bits(pair[i])))) };
-                }
-            }
-            continue;
-        }
-        let mut at = 0;
-        while at < PIECE && ((v + at) as i32) < values {
-            thread::no_unroll();
-            for (i, to) in [to, below].into_iter().enumerate() {
-                if ((row + i as u32 * SPARSE_PLANES) as i32) < rows {
-                    // SAFETY: the caller's promise, for a value inside of the image.
-                    unsafe { to.store(at as isize, from.load(2 * at + i as u32)) };
-                }
-            }
-            at += 1;
-        }
+        (from, to) = (from.offset(result_place(apart, down, 0)), to.offset(further));
+        row += down;
     }
 }

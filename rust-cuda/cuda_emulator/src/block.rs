@@ -211,6 +211,9 @@ impl<'a> Runner<'a> {
         for (warp, waits) in waits.chunks_mut(32).enumerate() {
             if let Some(at) = waits.iter().position(|wait| matches!(wait, Wait::Warp(..))) {
                 if waits.iter().all(|wait| same(wait, &waits[at])) && waits.len() == 32 {
+                    if matches!(waits[at], Wait::Warp(Collective::Sync, ..)) {
+                        self.shared.borrow_mut().sync_warp(warp);
+                    }
                     exchange(waits);
                     self.flush(warp);
                     someone = true;
@@ -301,7 +304,7 @@ fn exchange(waits: &mut [Wait]) {
     for (lane, wait) in waits.iter_mut().enumerate() {
         let Wait::Warp(operation, value, _) = *wait else { continue };
         *wait = Wait::Ready(match operation {
-            Collective::Sync => 0,
+            Collective::Sync | Collective::Gather => 0,
             Collective::ShuffleDown(delta) => values.get(lane + delta as usize).copied().unwrap_or(value),
             Collective::ShuffleXor(bits) => values.get(lane ^ bits as usize).copied().unwrap_or(value),
             Collective::Shuffle(from) => values[from as usize % values.len()],
@@ -348,7 +351,7 @@ impl Executor for Runner<'_> {
             given.times % 2
         };
         // All lanes have given, and none can give twice more before this one has looked and calls again.
-        self.collective(Collective::Sync, 0, location);
+        self.collective(Collective::Gather, 0, location);
         let given = self.given.borrow();
         std::array::from_fn(|lane| given[thread / 32 * 32 + lane].values[which])
     }

@@ -10,7 +10,7 @@ use crate::defect::{Before, Kind};
 use crate::launch::Place;
 use crate::memory::{Allocation, Role};
 use crate::record::{Record, Who};
-use crate::shared::{SEVERAL, Touch, Trouble};
+use crate::shared::Trouble;
 use crate::sites;
 use crate::warp::Class;
 
@@ -150,9 +150,9 @@ impl Runner<'_> {
         let kind = match result {
             Ok(()) => return,
             Err(Trouble::Unwritten) => Kind::Uninitialised,
-            Err(Trouble::Race { before: Touch { thread, site, .. }, wrote }) => {
-                let place = (thread != SEVERAL).then(|| self.place_of(thread.into()));
-                Kind::Race { before: Before { place, wrote, location: sites::location(site) } }
+            Err(Trouble::Race { before, wrote }) => {
+                let place = before.who.thread().map(|thread| self.place_of(thread.into()));
+                Kind::Race { before: Before { place, wrote, location: sites::location(before.site) } }
             }
         };
         self.report(shared_action(verb, access), kind, Some(access.location));

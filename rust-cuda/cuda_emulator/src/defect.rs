@@ -29,7 +29,8 @@ pub enum Kind {
     Uninitialised,
     /// An address that is no multiple of the access's size.
     Misaligned,
-    /// Two threads of a block on the same byte between two barriers, at least one of them writing; or two blocks.
+    /// Two threads of a block on the same byte between two barriers, at least one of them writing; or two blocks. In shared
+    /// memory, threads of one warp are kept apart by `sync_warp`, too.
     Race {
         /// The other access.
         before: Before,

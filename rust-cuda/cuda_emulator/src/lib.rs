@@ -8,8 +8,9 @@
 //! # What is found
 //! * accesses out of the bounds of global, shared and constant memory, and misaligned ones;
 //! * reads of memory that nothing wrote;
-//! * races: two threads of a block on one byte of shared memory between two barriers, at least one of them writing; two
-//!   blocks, or two threads of a block between two barriers, on one element of global memory;
+//! * races: two threads of a block on one byte of shared memory between two barriers, at least one of them writing (for two
+//!   threads of one warp, `sync_warp` is a barrier, too); two blocks, or two threads of a block between two barriers, on one
+//!   element of global memory;
 //! * elements of an output that two threads write;
 //! * barriers and warp collectives that some threads miss;
 //! * launches beyond what the device allows.
@@ -51,7 +52,8 @@
 //!
 //! # Limits
 //! Time means nothing here. Memory is sequentially consistent: a missing fence between blocks is only seen as the race that it is
-//! part of. Warp collectives are for whole warps. A race that needs a certain order of *blocks* to change the
+//! part of. Warp collectives are for whole warps. Of these only `sync_warp` orders memory, and here only shared memory: accesses
+//! of global memory are ordered by barriers of the block alone. A race that needs a certain order of *blocks* to change the
 //! result is still reported, because what is compared is who touched what, not what came out.
 
 mod block;

@@ -346,6 +346,49 @@ fn warp_collectives() {
     }
 }
 
+/// Each thread gets the value of the one whose number differs in the bits of `partner`, through shared memory, and puts it where
+/// its own was. `by` is what the warp does together between the first write and the read: 0 is `sync_warp`. Anything else, and a
+/// partner in another warp, is the defect.
+#[kernel]
+pub unsafe fn hand_over(source: Global<f32>, result: GlobalMut<f32>, partner: u32, by: u32) {
+    let (i, tx) = (thread::index_1d(), thread::thread_rank());
+    let tile = Shared::<f32>::dynamic();
+    unsafe { tile.store(tx, source.load(i as isize)) };
+    match by {
+        0 => warp::sync_warp(),
+        1 => assert_eq!(warp::ballot(true), u32::MAX),
+        2 => assert_eq!(warp::shuffle(tx, 5) % 32, 5),
+        _ => assert_eq!(cuda_std::matrix::multiply_add([0; 4], [0; 2], [1; 4]), [1; 4]),
+    }
+    let value = unsafe { tile.load(tx ^ partner) };
+    warp::sync_warp();
+    unsafe { tile.store(tx, value) };
+    unsafe { result.store(i as isize, tile.load(tx)) };
+}
+
+#[test]
+fn values_handed_over_in_a_warp() {
+    let handed = |partner, by| {
+        let mut memory = Memory::new();
+        let (source, result) = buffers(&mut memory);
+        let (s, r) = (source.global(), result.global_mut());
+        run(&mut memory, || unsafe { hand_over(s, r, partner, by) }).map(|counts| (counts, memory.download(&result)))
+    };
+    let expected: Vec<f32> = (0..2 * WIDTH).map(|i| (i ^ 5) as f32).collect();
+    assert_eq!(handed(5, 0).unwrap().1, expected);
+    // All lanes have written before one reads, but only sync_warp orders it.
+    for by in 1..4 {
+        let defect = one(handed(5, by).map(|(counts, _)| counts));
+        let Kind::Race { before } = &defect.kind else { panic!("{defect}") };
+        let (thread, writer) = (defect.place.thread[0], before.place.unwrap().thread[0]);
+        assert!(before.wrote && writer == thread ^ 5 && defect.times == 128, "{defect}");
+    }
+    // The line that reads what the other warp wrote, and the one that writes what the other warp read.
+    let found = defects(handed(32, 0).map(|(counts, _)| counts));
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found.iter().all(|defect| matches!(defect.kind, Kind::Race { .. })), "{found:#?}");
+}
+
 /// Right only if thread 0 runs first.
 #[kernel]
 pub unsafe fn depends_on_order(data: GlobalMut<u32>) {

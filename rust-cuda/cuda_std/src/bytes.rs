@@ -3,20 +3,33 @@
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// PTX `prmt`: a word of four bytes of `a` (0 to 3) and `b` (4 to 7), each named by a hexadecimal digit of `selector`.
-#[cfg(target_arch = "nvptx64")]
+/// A word of four bytes of `a` (0 to 3) and `b` (4 to 7), each named by a hexadecimal digit of `selector` up to 7, the lowest byte by
+/// the lowest one: PTX `prmt`, `__byte_perm` in CUDA C++.
+///
+/// ```
+/// assert_eq!(cuda_std::bytes::byte_perm(0x33_22_11_00, 0x77_66_55_44, 0x7250), 0x77_22_55_00);
+/// ```
 #[inline(always)]
-fn permute(a: u32, b: u32, selector: u32) -> u32 {
-    let word: u32;
-    // SAFETY: arithmetic on registers.
-    unsafe {
-        asm!(
-            "prmt.b32 {word}, {a}, {b}, {selector};",
-            word = out(reg32) word, a = in(reg32) a, b = in(reg32) b, selector = in(reg32) selector,
-            options(nostack, nomem, pure, preserves_flags),
-        );
+#[must_use]
+pub fn byte_perm(a: u32, b: u32, selector: u32) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let word: u32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            asm!(
+                "prmt.b32 {word}, {a}, {b}, {selector};",
+                word = out(reg32) word, a = in(reg32) a, b = in(reg32) b, selector = in(reg32) selector,
+                options(nostack, nomem, pure, preserves_flags),
+            );
+        }
+        word
     }
-    word
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
+        u32::from_le_bytes([0, 4, 8, 12].map(|digit| bytes[(selector >> digit & 7) as usize]))
+    }
 }
 
 /// PTX `cvt.rni.u8`: the nearest whole number, saturated, in a word.
@@ -76,7 +89,7 @@ pub fn word_of(values: [f32; 4]) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let [a, b, c, d] = values;
-        permute(permute(byte(a), byte(b), 0x0040), permute(byte(c), byte(d), 0x0040), 0x5410)
+        byte_perm(byte_perm(byte(a), byte(b), 0x0040), byte_perm(byte(c), byte(d), 0x0040), 0x5410)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
@@ -84,23 +97,23 @@ pub fn word_of(values: [f32; 4]) -> u32 {
     }
 }
 
-/// Two whole numbers as the two lowest bytes of a word, `low` the lowest; saturated: PTX `cvt.pack.sat.u8.s32`, from compute
-/// capability 7.2 on.
+/// Two whole numbers as the two lowest bytes of a word, `low` the lowest, saturated, below the lower half of `above`: PTX
+/// `cvt.pack.sat.u8.s32`, from compute capability 7.2 on.
 ///
 /// ```
-/// assert_eq!(cuda_std::bytes::saturated_pair(-7, 300).to_le_bytes(), [0, 255, 0, 0]);
+/// assert_eq!(cuda_std::bytes::saturated_pair(-7, 300, 0x44_33_22_11).to_le_bytes(), [0, 255, 0x11, 0x22]);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn saturated_pair(low: i32, high: i32) -> u32 {
+pub fn saturated_pair(low: i32, high: i32, above: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let pair: u32;
         // SAFETY: arithmetic on registers.
         unsafe {
             asm!(
-                "cvt.pack.sat.u8.s32.b32 {pair}, {high}, {low}, 0;",
-                pair = out(reg32) pair, high = in(reg32) high, low = in(reg32) low,
+                "cvt.pack.sat.u8.s32.b32 {pair}, {high}, {low}, {above};",
+                pair = out(reg32) pair, high = in(reg32) high, low = in(reg32) low, above = in(reg32) above,
                 options(nostack, nomem, pure, preserves_flags),
             );
         }
@@ -108,7 +121,7 @@ pub fn saturated_pair(low: i32, high: i32) -> u32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        (low.clamp(0, 255) | high.clamp(0, 255) << 8) as u32
+        above << 16 | (low.clamp(0, 255) | high.clamp(0, 255) << 8) as u32
     }
 }
 
@@ -142,21 +155,35 @@ pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
     }
 }
 
-/// Four pairs of bytes, two in each word, as four first and four second ones.
+/// Four pixels of three channels as three words of one channel each, the first pixel lowest.
 ///
 /// ```
-/// assert_eq!(cuda_std::bytes::unzipped(0x04_03_02_01, 0x08_07_06_05), [0x07_05_03_01, 0x08_06_04_02]);
+/// let pixels = [0x21_13_12_11, 0x32_31_23_22, 0x43_42_41_33];
+/// assert_eq!(cuda_std::bytes::parted_3(pixels), [0x41_31_21_11, 0x42_32_22_12, 0x43_33_23_13]);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn unzipped(a: u32, b: u32) -> [u32; 2] {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        [permute(a, b, 0x6420), permute(a, b, 0x7531)]
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        let ([a, b, c, d], [e, f, g, h]) = (a.to_le_bytes(), b.to_le_bytes());
-        [u32::from_le_bytes([a, c, e, g]), u32::from_le_bytes([b, d, f, h])]
-    }
+pub fn parted_3([a, b, c]: [u32; 3]) -> [u32; 3] {
+    [(0x0630, 0x5210), (0x0741, 0x6210), (0x0052, 0x7410)]
+        .map(|(three_of, and_one)| byte_perm(byte_perm(a, b, three_of), c, and_one))
+}
+
+/// The same of four channels: four words.
+///
+/// ```
+/// let pixels = [0x14_13_12_11, 0x24_23_22_21, 0x34_33_32_31, 0x44_43_42_41];
+/// let channels = [0x41_31_21_11, 0x42_32_22_12, 0x43_33_23_13, 0x44_34_24_14];
+/// assert_eq!(cuda_std::bytes::parted_4(pixels), channels);
+/// ```
+#[inline(always)]
+#[must_use]
+pub fn parted_4([a, b, c, d]: [u32; 4]) -> [u32; 4] {
+    let [first, second] = [0x5140, 0x7362].map(|two| (byte_perm(a, b, two), byte_perm(c, d, two)));
+    let [low, high] = [0x5410, 0x7632];
+    [
+        byte_perm(first.0, first.1, low),
+        byte_perm(first.0, first.1, high),
+        byte_perm(second.0, second.1, low),
+        byte_perm(second.0, second.1, high),
+    ]
 }

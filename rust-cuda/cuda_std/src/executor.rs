@@ -111,8 +111,10 @@ pub struct Access {
 /// What the threads of a warp do together; see [`crate::warp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
-    /// Wait for the warp.
+    /// Wait for the warp; what its threads did in memory before comes before what they do after. The answer is 0.
     Sync,
+    /// Wait for the warp; says nothing of memory. The answer is 0.
+    Gather,
     /// Get the value of the lane that is this much higher, or the own one if there is none.
     ShuffleDown(u32),
     /// Get the value of the lane whose number differs in these bits.
@@ -135,7 +137,7 @@ pub enum Lockstep {
 }
 
 /// How many values a lane gives to [`Executor::gather`]: a thread's part of the two factors of a product of matrices.
-pub const GATHERED: usize = 9;
+pub const GATHERED: usize = 6;
 
 /// What a kernel sees of the machine it runs on, seen by one thread.
 pub trait Executor {

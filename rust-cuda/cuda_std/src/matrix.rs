@@ -27,18 +27,6 @@
 //! Products are exact. How a device adds them is its own: the terms of a sum are aligned to the largest of them and cut off behind 24
 //! digits or a few more, as is the sum (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021). On the host
 //! each is added to the one before and rounded: other bits, not less exact.
-//!
-//! # A sparse factor
-//! Where of each four neighbours in a row of `A` two are 0, a product twice as long costs little more: `A` is 16 x 64 bytes, with a
-//! sign here, of which the lanes hold 16 x 32 as above; `B` is 64 x 8 bytes without one, with `b[2]` and `b[3]` from rows 32 and 48 on.
-//! A `pattern` says which two of each four there are: two bits for each, the first one's lowest, four bits for each four.
-//!
-//! | lane | row | columns, before the zeros were left out |
-//! | --- | --- | --- |
-//! | `4 g` | `g` | 0 to 31 |
-//! | `4 g + 1` | `g + 8` | 0 to 31 |
-//! | `4 g + 2` | `g` | 32 to 63 |
-//! | `4 g + 3` | `g + 8` | 32 to 63 |
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor;
@@ -67,41 +55,9 @@ pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        let values = [a[0], a[1], a[2], a[3], b[0], b[1], 0, 0, 0];
+        let values = [a[0], a[1], a[2], a[3], b[0], b[1]];
         let all = executor::current().gather(values, core::panic::Location::caller());
         product(&all, crate::warp::lane_id() as usize, c)
-    }
-}
-
-/// `A B + C` with a sparse `A`, whole numbers that wrap around: `a` is what the lane has of its two bytes of each four, `pattern` which
-/// two these are, the first one before the second. All lanes of the warp must call it together.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub fn multiply_add_sparse(a: [u32; 4], pattern: u32, b: [u32; 4], c: [i32; 4]) -> [i32; 4] {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        let (d0, d1, d2, d3): (i32, i32, i32, i32);
-        // Not `pure`: it must not be moved into or out of a branch. SAFETY: arithmetic on registers.
-        unsafe {
-            core::arch::asm!(
-                "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8.u8.s32 {{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}},",
-                "{{{b0}, {b1}, {b2}, {b3}}}, {{{c0}, {c1}, {c2}, {c3}}}, {pattern}, 0x0;",
-                d0 = lateout(reg32) d0, d1 = lateout(reg32) d1, d2 = lateout(reg32) d2, d3 = lateout(reg32) d3,
-                c0 = in(reg32) c[0], c1 = in(reg32) c[1], c2 = in(reg32) c[2], c3 = in(reg32) c[3],
-                a0 = in(reg32) a[0], a1 = in(reg32) a[1], a2 = in(reg32) a[2], a3 = in(reg32) a[3],
-                b0 = in(reg32) b[0], b1 = in(reg32) b[1], b2 = in(reg32) b[2], b3 = in(reg32) b[3],
-                pattern = in(reg32) pattern,
-                options(nostack, nomem, preserves_flags),
-            );
-        }
-        [d0, d1, d2, d3]
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        let values = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], pattern];
-        let all = executor::current().gather(values, core::panic::Location::caller());
-        sparse_product(&all, crate::warp::lane_id() as usize, c)
     }
 }
 
@@ -127,7 +83,7 @@ macro_rules! floating {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            let values = [$a[0], $a[1], $a[2], $a[3], $b[0], $b[1], 0, 0, 0];
+            let values = [$a[0], $a[1], $a[2], $a[3], $b[0], $b[1]];
             let all = executor::current().gather(values, core::panic::Location::caller());
             $product(&all, crate::warp::lane_id() as usize, $c)
         }
@@ -179,23 +135,6 @@ fn bf16_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4])
     })
 }
 
-/// What `lane` gets when the lanes hold `all` of a sparse `A`, of `B` and of the pattern.
-#[cfg(not(target_arch = "nvptx64"))]
-fn sparse_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
-    let byte = |lane: usize, word: usize, byte: usize| all[lane][word].to_le_bytes()[byte];
-    std::array::from_fn(|i| {
-        let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
-        (0..32).fold(c[i], |sum, kept| {
-            let of_a = byte(row % 8 * 4 + kept % 16 / 4, row / 8 + kept / 16 * 2, kept % 4) as i8;
-            let four = kept / 2;
-            let pattern = all[row % 8 * 4 + four / 8 * 2 + row / 8][8];
-            let k = 4 * four + (pattern >> (four % 8 * 4 + kept % 2 * 2) & 3) as usize;
-            let of_b = byte(column * 4 + k % 16 / 4, 4 + k / 16, k % 4);
-            sum.wrapping_add(i32::from(of_a) * i32::from(of_b))
-        })
-    })
-}
-
 /// What `lane` gets when the lanes hold `all` of `A` and `B`.
 #[cfg(not(target_arch = "nvptx64"))]
 fn product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
@@ -214,7 +153,7 @@ fn product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [
 
 #[cfg(test)]
 mod tests {
-    use super::{bf16_product, product, sparse_product, tf32_product};
+    use super::{bf16_product, product, tf32_product};
     use crate::bf16;
 
     /// The table of the documentation against a product of matrices, written out.
@@ -227,7 +166,7 @@ mod tests {
             let (g, t) = (lane / 4, lane % 4);
             let of_a = |i: usize| word(&|k| a(g + i % 2 * 8, k), i / 2 * 16 + 4 * t);
             let of_b = |i: usize| word(&|k| b(k, g) as u8, i * 16 + 4 * t);
-            [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1), 0, 0, 0]
+            [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1)]
         });
         for lane in 0..32 {
             let d = product(&all, lane, [5, -6, 7, i32::MAX]);
@@ -271,43 +210,6 @@ mod tests {
             for (i, c) in c.into_iter().enumerate() {
                 assert_eq!(first[i], right(lane, i, c, 8), "lane {lane}, {i}");
                 assert_eq!(second[i], right(lane, i, c, 16), "lane {lane}, {i}");
-            }
-        }
-    }
-
-    /// The same of a sparse one, against the product of matrices with its zeros.
-    #[test]
-    fn the_parts_of_the_lanes_make_the_sparse_product() {
-        // Of each four the first one kept, and the second behind it.
-        let kept = |row: usize, four: usize| {
-            let first = (row * 5 + four * 3) % 3;
-            [first, first + 1 + (row + four) % (3 - first)]
-        };
-        let value = |row: usize, k: usize| (row * 59 + k * 23 + row * k * 7) as u8 as i8;
-        let a = |row: usize, k: usize| if kept(row, k / 4).contains(&(k % 4)) { value(row, k) } else { 0 };
-        let b = |k: usize, column: usize| (k * 37 + column * 101 + k * column * 13) as u8;
-        let all = std::array::from_fn(|lane| {
-            let (g, t) = (lane / 4, lane % 4);
-            let of_a = |i: usize| {
-                let row = g + i % 2 * 8;
-                u32::from_le_bytes([0, 1, 2, 3].map(|byte| {
-                    let place = i / 2 * 16 + 4 * t + byte;
-                    a(row, place / 2 * 4 + kept(row, place / 2)[place % 2]) as u8
-                }))
-            };
-            let of_b = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| b(i * 16 + 4 * t + byte, g)));
-            let pattern = (0..8).fold(0, |pattern, four| {
-                let [first, second] = kept(g + t % 2 * 8, t / 2 * 8 + four);
-                pattern | ((first | second << 2) << (4 * four)) as u32
-            });
-            [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1), of_b(2), of_b(3), pattern]
-        });
-        for lane in 0..32 {
-            let d = sparse_product(&all, lane, [5, -6, 7, i32::MAX]);
-            for (i, c) in [5, -6, 7, i32::MAX].into_iter().enumerate() {
-                let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
-                let sum = (0..64).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
-                assert_eq!(d[i], sum.wrapping_add(c), "lane {lane}, {i}");
             }
         }
     }

@@ -61,7 +61,6 @@ impl GpuInfo {
             shared_bytes: self.shared_bytes_per_block,
             sm_count: self.sm_count,
             compute_capability: self.compute_capability,
-            cuda: self.cuda,
         }
     }
 

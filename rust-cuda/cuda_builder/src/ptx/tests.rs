@@ -128,7 +128,6 @@ fn a_module_is_for_what_its_instructions_need() {
     assert_eq!(header(copies, "8.7", "sm_120"), of("8.7", "sm_120"));
     assert_eq!(header(copies, "10.0", "sm_75"), of("10.0", "sm_80"));
     assert_eq!(header(".entry one() { cp.async.bulk.commit_group; ret; }", "6.0", "sm_70"), of("8.0", "sm_90"));
-    assert_eq!(header(".entry one() { mma.sp::ordered_metadata.sync; ret; }", "6.0", "sm_70"), of("8.5", "sm_80"));
     // Also where a function that the entry calls has it.
     let called = ".func f() { cp.async.wait_all; ret; }\n.entry one() { call f; ret; }";
     assert_eq!(header(called, "6.0", "sm_70"), of("7.0", "sm_80"));
