@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "6f20dd03f51ac8af399218fa6d893abda28ac1bde83f9bd2f8bba78e0cad4de1";
+pub const SOURCE_HASH: &str = "17e14c0edddb6263cfb3d798c94e22959d33f7461202bcbf6dfae4949e5c5893";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -64,10 +64,10 @@
 //! | `tensor` made for it, one channel | 59 | 65 | 74 | 85 | 143 | 157 | 206 | 309 | 950 |
 //! | `tensor` for any mask, one channel | 127 | 159 | 172 | 215 | 231 | 278 | 301 | 465 | 1526 |
 //! | `stream_ring`, one channel | 65 | 106 | 169 | 264 | | | | | |
-//! | `tensor` made for it, three channels | 160 | 205 | 248 | 283 | 760 | | | | |
-//! | `tensor` for any mask, three channels | 344 | 461 | 479 | 614 | 933 | | | | |
+//! | `tensor` made for it, three channels | 162 | 200 | 231 | 267 | 473 | | | | |
+//! | `tensor` for any mask, three channels | | | | | | 1064 | | | |
 //! | `stream_ring`, three channels | 192 | 284 | 489 | 733 | | | | | |
-//! | `tensor` made for it, four channels | 230 | 314 | 385 | 981 | 1045 | | | | |
+//! | `tensor` made for it, four channels | 230 | 285 | 341 | | | | | | |
 //! | `constant_mask`, one channel | | | 1070 | | | | | | |
 //!
 //! For more than one `f32`, on an H100, 8192 x 8192 values in one channel and 1.5 times as many in three (four channels: as three, to
@@ -160,8 +160,11 @@ const PADDED_PRODUCTS: u64 = 6;
 /// … and for as many coefficients more as `constant_mask` computes in the time that it takes whatever the mask.
 const PADDED_PRICE: u64 = 8;
 
-/// Bytes for each multiprocessor from which on `tensor` is preferred to `shared_tile`, by the largest side of a mask.
+/// Bytes for each multiprocessor from which on `tensor` is preferred to `shared_tile`, by the largest side of a mask, …
 const BYTES_FOR_TENSOR: [(u32, u64); 4] = [(3, 1_900), (5, 1_200), (7, 1_000), (u32::MAX, 650)];
+
+/// … and in several channels, which it parts first: three, 128 x 128 to 512 x 512, in `docs/measurements/2026-11-22-h100-channels.md`.
+const BYTES_FOR_PARTED: [(u32, u64); 5] = [(3, 1_900), (5, 1_950), (7, 1_650), (9, 780), (u32::MAX, 1_480)];
 
 /// Values for each multiprocessor from which on `stream_ring`, and `stream` for other images than those of one `f32`, are preferred to `shared_tile`, for masks of 3 x 3
 /// and for larger ones.
@@ -229,6 +232,7 @@ impl Situation<'_> {
         let values = |wanted: u64| Enough { found: self.values(), wanted: wanted * for_all, unit: "values" };
         let side = self.mask().0.max(self.mask().1);
         match entry.variant {
+            Variant::Tensor if entry.channels > 1 => values(up_to(&BYTES_FOR_PARTED, side)),
             Variant::Tensor => values(up_to(&BYTES_FOR_TENSOR, side)),
             Variant::Stream | Variant::StreamRing if (entry.pixel, entry.channels) != (PixelType::F32, 1) => {
                 values(if side <= 3 { VALUES_FOR_STREAM.0 } else { VALUES_FOR_STREAM.1 })

@@ -21,19 +21,18 @@
 //! # The product
 //! `multiply_add` ([`cuda_std::matrix`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32
 //! x 8 with a row of the mask in each column, one further down from column to column (a Toeplitz matrix): 8 columns of
-//! outputs in 16 rows, for one row of the mask and one of its two bytes. With several channels the mask's row takes
-//! every `CHANNELS`-th place, and nothing else changes. Where a row and its shifts span at most 16 bytes, as up to 9 x
+//! outputs in 16 rows, for one row of the mask and one of its two bytes. Where a row and its shifts span at most 16 bytes, as up to 9 x
 //! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
 //!
-//! # Two of three are zeros
-//! In three channels two of three bytes of such a matrix are 0: of each four neighbours at most two are not. Tensor cores take a factor
-//! of which that is known in half the place ([`multiply_add_sparse`](cuda_std::matrix::multiply_add_sparse)). So from 5 x 5 to 9 x 9 the roles are changed: the mask is the left
-//! factor, two rows of it with both bytes of their coefficients in one, 16 x 64 before the zeros are left out, the image the right one, 64
-//! x 8. A product costs a third more than one of the others and does the work of two. Its matrices need a driver for CUDA 12.5.
+//! # Several channels
+//! In interleaved channels the mask's row would take every third or fourth place, with zeros between, and half as many rows of it a matrix. So from 5 x 5
+//! on channels lie *apart*: each warp copies its rows as they are, parts the pixels in their place, 8 at a time from registers, and computes each
+//! channel like an image of one. The bytes of a pixel meet again in registers before they are written. In 3 x 3 a row with its zeros still spans
+//! half a matrix; there channels stay side by side, and a column is a value.
 //!
 //! # Thread mapping
-//! A block of [`WARPS`] warps owns [`COLUMNS`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
-//! A warp has 32 columns, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
+//! A block of [`WARPS`] warps owns [`outputs`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
+//! A warp has 32 columns, or 16 of each channel, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
 //! `4 m + s`. So the rows
 //! `4 m + t` of the image serve product `s` with row `t - s` of the mask, all 4 from registers:
 //! ```text
@@ -43,22 +42,21 @@
 //!   s = 2              0   1   2   3
 //!   s = 3                  0   1   2
 //! ```
-//! With sparse masks it is 8 products of 8 rows, rows `8 m + s`, and a lane has two rows of one column.
 //!
 //! Each lane has its parts of all matrices in registers, if there are no more than `MOST_HELD`. Otherwise those of
 //! `AT_A_TIME` rows come from shared memory, and serve 16 columns.
 //!
 //! # Shared memory
-//! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used; the step's results, in
+//! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used, but only one where channels lie apart: there more blocks
+//! at a time are worth more than copies ahead; the step's results, in
 //! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as
-//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, or `r % 8` with sparse masks, so that the 8 rows that a warp
-//! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict. Behind sparse products two rows of results lie byte by
-//! byte, and are parted when they are written.
+//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp
+//! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict.
 //!
 //! # What it costs
 //! | | for each value of the result |
 //! | --- | --- |
-//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192; sparse ones 4.6 µs |
+//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192 |
 //! | bytes of device memory | 2; of the second-level cache `1 + mask_height / 64` times the image |
 //! | instructions of a thread | about 6 to put two sums together, compare, shift and pack them; the uncertain part of `K * K` times 5 |
 //!
@@ -69,11 +67,12 @@
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | one channel, µs | 59 | 65 | 74 | 85 | 143 | 157 | 206 | 309 | 950 |
 //! | of the floor | 76 % | 69 % | 61 % | 53 % | 31 % | 29 % | 22 % | 15 % | 5 % |
-//! | three channels, µs | 160 | 205 | 248 | 283 | 760 | | | | |
-//! | four channels, µs | 230 | 314 | 385 | 981 | 1045 | | | | |
+//! | three channels, µs | 162 | 200 | 231 | 267 | 473 | | | | |
+//! | of the floor | 83 % | 67 % | 58 % | 50 % | 28 % | | | | |
+//! | four channels, µs | 230 | 285 | 341 | | | | | | |
 //!
-//! (From 11 x 11 on, and four channels, they are of earlier versions; 31 x 31, 11 x 11 in three channels and four channels are from before whole pieces were copied without questions.) Up to 9 x 9 instructions and
-//! the three barriers of a step bound it, in three channels with the products, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
+//! (One channel from 11 x 11 on, and four channels with 3 x 3, are of earlier versions.) Up to 9 x 9 instructions, latencies and
+//! the three barriers of a step bound it, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
 //! kernel of its own, it takes 1.4 to 2 times as long.
 
 mod again;
