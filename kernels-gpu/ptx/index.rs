@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "17e14c0edddb6263cfb3d798c94e22959d33f7461202bcbf6dfae4949e5c5893";
+pub const SOURCE_HASH: &str = "65c1873ba8814341b84aa386385b4db34b8f6e949d73f0b1cfbb0875d0f557f1";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

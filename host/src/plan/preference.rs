@@ -163,7 +163,7 @@ const PADDED_PRICE: u64 = 8;
 /// Bytes for each multiprocessor from which on `tensor` is preferred to `shared_tile`, by the largest side of a mask, …
 const BYTES_FOR_TENSOR: [(u32, u64); 4] = [(3, 1_900), (5, 1_200), (7, 1_000), (u32::MAX, 650)];
 
-/// … and in several channels, which it parts first: three, 128 x 128 to 512 x 512, in `docs/measurements/2026-11-22-h100-channels.md`.
+/// … and in several channels, measured in three, 128 x 128 to 512 x 512, in `docs/measurements/2026-11-22-h100-channels.md`.
 const BYTES_FOR_PARTED: [(u32, u64); 5] = [(3, 1_900), (5, 1_950), (7, 1_650), (9, 780), (u32::MAX, 1_480)];
 
 /// Values for each multiprocessor from which on `stream_ring`, and `stream` for other images than those of one `f32`, are preferred to `shared_tile`, for masks of 3 x 3

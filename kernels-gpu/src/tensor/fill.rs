@@ -31,8 +31,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
     /// Fills a stage from row `top` of the image on, and ends a group of copies.
     ///
     /// # Safety
-    /// Nobody reads or writes the stage before the copies were waited for and a barrier was passed. At the edge the
-    /// table is filled.
+    /// Nobody reads or writes the stage before the copies were waited for and a barrier was passed, but the warp that copied a plane, which may
+    /// after `sync_warp`. At the edge the table is filled.
     #[inline(always)]
     pub(super) unsafe fn fill(&self, stage: Shared<u8>, top: i32) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);

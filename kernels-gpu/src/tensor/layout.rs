@@ -1,8 +1,8 @@
 //! Where image, mask and matrices lie in shared memory, and which mask the host passes.
 
 use super::{
-    AT_A_TIME, CHUNK, GRANULE, MOST_HELD, PIECE, PLANES, ROWS, TILE, WARPS, WORDS, apart, columns, most_uncertain,
-    of_block, result_pitch,
+    AT_A_TIME, CHUNK, GRANULE, MOST_HELD, PIECE, PLANES, ROWS, TILE, WARPS, WORDS, apart, most_uncertain, of_block,
+    result_pitch,
 };
 
 /// What the host passes beside the coefficients: indices of words.
@@ -21,7 +21,7 @@ pub mod header {
 /// column is a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Channels that lie apart: all, or 1.
+    /// Channels that lie apart: all, or 1 where they lie side by side.
     pub apart: u32,
     /// Columns from one pixel to the next.
     pub stride: u32,
@@ -92,7 +92,7 @@ impl Layout {
             lead,
             copied,
             // An odd number of pieces.
-            pitch: (copied / PIECE | 1) * PIECE,
+            pitch: ((copied / PIECE) | 1) * PIECE,
             held: size > 0 && (paired || chunks * size <= MOST_HELD as u32),
         }
     }
@@ -174,5 +174,6 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, size
     image + results + lists + 4 * mask + 4 * layout.pitch as u64
 }
 
-// The list has places in 16 bits.
-const _: () = assert!(ROWS * columns(4) <= 1 << 16);
+// Each warp fills and writes a plane, a turn of products goes down a row of every plane, and four words of flags wait where a list will be.
+const _: () = assert!(WARPS == PLANES && AT_A_TIME == PLANES);
+const _: () = assert!(4 * 32 * 4 <= 2 * most_uncertain(3) && most_uncertain(3) <= most_uncertain(4));

@@ -49,8 +49,8 @@
 //! # Shared memory
 //! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used, but only one where channels lie apart: there more blocks
 //! at a time are worth more than copies ahead; the step's results, in
-//! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those; the mask, as
-//! coefficients and perhaps as matrices. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp
+//! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those, in whose place flags wait before; the mask, as
+//! coefficients and perhaps as matrices; at the edge a table of columns. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp
 //! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict.
 //!
 //! # What it costs
@@ -73,7 +73,7 @@
 //!
 //! (One channel from 11 x 11 on, and four channels with 3 x 3, are of earlier versions.) Up to 9 x 9 instructions, latencies and
 //! the three barriers of a step bound it, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
-//! kernel of its own, it takes 1.4 to 2 times as long.
+//! kernel of its own, it takes 1.5 to 2.5 times as long.
 
 mod again;
 mod fill;
@@ -131,8 +131,8 @@ const fn of_warp(apart: u32) -> u32 {
     if apart == 1 { 32 } else { 16 }
 }
 
-/// A number of blocks for each multiprocessor, and how many times as many a launch has. Up to 9 x 9 those are so many that of
-/// 8192 x 8192 pixels each gets three steps, measured with 1 to 43 of them; larger masks want fewer in several channels.
+/// A number of blocks for each multiprocessor, and how many times as many a launch has: so many that of 8192 x 8192 pixels each gets three
+/// steps, measured with 1 to 43 of them; larger masks want steps of their own in one channel.
 #[must_use]
 pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
     let many = matches!(size, 1..=9);
@@ -153,7 +153,6 @@ pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
 #[must_use]
 pub const fn resident(channels: u32, size: u32) -> Option<u32> {
     match size {
-        1..=9 if !Layout::largest(channels, size, size).held => None,
         1..=5 if apart(channels, size) == 1 => Some(6),
         1..=9 if channels == 1 => Some(5),
         7 if channels == 3 => Some(5),
@@ -164,7 +163,7 @@ pub const fn resident(channels: u32, size: u32) -> Option<u32> {
 /// The largest part of all pixels that may be uncertain, for the kernel to be used.
 pub const MOST_UNCERTAIN_PART: f32 = 0.1;
 
-/// Uncertain values of a warp and a step that the list holds: more than that part of them.
+/// Uncertain values of a warp and a step that the list holds: more than that part of them. Where more are, all of the block's are computed again.
 const fn most_uncertain(apart: u32) -> u32 {
     match apart {
         1 => 256,
@@ -183,13 +182,13 @@ const PLANES: u32 = 4;
 const TILES: usize = PLANES as usize;
 /// Columns of a product.
 const TILE: u32 = 8;
-/// Products side by side, for a mask of any size.
+/// Products side by side, where matrices are in shared memory.
 const ACROSS: usize = 2;
 /// Bytes of a row of the image in one product.
 const CHUNK: u32 = 32;
 /// Words of a row of the mask in one chunk, or of a pair of rows, for the whole warp.
 const WORDS: u32 = 4 * 32;
-/// Rows of the mask that are in registers at a time, for a mask of any size: zeros make up whole times of it.
+/// Rows of the mask that are in registers at a time then: zeros make up whole times of it.
 const AT_A_TIME: u32 = 4;
 /// The most matrices that a thread holds its part of.
 const MOST_HELD: usize = 14;

@@ -8,8 +8,8 @@ use super::{GRANULE, Layout, PLANES, this_thread};
 /// The words of a granule.
 type Granule = [[u32; 2]; 4];
 
-/// Granules that a lane has at a time: those of all rows where their number is known, or else of one row. The longest row of which shared
-/// memory holds 64 has 5.
+/// Granules that a lane has at a time: those of several rows where their number is known, or else of one row. The longest row of which 227
+/// KiB of shared memory hold 64 has 3.
 const AT_ONCE: usize = 7;
 
 /// Parts the channels of rows that a warp has copied itself.
@@ -32,7 +32,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
         // Rows of the plane that a warp parts at a time; a long row takes several granules of a lane.
         let at_a_time = (32 / granules).max(1);
         let (slot, granule) = if granules > 32 { (0, lane) } else { (lane / granules, lane % granules) };
-        // Where there are 10 of them, the 16 lanes that read at a time find no two granules in the same banks.
+        // Where there are 10 of them, in three channels, the 16 lanes that read at a time find no two granules in the same banks.
         let granule = (granule + 4 * slot) % granules;
         let mut row = image.offset(warp * self.plane + slot * self.layout.pitch + granule * GRANULE);
         let mut which = warp + PLANES * slot;

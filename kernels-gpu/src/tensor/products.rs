@@ -17,8 +17,8 @@ type Sums = [[[i32; 4]; 2]; TILES];
 /// Bytes of a thread's results of 64 rows and 8 columns: two neighbours in each of the rows `4 (group + 8 half) + s`, by `2 s + half`.
 type Pairs = [u32; 2 * TILES];
 
-/// For each result of a thread whether it is uncertain, the last one lowest: two channels of 8 columns to a word, or 16 columns where one lies
-/// apart.
+/// For each result of a thread whether it is uncertain, the last one lowest: two channels of 8 columns to a word, or 16 columns where they lie
+/// side by side.
 type Doubtful = [u32; 4];
 
 /// The tensor cores' part.
@@ -145,8 +145,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
         // channels begin in the middle of a word in every other thread: a0 b0 c0 a1, b1 c1 or a0 b0, c0 a1 b1 c1.
         let odd = member % 2;
         let (four, two) = if odd == 0 { (0x3402, 0x0051) } else { (0x5134, 0x0002) };
-        for i in 0..2 * TILES {
-            let (ab, cd) = (pairs[0][i], pairs[1][i]);
+        for (i, (&ab, &cd)) in pairs[0].iter().zip(&pairs[1]).enumerate() {
             let row = (i / 2 + 32 * (i % 2)) as u32;
             let to = to.offset(result_place(Self::APART, row, 0));
             // SAFETY: the bytes are this thread's.
