@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "65c1873ba8814341b84aa386385b4db34b8f6e949d73f0b1cfbb0875d0f557f1";
+pub const SOURCE_HASH: &str = "d0ea1b189811e43b855d4345c2bfab684039bb4b63415adb54129a695e12c66f";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -179,7 +179,7 @@ impl Entry {
     #[must_use]
     pub const fn row_step(&self) -> u32 {
         match self.variant {
-            Variant::SeparableTensor => separable_tensor::STRIP_STEP as u32,
+            Variant::SeparableTensor => separable_tensor::STRIP_STEP,
             _ => 1,
         }
     }

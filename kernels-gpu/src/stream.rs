@@ -57,8 +57,8 @@ use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
 use crate::params::Params;
-use crate::staged::{self, AddWindow, Pass, Window};
-use crate::strip::{self, Needed, Schedule, Sums};
+use crate::staged::{self, AddWindow, Pass, Reach, Window};
+use crate::strip::{self, Schedule, Sums};
 
 pub use crate::strip::BLOCK;
 
@@ -164,7 +164,7 @@ impl<const K: usize, const H: usize, const C: usize> AddWindow<K, H, C> for Prod
     const PASS: u32 = pass(K as u32);
 
     #[inline(always)]
-    unsafe fn add(sums: &mut Sums<H, C>, window: &Window<K, C>, begin: [f32; C], pass: Pass, needed: Needed) {
+    unsafe fn add(sums: &mut Sums<H, C>, window: &Window<K, C>, begin: [f32; C], pass: Pass, reach: Reach<H>) {
         let add_row = |mut sum: [f32; C], k: usize| {
             for l in 0..K {
                 // SAFETY: the mask is K x K, and row `first + k` is in it, if it is not left out.
@@ -180,7 +180,7 @@ impl<const K: usize, const H: usize, const C: usize> AddWindow<K, H, C> for Prod
         let grouped = if H < K { H - 1 } else { H };
         for begin_of in 0..grouped.div_ceil(group) {
             let (from, upto) = (begin_of * group, grouped.min(begin_of * group + group));
-            if group < H && !needed.has_any(H - upto, upto - from) {
+            if group < H && !reach.has_any(H - upto, upto - from) {
                 continue;
             }
             for a in 0..H {
@@ -190,7 +190,7 @@ impl<const K: usize, const H: usize, const C: usize> AddWindow<K, H, C> for Prod
             }
         }
         if H < K {
-            sums[H - 1] = if needed.has(0) && !pass.short { add_row(begin, 0) } else { begin };
+            sums[H - 1] = if reach.has_any(0, 1) && !pass.short { add_row(begin, 0) } else { begin };
         }
     }
 }

@@ -264,12 +264,6 @@ impl Needed {
         Self(Some(thread::opaque(upto >> above << above)))
     }
 
-    /// Whether any of rows `first` to `first + count` of the mask is.
-    #[inline(always)]
-    pub(crate) fn has_any(self, first: usize, count: usize) -> bool {
-        self.0.is_none_or(|bits| bits >> first & (u32::MAX >> (32 - count)) != 0)
-    }
-
     /// Whether row `k` of the mask is.
     #[inline(always)]
     pub(crate) fn has(self, k: usize) -> bool {

@@ -304,8 +304,7 @@ impl Plan {
         let shared_per_sm = self.limits.shared_bytes + 1024;
         let wanted = self.entry.blocks_to_fill(mask, self.limits.sm_count, shared_per_sm) / u64::from(blocks_across);
         let most = u64::from(rows.div_ceil(self.entry.least_rows(mask.1)).min(MAX_GRID_Y));
-        let strips = wanted.clamp(1, most) as u32;
-        rows.div_ceil(rows.div_ceil(strips))
+        wanted.clamp(1, most) as u32
     }
 }
 

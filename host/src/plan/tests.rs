@@ -1,5 +1,6 @@
 use kernels_gpu::entries::ENTRIES;
-use kernels_gpu::ptx;
+use kernels_gpu::params::share;
+use kernels_gpu::{ptx, separable_tensor, tensor};
 
 use super::*;
 use crate::{Axis, Border, Filter, Layout, Mask, Operation, PixelType};
@@ -523,10 +524,15 @@ fn strips_share_out_the_rows() {
             for first in [0, height / 3] {
                 let plan = of_ones(33, height, variant);
                 let [launch] = plan.launches(height, first..height).try_into().unwrap();
-                let (rows, strips) = (height - first, launch.grid.1 as usize);
+                let (rows, strips) = ((height - first) as u32, launch.grid.1);
                 assert_eq!(launch.params.first_row as usize, first);
                 // As the kernels share them out: none is empty.
-                assert!((strips - 1) * rows.div_ceil(strips) < rows, "{variant:?}: {strips} strips of {rows} rows");
+                let (begin, _) = match variant {
+                    Variant::Tensor => share::<{ tensor::ROWS }>(rows, strips - 1, strips),
+                    Variant::SeparableTensor => share::<{ separable_tensor::STRIP_STEP }>(rows, strips - 1, strips),
+                    _ => share::<1>(rows, strips - 1, strips),
+                };
+                assert!(begin < rows, "{variant:?}: {strips} strips of {rows} rows");
             }
         }
         assert!(of_ones(33, 9, variant).launches(9, 4..4).is_empty());

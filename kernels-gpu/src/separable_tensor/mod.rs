@@ -88,7 +88,7 @@ pub const BLOCK: (u32, u32) = (32 * warps(9), 1);
 /// Rows that a product has at a time.
 const SUBTILE: u32 = 8;
 /// Strips begin a multiple of so many rows apart: a multiple of each [`rows`].
-pub const STRIP_STEP: i32 = 32;
+pub const STRIP_STEP: u32 = 32;
 /// What the exponents of the coefficients of row and column may be, but for those that are 0.
 pub const EXPONENTS: (i32, i32) = (-100, 100);
 

@@ -5,7 +5,9 @@ use cuda_std::prelude::*;
 
 use super::products::Item;
 use super::results::result_place;
-use super::{BLOCK, Layout, PLANES, ROWS, WARPS, apart, coefficient_pitch, columns, most_uncertain, this_thread};
+use super::{
+    BLOCK, Layout, PLANES, ROWS, WARPS, apart, coefficient_pitch, columns, list_of, most_uncertain, this_thread,
+};
 use crate::params::Params;
 use crate::pixel::Pixel as _;
 use crate::window::add_row;
@@ -50,7 +52,7 @@ unsafe fn add_words<const CHANNELS: u32, const SIZE: u32>(
 pub(super) struct Again {
     pub(super) layout: Layout,
     pub(super) rows: u32,
-    pub(super) columns: u32,
+    pub(super) mask_width: u32,
     pub(super) plane: u32,
     pub(super) coefficients: Shared<f32>,
     pub(super) list: Shared<u8>,
@@ -97,10 +99,10 @@ impl Again {
                     }
                 }
                 // SAFETY: entry `i - before` of the warp's list.
-                let item = unsafe { self.list.cast::<u16>().load(warp * most_uncertain(apart) + i - before) };
+                let item = unsafe { self.list.cast::<u16>().load(list_of(apart, warp) + i - before) };
                 (row, value) = Item::unpack(item).place(apart, warp);
             }
-            let pixels = pixels.offset(value % apart * self.layout.columns);
+            let pixels = pixels.offset(value % apart * self.layout.run);
             // The word in which the window begins, and the byte of it.
             let first = self.layout.phase + value / apart;
             let (pixels, skip) = (pixels.offset(self.layout.first + first / 4 * 4), first % 4);
@@ -117,14 +119,14 @@ impl Again {
                     // SAFETY: the window lies in the stage, its coefficients in the mask.
                     sum = unsafe { add_words::<CHANNELS, SIZE>(sum, pixels, skip, coefficients) };
                 } else {
-                    sum = add_row(sum, self.columns, |l, sum| {
+                    sum = add_row(sum, self.mask_width, |l, sum| {
                         // SAFETY: as above.
                         let (pixel, coefficient) =
                             unsafe { (pixels.load(skip + l as u32), coefficients.load(l as u32)) };
                         fma(coefficient, pixel.to_f32(), sum)
                     });
                 }
-                coefficients = coefficients.offset(coefficient_pitch(self.columns));
+                coefficients = coefficients.offset(coefficient_pitch(self.mask_width));
                 k += 1;
             }
             let byte = u8::from_f32(self.params.finish(sum));

@@ -3,7 +3,7 @@
 use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if};
 use cuda_std::prelude::*;
 
-use super::{PIECE, PLANES, this_thread};
+use super::{PIECE, PLANES, shared_out, this_thread};
 use crate::border;
 use crate::params::Params;
 use crate::pixel::Pixel as _;
@@ -38,9 +38,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let inside = !self.edge && top >= 0 && top + self.rows as i32 <= self.params.height;
         let pieces = (self.bytes / PIECE).max(1);
-        // Rows of the plane that a warp fills at a time; a long row takes several turns.
-        let at_a_time = (32 / pieces).max(1);
-        let (slot, piece) = if pieces > 32 { (0, lane) } else { (lane / pieces, lane % pieces) };
+        let (at_a_time, slot, piece) = shared_out(pieces, lane);
         let src_pitch = self.params.src_pitch as i64;
         // The number of turns is known, and all but the last need not ask where a plane ends.
         if SIZE > 0 && inside {

@@ -35,8 +35,8 @@ pub struct Layout {
     pub chunks: u32,
     /// Whether a row of the mask spans half a chunk, so that two make one.
     pub paired: bool,
-    /// Columns that are read: in whole pieces or granules.
-    pub columns: u32,
+    /// Columns of a row, of each channel where they lie apart: in whole pieces or granules.
+    pub run: u32,
     /// Values by which what is copied begins further left than these columns.
     pub lead: u32,
     /// Bytes that are copied, in whole pieces.
@@ -77,9 +77,9 @@ impl Layout {
         let of_products = of_block(apart) - TILE + if paired { CHUNK / 2 } else { CHUNK * chunks };
         let of_windows = (phase + of_block(apart) - 1) / 4 * 4 + 4 * (((width - 1) * stride + 1).div_ceil(4) + 1);
         let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
-        let columns = read.next_multiple_of(unit);
+        let run = read.next_multiple_of(unit);
         let lead = if apart == 1 { 0 } else { ((middle + skip as i32) * apart as i32) as u32 % PIECE };
-        let copied = (lead + columns * apart).next_multiple_of(PIECE);
+        let copied = (lead + run * apart).next_multiple_of(PIECE);
         Self {
             apart,
             stride,
@@ -88,7 +88,7 @@ impl Layout {
             phase,
             chunks,
             paired,
-            columns,
+            run,
             lead,
             copied,
             // An odd number of pieces.

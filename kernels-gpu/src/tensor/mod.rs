@@ -135,17 +135,12 @@ const fn of_warp(apart: u32) -> u32 {
 /// steps, measured with 1 to 43 of them; larger masks want steps of their own in one channel.
 #[must_use]
 pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
-    let many = matches!(size, 1..=9);
-    (
-        4,
-        if apart(channels, size) > 1 {
-            12
-        } else if many {
-            6 * channels
-        } else {
-            8
-        },
-    )
+    let waves = match size {
+        _ if apart(channels, size) > 1 => 12,
+        1..=9 => 6 * channels,
+        _ => 8,
+    };
+    (4, waves)
 }
 
 /// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
@@ -170,6 +165,11 @@ const fn most_uncertain(apart: u32) -> u32 {
         3 => 320,
         _ => 416,
     }
+}
+
+/// Where a warp's list begins, in entries.
+const fn list_of(apart: u32, warp: u32) -> u32 {
+    warp * most_uncertain(apart)
 }
 
 /// Bytes of a copy and of a piece of the result.
@@ -214,14 +214,15 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     mask: Global<f32>,
     params: Params,
 ) {
-    let (columns, rows) = if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
-    let layout = Layout::new(CHANNELS, columns, params.origin_x, SIZE);
+    let (mask_width, rows) =
+        if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
+    let layout = Layout::new(CHANNELS, mask_width, params.origin_x, SIZE);
     let apart = const { apart(CHANNELS, SIZE) };
     let thread = thread::thread_idx_x();
     let values = params.width * CHANNELS as i32;
     let block_v = (thread::block_idx_x() * outputs(CHANNELS, SIZE)) as i32;
 
-    let (first, own) = params.strip::<{ ROWS as i32 }>();
+    let (first, own) = params.strip::<ROWS>();
     if own <= 0 {
         return;
     }
@@ -233,9 +234,10 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     let list = results.offset(ROWS * result_pitch(apart));
     let counts = list.offset(WARPS * 2 * most_uncertain(apart)).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
-    let matrices = coefficients.offset(coefficient_pitch(columns) * rows);
-    let copied = if layout.held { 0 } else { layout.parts(rows) * WORDS };
-    let table = matrices.offset(copied).cast::<i32>();
+    let matrices = coefficients.offset(coefficient_pitch(mask_width) * rows);
+    // Words of the matrices that are not in registers.
+    let of_matrices = if layout.held { 0 } else { layout.parts(rows) * WORDS };
+    let table = matrices.offset(of_matrices).cast::<i32>();
 
     let before = layout.left * apart as i32 + layout.lead as i32;
     let left = block_v - before;
@@ -276,7 +278,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
 
     // Coefficients and matrices lie behind each other there and here.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
-    let quads = (coefficient_pitch(columns) * rows + copied) / 4;
+    let quads = (coefficient_pitch(mask_width) * rows + of_matrices) / 4;
     let mut i = thread;
     while i < quads {
         thread::no_unroll();
@@ -287,7 +289,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     let mut held = [[0; 4]; MOST_HELD];
     if layout.held {
         for part in 0..layout.parts(rows) {
-            let quad = coefficient_pitch(columns) * rows / 4 + part * 32 + thread % 32;
+            let quad = coefficient_pitch(mask_width) * rows / 4 + part * 32 + thread % 32;
             // SAFETY: the caller's promise for the mask.
             held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
         }
@@ -320,7 +322,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         // SAFETY: the stage was filled, the mask copied; all threads are here.
         unsafe { products.compute(pixels, (values - block_v) / apart as i32, &held) };
         thread::sync_threads();
-        let again = Again { layout, rows, columns, plane, coefficients, list, counts, results, params };
+        let again = Again { layout, rows, mask_width, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
         unsafe { again.run::<CHANNELS, SIZE>(pixels) };
         if apart > 1 && next < end {
@@ -335,6 +337,13 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         unsafe { write(apart, results, to, values - block_v, end - y, params.dst_pitch) };
         y = thread::opaque(next as u32) as i32;
     }
+}
+
+/// How the lanes of a warp share out rows of `units` units: how many rows at a time, and which of them and which unit this lane has. Of a row of
+/// more than 32 units a lane has every 32nd one from there on.
+#[inline(always)]
+const fn shared_out(units: u32, lane: u32) -> (u32, u32, u32) {
+    if units > 32 { (1, 0, lane) } else { (32 / units, lane / units, lane % units) }
 }
 
 /// The thread's number, of which the compiler knows nothing: what is computed from it in a step would be kept from step

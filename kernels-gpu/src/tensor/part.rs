@@ -3,7 +3,7 @@
 use cuda_std::bytes::{parted_3, parted_4};
 use cuda_std::prelude::*;
 
-use super::{GRANULE, Layout, PLANES, this_thread};
+use super::{GRANULE, Layout, PLANES, shared_out, this_thread};
 
 /// The words of a granule.
 type Granule = [[u32; 2]; 4];
@@ -28,10 +28,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
     #[inline(always)]
     pub(super) unsafe fn part(&self, image: Shared<u8>) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
-        let granules = (self.layout.columns / GRANULE).max(1);
-        // Rows of the plane that a warp parts at a time; a long row takes several granules of a lane.
-        let at_a_time = (32 / granules).max(1);
-        let (slot, granule) = if granules > 32 { (0, lane) } else { (lane / granules, lane % granules) };
+        let granules = (self.layout.run / GRANULE).max(1);
+        let (at_a_time, slot, granule) = shared_out(granules, lane);
         // Where there are 10 of them, in three channels, the 16 lanes that read at a time find no two granules in the same banks.
         let granule = (granule + 4 * slot) % granules;
         let mut row = image.offset(warp * self.plane + slot * self.layout.pitch + granule * GRANULE);
@@ -109,9 +107,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
         }
         for (i, words) in channels.into_iter().enumerate().take(CHANNELS as usize) {
             // SAFETY: the caller's promise.
-            unsafe {
-                to.offset(i as u32 * self.layout.columns).cast::<F32x2>().store(0, F32x2(words.map(f32::from_bits)))
-            };
+            unsafe { to.offset(i as u32 * self.layout.run).cast::<F32x2>().store(0, F32x2(words.map(f32::from_bits))) };
         }
     }
 }

@@ -7,8 +7,8 @@ use cuda_std::prelude::*;
 use super::layout::padded;
 use super::results::result_place;
 use super::{
-    ACROSS, AT_A_TIME, CHUNK, Layout, MOST_HELD, PLANES, TILE, TILES, apart, most_uncertain, of_warp, result_pitch,
-    this_thread,
+    ACROSS, AT_A_TIME, CHUNK, Layout, MOST_HELD, PLANES, TILE, TILES, apart, list_of, most_uncertain, of_warp,
+    result_pitch, this_thread,
 };
 
 /// The sums of a product for each tile, of the lower and of the higher bytes of the coefficients.
@@ -55,7 +55,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
         let mut column = first;
         // Of one channel two tiles make a word. Of several that lie apart a tile has two, which wait where the list will be.
         let mut certain = [u32::MAX; 2];
-        let waiting = self.list.offset(warp * 2 * most_uncertain(Self::APART)).cast::<u32>().offset(lane);
+        let waiting = self.list.offset(2 * list_of(Self::APART, warp)).cast::<u32>().offset(lane);
         // Of two tiles of which one begins inside, both are computed.
         let inside = (inside + 2 * TILE as i32 - 1) & !(2 * TILE as i32 - 1);
         while column < first + of_warp(Self::APART) && (column as i32) < inside {
@@ -65,7 +65,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
             let mut pairs = [[[0; 2 * TILES]; 2]; ACROSS];
             let mut of_channels = [0; ACROSS];
             for channel in 0..Self::APART {
-                let from = from.offset(channel * self.layout.columns);
+                let from = from.offset(channel * self.layout.run);
                 let sums = if self.layout.held {
                     // SAFETY: the caller's promise.
                     [unsafe { self.sums_held(from.cast(), held) }, Sums::default()]
@@ -252,6 +252,9 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
 
     /// Puts a lane's `doubtful` results onto its warp's list, and writes down how many the warp has, which may be more than fit.
     ///
+    /// Of one channel a step has few, and rounds in which each lane puts one, its place by a vote, are the faster way. Of several that lie apart it
+    /// has two or three times as many, and a prefix sum over the lanes is. (Measured, each way for both.)
+    ///
     /// # Safety
     /// The list and the count are this warp's.
     #[inline(always)]
@@ -259,7 +262,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let store = |place: u32, word: u32, bit: u32| {
             if place < most_uncertain(Self::APART) {
-                let place = warp * most_uncertain(Self::APART) + place;
+                let place = list_of(Self::APART, warp) + place;
                 // SAFETY: the place is in this warp's list, and this thread's alone.
                 unsafe { self.list.cast::<u16>().store(place, Item { lane, word, bit }.packed()) };
             }
