@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e348688dcfbbda2a4b40a999209121683964840eae6d912f9f9016e74429e893";
+pub const SOURCE_HASH: &str = "d0ea1b189811e43b855d4345c2bfab684039bb4b63415adb54129a695e12c66f";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

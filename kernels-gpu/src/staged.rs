@@ -12,8 +12,8 @@
 //!   ├──────┼──────┼──────┼──── … ────┼──────┼──────┤
 //!   ├─ 4 QUADS columns ──┤  the first thread's window, its first pixel being number LEAD
 //! ```
-//! A thread fetches every 32nd quad of the block's columns, which are not those that it owns: 32 threads together load and store 512 bytes that lie side
-//! by side. Were they its own 8 columns, each load would touch all sectors of 1024 bytes, and use half of each. (9 x 9: 224 to 220 µs, 31 x 31: 1 %.)
+//! A thread fetches every 32nd quad of the block's columns, which are not those that it owns: 32 threads together load and store whole lines of 512
+//! bytes. Were it its own 8 columns, each load would touch every line half. (9 x 9: 224 to 220 µs, 31 x 31: 1 %.)
 //!
 //! In the turn of row `r` a thread takes its window of it from one slot, puts its share of row `r + 1`, which it has held in
 //! `C + 1` registers for a whole turn, into the other one, and asks for its share of row `r + 2`. So one barrier a row is
@@ -60,9 +60,6 @@ impl<const K: usize, const C: usize> Window<K, C> {
         assert!(C.is_multiple_of(4) && Self::QUADS <= MOST_QUADS && 4 * Self::QUADS - C <= BLOCK.0 as usize);
         4 * Self::QUADS - C
     };
-    /// Whether the quads that the threads fetch lie side by side, 32 of them; otherwise those of one thread do. (At 21 x 21 that is faster by 0.8 %, the
-    /// only size.)
-    const SPREAD: bool = K != 21;
     /// Columns of a slot: each thread has a place for one beside, whether windows reach it or not, so that none is asked.
     const SLOT: u32 = BLOCK.0 * (C as u32 + 1);
 
@@ -123,22 +120,10 @@ impl Place {
         Self { thread: thread::opaque(self.thread) }
     }
 
-    /// The place in a slot of quad `i` of those that it fetches.
+    /// The first column of quad `i` that it fetches: the quads of all threads lie side by side.
     #[inline(always)]
     fn quad<const K: usize, const C: usize>(self, i: usize) -> u32 {
-        Window::<K, C>::LEFT as u32 + 4 * (self.first_quad::<K, C>() + Self::quads_to::<K, C>(i))
-    }
-
-    /// The first of the block's quads that it fetches.
-    #[inline(always)]
-    fn first_quad<const K: usize, const C: usize>(self) -> u32 {
-        if Window::<K, C>::SPREAD { self.thread } else { self.thread * (C / 4) as u32 }
-    }
-
-    /// From there to the one with number `i`.
-    #[inline(always)]
-    const fn quads_to<const K: usize, const C: usize>(i: usize) -> u32 {
-        if Window::<K, C>::SPREAD { BLOCK.0 * i as u32 } else { i as u32 }
+        Window::<K, C>::LEFT as u32 + 4 * (BLOCK.0 * i as u32 + self.thread)
     }
 
     /// The one beside.
@@ -159,7 +144,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
             let at = if i == own {
                 self.place.beside::<K, C>()
             } else {
-                self.place.quad::<K, C>(0) + 4 * Place::quads_to::<K, C>((i / 4) as usize) + i % 4
+                self.place.quad::<K, C>(0) + 4 * BLOCK.0 * (i / 4) + i % 4
             };
             // Beside what windows reach, a column that is read anyway.
             let column = if i == own && self.place.thread >= Window::<K, C>::MORE as u32 {
@@ -228,11 +213,10 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     /// The row is inside, and the block not at the edge.
     #[inline(always)]
     unsafe fn fetch_own(&self, share: &mut Share, row: Global<f32>) {
-        let own =
-            row.offset((self.block_x as u32 + 4 * self.place.anew().first_quad::<K, C>()) as isize).cast::<F32x4>();
+        let own = row.offset((self.block_x as u32 + 4 * self.place.anew().thread) as isize).cast::<F32x4>();
         for i in 0..C / 4 {
             // SAFETY: the row is inside, and so are the thread's columns, aligned to quads.
-            share.own[i] = unsafe { own.load(Place::quads_to::<K, C>(i) as isize) }.0;
+            share.own[i] = unsafe { own.load((BLOCK.0 * i as u32) as isize) }.0;
         }
     }
 
