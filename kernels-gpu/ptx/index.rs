@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "d0ea1b189811e43b855d4345c2bfab684039bb4b63415adb54129a695e12c66f";
+pub const SOURCE_HASH: &str = "7aece5b87bdfb2b4a4e51490c23bc65ecfc0a76e934ec0180ae530dd93874d6a";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -12,8 +12,8 @@
 //!   ├──────┼──────┼──────┼──── … ────┼──────┼──────┤
 //!   ├─ 4 QUADS columns ──┤  the first thread's window, its first pixel being number LEAD
 //! ```
-//! A thread fetches every 32nd quad of the block's columns, which are not those that it owns: 32 threads together load and store whole lines of 512
-//! bytes. Were it its own 8 columns, each load would touch every line half. (9 x 9: 224 to 220 µs, 31 x 31: 1 %.)
+//! A thread fetches every 32nd quad of the block's columns, which are not those that it owns: 32 threads together load and store 512 bytes that
+//! lie side by side. Were they its own 8 columns, each load would touch twice as many sectors, and use half of each. (9 x 9: 224 to 220 µs, 31 x 31: 1 %.)
 //!
 //! In the turn of row `r` a thread takes its window of it from one slot, puts its share of row `r + 1`, which it has held in
 //! `C + 1` registers for a whole turn, into the other one, and asks for its share of row `r + 2`. So one barrier a row is

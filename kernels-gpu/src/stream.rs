@@ -40,8 +40,10 @@
 //!
 //! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 17 x 17 | 21 x 21 | 25 x 25 | 31 x 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 203 | 204 | 208 | 224 | 303 | 407 | 542 | 715 | 1112 | 1562 | 2374 |
-//! | of the floor | 89 % | 88 % | 87 % | 80 % | 86 % | 89 % | 89 % | 87 % | 86 % | 86 % | 88 % |
+//! | µs | 203 | 204 | 207 | 224 | 300 | 417 | 534 | 714 | 1122 | 1562 | 2368 |
+//! | of the floor | 88 % | 88 % | 87 % | 80 % | 87 % | 88 % | 91 % | 87 % | 85 % | 86 % | 88 % |
+//!
+//! (25 x 25 is of an earlier version.) 9 x 9 is bounded by memory, by instructions and by the board's power at once, and takes 222 to 226 by what ran before.
 //!
 //! The coefficients are read from constant memory by constant addresses into uniform registers, which a multiply-add
 //! takes as its second factor at full rate. The sums and pixels take `C (H + 1) + K` registers, with `H` rows of the mask in a pass.
