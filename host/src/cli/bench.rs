@@ -75,15 +75,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 
-    /// Write the figures as CSV
+    /// Write the figures as CSV. An existing file is replaced
     #[arg(long, value_name = "FILE|-")]
     csv: Option<PathBuf>,
 
-    /// Write the figures as a Markdown table
+    /// Write the figures as a Markdown table. An existing file is replaced
     #[arg(long, value_name = "FILE|-")]
     markdown: Option<PathBuf>,
 
-    /// Write the figures as a page for a browser, with bars
+    /// Write the figures as a page for a browser, with bars. An existing file is replaced
     #[arg(long, value_name = "FILE|-")]
     html: Option<PathBuf>,
 }
