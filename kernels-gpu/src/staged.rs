@@ -20,7 +20,7 @@
 //! enough, the latency of the memory lies behind the sums of a whole row, and what a thread holds for it is less than its window.
 //!
 //! # The edge
-//! Only the fetching knows of it. A thread's own columns lie in the image; of the `MORE` columns beside those of the block each thread
+//! Only the fetching knows of it. The block's own columns lie in the image; of the `MORE` columns beside those of the block each thread
 //! fetches one, whose place a table in shared memory has, made once: beyond the image it is another one, or none. So a block at
 //! the edge does what all others do: were it slower, the whole device would wait for it in the end. (Where rows are not
 //! aligned, or the anchor is beside the middle, all columns of a block are fetched one by one through that table; where the width is no multiple
@@ -77,7 +77,7 @@ pub const fn shared_bytes(columns: u32) -> u64 {
     3 * BLOCK.0 as u64 * (columns as u64 + 1) * size_of::<f32>() as u64
 }
 
-/// The most quads of a thread's own columns.
+/// The most quads that a thread fetches of the block's own columns.
 const MOST_OWN: usize = 2;
 
 /// A thread's share of a row: as many of the block's own columns as it owns, and one of those beside all of them.
@@ -120,7 +120,7 @@ impl Place {
         Self { thread: thread::opaque(self.thread) }
     }
 
-    /// The first column of quad `i` that it fetches: the quads of all threads lie side by side.
+    /// The place in a slot of quad `i` that it fetches: the quads of all threads lie side by side.
     #[inline(always)]
     fn quad<const K: usize, const C: usize>(self, i: usize) -> u32 {
         Window::<K, C>::LEFT as u32 + 4 * (BLOCK.0 * i as u32 + self.thread)
@@ -141,11 +141,8 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
         let (mut i, own) = (if self.edge { 0 } else { C as u32 }, thread::opaque(C as u32));
         while i <= own {
             thread::no_unroll();
-            let at = if i == own {
-                self.place.beside::<K, C>()
-            } else {
-                self.place.quad::<K, C>(0) + 4 * BLOCK.0 * (i / 4) + i % 4
-            };
+            let at =
+                if i == own { self.place.beside::<K, C>() } else { self.place.quad::<K, C>((i / 4) as usize) + i % 4 };
             // Beside what windows reach, a column that is read anyway.
             let column = if i == own && self.place.thread >= Window::<K, C>::MORE as u32 {
                 Window::<K, C>::LEFT as u32
@@ -187,7 +184,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
         // What stands for no column is loaded from the first one, so that nothing is waited for here.
         if self.edge {
             for i in 0..C / 4 {
-                // SAFETY: the table has all columns of a slot, the thread's own ones at a multiple of 4.
+                // SAFETY: the table has all columns of a slot, and a quad begins at a multiple of 4.
                 let columns = unsafe { self.columns.offset(place.quad::<K, C>(i)).cast::<F32x4>().load(0) }
                     .0
                     .map(|column| column.to_bits() as i32);
@@ -207,7 +204,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
         share.beside = unsafe { row.load(column.max(0) as isize) };
     }
 
-    /// The thread's own columns of the row that begins with `row`.
+    /// The thread's quads of the block's own columns, of the row that begins with `row`.
     ///
     /// # Safety
     /// The row is inside, and the block not at the edge.
@@ -215,7 +212,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     unsafe fn fetch_own(&self, share: &mut Share, row: Global<f32>) {
         let own = row.offset((self.block_x as u32 + 4 * self.place.anew().thread) as isize).cast::<F32x4>();
         for i in 0..C / 4 {
-            // SAFETY: the row is inside, and so are the thread's columns, aligned to quads.
+            // SAFETY: the row is inside, and so are the block's own columns, aligned to quads.
             share.own[i] = unsafe { own.load((BLOCK.0 * i as u32) as isize) }.0;
         }
     }
@@ -260,7 +257,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     unsafe fn store(&self, slot: Shared<f32>, share: &Share, beside: f32) {
         let place = self.place.anew();
         for i in 0..C / 4 {
-            // SAFETY: the slot has the thread's columns, aligned to quads, and no other thread stores them.
+            // SAFETY: the slot has the quad, aligned, and no other thread stores it.
             unsafe { slot.offset(place.quad::<K, C>(i)).cast::<F32x4>().store(0, F32x4(share.own[i])) };
         }
         // SAFETY: it has this one, too.
@@ -435,7 +432,8 @@ impl Pass {
     }
 }
 
-/// Which of `H` rows of the mask a row of pixels is multiplied with: each whose output lies in the strip.
+/// Which of `H` rows of the mask a row of pixels is multiplied with: each whose output lies in the strip. What [`Needed`](crate::strip::Needed) keeps
+/// as bits, one question for each row of the mask, are two comparisons here, for a few rows each: fewer instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Reach<const H: usize> {
     /// Which one it is of the rows that the strip reads. The output of the mask's row `k` is row `r - k` of the strip.
