@@ -84,6 +84,8 @@ fn the_json_has_every_field() {
         }
         check(row, "bits_equal_cpu", Kind::FlagOrNull);
         check(row, "speedup_vs_cpu", Kind::PositiveOrNull);
+        assert_eq!(row["cpu_method"].is_null(), row["speedup_vs_cpu"].is_null(), "{row}");
+        assert_eq!(row["above_floor"].as_bool(), Some(row["floor_fraction"].as_f64() > Some(1.05)), "{row}");
         check(row, "preferred", Kind::Flag);
         assert!(row["error_over_bound"].as_f64() <= Some(1.0));
         assert_eq!((row["border"].as_str(), row["pixel"].as_str()), (Some("mirror"), Some("f32")));

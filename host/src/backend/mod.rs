@@ -71,3 +71,14 @@ pub struct Rates {
     /// Floating-point operations per second, two for each fused multiply-add.
     pub flop_per_s: f64,
 }
+
+impl Rates {
+    /// The higher of each.
+    #[must_use]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            copy_bytes_per_s: self.copy_bytes_per_s.max(other.copy_bytes_per_s),
+            flop_per_s: self.flop_per_s.max(other.flop_per_s),
+        }
+    }
+}

@@ -30,10 +30,10 @@
 //! # Ok::<(), host::Error>(())
 //! ```
 
-pub mod floor;
 mod grey;
 pub mod measure;
 pub mod report;
+pub mod roofline;
 mod run;
 pub mod stats;
 mod system;

@@ -7,7 +7,7 @@ use crate::{GpuInfo, Rates};
 pub struct Build {
     /// Its version.
     pub version: &'static str,
-    /// Cargo's profile: "debug" stands for `dev`, which is optimised in this workspace, "release" for the rest.
+    /// Cargo's profile: "debug" stands for `dev`, which is optimised in this workspace but has assertions, "release" for the rest.
     pub profile: &'static str,
     /// The optimisation level, 0 to 3, s or z.
     pub opt_level: &'static str,
@@ -34,10 +34,18 @@ impl Build {
         }
     }
 
-    /// Whether its CPU figures mean something.
+    /// What to know before one of its times is quoted; None for a release build.
     #[must_use]
-    pub fn is_optimised(&self) -> bool {
-        !matches!(self.opt_level, "0" | "1") && !self.assertions
+    pub fn caution(&self) -> Option<&'static str> {
+        match self.opt_level {
+            "0" | "1" => {
+                Some("hardly optimised, the CPU's times mean little; for figures: cargo run --release -p host -- bench")
+            }
+            _ if self.assertions => Some(
+                "with debug assertions, which slow the CPU down; for figures: cargo run --release -p host -- bench",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -77,5 +85,18 @@ impl Machine {
     #[must_use]
     pub fn rates(&self) -> Rates {
         self.gpu.as_ref().map_or(self.cpu_rates, |(_, rates)| *rates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_release_build_has_no_caution() {
+        let build = |opt_level, assertions| Build { opt_level, assertions, ..Build::this() }.caution();
+        assert_eq!(build("3", false), None);
+        assert!(build("3", true).is_some_and(|text| text.contains("assertions") && text.contains("--release")));
+        assert!(build("1", false).is_some_and(|text| text.contains("hardly optimised")));
     }
 }

@@ -20,7 +20,7 @@ const SHARED: [&str; 13] = [
     "min_time_s",
     "page_locked",
 ];
-const OF_ROW: [&str; 28] = [
+const OF_ROW: [&str; 30] = [
     "backend",
     "variant",
     "pixel",
@@ -41,10 +41,12 @@ const OF_ROW: [&str; 28] = [
     "floor_us",
     "floor_fraction",
     "floor_bound",
+    "above_floor",
     "max_abs_error",
     "error_over_bound",
     "bits_equal_cpu",
     "speedup_vs_cpu",
+    "cpu_method",
     "batches",
     "runs_per_batch",
     "preferred",

@@ -1,4 +1,4 @@
-//! The report as a page for a browser: a bar for each variant, as long as the part of the floor that it reaches. One file, no script.
+//! The report as a page for a browser: a bar for each variant, as long as its share of the roofline. One file, no script.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ td:first-child, th:first-child, th:nth-child(2) { padding-left: 0 } td:first-chi
 .bar { background: var(--bar); height: 1rem; border-radius: 0 3px 3px 0 } .preferred .bar { background: var(--best) }
 .wrong { color: light-dark(#b00020, #ff6b81) }";
 
-/// The report as a page. The line at the right end of the bars is the floor: the time that the method of the row can't beat.
+/// The report as a page. The line at the right end of the bars is the roofline of the row's method.
 #[must_use]
 pub fn html(report: &Report) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
@@ -28,8 +28,8 @@ pub fn html(report: &Report) -> String {
     for line in text::header(&report.machine).lines() {
         out += &format!("<li>{}</li>\n", escape(line.trim()));
     }
-    out += "</ul>\n<p>A bar is the part of the floor that a variant reaches; the line at its right end is the floor: all \
-            bytes moved once at the measured copy rate, or all products at the measured multiply-add rate. Green is what the GPU takes when \
+    out += "</ul>\n<p>A bar is the share of the roofline that a variant reaches. The line at its right end is the roofline: \
+            all bytes moved once at the measured copy rate, or all products at the measured multiply-add rate. Green is what the GPU takes when \
             left the choice.</p>\n";
     for cell in &report.cells {
         section(&mut out, cell);
@@ -44,7 +44,7 @@ fn section(out: &mut String, cell: &Cell) {
     let heading = format!("{image} ({picture}), {}, mask {mask}, border {border}", text::values(*layout));
     // Writing to a String does not fail.
     let _ = writeln!(out, "<h2>{}</h2>\n<table>", escape(&heading));
-    let titles = ["variant", "of the floor", "", "kernel", "Gpix/s", "end to end", "vs CPU"];
+    let titles = ["variant", "of roofline", "", "kernel", "Gpix/s", "end to end", "vs CPU"];
     let titles: String = titles.iter().map(|title| format!("<th>{title}</th>")).collect();
     let _ = writeln!(out, "<tr>{titles}</tr>");
     for row in &cell.rows {
@@ -61,14 +61,14 @@ fn section(out: &mut String, cell: &Cell) {
 
 fn row(out: &mut String, cell: &Cell, row: &Verified) {
     let timed = row.timed.as_ref();
-    // Caches may help beyond the floor, which is made of the memory's rate.
-    let part = timed.map_or(0.0, Timed::floor_fraction).clamp(0.0, 1.0);
+    // Caches may help beyond the rate of the memory.
+    let part = timed.map_or(0.0, Timed::roofline_share).clamp(0.0, 1.0);
     let cells = [
-        text::or_dash(timed.map(text::floor)),
+        text::or_dash(timed.map(text::roofline)),
         text::or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),
         text::or_dash(timed.map(|timed| digits(timed.gpix_s(cell.image)))),
         text::or_dash(timed.map(|timed| time(timed.times.end_to_end.us.median))),
-        text::or_dash(timed.and_then(text::speedup)),
+        text::or_dash(timed.and_then(text::vs_cpu)),
     ];
     let class = if row.preferred { " class=\"preferred\"" } else { "" };
     let _ =

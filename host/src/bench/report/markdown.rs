@@ -13,7 +13,7 @@ pub fn markdown(report: &Report) -> String {
     if let Some(note) = text::end_to_end(report) {
         out += &format!("- {note}\n");
     }
-    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of the floor | vs CPU | check |\n";
+    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of roofline | vs CPU | check |\n";
     out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
     for cell in &report.cells {
         for row in &cell.rows {
@@ -26,8 +26,8 @@ pub fn markdown(report: &Report) -> String {
                 text::or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),
                 text::or_dash(timed.map(|timed| time(timed.times.end_to_end.us.median))),
                 text::or_dash(timed.map(|timed| digits(timed.gpix_s(cell.image)))),
-                text::or_dash(timed.map(text::floor)),
-                text::or_dash(timed.and_then(text::speedup)),
+                text::or_dash(timed.map(text::roofline)),
+                text::or_dash(timed.and_then(text::vs_cpu)),
                 text::check(row),
             ];
             out += &format!("| {} |\n", cells.map(|text| escape(&text)).join(" | "));

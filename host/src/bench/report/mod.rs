@@ -18,18 +18,20 @@ use std::time::Duration;
 
 use cuda_emulator::Counts;
 
-use super::floor::Floor;
 use super::measure::{Cause, Times};
+use super::roofline::{Roofline, Work};
 use super::system::Machine;
 use super::verify::Verdict;
 use super::workload::{ImageSize, MaskSize};
-use crate::{Border, Error, Layout};
+use crate::{Border, Error, Layout, Rates};
 
 /// A whole run.
 #[derive(Debug)]
 pub struct Report {
-    /// What it was measured on.
+    /// What it was measured on, with the best rates of the run.
     pub machine: Machine,
+    /// The rates as measured before the first cell.
+    pub first_rates: DeviceRates,
     /// What lay outside of the images.
     pub border: Border,
     /// Whether the GPU's way from end to end began and ended in page-locked memory, not in ordinary one.
@@ -44,7 +46,30 @@ pub struct Report {
     pub took: Duration,
 }
 
+/// The rates of the measured devices at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceRates {
+    /// The GPU's, if one is measured.
+    pub gpu: Option<Rates>,
+    /// The CPU's.
+    pub cpu: Rates,
+}
+
 impl Report {
+    /// Computes each row's roofline anew, by the best rates of the run.
+    pub(super) fn settle_rooflines(&mut self) {
+        let Machine { gpu, cpu_rates, .. } = &self.machine;
+        for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {
+            let rates = match gpu {
+                Some((_, rates)) if row.backend == "cuda" => *rates,
+                _ => *cpu_rates,
+            };
+            if let Some(timed) = &mut row.timed {
+                timed.roofline = timed.work.roofline(rates);
+            }
+        }
+    }
+
     /// All verified rows.
     pub fn verified(&self) -> impl Iterator<Item = &Verified> {
         self.cells.iter().flat_map(|cell| &cell.rows)
@@ -137,10 +162,21 @@ pub struct Timed {
     /// Whether the kernel had been compiled and loaded before the first call, by a cell before this one; None on the CPU,
     /// which loads nothing.
     pub loaded_before: Option<bool>,
-    /// The floor on its device.
-    pub floor: Floor,
-    /// How many times as fast as the CPU's kernel; None for the CPU itself or if that gave no figure.
-    pub speedup_vs_cpu: Option<f64>,
+    /// What its method must do at least.
+    pub work: Work,
+    /// The least time for that on its device, by the best rates that the run measured.
+    pub roofline: Roofline,
+    /// How it compares with the CPU; None for the CPU itself, or if that gave no figure.
+    pub vs_cpu: Option<VsCpu>,
+}
+
+/// A kernel's time beside that of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VsCpu {
+    /// How many times as fast.
+    pub speedup: f64,
+    /// The CPU's method, by the name of its row. A separable kernel beside a direct CPU compares methods as well as devices.
+    pub method: &'static str,
 }
 
 impl Timed {
@@ -150,10 +186,17 @@ impl Timed {
         image.width as f64 * image.height as f64 / self.times.kernel.us.median / 1e3
     }
 
-    /// The floor as a part of the kernel's time: 1 is as fast as can be, unless caches help beyond the rates.
+    /// The share of the roofline: the least time over the kernel's time.
     #[must_use]
-    pub fn floor_fraction(&self) -> f64 {
-        self.floor.us / self.times.kernel.us.median
+    pub fn roofline_share(&self) -> f64 {
+        self.roofline.us / self.times.kernel.us.median
+    }
+
+    /// Whether the kernel is faster than its roofline by more than noise. Caches explain that for small images; for others
+    /// the ceilings were measured too low, and the share means nothing.
+    #[must_use]
+    pub fn is_above_roofline(&self) -> bool {
+        self.roofline_share() > 1.05
     }
 }
 
@@ -193,9 +236,8 @@ impl std::fmt::Display for Failure {
 #[cfg(test)]
 pub(in crate::bench) mod tests {
     use super::*;
-    use crate::Rates;
-    use crate::bench::floor::Bound;
     use crate::bench::measure::Measured;
+    use crate::bench::roofline::Bound;
     use crate::bench::stats::Summary;
     use crate::bench::system::Build;
     use crate::bench::verify::Wrong;
@@ -214,8 +256,9 @@ pub(in crate::bench) mod tests {
             timed: Some(Timed {
                 times: Times { kernel: measured(12.0, 0.5), end_to_end: measured(14.0, 1.0), first_call_us: 1500.0 },
                 loaded_before: None,
-                floor: Floor { us: 6.0, bound: Bound::Fma },
-                speedup_vs_cpu: None,
+                work: Work { bytes: 9600.0, flop: 1.8e6 },
+                roofline: Roofline { us: 6.0, bound: Bound::Fma },
+                vs_cpu: None,
             }),
             counts: None,
         };
@@ -244,7 +287,9 @@ pub(in crate::bench) mod tests {
             build: Build::this(),
         };
         let (min_time, took) = (Duration::from_millis(300), Duration::from_millis(1234));
-        Report { machine, border: Border::ZERO, page_locked: false, seed: 1, min_time, cells: vec![cell], took }
+        let first_rates = DeviceRates { gpu: None, cpu: rates };
+        let cells = vec![cell];
+        Report { machine, first_rates, border: Border::ZERO, page_locked: false, seed: 1, min_time, cells, took }
     }
 
     #[test]
@@ -267,6 +312,47 @@ pub(in crate::bench) mod tests {
             markdown.contains("| random 40 x 30, f32 | 3 rows x 5 columns | cpu | direct | 12.0 µs |"),
             "{markdown}"
         );
+    }
+
+    /// A first measurement at half the rate made rooflines twice as long: the share would be 100 % where it is 50 %.
+    #[test]
+    fn rooflines_follow_the_best_ceilings_of_the_run() {
+        let mut report = report();
+        let first = report.first_rates.cpu;
+        assert!(!text_of_summary(&report).contains("ceilings rose"));
+        report.machine.cpu_rates = Rates { flop_per_s: 2.0 * first.flop_per_s, ..first };
+        report.settle_rooflines();
+        let timed = report.cells[0].rows[1].timed.expect("the CPU's row has times");
+        assert_eq!(timed.roofline, Roofline { us: 3.0, bound: Bound::Fma });
+        let summary = text_of_summary(&report);
+        let told =
+            "ceilings rose during the run: CPU copies 20.0 GB/s, FMA 600 GFLOP/s, first copies 20.0 GB/s, FMA 300";
+        assert!(summary.contains(told), "{summary}");
+    }
+
+    #[test]
+    fn a_share_above_the_roofline_is_marked() {
+        let mut report = report();
+        assert!(!text_of_cell(&report.cells[0]).contains('!') && !text_of_summary(&report).contains('!'));
+        report.machine.cpu_rates.flop_per_s /= 3.0;
+        report.settle_rooflines();
+        let text = text_of_cell(&report.cells[0]);
+        assert!(text.contains("150.0 % FMA !"), "{text}");
+        let summary = text_of_summary(&report);
+        assert!(summary.contains("\n!: 1 row above the roofline"), "{summary}");
+        let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        assert_eq!(document["rows"][1]["above_floor"], true);
+    }
+
+    #[test]
+    fn a_speedup_names_the_method_of_the_cpu() {
+        let mut report = report();
+        let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
+        timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct" });
+        assert!(text_of_cell(&report.cells[0]).contains("12.5x direct"));
+        assert!(markdown(&report).contains("| 12.5x direct |"));
+        let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        assert_eq!(document["rows"][1]["cpu_method"], "direct");
     }
 
     #[test]

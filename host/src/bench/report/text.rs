@@ -26,8 +26,8 @@ pub fn header(machine: &Machine) -> String {
     }
     out += &format!("CPU    {}; {}\n", machine.cpu.trim_start_matches("CPU: "), speeds(machine.cpu_rates));
     out += &format!("build  {}\n", machine.build);
-    if !machine.build.is_optimised() {
-        out += "       not optimised: the CPU's figures mean little\n";
+    if let Some(caution) = machine.build.caution() {
+        out += &format!("       {caution}\n");
     }
     out
 }
@@ -44,10 +44,10 @@ fn speeds(rates: Rates) -> String {
 
 /// The titles of the columns.
 const TITLES: [&str; 10] =
-    ["backend", "variant", "kernel", "±", "end to end", "first call", "Gpix/s", "of the floor", "vs CPU", "check"];
+    ["backend", "variant", "kernel", "±", "end to end", "first call", "Gpix/s", "of roofline", "vs CPU", "check"];
 
 /// Widths that most texts fit, so that the tables of several cells stand in line.
-const WIDTHS: [usize; TITLES.len()] = [7, 15, 7, 8, 10, 10, 6, 13, 6, 0];
+const WIDTHS: [usize; TITLES.len()] = [7, 15, 7, 8, 10, 10, 6, 13, 12, 0];
 
 /// Columns whose text stands at the left; numbers stand at the right.
 const LEFT: [usize; 4] = [0, 1, 7, 9];
@@ -101,8 +101,8 @@ fn columns(cell: &Cell, row: &Verified) -> [String; TITLES.len()] {
         or_dash(timed.map(|timed| time(timed.times.end_to_end.us.median))),
         or_dash(timed.map(first_call)),
         or_dash(timed.map(|timed| digits(timed.gpix_s(cell.image)))),
-        or_dash(timed.map(floor)),
-        or_dash(timed.and_then(speedup)),
+        or_dash(timed.map(roofline)),
+        or_dash(timed.and_then(vs_cpu)),
         check(row),
     ]
 }
@@ -112,14 +112,15 @@ pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// How near to the floor, and which bound that is.
-pub(super) fn floor(timed: &Timed) -> String {
-    format!("{:.1} % {}", 100.0 * timed.floor_fraction(), timed.floor.bound.name())
+/// The share of the roofline, and which ceiling makes it; marked if it can't be right.
+pub(super) fn roofline(timed: &Timed) -> String {
+    let mark = if timed.is_above_roofline() { " !" } else { "" };
+    format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.bound.name())
 }
 
-/// How many times as fast as the CPU.
-pub(super) fn speedup(timed: &Timed) -> Option<String> {
-    timed.speedup_vs_cpu.map(|factor| format!("{}x", digits(factor)))
+/// How many times as fast as the CPU with its method.
+pub(super) fn vs_cpu(timed: &Timed) -> Option<String> {
+    timed.vs_cpu.map(|vs| format!("{}x {}", digits(vs.speedup), vs.method))
 }
 
 /// What was found by the verification.
@@ -144,9 +145,13 @@ pub fn summary(report: &Report) -> String {
         out += &format!("\n{note}");
     }
     out += &choices(report);
-    let above = |row: &Verified| row.timed.as_ref().is_some_and(|timed| timed.floor_fraction() > ABOVE_FLOOR);
-    if report.verified().any(above) {
-        out += "\nabove 100 % of the floor: the rates were measured in a bad moment, or caches help (METHODOLOGY.md)";
+    if let Some(note) = ceilings(report) {
+        out += &format!("\n{note}");
+    }
+    let above = report.verified().filter(|row| row.timed.as_ref().is_some_and(Timed::is_above_roofline)).count();
+    if above > 0 {
+        let rows = if above == 1 { "1 row".to_owned() } else { format!("{above} rows") };
+        out += &format!("\n!: {rows} above the roofline: caches help, or the ceilings are too low (METHODOLOGY.md)");
     }
     let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let (answers, failures) = (report.verified().count(), report.failures().count());
@@ -170,8 +175,28 @@ pub(super) fn end_to_end(report: &Report) -> Option<&'static str> {
         .then_some("end to end, on the GPU: from and to page-locked memory")
 }
 
-/// The part of the floor from which on something is to be said of it.
-const ABOVE_FLOOR: f64 = 1.05;
+/// A ceiling that rose by more than this part during the run is told.
+const ROSE: f64 = 0.02;
+
+/// The ceilings, if they were measured too low at first: the tables shown before have shares of the lower ones.
+fn ceilings(report: &Report) -> Option<String> {
+    let Machine { gpu, cpu_rates, .. } = &report.machine;
+    let last = [gpu.as_ref().map(|(_, rates)| ("GPU", *rates)), Some(("CPU", *cpu_rates))];
+    let rose =
+        last.into_iter().zip([report.first_rates.gpu, Some(report.first_rates.cpu)]).filter_map(|(last, first)| {
+            let ((name, last), first) = (last?, first?);
+            let by = |last: f64, first: f64| last > first * (1.0 + ROSE);
+            let rose = by(last.copy_bytes_per_s, first.copy_bytes_per_s) || by(last.flop_per_s, first.flop_per_s);
+            rose.then(|| format!("{name} {}, first {}", speeds(last), speeds(first)))
+        });
+    let rose: Vec<_> = rose.collect();
+    (!rose.is_empty()).then(|| {
+        format!(
+            "ceilings rose during the run: {}; reports use the last, the tables above what was known",
+            rose.join("; ")
+        )
+    })
+}
 
 /// Slower than the fastest by more than this, a choice is to be looked at.
 const TOLERANCE: f64 = 1.05;
