@@ -91,16 +91,15 @@ pub(super) unsafe fn copy_on_device(
 
 /// Waits until the device has done all that the stream was given, or never will.
 ///
-/// On return, with an error or without, the device reads and writes nothing more for this stream. There are three ways to an error:
-/// - The wait succeeded at a later attempt; the first failure is returned.
-/// - The device is lost ([`Failure::is_device_lost`]). The context is dead then: the driver API's documentation says of these
-///   statuses that no further CUDA work is done in it, and that its memory is gone.
-/// - The driver has no such stream any more ([`Failure::is_gone`]), at each attempt.
+/// On return, with an error or without, the device reads and writes nothing more for this stream:
+/// - A status of a lost device ([`Failure::is_device_lost`]) ends the context. The driver API's documentation (`CUresult`) says that all
+///   further work in it returns the same error and that its memory is gone.
+/// - After any other status the wait is repeated. The documentation of `cuStreamSynchronize` names besides those above only statuses by which
+///   the driver, the context or the stream is gone. So where every attempt fails, the device is lost, too.
 ///
-/// # Aborts
-/// The process, where the driver keeps failing for another reason. Its documentation names none; to go on would let safe code use memory that
-/// the device still uses.
-pub(super) fn finish(stream: &Stream) -> Result<(), Failure> {
+/// # Errors
+/// [`Error::DeviceLost`]; or the first failure, as [`Error::Driver`], if a later attempt succeeded.
+pub(super) fn finish(stream: &Stream, action: &str) -> Result<()> {
     const ATTEMPTS: usize = 4;
     // SAFETY: the stream is open.
     let wait = || checked(unsafe { cuStreamSynchronize(stream.as_inner()) });
@@ -108,17 +107,12 @@ pub(super) fn finish(stream: &Stream) -> Result<(), Failure> {
     let mut last = first;
     for _ in 1..ATTEMPTS {
         if last.is_device_lost() {
-            return Err(last);
+            break;
         }
         match wait() {
-            Ok(()) => return Err(first),
+            Ok(()) => return Err(first.into_error(action)),
             Err(failure) => last = failure,
         }
     }
-    if last.is_device_lost() || last.is_gone() {
-        return Err(last);
-    }
-    let error = Error::Driver { action: "wait for the device".to_owned(), source: last.describe() };
-    eprintln!("fatal: {error} ({ATTEMPTS} times): memory that it may still use can't be given back");
-    std::process::abort();
+    Err(Error::DeviceLost { action: action.to_owned(), source: last.describe() })
 }

@@ -247,7 +247,7 @@ impl<'gpu> Bench<'gpu> {
     /// Waits for the stream.
     pub(crate) fn wait(&self) -> Result<()> {
         self.gpu.enter()?;
-        driver::finish(&self.gpu.stream).context("run the kernels")
+        driver::finish(&self.gpu.stream, "run the kernels")
     }
 
     /// Starts a clock on the device.

@@ -241,7 +241,7 @@ impl Gpu {
         let lanes = self.lanes.get().map(Lanes::streams);
         for stream in lanes.into_iter().flatten().chain([&self.stream]) {
             // What fails here was reported by the call that caused it, or the device is lost. Either way it is done.
-            let _ = driver::finish(stream);
+            let _ = driver::finish(stream, "wait for the device");
         }
     }
 }

@@ -62,14 +62,6 @@ impl Failure {
         )
     }
 
-    /// Whether the driver says that there is no such driver, context or stream, so that nothing runs in it.
-    pub(super) fn is_gone(self) -> bool {
-        const NOT_INITIALIZED: u32 = 3;
-        const INVALID_CONTEXT: u32 = 201;
-        const INVALID_HANDLE: u32 = 400;
-        matches!(self.0, NOT_INITIALIZED | INVALID_CONTEXT | INVALID_HANDLE)
-    }
-
     /// The status with the driver's name and description of it.
     pub(super) fn describe(self) -> DriverError {
         // The driver's functions by the signature that they have: a status is a number. `cust`'s enum of them ends with CUDA 11.4, and a

@@ -6,7 +6,7 @@
 //! every error, and on a panic. The slices that it lends outlive it, which their lifetimes prove.
 //!
 //! # Where the wait fails
-//! Nothing of the scope runs any more then, either: [`driver::finish`](super::driver::finish) says why, and aborts the process otherwise.
+//! Nothing of the scope runs any more then, either: [`driver::finish`](super::driver::finish) says why.
 
 mod copies;
 
@@ -17,7 +17,6 @@ use std::rc::Rc;
 use cust::stream::Stream;
 
 pub(super) use self::copies::DeviceRows;
-use super::status::DriverResultExt;
 use super::{Gpu, driver};
 use crate::Result;
 
@@ -36,7 +35,7 @@ impl Borrower for &Stream {
     }
 
     fn finish(self) -> Result<()> {
-        driver::finish(self).context("run the kernel")
+        driver::finish(self, "run the kernel")
     }
 }
 
