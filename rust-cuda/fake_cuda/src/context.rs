@@ -1,0 +1,244 @@
+//! Contexts: the stack of each thread, and the primary context of the device.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::code::Code;
+use crate::driver::{CONTEXT, Driver, FREES_CONTEXT, Failure, Outcome, PLAIN, State, WAITS_OR_FREES, put};
+use crate::table::{Handle, Kind, Table};
+
+thread_local! {
+    /// The contexts of this thread, the current one last. 0 is none.
+    static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A context.
+pub(crate) struct Context {
+    /// The stream that a null handle means, made when it is first used.
+    pub(crate) default_stream: Option<Handle>,
+}
+
+/// The contexts, and which of them is the primary one.
+pub(crate) struct Contexts {
+    table: Table<Context>,
+    primary: Option<Handle>,
+    /// How often the primary context is retained.
+    retained: u32,
+}
+
+impl Default for Contexts {
+    fn default() -> Self {
+        Self { table: Table::new(Kind::Context), primary: None, retained: 0 }
+    }
+}
+
+impl Contexts {
+    /// Contexts that exist.
+    pub(crate) fn live(&self) -> usize {
+        self.table.iter().count()
+    }
+
+    pub(crate) fn get_mut(&mut self, context: Handle) -> Outcome<&mut Context> {
+        self.table.get_mut(context)
+    }
+}
+
+impl State {
+    /// The current context of this thread.
+    pub(crate) fn current(&self) -> Outcome<Handle> {
+        let top = STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0));
+        if top == 0 {
+            return Err(Failure::misuse(Code::INVALID_CONTEXT, "no context is current on this thread"));
+        }
+        if self.contexts.table.get(top).is_err() {
+            let text = format!("the current context {top:#x} was destroyed");
+            return Err(Failure::misuse(Code::CONTEXT_IS_DESTROYED, text));
+        }
+        Ok(top)
+    }
+}
+
+impl Driver {
+    /// Ends a context after its work, with all that it has. What it has is a leak.
+    fn destroy(&mut self, context: Handle) -> Outcome {
+        // A failure of the work is nobody's concern any more.
+        let _ = self.drain(|stream| stream.context == context);
+        let default = self.contexts.table.remove(context)?.default_stream;
+        if let Some(stream) = default {
+            self.streams.remove(stream)?;
+        }
+        let State { streams, events, modules, functions, graphs, graph_execs, memory, page_locked, counts, .. } =
+            &mut **self;
+        // Streams that were destroyed before, and had work left, are none.
+        streams.retain(|stream| stream.is_live() || stream.context != context);
+        let leaked = [
+            (Kind::Stream.name(), streams.retain(|stream| stream.context != context)),
+            (Kind::Event.name(), events.retain(|event| event.context != context)),
+            (Kind::Module.name(), modules.retain(|module| module.context != context)),
+            (Kind::Graph.name(), graphs.retain(|graph| graph.context != context)),
+            (Kind::GraphExec.name(), graph_execs.retain(|graph| graph.context != context)),
+            ("device_memory", memory.end_context(context)),
+            ("page_locked_memory", page_locked.end_context(context)),
+        ];
+        functions.retain(|function| modules.get(function.module).is_ok());
+        for (name, count) in leaked {
+            if count > 0 {
+                *counts.leaked.entry(name).or_default() += count;
+            }
+        }
+        // A kernel's failure ends with its context, the loss of a device does not.
+        if self.lost.is_some_and(Code::ends_the_context_only) {
+            self.lost = None;
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// One user of the primary context less; the last one ends it.
+    fn release_primary(&mut self) -> Outcome {
+        let Some(primary) = self.contexts.primary else {
+            return Err(Failure::misuse(Code::INVALID_CONTEXT, "the primary context is not retained"));
+        };
+        self.contexts.retained -= 1;
+        if self.contexts.retained == 0 {
+            self.contexts.primary = None;
+            self.destroy(primary)?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the current context of this thread.
+fn set_current(context: Handle) {
+    STACK.with_borrow_mut(|stack| {
+        stack.pop();
+        if context != 0 {
+            stack.push(context);
+        }
+    });
+}
+
+driver_functions! {
+    /// As with the real one a context that was retained before is returned again.
+    fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) at PLAIN, |driver| {
+        driver.device(device)?;
+        if let Some(code) = driver.lost {
+            return Err(code.into());
+        }
+        let primary = match driver.contexts.primary {
+            Some(primary) => primary,
+            None => driver.contexts.table.insert(Context { default_stream: None }),
+        };
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(context, primary) }?;
+        driver.contexts.primary = Some(primary);
+        driver.contexts.retained += 1;
+        Ok(())
+    }
+
+    /// The last release ends the context.
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) at FREES_CONTEXT, |driver| {
+        driver.device(device)?;
+        driver.release_primary()
+    }
+
+    /// The flags say how the host waits, which makes no difference here.
+    fn cuDevicePrimaryCtxSetFlags_v2(device: c_int, _flags: c_uint) at PLAIN, |driver| {
+        driver.device(device)
+    }
+
+    /// Whether the primary context is retained.
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) at PLAIN, |driver| {
+        driver.device(device)?;
+        // SAFETY: the caller's pointers, of the types that the driver's function asks for.
+        unsafe {
+            put(flags, 0)?;
+            put(active, c_int::from(driver.contexts.primary.is_some()))
+        }
+    }
+
+    /// A context that is not the primary one, made current.
+    fn cuCtxCreate_v2(context: *mut Handle, _flags: c_uint, device: c_int) at PLAIN, |driver| {
+        driver.device(device)?;
+        let made = driver.contexts.table.insert(Context { default_stream: None });
+        STACK.with_borrow_mut(|stack| stack.push(made));
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(context, made) }
+    }
+
+    /// Not for the primary context.
+    fn cuCtxDestroy_v2(context: Handle) at FREES_CONTEXT, |driver| {
+        if driver.contexts.primary == Some(context) {
+            return Err(Failure::misuse(Code::INVALID_CONTEXT, "the primary context is released, not destroyed"));
+        }
+        if STACK.with_borrow(|stack| stack.last() == Some(&context)) {
+            set_current(0);
+        }
+        driver.destroy(context)
+    }
+
+    /// Null makes no context current. Fails once the device is lost; the real one may not.
+    fn cuCtxSetCurrent(context: Handle) at PLAIN, |driver| {
+        if context != 0 {
+            driver.contexts.table.get(context)?;
+            if let Some(code) = driver.lost {
+                return Err(code.into());
+            }
+        }
+        set_current(context);
+        Ok(())
+    }
+
+    /// Null where there is none.
+    fn cuCtxGetCurrent(context: *mut Handle) at PLAIN, |_driver| {
+        let top = STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0));
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(context, top) }
+    }
+
+    /// Makes a context current, and keeps the one before.
+    fn cuCtxPushCurrent_v2(context: Handle) at PLAIN, |driver| {
+        driver.contexts.table.get(context)?;
+        STACK.with_borrow_mut(|stack| stack.push(context));
+        Ok(())
+    }
+
+    /// Makes the context before the current one again.
+    fn cuCtxPopCurrent_v2(context: *mut Handle) at PLAIN, |driver| {
+        let top = driver.current()?;
+        STACK.with_borrow_mut(|stack| stack.pop());
+        if context.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(context, top) }
+    }
+
+    /// There is one device.
+    fn cuCtxGetDevice(device: *mut c_int) at CONTEXT, |_driver| {
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(device, 0) }
+    }
+
+    /// That of the functions' names.
+    fn cuCtxGetApiVersion(_context: *mut c_void, version: *mut c_uint) at PLAIN, |_driver| {
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(version, 3020) }
+    }
+
+    /// One priority for all streams.
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) at CONTEXT, |_driver| {
+        // SAFETY: the caller's pointers, of the types that the driver's function asks for.
+        unsafe {
+            put(least, 0)?;
+            put(greatest, 0)
+        }
+    }
+
+    /// Waits for all streams of the context.
+    fn cuCtxSynchronize() at WAITS_OR_FREES, |driver| {
+        let context = driver.current()?;
+        driver.refuse_during_capture("cuCtxSynchronize")?;
+        driver.drain(|stream| stream.context == context)
+    }
+}

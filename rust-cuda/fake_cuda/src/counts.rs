@@ -1,0 +1,87 @@
+//! What is counted and reported.
+//!
+//! A report is text, a line for each fact:
+//!
+//! | line | meaning |
+//! | --- | --- |
+//! | `calls N` | calls of driver functions |
+//! | `call NAME N` | of one of them |
+//! | `fired N` | failures on request that came about |
+//! | `live KIND N` | objects that exist now |
+//! | `leaked KIND N` | objects that existed when their context ended |
+//! | `waiting_frees N` | frees of memory that had to wait for work that used it |
+//! | `violation TEXT` | something that a correct program does not do |
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::driver::State;
+use crate::faults::Fault;
+use crate::table::Kind;
+
+/// What happened until now.
+#[derive(Default)]
+pub(crate) struct Counts {
+    calls: u64,
+    by_function: BTreeMap<&'static str, u64>,
+    fired: u64,
+    pub(crate) leaked: BTreeMap<&'static str, usize>,
+    pub(crate) waiting_frees: u64,
+    violations: Vec<String>,
+}
+
+impl Counts {
+    /// Notes something that a correct program does not do.
+    pub(crate) fn report(&mut self, text: String) {
+        eprintln!("fake_cuda: {text}");
+        self.violations.push(text);
+    }
+}
+
+impl State {
+    /// Counts a call; the failure that was asked for it, if any.
+    pub(crate) fn count(&mut self, name: &'static str) -> Option<Fault> {
+        self.counts.calls += 1;
+        *self.counts.by_function.entry(name).or_default() += 1;
+        let mut struck = None;
+        for fault in &mut self.settings.faults {
+            if fault.strikes(name) && struck.is_none() {
+                struck = Some(fault.clone());
+            }
+        }
+        self.counts.fired += u64::from(struck.is_some());
+        struck
+    }
+
+    /// The objects that exist now.
+    pub(crate) fn live(&self) -> BTreeMap<&'static str, usize> {
+        BTreeMap::from([
+            (Kind::Context.name(), self.contexts.live()),
+            (Kind::Stream.name(), self.streams.iter().filter(|(_, stream)| stream.is_live()).count()),
+            (Kind::Event.name(), self.events.iter().count()),
+            (Kind::Module.name(), self.modules.iter().count()),
+            (Kind::Graph.name(), self.graphs.iter().count()),
+            (Kind::GraphExec.name(), self.graph_execs.iter().count()),
+            ("device_memory", self.memory.live()),
+            ("page_locked_memory", self.page_locked.live()),
+        ])
+    }
+
+    /// The report.
+    pub(crate) fn report(&self) -> String {
+        let counts = &self.counts;
+        let mut text = format!("calls {}\nfired {}\n", counts.calls, counts.fired);
+        let mut line = |start: &str, name: &str, count: u64| {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "{start} {name} {count}");
+        };
+        counts.by_function.iter().for_each(|(name, &count)| line("call", name, count));
+        self.live().into_iter().for_each(|(name, count)| line("live", name, count as u64));
+        counts.leaked.iter().for_each(|(name, &count)| line("leaked", name, count as u64));
+        let _ = writeln!(text, "waiting_frees {}", counts.waiting_frees);
+        for violation in &counts.violations {
+            let _ = writeln!(text, "violation {}", violation.replace('\n', " | "));
+        }
+        text
+    }
+}

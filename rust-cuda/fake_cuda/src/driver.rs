@@ -1,0 +1,261 @@
+//! The state of the driver, and what every call has in common: the lock, counting, failures on request, the context.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::code::Code;
+use crate::context::Contexts;
+use crate::counts::Counts;
+use crate::event::Event;
+use crate::faults::Effect;
+use crate::graph::{Graph, GraphExec};
+use crate::lent::Lent;
+use crate::memory::Memory;
+use crate::module::{Function, Module};
+use crate::page_locked::PageLocked;
+use crate::settings::Settings;
+use crate::stream::Stream;
+use crate::table::{Kind, Table};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    /// What the caller did wrong; None for a failure that a correct caller may see.
+    pub(crate) misuse: Option<String>,
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Self { code, misuse: None }
+    }
+}
+
+impl Failure {
+    /// A failure that a correct caller never sees.
+    pub(crate) fn misuse(code: Code, text: impl Into<String>) -> Self {
+        Self { code, misuse: Some(text.into()) }
+    }
+}
+
+/// What a call comes to.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Everything that the driver holds.
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) counts: Counts,
+    pub(crate) initialised: bool,
+    pub(crate) contexts: Contexts,
+    pub(crate) memory: Memory,
+    pub(crate) page_locked: PageLocked,
+    pub(crate) streams: Table<Stream>,
+    pub(crate) events: Table<Event>,
+    pub(crate) modules: Table<Module>,
+    pub(crate) functions: Table<Function>,
+    pub(crate) graphs: Table<Graph>,
+    pub(crate) graph_execs: Table<GraphExec>,
+    pub(crate) lent: Lent,
+    /// The code that every call returns since the device was lost.
+    pub(crate) lost: Option<Code>,
+    /// The code with which the next piece of work will fail when it runs.
+    pub(crate) failing_work: Option<Code>,
+    /// Whether the call that is under way fails, whatever its body comes to.
+    is_failing: bool,
+}
+
+impl State {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            counts: Counts::default(),
+            initialised: false,
+            contexts: Contexts::default(),
+            memory: Memory::default(),
+            page_locked: PageLocked::default(),
+            streams: Table::new(Kind::Stream),
+            events: Table::new(Kind::Event),
+            modules: Table::new(Kind::Module),
+            functions: Table::new(Kind::Function),
+            graphs: Table::new(Kind::Graph),
+            graph_execs: Table::new(Kind::GraphExec),
+            lent: Lent::default(),
+            lost: None,
+            failing_work: None,
+            is_failing: false,
+        }
+    }
+
+    /// Whether the call that is under way fails, whatever its body comes to: then it may return nothing to its caller.
+    pub(crate) fn fails_now(&self) -> bool {
+        self.is_failing
+    }
+
+    /// From now on every call fails with `code`. What was begun is abandoned, and touches no memory any more.
+    pub(crate) fn lose(&mut self, code: Code) {
+        self.lost.get_or_insert(code);
+        for (_, stream) in self.streams.iter_mut() {
+            stream.abandon();
+        }
+        CHANGED.notify_all();
+    }
+}
+
+/// The one state of the process.
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(Settings::from_environment())));
+/// Signalled when anything changes that somebody may wait for.
+static CHANGED: Condvar = Condvar::new();
+
+/// The locked state.
+pub(crate) struct Driver(Option<MutexGuard<'static, State>>);
+
+impl Driver {
+    pub(crate) fn lock() -> Self {
+        // A panic while it was held has ended the process or a thread of ours; what is left is still of use for a report.
+        Self(Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Lets others work until something changes.
+    pub(crate) fn wait_for_change(&mut self) {
+        let guard = self.0.take().expect("taken only here, and put back");
+        self.0 = Some(CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Lets others work until something changes, or until `end`.
+    pub(crate) fn wait_until(&mut self, end: Instant) {
+        let guard = self.0.take().expect("taken only here, and put back");
+        let left = end.saturating_duration_since(Instant::now());
+        self.0 = Some(CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0);
+    }
+
+    /// Says that something has changed.
+    pub(crate) fn changed(&self) {
+        CHANGED.notify_all();
+    }
+}
+
+impl Deref for Driver {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("taken only while it waits")
+    }
+}
+
+impl DerefMut for Driver {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("taken only while it waits")
+    }
+}
+
+/// What a function needs, and what it does when it is to fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// A current context, on a device that is not lost.
+    context: bool,
+    /// Its work is done before it fails on request, or because the device is lost.
+    works_anyway: bool,
+}
+
+/// No context.
+pub(crate) const PLAIN: Needs = Needs { context: false, works_anyway: false };
+/// A current context.
+pub(crate) const CONTEXT: Needs = Needs { context: true, works_anyway: false };
+/// Waits for work or frees something: done in any case, because the caller can't do it again.
+pub(crate) const WAITS_OR_FREES: Needs = Needs { context: true, works_anyway: true };
+/// Gives a context back.
+pub(crate) const FREES_CONTEXT: Needs = Needs { context: false, works_anyway: true };
+
+/// Runs a driver function.
+pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Driver) -> Outcome) -> u32 {
+    let mut driver = Driver::lock();
+    let describes = matches!(name, "cuGetErrorName" | "cuGetErrorString");
+    let fault = if describes { None } else { driver.count(name) };
+    let (asked, effect) = fault.map_or((None, None), |fault| (Some(fault.code), Some(fault.effect)));
+    match effect {
+        Some(Effect::Lost) => driver.lose(asked.expect("a fault has a code")),
+        Some(Effect::Late) => driver.failing_work = asked,
+        Some(Effect::Once) | None => {}
+    }
+    let result = run(&mut driver, name, needs, asked.filter(|_| effect != Some(Effect::Late)), body);
+    // A function that begins no work fails at once.
+    let code = match driver.failing_work.take() {
+        Some(code) if result.is_ok() => Err(code.into()),
+        _ => result,
+    };
+    match code {
+        Ok(()) => 0,
+        Err(Failure { code, misuse }) => {
+            if let Some(text) = misuse {
+                driver.counts.report(format!("{name}: {text}"));
+            }
+            code.0
+        }
+    }
+}
+
+/// Runs the function's body if its time has come.
+fn run(
+    driver: &mut Driver,
+    name: &str,
+    needs: Needs,
+    asked: Option<Code>,
+    body: impl FnOnce(&mut Driver) -> Outcome,
+) -> Outcome {
+    let lost = if needs.context || needs.works_anyway { driver.lost } else { None };
+    if let Some(code) = asked.or(lost) {
+        if needs.works_anyway && (!needs.context || driver.current().is_ok()) {
+            driver.is_failing = true;
+            let done = body(driver);
+            driver.is_failing = false;
+            // Its own result does not count, but what the caller did wrong does.
+            if let Err(Failure { misuse: Some(text), .. }) = done {
+                driver.counts.report(format!("{name}: {text}"));
+            }
+        }
+        return Err(code.into());
+    }
+    if !driver.initialised
+        && name != "cuInit"
+        && !matches!(name, "cuGetErrorName" | "cuGetErrorString" | "cuDriverGetVersion")
+    {
+        return Err(Failure::misuse(Code::NOT_INITIALIZED, "called before cuInit"));
+    }
+    if needs.context {
+        driver.current()?;
+    }
+    body(driver)
+}
+
+/// Writes a result to where the caller wants it.
+///
+/// # Safety
+/// `to` is null or valid for a write of a `T`.
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
+    if to.is_null() {
+        return Err(Failure::misuse(Code::INVALID_VALUE, "a null pointer for a result"));
+    }
+    // SAFETY: `to` is not null, so the caller vouches for it.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Defines functions of the driver. Each is exported under its name, and runs its body under the lock.
+macro_rules! driver_functions {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) at $needs:expr, |$driver:ident| $body:block
+    )*) => {$(
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// * Each pointer is null or valid for what the driver's function of this name reads and writes there.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the driver's name")]
+        #[allow(clippy::too_many_arguments, reason = "the driver's signature")]
+        unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
+            $crate::driver::call(stringify!($name), $needs, |$driver| $body)
+        }
+    )*};
+}

@@ -1,0 +1,83 @@
+//! Failures on request: the Nth call of a function, or of any, fails with a code.
+
+use crate::code::Code;
+
+/// What a failure does beside the code that it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing: the call alone fails.
+    Once,
+    /// The device is lost: work that was begun is abandoned, and every later call fails with the same code.
+    Lost,
+    /// The call succeeds, and the work that it began fails when it runs, which loses the device.
+    Late,
+}
+
+/// A failure that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The function; None for any.
+    function: Option<String>,
+    /// The number of the call, from 1 on.
+    call: u64,
+    pub(crate) code: Code,
+    pub(crate) effect: Effect,
+    /// Whether later calls fail, too.
+    repeats: bool,
+    /// Calls that were counted.
+    seen: u64,
+}
+
+impl Fault {
+    /// Reads `FUNCTION:CALL:CODE[:once|always|lost|late]`; `*` is any function.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("a fault is FUNCTION:CALL:CODE[:once|always|lost|late], not \"{text}\"");
+        let parts: Vec<&str> = text.split(':').collect();
+        let (function, call, code, effect) = match parts[..] {
+            [function, call, code] => (function, call, code, "once"),
+            [function, call, code, effect] => (function, call, code, effect),
+            _ => return Err(wrong()),
+        };
+        let call = call.parse().ok().filter(|&call| call > 0).ok_or_else(wrong)?;
+        let code = code.parse().map(Code).ok().filter(|code| code.is_known() && code.0 != 0).ok_or_else(wrong)?;
+        let (effect, repeats) = match effect {
+            "once" => (Effect::Once, false),
+            "always" => (Effect::Once, true),
+            "lost" => (Effect::Lost, false),
+            "late" => (Effect::Late, false),
+            _ => return Err(wrong()),
+        };
+        Ok(Self { function: (function != "*").then(|| function.to_owned()), call, code, effect, repeats, seen: 0 })
+    }
+
+    /// Counts a call; whether it is one that fails.
+    pub(crate) fn strikes(&mut self, function: &str) -> bool {
+        if self.function.as_ref().is_some_and(|wanted| wanted != function) {
+            return false;
+        }
+        self.seen += 1;
+        self.seen == self.call || self.repeats && self.seen > self.call
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_strikes_at_its_call() {
+        let mut fault = Fault::parse("cuMemAlloc_v2:2:2").unwrap();
+        let strikes = ["cuMemAlloc_v2", "cuInit", "cuMemAlloc_v2", "cuMemAlloc_v2"].map(|name| fault.strikes(name));
+        assert_eq!(strikes, [false, false, true, false]);
+        let mut fault = Fault::parse("*:2:719:always").unwrap();
+        assert_eq!(["a", "b", "c"].map(|name| fault.strikes(name)), [false, true, true]);
+    }
+
+    #[test]
+    fn what_is_no_fault_is_refused() {
+        for text in ["", "cuInit", "cuInit:0:2", "cuInit:1:0", "cuInit:1:12345", "cuInit:1:2:sometimes", "a:1:2:once:x"]
+        {
+            assert!(Fault::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Kernels, run by the emulator on copies of the memory that they use.
+//!
+//! A kernel's pointers become arrays of the emulator: from the pointer on, as much as the launch's parameters say that
+//! the kernel may use. So an access beyond is found, as one that races. What the kernel has changed is copied back.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use cuda_emulator::{Buffer, Emulator, Error};
+use kernels_gpu::copy::{COPY_QUADS, copy_quads};
+use kernels_gpu::cuda_std::{Global, GlobalMut, Scalar};
+use kernels_gpu::entries::{ENTRIES, Entry, Function};
+use kernels_gpu::kernel::Kernel;
+use kernels_gpu::params::Params;
+use kernels_gpu::pixel::PixelType;
+use kernels_gpu::rates::FMA_RATE;
+
+use crate::code::Code;
+use crate::driver::{Failure, Outcome, State};
+use crate::memory::ALIGNMENT;
+use crate::page_locked::PageLocked;
+use crate::table::Handle;
+use crate::work::Span;
+
+/// A launch with its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    symbol: &'static str,
+    module: Handle,
+    shape: cuda_emulator::Launch,
+    task: Task,
+}
+
+/// What a launch computes.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    /// Source, result, mask.
+    Convolution {
+        entry: &'static Entry,
+        source: u64,
+        result: u64,
+        mask: u64,
+        params: Params,
+    },
+    Copy {
+        from: u64,
+        to: u64,
+        quads: u32,
+    },
+    /// Arithmetic in registers, which nobody sees.
+    Nothing,
+}
+
+/// The pixel type of a code.
+fn pixel_of(code: u32) -> Option<PixelType> {
+    [PixelType::U8, PixelType::U16, PixelType::F32].into_iter().find(|pixel| pixel.code() == code)
+}
+
+impl Launch {
+    /// A launch of a kernel, its arguments in bytes.
+    pub(crate) fn new(
+        kernel: Kernel,
+        module: Handle,
+        (grid, block, shared_bytes): ([u32; 3], [u32; 3], u32),
+        arguments: Vec<Vec<u8>>,
+    ) -> Outcome<Self> {
+        let address = |index: usize| u64::from_ne_bytes(arguments[index][..8].try_into().expect("a pointer's bytes"));
+        let task = if kernel.symbol == FMA_RATE.symbol {
+            Task::Nothing
+        } else if kernel.symbol == COPY_QUADS.symbol {
+            let quads = u32::from_ne_bytes(arguments[2][..4].try_into().expect("a number's bytes"));
+            Task::Copy { from: address(0), to: address(1), quads }
+        } else if let Some(entry) = ENTRIES.iter().find(|entry| entry.symbol == kernel.symbol) {
+            assert_eq!(arguments[3].len(), size_of::<Params>(), "bytes of the parameters of {}", entry.symbol);
+            // SAFETY: the bytes are as many, and the type is plain numbers, for which each bit pattern is a value.
+            let params = unsafe { arguments[3].as_ptr().cast::<Params>().read_unaligned() };
+            Task::Convolution { entry, source: address(0), result: address(1), mask: address(2), params }
+        } else {
+            let text = format!("this driver can't run the kernel {}", kernel.symbol);
+            return Err(Failure::misuse(Code::NOT_SUPPORTED, text));
+        };
+        let shape = cuda_emulator::Launch { grid, block, shared_bytes };
+        Ok(Self { symbol: kernel.symbol, module, shape, task })
+    }
+
+    pub(crate) fn symbol(&self) -> &'static str {
+        self.symbol
+    }
+
+    /// The areas that it uses: addresses, and bytes from each on.
+    fn areas(&self) -> Vec<(u64, usize)> {
+        match self.task {
+            Task::Convolution { entry, source, result, mask, params } => {
+                let bytes = |pitch: i32, pixel: PixelType| params.height as usize * pitch as usize * pixel.bytes();
+                let output = pixel_of(params.result_kind).unwrap_or(PixelType::F32);
+                let mut areas =
+                    vec![(source, bytes(params.src_pitch, entry.pixel)), (result, bytes(params.dst_pitch, output))];
+                if !entry.variant.mask_is_constant() {
+                    areas.push((mask, 1));
+                }
+                areas
+            }
+            Task::Copy { from, to, quads } => vec![(from, quads as usize * 16), (to, quads as usize * 16)],
+            Task::Nothing => Vec::new(),
+        }
+    }
+
+    /// The addresses that it uses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.areas().into_iter().map(|(address, _)| address)
+    }
+
+    /// The page-locked memory that it uses.
+    pub(crate) fn host_spans(&self, page_locked: &PageLocked) -> Vec<Span> {
+        let span = |(address, bytes): (u64, usize)| {
+            let start = usize::try_from(address).ok()?;
+            let area = page_locked.area(start)?;
+            Some(Span { start, bytes: bytes.min(area.bytes - (start - area.start)) })
+        };
+        self.areas().into_iter().filter_map(span).collect()
+    }
+}
+
+/// An area of the device's memory, as an array of the emulator.
+struct Window<T> {
+    /// Where it begins in the device's memory: before the kernel's pointer, at a multiple of the alignment of blocks, so that the
+    /// emulator sees how well accesses are aligned.
+    start: u64,
+    /// Bytes from there to the kernel's pointer.
+    lead: usize,
+    before: Vec<T>,
+    buffer: Buffer<T>,
+}
+
+/// The bytes of values.
+fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
+    // SAFETY: Scalar is sealed: its types are plain bytes without padding.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+impl<T: Scalar> Window<T> {
+    /// `bytes` bytes from `address` on, or as many as there are.
+    fn open(
+        state: &mut State,
+        emulated: &mut cuda_emulator::Memory,
+        name: &str,
+        address: u64,
+        bytes: usize,
+    ) -> Result<Self, Code> {
+        let host = usize::try_from(address).ok().and_then(|start| state.page_locked.area(start));
+        let (first, room) = match (state.memory.block(address), host) {
+            (Some((start, block)), _) => (start, block.bytes.len()),
+            (None, Some(area)) => (area.start as u64, area.bytes),
+            (None, None) => {
+                state.counts.report(format!("a kernel's {name} at {address:#x} is no memory that the device reaches"));
+                return Err(Code::ILLEGAL_ADDRESS);
+            }
+        };
+        let start = (address / ALIGNMENT * ALIGNMENT).max(first);
+        let lead = (address - start) as usize;
+        let length = (lead + bytes).min(room - (start - first) as usize);
+        let from = state.reachable(start, length).map_err(|failure| failure.code)?;
+        let value = |index: usize| {
+            // SAFETY: the first `length` bytes are there, and hold this value. It may lie at any address.
+            unsafe { from.add(index * size_of::<T>()).cast::<T>().read_unaligned() }
+        };
+        let before: Vec<T> = (0..length / size_of::<T>()).map(value).collect();
+        let buffer = emulated.try_upload(name, &before).map_err(|_| Code::OUT_OF_MEMORY)?;
+        Ok(Self { start, lead, before, buffer })
+    }
+
+    /// The kernel's pointer.
+    fn global(&self) -> Global<T> {
+        self.buffer.global().cast::<u8>().offset(self.lead as isize).cast()
+    }
+
+    /// The kernel's pointer.
+    fn global_mut(&self) -> GlobalMut<T> {
+        self.buffer.global_mut().cast::<u8>().offset(self.lead as isize).cast()
+    }
+
+    /// Puts what the kernel has changed into the device's memory.
+    fn close(self, state: &mut State, emulated: &cuda_emulator::Memory) -> Result<(), Code> {
+        let after = emulated.download(&self.buffer);
+        let (old, new) = (bytes_of(&self.before), bytes_of(&after));
+        let to = state.reachable(self.start, new.len()).map_err(|failure| failure.code)?;
+        for (index, (old, new)) in old.iter().zip(new).enumerate() {
+            if old != new {
+                // SAFETY: `new.len()` bytes are there, and nobody else of this library writes them while the state is locked.
+                // What is not changed may be somebody else's, such as a copy's from this memory.
+                unsafe { to.add(index).write(*new) };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name that lives as long as the emulator wants it to. There are few: one for each constant array of the kernels.
+fn lasting(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.entry(name.to_owned()).or_insert_with(|| Box::leak(name.to_owned().into_boxed_str()))
+}
+
+impl State {
+    /// Runs a launch.
+    pub(crate) fn emulate(&mut self, launch: &Launch) -> Result<(), Code> {
+        if !self.settings.emulates {
+            return Ok(());
+        }
+        let mut emulated = cuda_emulator::Memory::new();
+        let arrays = self.modules.get(launch.module).map(|module| module.arrays.clone()).unwrap_or_default();
+        for (array, address) in arrays.iter().filter(|(array, _)| array.is_constant) {
+            let bytes = self.memory.bytes_mut(*address, array.bytes).ok_or(Code::ILLEGAL_ADDRESS)?;
+            emulated.set_constant(lasting(&array.name), bytes);
+        }
+        match launch.task {
+            Task::Nothing => Ok(()),
+            Task::Copy { from, to, quads } => {
+                let bytes = quads as usize * 16;
+                let from = Window::<f32>::open(self, &mut emulated, "source", from, bytes)?;
+                let to = Window::<f32>::open(self, &mut emulated, "target", to, bytes)?;
+                let (source, target) = (from.global(), to.global_mut());
+                // SAFETY: the emulator checks every access; none reaches memory of this program.
+                let ran = Emulator::new().launch(launch.symbol, &launch.shape, &mut emulated, || unsafe {
+                    copy_quads(source, target, quads)
+                });
+                self.ended(ran.map(|_| ()))?;
+                to.close(self, &emulated)
+            }
+            Task::Convolution { params, .. } => match pixel_of(params.result_kind) {
+                Some(PixelType::U8) => self.convolve::<u8>(launch, &mut emulated),
+                Some(PixelType::U16) => self.convolve::<u16>(launch, &mut emulated),
+                Some(PixelType::F32) => self.convolve::<f32>(launch, &mut emulated),
+                None => {
+                    self.counts.report(format!("{} for results of kind {}", launch.symbol, params.result_kind));
+                    Err(Code::LAUNCH_FAILED)
+                }
+            },
+        }
+    }
+
+    /// Runs a convolution to values of type `R`.
+    fn convolve<R: Scalar>(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
+        let Task::Convolution { entry, source, result, mask, params } = launch.task else {
+            unreachable!("only called for convolutions")
+        };
+        let source_bytes = params.height as usize * params.src_pitch as usize * entry.pixel.bytes();
+        let result_bytes = params.height as usize * params.dst_pitch as usize * size_of::<R>();
+        let coefficients: Global<f32> = if entry.variant.mask_is_constant() {
+            Global::new(std::ptr::without_provenance(mask as usize))
+        } else {
+            // All that there are: they are few.
+            Window::<f32>::open(self, emulated, "mask", mask, usize::MAX / 2)?.global()
+        };
+        let to = Window::<R>::open(self, emulated, "result", result, result_bytes)?;
+        let output: GlobalMut<u8> = to.global_mut().cast();
+        let emulator = Emulator::new();
+        // SAFETY: the emulator checks every access; none reaches memory of this program.
+        let ran = unsafe {
+            match entry.function() {
+                Function::U8(kernel) => {
+                    let from = Window::<u8>::open(self, emulated, "source", source, source_bytes)?.global();
+                    emulator
+                        .launch(launch.symbol, &launch.shape, emulated, || kernel(from, output, coefficients, params))
+                }
+                Function::U16(kernel) => {
+                    let from = Window::<u16>::open(self, emulated, "source", source, source_bytes)?.global();
+                    emulator
+                        .launch(launch.symbol, &launch.shape, emulated, || kernel(from, output, coefficients, params))
+                }
+                Function::F32(kernel) => {
+                    let from = Window::<f32>::open(self, emulated, "source", source, source_bytes)?.global();
+                    emulator
+                        .launch(launch.symbol, &launch.shape, emulated, || kernel(from, output, coefficients, params))
+                }
+            }
+        };
+        self.ended(ran.map(|_| ()))?;
+        to.close(self, emulated)
+    }
+
+    /// What a kernel's end means for the device. A defect is one of the kernel or of its launch.
+    fn ended(&mut self, ran: Result<(), Error>) -> Result<(), Code> {
+        let Err(error) = ran else { return Ok(()) };
+        self.counts.report(format!("a kernel did something wrong: {error}"));
+        Err(match error {
+            Error::Memory { .. } => Code::OUT_OF_MEMORY,
+            Error::Defects(_) => Code::ILLEGAL_ADDRESS,
+            _ => Code::LAUNCH_FAILED,
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! The launch of a kernel: its arguments are read at once, it runs later.
+
+use std::ffi::{c_uint, c_void};
+
+use kernels_gpu::entries::kernels;
+
+use crate::code::Code;
+use crate::driver::{CONTEXT, Driver, Failure, Outcome};
+use crate::kernels::Launch;
+use crate::table::Handle;
+use crate::work::Work;
+
+/// The bytes of the arguments.
+///
+/// # Safety
+/// `arguments` is null or points to as many pointers as the kernel has parameters, each to a value of its parameter's size.
+unsafe fn read(kernel: &kernels_gpu::kernel::Kernel, arguments: *const *const c_void) -> Outcome<Vec<Vec<u8>>> {
+    if arguments.is_null() {
+        return Err(Failure::misuse(Code::INVALID_VALUE, "a launch without arguments"));
+    }
+    let of = |(index, parameter): (usize, &kernels_gpu::kernel::Parameter)| {
+        let mut bytes = vec![0_u8; parameter.bytes];
+        // SAFETY: the caller promises this many pointers, each to a value of this size.
+        unsafe {
+            let value = arguments.add(index).read();
+            value.cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), parameter.bytes);
+        }
+        bytes
+    };
+    Ok(kernel.parameters.iter().enumerate().map(of).collect())
+}
+
+/// Checks a launch against the device.
+fn check(grid: [u32; 3], block: [u32; 3], shared_bytes: u32, shared_limit: u32) -> Outcome {
+    let threads: u64 = block.iter().map(|&n| u64::from(n)).product();
+    let fits = |size: [u32; 3], most: [u32; 3]| size.iter().zip(most).all(|(&size, most)| (1..=most).contains(&size));
+    if !fits(grid, [i32::MAX as u32, 65_535, 65_535]) || !fits(block, [1024, 1024, 64]) || threads > 1024 {
+        let text = format!("a launch of {grid:?} blocks of {block:?} threads");
+        return Err(Failure::misuse(Code::INVALID_VALUE, text));
+    }
+    if shared_bytes > shared_limit {
+        let text = format!("a launch with {shared_bytes} bytes of shared memory, {shared_limit} are allowed");
+        return Err(Failure::misuse(Code::INVALID_VALUE, text));
+    }
+    Ok(())
+}
+
+/// Gives a launch to a stream.
+///
+/// # Safety
+/// As for [`read`], for the kernel of the function.
+unsafe fn launch(
+    driver: &mut Driver,
+    function: Handle,
+    (grid, block, shared_bytes): ([u32; 3], [u32; 3], u32),
+    stream: Handle,
+    arguments: *const *const c_void,
+) -> Outcome {
+    let stream = driver.stream_handle(stream)?;
+    let found = driver.functions.get(function)?;
+    check(grid, block, shared_bytes, found.shared_limit)?;
+    let (module, symbol) = (found.module, found.symbol.clone());
+    let Some(kernel) = kernels().find(|kernel| kernel.symbol == symbol) else {
+        return Err(Failure::misuse(Code::NOT_SUPPORTED, format!("this driver knows no kernel {symbol}")));
+    };
+    // SAFETY: the caller's promise.
+    let arguments = unsafe { read(&kernel, arguments) }?;
+    let launch = Launch::new(kernel, module, (grid, block, shared_bytes), arguments)?;
+    driver.enqueue(stream, Work::Launch(launch)).map(|_| ())
+}
+
+driver_functions! {
+    /// The arguments are those of the kernel's parameters; `extra` is not supported.
+    fn cuLaunchKernel(
+        function: Handle,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared_bytes: c_uint,
+        stream: Handle,
+        arguments: *const *const c_void,
+        extra: *const *const c_void,
+    ) at CONTEXT, |driver| {
+        if !extra.is_null() {
+            return Err(Code::NOT_SUPPORTED.into());
+        }
+        let shape = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z], shared_bytes);
+        // SAFETY: the caller's arguments, as the driver's function asks for them.
+        unsafe { launch(driver, function, shape, stream, arguments) }
+    }
+}

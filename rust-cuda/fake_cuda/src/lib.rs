@@ -1,0 +1,52 @@
+//! A CUDA driver library for tests. It needs no GPU, fails on request, and reports misuse.
+//!
+//! The library exports the `cu…` functions that `cust`, `cuda_driver`'s users and the host's GPU backend call. A test
+//! puts it into the loader's path as `libcuda.so.1`, or opens it with `cuda_driver::load_from`. No product uses it.
+//!
+//! # As the real driver
+//! * Contexts: a stack per thread, and a primary context with a reference count. Its release frees all its objects.
+//! * Streams: ordered queues, each with a thread of its own. Asynchronous work completes late and in that thread.
+//! * Page-locked memory: a copy from or to it is asynchronous, and the device reads and writes it at the host's address.
+//! * Pageable memory: a copy from it reads it before the call returns, a copy to it returns when it is done. With
+//!   `pageable=late` both are asynchronous, as on devices that share the host's page tables.
+//! * Events, graphs by stream capture, modules from PTX, constant memory per module, functions and their attributes.
+//! * A failure of a kernel shows at the next synchronisation and stays: every later call returns the same code.
+//! * Freeing memory waits for the work that was begun before.
+//!
+//! # Not as the real driver
+//! * Device addresses lie beyond the address space of the host. A host pointer is never taken for a device pointer.
+//! * Work begins as late as is allowed: when somebody waits for it, or when its delay is over. Nothing overlaps.
+//! * Kernels run in [`cuda_emulator`]. The PTX text is searched for names only. `fma_rate`, which writes nothing, is
+//!   not run, and kernels that are not in [`kernels_gpu::entries`] are refused.
+//! * The default stream waits for the others only where the real one does so for streams without the flag
+//!   `NON_BLOCKING`; those streams do not wait for the default stream.
+//! * A synchronising call that fails on request has waited first. A call that frees or destroys has done so first.
+//! * Once the device is lost even `cuCtxSetCurrent` fails.
+//!
+//! # Control
+//! [`settings`] lists the settings. A process reads them from the variable `FAKE_CUDA`, a test in the same process sets
+//! them by [`control`]'s functions, which it finds in the library by name. [`counts`] says what is counted and reported.
+
+#[macro_use]
+mod driver;
+
+mod code;
+mod context;
+mod control;
+mod copy;
+mod counts;
+mod device;
+mod event;
+mod faults;
+mod graph;
+mod kernels;
+mod launch;
+mod lent;
+mod memory;
+mod module;
+mod page_locked;
+mod ptx;
+mod settings;
+mod stream;
+mod table;
+mod work;

@@ -1,0 +1,145 @@
+//! Device memory, in host RAM under addresses of its own.
+
+use std::collections::BTreeMap;
+
+use crate::code::Code;
+use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, put};
+use crate::table::Handle;
+
+/// Where the first block lies: beyond what a process on x86-64 or AArch64 can have at an address.
+pub(crate) const FIRST_ADDRESS: u64 = 0x00d0_0000_0000_0000;
+/// Between blocks, so that a small overrun meets no other block.
+const GAP: u64 = 1 << 20;
+/// What blocks begin at multiples of.
+pub(crate) const ALIGNMENT: u64 = 256;
+
+/// A block of device memory.
+pub(crate) struct Block {
+    pub(crate) bytes: Vec<u8>,
+    context: Handle,
+    /// Whether it belongs to a module and not to the caller.
+    of_module: Option<Handle>,
+}
+
+/// All blocks, by address.
+#[derive(Default)]
+pub(crate) struct Memory {
+    blocks: BTreeMap<u64, Block>,
+    /// Bytes of the address space that were given away. None is given away twice.
+    given: u64,
+}
+
+impl Memory {
+    /// Bytes that callers have.
+    pub(crate) fn used(&self) -> usize {
+        self.blocks.values().filter(|block| block.of_module.is_none()).map(|block| block.bytes.len()).sum()
+    }
+
+    /// Blocks that callers have.
+    pub(crate) fn live(&self) -> usize {
+        self.blocks.values().filter(|block| block.of_module.is_none()).count()
+    }
+
+    /// A new block that nothing has written: ones in all bits, which is NaN in `f32`.
+    pub(crate) fn allocate(&mut self, bytes: usize, context: Handle, of_module: Option<Handle>) -> Outcome<u64> {
+        let mut storage = Vec::new();
+        storage.try_reserve_exact(bytes).map_err(|_| Code::OUT_OF_MEMORY)?;
+        storage.resize(bytes, u8::MAX);
+        let address = FIRST_ADDRESS + self.given;
+        self.given += (bytes as u64 + GAP).next_multiple_of(ALIGNMENT);
+        self.blocks.insert(address, Block { bytes: storage, context, of_module });
+        Ok(address)
+    }
+
+    /// The block that `address` lies in: where it begins, and itself.
+    pub(crate) fn block(&self, address: u64) -> Option<(u64, &Block)> {
+        let (&start, block) = self.blocks.range(..=address).next_back()?;
+        (address - start < block.bytes.len() as u64).then_some((start, block))
+    }
+
+    /// `bytes` bytes from `address` on, if one block has them all.
+    pub(crate) fn bytes_mut(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
+        let (&start, block) = self.blocks.range_mut(..=address).next_back()?;
+        let from = usize::try_from(address - start).ok()?;
+        block.bytes.get_mut(from..from.checked_add(bytes)?)
+    }
+
+    /// Frees a caller's block.
+    fn free(&mut self, address: u64) -> Outcome {
+        match self.blocks.get(&address) {
+            Some(block) if block.of_module.is_none() => {
+                self.blocks.remove(&address);
+                Ok(())
+            }
+            _ => Err(Failure::misuse(Code::INVALID_VALUE, format!("{address:#x} is no live block of device memory"))),
+        }
+    }
+
+    /// Frees what a module has.
+    pub(crate) fn end_module(&mut self, module: Handle) {
+        self.blocks.retain(|_, block| block.of_module != Some(module));
+    }
+
+    /// Frees all that a context has, and returns how many blocks its callers had left.
+    pub(crate) fn end_context(&mut self, context: Handle) -> usize {
+        let before = self.live();
+        self.blocks.retain(|_, block| block.context != context);
+        before - self.live()
+    }
+}
+
+impl State {
+    /// `bytes` bytes that the device can reach from `address` on: its own, or page-locked ones of the host.
+    pub(crate) fn reachable(&mut self, address: u64, bytes: usize) -> Outcome<*mut u8> {
+        if let Some(bytes) = self.memory.bytes_mut(address, bytes) {
+            return Ok(bytes.as_mut_ptr());
+        }
+        let host = usize::try_from(address).ok().filter(|&host| self.page_locked.holds(host, bytes));
+        host.map(std::ptr::with_exposed_provenance_mut).ok_or_else(|| {
+            let text =
+                format!("{bytes} bytes at {address:#x} do not lie in one block of memory that the device reaches");
+            Failure::misuse(Code::INVALID_VALUE, text)
+        })
+    }
+}
+
+impl Driver {
+    /// Waits for all work before memory goes, as the real driver does, and counts if there was some that uses it.
+    pub(crate) fn wait_before_free(&mut self, uses: impl Fn(&State, &crate::work::Work) -> bool) {
+        let state: &State = self;
+        let in_use = state.streams.iter().any(|(_, stream)| stream.pending().any(|work| uses(state, work)));
+        self.counts.waiting_frees += u64::from(in_use);
+        // A failure of the work shows at the next call.
+        let _ = self.drain(|_| true);
+    }
+}
+
+driver_functions! {
+    /// Limited by the settings.
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) at CONTEXT, |driver| {
+        driver.refuse_during_capture("cuMemAlloc_v2")?;
+        if bytes == 0 {
+            return Err(Code::INVALID_VALUE.into());
+        }
+        let context = driver.current()?;
+        if bytes > driver.settings.memory.saturating_sub(driver.memory.used()) {
+            return Err(Code::OUT_OF_MEMORY.into());
+        }
+        let block = driver.memory.allocate(bytes, context, None)?;
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(address, block) }
+    }
+
+    /// Waits for work that uses the memory.
+    fn cuMemFree_v2(address: u64) at WAITS_OR_FREES, |driver| {
+        driver.refuse_during_capture("cuMemFree_v2")?;
+        if address == 0 {
+            return Ok(());
+        }
+        let block = driver.memory.block(address).map(|(start, block)| start..start + block.bytes.len() as u64);
+        driver.wait_before_free(|_, work| {
+            work.device_addresses().into_iter().any(|at| block.as_ref().is_some_and(|block| block.contains(&at)))
+        });
+        driver.memory.free(address)
+    }
+}

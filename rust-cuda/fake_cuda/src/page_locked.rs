@@ -1,0 +1,148 @@
+//! Page-locked memory of the host. The device reaches it at the host's address.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::BTreeMap;
+use std::ffi::{c_uint, c_void};
+
+use crate::code::Code;
+use crate::driver::{CONTEXT, Driver, Failure, Outcome, WAITS_OR_FREES, put};
+use crate::table::Handle;
+use crate::work::Span;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// An area of page-locked memory.
+struct Area {
+    bytes: usize,
+    context: Handle,
+    flags: c_uint,
+    /// How it was allocated here; None for memory of the caller that was registered.
+    layout: Option<Layout>,
+}
+
+/// All areas, by their first byte's address.
+#[derive(Default)]
+pub(crate) struct PageLocked(BTreeMap<usize, Area>);
+
+impl PageLocked {
+    pub(crate) fn live(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The area that an address lies in: first byte and length.
+    pub(crate) fn area(&self, address: usize) -> Option<Span> {
+        let (&start, area) = self.0.range(..=address).next_back()?;
+        (address - start < area.bytes).then_some(Span { start, bytes: area.bytes })
+    }
+
+    /// Whether all of these bytes lie in one area.
+    pub(crate) fn holds(&self, address: usize, bytes: usize) -> bool {
+        self.area(address).is_some_and(|area| bytes <= area.bytes - (address - area.start))
+    }
+
+    /// Frees all that a context has, and returns how much that was.
+    pub(crate) fn end_context(&mut self, context: Handle) -> usize {
+        let ended: Vec<usize> =
+            self.0.iter().filter(|(_, area)| area.context == context).map(|(start, _)| *start).collect();
+        for &start in &ended {
+            self.remove(start);
+        }
+        ended.len()
+    }
+
+    /// Takes an area out, and gives its memory back if it was allocated here.
+    fn remove(&mut self, start: usize) {
+        if let Some(Area { layout: Some(layout), .. }) = self.0.remove(&start) {
+            // SAFETY: allocated with this layout in `allocate`, and known under this address until now.
+            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+        }
+    }
+}
+
+/// Memory of the host for the caller.
+fn allocate(driver: &mut Driver, to: *mut *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
+    if bytes == 0 {
+        return Err(Code::INVALID_VALUE.into());
+    }
+    let context = driver.current()?;
+    let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| Code::OUT_OF_MEMORY)?;
+    // SAFETY: the size is not 0.
+    let memory = unsafe { alloc(layout) };
+    if memory.is_null() {
+        return Err(Code::OUT_OF_MEMORY.into());
+    }
+    // SAFETY: `bytes` bytes were just allocated there. A pattern shows what reads memory that nothing wrote.
+    unsafe { memory.write_bytes(u8::MAX, bytes) };
+    driver.page_locked.0.insert(memory.expose_provenance(), Area { bytes, context, flags, layout: Some(layout) });
+    // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+    unsafe { put(to, memory.cast()) }
+}
+
+/// Ends an area after the work that uses it.
+fn end(driver: &mut Driver, address: *mut c_void, allocated: bool, code: Code) -> Outcome {
+    let start = address.addr();
+    let Some(area) = driver.page_locked.0.get(&start).filter(|area| area.layout.is_some() == allocated) else {
+        return Err(Failure::misuse(code, format!("{start:#x} is no such page-locked memory")));
+    };
+    let span = Span { start, bytes: area.bytes };
+    driver.wait_before_free(|state, work| {
+        work.host_spans(&state.page_locked).into_iter().any(|used| used.overlaps(span))
+    });
+    driver.page_locked.remove(start);
+    Ok(())
+}
+
+driver_functions! {
+    /// Mapped, as with unified addressing.
+    fn cuMemAllocHost_v2(memory: *mut *mut c_void, bytes: usize) at CONTEXT, |driver| {
+        allocate(driver, memory, bytes, 0)
+    }
+
+    /// The flags make no difference.
+    fn cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) at CONTEXT, |driver| {
+        allocate(driver, memory, bytes, flags)
+    }
+
+    /// Waits for work that uses the memory.
+    fn cuMemFreeHost(memory: *mut c_void) at WAITS_OR_FREES, |driver| {
+        end(driver, memory, true, Code::INVALID_VALUE)
+    }
+
+    /// Locks the caller's memory.
+    fn cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: c_uint) at CONTEXT, |driver| {
+        let (start, context) = (memory.expose_provenance(), driver.current()?);
+        if start == 0 || bytes == 0 {
+            return Err(Code::INVALID_VALUE.into());
+        }
+        let span = Span { start, bytes };
+        let areas = driver.page_locked.0.iter();
+        if areas.into_iter().any(|(&start, area)| span.overlaps(Span { start, bytes: area.bytes })) {
+            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED.into());
+        }
+        driver.page_locked.0.insert(start, Area { bytes, context, flags, layout: None });
+        Ok(())
+    }
+
+    /// Waits for work that uses the memory.
+    fn cuMemHostUnregister(memory: *mut c_void) at WAITS_OR_FREES, |driver| {
+        end(driver, memory, false, Code::HOST_MEMORY_NOT_REGISTERED)
+    }
+
+    /// The host's own address.
+    fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: *mut c_void, _flags: c_uint) at CONTEXT, |driver| {
+        if driver.page_locked.area(memory.addr()).is_none() {
+            return Err(Code::INVALID_VALUE.into());
+        }
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(address, memory.addr() as u64) }
+    }
+
+    /// Those that it was allocated with. An error for pageable memory, by which callers ask what it is.
+    fn cuMemHostGetFlags(flags: *mut c_uint, memory: *mut c_void) at CONTEXT, |driver| {
+        let area = driver.page_locked.area(memory.addr()).ok_or(Code::INVALID_VALUE)?;
+        let found = driver.page_locked.0[&area.start].flags;
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(flags, found) }
+    }
+}

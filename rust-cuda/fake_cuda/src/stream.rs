@@ -1,0 +1,335 @@
+//! Streams: ordered queues of work, each with a thread that does it.
+//!
+//! A piece of work begins when somebody waits for it, or when it has waited for as long as the settings' delay. So a
+//! program that does not wait meets work that is not done, each time.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_uint};
+use std::time::Instant;
+
+use crate::code::Code;
+use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, put};
+use crate::table::Handle;
+use crate::work::Work;
+
+/// A piece of work in a queue.
+pub(crate) struct Operation {
+    pub(crate) work: Work,
+    /// Its number in the stream, from 1 on.
+    number: u64,
+    /// When it begins if nobody waits for it.
+    due: Instant,
+    /// The code that it fails with on request.
+    fails: Option<Code>,
+    /// Whether it uses memory of a test that is the test's again: it is not done.
+    pub(crate) is_forbidden: bool,
+}
+
+/// A stream.
+pub(crate) struct Stream {
+    pub(crate) context: Handle,
+    flags: c_uint,
+    priority: c_int,
+    queue: VecDeque<Operation>,
+    /// The number of the last piece of work that it was given.
+    issued: u64,
+    /// The number of the last one that is done.
+    done: u64,
+    /// The number of the last one that somebody waits for.
+    wanted: u64,
+    /// Whether its handle was destroyed; it ends with its work.
+    is_closed: bool,
+    /// What it was given since capture began.
+    capture: Option<Capture>,
+}
+
+/// A capture under way.
+pub(crate) struct Capture {
+    pub(crate) works: Vec<Work>,
+    thread: std::thread::ThreadId,
+    /// Whether something happened that no graph can hold.
+    pub(crate) is_invalid: bool,
+}
+
+impl Stream {
+    /// Whether its handle is in use.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.is_closed
+    }
+
+    /// Gives up what is not done.
+    pub(crate) fn abandon(&mut self) {
+        self.queue.clear();
+        self.done = self.issued;
+    }
+
+    /// What is not done.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Work> {
+        self.queue.iter().map(|operation| &operation.work)
+    }
+
+    pub(crate) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Operation> {
+        self.queue.iter_mut()
+    }
+
+    /// Whether it has come so far.
+    pub(crate) fn has_done(&self, operation: u64) -> bool {
+        self.done >= operation
+    }
+}
+
+impl State {
+    /// The stream of a handle that a caller gave; 0, 1 and 2 are the default stream.
+    pub(crate) fn stream_handle(&mut self, handle: Handle) -> Outcome<Handle> {
+        if handle > 2 {
+            if !self.streams.get(handle)?.is_live() {
+                return Err(Failure::misuse(Code::INVALID_HANDLE, format!("the stream {handle:#x} was destroyed")));
+            }
+            return Ok(handle);
+        }
+        let context = self.current()?;
+        if let Some(stream) = self.contexts.get_mut(context)?.default_stream {
+            return Ok(stream);
+        }
+        let stream = self.open_stream(context, 0, 0)?;
+        self.streams.get_mut(stream)?.is_closed = true;
+        self.contexts.get_mut(context)?.default_stream = Some(stream);
+        Ok(stream)
+    }
+
+    /// A new stream with its thread.
+    fn open_stream(&mut self, context: Handle, flags: c_uint, priority: c_int) -> Outcome<Handle> {
+        let stream = Stream {
+            context,
+            flags,
+            priority,
+            queue: VecDeque::new(),
+            issued: 0,
+            done: 0,
+            wanted: 0,
+            is_closed: false,
+            capture: None,
+        };
+        let handle = self.streams.insert(stream);
+        let thread = std::thread::Builder::new().name("fake_cuda stream".into());
+        if thread.spawn(move || do_work(handle)).is_err() {
+            self.streams.remove(handle)?;
+            return Err(Code::OUT_OF_MEMORY.into());
+        }
+        Ok(handle)
+    }
+
+    /// Gives work to a stream, or to the graph that it captures. `stream` is of [`stream_handle`](Self::stream_handle).
+    pub(crate) fn enqueue(&mut self, stream: Handle, work: Work) -> Outcome<u64> {
+        self.check(&work)?;
+        let spans = work.host_spans(&self.page_locked);
+        let was_lent = spans.into_iter().find(|&span| self.lent.was_lent(span));
+        let name = work.name();
+        let due = Instant::now() + self.settings.delay;
+        let target = self.streams.get_mut(stream)?;
+        if let Some(capture) = &mut target.capture {
+            capture.works.push(work);
+            return Ok(target.issued);
+        }
+        target.issued += 1;
+        let number = target.issued;
+        let fails = self.failing_work.take();
+        target.queue.push_back(Operation { work, number, due, fails, is_forbidden: was_lent.is_some() });
+        if let Some(span) = was_lent {
+            self.counts.report(format!("{name} begins that uses {span}, which a call that has returned had"));
+        }
+        Ok(number)
+    }
+
+    /// Fails if this thread captures a stream: such a call can't be made meanwhile, and ends the capture.
+    pub(crate) fn refuse_during_capture(&mut self, name: &str) -> Outcome {
+        let here = std::thread::current().id();
+        for (_, stream) in self.streams.iter_mut() {
+            if let Some(capture) = stream.capture.as_mut().filter(|capture| capture.thread == here) {
+                capture.is_invalid = true;
+                let text = format!("{name} while this thread captures a stream");
+                return Err(Failure::misuse(Code::STREAM_CAPTURE_UNSUPPORTED, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a capture.
+    pub(crate) fn begin_capture(&mut self, stream: Handle) -> Outcome {
+        let stream = self.streams.get_mut(stream)?;
+        if stream.capture.is_some() {
+            return Err(Failure::misuse(Code::STREAM_CAPTURE_UNMATCHED, "the stream is being captured already"));
+        }
+        stream.capture = Some(Capture { works: Vec::new(), thread: std::thread::current().id(), is_invalid: false });
+        Ok(())
+    }
+
+    /// Ends a capture.
+    pub(crate) fn end_capture(&mut self, stream: Handle) -> Outcome<Capture> {
+        let capture = self.streams.get_mut(stream)?.capture.take();
+        capture.ok_or_else(|| Failure::misuse(Code::STREAM_CAPTURE_UNMATCHED, "the stream is not being captured"))
+    }
+
+    /// Whether a stream is being captured.
+    pub(crate) fn is_capturing(&self, stream: Handle) -> Outcome<bool> {
+        Ok(self.streams.get(stream)?.capture.is_some())
+    }
+
+    /// The number of the last work that a stream was given.
+    pub(crate) fn issued(&self, stream: Handle) -> Outcome<u64> {
+        Ok(self.streams.get(stream)?.issued)
+    }
+}
+
+impl Driver {
+    /// Waits until these streams have done what they were given until now.
+    pub(crate) fn drain(&mut self, which: impl Fn(&Stream) -> bool) -> Outcome {
+        let given: Vec<(Handle, u64)> = (self.streams.iter())
+            .filter(|(_, stream)| which(stream))
+            .map(|(handle, stream)| (handle, stream.issued))
+            .collect();
+        given.into_iter().try_for_each(|(stream, operation)| self.wait_for(stream, operation))
+    }
+
+    /// Waits until a stream has come so far. An error if the device is lost.
+    pub(crate) fn wait_for(&mut self, stream: Handle, operation: u64) -> Outcome {
+        loop {
+            if let Some(code) = self.lost {
+                return Err(code.into());
+            }
+            // A stream that is gone has done its work.
+            let Ok(waited) = self.streams.get_mut(stream) else { return Ok(()) };
+            if waited.has_done(operation) {
+                return Ok(());
+            }
+            waited.wanted = waited.wanted.max(operation);
+            self.changed();
+            self.wait_for_change();
+        }
+    }
+}
+
+/// A stream's thread: does its work until it is closed and has none, or is no more.
+fn do_work(handle: Handle) {
+    let mut driver = Driver::lock();
+    while let Ok(stream) = driver.streams.get_mut(handle) {
+        let Some(next) = stream.queue.front() else {
+            let is_default = stream.is_closed && driver.is_default(handle);
+            if driver.streams.get(handle).is_ok_and(|stream| stream.is_closed) && !is_default {
+                let _ = driver.streams.remove(handle);
+                return;
+            }
+            driver.wait_for_change();
+            continue;
+        };
+        let (due, is_wanted) = (next.due, stream.wanted >= next.number);
+        if !is_wanted && Instant::now() < due {
+            driver.wait_until(due);
+            continue;
+        }
+        if let Work::Wait { stream: other, operation } = next.work
+            && let Ok(other) = driver.streams.get_mut(other)
+            && !other.has_done(operation)
+        {
+            other.wanted = other.wanted.max(operation);
+            driver.changed();
+            driver.wait_for_change();
+            continue;
+        }
+        let stream = driver.streams.get_mut(handle).expect("found above, under the same lock");
+        let operation = stream.queue.pop_front().expect("found above, under the same lock");
+        let result = match operation.fails {
+            Some(code) => Err(code),
+            None if operation.is_forbidden => Ok(()),
+            None => driver.perform(&operation.work),
+        };
+        if let Err(code) = result {
+            driver.lose(code);
+        }
+        if let Work::Record(event) = operation.work {
+            driver.reached(event, handle, operation.number);
+        }
+        if let Ok(stream) = driver.streams.get_mut(handle) {
+            stream.done = stream.done.max(operation.number);
+        }
+        driver.changed();
+    }
+}
+
+impl State {
+    /// Whether a stream is the default one of a context.
+    fn is_default(&mut self, handle: Handle) -> bool {
+        let Ok(context) = self.streams.get(handle).map(|stream| stream.context) else { return false };
+        self.contexts.get_mut(context).is_ok_and(|context| context.default_stream == Some(handle))
+    }
+}
+
+/// Opens a stream for the caller.
+fn create(driver: &mut Driver, stream: *mut Handle, flags: c_uint, priority: c_int) -> Outcome {
+    let context = driver.current()?;
+    if flags > 1 {
+        return Err(Code::INVALID_VALUE.into());
+    }
+    let made = driver.open_stream(context, flags, priority)?;
+    // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+    unsafe { put(stream, made) }
+}
+
+driver_functions! {
+    /// With its thread.
+    fn cuStreamCreate(stream: *mut Handle, flags: c_uint) at CONTEXT, |driver| {
+        create(driver, stream, flags, 0)
+    }
+
+    /// The priority makes no difference.
+    fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) at CONTEXT, |driver| {
+        create(driver, stream, flags, priority)
+    }
+
+    /// Returns at once; the stream ends with its work.
+    fn cuStreamDestroy_v2(stream: Handle) at WAITS_OR_FREES, |driver| {
+        let stream = driver.stream_handle(stream)?;
+        driver.streams.get_mut(stream)?.is_closed = true;
+        driver.changed();
+        Ok(())
+    }
+
+    /// Waits for all that the stream was given.
+    fn cuStreamSynchronize(stream: Handle) at WAITS_OR_FREES, |driver| {
+        let stream = driver.stream_handle(stream)?;
+        driver.refuse_during_capture("cuStreamSynchronize")?;
+        let issued = driver.issued(stream)?;
+        driver.wait_for(stream, issued)
+    }
+
+    /// Whether it has anything to do. Does not hurry it.
+    fn cuStreamQuery(stream: Handle) at CONTEXT, |driver| {
+        let stream = driver.stream_handle(stream)?;
+        driver.refuse_during_capture("cuStreamQuery")?;
+        let issued = driver.issued(stream)?;
+        if driver.streams.get(stream)?.has_done(issued) { Ok(()) } else { Err(Code::NOT_READY.into()) }
+    }
+
+    /// What the stream is given from now on waits for what the event was recorded behind.
+    fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: c_uint) at CONTEXT, |driver| {
+        let stream = driver.stream_handle(stream)?;
+        match driver.events.get(event)?.recorded {
+            Some((other, operation)) => driver.enqueue(stream, Work::Wait { stream: other, operation }).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Those that it was made with.
+    fn cuStreamGetFlags(stream: Handle, flags: *mut c_uint) at CONTEXT, |driver| {
+        let stream = driver.stream_handle(stream)?;
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(flags, driver.streams.get(stream)?.flags) }
+    }
+
+    /// That which it was made with.
+    fn cuStreamGetPriority(stream: Handle, priority: *mut c_int) at CONTEXT, |driver| {
+        let stream = driver.stream_handle(stream)?;
+        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        unsafe { put(priority, driver.streams.get(stream)?.priority) }
+    }
+}

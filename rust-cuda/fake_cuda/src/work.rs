@@ -1,0 +1,187 @@
+//! Work that streams do: copies, fills, launches, records of events, waits.
+
+use std::fmt;
+
+use crate::code::Code;
+use crate::driver::{Outcome, State};
+use crate::kernels::Launch;
+use crate::page_locked::PageLocked;
+use crate::table::Handle;
+
+/// Bytes of the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Span {
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        self.start < other.start + other.bytes && other.start < self.start + self.bytes
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of host memory at {:#x}", self.bytes, self.start)
+    }
+}
+
+/// One side of a copy.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    /// The host's memory.
+    Host(usize),
+    /// Memory that the device reaches.
+    Device(u64),
+    /// A copy of the host's memory, taken when the call was made; without gaps between rows.
+    Staged(Vec<u8>),
+}
+
+/// Rows of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub(crate) bytes: usize,
+    pub(crate) rows: usize,
+}
+
+/// A copy of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    pub(crate) from: Side,
+    pub(crate) from_pitch: usize,
+    pub(crate) to: Side,
+    pub(crate) to_pitch: usize,
+    pub(crate) rows: Rows,
+}
+
+/// The same value again and again in device memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Fill {
+    pub(crate) address: u64,
+    /// The value's bytes.
+    pub(crate) value: Vec<u8>,
+    pub(crate) count: usize,
+}
+
+/// A piece of work.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Copy(Copy),
+    Fill(Fill),
+    Launch(Launch),
+    /// Says when it is reached.
+    Record(Handle),
+    /// Waits until a stream has come so far.
+    Wait {
+        stream: Handle,
+        operation: u64,
+    },
+}
+
+/// Bytes from the first to the last one of rows.
+pub(crate) fn extent(Rows { bytes, rows }: Rows, pitch: usize) -> usize {
+    if rows == 0 { 0 } else { (rows - 1) * pitch + bytes }
+}
+
+impl Work {
+    /// For messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Copy(_) => "a copy".to_owned(),
+            Self::Fill(_) => "a memset".to_owned(),
+            Self::Launch(launch) => format!("the kernel {}", launch.symbol()),
+            Self::Record(_) => "the record of an event".to_owned(),
+            Self::Wait { .. } => "a wait for another stream".to_owned(),
+        }
+    }
+
+    /// The host's memory that it uses.
+    pub(crate) fn host_spans(&self, page_locked: &PageLocked) -> Vec<Span> {
+        match self {
+            Self::Copy(Copy { from, from_pitch, to, to_pitch, rows }) => {
+                let span = |side: &Side, pitch: usize| match side {
+                    Side::Host(start) => Some(Span { start: *start, bytes: extent(*rows, pitch) }),
+                    Side::Device(_) | Side::Staged(_) => None,
+                };
+                [span(from, *from_pitch), span(to, *to_pitch)].into_iter().flatten().collect()
+            }
+            Self::Launch(launch) => launch.host_spans(page_locked),
+            Self::Fill(_) | Self::Record(_) | Self::Wait { .. } => Vec::new(),
+        }
+    }
+
+    /// Addresses in the blocks of device memory that it uses.
+    pub(crate) fn device_addresses(&self) -> Vec<u64> {
+        match self {
+            Self::Copy(Copy { from, to, .. }) => {
+                let address = |side: &Side| if let Side::Device(address) = side { Some(*address) } else { None };
+                [address(from), address(to)].into_iter().flatten().collect()
+            }
+            Self::Fill(Fill { address, .. }) => vec![*address],
+            Self::Launch(launch) => launch.addresses().collect(),
+            Self::Record(_) | Self::Wait { .. } => Vec::new(),
+        }
+    }
+}
+
+impl State {
+    /// Whether the device reaches all that a piece of work uses.
+    pub(crate) fn check(&mut self, work: &Work) -> Outcome {
+        match work {
+            Work::Copy(Copy { from, from_pitch, to, to_pitch, rows }) => {
+                for (side, pitch) in [(from, from_pitch), (to, to_pitch)] {
+                    if let Side::Device(address) = side {
+                        self.reachable(*address, extent(*rows, *pitch))?;
+                    }
+                }
+                Ok(())
+            }
+            Work::Fill(fill) => self.reachable(fill.address, fill.value.len() * fill.count).map(|_| ()),
+            // A kernel's pointers are looked at when it runs.
+            Work::Launch(_) | Work::Record(_) | Work::Wait { .. } => Ok(()),
+        }
+    }
+
+    /// Does a piece of work, but for those that concern streams.
+    pub(crate) fn perform(&mut self, work: &Work) -> Result<(), Code> {
+        let found = match work {
+            Work::Copy(copy) => self.copy(copy),
+            Work::Fill(fill) => self.fill(fill),
+            Work::Launch(launch) => return self.emulate(launch),
+            Work::Record(_) | Work::Wait { .. } => Ok(()),
+        };
+        // The memory was there when the work was begun: it was freed since.
+        found.map_err(|failure| {
+            self.counts.report(format!("{} uses memory that was freed: {:?}", work.name(), failure.misuse));
+            Code::ILLEGAL_ADDRESS
+        })
+    }
+
+    fn copy(&mut self, Copy { from, from_pitch, to, to_pitch, rows }: &Copy) -> Outcome {
+        let mut pointer = |side: &Side, pitch: usize| match side {
+            Side::Host(address) => Ok(std::ptr::with_exposed_provenance_mut::<u8>(*address)),
+            Side::Device(address) => self.reachable(*address, extent(*rows, pitch)),
+            // Only read from.
+            Side::Staged(bytes) => Ok(bytes.as_ptr().cast_mut()),
+        };
+        let (source, target) = (pointer(from, *from_pitch)?, pointer(to, *to_pitch)?);
+        for row in 0..rows.rows {
+            // SAFETY: on the device's side the rows lie in one block, as was just checked, and blocks stay while the state is
+            // locked. On the host's side the caller of the driver's function vouches for the memory until it has waited
+            // for the stream; what a test has told to be back with its owner is forbidden before.
+            unsafe {
+                std::ptr::copy(source.add(row * from_pitch), target.add(row * to_pitch), rows.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, Fill { address, value, count }: &Fill) -> Outcome {
+        let target = self.reachable(*address, value.len() * count)?;
+        // SAFETY: the bytes lie in one block, as was just checked, and nobody else has them while the state is locked.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(target, value.len() * count) };
+        bytes.chunks_exact_mut(value.len()).for_each(|bytes| bytes.copy_from_slice(value));
+        Ok(())
+    }
+}

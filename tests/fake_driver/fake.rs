@@ -1,0 +1,134 @@
+//! The fake driver as the tests use it: found, loaded, controlled, asked for its report.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use libloading::Library;
+
+/// The library that cargo has built beside this test, because its package is a dependency of the tests.
+pub(crate) fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("the test knows its own file");
+    let path = test.parent().expect("a file lies in a folder").join("libfake_cuda.so");
+    assert!(path.exists(), "{} is missing; `cargo test` builds it", path.display());
+    path
+}
+
+/// A folder that holds the library under the driver's name, for LD_LIBRARY_PATH.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the driver's name");
+        std::os::unix::fs::symlink(library(), folder.path().join(cuda_driver::DRIVER_LIBRARY)).expect("a link");
+        folder
+    };
+    FOLDER.get_or_init(make).path()
+}
+
+/// The fake driver of this process, used by one test at a time.
+pub(crate) struct Fake {
+    library: &'static Library,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Fake {
+    /// Loads the driver into this process, before anything asks for another one. Waits until no other test has it.
+    pub(crate) fn get() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || {
+            let path = library();
+            // SAFETY: the library is ours, and has the functions of a driver.
+            unsafe { cuda_driver::load_from(&path) }.expect("the fake driver is a driver");
+            // SAFETY: the same library, which is open already.
+            unsafe { Library::new(&path) }.expect("it was opened before")
+        };
+        Self { library: LIBRARY.get_or_init(open), _alone: alone }
+    }
+
+    /// A control function.
+    fn function<F: Copy>(&self, name: &str) -> F {
+        // SAFETY: each caller below names the function with the type that `fake_cuda::control` gives it.
+        *unsafe { self.library.get::<F>(name.as_bytes()) }.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Forgets what was, and takes settings.
+    #[track_caller]
+    pub(crate) fn reset(&self, settings: &str) {
+        let function: unsafe extern "C" fn(*const c_char) -> c_int = self.function("fake_cuda_reset");
+        let text = CString::new(settings).expect("settings have no NUL");
+        // SAFETY: a C string; the tests use the driver one after the other, and keep no handle from before.
+        assert_eq!(unsafe { function(text.as_ptr()) }, 0, "settings: {settings}");
+    }
+
+    /// Calls the library with memory lent to it, and then has it back: what still uses it is reported.
+    pub(crate) fn lending<S, R, T>(&self, source: &[S], result: &mut [R], call: impl FnOnce(&[S], &mut [R]) -> T) -> T {
+        let lend: extern "C" fn(*const c_void, usize) = self.function("fake_cuda_lend");
+        lend(source.as_ptr().cast(), size_of_val(source));
+        lend(result.as_ptr().cast(), size_of_val(result));
+        let value = call(source, result);
+        self.function::<extern "C" fn()>("fake_cuda_returned")();
+        value
+    }
+
+    /// What was lent may be freed.
+    pub(crate) fn forget(&self) {
+        self.function::<extern "C" fn()>("fake_cuda_forget")();
+    }
+
+    /// What happened since the reset.
+    pub(crate) fn report(&self) -> Report {
+        let function: unsafe extern "C" fn(*mut c_char, usize) -> usize = self.function("fake_cuda_report");
+        // SAFETY: no room, so that nothing is written.
+        let room = unsafe { function(std::ptr::null_mut(), 0) };
+        // A call in between may have made it longer.
+        let mut text = vec![0_u8; room + 4096];
+        // SAFETY: the vector has so much room.
+        unsafe { function(text.as_mut_ptr().cast(), text.len()) };
+        let end = text.iter().position(|&byte| byte == 0).expect("the report ends");
+        Report::parse(std::str::from_utf8(&text[..end]).expect("the report is text"))
+    }
+}
+
+/// What the driver has counted and reported; `fake_cuda::counts` says what each means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) calls: u64,
+    pub(crate) fired: u64,
+    pub(crate) by_function: BTreeMap<String, u64>,
+    pub(crate) live: BTreeMap<String, u64>,
+    pub(crate) leaked: BTreeMap<String, u64>,
+    pub(crate) violations: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut report = Self::default();
+        let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("\"{text}\" in the report"));
+        for line in text.lines() {
+            let (key, rest) = line.split_once(' ').unwrap_or_else(|| panic!("\"{line}\" in the report"));
+            let named =
+                || rest.split_once(' ').map(|(name, count)| (name.to_owned(), number(count))).expect("two words");
+            match key {
+                "calls" => report.calls = number(rest),
+                "fired" => report.fired = number(rest),
+                "call" => report.by_function.extend([named()]),
+                "live" => report.live.extend(Some(named()).filter(|(_, count)| *count > 0)),
+                "leaked" => report.leaked.extend([named()]),
+                "violation" => report.violations.push(rest.to_owned()),
+                "waiting_frees" => {}
+                _ => panic!("\"{line}\" in the report"),
+            }
+        }
+        report
+    }
+
+    /// What a correct program leaves: nothing.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let Self { live, leaked, violations, .. } = self;
+        let is_clean = live.is_empty() && leaked.is_empty() && violations.is_empty();
+        (!is_clean).then(|| format!("left: {live:?}, leaked: {leaked:?}, reported: {violations:#?}"))
+    }
+}

@@ -1,0 +1,22 @@
+//! The GPU's side of the host under a fake driver, `rust-cuda/fake_cuda`: kernels in the emulator, copies that complete
+//! late, failures at every call. No GPU takes part.
+//!
+//! The tests of the library load the driver into this process, one test at a time. Those of the program start it with the
+//! driver in the loader's path.
+
+mod fake;
+mod library;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A test, and what it is called.
+type Test = (&'static str, fn() -> Result<(), Failed>);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let tests: Vec<Test> = [library::TESTS].concat();
+    let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
