@@ -71,12 +71,12 @@ pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> 
     }
     if format == ImageFormat::Jpeg {
         let (frame, metadata) = jpeg::beginning(&mut reader).ok_or("is cut off")?;
-        let multiple = limits::multiple(format, frame.progressive);
-        return Ok(limits::peak(multiple, frame.bytes()).saturating_add(2 * metadata));
+        return Ok(frame.memory().saturating_add(2 * metadata));
     }
     let opened = open(reader, format)?;
     let metadata = &opened.metadata;
-    let more = [&metadata.icc_profile, &metadata.exif].into_iter().flatten().map(|bytes| bytes.len() as u64).sum::<u64>();
+    let more =
+        [&metadata.icc_profile, &metadata.exif].into_iter().flatten().map(|bytes| bytes.len() as u64).sum::<u64>();
     Ok(limits::peak(opened.multiple, opened.decoder.total_bytes()).saturating_add(2 * more))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<Stri
             (pages > 1).then(|| format!("has {pages}{more} pages; the first is read"))
         }
         ImageFormat::Png => animated(png::scan(&mut reader)?),
-        ImageFormat::WebP => animated(webp::scan(&mut reader)?.0),
+        ImageFormat::WebP => animated(webp::scan(&mut reader)?),
         _ => None,
     })
 }
@@ -159,7 +159,7 @@ fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Res
         ImageFormat::Jpeg => {
             let (Scan { kept, metadata, orientation, .. }, frame) = jpeg::scan(&mut reader)?;
             let multiple = limits::multiple(format, frame.progressive);
-            if !has_room(limits::peak(multiple, frame.bytes())) {
+            if !has_room(frame.memory()) {
                 return Err(no_memory(frame.width.into(), frame.height.into(), frame.bytes()));
             }
             let reader = BufReader::new(Parts::new(reader, kept).map_err(io)?);
@@ -168,16 +168,19 @@ fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Res
             Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
         }
         ImageFormat::WebP => {
-            let (Scan { metadata, orientation, .. }, coded) = webp::scan(&mut reader)?;
+            let Scan { metadata, orientation, .. } = webp::scan(&mut reader)?;
+            reader.seek(SeekFrom::Start(0)).map_err(io)?;
+            let bytes = WebPDecoder::new(&mut reader).map_err(broken)?.total_bytes();
+            webp::check(&mut reader, bytes)?;
             reader.seek(SeekFrom::Start(0)).map_err(io)?;
             let decoder = WebPDecoder::new(reader).map_err(broken)?;
-            // It holds the coded data of a frame twice.
-            coded_data_fits(coded.saturating_mul(2), decoder.total_bytes())?;
             Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
         }
         _ => {
-            if format == ImageFormat::OpenExr {
-                exr::check(&mut reader)?;
+            match format {
+                ImageFormat::OpenExr => exr::check(&mut reader)?,
+                ImageFormat::Pnm => check_netpbm(&mut reader)?,
+                _ => {}
             }
             reader.seek(SeekFrom::Start(0)).map_err(io)?;
             let mut reader = ImageReader::with_format(reader, format);
@@ -190,6 +193,25 @@ fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Res
             Opened { decoder: Box::new(decoder), metadata, orientation: Orientation::NoTransforms, multiple }
         }
     })
+}
+
+/// The decoder holds each line and each number of Netpbm's headers, however long.
+fn check_netpbm(reader: &mut impl Read) -> Result<(), String> {
+    const MOST: usize = 1 << 16;
+    let mut start = Vec::new();
+    reader.take(MOST as u64).read_to_end(&mut start).map_err(|error| error.to_string())?;
+    let ends = match &start[..] {
+        [b'P', b'7', ..] => start.windows(7).any(|word| word == b"ENDHDR\n"),
+        // The kind, columns, rows, and the greatest value, which bitmaps don't have; lines with # are comments.
+        [b'P', kind, ..] => {
+            let lines = start.split(|&byte| byte == b'\n').filter(|line| !line.starts_with(b"#"));
+            let words = lines.flat_map(|line| line.split(u8::is_ascii_whitespace)).filter(|word| !word.is_empty());
+            // The last may be longer than what was read.
+            words.count() > if matches!(kind, b'1' | b'4') { 3 } else { 4 }
+        }
+        _ => true,
+    };
+    if start.len() < MOST || ends { Ok(()) } else { Err(format!("has a header of more than {} KiB", MOST >> 10)) }
 }
 
 fn no_memory(width: u32, height: u32, bytes: u64) -> String {

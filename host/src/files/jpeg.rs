@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, ErrorKind, Seek, SeekFrom, Write};
 
+use image::ImageFormat;
 use jpeg_encoder::{ColorType, Density, SamplingFactor};
 
 use super::decode::{Scan, coded_data_fits};
 use super::metadata::Resolution;
-use super::{Picture, Pixels, WriteOptions};
+use super::{Picture, Pixels, WriteOptions, limits};
 
 /// The quality of what is written, of 100, where none is asked for.
 pub const JPEG_QUALITY: u8 = 95;
@@ -30,6 +31,16 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// Bytes of memory that reading takes. Coefficients fill whole blocks, of up to 32 x 32 pixels, which a narrow picture has many of.
+    pub(super) fn memory(self) -> u64 {
+        let area = |block: u16| {
+            let side = |side: u16| u64::from(side).next_multiple_of(block.into());
+            side(self.width) * side(self.height)
+        };
+        let padding = (area(32) - area(1)) * u64::from(self.components) * 4;
+        limits::peak(limits::multiple(ImageFormat::Jpeg, self.progressive), self.bytes()).saturating_add(padding)
+    }
+
     /// Bytes of the decoded values: grey, or RGB.
     pub(super) fn bytes(self) -> u64 {
         u64::from(self.width) * u64::from(self.height) * if self.components == 1 { 1 } else { 3 }
@@ -181,7 +192,7 @@ impl<'a, R: BufRead> Walk<'a, R> {
         let starts = |with: &[u8]| segment.starts_with(with);
         let dropped = match marker {
             0xE0 if starts(b"JFIF\0") => {
-                metadata.resolution = density(&segment[5..]);
+                metadata.resolution = metadata.resolution.or_else(|| density(&segment[5..]));
                 return true;
             }
             0xE1 if starts(EXIF) => {

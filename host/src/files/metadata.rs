@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn what_a_format_has_no_place_for_is_lost() {
         let words = |metadata: &Metadata, format| Vec::from_iter(metadata.lost_in(format));
-        let mut metadata = Metadata { exif: Some(vec![1]), resolution: Resolution::new(300.0, 300.0), ..Metadata::default() };
+        let mut metadata =
+            Metadata { exif: Some(vec![1]), resolution: Resolution::new(300.0, 300.0), ..Metadata::default() };
         assert!(words(&metadata, Format::Png).is_empty() && words(&metadata, Format::Jpeg).is_empty());
         assert_eq!(words(&metadata, Format::Tiff), ["EXIF"]);
         assert_eq!(words(&metadata, Format::WebP), ["the resolution"]);

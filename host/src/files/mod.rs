@@ -56,6 +56,7 @@ mod png;
 mod tiff_directory;
 mod tiff_read;
 mod tiff_write;
+mod vp8l;
 mod webp;
 mod whole;
 

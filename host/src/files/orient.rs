@@ -69,9 +69,8 @@ mod tests {
             let turned = turned(&stored, orientation).unwrap();
             assert_eq!((turned.width(), turned.values()), (width, values), "{number}");
             // The same by crate `image`.
-            let mut other = image::DynamicImage::ImageLuma8(
-                image::ImageBuffer::from_raw(2, 3, b"abcdef".to_vec()).unwrap(),
-            );
+            let mut other =
+                image::DynamicImage::ImageLuma8(image::ImageBuffer::from_raw(2, 3, b"abcdef".to_vec()).unwrap());
             other.apply_orientation(orientation);
             assert_eq!(other.as_bytes(), values, "{number}");
         }

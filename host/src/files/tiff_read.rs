@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use image::ImageFormat;
 use image::metadata::Orientation;
 use tiff::ColorType;
-use tiff::decoder::{BufferLayoutPreference, Decoder, DecodingResult, Limits};
+use tiff::decoder::{BufferLayoutPreference, ChunkType, Decoder, DecodingResult, Limits};
 use tiff::tags::Tag;
 use tiff::{TiffError, TiffFormatError};
 
@@ -170,7 +170,11 @@ fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, 
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
     }
     // A row of a tile may be longer than the picture, and the decoder holds it.
-    let (columns, _) = decoder.chunk_dimensions();
+    let (columns, rows) = decoder.chunk_dimensions();
+    if layout.planes > 1 && decoder.get_chunk_type() == ChunkType::Tile && height % rows as usize > 0 {
+        // The decoder takes the last tiles of all planes but the first for whole ones.
+        return Err(unreadable("its planes are in tiles that reach beyond its last row".into()));
+    }
     let row = u64::from(columns) * u64::from(colour.num_samples()) * u64::from(colour.bit_depth()) / 8;
     if row > bytes.saturating_add(limits::MEMORY_CONSTANT / 4) {
         return Err(format!("has {width} x {height} pixels in tiles of {columns} columns, as no ordinary TIFF has"));

@@ -26,12 +26,7 @@ pub(super) fn write(writer: impl Write + Seek, picture: &Picture) -> Result<(), 
 }
 
 /// `sample_format` is 1 for whole numbers without a sign, 3 for floating point.
-fn page<T: Pixel>(
-    writer: impl Write + Seek,
-    picture: &Picture,
-    image: &Image<T>,
-    sample_format: u16,
-) -> TiffResult<()>
+fn page<T: Pixel>(writer: impl Write + Seek, picture: &Picture, image: &Image<T>, sample_format: u16) -> TiffResult<()>
 where
     [T]: TiffValue,
 {
@@ -65,10 +60,7 @@ where
     page.finish()
 }
 
-fn metadata<W: Write + Seek, K: TiffKind>(
-    page: &mut DirectoryEncoder<'_, W, K>,
-    picture: &Picture,
-) -> TiffResult<()> {
+fn metadata<W: Write + Seek, K: TiffKind>(page: &mut DirectoryEncoder<'_, W, K>, picture: &Picture) -> TiffResult<()> {
     if let Some(profile) = &picture.metadata.icc_profile {
         page.write_tag(Tag::IccProfile, profile.as_slice())?;
     }
