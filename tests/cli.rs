@@ -2,6 +2,8 @@
 
 #[path = "cli/batch.rs"]
 mod batch;
+#[path = "cli/bombs.rs"]
+mod bombs;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]
@@ -12,6 +14,8 @@ mod filters;
 mod hostile;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/metadata.rs"]
+mod metadata;
 
 use std::fs;
 use std::io::Write;

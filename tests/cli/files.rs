@@ -7,7 +7,7 @@ use super::*;
 fn identity_gives_the_pixels_back() {
     let formats: [(&str, &[&str], &[usize]); 10] = [
         ("png", &["u8", "u16"], &[1, 2, 3, 4]),
-        ("tif", &["u8", "u16", "f32"], &[1, 3, 4]),
+        ("tif", &["u8", "u16", "f32"], &[1, 2, 3, 4]),
         ("bmp", &["u8"], &[1, 3, 4]),
         ("pgm", &["u8", "u16"], &[1]),
         ("ppm", &["u8", "u16"], &[3]),
@@ -97,17 +97,18 @@ fn orientation_is_applied_and_the_profile_kept() {
     drop(file);
 
     for name in ["b.png", "b.jpg", "b.tif", "b.webp"] {
-        place.filter(&["a.jpg", "-o", name, "--identity"]).quietly();
+        place.filter(&["a.jpg", "-o", name, "--identity", "-q"]).quietly();
         let picture = Picture::read(place.path(name)).unwrap();
         assert_eq!((picture.pixels.width(), picture.pixels.height()), (8, 16), "{name}");
         // The bright left half is now the upper half.
         let values = picture.pixels.to_f32();
         assert!(values.row(3)[0] > 200.0 && values.row(12)[0] < 50.0, "{name}");
-        assert_eq!(picture.icc_profile.as_ref(), Some(&profile), "{name}");
+        assert_eq!(picture.metadata.icc_profile.as_ref(), Some(&profile), "{name}");
     }
     // Grey has no use for a profile of RGB; .qoi and .npy have no place for any.
-    place.filter(&["b.png", "-o", "c.qoi", "--identity"]).quietly();
-    assert_eq!(Picture::read(place.path("c.qoi")).unwrap().icc_profile, None);
+    place.filter(&["b.png", "-o", "c.qoi", "--identity"]).with(0, &["note: b.png: not kept: EXIF, the colour profile"]);
+    place.filter(&["b.png", "-o", "d.qoi", "--identity", "-q"]).quietly();
+    assert_eq!(Picture::read(place.path("c.qoi")).unwrap().metadata.icc_profile, None);
 }
 
 #[test]

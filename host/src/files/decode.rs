@@ -1,48 +1,90 @@
-//! Reading of pictures through crate `image`.
+//! Reading of pictures: which format a file has, its metadata apart from the values, and the values through crate `image`.
 
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
+use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
-use image::codecs::tiff::TiffDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
-use super::{Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
-use crate::{Image, Pixel, memory};
+use super::limits::{self, MEMORY_CONSTANT, SMALL};
+use super::metadata::MOST_METADATA;
+use super::parts::{Kept, Parts};
+use super::{Format, MOST_BYTES, Metadata, Picture, Pixels, Source, exr, jpeg, orient, png, tiff_read, webp};
+use crate::memory::has_room;
+use crate::{Image, Pixel};
+
+/// What a file holds apart from the values.
+pub(super) struct Scan {
+    /// What the decoder needs to see.
+    pub(super) kept: Kept,
+    pub(super) metadata: Metadata,
+    pub(super) orientation: Orientation,
+    pub(super) animated: bool,
+}
+
+/// Reads metadata of a length that the file says. At the end of the file they are shorter.
+pub(super) fn bounded(reader: &mut impl Read, length: u64, what: &'static str) -> Result<Vec<u8>, String> {
+    if length > MOST_METADATA {
+        return Err(too_much(what));
+    }
+    let mut bytes = Vec::new();
+    reader.take(length).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// The reason why a file with too large metadata is refused.
+pub(super) fn too_much(what: &str) -> String {
+    format!("has {what} of more than {} MiB, as no ordinary picture has", MOST_METADATA >> 20)
+}
+
+/// Coded data that decoders hold at once may be twice as large as the values, and not more.
+pub(super) fn coded_data_fits(coded: u64, bytes: u64) -> Result<(), String> {
+    let most = bytes.saturating_mul(2).saturating_add(MEMORY_CONSTANT / 4);
+    if coded <= most {
+        return Ok(());
+    }
+    Err(format!("has {coded} bytes of coded data for {bytes} bytes of values; at most {most} are decoded"))
+}
+
+/// A picture that is ready to be decoded.
+struct Opened<'a> {
+    decoder: Box<dyn ImageDecoder + 'a>,
+    metadata: Metadata,
+    orientation: Orientation,
+    /// Of the bytes of the values, how much memory decoding takes.
+    multiple: u64,
+}
 
 /// Reads a picture of any format but `.npy`.
 pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
-    let io = |error: std::io::Error| error.to_string();
     let format = format(&mut reader)?;
-    if format == ImageFormat::Jpeg {
-        if !jpeg::is_complete(&mut reader).map_err(io)? {
-            return Err("is cut off: a JPEG without its end".into());
-        }
-        reader.seek(SeekFrom::Start(0)).map_err(io)?;
-    }
+    if format == ImageFormat::Tiff { tiff_read::read(reader) } else { open(reader, format)?.read() }
+}
+
+/// The most bytes of memory that [`read`] takes, as the beginning of the file says.
+pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> {
+    let format = format(&mut reader)?;
     if format == ImageFormat::Tiff {
-        if let Some(image) = tiff_grey::read(&mut reader)? {
-            return Ok(image.into());
-        }
-        reader.seek(SeekFrom::Start(0)).map_err(io)?;
+        return tiff_read::memory(reader);
     }
-    decode(reader, format)
+    if format == ImageFormat::Jpeg {
+        let (frame, metadata) = jpeg::beginning(&mut reader).ok_or("is cut off")?;
+        return Ok(frame.memory().saturating_add(2 * metadata));
+    }
+    let opened = open(reader, format)?;
+    let metadata = &opened.metadata;
+    let more =
+        [&metadata.icc_profile, &metadata.exif].into_iter().flatten().map(|bytes| bytes.len() as u64).sum::<u64>();
+    Ok(limits::peak(opened.multiple, opened.decoder.total_bytes()).saturating_add(2 * more))
 }
 
-/// The bytes of the decoded values, as the beginning of the file says.
-pub(super) fn bytes(mut reader: BufReader<impl Source>) -> Result<u64, String> {
-    let format = format(&mut reader)?;
-    let mut reader = ImageReader::with_format(reader, format);
-    reader.limits(limits());
-    reader.into_decoder().map(|decoder| decoder.total_bytes()).map_err(broken)
-}
-
-/// What [`read`] leaves out.
+/// The further pages or frames of a picture, which [`read`] leaves out.
 pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<String>, String> {
     /// More are not counted.
     const MANY: usize = 1000;
-    let animated = || "is animated; its first frame is read".to_owned();
+    let animated = |scan: Scan| scan.animated.then(|| "is animated; its first frame is read".to_owned());
     Ok(match format(&mut reader)? {
         ImageFormat::Tiff => {
             let mut decoder = tiff::decoder::Decoder::new(reader).map_err(|error| error.to_string())?;
@@ -53,11 +95,8 @@ pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<Stri
             let more = if pages == MANY { " or more" } else { "" };
             (pages > 1).then(|| format!("has {pages}{more} pages; the first is read"))
         }
-        ImageFormat::Png => {
-            let decoder = PngDecoder::with_limits(reader, limits()).map_err(broken)?;
-            decoder.is_apng().map_err(broken)?.then(animated)
-        }
-        ImageFormat::WebP => WebPDecoder::new(reader).map_err(broken)?.has_animation().then(animated),
+        ImageFormat::Png => animated(png::scan(&mut reader)?),
+        ImageFormat::WebP => animated(webp::scan(&mut reader)?),
         _ => None,
     })
 }
@@ -65,7 +104,7 @@ pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<Stri
 /// The format that a file's first bytes tell; the position is its beginning.
 fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
     let io = |error: std::io::Error| error.to_string();
-    if !memory::has_room(SMALL) {
+    if !has_room(SMALL) {
         return Err("can't be read: there is hardly any memory".into());
     }
     let mut start = Vec::new();
@@ -85,9 +124,6 @@ fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
 
 /// What a TIFF for more than 4 GiB begins with, in both byte orders; [`image::guess_format`] knows only the others.
 const BIG_TIFF: [&[u8]; 2] = [b"II\x2b\0", b"MM\0\x2b"];
-
-/// Bytes that decoders need beside what grows with the picture.
-const SMALL: u64 = 1 << 20;
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
@@ -109,38 +145,97 @@ fn broken(error: ImageError) -> String {
     }
 }
 
-fn decode(reader: BufReader<impl Source>, format: ImageFormat) -> Result<Picture, String> {
-    if format == ImageFormat::Tiff {
-        // Its profile must be read before the limits are set: they would hold it to the size of the picture.
-        let mut decoder = TiffDecoder::new(reader).map_err(broken)?;
-        let profile = decoder.icc_profile().ok().flatten();
-        decoder.set_limits(limits()).map_err(broken)?;
-        return finish(decoder, profile);
-    }
-    let mut reader = ImageReader::with_format(reader, format);
-    reader.limits(limits());
-    let kinds = if format == ImageFormat::OpenExr { " (of OpenEXR, RGB and RGBA are read)" } else { "" };
-    let mut decoder = reader.into_decoder().map_err(|error| broken(error) + kinds)?;
-    // Without it, the picture can still be read.
-    let profile = decoder.icc_profile().ok().flatten();
-    finish(decoder, profile)
+/// Reads the metadata, and hands the decoder a file in which it finds none that it would hold.
+fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Result<Opened<'a>, String> {
+    let io = |error: std::io::Error| error.to_string();
+    let multiple = limits::multiple(format, false);
+    Ok(match format {
+        ImageFormat::Png => {
+            let Scan { kept, metadata, orientation, .. } = png::scan(&mut reader)?;
+            let reader = BufReader::new(Parts::new(reader, kept).map_err(io)?);
+            let decoder = PngDecoder::with_limits(reader, limits()).map_err(broken)?;
+            Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
+        }
+        ImageFormat::Jpeg => {
+            let (Scan { kept, metadata, orientation, .. }, frame) = jpeg::scan(&mut reader)?;
+            let multiple = limits::multiple(format, frame.progressive);
+            if !has_room(frame.memory()) {
+                return Err(no_memory(frame.width.into(), frame.height.into(), frame.bytes()));
+            }
+            let reader = BufReader::new(Parts::new(reader, kept).map_err(io)?);
+            let mut decoder = JpegDecoder::new(reader).map_err(broken)?;
+            decoder.set_limits(limits()).map_err(broken)?;
+            Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
+        }
+        ImageFormat::WebP => {
+            let Scan { metadata, orientation, .. } = webp::scan(&mut reader)?;
+            reader.seek(SeekFrom::Start(0)).map_err(io)?;
+            let bytes = WebPDecoder::new(&mut reader).map_err(broken)?.total_bytes();
+            webp::check(&mut reader, bytes)?;
+            reader.seek(SeekFrom::Start(0)).map_err(io)?;
+            let decoder = WebPDecoder::new(reader).map_err(broken)?;
+            Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
+        }
+        _ => {
+            match format {
+                ImageFormat::OpenExr => exr::check(&mut reader)?,
+                ImageFormat::Pnm => check_netpbm(&mut reader)?,
+                _ => {}
+            }
+            reader.seek(SeekFrom::Start(0)).map_err(io)?;
+            let mut reader = ImageReader::with_format(reader, format);
+            reader.limits(limits());
+            let kinds = if format == ImageFormat::OpenExr { " (of OpenEXR, RGB and RGBA are read)" } else { "" };
+            let mut decoder = reader.into_decoder().map_err(|error| broken(error) + kinds)?;
+            // Without it, the picture can still be read.
+            let icc_profile = decoder.icc_profile().ok().flatten();
+            let metadata = Metadata { icc_profile, ..Metadata::default() };
+            Opened { decoder: Box::new(decoder), metadata, orientation: Orientation::NoTransforms, multiple }
+        }
+    })
 }
 
-fn finish(mut decoder: impl ImageDecoder, profile: Option<Vec<u8>>) -> Result<Picture, String> {
-    let bytes = decoder.total_bytes();
-    let (width, height) = decoder.dimensions();
-    if bytes > MOST_BYTES {
-        return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
+/// The decoder holds each line and each number of Netpbm's headers, however long.
+fn check_netpbm(reader: &mut impl Read) -> Result<(), String> {
+    const MOST: usize = 1 << 16;
+    let mut start = Vec::new();
+    reader.take(MOST as u64).read_to_end(&mut start).map_err(|error| error.to_string())?;
+    let ends = match &start[..] {
+        [b'P', b'7', ..] => start.windows(7).any(|word| word == b"ENDHDR\n"),
+        // The kind, columns, rows, and the greatest value, which bitmaps don't have; lines with # are comments.
+        [b'P', kind, ..] => {
+            let lines = start.split(|&byte| byte == b'\n').filter(|line| !line.starts_with(b"#"));
+            let words = lines.flat_map(|line| line.split(u8::is_ascii_whitespace)).filter(|word| !word.is_empty());
+            // The last may be longer than what was read.
+            words.count() > if matches!(kind, b'1' | b'4') { 3 } else { 4 }
+        }
+        _ => true,
+    };
+    if start.len() < MOST || ends { Ok(()) } else { Err(format!("has a header of more than {} KiB", MOST >> 10)) }
+}
+
+fn no_memory(width: u32, height: u32, bytes: u64) -> String {
+    format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory")
+}
+
+impl Opened<'_> {
+    fn read(self) -> Result<Picture, String> {
+        let Self { decoder, mut metadata, orientation, multiple } = self;
+        let bytes = decoder.total_bytes();
+        let (width, height) = decoder.dimensions();
+        if bytes > MOST_BYTES {
+            return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
+        }
+        // The decoder's own allocations would end the process if they failed.
+        if !has_room(limits::peak(multiple, bytes)) {
+            return Err(no_memory(width, height, bytes));
+        }
+        let pixels = pixels(DynamicImage::from_decoder(decoder).map_err(broken)?)?;
+        let pixels = orient::apply(pixels, orientation).map_err(|error| error.to_string())?;
+        metadata.turn(orientation);
+        metadata.keep_profile_for(pixels.channels());
+        Ok(Picture { pixels, metadata })
     }
-    // The decoder's own allocations would end the process if they failed: the values, and what it decodes them from.
-    if !memory::has_room(bytes.saturating_mul(2).saturating_add(SMALL)) {
-        return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
-    }
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
-    decoded.apply_orientation(orientation);
-    let pixels = pixels(decoded)?;
-    Ok(Picture { icc_profile: profile.filter(|profile| fits(profile, pixels.channels())), pixels })
 }
 
 fn pixels(decoded: DynamicImage) -> Result<Pixels, String> {
@@ -166,10 +261,4 @@ fn pixels(decoded: DynamicImage) -> Result<Pixels, String> {
         DynamicImage::ImageRgba32F(buffer) => image(sizes, buffer.into_raw()),
         other => Err(format!("has pixels of type {:?}, which can't be read", other.color())),
     }
-}
-
-/// Whether a profile is for these channels: a decoded CMYK picture is RGB, and its profile no longer speaks of it. Bytes
-/// 16 to 19 of a profile name its colour space.
-fn fits(profile: &[u8], channels: usize) -> bool {
-    profile.get(16..20) == Some(if channels < 3 { b"GRAY" } else { b"RGB " })
 }

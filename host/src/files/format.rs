@@ -41,7 +41,7 @@ struct Row(Format, &'static str, &'static [&'static str], &'static [PixelType], 
 const TABLE: [Row; 12] = [
     Row(Format::Png, "PNG", &["png"], &[U8, U16], &[1, 2, 3, 4]),
     Row(Format::Jpeg, "JPEG", &["jpg", "jpeg"], &[U8], &[1, 3]),
-    Row(Format::Tiff, "TIFF", &["tif", "tiff"], &[U8, U16, F32], &[1, 3, 4]),
+    Row(Format::Tiff, "TIFF", &["tif", "tiff"], &[U8, U16, F32], &[1, 2, 3, 4]),
     Row(Format::Bmp, "BMP", &["bmp"], &[U8], &[1, 3, 4]),
     Row(Format::Pgm, "PGM", &["pgm"], &[U8, U16], &[1]),
     Row(Format::Ppm, "PPM", &["ppm"], &[U8, U16], &[3]),

@@ -1,65 +1,313 @@
-//! Whether a JPEG file is complete. Crate `image` decodes what is there of a file that was cut off and leaves the rest
-//! grey, which would be a wrong picture without a word.
+//! JPEG, ITU T.81, annex B: the segments apart from the values, and writing.
 
-use std::io::{BufRead, ErrorKind, Read, Result};
+use std::collections::BTreeMap;
+use std::io::{BufRead, ErrorKind, Seek, SeekFrom, Write};
 
-/// Whether the end-of-image marker comes, walking from segment to segment as ITU T.81, annex B, lays them out.
-pub(super) fn is_complete(mut file: impl BufRead) -> Result<bool> {
-    match walk(&mut file) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        other => other.map(|()| true),
+use image::ImageFormat;
+use jpeg_encoder::{ColorType, Density, SamplingFactor};
+
+use super::decode::{Scan, coded_data_fits};
+use super::metadata::Resolution;
+use super::{Picture, Pixels, WriteOptions, limits};
+
+/// The quality of what is written, of 100, where none is asked for.
+pub const JPEG_QUALITY: u8 = 95;
+/// The format has 16 bits for a side, but libjpeg, through which most programs read it, takes no more than this (`JPEG_MAX_DIMENSION`).
+const JPEG_SIDE: u16 = 65_500;
+/// What EXIF data in a segment begin with.
+const EXIF: &[u8] = b"Exif\0\0";
+/// Bytes of EXIF data that a segment has room for.
+pub(super) const MOST_EXIF: usize = 65_533 - EXIF.len();
+
+/// What the frame header says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) width: u16,
+    pub(super) height: u16,
+    pub(super) components: u8,
+    /// Whether the decoder keeps the coefficients of the whole picture.
+    pub(super) progressive: bool,
+    sampling: Option<(u8, u8)>,
+}
+
+impl Frame {
+    /// Bytes of memory that reading takes. Coefficients fill whole blocks, of up to 32 x 32 pixels, which a narrow picture has many of.
+    pub(super) fn memory(self) -> u64 {
+        let area = |block: u16| {
+            let side = |side: u16| u64::from(side).next_multiple_of(block.into());
+            side(self.width) * side(self.height)
+        };
+        let padding = (area(32) - area(1)) * u64::from(self.components) * 4;
+        limits::peak(limits::multiple(ImageFormat::Jpeg, self.progressive), self.bytes()).saturating_add(padding)
+    }
+
+    /// Bytes of the decoded values: grey, or RGB.
+    pub(super) fn bytes(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height) * if self.components == 1 { 1 } else { 3 }
     }
 }
 
-fn walk(file: &mut impl BufRead) -> Result<()> {
-    loop {
-        match next_marker(file)? {
-            // The end of the image.
-            0xD9 => return Ok(()),
-            // Nothing follows the start of the image and 0x01; 0 and the restart markers stand within coded data.
-            0 | 0x01 | 0xD0..=0xD8 => {}
-            // A segment; after that of a scan, its coded data.
-            _ => skip_segment(file)?,
+/// Reads all segments, so that a file without its end is found out: decoders take what is there and leave the rest grey, which would be a wrong
+/// picture without a word. The decoder sees no metadata, and nothing after the end.
+pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), String> {
+    reader.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
+    let mut walk = Walk::new(reader);
+    match walk.to_the_end() {
+        Err(Stop::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            return Err("is cut off: a JPEG without its end".into());
+        }
+        Err(Stop::Io(error)) => return Err(error.to_string()),
+        Err(Stop::Refused(reason)) => return Err(reason),
+        Ok(()) => {}
+    }
+    let Walk { mut scan, frame, profile, .. } = walk;
+    let frame = frame.ok_or("is damaged, or no such picture: a JPEG without a frame")?;
+    scan.metadata.jpeg_sampling = frame.sampling;
+    scan.metadata.icc_profile = whole_profile(&profile);
+    coded_data_fits(scan.kept.len(), frame.bytes())?;
+    Ok((scan, frame))
+}
+
+/// The frame of a JPEG within another file.
+pub(super) fn frame(reader: &mut impl BufRead) -> Option<Frame> {
+    let mut walk = Walk::new(reader);
+    // What comes after the frame is for the decoder to judge.
+    let _ = walk.to_the_end();
+    walk.frame
+}
+
+/// The frame of a file, and the bytes of the metadata before it.
+pub(super) fn beginning(reader: &mut impl BufRead) -> Option<(Frame, u64)> {
+    let mut walk = Walk::new(reader);
+    walk.stops_at_frame = true;
+    let _ = walk.to_the_end();
+    walk.frame.map(|frame| (frame, walk.at))
+}
+
+/// The pieces of a profile, by their numbers from 1 on, each with how many there are.
+type Pieces = BTreeMap<u8, (u8, Vec<u8>)>;
+
+fn whole_profile(pieces: &Pieces) -> Option<Vec<u8>> {
+    let (_, (count, _)) = pieces.first_key_value()?;
+    let whole = (1..=*count).map(|number| pieces.get(&number)).collect::<Option<Vec<_>>>()?;
+    Some(whole.into_iter().flat_map(|(_, bytes)| bytes).copied().collect())
+}
+
+/// Why a walk ends early.
+enum Stop {
+    Io(std::io::Error),
+    Refused(String),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+struct Walk<'a, R> {
+    reader: &'a mut R,
+    at: u64,
+    scan: Scan,
+    frame: Option<Frame>,
+    profile: Pieces,
+    stops_at_frame: bool,
+}
+
+impl<'a, R: BufRead> Walk<'a, R> {
+    fn new(reader: &'a mut R) -> Self {
+        let (scan, profile) = (Scan::default(), Pieces::new());
+        Self { reader, at: 0, scan, frame: None, profile, stops_at_frame: false }
+    }
+
+    fn to_the_end(&mut self) -> Result<(), Stop> {
+        let mut kept_to = self.at;
+        loop {
+            let marker = self.next_marker()?;
+            match marker {
+                // The end of the image.
+                0xD9 => {
+                    self.scan.kept.add(kept_to..self.at)?;
+                    return Ok(());
+                }
+                // Nothing follows the start of the image and 0x01; 0 and the restart markers stand within coded data.
+                0 | 0x01 | 0xD0..=0xD8 => {}
+                // Data of applications, and comments. A decoder needs Adobe's (14), which says what the components are.
+                0xE0..=0xED | 0xEF | 0xFE => {
+                    let start = self.at - 2;
+                    let segment = self.segment()?;
+                    if !self.take_metadata(marker, segment) {
+                        self.scan.kept.add(kept_to..start)?;
+                        kept_to = self.at;
+                    }
+                }
+                0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
+                    let segment = self.segment()?;
+                    if self.frame.replace(read_frame(marker, &segment)).is_some() {
+                        return Err(Stop::Refused("has several frames, as no ordinary JPEG has".into()));
+                    }
+                    if self.stops_at_frame {
+                        return Ok(());
+                    }
+                }
+                // A segment; after that of a scan, its coded data.
+                _ => drop(self.segment()?),
+            }
         }
     }
-}
 
-/// The byte after the next run of 0xFF.
-fn next_marker(file: &mut impl BufRead) -> Result<u8> {
-    file.skip_until(0xFF)?;
-    loop {
-        let mut byte = [0];
-        file.read_exact(&mut byte)?;
-        if byte[0] != 0xFF {
-            return Ok(byte[0]);
+    /// The byte after the next run of 0xFF.
+    fn next_marker(&mut self) -> Result<u8, Stop> {
+        self.at += self.reader.skip_until(0xFF)? as u64;
+        loop {
+            let mut byte = [0];
+            self.reader.read_exact(&mut byte)?;
+            self.at += 1;
+            if byte[0] != 0xFF {
+                return Ok(byte[0]);
+            }
         }
+    }
+
+    /// What follows the length of a segment.
+    fn segment(&mut self) -> Result<Vec<u8>, Stop> {
+        let mut length = [0; 2];
+        self.reader.read_exact(&mut length)?;
+        let length = usize::from(u16::from_be_bytes(length)).saturating_sub(2);
+        let mut segment = vec![0; length];
+        self.reader.read_exact(&mut segment)?;
+        self.at += 2 + length as u64;
+        Ok(segment)
+    }
+
+    /// Keeps what a segment says. Whether the decoder needs the segment, too.
+    fn take_metadata(&mut self, marker: u8, mut segment: Vec<u8>) -> bool {
+        let metadata = &mut self.scan.metadata;
+        let starts = |with: &[u8]| segment.starts_with(with);
+        let dropped = match marker {
+            0xE0 if starts(b"JFIF\0") => {
+                metadata.resolution = metadata.resolution.or_else(|| density(&segment[5..]));
+                return true;
+            }
+            0xE1 if starts(EXIF) => {
+                if metadata.exif.is_none() {
+                    self.scan.orientation = metadata.set_exif(segment.split_off(EXIF.len()));
+                }
+                return false;
+            }
+            0xE1 if starts(b"http://ns.adobe.com/") => "XMP",
+            0xE2 if starts(b"ICC_PROFILE\0") && segment.len() > 14 => {
+                let (number, count) = (segment[12], segment[13]);
+                self.profile.entry(number).or_insert_with(|| (count, segment.split_off(14)));
+                return false;
+            }
+            0xED => "IPTC",
+            0xFE => "comments",
+            // An extension of JFIF: a thumbnail.
+            0xE0 => return false,
+            _ => "other data of cameras and programs",
+        };
+        metadata.dropped.insert(dropped);
+        false
     }
 }
 
-fn skip_segment(file: &mut impl BufRead) -> Result<()> {
-    let mut length = [0; 2];
-    file.read_exact(&mut length)?;
-    let length = u64::from(u16::from_be_bytes(length)).saturating_sub(2);
-    let skipped = std::io::copy(&mut file.take(length), &mut std::io::sink())?;
-    if skipped < length { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+/// A frame header: precision, rows, columns, and three bytes for each component.
+fn read_frame(marker: u8, segment: &[u8]) -> Frame {
+    let [_, h0, h1, w0, w1, components, ref rest @ ..] = *segment else { return Frame::default() };
+    let factors = |component: &[u8]| (component[1] >> 4, component[1] & 15);
+    let sampling = match rest.chunks_exact(3).map(factors).collect::<Vec<_>>()[..] {
+        [(h, v), second, third] if second == third && second.0 > 0 && second.1 > 0 => {
+            (h % second.0 == 0 && v % second.1 == 0).then(|| (h / second.0, v / second.1))
+        }
+        _ => None,
+    };
+    Frame {
+        width: u16::from_be_bytes([w0, w1]),
+        height: u16::from_be_bytes([h0, h1]),
+        components,
+        progressive: marker != 0xC0 && marker != 0xC1,
+        sampling,
+    }
+}
+
+/// Version, unit, and columns and rows for each unit.
+fn density(jfif: &[u8]) -> Option<Resolution> {
+    let [_, _, unit, x0, x1, y0, y1, ..] = *jfif else { return None };
+    let factor = match unit {
+        1 => 1.0,
+        2 => 2.54,
+        _ => return None,
+    };
+    let inch = |bytes| f64::from(u16::from_be_bytes(bytes)) * factor;
+    Resolution::new(inch([x0, x1]), inch([y0, y1]))
+}
+
+/// Writes a picture. Its colours are sampled as those of the JPEG that it was read from, else each pixel has its own.
+pub(super) fn write(writer: impl Write, picture: &Picture, options: WriteOptions) -> Result<(), String> {
+    let Pixels::U8(image) = &picture.pixels else {
+        unreachable!("JPEG holds u8 alone, which Format::check says");
+    };
+    let (columns, rows) = (image.width(), image.height());
+    let side = |side: usize| u16::try_from(side).ok().filter(|&side| side <= JPEG_SIDE);
+    let (Some(width), Some(height)) = (side(columns), side(rows)) else {
+        return Err(format!("JPEG has at most {JPEG_SIDE} columns and rows, this picture {columns} x {rows}"));
+    };
+    let mut encoder = jpeg_encoder::Encoder::new(writer, options.quality.unwrap_or(JPEG_QUALITY));
+    let metadata = &picture.metadata;
+    let sampling = metadata.jpeg_sampling.and_then(|(h, v)| SamplingFactor::from_factors(h, v));
+    encoder.set_sampling_factor(sampling.unwrap_or(SamplingFactor::F_1_1));
+    if let Some(Resolution { x, y }) = metadata.resolution {
+        // A cast of f64 saturates.
+        encoder.set_density(Density::Inch { x: (x.round() as u16).max(1), y: (y.round() as u16).max(1) });
+    }
+    if let Some(exif) = metadata.exif.as_ref().filter(|exif| exif.len() <= MOST_EXIF) {
+        encoder.add_app_segment(1, &[EXIF, exif].concat()).map_err(|error| error.to_string())?;
+    }
+    if let Some(profile) = &metadata.icc_profile {
+        let too_long = |_| format!("JPEG has no room for a colour profile of {} bytes", profile.len());
+        encoder.add_icc_profile(profile).map_err(too_long)?;
+    }
+    let colour = if image.channels() == 1 { ColorType::Luma } else { ColorType::Rgb };
+    encoder.encode(image.values(), width, height, colour).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Cursor, Read};
+
     use super::*;
+
+    const FILE: &[u8] = &[
+        0xFF, 0xD8, // start
+        0xFF, 0xE1, 0, 6, 1, 0xFF, 0xD9, 2, // a segment with an end marker within, as of a thumbnail
+        0xFF, 0xC0, 0, 17, 8, 0, 9, 0, 7, 3, 1, 0x21, 0, 2, 0x11, 0, 3, 0x11, 0, // 7 columns, 9 rows, 4:2:2
+        0xFF, 0xDA, 0, 3, 9, 1, 2, 0xFF, 0, 3, 0xFF, 0xD3, 4, // a scan with a stuffed 0xFF and a restart
+        0xFF, 0xC4, 0, 4, 7, 7, 0xFF, 0xDA, 0, 2, 5, 6, // tables, and a second scan
+        0xFF, 0xFF, 0xD9, // fill byte, end
+        8, 8, // what cameras append
+    ];
 
     #[test]
     fn only_the_whole_file_is_complete() {
-        let file: &[u8] = &[
-            0xFF, 0xD8, // start
-            0xFF, 0xE1, 0, 6, 1, 0xFF, 0xD9, 2, // a segment with an end marker within, as of a thumbnail
-            0xFF, 0xDA, 0, 3, 9, 1, 2, 0xFF, 0, 3, 0xFF, 0xD3, 4, // a scan with a stuffed 0xFF and a restart
-            0xFF, 0xC4, 0, 4, 7, 7, 0xFF, 0xDA, 0, 2, 5, 6, // tables, and a second scan
-            0xFF, 0xFF, 0xD9, // fill byte, end
-            8, 8, // what cameras append
-        ];
-        for length in 0..=file.len() {
-            assert_eq!(is_complete(&file[..length]).unwrap(), length >= file.len() - 2, "{length}");
+        for length in 0..=FILE.len() {
+            let found = scan(&mut Cursor::new(&FILE[..length]));
+            assert_eq!(found.is_ok(), length >= FILE.len() - 2, "{length}");
         }
+    }
+
+    #[test]
+    fn the_decoder_sees_no_metadata() {
+        let (scan, frame) = scan(&mut Cursor::new(FILE)).unwrap();
+        let mut seen = Vec::new();
+        super::super::parts::Parts::new(Cursor::new(FILE), scan.kept).unwrap().read_to_end(&mut seen).unwrap();
+        assert_eq!(seen, [&FILE[..2], &FILE[10..FILE.len() - 2]].concat());
+        assert_eq!((frame.width, frame.height, frame.sampling), (7, 9, Some((2, 1))));
     }
 }

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | PNG | `png` | u8, u16 | 1 to 4 |
 //! | JPEG | `jpg`, `jpeg` | u8 | 1, 3 |
-//! | TIFF | `tif`, `tiff` | u8, u16, f32 | 1, 3, 4 |
+//! | TIFF | `tif`, `tiff` | u8, u16, f32 | 1 to 4 |
 //! | BMP | `bmp` | u8 | 1, 3, 4 |
 //! | PGM, PPM, PNM, PAM | `pgm`, `ppm`, `pnm`, `pam` | u8, u16 | 1; 3; 1 and 3; 1 to 4 |
 //! | PBM, only read | `pbm` | u8 | 1 |
@@ -14,21 +14,50 @@
 //! | NumPy | `npy` | u8, u16, f32 | 1 to 4 |
 //!
 //! Two channels are grey and alpha, four are RGB and alpha. Values are taken and written as they are stored: nothing is
-//! scaled and nothing converted to linear light, but for what no type here holds: palettes and CMYK become RGB, grey of 1 to
-//! 4 bits becomes u8 from 0 to 255, PNM with another greatest value than 255 or 65,535 is stretched to that, and TIFF
-//! whose 0 is white is turned around. A file's content says what it is when it is read, the extension when it is
-//! written. Reading turns a picture as its EXIF orientation asks, and keeps an ICC profile that fits its channels. Of several frames or pages the first is read. Other metadata
-//! is dropped, the density (dpi) too. JPEG is written with quality 95, without subsampling and up to 65,500 columns and rows, WebP without loss; grey and palette come back from BMP and WebP as RGB.
+//! scaled and nothing converted to linear light. Only what no type here holds is converted. Palettes, CMYK and YCbCr become RGB. Grey of 1 to
+//! 4 bits becomes u8 from 0 to 255. PNM with another greatest value than 255 or 65,535 is stretched to that. TIFF
+//! whose 0 is white is turned around, and its f16 becomes f32. A file's content says what it is when it is read, the extension when it is
+//! written. Of several frames or pages the first is read. JPEG is written with up to 65,500 columns and rows, WebP
+//! without loss; grey and palette come back from BMP and WebP as RGB. TIFF is read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or
+//! CCITT group 4, not with Zstandard or WebP.
+//!
+//! # Metadata
+//! Reading turns a picture as its EXIF orientation asks. What else the file says is [`Metadata`]:
+//!
+//! | | read from | written to |
+//! | --- | --- | --- |
+//! | colour profile (ICC) that fits the channels | PNG, JPEG, TIFF, WebP | PNG, JPEG, TIFF, WebP |
+//! | EXIF, upright and without its thumbnail | PNG, JPEG, WebP | PNG, JPEG up to 64 KiB, WebP |
+//! | resolution (dpi) | PNG, JPEG, TIFF | PNG, JPEG, TIFF |
+//! | gamma, primaries, sRGB, cICP | PNG | PNG |
+//!
+//! XMP, IPTC, comments and whatever else is dropped, which [`Metadata::lost_in`] says. PNG's gamma is kept and not applied, as a profile is: the
+//! result looks like the input in a program that honours it.
+//!
+//! # Memory
+//! Reading a picture takes at most [`MEMORY_MULTIPLE`] times the bytes of its decoded values and [`MEMORY_CONSTANT`] more, and less for most
+//! formats ([`decoded_bytes`]). A file that would take more is refused: with more than [`MOST_METADATA`] bytes of profile or EXIF, compressed or
+//! not, or with more coded data than any picture of its size has.
 //!
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
 mod decode;
 mod encode;
+mod exr;
 mod format;
 mod jpeg;
+mod limits;
+mod metadata;
 mod npy;
-mod tiff_grey;
+mod orient;
+mod parts;
+mod png;
+mod tiff_directory;
+mod tiff_read;
+mod tiff_write;
+mod vp8l;
+mod webp;
 mod whole;
 
 use std::fs::File;
@@ -38,6 +67,9 @@ use std::path::Path;
 use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
 
 pub use format::Format;
+pub use jpeg::JPEG_QUALITY;
+pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
+pub use metadata::{MOST_METADATA, Metadata, Resolution};
 pub use whole::{Existing, remove_unfinished};
 
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
@@ -159,8 +191,15 @@ impl Pixels {
 pub struct Picture {
     /// The values.
     pub pixels: Pixels,
-    /// The colour profile, as the ICC defines its bytes.
-    pub icc_profile: Option<Vec<u8>>,
+    /// What the file says about them.
+    pub metadata: Metadata,
+}
+
+/// How a picture is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Of JPEG, from 1 to 100; [`JPEG_QUALITY`] where it is None.
+    pub quality: Option<u8>,
 }
 
 impl<T: Pixel> From<Image<T>> for Picture
@@ -168,7 +207,7 @@ where
     Pixels: From<Image<T>>,
 {
     fn from(image: Image<T>) -> Self {
-        Self { pixels: image.into(), icc_profile: None }
+        Self { pixels: image.into(), metadata: Metadata::default() }
     }
 }
 
@@ -196,7 +235,7 @@ impl Picture {
 
     fn read_from(mut reader: BufReader<impl Source>) -> Result<Self, String> {
         if npy::starts(&mut reader).map_err(|error| error.to_string())? {
-            return Ok(Self { pixels: npy::read_pixels(reader)?, icc_profile: None });
+            return Ok(Self { pixels: npy::read_pixels(reader)?, metadata: Metadata::default() });
         }
         guarded(|| decode::read(reader))
     }
@@ -206,6 +245,14 @@ impl Picture {
     /// # Errors
     /// [`Error::Unsupported`] if the format can't hold the values, [`Error::Exists`], [`Error::File`] with the reason.
     pub fn write(&self, path: impl AsRef<Path>, existing: Existing) -> Result<()> {
+        self.write_with(path, existing, WriteOptions::default())
+    }
+
+    /// As [`write`](Self::write), with options.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn write_with(&self, path: impl AsRef<Path>, existing: Existing, options: WriteOptions) -> Result<()> {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
@@ -216,20 +263,23 @@ impl Picture {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
         }
-        whole::write(path, existing, |file| encode::write(file, format, self))
+        whole::write(path, existing, |file| encode::write(file, format, self, options))
     }
 }
 
-/// About the bytes of memory that a picture takes when it is read, from the beginning of its file alone. 0 if it can't be
-/// read, which [`Picture::read`] then says.
+/// The most bytes of memory that reading a picture takes, from its file's metadata and the sizes of its values. That is no more than
+/// [`MEMORY_MULTIPLE`] times the bytes of the values and [`MEMORY_CONSTANT`]. 0 if it can't be read, which [`Picture::read`] then says.
 #[must_use]
 pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
     let path = path.as_ref();
     // A pipe can be read only once, and not here.
     let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return 0 };
-    let decoded = open(path).ok().and_then(|reader| guarded(|| decode::bytes(reader)).ok());
-    // What is stored as it is, is as long as its file: `.npy`, and TIFF of a kind that the decoder does not know.
-    decoded.unwrap_or(file.len())
+    let Ok(mut reader) = open(path) else { return 0 };
+    if npy::starts(&mut reader).unwrap_or(false) {
+        // Its bytes, and its values.
+        return file.len().saturating_mul(2);
+    }
+    guarded(|| decode::memory(reader)).unwrap_or(0)
 }
 
 /// What a file has that [`Picture::read`] leaves out, in words: further pages of a TIFF, further frames of a PNG or WebP.
@@ -337,18 +387,21 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_picture_are_known_before_it_is_read() {
+    fn the_memory_of_a_picture_is_known_before_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, channels) in [("a.png", 3), ("a.jpg", 1), ("a.tif", 4), ("a.qoi", 3), ("a.npy", 2)] {
-            let path = folder.path().join(name);
+        let check = |name: &str, values: u64| {
+            let found = decoded_bytes(folder.path().join(name));
+            let most = MEMORY_MULTIPLE * values + MEMORY_CONSTANT;
+            assert!((2 * values..most).contains(&found), "{name}: {found} for {values}");
+        };
+        for (name, channels) in [("a.png", 3), ("a.jpg", 1), ("a.tif", 4), ("a.qoi", 3), ("a.webp", 3), ("a.npy", 2)] {
             let image = Image::new(200, 100, channels, vec![7_u8; 200 * 100 * channels]).unwrap();
-            Picture::from(image).write(&path, Existing::Keep).unwrap();
-            let (found, values) = (decoded_bytes(&path), 200 * 100 * channels as u64);
-            assert!((values..values + 200).contains(&found), "{name}: {found}, not {values}");
+            Picture::from(image).write(folder.path().join(name), Existing::Keep).unwrap();
+            check(name, 200 * 100 * channels as u64);
         }
         let float = folder.path().join("b.tif");
         Picture::from(Image::new(200, 100, 1, vec![0.5_f32; 20_000]).unwrap()).write(&float, Existing::Keep).unwrap();
-        assert!((80_000..81_000).contains(&decoded_bytes(&float)));
+        check("b.tif", 80_000);
         assert_eq!(decoded_bytes(folder.path().join("nowhere.png")), 0);
         assert_eq!(decoded_bytes(folder.path()), 0);
     }

@@ -54,6 +54,11 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = super::super::pixel_type())]
     pub(super) output_type: Option<PixelType>,
 
+    /// Quality of JPEG files, 1 to 100 [default: 95]. Colours are sampled as in the input where that is a JPEG, else 4:4:4. WebP is written without
+    /// loss
+    #[arg(long, value_name = "Q", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) quality: Option<u8>,
+
     /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the GPU's
     /// kernels on the CPU, slowly, with every access checked. Should the device break down, auto goes on on the CPU, and
     /// cuda:N begins no other picture
@@ -109,7 +114,9 @@ Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR (RGB, RGBA), and .n
 height x width x channels; PBM is read. Values are taken as stored, without gamma; but palettes and CMYK become \
 RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535, and TIFF whose 0 is \
 white is turned around. Pictures are turned as their \
-EXIF orientation asks; an ICC profile for its colours stays. Of several pages or frames the first is read. - is the \
+EXIF orientation asks. An ICC profile, EXIF, the resolution, and PNG's gamma and primaries are kept where the \
+output's format has a place for them; a note says what is not, once for each kind. Reading takes at most 6 times the \
+memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames the first is read. - is the \
 standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
 .host-unfinished-.
 

@@ -23,6 +23,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let filter = args.filter().or_usage()?;
     let Inputs { mut jobs, failed, empty, passed_over } =
         paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
+    if args.quality.is_some() {
+        paths::check_quality(&jobs).or_usage()?;
+    }
     let found = jobs.len();
     if args.skip_existing {
         jobs.retain(|job| !job.has_result());

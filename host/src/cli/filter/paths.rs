@@ -284,6 +284,19 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
     Ok(pictures)
 }
 
+/// Whether a quality means something to the outputs.
+pub(super) fn check_quality(jobs: &[Job]) -> Result<()> {
+    let is = |format| move |job: &&Job| Format::of(&job.output).is_ok_and(|found| found == format);
+    if let Some(job) = jobs.iter().find(is(Format::WebP)) {
+        let output = job.output.display();
+        bail!("--quality: {output}: WebP is written without loss, and has no quality; only JPEG has (.jpg)");
+    }
+    if !jobs.is_empty() && !jobs.iter().any(|job| is(Format::Jpeg)(&job)) {
+        bail!("--quality is for JPEG (.jpg), and no output is one");
+    }
+    Ok(())
+}
+
 /// A name by which two paths to one file are found out, whether it exists or not.
 fn identity(path: &Path) -> (PathBuf, OsString) {
     if let Ok(canonical) = path.canonicalize() {

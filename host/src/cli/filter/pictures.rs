@@ -1,5 +1,6 @@
 //! What becomes of one picture: read, filtered, written, reported.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use host::batch::Work;
-use host::files::{Format, Picture, Pixels};
+use host::files::{Format, Picture, Pixels, WriteOptions};
 use host::{Error, PixelType};
 
 use super::args::Args;
@@ -48,6 +49,8 @@ pub(super) struct Pictures<'a> {
     kept: AtomicUsize,
     /// What is being read already.
     ahead: Mutex<Option<ReadAhead>>,
+    /// What was said to be lost.
+    lost: Mutex<BTreeSet<&'static str>>,
 }
 
 /// A time of computing that is announced.
@@ -55,7 +58,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Pictures<'a> {
     pub(super) fn new(args: &'a Args, progress: &'a Progress, ahead: Option<ReadAhead>) -> Self {
-        Self { args, progress, kept: AtomicUsize::new(0), ahead: Mutex::new(ahead) }
+        Self { args, progress, kept: AtomicUsize::new(0), ahead: Mutex::new(ahead), lost: Mutex::default() }
     }
 
     /// What is read ahead of this job, if it is; then nobody else gets it.
@@ -78,7 +81,7 @@ impl<'a> Pictures<'a> {
 
     /// Filters the values of a picture. Says so before, if that will take long.
     pub(super) fn compute(&self, compute: &mut Compute<'_>, job: &Job, picture: Picture) -> Result<Picture> {
-        let Picture { pixels, icc_profile } = picture;
+        let Picture { pixels, metadata } = picture;
         if !self.args.quiet
             && let Some(expected) = compute.expected(&pixels, self.output_type(&pixels))
             && expected > LONG
@@ -100,7 +103,17 @@ impl<'a> Pictures<'a> {
         {
             self.progress.say(format_args!("{}: computed {note}", job.name()));
         }
-        Ok(Picture { pixels: filtered, icc_profile })
+        Ok(Picture { pixels: filtered, metadata })
+    }
+
+    /// Says which metadata the result will not have. Of several pictures, each kind is said of the first only.
+    fn note_lost(&self, job: &Job, picture: &Picture, format: Format) {
+        let mut said = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let new: Vec<_> = picture.metadata.lost_in(format).into_iter().filter(|what| said.insert(what)).collect();
+        if !new.is_empty() {
+            let once = if self.progress.is_of_several() { " (said of the first picture only)" } else { "" };
+            self.progress.say(format_args!("note: {}: not kept: {}{once}", job.name(), new.join(", ")));
+        }
     }
 
     fn output_type(&self, pixels: &Pixels) -> PixelType {
@@ -145,17 +158,19 @@ impl Work for Pictures<'_> {
                 None => anyhow!("{error} (another extension helps)"),
             }
         })?;
-        if !self.args.quiet
-            && let Some(more) = host::files::left_out(&job.input)
-        {
-            self.progress.say(format_args!("note: {}: {more}", job.name()));
+        if !self.args.quiet {
+            if let Some(more) = host::files::left_out(&job.input) {
+                self.progress.say(format_args!("note: {}: {more}", job.name()));
+            }
+            self.note_lost(job, &picture, format);
         }
         Ok(picture)
     }
 
     fn write(&self, job: &Job, picture: Picture) -> Result<()> {
         paths::make_folder(&self.args.output, &job.output)?;
-        picture.write(&job.output, self.args.existing()).map_err(|error| self.explain(error))?;
+        let options = WriteOptions { quality: self.args.quality };
+        picture.write_with(&job.output, self.args.existing(), options).map_err(|error| self.explain(error))?;
         self.progress.written(picture.pixels.width() * picture.pixels.height());
         Ok(())
     }

@@ -49,6 +49,11 @@ impl Progress {
         Self { bar, pixels, quiet }
     }
 
+    /// Whether there are several pictures.
+    pub(super) fn is_of_several(&self) -> bool {
+        self.bar.length().is_some_and(|count| count > 1)
+    }
+
     /// Prints a line without disturbing the bar.
     pub(super) fn say(&self, text: Arguments<'_>) {
         self.bar.suspend(|| output::message(text));

@@ -1,0 +1,211 @@
+//! What a file says about its picture, apart from the values.
+
+use std::collections::BTreeSet;
+
+use image::metadata::Orientation;
+
+use super::Format;
+
+/// Bytes of a colour profile or of EXIF data that are read: 16 MiB. A file with more is refused.
+pub const MOST_METADATA: u64 = 16 << 20;
+
+/// Pixels per inch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resolution {
+    /// Along a row.
+    pub x: f64,
+    /// Along a column.
+    pub y: f64,
+}
+
+impl Resolution {
+    /// None where a number is of no use.
+    pub(super) fn new(x: f64, y: f64) -> Option<Self> {
+        let valid = |number: f64| number.is_finite() && (1e-3..1e7).contains(&number);
+        (valid(x) && valid(y)).then_some(Self { x, y })
+    }
+}
+
+/// What a file says about its picture, and what is written with it where the [format](Format) has a place for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata {
+    /// The colour profile, as the ICC defines its bytes.
+    pub icc_profile: Option<Vec<u8>>,
+    /// EXIF data, beginning with the header of a TIFF. Its orientation is that of the values as they are, and it has no thumbnail.
+    pub exif: Option<Vec<u8>>,
+    /// Pixels per inch.
+    pub resolution: Option<Resolution>,
+    /// PNG's chunks gAMA, cHRM, sRGB, cICP, mDCV and cLLI: how the values are to be shown.
+    pub png_colour: Vec<([u8; 4], Vec<u8>)>,
+    /// How often JPEG's brightness is sampled for each sample of its colours: columns and rows.
+    pub jpeg_sampling: Option<(u8, u8)>,
+    /// TIFF: colours are already multiplied by alpha.
+    pub premultiplied: bool,
+    /// What the file had and reading left out, such as "XMP".
+    pub dropped: BTreeSet<&'static str>,
+}
+
+impl Metadata {
+    /// Keeps EXIF data of a file without what is wrong after reading, and gives the orientation that it asks for.
+    pub(super) fn set_exif(&mut self, mut exif: Vec<u8>) -> Orientation {
+        let orientation = Orientation::remove_from_exif_chunk(&mut exif).unwrap_or(Orientation::NoTransforms);
+        remove_thumbnail(&mut exif);
+        self.exif = Some(exif);
+        orientation
+    }
+
+    /// What changes when the picture is turned.
+    pub(super) fn turn(&mut self, orientation: Orientation) {
+        if swaps_sides(orientation) {
+            self.jpeg_sampling = self.jpeg_sampling.map(|(columns, rows)| (rows, columns));
+            self.resolution = self.resolution.map(|Resolution { x, y }| Resolution { x: y, y: x });
+        }
+    }
+
+    /// Takes away a profile for other channels: a decoded CMYK picture is RGB. Bytes 16 to 19 of a profile name its colour space.
+    pub(super) fn keep_profile_for(&mut self, channels: usize) {
+        let space: &[u8] = if channels < 3 { b"GRAY" } else { b"RGB " };
+        if self.icc_profile.as_ref().is_some_and(|profile| profile.get(16..20) != Some(space)) {
+            self.icc_profile = None;
+            self.dropped.insert("a colour profile for other channels");
+        }
+    }
+
+    /// What is lost when the picture is written in this format: what reading left out, and what the format has no place for.
+    #[must_use]
+    pub fn lost_in(&self, format: Format) -> BTreeSet<&'static str> {
+        use Format::{Jpeg, Png, Tiff, WebP};
+        let mut lost = self.dropped.clone();
+        let mut note = |has: bool, holds: &[Format], what| {
+            if has && !holds.contains(&format) {
+                lost.insert(what);
+            }
+        };
+        note(self.icc_profile.is_some(), &[Png, Jpeg, Tiff, WebP], "the colour profile");
+        let jpeg_fits = self.exif.as_ref().is_none_or(|exif| exif.len() <= super::jpeg::MOST_EXIF);
+        let exif: &[Format] = if jpeg_fits { &[Png, Jpeg, WebP] } else { &[Png, WebP] };
+        note(self.exif.is_some(), exif, "EXIF");
+        note(self.resolution.is_some(), &[Png, Jpeg, Tiff], "the resolution");
+        note(self.premultiplied, &[Tiff], "that the colours are multiplied by alpha");
+        // A profile says it too, and better; sRGB is what a file without a word is taken for.
+        let says_more = self.icc_profile.is_none() && self.png_colour.iter().any(|chunk| !is_srgb(chunk));
+        note(says_more, &[Png], "PNG's gamma and primaries");
+        lost
+    }
+}
+
+/// Whether a chunk says no more than sRGB.
+fn is_srgb((name, data): &([u8; 4], Vec<u8>)) -> bool {
+    let numbers = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_be_bytes()).eq(data.iter().copied());
+    match name {
+        b"sRGB" => true,
+        b"gAMA" => numbers(&[45_455]),
+        b"cHRM" => numbers(&[31_270, 32_900, 64_000, 33_000, 30_000, 60_000, 15_000, 6_000]),
+        b"cICP" => *data == [1, 13, 0, 1],
+        _ => false,
+    }
+}
+
+/// Whether width and height change places.
+pub(super) fn swaps_sides(orientation: Orientation) -> bool {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    matches!(orientation, Rotate90 | Rotate90FlipH | Rotate270 | Rotate270FlipH)
+}
+
+/// Takes the thumbnail out of EXIF data: it shows the picture before it was filtered.
+fn remove_thumbnail(exif: &mut [u8]) {
+    // Without a thumbnail, or without the structure of a TIFF, there is nothing to remove.
+    let _ = try_remove_thumbnail(exif);
+}
+
+fn try_remove_thumbnail(exif: &mut [u8]) -> Option<()> {
+    let big_endian = exif.starts_with(b"MM");
+    let short = |exif: &[u8], at: usize| {
+        let bytes = exif.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(usize::from(if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }))
+    };
+    let long = |exif: &[u8], at: usize| {
+        let bytes = exif.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) } as usize)
+    };
+    let directory = long(exif, 4)?;
+    let link = directory + 2 + 12 * short(exif, directory)?;
+    let thumbnail = long(exif, link)?;
+    exif.get_mut(link..link + 4)?.fill(0);
+    if thumbnail == 0 {
+        return None;
+    }
+    let (mut start, mut length) = (None, None);
+    for entry in 0..short(exif, thumbnail)? {
+        let entry = thumbnail + 2 + 12 * entry;
+        match short(exif, entry)? {
+            // JPEGInterchangeFormat, JPEGInterchangeFormatLength; strips, where there is one.
+            0x0201 | 0x0111 => start = long(exif, entry + 8),
+            0x0202 | 0x0117 => length = long(exif, entry + 8),
+            _ => {}
+        }
+    }
+    let start = start?;
+    exif.get_mut(start..start.checked_add(length?)?)?.fill(0);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exif_is_kept_upright_and_without_its_thumbnail() {
+        // A header; a directory with an orientation of 6, and a link to one with a thumbnail of 3 bytes.
+        let exif = |big: bool| {
+            let short = |number: u16| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+            let long = |number: u32| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+            let entry = |tag, kind, value| [&short(tag)[..], &short(kind), &long(1), value].concat();
+            [
+                if big { b"MM" } else { b"II" },
+                &short(42)[..],
+                &long(8),
+                &short(1),
+                &entry(0x0112, 3, &[&short(6)[..], &[0, 0]].concat()),
+                &long(26),
+                &short(2),
+                &entry(0x0201, 4, &long(56)),
+                &entry(0x0202, 4, &long(3)),
+                &long(0),
+                b"abcdef",
+            ]
+            .concat()
+        };
+        for big in [false, true] {
+            let mut metadata = Metadata::default();
+            assert_eq!(metadata.set_exif(exif(big)), Orientation::Rotate90);
+            let kept = metadata.exif.unwrap();
+            assert_eq!(Orientation::from_exif_chunk(&kept), Some(Orientation::NoTransforms));
+            assert_eq!(kept[22..26], [0; 4], "the link");
+            assert_eq!(kept[56..], *b"\0\0\0def");
+            // Cut off anywhere, it is no reason to panic.
+            for length in 0..exif(big).len() {
+                metadata = Metadata::default();
+                metadata.set_exif(exif(big)[..length].to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_format_has_no_place_for_is_lost() {
+        let words = |metadata: &Metadata, format| Vec::from_iter(metadata.lost_in(format));
+        let mut metadata =
+            Metadata { exif: Some(vec![1]), resolution: Resolution::new(300.0, 300.0), ..Metadata::default() };
+        assert!(words(&metadata, Format::Png).is_empty() && words(&metadata, Format::Jpeg).is_empty());
+        assert_eq!(words(&metadata, Format::Tiff), ["EXIF"]);
+        assert_eq!(words(&metadata, Format::WebP), ["the resolution"]);
+        metadata.exif = Some(vec![1; 70_000]);
+        assert_eq!(words(&metadata, Format::Jpeg), ["EXIF"]);
+        metadata = Metadata::default();
+        metadata.png_colour.push((*b"gAMA", 45_455_u32.to_be_bytes().to_vec()));
+        assert!(words(&metadata, Format::Jpeg).is_empty());
+        metadata.png_colour[0].1 = 100_000_u32.to_be_bytes().to_vec();
+        assert_eq!(words(&metadata, Format::Jpeg), ["PNG's gamma and primaries"]);
+        assert!(words(&metadata, Format::Png).is_empty());
+    }
+}
