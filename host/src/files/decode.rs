@@ -8,7 +8,7 @@ use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
-use super::{Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
+use super::{Content, Format, MOST_BYTES, Picture, Pixels, Source, jpeg, tiff_grey};
 use crate::{Image, Pixel, memory};
 
 /// Reads a picture of any format but `.npy`.
@@ -27,7 +27,8 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
         }
         reader.seek(SeekFrom::Start(0)).map_err(io)?;
     }
-    decode(reader, format)
+    let content = if format == ImageFormat::OpenExr { Content::LinearLight } else { Content::Colours };
+    Ok(Picture { content, ..decode(reader, format)? })
 }
 
 /// The bytes of the decoded values, as the beginning of the file says.
@@ -140,7 +141,8 @@ fn finish(mut decoder: impl ImageDecoder, profile: Option<Vec<u8>>) -> Result<Pi
     let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
     decoded.apply_orientation(orientation);
     let pixels = pixels(decoded)?;
-    Ok(Picture { icc_profile: profile.filter(|profile| fits(profile, pixels.channels())), pixels })
+    let icc_profile = profile.filter(|profile| fits(profile, pixels.channels()));
+    Ok(Picture { pixels, icc_profile, content: Content::default() })
 }
 
 fn pixels(decoded: DynamicImage) -> Result<Pixels, String> {

@@ -23,6 +23,7 @@
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
+mod content;
 mod decode;
 mod encode;
 mod format;
@@ -37,6 +38,7 @@ use std::path::Path;
 
 use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
 
+pub use content::Content;
 pub use format::Format;
 pub use whole::{Existing, remove_unfinished};
 
@@ -121,14 +123,10 @@ impl Pixels {
     /// # Errors
     /// Those of [`Image::new`], [`Error::HostMemory`].
     pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
-        fn zeros<T: Pixel>(width: usize, height: usize, channels: usize) -> Result<Image<T>> {
-            let length = Image::<T>::checked_len(width, height, channels)?;
-            Image::new(width, height, channels, memory::zeros(length, "for an image")?)
-        }
         Ok(match kind {
-            PixelType::U8 => Self::U8(zeros(width, height, channels)?),
-            PixelType::U16 => Self::U16(zeros(width, height, channels)?),
-            PixelType::F32 => Self::F32(zeros(width, height, channels)?),
+            PixelType::U8 => Self::U8(Image::zeros(width, height, channels)?),
+            PixelType::U16 => Self::U16(Image::zeros(width, height, channels)?),
+            PixelType::F32 => Self::F32(Image::zeros(width, height, channels)?),
         })
     }
 
@@ -161,6 +159,8 @@ pub struct Picture {
     pub pixels: Pixels,
     /// The colour profile, as the ICC defines its bytes.
     pub icc_profile: Option<Vec<u8>>,
+    /// What the values stand for.
+    pub content: Content,
 }
 
 impl<T: Pixel> From<Image<T>> for Picture
@@ -168,7 +168,7 @@ where
     Pixels: From<Image<T>>,
 {
     fn from(image: Image<T>) -> Self {
-        Self { pixels: image.into(), icc_profile: None }
+        Self { pixels: image.into(), icc_profile: None, content: Content::default() }
     }
 }
 
@@ -196,7 +196,8 @@ impl Picture {
 
     fn read_from(mut reader: BufReader<impl Source>) -> Result<Self, String> {
         if npy::starts(&mut reader).map_err(|error| error.to_string())? {
-            return Ok(Self { pixels: npy::read_pixels(reader)?, icc_profile: None });
+            let pixels = npy::read_pixels(reader)?;
+            return Ok(Self { pixels, icc_profile: None, content: Content::Array });
         }
         guarded(|| decode::read(reader))
     }
