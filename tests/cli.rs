@@ -1,7 +1,11 @@
 //! The program `host` as its users meet it: files, messages, exit status.
 
+#[path = "cli/alpha.rs"]
+mod alpha;
 #[path = "cli/batch.rs"]
 mod batch;
+#[path = "cli/boxes.rs"]
+mod boxes;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]
@@ -12,6 +16,10 @@ mod filters;
 mod hostile;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/saturation.rs"]
+mod saturation;
+#[path = "cli/steps.rs"]
+mod steps;
 
 use std::fs;
 use std::io::Write;

@@ -68,16 +68,17 @@ pub(in crate::cli) struct Args {
     #[arg(long, conflicts_with = "overwrite")]
     pub(super) skip_existing: bool,
 
-    /// What becomes of alpha. weighted: colours are weighted by it, so that what can't be seen colours nothing, and it becomes its
-    /// own weighted mean; where that is 0, so are the colours. keep: colours are filtered without it, and it stays. plain: it is
-    /// filtered as the colours are [default: weighted, or keep where the mask's coefficients sum to 0, are of a derivative, or
-    /// there is only one]. weighted and keep apply neither --scale nor --offset to it. .npy has no alpha, all its channels are alike
+    /// What becomes of alpha. weighted: each colour counts as much as its alpha, so that hidden colours don't show, and alpha
+    /// becomes its own mean under the mask. Where that mean is 0, the colours are 0. keep: colours are filtered without regard
+    /// to alpha, which stays. plain: alpha is filtered like a colour [default: weighted; keep for masks whose coefficients sum
+    /// to 0, for magnitude, and for a single coefficient]. Only plain applies --scale and --offset to alpha. Arrays (.npy) have
+    /// none
     #[arg(long, value_name = "HOW", value_parser = alpha())]
     pub(super) alpha: Option<Alpha>,
 
-    /// Filter in linear light: the values are taken as sRGB's (0 to 255, 65535 or 1), decoded before and encoded after.
-    /// --offset, a threshold and constant:VALUE count in linear light on the same scale, but VALUE, which is decoded. Alpha is
-    /// as it was. OpenEXR is linear light as it is. Another colour profile than sRGB's or Display P3's is noted
+    /// Filter in linear light. Values are taken as sRGB's, on the scale of the file's type (0 to 255, 65535 or 1), whatever an
+    /// ICC profile says; a note says so. They are decoded first and encoded last: --scale, --offset and the threshold of
+    /// --unsharp count in linear light, on the same scale. Alpha is not decoded. OpenEXR is linear light as it is
     #[arg(long)]
     pub(super) linear: bool,
 
@@ -109,6 +110,10 @@ white is turned around. Pictures are turned as their \
 EXIF orientation asks; an ICC profile for its colours stays. Of several pages or frames the first is read. - is the \
 standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
 .host-unfinished-.
+
+With --then, values are f32 between two masks: neither rounded nor cut off. The same holds where colours are \
+weighted by alpha, for --linear, --unsharp and magnitude. Alpha keeps its numbers in another --output-type, as all \
+values do. A note says where more than 1 % of the values were beyond what the type holds.
 
 Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
 no picture by its extension is passed over. An input that fails is named, and the rest goes on.

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 use host::{Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
 
@@ -25,15 +24,15 @@ enum Choice {
     Unsharp { blur: Mask, amount: f32, threshold: f32 },
 }
 
-/// The arguments of one step.
+/// The arguments of one step. Each has one value at most, which [`StepArgs::read`] makes sure of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepArgs {
-    /// Name and value of each mask option; [`MaskArgs`] makes sure that there is one.
+    /// Name and value of each mask option.
     masks: Vec<(&'static str, Choice)>,
-    anchor: Option<(usize, usize)>,
-    scale: Option<f32>,
-    offset: Option<f32>,
-    normalize: bool,
+    anchor: Vec<(usize, usize)>,
+    scale: Vec<f32>,
+    offset: Vec<f32>,
+    normalize: Vec<()>,
 }
 
 /// The steps in their order, at least one.
@@ -170,8 +169,7 @@ fn masks_and_then() -> [Arg; 17] {
         }),
         flag(
             "then",
-            "Filter the result again, with the next mask: --gaussian 2 --then --sobel x. What is between is f32, neither \
-             rounded nor cut off",
+            "Filter the result with a second mask, and so on: --gaussian 2 --then --sobel x",
             || (),
         ),
     ]
@@ -183,8 +181,8 @@ fn of_each_mask() -> [Arg; 4] {
         option(
             "anchor",
             "Y,X",
-            "Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]. This and the next \
-             three belong to one mask: the one on the same side of --then",
+            "Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]. With --then, each mask has \
+             its own --anchor, --scale, --offset and --normalize: those that stand on its side",
             anchor,
         )
         .allow_hyphen_values(true),
@@ -202,50 +200,15 @@ fn of_each_mask() -> [Arg; 4] {
 
 impl FromArgMatches for MaskArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let places = |id: &str| matches.indices_of(id).into_iter().flatten();
-        let thens: Vec<usize> = places("then").collect();
-        let step_of = |place: usize| thens.partition_point(|&then| then < place);
-        let conflict = |text: String| clap::Error::raw(ErrorKind::ArgumentConflict, text + "\n");
-
+        let thens: Vec<usize> = matches.indices_of("then").into_iter().flatten().collect();
         let mut steps = vec![StepArgs::default(); thens.len() + 1];
         for (id, name) in MASKS.into_iter().filter(|(id, _)| *id != "then") {
-            let values = matches.get_many::<Choice>(id).into_iter().flatten();
-            places(id).zip(values).for_each(|(place, choice)| steps[step_of(place)].masks.push((name, choice.clone())));
+            deal(matches, &thens, id, |step, choice: Choice| steps[step].masks.push((name, choice)));
         }
-        for (number, step) in steps.iter().enumerate() {
-            if let [(first, _), (second, _), ..] = step.masks.as_slice() {
-                return Err(conflict(format!(
-                    "{first} cannot be used with {second}: a picture is filtered with one mask, or with one after the other: \
-                     --then goes between them"
-                )));
-            }
-            if step.masks.is_empty() {
-                let side = if number == 0 { "before" } else { "after" };
-                return Err(clap::Error::raw(
-                    ErrorKind::MissingRequiredArgument,
-                    format!("a mask is required {side} --then, as in --gaussian 2 --then --sobel x\n"),
-                ));
-            }
-        }
-        /// Puts each value of an option where it belongs.
-        fn each<T: Clone + Send + Sync + 'static>(
-            matches: &ArgMatches,
-            id: &'static str,
-            mut set: impl FnMut(usize, T) -> bool,
-        ) -> Result<(), clap::Error> {
-            let places = matches.indices_of(id).into_iter().flatten();
-            for (place, value) in places.zip(matches.get_many::<T>(id).into_iter().flatten()) {
-                if !set(place, value.clone()) {
-                    let text = format!("--{id} was given twice for one mask\n");
-                    return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
-                }
-            }
-            Ok(())
-        }
-        each(matches, "anchor", |place, anchor| steps[step_of(place)].anchor.replace(anchor).is_none())?;
-        each(matches, "scale", |place, scale| steps[step_of(place)].scale.replace(scale).is_none())?;
-        each(matches, "offset", |place, offset| steps[step_of(place)].offset.replace(offset).is_none())?;
-        each(matches, "normalize", |place, ()| !std::mem::replace(&mut steps[step_of(place)].normalize, true))?;
+        deal(matches, &thens, "anchor", |step, anchor| steps[step].anchor.push(anchor));
+        deal(matches, &thens, "scale", |step, scale| steps[step].scale.push(scale));
+        deal(matches, &thens, "offset", |step, offset| steps[step].offset.push(offset));
+        deal(matches, &thens, "normalize", |step, ()| steps[step].normalize.push(()));
         Ok(Self { steps })
     }
 
@@ -253,6 +216,25 @@ impl FromArgMatches for MaskArgs {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Gives each value of an option to its step: the number of `--then` before it.
+fn deal<T: Clone + Send + Sync + 'static>(
+    matches: &ArgMatches,
+    thens: &[usize],
+    id: &str,
+    mut give: impl FnMut(usize, T),
+) {
+    let places = matches.indices_of(id).into_iter().flatten();
+    for (place, value) in places.zip(matches.get_many::<T>(id).into_iter().flatten()) {
+        give(thens.partition_point(|&then| then < place), value.clone());
+    }
+}
+
+/// The value of an option, if it was given once.
+fn once<T: Copy>(name: &str, values: &[T]) -> Result<Option<T>> {
+    ensure!(values.len() < 2, "{name} was given {} times for one mask", values.len());
+    Ok(values.first().copied())
 }
 
 impl MaskArgs {
@@ -267,7 +249,13 @@ impl StepArgs {
     /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by formula are
     /// written for a convolution, and turned for a correlation.
     pub(super) fn read(&self, operation: Operation, border: Border) -> Result<Step> {
-        let (name, choice) = self.masks.first().ok_or_else(|| anyhow!("no mask was given"))?;
+        let (name, choice) = match self.masks.as_slice() {
+            [] => bail!("--then needs a mask before and after it, as in --gaussian 2 --then --sobel x"),
+            [(name, choice)] => (*name, choice),
+            [(first, _), (second, _), ..] => {
+                bail!("{first} cannot be used with {second} for one step: --then goes between two masks")
+            }
+        };
         let filter =
             |mask: WrittenMask| -> Result<Filter> { Ok(self.filter(mask)?.operation(operation).border(border)) };
         let named = |mask: &Mask| filter(written(mask.clone(), operation));
@@ -285,8 +273,13 @@ impl StepArgs {
                 (vec![named(&derivative(Axis::X))?, named(&derivative(Axis::Y))?], Kind::Magnitude)
             }
             &Choice::Unsharp { ref blur, amount, threshold } => {
-                for (given, option) in [(self.normalize, "--normalize"), (self.anchor.is_some(), "--anchor")] {
-                    ensure!(!given, "{option} can't be used with {name}, whose blur sums to 1 and lies in the middle");
+                for (is_missing, option) in
+                    [(self.normalize.is_empty(), "--normalize"), (self.anchor.is_empty(), "--anchor")]
+                {
+                    ensure!(
+                        is_missing,
+                        "{option} can't be used with {name}, whose blur sums to 1 and lies in the middle"
+                    );
                 }
                 (vec![named(blur)?], Kind::Unsharp { amount, threshold })
             }
@@ -296,13 +289,13 @@ impl StepArgs {
 
     /// The filter of a mask, with what was given for it.
     fn filter(&self, mut mask: WrittenMask) -> Result<Filter> {
-        if self.normalize {
+        if once("--normalize", &self.normalize)?.is_some() {
             mask.mask = mask.mask.normalized().context("--normalize")?;
             mask.scale = None;
         }
-        mask.anchor = self.anchor.or(mask.anchor);
-        mask.scale = self.scale.or(mask.scale);
-        mask.offset = self.offset.or(mask.offset);
+        mask.anchor = once("--anchor", &self.anchor)?.or(mask.anchor);
+        mask.scale = once("--scale", &self.scale)?.or(mask.scale);
+        mask.offset = once("--offset", &self.offset)?.or(mask.offset);
         Ok(mask.into())
     }
 }
