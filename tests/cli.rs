@@ -1,9 +1,13 @@
 //! The program `host` as its users meet it: files, messages, exit status.
 
+#[path = "cli/alpha.rs"]
+mod alpha;
 #[path = "cli/batch.rs"]
 mod batch;
 #[path = "cli/bombs.rs"]
 mod bombs;
+#[path = "cli/boxes.rs"]
+mod boxes;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]
@@ -16,6 +20,10 @@ mod hostile;
 mod limits;
 #[path = "cli/metadata.rs"]
 mod metadata;
+#[path = "cli/saturation.rs"]
+mod saturation;
+#[path = "cli/steps.rs"]
+mod steps;
 
 use std::fs;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Images in memory.
 
-use crate::{Error, Result, View, ViewMut};
+use crate::{Error, Result, View, ViewMut, memory};
 
 pub use kernels_gpu::pixel::{Pixel, PixelType};
 
@@ -91,6 +91,15 @@ impl<T: Pixel> Image<T> {
             return Err(Error::Length { what: "image", width, height, channels, required, found });
         }
         Ok(Self { width, height, channels, values })
+    }
+
+    /// An image of this size, all 0.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); [`Error::HostMemory`].
+    pub fn zeros(width: usize, height: usize, channels: usize) -> Result<Self> {
+        let length = Self::checked_len(width, height, channels)?;
+        Self::new(width, height, channels, memory::zeros(length, "for an image")?)
     }
 
     /// The number of values of an image of this size.

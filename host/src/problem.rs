@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kernels_gpu::border::{OUTSIDE, map};
 use kernels_gpu::params::{MAX_SIDE, Params};
 
 use crate::{Border, Error, Image, Mask, Pixel, PixelType, Result};
@@ -249,6 +250,44 @@ impl Problem {
     #[inline]
     pub fn finish(&self, sum: f32) -> f32 {
         if self.is_plain() { sum } else { sum.mul_add(self.scale, self.offset) }
+    }
+
+    /// The result at one place in `f32`, before it is converted to the output's type: one fused multiply-add a coefficient, starting
+    /// from +0, the window's rows from top to bottom, each from left to right. The pixels outside take part as values.
+    ///
+    /// `source` is `height` rows of `width` pixels, channels together. This is slow: it is for a few places.
+    ///
+    /// ```
+    /// use host::{Filter, Mask, Problem};
+    ///
+    /// let problem = Problem::new(3, 1, &Filter::new(Mask::average(3, 1)?).scale(3.0).offset(1.0))?;
+    /// assert_eq!(problem.result_at(&[1.0_f32, 2.0, 4.0], 0, 0, 0), 4.0);
+    /// # Ok::<(), host::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `source` has not as many values as the image, or there is no such pixel or channel.
+    #[must_use]
+    pub fn result_at<T: Pixel>(&self, source: &[T], x: usize, y: usize, channel: usize) -> f32 {
+        let channels = self.layout.channels;
+        assert_eq!(source.len(), self.values(), "values of the source");
+        assert!(x < self.width && y < self.height && channel < channels, "({x}, {y}), channel {channel}");
+        let (code, (above, before)) = (self.border.mode().code(), self.origin);
+        let mut sum = 0.0;
+        for k in 0..self.window.height() {
+            // Sides are at most MAX_SIDE, which `Image` and `Mask` check.
+            let row = map(code, (y + k) as i32 - above as i32, self.height as i32);
+            for l in 0..self.window.width() {
+                let column = map(code, (x + l) as i32 - before as i32, self.width as i32);
+                let pixel = if row == OUTSIDE || column == OUTSIDE {
+                    self.border.value()
+                } else {
+                    source[(row as usize * self.width + column as usize) * channels + channel].to_f32()
+                };
+                sum = self.window.at(k, l).mul_add(pixel, sum);
+            }
+        }
+        self.finish(sum)
     }
 
     /// Whether results are the sums themselves: scale 1, offset 0.

@@ -120,7 +120,7 @@ fn a_batch_gives_what_single_runs_give() {
         }
         names.push(name);
     }
-    let more = ["--gaussian", "1.2", "--border", "wrap", "--keep-alpha", "-q"];
+    let more = ["--gaussian", "1.2", "--border", "wrap", "--alpha", "keep", "-q"];
     place.filter(&[&["in", "-o", "out/"], &more[..]].concat()).quietly();
     for name in names {
         place.filter(&[&[name.as_str(), "-o", "alone.npy", "--overwrite"], &more[..]].concat()).quietly();

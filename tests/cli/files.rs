@@ -115,7 +115,7 @@ fn orientation_is_applied_and_the_profile_kept() {
 fn overwriting() {
     let place = Place::new();
     place.write("a.npy", Image::new(2, 1, 1, vec![1.0_f32, 2.0]).unwrap());
-    place.filter(&["a.npy", "-o", "a.npy", "--identity", "--scale", "3", "--overwrite"]).quietly();
+    place.filter(&["a.npy", "-o", "a.npy", "--identity", "--scale", "3", "--overwrite", "-q"]).quietly();
     assert_eq!(place.read_f32("a.npy").values(), [3.0, 6.0]);
     assert_eq!(place.names(), ["a.npy"]);
 }

@@ -8,10 +8,10 @@ fn a_known_answer() {
     place.write("a.npy", Image::from_fn(3, 3, |x, y| (3 * y + x + 1) as f32).unwrap());
     fs::write(place.path("m.txt"), "1 0 0\n0 2 0\n0 0 -1\n").unwrap();
     // Convolution: O[y, x] = I[y+1, x+1] + 2 I[y, x] - I[y-1, x-1].
-    place.filter(&["a.npy", "-o", "b.npy", "--mask", "m.txt"]).quietly();
+    place.filter(&["a.npy", "-o", "b.npy", "--mask", "m.txt", "--border", "zero"]).quietly();
     assert_eq!(place.read_f32("b.npy").values(), [7.0, 10.0, 6.0, 16.0, 18.0, 10.0, 14.0, 12.0, 13.0]);
     // Correlation: O[y, x] = I[y-1, x-1] + 2 I[y, x] - I[y+1, x+1].
-    place.filter(&["a.npy", "-o", "c.npy", "--mask", "m.txt", "--op", "correlate"]).quietly();
+    place.filter(&["a.npy", "-o", "c.npy", "--mask", "m.txt", "--op", "correlate", "--border", "zero"]).quietly();
     assert_eq!(place.read_f32("c.npy").values(), [-3.0, -2.0, 6.0, 0.0, 2.0, 14.0, 14.0, 20.0, 23.0]);
     // With the anchor in the upper left corner: O[y, x] = I[y, x] + 2 I[y+1, x+1] - I[y+2, x+2].
     let args = ["a.npy", "-o", "d.npy", "--mask", "m.txt", "--op", "correlate", "--anchor", "0,0", "--border", "clamp"];
@@ -35,13 +35,13 @@ fn masks_from_everywhere_agree() {
         &["--kernel", "0,-1,0,-1,5,-1,0,-1,0"],
     ];
     for (i, source) in sources.iter().enumerate() {
-        place.filter(&[&["a.png", "-o", &format!("{i}.png")], *source].concat()).quietly();
+        place.filter(&[&["a.png", "-q", "-o", &format!("{i}.png")], *source].concat()).quietly();
         assert_eq!(place.read_u8(&format!("{i}.png")), place.read_u8("0.png"), "{source:?}");
     }
-    place.filter_with(b"0 -1 0\n-1 5 -1\n0 -1 0", &["a.png", "-o", "s.png", "--mask", "-"]).quietly();
+    place.filter_with(b"0 -1 0\n-1 5 -1\n0 -1 0", &["a.png", "-q", "-o", "s.png", "--mask", "-"]).quietly();
     assert_eq!(place.read_u8("s.png"), place.read_u8("0.png"));
     let array = fs::read(place.path("m.npy")).unwrap();
-    place.filter_with(&array, &["a.png", "-o", "t.png", "--mask", "-"]).quietly();
+    place.filter_with(&array, &["a.png", "-q", "-o", "t.png", "--mask", "-"]).quietly();
     assert_eq!(place.read_u8("t.png"), place.read_u8("0.png"));
 }
 
@@ -122,7 +122,7 @@ fn scale_and_offset_round_half_to_even_and_saturate() {
     let place = Place::new();
     place.write("a.npy", Image::new(8, 1, 1, vec![0_u8, 1, 2, 3, 5, 7, 254, 255]).unwrap());
     let run = |more: &[&str]| {
-        place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite", "--identity"], more].concat()).quietly();
+        place.filter(&[&["a.npy", "-q", "-o", "b.npy", "--overwrite", "--identity"], more].concat()).quietly();
         place.read("b.npy").to_f32().values().to_vec()
     };
     assert_eq!(run(&["--scale", "0.5"]), [0.0, 0.0, 1.0, 2.0, 2.0, 4.0, 127.0, 128.0]);
@@ -152,35 +152,13 @@ fn a_kernel_may_set_the_anchor() {
     let place = Place::new();
     place.write("a.npy", Image::new(4, 1, 1, vec![1.0_f32, 2.0, 3.0, 4.0]).unwrap());
     let run = |more: &[&str]| {
-        place.filter(&[&["a.npy", "-o", "b.npy", "--overwrite", "--op", "correlate"], more].concat()).quietly();
+        let args = ["a.npy", "-o", "b.npy", "--overwrite", "--op", "correlate", "--border", "zero"];
+        place.filter(&[&args[..], more].concat()).quietly();
         place.read_f32("b.npy").values().to_vec()
     };
     assert_eq!(run(&["--kernel", "3x1+0+0: 1,0,0"]), [1.0, 2.0, 3.0, 4.0]);
     assert_eq!(run(&["--kernel", "3x1: 1,0,0"]), [0.0, 1.0, 2.0, 3.0]);
     assert_eq!(run(&["--kernel", "3x1+0+0: 1,0,0", "--anchor", "0,2"]), [0.0, 0.0, 1.0, 2.0]);
-}
-
-#[test]
-fn alpha_can_be_kept() {
-    let place = Place::new();
-    let image = picture(6, 5, 4, |i| i as u8);
-    place.write("a.png", image.clone());
-    place.filter(&["a.png", "-o", "all.png", "--box", "3"]).quietly();
-    place.filter(&["a.png", "-o", "kept.png", "--box", "3", "--keep-alpha"]).quietly();
-    let [all, kept] = ["all.png", "kept.png"].map(|name| place.read_u8(name));
-    for channel in 0..3 {
-        assert_eq!(kept.channel(channel), all.channel(channel));
-    }
-    assert_ne!(all.channel(3), image.channel(3));
-    assert_eq!(kept.channel(3), image.channel(3));
-    // Opaque stays opaque in another type.
-    place.filter(&["a.png", "-o", "wide.png", "--box", "3", "--keep-alpha", "--output-type", "u16"]).quietly();
-    let Pixels::U16(wide) = place.read("wide.png") else { panic!() };
-    assert_eq!(wide.channel(3), image.channel(3).map(|alpha| u16::from(alpha) * 257));
-    // Grey with alpha has two channels.
-    place.write("grey.png", picture(6, 5, 2, |i| i as u8));
-    place.filter(&["grey.png", "-o", "grey-kept.png", "--box", "3", "--keep-alpha"]).quietly();
-    assert_eq!(place.read_u8("grey-kept.png").channel(1), place.read_u8("grey.png").channel(1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 use super::limits::{self, MEMORY_CONSTANT, SMALL};
 use super::metadata::MOST_METADATA;
 use super::parts::{Kept, Parts};
-use super::{Format, MOST_BYTES, Metadata, Picture, Pixels, Source, exr, jpeg, orient, png, tiff_read, webp};
+use super::{Content, Format, MOST_BYTES, Metadata, Picture, Pixels, Source, exr, jpeg, orient, png, tiff_read, webp};
 use crate::memory::has_room;
 use crate::{Image, Pixel};
 
@@ -60,7 +60,11 @@ struct Opened<'a> {
 /// Reads a picture of any format but `.npy`.
 pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
     let format = format(&mut reader)?;
-    if format == ImageFormat::Tiff { tiff_read::read(reader) } else { open(reader, format)?.read() }
+    if format == ImageFormat::Tiff {
+        return tiff_read::read(reader);
+    }
+    let content = if format == ImageFormat::OpenExr { Content::LinearLight } else { Content::Colours };
+    Ok(Picture { content, ..open(reader, format)?.read()? })
 }
 
 /// The most bytes of memory that [`read`] takes, as the beginning of the file says.
@@ -234,7 +238,7 @@ impl Opened<'_> {
         let pixels = orient::apply(pixels, orientation).map_err(|error| error.to_string())?;
         metadata.turn(orientation);
         metadata.keep_profile_for(pixels.channels());
-        Ok(Picture { pixels, metadata })
+        Ok(Picture { pixels, metadata, content: Content::default() })
     }
 }
 

@@ -42,6 +42,7 @@
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
+mod content;
 mod decode;
 mod encode;
 mod exr;
@@ -66,6 +67,7 @@ use std::path::Path;
 
 use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
 
+pub use content::Content;
 pub use format::Format;
 pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
@@ -153,14 +155,10 @@ impl Pixels {
     /// # Errors
     /// Those of [`Image::new`], [`Error::HostMemory`].
     pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
-        fn zeros<T: Pixel>(width: usize, height: usize, channels: usize) -> Result<Image<T>> {
-            let length = Image::<T>::checked_len(width, height, channels)?;
-            Image::new(width, height, channels, memory::zeros(length, "for an image")?)
-        }
         Ok(match kind {
-            PixelType::U8 => Self::U8(zeros(width, height, channels)?),
-            PixelType::U16 => Self::U16(zeros(width, height, channels)?),
-            PixelType::F32 => Self::F32(zeros(width, height, channels)?),
+            PixelType::U8 => Self::U8(Image::zeros(width, height, channels)?),
+            PixelType::U16 => Self::U16(Image::zeros(width, height, channels)?),
+            PixelType::F32 => Self::F32(Image::zeros(width, height, channels)?),
         })
     }
 
@@ -193,6 +191,8 @@ pub struct Picture {
     pub pixels: Pixels,
     /// What the file says about them.
     pub metadata: Metadata,
+    /// What the values stand for.
+    pub content: Content,
 }
 
 /// How a picture is written.
@@ -207,7 +207,7 @@ where
     Pixels: From<Image<T>>,
 {
     fn from(image: Image<T>) -> Self {
-        Self { pixels: image.into(), metadata: Metadata::default() }
+        Self { pixels: image.into(), metadata: Metadata::default(), content: Content::default() }
     }
 }
 
@@ -235,7 +235,8 @@ impl Picture {
 
     fn read_from(mut reader: BufReader<impl Source>) -> Result<Self, String> {
         if npy::starts(&mut reader).map_err(|error| error.to_string())? {
-            return Ok(Self { pixels: npy::read_pixels(reader)?, metadata: Metadata::default() });
+            let pixels = npy::read_pixels(reader)?;
+            return Ok(Self { pixels, metadata: Metadata::default(), content: Content::Array });
         }
         guarded(|| decode::read(reader))
     }

@@ -13,7 +13,7 @@ use super::decode::coded_data_fits;
 use super::metadata::Resolution;
 use super::parts::Patched;
 use super::tiff_directory::{Directory, tags};
-use super::{MOST_BYTES, Metadata, Picture, Pixels, Source, jpeg, limits, orient};
+use super::{Content, MOST_BYTES, Metadata, Picture, Pixels, Source, jpeg, limits, orient};
 use crate::memory::has_room;
 use crate::{Image, Pixel};
 
@@ -72,7 +72,7 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
     metadata.turn(orientation);
     metadata.keep_profile_for(pixels.channels());
     metadata.premultiplied &= matches!(pixels.channels(), 2 | 4);
-    Ok(Picture { pixels, metadata })
+    Ok(Picture { pixels, metadata, content: Content::default() })
 }
 
 /// The bytes of memory that [`read`] takes.

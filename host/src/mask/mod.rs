@@ -82,6 +82,23 @@ impl Mask {
         self.coefficients.iter().map(|&c| f64::from(c)).sum()
     }
 
+    /// Whether the coefficients sum to 0: derivatives, Laplacians. A sum within 10^-6 of the sum of the absolute coefficients counts
+    /// as 0, since each coefficient is rounded to `f32` (by at most 6 * 10^-8 of it). A sum that is NaN counts, too.
+    ///
+    /// ```
+    /// use host::Mask;
+    ///
+    /// assert!(Mask::laplacian_of_gaussian(2.0)?.sums_to_zero());
+    /// assert!(!Mask::sharpen(1.0)?.sums_to_zero());
+    /// # Ok::<(), host::Error>(())
+    /// ```
+    #[must_use]
+    pub fn sums_to_zero(&self) -> bool {
+        let absolute: f64 = self.coefficients.iter().map(|&c| f64::from(c).abs()).sum();
+        // Written so that NaN counts.
+        !(self.sum().abs() > 1e-6 * absolute)
+    }
+
     /// The mask divided by the sum of its coefficients, so that flat areas keep their value.
     ///
     /// # Errors

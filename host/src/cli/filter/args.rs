@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::files::Existing;
-use host::{Border, DeviceChoice, Filter, Operation, PixelType, VariantChoice};
+use host::{Border, DeviceChoice, Operation, PixelType, VariantChoice};
 
+use super::alpha::Alpha;
 use super::mask::MaskArgs;
+use super::steps::Steps;
 
 /// Filter pictures: convolve each with a mask
 #[derive(clap::Args)]
@@ -27,27 +29,11 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "OP", default_value = "convolve", value_parser = operation(), hide_possible_values = false)]
     pub(super) op: Operation,
 
-    /// What lies outside of the picture: zero (or constant); constant:VALUE; clamp (aaa|abcd|ddd; or nearest,
+    /// What lies outside of the picture: zero (or constant); constant:VALUE (opaque, as zero is); clamp (aaa|abcd|ddd; or nearest,
     /// replicate, edge); reflect (dcba|abcd|dcba; or NumPy's symmetric); mirror (dcb|abcd|cba; or reflect101; NumPy's and
     /// PyTorch's "reflect"); wrap (bcd|abcd|abc; or circular, periodic, tile)
-    #[arg(long, default_value = "zero")]
+    #[arg(long, default_value = "mirror")]
     pub(super) border: Border,
-
-    /// Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]
-    #[arg(long, value_name = "Y,X", value_parser = anchor, allow_hyphen_values = true)]
-    pub(super) anchor: Option<(usize, usize)>,
-
-    /// Factor of every sum [default: 1, or what the mask's file says]
-    #[arg(long, value_name = "S", value_parser = single, allow_negative_numbers = true)]
-    pub(super) scale: Option<f32>,
-
-    /// What is added to every scaled sum [default: 0, or what the mask's file says]
-    #[arg(long, value_name = "V", value_parser = single, allow_negative_numbers = true)]
-    pub(super) offset: Option<f32>,
-
-    /// Divide the mask by the sum of its coefficients, whatever scale its file says
-    #[arg(long)]
-    pub(super) normalize: bool,
 
     /// Type of the output's values [default: the input's]. Values are not rescaled: u8 as f32 is 0 to 255. Integers are
     /// rounded half to even and saturated
@@ -88,9 +74,19 @@ pub(in crate::cli) struct Args {
     #[arg(long, conflicts_with = "overwrite")]
     pub(super) skip_existing: bool,
 
-    /// Copy the alpha channel instead of filtering it with the others
+    /// What becomes of alpha. weighted: each colour counts as much as its alpha, so that hidden colours don't show, and alpha
+    /// becomes its own mean under the mask. Where that mean is 0, the colours are 0. keep: colours are filtered without regard
+    /// to alpha, which stays. plain: alpha is filtered like a colour [default: weighted; keep for masks whose coefficients sum
+    /// to 0, for magnitude, and for a single coefficient]. Only plain applies --scale and --offset to alpha. Arrays (.npy) have
+    /// none
+    #[arg(long, value_name = "HOW", value_parser = alpha())]
+    pub(super) alpha: Option<Alpha>,
+
+    /// Filter in linear light. Values are taken as sRGB's, on the scale of the file's type (0 to 255, 65535 or 1), whatever an
+    /// ICC profile says; a note says so. They are decoded first and encoded last: --scale, --offset and the threshold of
+    /// --unsharp count in linear light, on the same scale. Alpha is not decoded. OpenEXR is linear light as it is
     #[arg(long)]
-    pub(super) keep_alpha: bool,
+    pub(super) linear: bool,
 
     /// Only errors on the standard error: no notes, no progress bar, no summary
     #[arg(short, long)]
@@ -102,8 +98,11 @@ pub(in crate::cli) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  host filter photo.jpg -o soft.png --gaussian 3 --border mirror
-  host filter photo.jpg -o edges.png --sobel x --scale 0.25 --offset 128
+  host filter photo.jpg -o soft.png --gaussian 3
+  host filter photo.jpg -o crisp.jpg --unsharp 1.5:0.8:3
+  host filter photo.jpg -o slope.png --sobel x --scale 0.125 --offset 128
+  host filter photo.jpg -o edges.png --gaussian 2 --then --sobel magnitude --scale 0.25
+  host filter lights.jpg -o bokeh.jpg --linear --disk 9
   host filter scan.tif -o sharp.tif --kernel \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"
   host filter image.npy -o result.npy --mask mask.npy --op correlate --output-type f32
   host filter photos/ -o soft/ --gaussian 3
@@ -111,7 +110,7 @@ Examples:
   echo \"1 2 1\" | host filter a.png -o b.png --mask - --normalize
 
 Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR (RGB, RGBA), and .npy of two dimensions or of \
-height x width x channels; PBM is read. Values are taken as stored, without gamma; but palettes and CMYK become \
+height x width x channels; PBM is read. Values are taken as stored, without gamma unless --linear; but palettes and CMYK become \
 RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535, and TIFF whose 0 is \
 white is turned around. Pictures are turned as their \
 EXIF orientation asks. An ICC profile, EXIF, the resolution, and PNG's gamma and primaries are kept where the \
@@ -119,6 +118,10 @@ output's format has a place for them; a note says what is not, once for each kin
 memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames the first is read. - is the \
 standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
 .host-unfinished-.
+
+With --then, values are f32 between two masks: neither rounded nor cut off. The same holds where colours are \
+weighted by alpha, for --linear, --unsharp and magnitude. Alpha keeps its numbers in another --output-type, as all \
+values do. A note says where more than 1 % of the values were beyond what the type holds.
 
 Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
 no picture by its extension is passed over. An input that fails is named, and the rest goes on.
@@ -131,6 +134,14 @@ fn operation() -> impl TypedValueParser<Value = Operation> {
     PossibleValuesParser::new(["convolve", "correlate"]).map(|name| match name.as_str() {
         "correlate" => Operation::Correlate,
         _ => Operation::Convolve,
+    })
+}
+
+fn alpha() -> impl TypedValueParser<Value = Alpha> {
+    PossibleValuesParser::new(["weighted", "keep", "plain"]).map(|name| match name.as_str() {
+        "weighted" => Alpha::Weighted,
+        "keep" => Alpha::Keep,
+        _ => Alpha::Plain,
     })
 }
 
@@ -153,37 +164,15 @@ fn bytes(text: &str) -> Result<usize> {
     bytes.ok_or_else(|| anyhow!("a number of bytes was expected, such as 512M or 2G"))
 }
 
-/// A number as f32.
-fn single(text: &str) -> Result<f32> {
-    let number: f32 = text.parse().map_err(|_| anyhow!("a number was expected"))?;
-    ensure!(number.is_finite() || !text.contains(|digit: char| digit.is_ascii_digit()), "{text} is beyond f32");
-    Ok(number)
-}
-
-fn anchor(text: &str) -> Result<(usize, usize)> {
-    let parsed = text.split_once(',').and_then(|(y, x)| Some((y.trim().parse().ok()?, x.trim().parse().ok()?)));
-    parsed.ok_or_else(|| anyhow!("a row and a column of the mask were expected, such as 0,2"))
-}
-
 impl Args {
-    /// The filter that the arguments describe, its anchor, scale and offset checked.
-    pub(super) fn filter(&self) -> Result<Filter> {
-        let standard = self.inputs.iter().any(|input| input.as_os_str() == "-");
-        ensure!(
-            !(standard && self.mask.is_standard_input()),
-            "- is the standard input of the picture or the mask, not both"
-        );
-        let mut written = self.mask.read(self.op)?;
-        if self.normalize {
-            written.mask = written.mask.normalized().context("--normalize")?;
-            written.scale = None;
-        }
-        written.anchor = self.anchor.or(written.anchor);
-        written.scale = self.scale.or(written.scale);
-        written.offset = self.offset.or(written.offset);
-        let filter = Filter::from(written).operation(self.op).border(self.border);
-        super::compute::check(&filter)?;
-        Ok(filter)
+    /// The steps that the arguments describe, their anchors, scales and offsets checked.
+    pub(super) fn steps(&self) -> Result<Steps> {
+        let pictures = self.inputs.iter().filter(|input| input.as_os_str() == "-").count();
+        let masks = self.mask.from_standard_input();
+        ensure!(pictures == 0 || masks == 0, "- is the standard input of the picture or the mask, not both");
+        ensure!(masks < 2, "--mask - was given {masks} times: there is one standard input");
+        let steps = self.mask.steps.iter().map(|step| step.read(self.op, self.border)).collect::<Result<_>>()?;
+        Steps::new(steps, self.alpha, self.linear)
     }
 
     /// The variant that is asked for.

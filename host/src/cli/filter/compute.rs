@@ -3,23 +3,37 @@
 use std::time::{Duration, Instant};
 
 use host::files::Pixels;
-use host::{Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice};
+use host::{Border, Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice};
 
-/// Fails for what is wrong with a filter whatever the picture.
-pub(super) fn check(filter: &Filter) -> host::Result<()> {
-    Problem::new(1, 1, filter).map(drop)
+/// One convolution of a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Task {
+    /// Which of the filters.
+    pub(super) filter: usize,
+    /// What lies outside, whatever the filter says.
+    pub(super) border: Border,
+    /// Whether the bits must be those of the exact sums.
+    pub(super) exact: bool,
+    /// Whether the result is the sums, without the filter's scale and offset.
+    pub(super) sums: bool,
 }
 
-/// What a convolution is made ready for: width, height, channels, types of the input and of the output.
-type Key = (usize, usize, usize, PixelType, PixelType);
+/// What a convolution is made ready for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key {
+    task: Task,
+    width: usize,
+    height: usize,
+    layout: Layout,
+}
 
-/// Convolutions that are kept ready. Pictures of one batch mostly have one or two sizes: landscape and portrait.
-const MOST_READY: usize = 4;
+/// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and portrait.
+const MOST_SIZES: usize = 4;
 
-/// A filter on a device.
+/// The filters on a device.
 pub(super) struct Compute<'device> {
     device: &'device Device,
-    filter: Filter,
+    filters: &'device [Filter],
     variant: VariantChoice,
     /// What ran last comes last.
     ready: Vec<(Key, Convolution<'device>)>,
@@ -35,12 +49,18 @@ pub(super) struct Compute<'device> {
 
 impl<'device> Compute<'device> {
     /// Fails for what is wrong with the variant on this device whatever the picture.
-    pub(super) fn new(device: &'device Device, filter: Filter, variant: VariantChoice) -> host::Result<Self> {
+    pub(super) fn new(
+        device: &'device Device,
+        filters: &'device [Filter],
+        variant: VariantChoice,
+    ) -> host::Result<Self> {
         // What a variant refuses else depends on the picture's values and channels.
-        if let Err(error @ Error::NeedsGpu { .. }) = device.choice(&Problem::new(1, 1, &filter)?, variant) {
-            return Err(error);
+        for filter in filters {
+            if let Err(error @ Error::NeedsGpu { .. }) = device.choice(&Problem::new(1, 1, filter)?, variant) {
+                return Err(error);
+            }
         }
-        Ok(Self { device, filter, variant, ready: Vec::new(), rate: None, note: None, replacement: None, lost: None })
+        Ok(Self { device, filters, variant, ready: Vec::new(), rate: None, note: None, replacement: None, lost: None })
     }
 
     /// Has `cpu` compute all that is left should the device be lost. A variant that was asked for by name keeps the device.
@@ -53,40 +73,43 @@ impl<'device> Compute<'device> {
         self.lost.take()
     }
 
-    /// As [`compute_on_device`](Self::compute_on_device); on the replacement of a device that is lost.
-    pub(super) fn compute(&mut self, pixels: &Pixels, output: PixelType, keep_alpha: bool) -> host::Result<Pixels> {
-        let result = self.compute_on_device(pixels, output, keep_alpha);
-        match (result, self.replacement) {
+    /// The image, filtered: on the device, or on its replacement once that is lost.
+    pub(super) fn run<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> host::Result<Image<U>> {
+        match (self.run_on_device(task, image), self.replacement) {
             (Err(error @ Error::DeviceLost { .. }), Some(replacement)) => {
                 self.replacement = None;
                 self.ready.clear();
                 (self.device, self.rate, self.lost) = (replacement, None, Some(error));
-                self.compute_on_device(pixels, output, keep_alpha)
+                self.run_on_device(task, image)
             }
             (result, _) => result,
         }
     }
 
-    /// The picture, filtered, with values of the type `output`; with `keep_alpha` its alpha channel is only copied.
-    fn compute_on_device(&mut self, pixels: &Pixels, output: PixelType, keep_alpha: bool) -> host::Result<Pixels> {
-        let key = (pixels.width(), pixels.height(), pixels.channels(), pixels.pixel_type(), output);
-        let convolution = self.convolution(key)?;
+    fn run_on_device<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> host::Result<Image<U>> {
+        let layout = Layout::of::<T, U>(image.channels());
+        let convolution = self.convolution(Key { task, width: image.width(), height: image.height(), layout })?;
         let known = convolution.note().map(str::to_owned);
         let start = Instant::now();
-        let result = match pixels {
-            Pixels::U8(image) => convolve(convolution, image, output, keep_alpha),
-            Pixels::U16(image) => convolve(convolution, image, output, keep_alpha),
-            Pixels::F32(image) => convolve(convolution, image, output, keep_alpha),
-        }?;
+        let result = convolution.run(image)?;
         let elapsed = start.elapsed();
         let found = convolution.note().map(str::to_owned);
         if found != known {
             self.note = found;
         }
         if elapsed > LONG_ENOUGH {
-            self.rate = Some(self.multiply_adds(pixels) / elapsed.as_secs_f64());
+            let work = (image.values().len() as f64) * coefficients(&self.filters[task.filter]);
+            self.rate = Some(work / elapsed.as_secs_f64());
         }
         Ok(result)
+    }
+
+    /// What ran last.
+    ///
+    /// # Panics
+    /// If nothing did.
+    pub(super) fn problem(&self) -> &Problem {
+        self.ready.last().expect("something ran").1.problem()
     }
 
     /// The convolution for pictures of this kind, from those that are ready, or made so.
@@ -95,7 +118,8 @@ impl<'device> Compute<'device> {
         let last = match found {
             Some(place) => self.ready.remove(place),
             None => {
-                self.ready.drain(..(self.ready.len() + 1).saturating_sub(MOST_READY));
+                let most = MOST_SIZES * self.filters.len();
+                self.ready.drain(..(self.ready.len() + 1).saturating_sub(most));
                 (key, self.prepare(key)?)
             }
         };
@@ -104,9 +128,17 @@ impl<'device> Compute<'device> {
     }
 
     fn prepare(&mut self, key: Key) -> host::Result<Convolution<'device>> {
-        let (width, height, channels, input, output) = key;
-        let problem = Problem::new(width, height, &self.filter)?.with_layout(Layout { channels, input, output })?;
-        let mut convolution = self.device.convolution_or_cpu(&problem, self.variant);
+        let Key { task, width, height, layout } = key;
+        let mut filter = self.filters[task.filter].clone().border(task.border);
+        if task.sums {
+            filter = filter.scale(1.0).offset(0.0);
+        }
+        let variant = match self.variant {
+            VariantChoice::Auto if task.exact => VariantChoice::Exact,
+            other => other,
+        };
+        let problem = Problem::new(width, height, &filter)?.with_layout(layout)?;
+        let mut convolution = self.device.convolution_or_cpu(&problem, variant);
         let short = match &convolution {
             Ok(convolution) => convolution.note().is_some(),
             Err(error) => matches!(error, Error::DeviceMemory { .. }),
@@ -115,7 +147,7 @@ impl<'device> Compute<'device> {
             // What is kept for other sizes may be what is in the way.
             drop(convolution);
             self.ready.clear();
-            convolution = self.device.convolution_or_cpu(&problem, self.variant);
+            convolution = self.device.convolution_or_cpu(&problem, variant);
         }
         let convolution = convolution?;
         self.note = convolution.note().map(str::to_owned);
@@ -142,10 +174,9 @@ impl<'device> Compute<'device> {
     }
 
     fn multiply_adds(&self, pixels: &Pixels) -> f64 {
-        let mask = self.filter.mask();
-        [pixels.width(), pixels.height(), pixels.channels(), mask.width(), mask.height()]
-            .into_iter()
-            .fold(1.0, |product, side| product * side as f64)
+        let values: f64 =
+            [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product();
+        values * self.filters.iter().map(coefficients).sum::<f64>()
     }
 
     /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
@@ -153,7 +184,8 @@ impl<'device> Compute<'device> {
         const LARGEST_MASK: usize = 31;
         const LARGEST_IMAGE: usize = 2048;
         // A part of a mask is a column times a row if the whole is, so that the same variant computes.
-        let whole = self.filter.mask();
+        let largest = self.filters.iter().max_by(|a, b| coefficients(a).total_cmp(&coefficients(b)));
+        let whole = largest.expect("there is a filter").mask();
         let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
         let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
         let filter = Filter::new(Mask::new(width, height, part)?);
@@ -167,9 +199,9 @@ impl<'device> Compute<'device> {
             let mut run = || -> host::Result<Duration> {
                 let start = Instant::now();
                 match &image {
-                    Pixels::U8(image) => convolve(&mut convolution, image, output, false),
-                    Pixels::U16(image) => convolve(&mut convolution, image, output, false),
-                    Pixels::F32(image) => convolve(&mut convolution, image, output, false),
+                    Pixels::U8(image) => convolve(&mut convolution, image, output),
+                    Pixels::U16(image) => convolve(&mut convolution, image, output),
+                    Pixels::F32(image) => convolve(&mut convolution, image, output),
                 }?;
                 Ok(start.elapsed())
             };
@@ -196,45 +228,16 @@ fn little(device: &Device) -> f64 {
     }
 }
 
+/// Multiply-adds for each value.
+fn coefficients(filter: &Filter) -> f64 {
+    filter.mask().coefficients().len() as f64
+}
+
 /// Filters values of one type to values of any type.
-fn convolve<T: Pixel>(
-    convolution: &mut Convolution<'_>,
-    image: &Image<T>,
-    output: PixelType,
-    keep_alpha: bool,
-) -> host::Result<Pixels> {
-    Ok(match output {
-        PixelType::U8 => channels::<T, u8>(convolution, image, keep_alpha)?.into(),
-        PixelType::U16 => channels::<T, u16>(convolution, image, keep_alpha)?.into(),
-        PixelType::F32 => channels::<T, f32>(convolution, image, keep_alpha)?.into(),
-    })
-}
-
-/// Filters all channels, or all but alpha: the last of two or four.
-fn channels<T: Pixel, U: Pixel>(
-    convolution: &mut Convolution<'_>,
-    image: &Image<T>,
-    keep_alpha: bool,
-) -> host::Result<Image<U>> {
-    let mut result = convolution.run(image)?;
-    let channels = image.channels();
-    if keep_alpha && matches!(channels, 2 | 4) {
-        // Opaque stays opaque: what is the most in one type becomes the most in the other.
-        let (from, to) = (opaque(T::TYPE), opaque(U::TYPE));
-        let copy = |value: T| U::from_f32(if from == to { value.to_f32() } else { value.to_f32() / from * to });
-        let pixels = result.values_mut().chunks_exact_mut(channels);
-        for (to, from) in pixels.zip(image.values().chunks_exact(channels)) {
-            to[channels - 1] = copy(from[channels - 1]);
-        }
-    }
-    Ok(result)
-}
-
-/// The alpha of a pixel that hides all behind it.
-fn opaque(pixel: PixelType) -> f32 {
-    match pixel {
-        PixelType::U8 => 255.0,
-        PixelType::U16 => 65_535.0,
-        PixelType::F32 => 1.0,
+fn convolve<T: Pixel>(convolution: &mut Convolution<'_>, image: &Image<T>, output: PixelType) -> host::Result<()> {
+    match output {
+        PixelType::U8 => convolution.run::<T, u8>(image).map(drop),
+        PixelType::U16 => convolution.run::<T, u16>(image).map(drop),
+        PixelType::F32 => convolution.run::<T, f32>(image).map(drop),
     }
 }

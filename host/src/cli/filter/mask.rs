@@ -1,111 +1,346 @@
-//! The arguments that name a mask.
+//! The arguments that name masks and what goes with each: one step of the filter between one `--then` and the next.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use clap::Args;
-use host::{Axis, Gabor, Mask, Operation, WrittenMask};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
+use host::{Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
 
-/// Where the mask comes from: exactly one of these.
-#[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
-#[command(next_help_heading = "Mask (exactly one)")]
+use super::steps::{Kind, Step};
+
+/// What a mask option asks for.
+#[derive(Clone, Debug)]
+enum Choice {
+    /// A file, or `-`.
+    File(PathBuf),
+    /// ImageMagick's notation.
+    Kernel(String),
+    /// A mask by formula, written for a convolution.
+    Named(Mask),
+    /// The length of the gradient whose two parts these masks give.
+    Magnitude(fn(Axis) -> Mask),
+    /// The difference from this blur, where its absolute value is above the threshold, times the amount.
+    Unsharp { blur: Mask, amount: f32, threshold: f32 },
+}
+
+/// The arguments of one step. Each has one value at most, which [`StepArgs::read`] makes sure of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StepArgs {
+    /// Name and value of each mask option.
+    masks: Vec<(&'static str, Choice)>,
+    anchor: Vec<(usize, usize)>,
+    scale: Vec<f32>,
+    offset: Vec<f32>,
+    normalize: Vec<()>,
+}
+
+/// The steps in their order, at least one.
+#[derive(Clone, Debug)]
 pub(super) struct MaskArgs {
-    /// A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix "W H [scale offset]" then its rows (a
-    /// first line that fits the rows after it is taken as that); - is the standard input
-    #[arg(long, value_name = "FILE")]
-    mask: Option<PathBuf>,
+    pub(super) steps: Vec<StepArgs>,
+}
 
-    /// ImageMagick's notation: "3x3: 0,-1,0 -1,5,-1 0,-1,0"; "WxH+X+Y: …" sets the anchor to column X, row Y, too
-    #[arg(long, value_name = "WxH: …", allow_hyphen_values = true)]
-    kernel: Option<String>,
+/// The mask options, and what messages call them.
+const MASKS: [(&str, &str); 17] = [
+    ("mask", "--mask"),
+    ("kernel", "--kernel"),
+    ("gaussian", "--gaussian"),
+    ("box", "--box"),
+    ("sobel", "--sobel"),
+    ("scharr", "--scharr"),
+    ("prewitt", "--prewitt"),
+    ("laplacian", "--laplacian"),
+    ("log", "--log"),
+    ("sharpen", "--sharpen"),
+    ("unsharp", "--unsharp"),
+    ("emboss", "--emboss"),
+    ("motion", "--motion"),
+    ("disk", "--disk"),
+    ("gabor", "--gabor"),
+    ("identity", "--identity"),
+    ("then", "--then"),
+];
 
-    /// Gaussian blur; the radius is 4 SIGMA unless given
-    #[arg(long, value_name = "SIGMA[:RADIUS]", value_parser = gaussian, allow_hyphen_values = true)]
-    gaussian: Option<Mask>,
+impl clap::Args for MaskArgs {
+    fn augment_args(command: Command) -> Command {
+        let heading = "Mask (exactly one, or one on each side of every --then)";
+        let masks = MASKS.iter().map(|(id, _)| *id).filter(|id| *id != "then");
+        let group = ArgGroup::new("masks").args(masks).required(true).multiple(true);
+        command.args(masks_and_then().map(|arg| arg.help_heading(heading))).group(group).args(of_each_mask())
+    }
 
-    /// Mean of K x K pixels, or of H rows of W
-    #[arg(long = "box", value_name = "K|HxW", value_parser = mean, allow_hyphen_values = true)]
-    mean: Option<Mask>,
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
 
-    /// Sobel's derivative, positive where it gets brighter to the right (x) or downwards (y), with either --op
-    #[arg(long, value_name = "x|y", value_parser = axis)]
-    sobel: Option<Axis>,
+/// An option that may come several times, whose place among the others is known.
+fn option<T: Clone + Send + Sync + 'static>(
+    id: &'static str,
+    value: &'static str,
+    help: &'static str,
+    parser: impl Fn(&str) -> Result<T> + Clone + Send + Sync + 'static,
+) -> Arg {
+    Arg::new(id).long(id).value_name(value).help(help).action(ArgAction::Append).value_parser(parser)
+}
 
-    /// Scharr's derivative, signs as for --sobel
-    #[arg(long, value_name = "x|y", value_parser = axis)]
-    scharr: Option<Axis>,
+/// A flag of that kind. clap knows the places only of what has a value, which this one has without saying so.
+fn flag<T: Clone + Send + Sync + 'static>(id: &'static str, help: &'static str, value: fn() -> T) -> Arg {
+    option(id, "", help, move |_| Ok(value())).num_args(0).default_missing_value("true")
+}
 
-    /// Prewitt's derivative, signs as for --sobel
-    #[arg(long, value_name = "x|y", value_parser = axis)]
-    prewitt: Option<Axis>,
+fn masks_and_then() -> [Arg; 17] {
+    let hyphens = |arg: Arg| arg.allow_hyphen_values(true);
+    [
+        Arg::new("mask")
+            .long("mask")
+            .value_name("FILE")
+            .help(
+                "A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix \"W H [scale offset]\" then its \
+                 rows (a first line that fits the rows after it is taken as that); - is the standard input",
+            )
+            .action(ArgAction::Append)
+            .value_parser(PathBufValueParser::new().map(Choice::File)),
+        hyphens(option(
+            "kernel",
+            "WxH: …",
+            "ImageMagick's notation: \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"; \"WxH+X+Y: …\" sets the anchor to column X, row Y, too",
+            |text| Ok(Choice::Kernel(text.to_owned())),
+        )),
+        hyphens(option("gaussian", "SIGMA[:RADIUS]", "Gaussian blur; the radius is 4 SIGMA unless given", |text| {
+            gaussian(text).map(Choice::Named)
+        })),
+        hyphens(option(
+            "box",
+            "K|HxW",
+            "Mean of K x K pixels, or of H rows of W. An even side reaches one pixel further to the left or upwards, as in \
+             SciPy's uniform_filter and OpenCV's blur",
+            |text| mean(text).map(Choice::Named),
+        )),
+        option(
+            "sobel",
+            "x|y|magnitude",
+            "Sobel's derivative, positive where it gets brighter to the right (x) or downwards (y), with either --op; \
+             magnitude: the square root of the sum of both squares, in which edges of all directions are bright",
+            |text| derivative(text, Mask::sobel),
+        ),
+        option("scharr", "x|y|magnitude", "Scharr's derivative, otherwise as --sobel", |text| {
+            derivative(text, Mask::scharr)
+        }),
+        option("prewitt", "x|y|magnitude", "Prewitt's derivative, otherwise as --sobel", |text| {
+            derivative(text, Mask::prewitt)
+        }),
+        flag("laplacian", "Sum of the second differences: 0 1 0, 1 -4 1, 0 1 0", || Choice::Named(Mask::laplacian())),
+        hyphens(option("log", "SIGMA", "Laplacian of a Gaussian", |text| log(text).map(Choice::Named))),
+        hyphens(option(
+            "sharpen",
+            "AMOUNT",
+            "Sharpening: the image minus AMOUNT times its Laplacian; 1 is usual",
+            |text| sharpen(text).map(Choice::Named),
+        )),
+        hyphens(option(
+            "unsharp",
+            "RADIUS[:AMOUNT[:THRESHOLD]]",
+            "Unsharp mask: adds AMOUNT times the difference from a Gaussian blur. RADIUS is the Gaussian's standard deviation \
+             in pixels, as in GIMP and Pillow; AMOUNT is a factor [1]: 1.5 is Pillow's 150 percent; a difference of THRESHOLD \
+             or less adds nothing [0], in the picture's own values: 0 to 255, 65535 or 1. Alpha stays as it is",
+            unsharp,
+        )),
+        flag("emboss", "Relief, lit from the upper left", || Choice::Named(Mask::emboss())),
+        hyphens(option(
+            "motion",
+            "LEN:ANGLE",
+            "Motion blur of LEN pixels; the angle in degrees, counter-clockwise from \"to the right\"",
+            |text| motion(text).map(Choice::Named),
+        )),
+        hyphens(option("disk", "R", "Blur of a lens out of focus, with this radius", |text| {
+            disk(text).map(Choice::Named)
+        })),
+        hyphens(option(
+            "gabor",
+            "WAVELENGTH:ANGLE[:SIGMA[:ASPECT[:PHASE]]]",
+            "Gabor's filter for stripes: the WAVELENGTH in pixels, the ANGLE across the stripes as for --motion; SIGMA along \
+             the wave is 0.56 wavelengths unless given, ASPECT 0.5, PHASE 0 degrees (bright lines; 90: edges)",
+            |text| gabor(text).map(Choice::Named),
+        )),
+        flag("identity", "One coefficient, 1: for --scale, --offset and --output-type alone", || {
+            Choice::Named(Mask::identity())
+        }),
+        flag(
+            "then",
+            "Filter the result with a second mask, and so on: --gaussian 2 --then --sobel x",
+            || (),
+        ),
+    ]
+}
 
-    /// Sum of the second differences: 0 1 0, 1 -4 1, 0 1 0
-    #[arg(long)]
-    laplacian: bool,
+/// The arguments that each mask has of its own.
+fn of_each_mask() -> [Arg; 4] {
+    [
+        option(
+            "anchor",
+            "Y,X",
+            "Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]. With --then, each mask has \
+             its own --anchor, --scale, --offset and --normalize: those that stand on its side",
+            anchor,
+        )
+        .allow_hyphen_values(true),
+        option("scale", "S", "Factor of every sum [default: 1, or what the mask's file says]", single)
+            .allow_negative_numbers(true),
+        option("offset", "V", "What is added to every scaled sum [default: 0, or what the mask's file says]", single)
+            .allow_negative_numbers(true),
+        flag(
+            "normalize",
+            "Divide the mask by the sum of its coefficients, whatever scale its file says",
+            || (),
+        ),
+    ]
+}
 
-    /// Laplacian of a Gaussian
-    #[arg(long, value_name = "SIGMA", value_parser = log, allow_hyphen_values = true)]
-    log: Option<Mask>,
+impl FromArgMatches for MaskArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let thens: Vec<usize> = matches.indices_of("then").into_iter().flatten().collect();
+        let mut steps = vec![StepArgs::default(); thens.len() + 1];
+        for (id, name) in MASKS.into_iter().filter(|(id, _)| *id != "then") {
+            deal(matches, &thens, id, |step, choice: Choice| steps[step].masks.push((name, choice)));
+        }
+        deal(matches, &thens, "anchor", |step, anchor| steps[step].anchor.push(anchor));
+        deal(matches, &thens, "scale", |step, scale| steps[step].scale.push(scale));
+        deal(matches, &thens, "offset", |step, offset| steps[step].offset.push(offset));
+        deal(matches, &thens, "normalize", |step, ()| steps[step].normalize.push(()));
+        Ok(Self { steps })
+    }
 
-    /// Sharpening: the image minus AMOUNT times its Laplacian; 1 is usual
-    #[arg(long, value_name = "AMOUNT", value_parser = sharpen, allow_hyphen_values = true)]
-    sharpen: Option<Mask>,
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
 
-    /// Relief, lit from the upper left
-    #[arg(long)]
-    emboss: bool,
+/// Gives each value of an option to its step: the number of `--then` before it.
+fn deal<T: Clone + Send + Sync + 'static>(
+    matches: &ArgMatches,
+    thens: &[usize],
+    id: &str,
+    mut give: impl FnMut(usize, T),
+) {
+    let places = matches.indices_of(id).into_iter().flatten();
+    for (place, value) in places.zip(matches.get_many::<T>(id).into_iter().flatten()) {
+        give(thens.partition_point(|&then| then < place), value.clone());
+    }
+}
 
-    /// Motion blur of LEN pixels; the angle in degrees, counter-clockwise from "to the right"
-    #[arg(long, value_name = "LEN:ANGLE", value_parser = motion, allow_hyphen_values = true)]
-    motion: Option<Mask>,
-
-    /// Blur of a lens out of focus, with this radius
-    #[arg(long, value_name = "R", value_parser = disk, allow_hyphen_values = true)]
-    disk: Option<Mask>,
-
-    /// Gabor's filter for stripes: the WAVELENGTH in pixels, the ANGLE across the stripes as for --motion; SIGMA along the
-    /// wave is 0.56 wavelengths unless given, ASPECT 0.5, PHASE 0 degrees (bright lines; 90: edges)
-    #[arg(long, value_name = "WAVELENGTH:ANGLE[:SIGMA[:ASPECT[:PHASE]]]", value_parser = gabor, allow_hyphen_values = true)]
-    gabor: Option<Mask>,
-
-    /// One coefficient, 1: for --scale, --offset and --output-type alone
-    #[arg(long)]
-    identity: bool,
+/// The value of an option, if it was given once.
+fn once<T: Copy>(name: &str, values: &[T]) -> Result<Option<T>> {
+    ensure!(values.len() < 2, "{name} was given {} times for one mask", values.len());
+    Ok(values.first().copied())
 }
 
 impl MaskArgs {
-    /// Whether the mask comes from the standard input.
-    pub(super) fn is_standard_input(&self) -> bool {
-        self.mask.as_deref() == Some(Path::new("-"))
+    /// How often a mask comes from the standard input.
+    pub(super) fn from_standard_input(&self) -> usize {
+        let masks = self.steps.iter().flat_map(|step| &step.masks);
+        masks.filter(|(_, choice)| matches!(choice, Choice::File(path) if path == Path::new("-"))).count()
+    }
+}
+
+impl StepArgs {
+    /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by formula are
+    /// written for a convolution, and turned for a correlation.
+    pub(super) fn read(&self, operation: Operation, border: Border) -> Result<Step> {
+        let (name, choice) = match self.masks.as_slice() {
+            [] => bail!("--then needs a mask before and after it, as in --gaussian 2 --then --sobel x"),
+            [(name, choice)] => (*name, choice),
+            [(first, _), (second, _), ..] => {
+                bail!("{first} cannot be used with {second} for one step: --then goes between two masks")
+            }
+        };
+        let filter =
+            |mask: WrittenMask| -> Result<Filter> { Ok(self.filter(mask)?.operation(operation).border(border)) };
+        let named = |mask: &Mask| filter(written(mask.clone(), operation));
+        let (filters, kind) = match choice {
+            Choice::File(path) if path == Path::new("-") => {
+                let mask = host::files::read_mask_from(std::io::stdin().lock());
+                (vec![filter(mask.context("--mask - (standard input)")?)?], Kind::Convolve)
+            }
+            Choice::File(path) => (vec![filter(host::files::read_mask(path).context("--mask")?)?], Kind::Convolve),
+            Choice::Kernel(text) => {
+                (vec![filter(WrittenMask::from_kernel(text).context("--kernel")?)?], Kind::Convolve)
+            }
+            Choice::Named(mask) => (vec![named(mask)?], Kind::Convolve),
+            Choice::Magnitude(derivative) => {
+                (vec![named(&derivative(Axis::X))?, named(&derivative(Axis::Y))?], Kind::Magnitude)
+            }
+            &Choice::Unsharp { ref blur, amount, threshold } => {
+                for (is_missing, option) in
+                    [(self.normalize.is_empty(), "--normalize"), (self.anchor.is_empty(), "--anchor")]
+                {
+                    ensure!(
+                        is_missing,
+                        "{option} can't be used with {name}, whose blur sums to 1 and lies in the middle"
+                    );
+                }
+                (vec![named(blur)?], Kind::Unsharp { amount, threshold })
+            }
+        };
+        Step::new(name, kind, filters)
     }
 
-    /// The mask. Reads a file if one is named. What is named by its meaning has it with either operation: masks by formula are
-    /// written for a convolution, and turned for a correlation.
-    pub(super) fn read(&self, operation: Operation) -> Result<WrittenMask> {
-        if let Some(path) = &self.mask {
-            return if path == Path::new("-") {
-                host::files::read_mask_from(std::io::stdin().lock()).context("--mask - (standard input)")
-            } else {
-                host::files::read_mask(path).context("--mask")
-            };
+    /// The filter of a mask, with what was given for it.
+    fn filter(&self, mut mask: WrittenMask) -> Result<Filter> {
+        if once("--normalize", &self.normalize)?.is_some() {
+            mask.mask = mask.mask.normalized().context("--normalize")?;
+            mask.scale = None;
         }
-        if let Some(text) = &self.kernel {
-            return WrittenMask::from_kernel(text).context("--kernel");
-        }
-        let fixed = [
-            self.sobel.map(Mask::sobel),
-            self.scharr.map(Mask::scharr),
-            self.prewitt.map(Mask::prewitt),
-            self.laplacian.then(Mask::laplacian),
-            self.emboss.then(Mask::emboss),
-            self.identity.then(Mask::identity),
-        ];
-        let made = [&self.gaussian, &self.mean, &self.log, &self.sharpen, &self.motion, &self.disk, &self.gabor];
-        let mask = fixed.into_iter().flatten().chain(made.into_iter().flatten().cloned()).next();
-        let turned = |mask: Mask| if operation == Operation::Correlate { mask.turned() } else { mask };
-        mask.map(|mask| turned(mask).into()).ok_or_else(|| anyhow!("no mask was given"))
+        mask.anchor = once("--anchor", &self.anchor)?.or(mask.anchor);
+        mask.scale = once("--scale", &self.scale)?.or(mask.scale);
+        mask.offset = once("--offset", &self.offset)?.or(mask.offset);
+        Ok(mask.into())
     }
+}
+
+/// A mask by formula, for this operation. Where it has no middle, it reaches further to the left and upwards with either.
+fn written(mask: Mask, operation: Operation) -> WrittenMask {
+    match operation {
+        Operation::Correlate => mask.turned().into(),
+        Operation::Convolve => {
+            let anchor = Some(((mask.height() - 1) / 2, (mask.width() - 1) / 2));
+            WrittenMask { anchor, ..mask.into() }
+        }
+    }
+}
+
+fn derivative(text: &str, mask: fn(Axis) -> Mask) -> Result<Choice> {
+    match text {
+        "x" => Ok(Choice::Named(mask(Axis::X))),
+        "y" => Ok(Choice::Named(mask(Axis::Y))),
+        "magnitude" => Ok(Choice::Magnitude(mask)),
+        _ => Err(anyhow!("x or y or magnitude was expected")),
+    }
+}
+
+fn unsharp(text: &str) -> Result<Choice> {
+    let parts: Vec<&str> = text.split(':').collect();
+    ensure!((1..=3).contains(&parts.len()), "RADIUS[:AMOUNT[:THRESHOLD]] was expected, such as 2:1.5:3");
+    let part = |place: usize, default: f32| parts.get(place).map_or(Ok(default), |text| single(text));
+    let (radius, amount, threshold) = (number(parts[0])?, part(1, 1.0)?, part(2, 0.0)?);
+    ensure!(radius > 0.0 && radius.is_finite(), "the radius must be a number above 0, not {radius}");
+    ensure!(amount.is_finite(), "the amount must be a finite number, not {amount}");
+    ensure!(threshold >= 0.0 && threshold.is_finite(), "the threshold must be 0 or more, not {threshold}");
+    Ok(Choice::Unsharp { blur: Mask::gaussian(radius, None)?, amount, threshold })
+}
+
+/// A number as f32.
+fn single(text: &str) -> Result<f32> {
+    let number: f32 = text.parse().map_err(|_| anyhow!("a number was expected, not \"{text}\""))?;
+    ensure!(number.is_finite() || !text.contains(|digit: char| digit.is_ascii_digit()), "{text} is beyond f32");
+    Ok(number)
+}
+
+fn anchor(text: &str) -> Result<(usize, usize)> {
+    let parsed = text.split_once(',').and_then(|(y, x)| Some((y.trim().parse().ok()?, x.trim().parse().ok()?)));
+    parsed.ok_or_else(|| anyhow!("a row and a column of the mask were expected, such as 0,2"))
 }
 
 fn number(text: &str) -> Result<f64> {
@@ -114,14 +349,6 @@ fn number(text: &str) -> Result<f64> {
 
 fn count(text: &str) -> Result<usize> {
     text.parse().map_err(|_| anyhow!("a whole number was expected, not \"{text}\""))
-}
-
-fn axis(text: &str) -> Result<Axis> {
-    match text {
-        "x" => Ok(Axis::X),
-        "y" => Ok(Axis::Y),
-        _ => Err(anyhow!("x or y was expected")),
-    }
 }
 
 fn gaussian(text: &str) -> Result<Mask> {

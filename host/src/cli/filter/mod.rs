@@ -1,11 +1,15 @@
 //! `host filter`: pictures through a mask.
 
+mod alpha;
 mod args;
 mod compute;
+mod light;
 mod mask;
 mod paths;
 mod pictures;
 mod progress;
+mod saturation;
+mod steps;
 
 use anyhow::Result;
 use host::batch::{self, Limits};
@@ -20,7 +24,7 @@ use super::{OrUsage, Outcome, interrupt, output};
 
 /// Filters all inputs.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
-    let filter = args.filter().or_usage()?;
+    let steps = args.steps().or_usage()?;
     let Inputs { mut jobs, failed, empty, passed_over } =
         paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
     if args.quality.is_some() {
@@ -38,9 +42,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         Some(bytes) => device.with_memory_limit(bytes),
         None => device,
     };
-    let notes = if args.quiet { Vec::new() } else { notes(args, &device, &filter) };
+    let notes = if args.quiet { Vec::new() } else { notes(args, &device, &steps.filters) };
     let cpu = Device::cpu();
-    let mut compute = Compute::new(&device, filter, args.variant()).or_usage()?;
+    let mut compute = Compute::new(&device, &steps.filters, args.variant()).or_usage()?;
     if args.device == DeviceChoice::Auto {
         compute = compute.replaced_by(&cpu);
     }
@@ -61,11 +65,14 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let progress = Progress::new(jobs.len(), args.quiet);
     let bar = progress.clone();
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
-    let pictures = Pictures::new(args, &progress, first);
+    let pictures = Pictures::new(args, &steps, &progress, first);
     let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
         pictures.compute(&mut compute, job, picture)
     });
     progress.finish();
+    if let Some(note) = pictures.note(all).filter(|_| !args.quiet) {
+        output::message(format_args!("{note}"));
+    }
 
     // Others may have made some of the results meanwhile.
     let kept_meanwhile = pictures.kept();
@@ -96,7 +103,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 const RESULTS: &str = "the results (as u8 and u16: 0 for NaN, the least or the most for infinity)";
 
 /// What is good to know before the work.
-fn notes(args: &Args, device: &Device, filter: &Filter) -> Vec<String> {
+fn notes(args: &Args, device: &Device, filters: &[Filter]) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reason) = device.reason() {
         // What the CPU is called need not be said each time; `info` has it.
@@ -107,9 +114,12 @@ fn notes(args: &Args, device: &Device, filter: &Filter) -> Vec<String> {
         notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());
     }
     // Both are allowed, and seldom meant.
-    let odd = filter.mask().coefficients().iter().filter(|value| !value.is_finite()).count();
-    if odd > 0 {
-        let all = filter.mask().coefficients().len();
+    for mask in filters.iter().map(Filter::mask) {
+        let odd = mask.coefficients().iter().filter(|value| !value.is_finite()).count();
+        let all = mask.coefficients().len();
+        if odd == 0 {
+            continue;
+        }
         notes.push(format!(
             "note: {odd} of {all} coefficients of the mask are NaN or infinite, and so will be {RESULTS}"
         ));

@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use host::batch::Work;
-use host::files::{Format, Picture, Pixels, WriteOptions};
+use host::files::{Content, Format, Picture, Pixels, WriteOptions};
 use host::{Error, PixelType};
 
+use super::alpha::Alpha;
 use super::args::Args;
 use super::compute::Compute;
+use super::light;
 use super::paths::{self, Job};
 use super::progress::Progress;
+use super::saturation::Tally;
+use super::steps::Steps;
 
 /// A picture that is read before its turn, by a thread of its own. Nobody waits for it but who needs the picture.
 pub(super) struct ReadAhead {
@@ -44,6 +48,7 @@ impl ReadAhead {
 /// The pictures of a run.
 pub(super) struct Pictures<'a> {
     pub(super) args: &'a Args,
+    steps: &'a Steps,
     pub(super) progress: &'a Progress,
     /// Results that others made since the run began, and that are to be kept.
     kept: AtomicUsize,
@@ -51,14 +56,17 @@ pub(super) struct Pictures<'a> {
     ahead: Mutex<Option<ReadAhead>>,
     /// What was said to be lost.
     lost: Mutex<BTreeSet<&'static str>>,
+    /// Those whose values were cut off.
+    saturated: Tally,
 }
 
 /// A time of computing that is announced.
 const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Pictures<'a> {
-    pub(super) fn new(args: &'a Args, progress: &'a Progress, ahead: Option<ReadAhead>) -> Self {
-        Self { args, progress, kept: AtomicUsize::new(0), ahead: Mutex::new(ahead), lost: Mutex::default() }
+    pub(super) fn new(args: &'a Args, steps: &'a Steps, progress: &'a Progress, ahead: Option<ReadAhead>) -> Self {
+        let (kept, saturated) = (AtomicUsize::new(0), Tally::default());
+        Self { args, steps, progress, kept, ahead: Mutex::new(ahead), lost: Mutex::default(), saturated }
     }
 
     /// What is read ahead of this job, if it is; then nobody else gets it.
@@ -71,6 +79,11 @@ impl<'a> Pictures<'a> {
         self.kept.load(Ordering::Relaxed)
     }
 
+    /// What is to be said of so many pictures together: that values were cut off.
+    pub(super) fn note(&self, pictures: usize) -> Option<String> {
+        self.saturated.note(pictures)
+    }
+
     /// An error of writing, with what helps.
     fn explain(&self, error: Error) -> anyhow::Error {
         match &error {
@@ -81,16 +94,21 @@ impl<'a> Pictures<'a> {
 
     /// Filters the values of a picture. Says so before, if that will take long.
     pub(super) fn compute(&self, compute: &mut Compute<'_>, job: &Job, picture: Picture) -> Result<Picture> {
-        let Picture { pixels, metadata } = picture;
-        if !self.args.quiet
-            && let Some(expected) = compute.expected(&pixels, self.output_type(&pixels))
-            && expected > LONG
-        {
-            self.progress.say(format_args!("{}: {}", job.name(), describe(expected)));
+        let Picture { pixels, content, .. } = &picture;
+        let output = self.output_type(pixels);
+        if !self.args.quiet {
+            if let Some(expected) = compute.expected(pixels, output)
+                && expected > LONG
+            {
+                self.progress.say(format_args!("{}: {}", job.name(), describe(expected)));
+            }
+            for note in self.notes(&picture) {
+                self.progress.say(format_args!("note: {}: {note}", job.name()));
+            }
         }
-        let filtered = compute
-            .compute(&pixels, self.output_type(&pixels), self.args.keep_alpha)
-            .with_context(|| job.name().to_string())?;
+        let filtered = self.steps.apply(compute, pixels, *content, output);
+        let (filtered, saturation) = filtered.with_context(|| job.name().to_string())?;
+        self.saturated.add(job.name(), saturation);
         if let Some(error) = compute.take_loss() {
             // Not a matter of one picture, and worth a look at the machine: said to those who want errors only, too.
             self.progress.say(format_args!(
@@ -103,7 +121,7 @@ impl<'a> Pictures<'a> {
         {
             self.progress.say(format_args!("{}: computed {note}", job.name()));
         }
-        Ok(Picture { pixels: filtered, metadata })
+        Ok(Picture { pixels: filtered, ..picture })
     }
 
     /// Says which metadata the result will not have. Of several pictures, each kind is said of the first only.
@@ -114,6 +132,29 @@ impl<'a> Pictures<'a> {
             let once = if self.progress.is_of_several() { " (said of the first picture only)" } else { "" };
             self.progress.say(format_args!("note: {}: not kept: {}{once}", job.name(), new.join(", ")));
         }
+    }
+
+    /// What an option does not do for a picture, or does otherwise than one may think.
+    fn notes(&self, picture: &Picture) -> Vec<String> {
+        let Picture { pixels, content, metadata } = picture;
+        let icc_profile = metadata.icc_profile.as_deref();
+        let mut notes = Vec::new();
+        if self.steps.is_linear() {
+            if *content == Content::LinearLight {
+                notes.push("OpenEXR is linear light as it is: --linear changes nothing".to_owned());
+            } else if icc_profile.is_some_and(|profile| !light::has_transfer_of_srgb(profile)) {
+                notes.push("its ICC profile is not sRGB's by its name; --linear takes the values as sRGB's".to_owned());
+            }
+        }
+        let (channels, input, output) = (pixels.channels(), pixels.pixel_type(), self.output_type(pixels));
+        if *content == Content::Array && self.args.alpha.is_some() && matches!(channels, 2 | 4) {
+            notes.push(".npy has no alpha: all channels are filtered alike".to_owned());
+        }
+        let stays = self.args.alpha != Some(Alpha::Plain);
+        if content.has_alpha(channels) && stays && (input, output) == (PixelType::U8, PixelType::U16) {
+            notes.push("alpha keeps its numbers, 0 to 255, which as u16 are nearly transparent".to_owned());
+        }
+        notes
     }
 
     fn output_type(&self, pixels: &Pixels) -> PixelType {
@@ -129,12 +170,14 @@ impl Work for Pictures<'_> {
 
     /// Of the larger of input and output: for a short time there are both.
     fn bytes(&self, job: &Job) -> u64 {
-        let grows = match self.args.output_type {
+        let grows: u64 = match self.args.output_type {
             Some(PixelType::F32) => 4,
             Some(PixelType::U16) => 2,
             Some(PixelType::U8) | None => 1,
         };
-        host::files::decoded_bytes(&job.input).saturating_mul(grows)
+        // A value has one byte at least.
+        let bytes = host::files::decoded_bytes(&job.input);
+        bytes.saturating_mul(grows.saturating_add(self.steps.bytes_between()))
     }
 
     fn read(&self, job: &Job) -> Result<Picture> {

@@ -1,0 +1,224 @@
+//! How many values of a result lie beyond what its type holds, and what is said of that.
+
+use std::sync::{Mutex, PoisonError};
+
+use host::{Image, Pixel, PixelType, Problem};
+use rayon::prelude::*;
+
+use super::alpha::most;
+
+/// From this part of the values on it is worth a word.
+const WORTH_SAYING: f64 = 0.01;
+
+/// The parts of a result's values that were cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Saturation {
+    below: f64,
+    above: f64,
+}
+
+impl Saturation {
+    fn all(self) -> f64 {
+        self.below + self.above
+    }
+}
+
+/// A count of values.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Count {
+    below: usize,
+    above: usize,
+}
+
+impl Count {
+    /// Counts a value that becomes one of the type, where it is rounded half to even.
+    pub(super) fn add(&mut self, value: f32, pixel: PixelType) {
+        if pixel != PixelType::F32 {
+            self.below += usize::from(value < -0.5);
+            self.above += usize::from(value >= most(pixel) + 0.5);
+        }
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { below: self.below + other.below, above: self.above + other.above }
+    }
+
+    /// The parts of so many values.
+    pub(super) fn of(self, values: usize) -> Saturation {
+        let part = |count: usize| count as f64 / values.max(1) as f64;
+        Saturation { below: part(self.below), above: part(self.above) }
+    }
+}
+
+/// Whether values of the input's type can give one beyond the output's.
+fn is_possible(problem: &Problem) -> bool {
+    let layout = problem.layout();
+    if layout.output == PixelType::F32 || layout.input == PixelType::F32 {
+        return layout.output != PixelType::F32;
+    }
+    let (mut least, mut greatest) = (0.0, 0.0);
+    let border = f64::from(problem.border().value());
+    let (low, high) = (border.min(0.0), border.max(f64::from(most(layout.input))));
+    for &coefficient in problem.window().coefficients() {
+        let ends = [f64::from(coefficient) * low, f64::from(coefficient) * high];
+        least += ends[0].min(ends[1]);
+        greatest += ends[0].max(ends[1]);
+    }
+    let (scale, offset) = problem.scale_and_offset();
+    let ends = [least, greatest].map(|end| end * f64::from(scale) + f64::from(offset));
+    // NaN and infinity are possible, too.
+    !(ends.iter().all(|&end| end > -0.49 && end < f64::from(most(layout.output)) + 0.49))
+}
+
+/// What a device has cut off in the first `coloured` channels of its result. The device does not count, so that values are computed
+/// again: those at an end of the range in up to 4096 pixels, which are the same at each run.
+pub(super) fn estimate<T: Pixel, U: Pixel>(
+    problem: &Problem,
+    source: &Image<T>,
+    result: &Image<U>,
+    coloured: usize,
+) -> Saturation {
+    /// The standard error of a part of 1 % is then 0.16 %.
+    const PIXELS: usize = 4096;
+    /// Multiply-adds that take a few hundredths of a second.
+    const MOST_WORK: usize = 1 << 26;
+    if !is_possible(problem) {
+        return Saturation::default();
+    }
+    let (width, channels) = (result.width(), result.channels());
+    let all = width * result.height();
+    let window = problem.window();
+    let work = window.coefficients().len().saturating_mul(channels);
+    let wanted = (MOST_WORK / work.max(1)).clamp(PIXELS / 16, PIXELS);
+    let places: Vec<usize> = if all <= wanted {
+        (0..all).collect()
+    } else {
+        let mut random = fastrand::Rng::with_seed(1);
+        (0..wanted).map(|_| random.usize(..all)).collect()
+    };
+    let count = |&place: &usize| {
+        let mut count = Count::default();
+        for channel in 0..coloured {
+            let found = result.values()[place * channels + channel].to_f32();
+            if found == 0.0 || found == most(U::TYPE) {
+                count.add(problem.result_at(source.values(), place % width, place / width, channel), U::TYPE);
+            }
+        }
+        count
+    };
+    places.par_iter().map(count).reduce(Count::default, Count::and).of(places.len() * coloured)
+}
+
+/// The pictures of a run whose values were cut off.
+#[derive(Debug, Default)]
+pub(super) struct Tally(Mutex<Found>);
+
+#[derive(Clone, Debug, Default)]
+struct Found {
+    pictures: usize,
+    most: Saturation,
+    name: String,
+}
+
+impl Tally {
+    pub(super) fn add(&self, name: impl ToString, saturation: Saturation) {
+        if saturation.all() <= WORTH_SAYING {
+            return;
+        }
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.pictures += 1;
+        if saturation.all() > found.most.all() {
+            (found.most, found.name) = (saturation, name.to_string());
+        }
+    }
+
+    /// A line about a run of so many pictures, if there is something to say.
+    pub(super) fn note(&self, pictures: usize) -> Option<String> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+        let Saturation { below, above } = found.most;
+        let ends: Vec<_> = [(below, "below 0"), (above, "above the type's greatest value")]
+            .into_iter()
+            .filter(|(part, _)| *part >= 0.005)
+            .map(|(part, end)| format!("{} {end}", percent(part)))
+            .collect();
+        let (what, ends) = (&found.name, ends.join(", "));
+        let which = match (found.pictures, pictures) {
+            (0, _) => return None,
+            (_, 1) => format!("{what}: {} of the result's values are cut off ({ends})", percent(found.most.all())),
+            (some, _) => format!(
+                "more than 1 % of the values are cut off in {some} of {pictures} results (most in that of {what}: {ends})"
+            ),
+        };
+        Some(format!(
+            "note: {which}: --scale and --offset bring values into the range, --output-type f32 into .tif or .npy keeps them"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::{Filter, Layout, Mask};
+
+    fn problem(mask: Mask, scale: f32, offset: f32) -> Problem {
+        let filter = Filter::new(mask).scale(scale).offset(offset);
+        Problem::new(100, 80, &filter).unwrap().with_layout(Layout::of::<u8, u8>(1)).unwrap()
+    }
+
+    #[test]
+    fn a_blur_can_not_saturate() {
+        for (mask, scale, offset, expected) in [
+            (Mask::gaussian(2.0, None).unwrap(), 1.0, 0.0, false),
+            (Mask::gaussian(2.0, None).unwrap(), 1.01, 0.0, true),
+            (Mask::average(4, 4).unwrap(), 0.5, 127.0, false),
+            (Mask::average(4, 4).unwrap(), 0.5, 128.5, true),
+            (Mask::sharpen(0.1).unwrap(), 1.0, 0.0, true),
+            (Mask::sobel(host::Axis::X), 0.125, 127.5, false),
+            (Mask::new(1, 1, vec![f32::NAN]).unwrap(), 1.0, 0.0, true),
+        ] {
+            assert_eq!(is_possible(&problem(mask.clone(), scale, offset)), expected, "{mask:?} {scale} {offset}");
+        }
+    }
+
+    #[test]
+    fn ends_are_counted_as_they_are_rounded() {
+        let count = |value: f32| {
+            let mut count = Count::default();
+            count.add(value, PixelType::U8);
+            let Saturation { below, above } = count.of(1);
+            (below, above)
+        };
+        for value in [-0.5, 0.0, 255.0, 255.49, f32::NAN] {
+            assert_eq!(count(value), (0.0, 0.0), "{value}");
+        }
+        assert_eq!((count(-0.6), count(255.5)), ((1.0, 0.0), (0.0, 1.0)));
+    }
+
+    /// Of a large picture a part of the pixels is looked at, of a small one all.
+    #[test]
+    fn an_estimate_is_near() {
+        let problem = problem(Mask::identity(), 2.0, -100.0);
+        let source = Image::from_fn(100, 80, |x, y| ((x * 7 + y * 31) % 256) as u8).unwrap();
+        let exact = source.values().iter().fold(Count::default(), |mut count, &value| {
+            count.add(f32::from(value) * 2.0 - 100.0, PixelType::U8);
+            count
+        });
+        let result = source.map(|value| u8::from_f32(f32::from(value) * 2.0 - 100.0));
+        let (found, exact) = (estimate(&problem, &source, &result, 1), exact.of(8000));
+        assert!((found.below - exact.below).abs() < 0.03 && exact.below > 0.1, "{found:?} {exact:?}");
+        assert!((found.above - exact.above).abs() < 0.03 && exact.above > 0.1, "{found:?} {exact:?}");
+    }
+
+    #[test]
+    fn one_line_for_a_run() {
+        let tally = Tally::default();
+        tally.add("a.png", Saturation { below: 0.009, above: 0.0 });
+        assert_eq!(tally.note(3), None);
+        tally.add("b.png", Saturation { below: 0.4, above: 0.001 });
+        tally.add("c.png", Saturation { below: 0.02, above: 0.03 });
+        let note = tally.note(3).unwrap();
+        assert!(note.contains("in 2 of 3 results (most in that of b.png: 40 % below 0)"), "{note}");
+        assert!(tally.note(1).unwrap().contains("b.png: 40 % of the result's values are cut off"));
+    }
+}

@@ -1,0 +1,383 @@
+//! What is done to the values of one picture: one mask after the other, from the type of the file to the type of the result.
+//!
+//! One mask alone that needs nothing but its sums runs from type to type on the device ([`Steps::direct`]). All else is computed
+//! in `f32`: converted once, filtered by each step, rounded once. Both give the same bits where both are possible.
+
+use anyhow::{Result, bail};
+use host::files::{Content, Pixels};
+use host::{Border, Filter, Image, Pixel, PixelType, Problem};
+use rayon::prelude::*;
+
+use super::alpha::{self, Alpha, most};
+use super::compute::{Compute, Task};
+use super::light;
+use super::saturation::{self, Count, Saturation};
+
+/// What a step makes of the sums of its masks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// The sums.
+    Convolve,
+    /// The square root of the sum of both squares.
+    Magnitude,
+    /// The value and `amount` times its difference from the blur, where that is above the threshold.
+    Unsharp { amount: f32, threshold: f32 },
+}
+
+/// One mask, or two for [`Kind::Magnitude`], and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// As the command line has it.
+    name: &'static str,
+    kind: Kind,
+    /// Taken by [`Steps`], which knows where they are.
+    filters: Vec<Filter>,
+    /// Where in [`Steps::filters`] they begin.
+    first: usize,
+    scale: f32,
+    offset: f32,
+    alpha: Alpha,
+    /// What the device makes of a window of ones.
+    whole: f32,
+}
+
+impl Step {
+    /// Fails for what is wrong with the filters whatever the picture.
+    pub(super) fn new(name: &'static str, kind: Kind, filters: Vec<Filter>) -> Result<Self> {
+        let problem = Problem::new(1, 1, &filters[0])?;
+        let (scale, offset) = problem.scale_and_offset();
+        let whole = problem.window().coefficients().iter().fold(0.0_f32, |sum, &one| one.mul_add(1.0, sum));
+        let mut step = Self { name, kind, filters, first: 0, scale, offset, alpha: Alpha::Weighted, whole };
+        let mask = step.filters[0].mask();
+        // One coefficient mixes nothing.
+        if !step.can_weigh() || mask.coefficients().len() == 1 {
+            step.alpha = Alpha::Keep;
+        }
+        Ok(step)
+    }
+
+    /// Whether there is a mean to be weighted.
+    fn can_weigh(&self) -> bool {
+        self.kind != Kind::Magnitude
+            && !self.filters[0].mask().sums_to_zero()
+            && self.whole != 0.0
+            && self.whole.is_finite()
+    }
+
+    /// The result of a finished sum, as the device has it.
+    fn finish(&self, sum: f32) -> f32 {
+        if self.scale == 1.0 && self.offset == 0.0 { sum } else { sum.mul_add(self.scale, self.offset) }
+    }
+}
+
+/// All that is done to a picture.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// Those of all steps.
+    pub(super) filters: Vec<Filter>,
+    steps: Vec<Step>,
+    border: Border,
+    linear: bool,
+}
+
+/// A picture between two steps, in the numbers of its file's type.
+struct Planes {
+    /// The colours; where alpha is one of the channels like the others, alpha, too.
+    colours: Image<f32>,
+    alpha: Option<Image<f32>>,
+}
+
+/// What is the same for all steps of a picture.
+struct Setting {
+    pixel: PixelType,
+    content: Content,
+    border: Border,
+    exact: bool,
+    opaque: bool,
+}
+
+impl Steps {
+    /// Steps, all with this treatment of alpha if one is given.
+    pub(super) fn new(mut steps: Vec<Step>, alpha: Option<Alpha>, linear: bool) -> Result<Self> {
+        let mut filters = Vec::new();
+        for step in &mut steps {
+            if alpha == Some(Alpha::Weighted) && !step.can_weigh() {
+                bail!(
+                    "--alpha weighted can't be used with {}: the mask's coefficients sum to 0, so that there is no mean to be \
+                     weighted (--alpha keep or plain; without --alpha each mask has what suits it)",
+                    step.name
+                );
+            }
+            step.alpha = alpha.unwrap_or(step.alpha);
+            step.first = filters.len();
+            filters.append(&mut step.filters);
+        }
+        let border = Problem::new(1, 1, &filters[0])?.border();
+        Ok(Self { filters, steps, border, linear })
+    }
+
+    /// Whether values are decoded to linear light.
+    pub(super) fn is_linear(&self) -> bool {
+        self.linear
+    }
+
+    /// Bytes that a value takes while it is computed, beside those of input and output: 0 if that depends on the picture.
+    pub(super) fn bytes_between(&self) -> u64 {
+        // The values, their blur or second derivative, and what the device works with.
+        let many = self.steps.len() > 1 || self.linear || self.steps[0].kind != Kind::Convolve;
+        if many { 3 * size_of::<f32>() as u64 } else { 0 }
+    }
+
+    /// A picture's values after all steps, and how many of them were cut off.
+    pub(super) fn apply(
+        &self,
+        compute: &mut Compute<'_>,
+        pixels: &Pixels,
+        content: Content,
+        output: PixelType,
+    ) -> host::Result<(Pixels, Saturation)> {
+        match pixels {
+            Pixels::U8(image) => self.apply_to(compute, image, content, output),
+            Pixels::U16(image) => self.apply_to(compute, image, content, output),
+            Pixels::F32(image) => self.apply_to(compute, image, content, output),
+        }
+    }
+
+    fn apply_to<T: Pixel>(
+        &self,
+        compute: &mut Compute<'_>,
+        image: &Image<T>,
+        content: Content,
+        output: PixelType,
+    ) -> host::Result<(Pixels, Saturation)> {
+        fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (Pixels, Saturation)
+        where
+            Pixels: From<Image<U>>,
+        {
+            (image.into(), saturation)
+        }
+        Ok(match output {
+            PixelType::U8 => converted(self.convert::<T, u8>(compute, image, content)?),
+            PixelType::U16 => converted(self.convert::<T, u16>(compute, image, content)?),
+            PixelType::F32 => converted(self.convert::<T, f32>(compute, image, content)?),
+        })
+    }
+
+    fn convert<T: Pixel, U: Pixel>(
+        &self,
+        compute: &mut Compute<'_>,
+        image: &Image<T>,
+        content: Content,
+    ) -> host::Result<(Image<U>, Saturation)> {
+        let has_alpha = content.has_alpha(image.channels());
+        let apart = has_alpha && self.steps.iter().any(|step| step.alpha != Alpha::Plain);
+        let linear = self.linear && content != Content::LinearLight;
+        let opaque = apart && alpha::is_opaque(image);
+        if let [step] = self.steps.as_slice()
+            && step.kind == Kind::Convolve
+            && !linear
+            && (!apart || opaque || step.alpha == Alpha::Keep)
+        {
+            return self.direct(compute, image, apart);
+        }
+        let border = match self.border {
+            Border::Constant(value) if linear => Border::Constant(light::decode(value, T::TYPE)),
+            other => other,
+        };
+        let coloured = image.channels() - usize::from(has_alpha);
+        // Integers have the bits of the exact sums; so do pictures of f32 unless another variant may compute them.
+        let exact = T::TYPE != PixelType::F32 || U::TYPE != PixelType::F32;
+        let setting = Setting { pixel: T::TYPE, content, border, exact, opaque };
+
+        let mut planes = split(image, apart)?;
+        if linear {
+            light::decode_image(&mut planes.colours, coloured, T::TYPE);
+        }
+        for step in &self.steps {
+            planes = step.run(compute, planes, &setting)?;
+        }
+        if linear {
+            light::encode_image(&mut planes.colours, coloured, T::TYPE);
+        }
+        join(&planes)
+    }
+
+    /// The one step, from type to type; `keep` says that the last channel is alpha, which stays.
+    fn direct<T: Pixel, U: Pixel>(
+        &self,
+        compute: &mut Compute<'_>,
+        image: &Image<T>,
+        keep: bool,
+    ) -> host::Result<(Image<U>, Saturation)> {
+        let task = Task { filter: 0, border: self.border, exact: false, sums: false };
+        let mut result: Image<U> = compute.run(task, image)?;
+        let channels = image.channels();
+        if keep {
+            let pixels = result.values_mut().par_chunks_exact_mut(channels);
+            pixels.zip(image.values().par_chunks_exact(channels)).for_each(|(to, from)| {
+                to[channels - 1] = U::from_f32(from[channels - 1].to_f32());
+            });
+        }
+        let coloured = channels - usize::from(keep);
+        let saturation = saturation::estimate(compute.problem(), image, &result, coloured);
+        Ok((result, saturation))
+    }
+}
+
+impl Step {
+    fn run(&self, compute: &mut Compute<'_>, planes: Planes, setting: &Setting) -> host::Result<Planes> {
+        let Planes { mut colours, mut alpha } = planes;
+        let task = Task { filter: self.first, border: setting.border, exact: setting.exact, sums: true };
+        let straight = setting.content != Content::LinearLight;
+        let weighs = self.alpha == Alpha::Weighted && !setting.opaque;
+        match self.kind {
+            Kind::Convolve => {
+                if let Some(alpha) = alpha.as_mut().filter(|_| weighs) {
+                    let weights = weights(alpha, setting.pixel);
+                    if straight {
+                        alpha::weigh(&mut colours, &weights);
+                    }
+                    colours = compute.run(task, &colours)?;
+                    let means = self.mean_weights(compute, &weights, setting)?;
+                    if straight {
+                        alpha::divide(&mut colours, &means);
+                        self.finish_visible(&mut colours, &means);
+                    } else {
+                        self.finish_weighted(&mut colours, &means);
+                    }
+                    *alpha = means;
+                    alpha::from_means(alpha, setting.pixel);
+                } else {
+                    colours = compute.run(task, &colours)?;
+                    each(&mut colours, |sum| self.finish(sum));
+                }
+            }
+            Kind::Magnitude => {
+                let other = Task { filter: self.first + 1, ..task };
+                let along_y: Image<f32> = compute.run(other, &colours)?;
+                colours = compute.run(task, &colours)?;
+                let both = colours.values_mut().par_iter_mut().zip(along_y.values().par_iter());
+                both.for_each(|(x, &y)| *x = self.finish(length(*x, y)));
+            }
+            Kind::Unsharp { amount, threshold } => {
+                let blurred: Image<f32> = match alpha.as_ref().filter(|_| weighs && straight) {
+                    Some(alpha) => {
+                        let weights = weights(alpha, setting.pixel);
+                        let mut weighted = copy(&colours)?;
+                        alpha::weigh(&mut weighted, &weights);
+                        let mut blurred = compute.run(task, &weighted)?;
+                        alpha::divide(&mut blurred, &self.mean_weights(compute, &weights, setting)?);
+                        blurred
+                    }
+                    None => compute.run(task, &colours)?,
+                };
+                let both = colours.values_mut().par_iter_mut().zip(blurred.values().par_iter());
+                both.for_each(|(value, &blurred)| {
+                    let difference = *value - blurred;
+                    // NaN goes into the result.
+                    let sharp = if difference.abs() <= threshold { *value } else { amount.mul_add(difference, *value) };
+                    *value = self.finish(sharp);
+                });
+            }
+        }
+        Ok(Planes { colours, alpha })
+    }
+
+    /// The weighted mean of the weights.
+    fn mean_weights(
+        &self,
+        compute: &mut Compute<'_>,
+        weights: &Image<f32>,
+        setting: &Setting,
+    ) -> host::Result<Image<f32>> {
+        let border = match setting.border {
+            Border::Constant(_) => Border::Constant(1.0),
+            other => other,
+        };
+        // Exact, so that a window of ones gives `whole`.
+        let mut means: Image<f32> =
+            compute.run(Task { filter: self.first, border, exact: true, sums: true }, weights)?;
+        each(&mut means, |sum| sum / self.whole);
+        Ok(means)
+    }
+
+    /// Finishes colours that are not multiplied by alpha. What can't be seen stays 0.
+    fn finish_visible(&self, colours: &mut Image<f32>, means: &Image<f32>) {
+        let channels = colours.channels();
+        let pixels = colours.values_mut().par_chunks_exact_mut(channels).zip(means.values().par_iter());
+        pixels.filter(|(_, mean)| !(**mean <= 0.0)).for_each(|(pixel, _)| {
+            pixel.iter_mut().for_each(|value| *value = self.finish(*value));
+        });
+    }
+
+    /// Finishes colours that are multiplied by alpha: so is the offset.
+    fn finish_weighted(&self, colours: &mut Image<f32>, means: &Image<f32>) {
+        let channels = colours.channels();
+        let pixels = colours.values_mut().par_chunks_exact_mut(channels).zip(means.values().par_iter());
+        pixels.for_each(|(pixel, mean)| {
+            let offset = self.offset * mean.max(0.0);
+            pixel.iter_mut().for_each(|value| *value = value.mul_add(self.scale, offset));
+        });
+    }
+}
+
+/// The length of a gradient, rounded once: the squares of two f32 and their sum neither overflow nor lose a digit that counts.
+fn length(x: f32, y: f32) -> f32 {
+    let (x, y) = (f64::from(x), f64::from(y));
+    (x * x + y * y).sqrt() as f32
+}
+
+fn each(image: &mut Image<f32>, convert: impl Fn(f32) -> f32 + Sync) {
+    image.values_mut().par_iter_mut().for_each(|value| *value = convert(*value));
+}
+
+fn copy(image: &Image<f32>) -> host::Result<Image<f32>> {
+    let mut copy = Image::zeros(image.width(), image.height(), image.channels())?;
+    copy.values_mut().copy_from_slice(image.values());
+    Ok(copy)
+}
+
+/// Alpha as a part of the greatest.
+fn weights(alpha: &Image<f32>, pixel: PixelType) -> Image<f32> {
+    let opaque = most(pixel);
+    alpha.map(|alpha| alpha / opaque)
+}
+
+/// The values in f32; `apart` says that the last channel is alpha and goes by itself.
+fn split<T: Pixel>(image: &Image<T>, apart: bool) -> host::Result<Planes> {
+    let (width, height, channels) = (image.width(), image.height(), image.channels());
+    let taken = channels - usize::from(apart);
+    let mut colours = Image::<f32>::zeros(width, height, taken)?;
+    let pixels = image.values().par_chunks_exact(channels);
+    colours.values_mut().par_chunks_exact_mut(taken).zip(pixels.clone()).for_each(|(to, from)| {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+    });
+    if !apart {
+        return Ok(Planes { colours, alpha: None });
+    }
+    let mut alpha = Image::<f32>::zeros(width, height, 1)?;
+    alpha.values_mut().par_iter_mut().zip(pixels).for_each(|(to, from)| *to = from[channels - 1].to_f32());
+    Ok(Planes { colours, alpha: Some(alpha) })
+}
+
+/// The values as the result has them: the one place where they are rounded. How many colours are cut off is counted.
+fn join<U: Pixel>(planes: &Planes) -> host::Result<(Image<U>, Saturation)> {
+    let Planes { colours, alpha } = planes;
+    let taken = colours.channels();
+    let channels = taken + usize::from(alpha.is_some());
+    let mut image = Image::<U>::zeros(colours.width(), colours.height(), channels)?;
+    let pixels = image.values_mut().par_chunks_exact_mut(channels).zip(colours.values().par_chunks_exact(taken));
+    let count = pixels.enumerate().map(|(place, (to, from))| {
+        let mut count = Count::default();
+        for (to, &from) in to.iter_mut().zip(from) {
+            count.add(from, U::TYPE);
+            *to = U::from_f32(from);
+        }
+        if let Some(alpha) = alpha {
+            to[taken] = U::from_f32(alpha.values()[place]);
+        }
+        count
+    });
+    let count = count.reduce(Count::default, Count::and);
+    Ok((image, count.of(colours.values().len())))
+}

@@ -1,0 +1,266 @@
+//! What becomes of alpha.
+
+use super::*;
+
+/// A picture whose alpha takes many values, and whose hidden pixels have colours of their own.
+fn transparent<T: Pixel>(width: usize, height: usize, channels: usize, most: f32) -> Image<T> {
+    let value = |i: usize| {
+        let (pixel, channel) = (i / channels, i % channels);
+        if channel < channels - 1 {
+            return T::from_f32((i * 7919 % 251) as f32 / 250.0 * most);
+        }
+        T::from_f32([0.0, 0.0, 0.25, 0.5, 1.0, 1.0, 1.0][pixel * 31 % 7] * most)
+    };
+    let values = (0..width * height * channels).map(value).collect();
+    Image::new(width, height, channels, values).unwrap()
+}
+
+/// Where position `i` of a row of `length` is taken from by the border `mirror`.
+fn mirror(i: i64, length: usize) -> usize {
+    let period = 2 * length as i64 - 2;
+    let i = i.rem_euclid(period);
+    (if i < length as i64 { i } else { period - i }) as usize
+}
+
+/// The definition in f64, pixel by pixel: colours that are weighted by alpha, and the mean of alpha, for a square mask of odd
+/// side, walked as a correlation.
+fn weighted(image: &Image<f32>, mask: &[f64], most: f64) -> Vec<f64> {
+    let (width, height, channels) = (image.width(), image.height(), image.channels());
+    let side = mask.len().isqrt();
+    let mut result = Vec::new();
+    for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+        let mut sums = vec![0.0; channels];
+        for (i, coefficient) in mask.iter().enumerate() {
+            let along = |place: usize, i: usize, length| mirror((place + i) as i64 - side as i64 / 2, length);
+            let pixel = &image.row(along(y, i / side, height))[along(x, i % side, width) * channels..][..channels];
+            let alpha = f64::from(pixel[channels - 1]);
+            for channel in 0..channels - 1 {
+                sums[channel] += coefficient * alpha * f64::from(pixel[channel]);
+            }
+            sums[channels - 1] += coefficient * alpha;
+        }
+        let alpha = sums[channels - 1];
+        let whole: f64 = mask.iter().sum();
+        let colour = |sum: f64| if alpha / whole <= 0.0 { 0.0 } else { sum / alpha * whole };
+        result.extend(sums[..channels - 1].iter().map(|&sum| colour(sum)));
+        result.push((alpha / whole).clamp(0.0, most));
+    }
+    result
+}
+
+const BOX: [f64; 9] = [1.0 / 9.0; 9];
+const SHARPEN: [f64; 9] = [0.0, -0.5, 0.0, -0.5, 3.0, -0.5, 0.0, -0.5, 0.0];
+/// Sums to 4.
+const BRIGHT: [f64; 9] = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0];
+
+fn check<T: Pixel>(channels: usize, most: f32)
+where
+    Pixels: From<Image<T>>,
+{
+    let place = Place::new();
+    let image = transparent::<T>(11, 8, channels, most);
+    let name = if most == 1.0 { "a.tif" } else { "a.png" };
+    place.write(name, image.clone());
+    let image = image.map(Pixel::to_f32);
+    for (mask, reference) in
+        [(["--box", "3"], BOX), (["--sharpen", "0.5"], SHARPEN), (["--kernel", "3x3: 0,1,0,1,0,1,0,1,0"], BRIGHT)]
+    {
+        let args = [name, "-o", "b.npy", "--overwrite", "--output-type", "f32"];
+        place.filter(&[&args[..], &mask].concat()).quietly();
+        let expected = weighted(&image, &reference, if most == 1.0 { f64::INFINITY } else { most.into() });
+        for (i, (&found, expected)) in place.read_f32("b.npy").values().iter().zip(expected).enumerate() {
+            let near = f64::from(most) * 1e-5 + expected.abs() * 1e-4;
+            assert!((f64::from(found) - expected).abs() <= near, "{mask:?}, value {i}: {found}, not {expected}");
+        }
+    }
+}
+
+#[test]
+fn colours_are_weighted() {
+    check::<u8>(4, 255.0);
+    check::<u8>(2, 255.0);
+    check::<u16>(4, 65_535.0);
+    check::<u16>(2, 65_535.0);
+    check::<f32>(4, 1.0);
+}
+
+/// What can't be seen has no part in what can.
+#[test]
+fn hidden_colours_do_not_show() {
+    let place = Place::new();
+    let image = Image::new(
+        40,
+        1,
+        4,
+        (0..40).flat_map(|x| if x < 20 { [200_u8, 100, 0, 255] } else { [0, 0, 255, 0] }).collect(),
+    );
+    place.write("a.png", image.unwrap());
+    place.filter(&["a.png", "-o", "b.png", "--gaussian", "2"]).quietly();
+    let blurred = place.read_u8("b.png");
+    for pixel in blurred.values().chunks_exact(4) {
+        let expected = if pixel[3] == 0 && pixel[0] == 0 { [0, 0, 0] } else { [200, 100, 0] };
+        assert_eq!(pixel[..3], expected);
+    }
+    assert!((100..156).contains(&blurred.channel(3).values()[20]));
+    // With plain they shine through.
+    place.filter(&["a.png", "-o", "c.png", "--gaussian", "2", "--alpha", "plain"]).quietly();
+    assert!(place.read_u8("c.png").row(0)[4 * 20 + 2] > 100);
+}
+
+/// A derivative of what is opaque would be invisible.
+#[test]
+fn alpha_is_kept_where_the_mask_sums_to_0() {
+    let place = Place::new();
+    let image = transparent::<u8>(9, 7, 4, 255.0);
+    place.write("a.png", image.clone());
+    let planes: Vec<_> = (0..3).map(|channel| image.channel(channel)).collect();
+    place.write("rgb.png", Image::from_channels(&planes).unwrap());
+    for mask in [&["--sobel", "x"][..], &["--laplacian"], &["--log", "1"], &["--gabor", "6:30:2:1:90"], &["--identity"]]
+    {
+        place.filter(&[&["a.png", "-q", "--overwrite", "-o", "b.png"], mask].concat()).quietly();
+        place.filter(&[&["rgb.png", "-q", "--overwrite", "-o", "c.png"], mask].concat()).quietly();
+        let [found, colours] = ["b.png", "c.png"].map(|name| place.read_u8(name));
+        assert_eq!(found.channel(3), image.channel(3), "{mask:?}");
+        for channel in 0..3 {
+            assert_eq!(found.channel(channel), colours.channel(channel), "{mask:?}");
+        }
+    }
+}
+
+/// The filters of the next test, with and without a result in f32.
+const FILTERS: [&[&str]; 6] = [
+    &["--gaussian", "1.5"],
+    &["--sharpen", "1", "--scale", "0.9", "--offset", "3"],
+    &["--box", "4", "--border", "constant:40"],
+    &["--unsharp", "1:1:2"],
+    &["--gaussian", "1", "--then", "--sobel", "magnitude"],
+    &["--box", "5", "--linear"],
+];
+
+/// Opaque colours have the bits of the same picture without alpha, whether all of it is opaque or all that a mask sees.
+fn opaque<T: Pixel>(channels: usize, most: f32)
+where
+    Pixels: From<Image<T>>,
+{
+    let place = Place::new();
+    let coloured: Image<T> = picture(41, 19, channels, |i| T::from_f32(i as f32 / 251.0 * most));
+    let with = |alpha: fn(usize) -> f32| {
+        let pixels = coloured.values().chunks_exact(channels).enumerate();
+        let values =
+            pixels.flat_map(|(i, pixel)| pixel.iter().copied().chain([T::from_f32(alpha(i) * most)])).collect();
+        Image::new(41, 19, channels + 1, values).unwrap()
+    };
+    let [from, opaque, corner] = ["from.png", "opaque.png", "corner.png"];
+    place.write(from, coloured.clone());
+    place.write(opaque, with(|_| 1.0));
+    place.write(corner, with(|i| if i == 0 { 0.0 } else { 1.0 }));
+    for filter in FILTERS {
+        for to in [&["b.png"][..], &["b.npy", "--output-type", "f32"]] {
+            let run = |input| {
+                place.filter(&[&[input, "-q", "--overwrite", "-o"], to, filter].concat()).quietly();
+                place.read(to[0]).to_f32()
+            };
+            let (expected, opaque, corner) = (run(from), run(opaque), run(corner));
+            // Far enough from the corner for each of the masks.
+            let far = |image: &Image<f32>| image.crop(20, 0, 21, 19).unwrap();
+            for channel in 0..channels {
+                assert!(opaque.channel(channel) == expected.channel(channel), "{filter:?}, {to:?}");
+                let [found, expected] = [&corner, &expected].map(|image| far(&image.channel(channel)));
+                assert!(found == expected, "{filter:?}, {to:?}, with a hidden corner");
+            }
+            assert!(opaque.channel(channels).values().iter().all(|&alpha| alpha == most), "{filter:?}, {to:?}");
+        }
+    }
+}
+
+#[test]
+fn opaque_colours_are_as_without_alpha() {
+    opaque::<u8>(3, 255.0);
+    opaque::<u8>(1, 255.0);
+    opaque::<u16>(3, 65_535.0);
+}
+
+/// Alpha keeps its numbers in every type, and is neither scaled nor offset.
+#[test]
+fn alpha_is_not_rescaled() {
+    let place = Place::new();
+    let image = transparent::<u8>(9, 7, 4, 255.0);
+    place.write("a.png", image.clone());
+    let expected = image.channel(3).map(f32::from);
+    for (alpha, to) in [("keep", "f32"), ("keep", "u16"), ("weighted", "f32"), ("weighted", "u16")] {
+        let args = ["a.png", "-q", "--overwrite", "-o", "b.npy", "--alpha", alpha, "--output-type", to];
+        place.filter(&[&args[..], &["--identity", "--scale", "2", "--offset", "-3"]].concat()).quietly();
+        assert_eq!(place.read("b.npy").to_f32().channel(3), expected, "{alpha}, {to}");
+    }
+    let args = ["a.png", "--overwrite", "-o", "b.tif", "--identity", "--output-type", "u16", "--scale", "257"];
+    place.filter(&args).with(0, &["note: a.png: alpha keeps its numbers, 0 to 255"]);
+}
+
+#[test]
+fn alpha_by_name() {
+    let place = Place::new();
+    let image = transparent::<u8>(9, 7, 4, 255.0);
+    place.write("a.png", image.clone());
+    place.write("a.npy", image.clone());
+    let run = |input, alpha: &[&str]| {
+        place.filter(&[&[input, "-q", "--overwrite", "-o", "b.npy", "--box", "3"], alpha].concat()).quietly();
+        place.read_u8("b.npy")
+    };
+    // Arrays have channels that are all alike, whatever is said.
+    let plain = run("a.npy", &[]);
+    assert_eq!(run("a.npy", &["--alpha", "keep"]), plain);
+    assert_eq!(run("a.png", &["--alpha", "plain"]), plain);
+    let kept = run("a.png", &["--alpha", "keep"]);
+    assert_eq!(kept.channel(0), plain.channel(0));
+    assert_eq!(kept.channel(3), image.channel(3));
+    let weighted = run("a.png", &["--alpha", "weighted"]);
+    assert_eq!(weighted, run("a.png", &[]));
+    assert_eq!(weighted.channel(3), plain.channel(3));
+    assert_ne!(weighted.channel(0), plain.channel(0));
+    let args = ["a.npy", "--overwrite", "-o", "b.npy", "--box", "3", "--alpha", "keep"];
+    place.filter(&args).with(0, &["note: a.npy: .npy has no alpha"]);
+
+    for mask in [["--sobel", "x"], ["--scharr", "magnitude"]] {
+        let args = ["a.png", "-o", "c.png", "--alpha", "weighted"];
+        let words = ["--alpha weighted can't be used with", mask[0], "sum to 0"];
+        place.filter(&[&args[..], &mask].concat()).with(2, &words);
+    }
+    place.filter(&["a.png", "-o", "c.png", "--box", "3", "--alpha", "none"]).with(2, &["weighted, keep, plain"]);
+}
+
+/// OpenEXR's colours are multiplied by alpha already.
+#[test]
+fn colours_of_openexr_are_not_weighted_again() {
+    let place = Place::new();
+    let image = Image::new(3, 1, 4, vec![0.5_f32, 0.25, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 1.0]).unwrap();
+    place.write("a.exr", image);
+    let run = |mask: &[&str]| {
+        place.filter(&[&["a.exr", "-o", "b.npy", "--overwrite"], mask].concat()).quietly();
+        place.read_f32("b.npy").values()[4..8].to_vec()
+    };
+    assert_eq!(run(&["--kernel", "3x1: 0.25,0.5,0.25"]), [0.375, 0.1875, 0.0, 0.375]);
+    // An offset is seen as far as alpha is.
+    assert_eq!(run(&["--kernel", "3x1: 0.25,0.5,0.25", "--offset", "1"]), [0.75, 0.5625, 0.375, 0.375]);
+}
+
+/// The same bits on the CPU and by the GPU's kernels, whole and in strips.
+#[test]
+fn devices_agree() {
+    let place = Place::new();
+    place.write("a.png", transparent::<u8>(37, 29, 4, 255.0));
+    for mask in [&["--gaussian", "1.2"][..], &["--unsharp", "1:2", "--then", "--sobel", "magnitude", "--scale", "0.3"]]
+    {
+        place.filter(&[&["a.png", "-q", "--overwrite", "-o", "right.png"], mask].concat()).quietly();
+        for memory in ["1G", "16K", "1"] {
+            let args =
+                ["filter", "a.png", "--overwrite", "-o", "b.png", "--device", "emulator", "--device-memory", memory];
+            let words: &[&str] = match memory {
+                "16K" => &["a.png: computed in ", " strips"],
+                "1" => &["a.png: computed on the CPU"],
+                _ => &[],
+            };
+            place.host(&[&args[..], mask].concat()).with(0, words);
+            assert_eq!(place.read_u8("b.png"), place.read_u8("right.png"), "{mask:?}, {memory}");
+        }
+    }
+}
