@@ -133,9 +133,9 @@ fn finish(mut decoder: impl ImageDecoder, profile: Option<Vec<u8>>) -> Result<Pi
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
     }
     // The decoder's own allocations would end the process if they failed: the values, and what it decodes them from.
-    if !memory::has_room(bytes.saturating_mul(2).saturating_add(SMALL)) {
+    let Some(_reserved) = memory::reserve(bytes.saturating_mul(2).saturating_add(SMALL)) else {
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
-    }
+    };
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut decoded = DynamicImage::from_decoder(decoder).map_err(broken)?;
     decoded.apply_orientation(orientation);

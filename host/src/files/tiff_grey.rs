@@ -28,9 +28,9 @@ pub(super) fn read(reader: impl Source) -> Result<Option<Image<f32>>, String> {
     if bytes > MOST_BYTES {
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
     }
-    if !memory::has_room(bytes * 2) {
+    let Some(_reserved) = memory::reserve(bytes * 2) else {
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
-    }
+    };
     match decoder.read_image().map_err(|error| error.to_string())? {
         DecodingResult::F32(values) => {
             Image::new(width, height, 1, values).map(Some).map_err(|error| error.to_string())
