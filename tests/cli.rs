@@ -12,6 +12,10 @@ mod filters;
 mod hostile;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/names.rs"]
+mod names;
+#[path = "cli/processes.rs"]
+mod processes;
 
 use std::fs;
 use std::io::Write;

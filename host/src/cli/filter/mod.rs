@@ -4,11 +4,13 @@ mod args;
 mod compute;
 mod mask;
 mod paths;
+mod pattern;
 mod pictures;
 mod progress;
 
 use anyhow::Result;
 use host::batch::{self, Limits};
+use host::files::DeferredSync;
 use host::{Border, Device, Filter};
 
 pub(super) use self::args::Args;
@@ -55,10 +57,15 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let bar = progress.clone();
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
     let pictures = Pictures::new(args, &progress, first);
+    let sync = DeferredSync::begin();
     let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
         pictures.compute(&mut compute, job, picture)
     });
+    let synced = sync.finish();
     progress.finish();
+    if let Err(error) = &synced {
+        output::message(format_args!("error: {error}"));
+    }
 
     // Others may have made some of the results meanwhile.
     let kept_meanwhile = pictures.kept();
@@ -77,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         let s = if kept == 1 { "" } else { "s" };
         output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
     }
-    Ok(if failed > 0 || !empty.is_empty() { Outcome::SomeFailed } else { Outcome::Done })
+    Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
 }
 
 /// What becomes of values that are not finite.
