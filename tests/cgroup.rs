@@ -1,9 +1,9 @@
-//! `host filter` in a control group with little memory, as in a container: nothing is killed, and each result is there or
-//! its picture is named.
+//! `host filter` in a control group with little memory, as in a container: nothing is killed, and each result is there
+//! or its picture is named.
 //!
-//! A harness of its own, because to make a group takes rights that not every machine gives: without them its tests are reported
-//! as ignored, with the reason. HOST_TEST_CGROUP=require makes that a failure.
-//! The program is the one that cargo built, or `HOST_BIN`.
+//! A harness of its own, because to make a group takes rights that not every machine gives: without them its tests are
+//! reported as ignored, with the reason. HOST_TEST_CGROUP=require makes that a failure. The program is the one that
+//! cargo built, or `HOST_BIN`.
 
 use std::fs;
 use std::io;

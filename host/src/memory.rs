@@ -3,8 +3,9 @@
 //! A process may be held to an address space (`ulimit -v`). Everything that is mapped counts there, used or not: the stacks
 //! of threads, and what the C library's allocator sets aside for each of them.
 //!
-//! A container, or another control group, may have less memory than the machine. The kernel grants its processes more than
-//! that, and ends them when they touch it. So an allocation that succeeds says nothing: the limits are asked first ([`reserve`]).
+//! A container, or another control group, may have less memory than the machine. The kernel grants its processes more
+//! than that, and ends them when they touch it. So an allocation that succeeds says nothing: the limits are asked first
+//! ([`reserve`]).
 
 mod cgroup;
 mod ledger;
@@ -25,7 +26,8 @@ pub(crate) use ledger::Reservation;
 /// C library would set aside for it is forgone: [`fit_threads`].)
 const THREAD: u64 = 4 << 20;
 
-/// Bytes that can be had without swapping, within the control groups and the address space; None where the system does not say.
+/// Bytes that can be had without swapping, within the control groups and the address space; None where the system does
+/// not say.
 pub(crate) fn free() -> Option<u64> {
     [available(), address_space()].into_iter().flatten().min()
 }
@@ -58,8 +60,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 static LEDGER: Ledger = Ledger::new(observe, PATIENCE);
 
-/// Reserves so many bytes: until the reservation is dropped, nobody else is promised them. None if they can't be had, after
-/// a few seconds where others may give some back.
+/// Reserves so many bytes: until the reservation is dropped, nobody else is promised them. None if they can't be had,
+/// after a few seconds where others may give some back.
 ///
 /// To be held while the bytes are allocated and first written, best as long as they are used. On a thread that works
 /// [under](Reservation::during) a reservation, that one is used up first.
@@ -125,12 +127,14 @@ pub(crate) fn free_beside(threads: usize) -> Option<u64> {
     [available(), left].into_iter().flatten().min()
 }
 
-/// Where the address space is limited, makes the threads that compute on the CPU fewer, and lets all threads share one heap:
-/// a thread that could not begin would end the program, and heaps that are set aside would leave nothing for pictures. Where
-/// a control group limits the memory, what is freed is given back at once. For a program to call first; where nothing is
-/// limited it does nothing.
+/// Where the address space is limited, makes the threads that compute on the CPU fewer, and lets all threads share one
+/// heap: a thread that could not begin would end the program, and heaps that are set aside would leave nothing for
+/// pictures. Where a control group leaves little memory, what is freed is given back at once. For a program to call
+/// first; where nothing is limited it does nothing.
 pub fn fit_threads() {
-    if groups().free().is_some() {
+    /// Below this, what the C library keeps would be missing.
+    const LITTLE: u64 = 4 << 30;
+    if groups().free().is_some_and(|free| free < LITTLE) {
         give_back_what_is_freed();
     }
     if address_space().is_none() {
@@ -151,7 +155,8 @@ fn one_heap() {
     set_allocator(ARENA_MAX, 1);
 }
 
-/// Has the C library return freed pieces of 1 MiB and more to the system. By itself it keeps up to 64 MiB for each heap.
+/// Has the C library return freed pieces of 1 MiB and more to the system. By itself it keeps up to 64 MiB for each
+/// heap.
 fn give_back_what_is_freed() {
     /// `M_MMAP_THRESHOLD` of <malloc.h>.
     const MMAP_THRESHOLD: i32 = -3;
@@ -166,8 +171,8 @@ fn set_allocator(parameter: i32, value: i32) {
         unsafe extern "C" {
             fn mallopt(parameter: c_int, value: c_int) -> c_int;
         }
-        // SAFETY: glibc's, with its own signature; it takes the allocator's lock, and any two numbers. If it refuses, the
-        // allocator stays as it is.
+        // SAFETY: glibc's, with its own signature; it takes the allocator's lock, and any two numbers. If it refuses,
+        // the allocator stays as it is.
         unsafe { mallopt(parameter, value) };
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

@@ -13,7 +13,7 @@ const PICTURES: usize = 40;
 fn prepared(side: usize) -> Place {
     let place = Place::new();
     fs::create_dir(place.path("in")).unwrap();
-    place.write("in/00.png", picture(side, side, 3, |i| (i * i >> 5) as u8));
+    place.write("in/00.png", picture(side, side, 3, |i| ((i * i) >> 5) as u8));
     for number in 1..PICTURES {
         fs::hard_link(place.path("in/00.png"), place.path(format!("in/{number:02}.png"))).unwrap();
     }
@@ -100,8 +100,8 @@ fn left_over_files_are_removed() {
     assert_eq!(unfinished(&place, "out"), [""; 0]);
 }
 
-/// A library that stands between the program and the C library. It writes into the file HOST_TEST_LOG what is synced, and
-/// when exit handlers run.
+/// A library that stands between the program and the C library. It writes into the file HOST_TEST_LOG what is synced,
+/// and when exit handlers run.
 const BETWEEN: &str = r#"
 use std::ffi::c_int;
 use std::io::Write;

@@ -8,10 +8,10 @@
 //! has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
 //! whichever of the two is slower gets the threads, without being told.
 //!
-//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun and
-//! are not yet written leave room for it, or when it is the only one. The memory that it takes is reserved when it begins, so
-//! that two batches of one process, too, share what there is. A job that fails is reported and the rest goes on.
-//! Results come in the order in which they are ready.
+//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun
+//! and are not yet written leave room for it, or when it is the only one. The memory that it takes is reserved when it
+//! begins, so that two batches of one process, too, share what there is. A job that fails is reported and the rest goes
+//! on. Results come in the order in which they are ready.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -60,8 +60,9 @@ use std::time::{Duration, Instant};
 use self::queue::{Queue, Task};
 use crate::memory;
 
-/// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): decoded, what the decoder or the encoder has
-/// beside that, and the result. Computing takes as much once more, for the one job that is computed: a copy as f32, and the sums.
+/// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): decoded, what the decoder or the encoder
+/// has beside that, and the result. Computing takes as much once more, for the one job that is computed: a copy as f32,
+/// and the sums.
 const MEMORY_PER_BYTE: u64 = 4;
 
 /// What a batch does with its jobs. The workers call it from several threads at once.
@@ -106,9 +107,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free, within
-    /// the control groups of the process. Where its address space is limited, there are fewer workers, and the quarter is of
-    /// what they leave of it.
+    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free,
+    /// within the control groups of the process. Where its address space is limited, there are fewer workers, and the
+    /// quarter is of what they leave of it.
     #[must_use]
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.

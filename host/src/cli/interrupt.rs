@@ -1,10 +1,11 @@
 //! Signals: Ctrl-C, a terminal that goes away, a polite request to end; and a file that grows past its limit.
 
-/// Makes the signals that ask a program to end remove the files that are being written first: INT (Ctrl-C), TERM and HUP. The
-/// exit status is 128 and the signal's number, as shells report it. A signal that was ignored when the program started stays
-/// ignored, as `nohup` wants it. `say` may tell the person at the terminal.
+/// Makes the signals that ask a program to end remove the files that are being written first: INT (Ctrl-C), TERM and
+/// HUP. The exit status is 128 and the signal's number, as shells report it. A signal that was ignored when the program
+/// started stays ignored, as `nohup` wants it. `say` may tell the person at the terminal.
 ///
-/// The program ends at once, without its exit handlers: those of the CUDA driver must not run while other threads call it.
+/// The program ends at once, without its exit handlers: those of the CUDA driver must not run while other threads call
+/// it.
 pub(super) fn clean_up_when_interrupted(say: impl Fn() + Send + 'static) {
     #[cfg(unix)]
     {
@@ -54,7 +55,8 @@ mod unix {
 
     /// Whether a signal is ignored now.
     fn is_ignored(signal: c_int) -> bool {
-        // SAFETY: `sigaction` is plain data, for which zeros are a value. Without a new action the call only writes the old one.
+        // SAFETY: `sigaction` is plain data, for which zeros are a value. Without a new action the call only writes the
+        // old one.
         unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN

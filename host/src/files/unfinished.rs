@@ -1,12 +1,13 @@
 //! Temporary files of results that are being written: their names, who owns them, and which are left over.
 //!
-//! A process that is killed can't remove its temporary files; the next one that writes into the folder does. It must not take
-//! one that is still being written, so each writer holds a lock (`flock`) on its file. The kernel gives the lock back when
-//! the process ends, whatever ended it.
+//! A process that is killed can't remove its temporary files; the next one that writes into the folder does. It must
+//! not take one that is still being written, so each writer holds a lock (`flock`) on its file. The kernel gives the
+//! lock back when the process ends, whatever ended it.
 //!
-//! The name holds the kernel's boot identifier. Where it is that of this kernel, the lock alone decides, in other containers
-//! too. Else the file may belong to another machine that shares the folder, whose locks are not always seen here (NFS mounted with
-//! `local_lock`). Then it is left over only if it has not changed for a day, too. Where locks do not work nothing is removed.
+//! The name holds the kernel's boot identifier. Where it is that of this kernel, the lock alone decides, in other
+//! containers too. Else the file may belong to another machine that shares the folder, whose locks are not always seen
+//! here (NFS mounted with `local_lock`). Then it is left over only if it has not changed for a day, too. Where locks do
+//! not work nothing is removed.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +29,8 @@ const RANDOM: usize = 6;
 /// No change for so long means that nobody writes any more.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Makes a temporary file in a folder, owned by this process. The first time in a folder, removes what is left over there.
+/// Makes a temporary file in a folder, owned by this process. The first time in a folder, removes what is left over
+/// there.
 pub(super) fn create(folder: &Path) -> io::Result<NamedTempFile> {
     static SEEN: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
     let is_new = SEEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(folder.to_owned());
@@ -121,7 +123,8 @@ fn remove_without_owner(path: &Path, is_ours: bool) -> io::Result<()> {
     if file.try_lock().is_err() {
         return Ok(());
     }
-    // Under the lock: nobody begins to write it now. It may have got its final name since the folder was read; then this fails.
+    // Under the lock: nobody begins to write it now. It may have got its final name since the folder was read; then
+    // this fails.
     fs::remove_file(path)
 }
 

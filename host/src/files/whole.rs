@@ -1,10 +1,11 @@
 //! Files that appear whole or not at all.
 //!
 //! A file is written under a temporary name in the folder of its final one, brought to the disk, and renamed. Whatever
-//! happens before, nothing stands under the final name. Then the folder is brought to the disk, too: what was reported as
-//! written outlives a loss of power. That takes longer than the file itself (some 5 ms, 1 ms), so a batch, which reports once, does
-//! it once, in its end ([`DeferredSync`]). A process killed in the middle leaves the temporary file, whose name begins with
-//! `.host-unfinished-`; the next one that writes into the folder removes it ([`unfinished`](super::unfinished)).
+//! happens before, nothing stands under the final name. Then the folder is brought to the disk, too: what was reported
+//! as written outlives a loss of power. That takes longer than the file itself (some 5 ms, 1 ms), so a batch, which
+//! reports once, does it once, in its end ([`DeferredSync`]). A process killed in the middle leaves the temporary file,
+//! whose name begins with `.host-unfinished-`; the next one that writes into the folder removes it
+//! ([`unfinished`](super::unfinished)).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -158,8 +159,9 @@ fn deferred() -> MutexGuard<'static, Deferred> {
     DEFERRED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While there is one, files that are written in this process get their names without their folders being brought to the
-/// disk each time. [`finish`](Self::finish) does that once. Each file's content is on the disk before it has its name, as ever.
+/// While there is one, files that are written in this process get their names without their folders being brought to
+/// the disk each time. [`finish`](Self::finish) does that once. Each file's content is on the disk before it has its
+/// name, as ever.
 #[must_use = "the folders are synced by `finish`"]
 pub struct DeferredSync(());
 

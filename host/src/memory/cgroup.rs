@@ -1,11 +1,13 @@
 //! The memory that the control groups (cgroups) of this process leave to it. A container is such a group.
 //!
-//! `/proc/self/cgroup` names the group, `/proc/self/mountinfo` the folder that shows the groups. Version 1 and version 2 may be
-//! mounted at the same time. A limit binds all groups below it, so each folder from the process's own up to the mount point is
-//! asked. A container often sees its own group as the mount point; the limits above are then out of sight.
+//! `/proc/self/cgroup` names the group, `/proc/self/mountinfo` the folder that shows the groups. Version 1 and version
+//! 2 may be mounted at the same time. A limit binds all groups below it, so each folder from the process's own up to
+//! the mount point is asked. A container often sees its own group as the mount point; the limits above are then out of
+//! sight.
 //!
-//! Bytes of the page cache count as used, although the kernel drops them before it ends a process. So they count as free here,
-//! with reserve: all of the inactive ones and half of the active ones, without those that must be written first. Swap is not counted.
+//! Bytes of the page cache count as used, although the kernel drops them before it ends a process. So they count as
+//! free here, with reserve: all of the inactive ones and half of the active ones, without those that must be written
+//! first. Swap is not counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,8 @@ impl Version {
         }
     }
 
-    /// Keys of `memory.stat`: page cache that is inactive, active, changed, and on its way to the disk. All of them include the groups below.
+    /// Keys of `memory.stat`: page cache that is inactive, active, changed, and on its way to the disk. All of them
+    /// include the groups below.
     fn page_cache(self) -> [&'static str; 4] {
         match self {
             Self::One => ["total_inactive_file", "total_active_file", "total_dirty", "total_writeback"],
@@ -238,8 +241,8 @@ mod tests {
         assert_eq!(free(&full), Some(0));
     }
 
-    /// Without a namespace of its own a container sees the host's path, and its own group at the mount point; with one that it
-    /// left, a path that leads out of the mount.
+    /// Without a namespace of its own a container sees the host's path, and its own group at the mount point; with one
+    /// that it left, a path that leads out of the mount.
     #[test]
     fn a_container_sees_its_group_as_the_root() {
         for (mounted, path) in

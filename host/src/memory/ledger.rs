@@ -1,8 +1,8 @@
 //! Reservations of memory: what one thread was promised, another one is not promised too.
 //!
-//! The system counts a page when it is first touched, not when it is allocated. So two threads that ask how much is free, and
-//! then allocate, may both be told of the same bytes. Here they reserve first. What the process has taken since the
-//! first reservation counts as taken by the reservations, so that nothing is counted twice.
+//! The system counts a page when it is first touched, not when it is allocated. So two threads that ask how much is
+//! free, and then allocate, may both be told of the same bytes. Here they reserve first. What the process has taken
+//! since the first reservation counts as taken by the reservations, so that nothing is counted twice.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,8 @@ struct State {
     last: Option<(Instant, Observation)>,
 }
 
-/// To ask the system takes up to a millisecond. Of a request that is a small part of what was free so shortly before, it need not be asked.
+/// To ask the system takes up to a millisecond. Of a request that is a small part of what was free so shortly before,
+/// it need not be asked.
 const RECENT: Duration = Duration::from_millis(50);
 const SMALL_PART: u64 = 64;
 
@@ -76,7 +77,8 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves so many bytes, less those of the reservation under which this thread works; None if they can't be had now.
+    /// Reserves so many bytes, less those of the reservation under which this thread works; None if they can't be had
+    /// now.
     pub(super) fn try_reserve(&'static self, bytes: u64) -> Option<Reservation> {
         self.attempt(&mut self.lock(), bytes)
     }
@@ -97,7 +99,8 @@ impl Ledger {
         }
     }
 
-    /// Reserves so many bytes whether they can be had or not: for work that begins because there is nothing to wait for.
+    /// Reserves so many bytes whether they can be had or not: for work that begins because there is nothing to wait
+    /// for.
     pub(super) fn claim(&'static self, bytes: u64) -> Reservation {
         let mut state = self.lock();
         if state.reserved == 0 {
@@ -155,7 +158,8 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Does some work under this reservation: what the work reserves on this thread is taken from it, and only the rest anew.
+    /// Does some work under this reservation: what the work reserves on this thread is taken from it, and only the rest
+    /// anew.
     pub(crate) fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         /// Restores, after a panic too.
         struct Before(u64);
@@ -300,9 +304,11 @@ mod tests {
                 let most = &most;
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(number);
-                    for _ in 0..2000 {
+                    for _ in 0..300 {
                         let bytes = random.u64(1..400);
                         let Some(reserved) = LEDGER.try_reserve(bytes) else { continue };
+                        // What is reserved is taken only later.
+                        std::thread::sleep(Duration::from_micros(50));
                         most.fetch_max(bytes + OURS.fetch_add(bytes, SeqCst), SeqCst);
                         std::thread::yield_now();
                         OURS.fetch_sub(bytes, SeqCst);

@@ -1,7 +1,7 @@
 //! Quoted patterns: the files whose names match, found part by part of the path.
 //!
-//! Crate `glob` matches a name; its own walk over folders ends the program where a name is no Unicode. Such a name is matched here
-//! by its text with U+FFFD for what is none, so that `*` finds it.
+//! Crate `glob` matches a name; its own walk over folders ends the program where a name is no Unicode. Such a name is
+//! matched here by its text with U+FFFD for what is none, so that `*` finds it.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
