@@ -20,6 +20,10 @@ mod hostile;
 mod limits;
 #[path = "cli/metadata.rs"]
 mod metadata;
+#[path = "cli/names.rs"]
+mod names;
+#[path = "cli/processes.rs"]
+mod processes;
 #[path = "cli/saturation.rs"]
 mod saturation;
 #[path = "cli/steps.rs"]

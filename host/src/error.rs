@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use kernels_gpu::entries::Refusal;
 
 use crate::Layout;
+use crate::files::escaped;
 
 /// Bytes for people.
 fn size(bytes: u128) -> String {
@@ -245,7 +246,7 @@ pub enum Error {
         found: usize,
     },
     /// A file format that can't hold an image.
-    #[error("{}: {format} holds {holds}, not {found}", .path.display())]
+    #[error("{}: {format} holds {holds}, not {found}", escaped(.path))]
     Unsupported {
         /// The file that was to be written.
         path: PathBuf,
@@ -257,7 +258,7 @@ pub enum Error {
         found: String,
     },
     /// A file that would be replaced.
-    #[error("{} exists, and is kept", .path.display())]
+    #[error("{} exists, and is kept", escaped(.path))]
     Exists {
         /// The file.
         path: PathBuf,
@@ -273,7 +274,7 @@ pub enum Error {
         free: u128,
     },
     /// A file could not be read or written.
-    #[error("{}: {reason}", .path.display())]
+    #[error("{}: {reason}", escaped(.path))]
     File {
         /// The file.
         path: PathBuf,

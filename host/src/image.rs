@@ -127,9 +127,9 @@ impl<T: Pixel> Image<T> {
     /// An image of one channel, value by value; `value` gets column and row.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
+    /// As for [`new`](Self::new), and [`Error::HostMemory`].
     pub fn from_fn(width: usize, height: usize, mut value: impl FnMut(usize, usize) -> T) -> Result<Self> {
-        let mut values = Vec::with_capacity(Self::checked_len(width, height, 1)?);
+        let mut values = memory::with_capacity(Self::checked_len(width, height, 1)?, "for an image")?;
         for y in 0..height {
             values.extend((0..width).map(|x| value(x, y)));
         }
@@ -219,7 +219,7 @@ impl<T: Pixel> Image<T> {
     /// The part of the image from column `x` and row `y` on.
     ///
     /// # Errors
-    /// [`Error::EmptyImage`] for a size of 0, [`Error::TooLarge`] if it does not lie in the image.
+    /// [`Error::EmptyImage`] for a size of 0, [`Error::TooLarge`] if it does not lie in the image, [`Error::HostMemory`].
     pub fn crop(&self, x: usize, y: usize, width: usize, height: usize) -> Result<Self> {
         Self::checked_len(width, height, self.channels)?;
         let ends = [("right", x.checked_add(width), self.width), ("lower", y.checked_add(height), self.height)];
@@ -229,7 +229,7 @@ impl<T: Pixel> Image<T> {
                 return Err(Error::TooLarge { what: format!("the {edge} edge of the part to crop"), most, found });
             }
         }
-        let mut values = Vec::with_capacity(width * height * self.channels);
+        let mut values = memory::with_capacity(width * height * self.channels, "for a part of an image")?;
         for row in y..y + height {
             values.extend_from_slice(&self.row(row)[x * self.channels..(x + width) * self.channels]);
         }
@@ -241,7 +241,8 @@ impl<T: Pixel> Image<T> {
     /// The image whose channels are the given one-channel images, in their order.
     ///
     /// # Errors
-    /// [`Error::EmptyImage`] if there is none, [`Error::Channels`] if their sizes differ or one is not of one channel.
+    /// [`Error::EmptyImage`] if there is none, [`Error::Channels`] if their sizes differ or one is not of one channel,
+    /// [`Error::HostMemory`].
     pub fn from_channels(planes: &[Image<T>]) -> Result<Self> {
         let Some(first) = planes.first() else {
             return Err(Error::EmptyImage { width: 0, height: 0, channels: 0 });
@@ -250,7 +251,8 @@ impl<T: Pixel> Image<T> {
         if let Some(other) = planes.iter().find(|plane| size(plane) != size(first) || plane.channels != 1) {
             return Err(Error::Channels { first: size(first), other: size(other) });
         }
-        let mut values = vec![T::default(); Self::checked_len(first.width, first.height, planes.len())?];
+        let length = Self::checked_len(first.width, first.height, planes.len())?;
+        let mut values = memory::zeros(length, "to join channels")?;
         for (channel, plane) in planes.iter().enumerate() {
             for (value, &from) in values.iter_mut().skip(channel).step_by(planes.len()).zip(&plane.values) {
                 *value = from;

@@ -2,23 +2,98 @@
 //!
 //! A process may be held to an address space (`ulimit -v`). Everything that is mapped counts there, used or not: the stacks
 //! of threads, and what the C library's allocator sets aside for each of them.
+//!
+//! A container, or another control group, may have less memory than the machine. The kernel grants its processes more
+//! than that, and ends them when they touch it. So an allocation that succeeds says nothing: the limits are asked first
+//! ([`reserve`]).
+
+mod cgroup;
+mod ledger;
 
 use std::alloc::{Layout, alloc_zeroed};
+use std::io::Read;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::{Error, Pixel, Result};
+use cgroup::Groups;
+use ledger::{Ledger, Observation};
+
+pub(crate) use ledger::Reservation;
 
 /// Address space that a thread takes: its stack, 2 MiB, and some of what it works with. (The heap of its own, 64 MiB, that the
 /// C library would set aside for it is forgone: [`fit_threads`].)
 const THREAD: u64 = 4 << 20;
 
-/// Bytes that can be had without swapping and without leaving the address space; None where the system does not say.
+/// Bytes that can be had without swapping, within the control groups and the address space; None where the system does
+/// not say.
 pub(crate) fn free() -> Option<u64> {
     [available(), address_space()].into_iter().flatten().min()
 }
 
-/// What the machine has left.
+/// What the machine and the control groups have left.
 fn available() -> Option<u64> {
-    kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|listing| kilobytes(&listing, "MemAvailable"));
+    [machine, groups().free()].into_iter().flatten().min()
+}
+
+/// The control groups of this process. It is taken to stay in those in which it began.
+fn groups() -> &'static Groups {
+    static GROUPS: OnceLock<Groups> = OnceLock::new();
+    GROUPS.get_or_init(|| Groups::find(Path::new("/")))
+}
+
+/// What can be had at all. The machine may swap; what a control group may swap is not counted.
+fn observe() -> Observation {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let (machine, own) = (read("/proc/meminfo"), read("/proc/self/status"));
+    let swap = kilobytes(&machine, "SwapFree").unwrap_or(0);
+    let machine = kilobytes(&machine, "MemAvailable").map(|bytes| bytes.saturating_add(swap));
+    let [resident, mapped] = ["VmRSS", "VmSize"].map(|key| kilobytes(&own, key).unwrap_or(0));
+    let space = address_limit(&read("/proc/self/limits")).map(|limit| limit.saturating_sub(mapped));
+    Observation { memory: [machine, groups().free()].into_iter().flatten().min(), resident, space, mapped }
+}
+
+/// Longer than a picture takes to be written, short enough to wait for in vain.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+static LEDGER: Ledger = Ledger::new(observe, PATIENCE);
+
+/// Reserves so many bytes: until the reservation is dropped, nobody else is promised them. None if they can't be had,
+/// after a few seconds where others may give some back.
+///
+/// To be held while the bytes are allocated and first written, best as long as they are used. On a thread that works
+/// [under](Reservation::during) a reservation, that one is used up first.
+pub(crate) fn reserve(bytes: u64) -> Option<Reservation> {
+    LEDGER.reserve(bytes).filter(|_| is_granted(bytes))
+}
+
+/// [`reserve`] without waiting.
+pub(crate) fn try_reserve(bytes: u64) -> Option<Reservation> {
+    LEDGER.try_reserve(bytes).filter(|_| is_granted(bytes))
+}
+
+/// Reserves so many bytes whether they can be had or not, for work that begins because there is nothing to wait for.
+pub(crate) fn claim(bytes: u64) -> Reservation {
+    LEDGER.claim(bytes)
+}
+
+/// The allocator's own view: it may have no address space in one piece.
+fn is_granted(bytes: u64) -> bool {
+    usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
+}
+
+/// Requests below this many bytes are not held against the system's limits: to ask would take longer than to fill them.
+const LARGE: u64 = 1 << 20;
+
+/// [`reserve`] for an allocation that this module makes.
+fn reserve_large<T>(length: usize, what: &str) -> Result<Option<Reservation>> {
+    let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+    if bytes < LARGE {
+        return Ok(None);
+    }
+    LEDGER.reserve(bytes).map(Some).ok_or_else(|| short::<T>(length, what))
 }
 
 /// What is left of the address space, if that is limited.
@@ -52,10 +127,16 @@ pub(crate) fn free_beside(threads: usize) -> Option<u64> {
     [available(), left].into_iter().flatten().min()
 }
 
-/// Where the address space is limited, makes the threads that compute on the CPU fewer, and lets all threads share one heap:
-/// a thread that could not begin would end the program, and heaps that are set aside would leave nothing for pictures. For a
-/// program to call first; where the address space is not limited it does nothing.
+/// Where the address space is limited, makes the threads that compute on the CPU fewer, and lets all threads share one
+/// heap: a thread that could not begin would end the program, and heaps that are set aside would leave nothing for
+/// pictures. Where a control group leaves little memory, what is freed is given back at once. For a program to call
+/// first; where nothing is limited it does nothing.
 pub fn fit_threads() {
+    /// Below this, what the C library keeps would be missing.
+    const LITTLE: u64 = 4 << 30;
+    if groups().free().is_some_and(|free| free < LITTLE) {
+        give_back_what_is_freed();
+    }
     if address_space().is_none() {
         return;
     }
@@ -69,18 +150,33 @@ pub fn fit_threads() {
 
 /// Has the C library keep one heap for all threads.
 fn one_heap() {
+    /// `M_ARENA_MAX` of <malloc.h>.
+    const ARENA_MAX: i32 = -8;
+    set_allocator(ARENA_MAX, 1);
+}
+
+/// Has the C library return freed pieces of 1 MiB and more to the system. By itself it keeps up to 64 MiB for each
+/// heap.
+fn give_back_what_is_freed() {
+    /// `M_MMAP_THRESHOLD` of <malloc.h>.
+    const MMAP_THRESHOLD: i32 = -3;
+    set_allocator(MMAP_THRESHOLD, 1 << 20);
+}
+
+/// Sets a parameter of the C library's allocator, where that is glibc's.
+fn set_allocator(parameter: i32, value: i32) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         use std::ffi::c_int;
         unsafe extern "C" {
             fn mallopt(parameter: c_int, value: c_int) -> c_int;
         }
-        /// As <malloc.h> has it.
-        const M_ARENA_MAX: c_int = -8;
-        // SAFETY: glibc's, with its own signature; it takes the allocator's lock, and any two numbers. If it refuses, the heaps
-        // stay several.
-        unsafe { mallopt(M_ARENA_MAX, 1) };
+        // SAFETY: glibc's, with its own signature; it takes the allocator's lock, and any two numbers. If it refuses,
+        // the allocator stays as it is.
+        unsafe { mallopt(parameter, value) };
     }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let _ = (parameter, value);
 }
 
 /// `length` zeros.
@@ -93,6 +189,7 @@ pub(crate) fn zeros<T: Pixel>(length: usize, what: &str) -> Result<Vec<T>> {
     if layout.size() == 0 {
         return Ok(Vec::new());
     }
+    let _reserved = reserve_large::<T>(length, what)?;
     // SAFETY: the size is not 0.
     let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
     if start.is_null() {
@@ -108,14 +205,53 @@ pub(crate) fn zeros<T: Pixel>(length: usize, what: &str) -> Result<Vec<T>> {
 /// # Errors
 /// As for [`zeros`].
 pub(crate) fn resize<T: Pixel>(values: &mut Vec<T>, length: usize, what: &str) -> Result<()> {
+    let more = length.saturating_sub(values.capacity());
+    let _reserved = reserve_large::<T>(more, what)?;
     values.try_reserve_exact(length.saturating_sub(values.len())).map_err(|_| short::<T>(length, what))?;
     values.resize(length, T::default());
     Ok(())
 }
 
-/// Whether so many bytes can be had now, before others' code asks for them in a way that would end the program.
+/// An empty vector with room for `length` values.
+///
+/// # Errors
+/// [`Error::HostMemory`], with the words of `what`.
+pub(crate) fn with_capacity<T>(length: usize, what: &str) -> Result<Vec<T>> {
+    let _reserved = reserve_large::<T>(length, what)?;
+    let mut values = Vec::new();
+    values.try_reserve_exact(length).map_err(|_| short::<T>(length, what))?;
+    Ok(values)
+}
+
+/// The values of an iterator, for which there is room before the first is asked for.
+///
+/// # Errors
+/// As for [`with_capacity`].
+pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>, what: &str) -> Result<Vec<T>> {
+    let mut collected = with_capacity(values.len(), what)?;
+    collected.extend(values);
+    Ok(collected)
+}
+
+/// Reads to the end, or until there are `most` bytes, whichever comes first.
+///
+/// # Errors
+/// The reader's, and [`std::io::ErrorKind::OutOfMemory`].
+pub(crate) fn read_to_end(reader: impl Read, most: u64) -> std::io::Result<Vec<u8>> {
+    let (mut bytes, mut reader) = (Vec::new(), reader.take(most));
+    loop {
+        // As much again as is there: the vector doubles.
+        let step = LARGE.max(bytes.len() as u64);
+        let _reserved = LEDGER.reserve(step.saturating_mul(2)).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        if reader.by_ref().take(step).read_to_end(&mut bytes)? < step as usize {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// Whether so many bytes can be had now. Others may take them before they are used: [`reserve`] keeps them.
 pub(crate) fn has_room(bytes: u64) -> bool {
-    usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
+    reserve(bytes).is_some()
 }
 
 fn short<T>(length: usize, what: &str) -> Error {

@@ -164,7 +164,7 @@ impl<'device> Convolution<'device> {
         self.check("source", source.len())?;
         match &mut self.ready {
             Ready::Cpu { resident, .. } => {
-                *resident = Some(cpu::Resident::new(&self.problem, source));
+                *resident = Some(cpu::Resident::new(&self.problem, source)?);
                 Ok(())
             }
             Ready::Emulator(ready) => ready.upload(bytes_of(source)),

@@ -8,10 +8,10 @@
 //! has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
 //! whichever of the two is slower gets the threads, without being told.
 //!
-//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun and
-//! are not yet written leave room for it, or when it is the only one. A job that fails is reported and the rest goes on, unless
-//! [`Work::is_final`] says that there is no use in it.
-//! Results come in the order in which they are ready.
+//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun
+//! and are not yet written leave room for it, or when it is the only one. The memory that it takes is reserved when it
+//! begins, so that two batches of one process, too, share what there is. A job that fails is reported and the rest goes
+//! on, unless [`Work::is_final`] says that there is no use in it. Results come in the order in which they are ready.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -60,6 +60,11 @@ use std::time::{Duration, Instant};
 use self::queue::{Queue, Task};
 use crate::memory;
 
+/// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): decoded, what the decoder or the encoder
+/// has beside that, and the result. Computing takes as much once more, for the one job that is computed: a copy as f32,
+/// and the sums.
+const MEMORY_PER_BYTE: u64 = 4;
+
 /// What a batch does with its jobs. The workers call it from several threads at once.
 pub trait Work: Sync {
     /// What is to be done, such as the names of two files.
@@ -107,8 +112,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free. Where
-    /// the process's address space is limited, there are fewer workers, and the quarter is of what they leave of it.
+    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free,
+    /// within the control groups of the process. Where its address space is limited, there are fewer workers, and the
+    /// quarter is of what they leave of it.
     #[must_use]
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.
@@ -116,7 +122,7 @@ impl Limits {
         let workers = memory::threads_that_fit(std::thread::available_parallelism().map_or(1, usize::from));
         let free = memory::free_beside(workers).unwrap_or(UNKNOWN);
         // With one job on the device and one waiting for it, all workers can be busy.
-        Self { workers, jobs: workers + 2, bytes: free / 4 }
+        Self { workers, jobs: workers + 2, bytes: free / MEMORY_PER_BYTE }
     }
 }
 
@@ -162,13 +168,13 @@ pub fn run<W: Work>(
             return Some(alone(work, jobs, compute));
         }
         let _stop = queue.stop_on_panic();
-        while let Some((number, input)) = queue.next_input() {
-            match compute(&jobs[number], input) {
-                Ok(output) => queue.computed(number, output),
+        while let Some((number, input, room)) = queue.next_input() {
+            match room.during(|| compute(&jobs[number], input)) {
+                Ok(output) => queue.computed(number, output, room),
                 Err(error) => {
                     let is_final = work.is_final(&error);
                     work.finished(&jobs[number], Err(error));
-                    queue.finished(number, false);
+                    queue.finished(number, false, room);
                     if is_final {
                         queue.abandon();
                     }
@@ -208,18 +214,18 @@ fn worker<W: Work>(queue: &Queue<W::Input, W::Output>, work: &W, jobs: &[W::Job]
     while let Some(task) = queue.next_task() {
         match task {
             Task::Weigh(number) => queue.weighed(number, work.bytes(&jobs[number])),
-            Task::Read(number) => match work.read(&jobs[number]) {
-                Ok(input) => queue.read(number, input),
+            Task::Read(number, room) => match room.during(|| work.read(&jobs[number])) {
+                Ok(input) => queue.read(number, input, room),
                 Err(error) => {
                     work.finished(&jobs[number], Err(error));
-                    queue.finished(number, false);
+                    queue.finished(number, false, room);
                 }
             },
-            Task::Write(number, output) => {
-                let result = work.write(&jobs[number], output);
+            Task::Write(number, output, room) => {
+                let result = room.during(|| work.write(&jobs[number], output));
                 let written = result.is_ok();
                 work.finished(&jobs[number], result);
-                queue.finished(number, written);
+                queue.finished(number, written, room);
             }
         }
     }

@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Limits;
+use super::{Limits, MEMORY_PER_BYTE};
+use crate::memory::{self, Reservation};
 
 /// What a worker is to do.
 pub(super) enum Task<O> {
     /// Find out how large the job is.
     Weigh(usize),
     /// Read the job's input.
-    Read(usize),
+    Read(usize, Reservation),
     /// Write the job's output.
-    Write(usize, O),
+    Write(usize, O, Reservation),
 }
 
 /// The jobs of a batch, by number, in the states they pass through.
@@ -31,8 +32,11 @@ struct State<I, O> {
     weighing: bool,
     /// A job that is weighed and waits for room.
     waiting: Option<usize>,
-    inputs: VecDeque<(usize, I)>,
-    outputs: VecDeque<(usize, O)>,
+    inputs: VecDeque<(usize, I, Reservation)>,
+    outputs: VecDeque<(usize, O, Reservation)>,
+    /// What computing takes for itself, reserved until the end of the batch: for the largest job so far.
+    computing: Vec<Reservation>,
+    largest: u64,
     /// Jobs that have begun to be read and are not finished, and their bytes.
     under_way: usize,
     bytes_under_way: u64,
@@ -56,16 +60,32 @@ impl<I, O> State<I, O> {
         self.bytes_under_way = self.bytes_under_way.saturating_sub(self.bytes[job]);
     }
 
-    /// Whether the job that waits may begin: there is room for it, or nothing else to wait for.
-    fn has_room(&self, job: usize, limits: Limits) -> bool {
-        let bytes = self.bytes_under_way.saturating_add(self.bytes[job]);
-        self.under_way == 0 || (self.under_way < limits.jobs && bytes <= limits.bytes)
+    /// Whether the job that waits may begin: there is room for it, or nothing else to wait for. Its memory is reserved.
+    fn admit(&mut self, job: usize, limits: Limits) -> Option<Reservation> {
+        let bytes = self.bytes[job];
+        let is_within = self.bytes_under_way.saturating_add(bytes) <= limits.bytes && self.under_way < limits.jobs;
+        let own = bytes.saturating_mul(MEMORY_PER_BYTE);
+        // What computing takes is kept: the next job of that size finds it reserved.
+        let computing = bytes.saturating_sub(self.largest).saturating_mul(MEMORY_PER_BYTE);
+        let reserved = if is_within { memory::try_reserve(own.saturating_add(computing)) } else { None };
+        match reserved {
+            Some(mut reserved) => {
+                if computing > 0 {
+                    self.computing.push(reserved.split_off_lasting(own));
+                    self.largest = bytes;
+                }
+                Some(reserved)
+            }
+            // It may take less than it seems; if not, it fails by its name.
+            None if self.under_way == 0 => Some(memory::claim(own)),
+            None => None,
+        }
     }
 
     /// The next task of a worker: first what frees memory.
     fn take(&mut self, limits: Limits) -> Option<Task<O>> {
-        if let Some((number, output)) = self.outputs.pop_front() {
-            return Some(Task::Write(number, output));
+        if let Some((number, output, room)) = self.outputs.pop_front() {
+            return Some(Task::Write(number, output, room));
         }
         if self.abandoned {
             return None;
@@ -78,13 +98,11 @@ impl<I, O> State<I, O> {
             self.next += 1;
             return Some(Task::Weigh(self.next - 1));
         };
-        if !self.has_room(number, limits) {
-            return None;
-        }
+        let room = self.admit(number, limits)?;
         self.waiting = None;
         self.under_way += 1;
         self.bytes_under_way = self.bytes_under_way.saturating_add(self.bytes[number]);
-        Some(Task::Read(number))
+        Some(Task::Read(number, room))
     }
 }
 
@@ -97,6 +115,8 @@ impl<I, O> Queue<I, O> {
             waiting: None,
             inputs: VecDeque::new(),
             outputs: VecDeque::new(),
+            computing: Vec::new(),
+            largest: 0,
             under_way: 0,
             bytes_under_way: 0,
             done: 0,
@@ -137,7 +157,7 @@ impl<I, O> Queue<I, O> {
     }
 
     /// What is computed next; None when all is finished.
-    pub(super) fn next_input(&self) -> Option<(usize, I)> {
+    pub(super) fn next_input(&self) -> Option<(usize, I, Reservation)> {
         self.wait(|state| state.inputs.pop_front())
     }
 
@@ -149,21 +169,23 @@ impl<I, O> Queue<I, O> {
         });
     }
 
-    pub(super) fn read(&self, job: usize, input: I) {
+    pub(super) fn read(&self, job: usize, input: I, room: Reservation) {
         self.change(|state| {
             if state.abandoned {
                 state.ended(job);
             } else {
-                state.inputs.push_back((job, input));
+                state.inputs.push_back((job, input, room));
             }
         });
     }
 
-    pub(super) fn computed(&self, job: usize, output: O) {
-        self.change(|state| state.outputs.push_back((job, output)));
+    pub(super) fn computed(&self, job: usize, output: O, room: Reservation) {
+        self.change(|state| state.outputs.push_back((job, output, room)));
     }
 
-    pub(super) fn finished(&self, job: usize, done: bool) {
+    pub(super) fn finished(&self, job: usize, done: bool, room: Reservation) {
+        // Before others are told that there is room.
+        drop(room);
         self.change(|state| {
             state.ended(job);
             if done {
@@ -178,7 +200,7 @@ impl<I, O> Queue<I, O> {
     pub(super) fn abandon(&self) {
         self.change(|state| {
             state.abandoned = true;
-            while let Some((job, _)) = state.inputs.pop_front() {
+            while let Some((job, _, _)) = state.inputs.pop_front() {
                 state.ended(job);
             }
         });

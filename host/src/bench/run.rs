@@ -11,10 +11,11 @@ use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Veri
 use super::roofline::Work;
 use super::system::{Build, Machine};
 use super::verify::Expected;
-use super::workload::{self, MaskSize, Picture};
+use super::workload::{self, ImageSize, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
 use crate::backend::cpu;
 use crate::files::Pixels;
+use crate::memory::{self, Reservation};
 use crate::plan::{Limits, Plan};
 use crate::{Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
 
@@ -32,8 +33,12 @@ const CPU_BATCH: Duration = Duration::from_micros(200);
 /// a GPU's variant was asked of the CPU, [`Error::HostMemory`] if a picture is too large for this machine, and those of
 /// [`Problem::new`]. What goes wrong with single variants is in the report.
 pub fn run(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    reserve_memory(settings)?.during(|| measured(settings, show))
+}
+
+/// [`run`] under its reservation of memory.
+fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     let start = Instant::now();
-    check_memory(settings)?;
     let (gpu, no_gpu) = open_gpu(settings)?;
     let cpu_device = Device::cpu();
 
@@ -95,21 +100,23 @@ fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
     Ok(if device.gpu().is_some() { (Some(device), None) } else { (None, reason) })
 }
 
-/// Refuses pictures whose buffers would not fit this machine's memory, before any is made.
-fn check_memory(settings: &Settings) -> Result<()> {
+/// Reserves memory for the buffers of the largest picture, before any is made.
+fn reserve_memory(settings: &Settings) -> Result<Reservation> {
     // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle: 16. While
     // it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32 itself.
     const BYTES_PER_VALUE: u128 = 8 * 4 + 16;
-    let Some(free) = crate::memory::free().map(u128::from) else { return Ok(()) };
-    for subject in &settings.subjects {
-        let size = subject.picture.size();
+    let mut largest = (0, ImageSize { width: 0, height: 0 });
+    for size in settings.subjects.iter().map(|subject| subject.picture.size()) {
         let values = Image::<f32>::checked_len(size.width, size.height, settings.channels)? as u128;
-        let needed = values * BYTES_PER_VALUE;
-        if needed > free {
-            return Err(Error::HostMemory { what: format!("to measure on {size} pixels"), needed, free });
+        if values > largest.0 {
+            largest = (values, size);
         }
     }
-    Ok(())
+    let (needed, size) = (largest.0 * BYTES_PER_VALUE, largest.1);
+    u64::try_from(needed).ok().and_then(memory::reserve).ok_or_else(|| {
+        let free = memory::free().unwrap_or(0).into();
+        Error::HostMemory { what: format!("to measure on {size} pixels"), needed, free }
+    })
 }
 
 /// What a profiler would count for one run; None on a device that can't tell.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
 use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
-use host::files::{self, Existing};
+use host::files::{self, Existing, escaped};
 use host::{Border, DeviceChoice, Error, PixelType};
 use indicatif::ProgressBar;
 
@@ -193,7 +193,7 @@ impl Args {
         for (path, option, format) in places {
             let Some(path) = path else { continue };
             if let Some(other) = outputs.iter().find(|other| other.path == path) {
-                bail!("{} and {option} can't both go to {}", other.option, path.display());
+                bail!("{} and {option} can't both go to {}", other.option, escaped(path));
             }
             let output = Output { option, path, format };
             if !output.is_stdout() {

@@ -1,31 +1,74 @@
-//! Signals: Ctrl-C, and a file that grows past its limit.
+//! Signals: Ctrl-C, a terminal that goes away, a polite request to end; and a file that grows past its limit.
 
-/// Makes Ctrl-C, and a polite request to end, remove the files that are being written before the program ends. `say` may
-/// tell the person at the terminal.
+/// Makes the signals that ask a program to end remove the files that are being written first: INT (Ctrl-C), TERM and
+/// HUP. The exit status is 128 and the signal's number, as shells report it. A signal that was ignored when the program
+/// started stays ignored, as `nohup` wants it. `say` may tell the person at the terminal.
+///
+/// The program ends at once, without its exit handlers: those of the CUDA driver must not run while other threads call
+/// it.
 pub(super) fn clean_up_when_interrupted(say: impl Fn() + Send + 'static) {
-    /// What shells report for a program that Ctrl-C ended: 128 + SIGINT.
-    const INTERRUPTED: i32 = 130;
-    let end = move || {
-        say();
-        std::process::exit(INTERRUPTED)
-    };
-    // Without it, Ctrl-C still ends the program, and the output is still whole or not there.
-    let _ = ctrlc::set_handler(move || host::files::remove_unfinished(&end));
+    #[cfg(unix)]
+    {
+        // Without it, a signal still ends the program, and the output is still whole or not there.
+        let _ = unix::clean_up(say);
+    }
+    #[cfg(not(unix))]
+    let _ = say;
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::ffi::c_int;
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::flag::register_conditional_shutdown;
+    use signal_hook::iterator::Signals;
+    use signal_hook::low_level::exit;
+
+    /// What shells report for a program that a signal ended.
+    fn status(signal: c_int) -> c_int {
+        128 + signal
+    }
+
+    /// Begins a thread that waits for the signals.
+    pub(super) fn clean_up(say: impl Fn() + Send + 'static) -> io::Result<()> {
+        let wanted: Vec<c_int> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal)).collect();
+        let is_ending = Arc::new(AtomicBool::new(false));
+        for &signal in &wanted {
+            // A second one does not wait for the clean-up, which may wait for a disk.
+            register_conditional_shutdown(signal, status(signal), Arc::clone(&is_ending))?;
+        }
+        let mut signals = Signals::new(&wanted)?;
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            let Some(signal) = signals.forever().next() else { return };
+            is_ending.store(true, Ordering::SeqCst);
+            host::files::remove_unfinished(|| {
+                say();
+                exit(status(signal))
+            });
+        })?;
+        Ok(())
+    }
+
+    /// Whether a signal is ignored now.
+    fn is_ignored(signal: c_int) -> bool {
+        // SAFETY: `sigaction` is plain data, for which zeros are a value. Without a new action the call only writes the
+        // old one.
+        unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
+        }
+    }
 }
 
 /// Makes a write past `ulimit -f` fail, as an error of its file, where a signal would end the program.
 pub(super) fn let_large_files_fail() {
-    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        use std::ffi::c_int;
-        unsafe extern "C" {
-            fn signal(number: c_int, handler: usize) -> usize;
-        }
-        /// As <signal.h> has them.
-        const SIGXFSZ: c_int = 25;
-        const SIG_IGN: usize = 1;
-        // SAFETY: the C library's, with its own signature (a handler is an address or one of a few numbers); to ignore a signal
-        // runs no code of ours.
-        unsafe { signal(SIGXFSZ, SIG_IGN) };
+    #[cfg(unix)]
+    // SAFETY: to ignore a signal runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }

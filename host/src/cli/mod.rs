@@ -34,7 +34,7 @@ enum Command {
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage: nothing was begun,
-3 the requested device is not there.
+3 the requested device is not there, 130 interrupted by Ctrl-C, 143 by TERM, 129 by HUP.
 
 host COMMAND --help says more, with examples.";
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use host::files::{self, Existing, Picture};
+use host::files::{self, Existing, Picture, escaped};
 use host::tutorial::{self, Report, Settings, Tutorial};
 use host::{Device, DeviceChoice, Error};
 
@@ -120,9 +120,9 @@ fn heading(device: &Device) -> String {
 
 fn make_folder(folder: &Path) -> Result<()> {
     if folder.exists() && !folder.is_dir() {
-        anyhow::bail!("{}: is a file, not a folder", folder.display());
+        anyhow::bail!("{}: is a file, not a folder", escaped(folder));
     }
-    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))
 }
 
 /// Saves the pictures; false if one can't be.
@@ -131,7 +131,7 @@ fn save(args: &Args, report: &Report) -> Result<bool> {
     for (name, picture) in &report.pictures {
         let path = args.output.join(name);
         match save_one(&path, picture, args.overwrite) {
-            Ok(()) => output::result(format_args!("picture  {}\n", path.display()))?,
+            Ok(()) => output::result(format_args!("picture  {}\n", escaped(&path)))?,
             Err(error) => {
                 all_saved = false;
                 output::message(format_args!("error: {error:#}"));

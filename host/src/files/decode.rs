@@ -12,7 +12,7 @@ use super::limits::{self, MEMORY_CONSTANT, SMALL};
 use super::metadata::MOST_METADATA;
 use super::parts::{Kept, Parts};
 use super::{Content, Format, MOST_BYTES, Metadata, Picture, Pixels, Source, exr, jpeg, orient, png, tiff_read, webp};
-use crate::memory::has_room;
+use crate::memory::{self, has_room};
 use crate::{Image, Pixel};
 
 /// What a file holds apart from the values.
@@ -231,9 +231,9 @@ impl Opened<'_> {
             return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
         }
         // The decoder's own allocations would end the process if they failed.
-        if !has_room(limits::peak(multiple, bytes)) {
+        let Some(_reserved) = memory::reserve(limits::peak(multiple, bytes)) else {
             return Err(no_memory(width, height, bytes));
-        }
+        };
         let pixels = pixels(DynamicImage::from_decoder(decoder).map_err(broken)?)?;
         let pixels = orient::apply(pixels, orientation).map_err(|error| error.to_string())?;
         metadata.turn(orientation);

@@ -45,6 +45,7 @@
 mod content;
 mod decode;
 mod encode;
+mod escaped;
 mod exr;
 mod format;
 mod jpeg;
@@ -57,6 +58,7 @@ mod png;
 mod tiff_directory;
 mod tiff_read;
 mod tiff_write;
+mod unfinished;
 mod vp8l;
 mod webp;
 mod whole;
@@ -68,11 +70,12 @@ use std::path::Path;
 use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
 
 pub use content::Content;
+pub use escaped::{Escaped, escaped};
 pub use format::Format;
 pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
-pub use whole::{Existing, remove_unfinished};
+pub use whole::{DeferredSync, Existing, remove_unfinished};
 
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
 pub const MOST_BYTES: u64 = 8 << 30;
@@ -225,8 +228,7 @@ impl Picture {
             return Self::read_from(file).map_err(blame);
         }
         // A pipe can't be read twice, as formats are told apart.
-        let mut bytes = Vec::new();
-        file.take(MOST_PIPED + 1).read_to_end(&mut bytes).map_err(|error| blame(error.to_string()))?;
+        let bytes = memory::read_to_end(file, MOST_PIPED + 1).map_err(|error| blame(error.to_string()))?;
         if bytes.len() as u64 > MOST_PIPED {
             return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
         }
@@ -260,10 +262,10 @@ impl Picture {
         // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room for it.
         let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
         let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
-        if !memory::has_room(bytes.saturating_mul(2)) {
+        let Some(_reserved) = memory::reserve(bytes.saturating_mul(2)) else {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
-        }
+        };
         whole::write(path, existing, |file| encode::write(file, format, self, options))
     }
 }
@@ -306,12 +308,11 @@ pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
 ///
 /// # Errors
 /// As for [`read_mask`], without a path.
-pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
+pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
     // No mask that is of use is larger; a device such as /dev/zero ends here.
     const MOST: u64 = 1 << 30;
     let failed = |reason: String| Error::File { path: "mask".into(), reason };
-    let mut bytes = Vec::new();
-    reader.by_ref().take(MOST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    let bytes = memory::read_to_end(reader, MOST + 1).map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > MOST {
         return Err(failed(format!("has more than {MOST} bytes, as no mask has")));
     }

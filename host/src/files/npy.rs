@@ -96,26 +96,23 @@ fn read(mut reader: impl Read) -> Result<Array, String> {
         .try_fold(kind.bytes, |bytes, &side| bytes.checked_mul(side))
         .filter(|&bytes| bytes < isize::MAX as usize)
         .ok_or_else(too_large)?;
-    // No more is allocated than the file has; what it has, `read_to_end` asks for in a way that may fail.
-    let mut bytes = Vec::new();
-    reader.take(required as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    // No more is allocated than the file has.
+    let bytes = memory::read_to_end(reader, required as u64).map_err(|error| error.to_string())?;
     if bytes.len() != required {
         let found = bytes.len();
         return Err(format!("is cut off: the shape {shape:?} takes {required} bytes, {found} are there"));
     }
-    // Once more as many: in another order, in another type.
-    if !memory::has_room(required as u64) {
-        return Err(format!("has the shape {shape:?}, {required} bytes; there is not that much memory"));
-    }
-    if header.order() == Order::Fortran {
-        bytes = to_c_order(&shape, kind.bytes, &bytes);
-    }
+    let bytes = match header.order() {
+        Order::Fortran => to_c_order(&shape, kind.bytes, &bytes)?,
+        Order::C => bytes,
+    };
     Ok(Array { shape, kind, bytes })
 }
 
 /// Values whose first index runs fastest, so arranged that the last one does.
-fn to_c_order(shape: &[usize], size: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut result = Vec::with_capacity(bytes.len());
+fn to_c_order(shape: &[usize], size: usize, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let too_little = |error: crate::Error| format!("has the shape {shape:?}: {error}");
+    let mut result = memory::with_capacity(bytes.len(), "to reorder its values").map_err(too_little)?;
     let mut index = vec![0_usize; shape.len()];
     for _ in 0..bytes.len() / size {
         let place = index.iter().zip(shape).rev().fold(0, |place, (&i, &side)| place * side + i);
@@ -128,10 +125,10 @@ fn to_c_order(shape: &[usize], size: usize, bytes: &[u8]) -> Vec<u8> {
             *i = 0;
         }
     }
-    result
+    Ok(result)
 }
 
-fn values<T, const N: usize>(array: &Array, from: fn([u8; N]) -> T) -> Vec<T> {
+fn values<T, const N: usize>(array: &Array, from: fn([u8; N]) -> T) -> Result<Vec<T>, String> {
     let (chunks, _) = array.bytes.as_chunks::<N>();
     let value = |&bytes: &[u8; N]| {
         let mut bytes = bytes;
@@ -140,7 +137,8 @@ fn values<T, const N: usize>(array: &Array, from: fn([u8; N]) -> T) -> Vec<T> {
         }
         from(bytes)
     };
-    chunks.iter().map(value).collect()
+    let too_little = |error: crate::Error| format!("has the shape {:?}: {error}", array.shape);
+    memory::collect(chunks.iter().map(value), "to convert its values").map_err(too_little)
 }
 
 /// A picture: u8, u16 or f32, of height x width or height x width x channels.
@@ -162,8 +160,8 @@ pub(super) fn read_pixels(reader: impl Read) -> Result<Pixels, String> {
     }
     match (array.kind.letter, array.kind.bytes) {
         ('u', 1) => image(width, height, channels, array.bytes),
-        ('u', 2) => image(width, height, channels, values(&array, u16::from_le_bytes)),
-        ('f', 4) => image(width, height, channels, values(&array, f32::from_le_bytes)),
+        ('u', 2) => image(width, height, channels, values(&array, u16::from_le_bytes)?),
+        ('f', 4) => image(width, height, channels, values(&array, f32::from_le_bytes)?),
         ('b', _) => Err("holds bool, and u8, u16 or f32 is needed: save array.astype(\"uint8\"), for example".into()),
         (letter, bytes) => {
             let bits = bytes * 8;
@@ -181,17 +179,17 @@ pub(super) fn read_numbers(reader: impl Read) -> Result<(usize, usize, Vec<f32>)
         return Err(format!("has the shape {:?}: rows x columns is needed", array.shape));
     };
     let numbers = match (array.kind.letter, array.kind.bytes) {
-        ('u', 1) => values(&array, |b| f32::from(u8::from_le_bytes(b))),
-        ('i', 1) => values(&array, |b| f32::from(i8::from_le_bytes(b))),
-        ('u', 2) => values(&array, |b| f32::from(u16::from_le_bytes(b))),
-        ('i', 2) => values(&array, |b| f32::from(i16::from_le_bytes(b))),
-        ('u', 4) => values(&array, |b| u32::from_le_bytes(b) as f32),
-        ('i', 4) => values(&array, |b| i32::from_le_bytes(b) as f32),
-        ('u', 8) => values(&array, |b| u64::from_le_bytes(b) as f32),
-        ('i', 8) => values(&array, |b| i64::from_le_bytes(b) as f32),
-        ('f', 4) => values(&array, f32::from_le_bytes),
+        ('u', 1) => values(&array, |b| f32::from(u8::from_le_bytes(b)))?,
+        ('i', 1) => values(&array, |b| f32::from(i8::from_le_bytes(b)))?,
+        ('u', 2) => values(&array, |b| f32::from(u16::from_le_bytes(b)))?,
+        ('i', 2) => values(&array, |b| f32::from(i16::from_le_bytes(b)))?,
+        ('u', 4) => values(&array, |b| u32::from_le_bytes(b) as f32)?,
+        ('i', 4) => values(&array, |b| i32::from_le_bytes(b) as f32)?,
+        ('u', 8) => values(&array, |b| u64::from_le_bytes(b) as f32)?,
+        ('i', 8) => values(&array, |b| i64::from_le_bytes(b) as f32)?,
+        ('f', 4) => values(&array, f32::from_le_bytes)?,
         ('f', 8) => {
-            let doubles = values(&array, f64::from_le_bytes);
+            let doubles = values(&array, f64::from_le_bytes)?;
             let single = |&value: &f64| match value as f32 {
                 single if single.is_infinite() && value.is_finite() => {
                     Err(format!("holds {value:e}, which is beyond f32"))
@@ -200,7 +198,7 @@ pub(super) fn read_numbers(reader: impl Read) -> Result<(usize, usize, Vec<f32>)
             };
             doubles.iter().map(single).collect::<Result<_, _>>()?
         }
-        ('b', _) => values(&array, |[b]| f32::from(u8::from(b != 0))),
+        ('b', _) => values(&array, |[b]| f32::from(u8::from(b != 0)))?,
         (letter, bytes) => {
             let bits = bytes * 8;
             return Err(format!("holds {letter}{bits}, and f32, f64, integers or bool are needed"));

@@ -14,8 +14,7 @@ use super::metadata::Resolution;
 use super::parts::Patched;
 use super::tiff_directory::{Directory, tags};
 use super::{Content, MOST_BYTES, Metadata, Picture, Pixels, Source, jpeg, limits, orient};
-use crate::memory::has_room;
-use crate::{Image, Pixel};
+use crate::{Image, Pixel, memory};
 
 /// The compression that is JPEG.
 const JPEG: u16 = 7;
@@ -211,10 +210,10 @@ fn sample(layout: &BufferLayoutPreference) -> Option<SampleKind> {
 fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> Result<Pixels, String> {
     let mut decoder = Decoder::new(reader).map_err(broken)?;
     let plan = plan(&mut decoder, palette.is_some())?;
-    if !has_room(plan.memory()) {
+    let Some(_reserved) = memory::reserve(plan.memory()) else {
         let Plan { width, height, bytes, .. } = plan;
         return Err(format!("has {width} x {height} pixels, {bytes} bytes; there is not that much memory"));
-    }
+    };
     check_chunks(&mut decoder, &plan)?;
     let mut limits = Limits::default();
     limits.decoding_buffer_size = MOST_BYTES as usize;

@@ -3,7 +3,7 @@
 use super::{Planes, convolve_values};
 use crate::compare::POISON;
 use crate::image::{bytes_of_mut, same_type};
-use crate::{Pixel, PixelType, Problem, Result};
+use crate::{Pixel, PixelType, Problem, Result, memory};
 
 /// Values of one of the three types.
 #[derive(Debug)]
@@ -25,24 +25,25 @@ macro_rules! each_type {
 
 impl Values {
     /// A copy of `values`.
-    fn copied<T: Pixel>(values: &[T]) -> Self {
-        let mut copy = Self::poisoned(T::TYPE, 0);
-        each_type!(&mut copy, inner => inner.extend_from_slice(same_type(values).unwrap_or_default()));
-        copy
+    fn copied<T: Pixel>(values: &[T]) -> Result<Self> {
+        let mut copy = Self::poisoned(T::TYPE, values.len())?;
+        each_type!(&mut copy, inner => inner.copy_from_slice(same_type(values).unwrap_or_default()));
+        Ok(copy)
     }
 
     /// `length` values that are [`POISON`] where the type has it.
-    fn poisoned(kind: PixelType, length: usize) -> Self {
+    fn poisoned(kind: PixelType, length: usize) -> Result<Self> {
+        const WHAT: &str = "for an image that stays";
         let mut values = match kind {
-            PixelType::U8 => Self::U8(vec![0; length]),
-            PixelType::U16 => Self::U16(vec![0; length]),
-            PixelType::F32 => Self::F32(vec![0.0; length]),
+            PixelType::U8 => Self::U8(memory::zeros(length, WHAT)?),
+            PixelType::U16 => Self::U16(memory::zeros(length, WHAT)?),
+            PixelType::F32 => Self::F32(memory::zeros(length, WHAT)?),
         };
         let bytes = each_type!(&mut values, inner => bytes_of_mut(inner));
         for (byte, poison) in bytes.iter_mut().zip(POISON.to_ne_bytes().into_iter().cycle()) {
             *byte = poison;
         }
-        values
+        Ok(values)
     }
 }
 
@@ -55,8 +56,12 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// Keeps `source`, and a poisoned result.
-    pub(crate) fn new<T: Pixel>(problem: &Problem, source: &[T]) -> Self {
-        Self { source: Values::copied(source), result: Values::poisoned(problem.layout().output, source.len()) }
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`](crate::Error::HostMemory).
+    pub(crate) fn new<T: Pixel>(problem: &Problem, source: &[T]) -> Result<Self> {
+        let result = Values::poisoned(problem.layout().output, source.len())?;
+        Ok(Self { source: Values::copied(source)?, result })
     }
 
     /// Computes.

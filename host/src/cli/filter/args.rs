@@ -115,20 +115,22 @@ RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535
 white is turned around. Pictures are turned as their \
 EXIF orientation asks. An ICC profile, EXIF, the resolution, and PNG's gamma and primaries are kept where the \
 output's format has a place for them; a note says what is not, once for each kind. Reading takes at most 6 times the \
-memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames the first is read. - is the \
-standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
-.host-unfinished-.
+memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames the \
+first is read. - is the standard input. Output files appear whole or not at all, and are on the disk when the program \
+ends. What kill -9 leaves over begins with .host-unfinished-; the next run that writes into the folder removes it.
 
 With --then, values are f32 between two masks: neither rounded nor cut off. The same holds where colours are \
 weighted by alpha, for --linear, --unsharp and magnitude. Alpha keeps its numbers in another --output-type, as all \
 values do. A note says where more than 1 % of the values were beyond what the type holds.
 
 Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
-no picture by its extension is passed over. An input that fails is named, and the rest goes on.
+no picture by its extension is passed over. An input that fails is named, and the rest goes on. Not more \
+are under way than the memory holds; the limits of a container count.
 
 Exit status: 0 all done; 1 some inputs failed: missing, no picture, with a result that exists or that \
 the format can't hold; 2 nothing was begun: arguments, mask, or the output's format or folder are wrong; \
-3 the requested device is not there; 130 interrupted.";
+3 the requested device is not there; 130 interrupted by Ctrl-C, 143 by TERM, 129 by HUP. INT and HUP stay ignored \
+where they were, as under nohup.";
 
 fn operation() -> impl TypedValueParser<Value = Operation> {
     PossibleValuesParser::new(["convolve", "correlate"]).map(|name| match name.as_str() {

@@ -6,6 +6,7 @@ mod compute;
 mod light;
 mod mask;
 mod paths;
+mod pattern;
 mod pictures;
 mod progress;
 mod saturation;
@@ -13,6 +14,7 @@ mod steps;
 
 use anyhow::Result;
 use host::batch::{self, Limits};
+use host::files::DeferredSync;
 use host::{Border, Device, DeviceChoice, Filter};
 
 pub(super) use self::args::Args;
@@ -66,12 +68,17 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let bar = progress.clone();
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
     let pictures = Pictures::new(args, &steps, &progress, first);
+    let sync = DeferredSync::begin();
     let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
         pictures.compute(&mut compute, job, picture)
     });
+    let synced = sync.finish();
     progress.finish();
     if let Some(note) = pictures.note(all).filter(|_| !args.quiet) {
         output::message(format_args!("{note}"));
+    }
+    if let Err(error) = &synced {
+        output::message(format_args!("error: {error}"));
     }
 
     // Others may have made some of the results meanwhile.
@@ -96,7 +103,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         let s = if kept == 1 { "" } else { "s" };
         output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
     }
-    Ok(if failed > 0 || !empty.is_empty() { Outcome::SomeFailed } else { Outcome::Done })
+    Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
 }
 
 /// What becomes of values that are not finite.

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use host::PixelType;
-use host::files::{Existing, Format};
+use host::files::{Existing, Format, escaped};
+
+use super::pattern;
 
 /// A file to read and the one to write.
 #[derive(Debug, PartialEq)]
@@ -30,7 +32,7 @@ impl Job {
 
     /// The input, as people know it.
     pub(super) fn name(&self) -> impl Display {
-        if self.input == Path::new(STANDARD_INPUT) { Path::new("standard input") } else { &self.input }.display()
+        escaped(if self.input == Path::new(STANDARD_INPUT) { Path::new("standard input") } else { &self.input })
     }
 
     /// An error of reading the input, by its name.
@@ -69,12 +71,12 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
     if standard > 0 && target != Target::File {
         bail!(
             "-, the standard input, has no name for a result in \"{}\": name the file, such as -o out.png",
-            output.display()
+            escaped(output)
         );
     }
-    let several = inputs.len() > 1 || inputs.iter().any(|input| input.is_dir() || pattern(input).is_some());
+    let several = inputs.len() > 1 || inputs.iter().any(|input| input.is_dir() || as_pattern(input).is_some());
     if target == Target::File && several {
-        let output = output.display();
+        let output = escaped(output);
         bail!(
             "{output} is one file, for one input: several inputs, a folder and a quoted pattern need a folder \
              (\"{output}/\", or one that exists) or a pattern with {{stem}}"
@@ -114,7 +116,7 @@ pub(super) fn prepare(output: &Path) -> Result<()> {
         Target::Folder => output,
         Target::Pattern => fixed_part(output),
     };
-    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))?;
     Ok(host::files::check_folder(folder)?)
 }
 
@@ -122,7 +124,7 @@ pub(super) fn prepare(output: &Path) -> Result<()> {
 pub(super) fn make_folder(pattern: &Path, result: &Path) -> Result<()> {
     match (pattern.parent(), result.parent()) {
         (Some(pattern), Some(folder)) if pattern.to_string_lossy().contains('{') => {
-            std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))
+            std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))
         }
         _ => Ok(()),
     }
@@ -169,7 +171,7 @@ impl Target {
             Self::Folder => Ok(None),
             Self::Pattern if depends => Ok(None),
             Self::File if output.extension().is_none() && output.symlink_metadata().is_err() => {
-                let folder = format!("\"{}/\" would be a folder", output.display());
+                let folder = format!("\"{}/\" would be a folder", escaped(output));
                 Ok(Some(Format::of(output).map_err(|error| anyhow!("{error}; {folder}"))?))
             }
             Self::File | Self::Pattern => Ok(Some(Format::of(output)?)),
@@ -177,7 +179,7 @@ impl Target {
     }
 
     fn for_input(self, output: &Path, input: &Path) -> Result<PathBuf> {
-        let name = || input.file_name().ok_or_else(|| anyhow!("{}: is no file", input.display()));
+        let name = || input.file_name().ok_or_else(|| anyhow!("{}: is no file", escaped(input)));
         let result = match self {
             Self::File => return Ok(output.to_owned()),
             Self::Folder => output.join(name()?),
@@ -198,9 +200,9 @@ impl Target {
 /// An input whose result, in a folder or by a pattern, would have no format.
 fn no_picture(input: &Path) -> Error {
     if let Err(error) = input.metadata() {
-        return anyhow!("{}: {error}", input.display());
+        return anyhow!("{}: {error}", escaped(input));
     }
-    let (input, extensions) = (input.display(), Format::extensions());
+    let (input, extensions) = (escaped(input), Format::extensions());
     anyhow!(
         "{input}: its extension names no format for the result ({extensions}): a pattern with one helps, \
          such as -o \"out/{{stem}}.png\""
@@ -227,8 +229,8 @@ fn fill(pattern: &str, stem: &OsStr, extension: &OsStr) -> Result<OsString> {
     Ok(filled)
 }
 
-/// The glob pattern that an input is, if it is no file.
-fn pattern(input: &Path) -> Option<&str> {
+/// The pattern that an input is, if it is no file.
+fn as_pattern(input: &Path) -> Option<&str> {
     input.to_str().filter(|text| text.contains(['*', '?', '[']) && !input.exists())
 }
 
@@ -246,20 +248,17 @@ fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Result<Vec<Resu
     if input.is_dir() {
         return Ok(pictures_in(input, passed_over).map(|pictures| pictures.into_iter().map(Ok).collect()));
     }
-    let Some(pattern) = pattern(input) else { return Ok(Ok(vec![Ok(input.to_owned())])) };
-    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-    let found = glob::glob_with(pattern, options).with_context(|| format!("the input \"{pattern}\""))?;
-    let files: Vec<_> =
-        found.filter(|found| !found.as_ref().is_ok_and(|path| path.is_dir())).map(|file| Ok(file?)).collect();
+    let Some(text) = as_pattern(input) else { return Ok(Ok(vec![Ok(input.to_owned())])) };
+    let files = pattern::files(text).with_context(|| format!("the input \"{}\"", escaped(text)))?;
     if files.is_empty() {
-        return Ok(Err(anyhow!("no file matches the input \"{pattern}\"")));
+        return Ok(Err(anyhow!("no file matches the input \"{}\"", escaped(text))));
     }
     Ok(Ok(files))
 }
 
 /// The pictures directly in a folder, by their extensions, in the order of their names.
 fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathBuf>> {
-    let blame = || folder.display().to_string();
+    let blame = || escaped(folder).to_string();
     let (mut pictures, mut others) = (Vec::new(), 0_usize);
     for entry in folder.read_dir().with_context(blame)? {
         let path = entry.with_context(blame)?.path();
@@ -274,10 +273,10 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
         }
     }
     if pictures.is_empty() {
-        bail!("{}: no picture is directly in this folder ({})", folder.display(), Format::readable());
+        bail!("{}: no picture is directly in this folder ({})", escaped(folder), Format::readable());
     }
     if others > 0 {
-        let (folder, entries) = (folder.display(), if others == 1 { "entry" } else { "entries" });
+        let (folder, entries) = (escaped(folder), if others == 1 { "entry" } else { "entries" });
         passed_over.push(format!("{folder}: {others} {entries} passed over: no picture by its extension, or no file"));
     }
     pictures.sort();
@@ -313,10 +312,10 @@ fn check_names(jobs: &[Job]) -> Result<()> {
     for job in jobs {
         let output = identity(&job.output);
         if let Some(other) = inputs.get(&output).filter(|_| output != identity(&job.input)) {
-            bail!("the output for {}, {}, is the input {}", job.input.display(), job.output.display(), other.display());
+            bail!("the output for {}, {}, is the input {}", escaped(&job.input), escaped(&job.output), escaped(other));
         }
         if let Some(other) = outputs.insert(output, &job.input) {
-            let (first, second, output) = (other.display(), job.input.display(), job.output.display());
+            let (first, second, output) = (escaped(other), escaped(&job.input), escaped(&job.output));
             bail!("{first} and {second} have one output, {output}");
         }
     }
