@@ -33,7 +33,8 @@ fn chunks(png: &[u8]) -> BTreeMap<String, Vec<u8>> {
     chunks
 }
 
-/// The fields of the first directory of a little-endian TIFF: the bytes of those that are elsewhere, else the whole value.
+/// The fields of the first directory of a little-endian TIFF: the bytes of those that are elsewhere, else the whole
+/// value.
 fn fields(tiff: &[u8]) -> BTreeMap<u16, Vec<u8>> {
     let short = |at: usize| u16::from_le_bytes(tiff[at..at + 2].try_into().unwrap());
     let long = |at: usize| u32::from_le_bytes(tiff[at..at + 4].try_into().unwrap()) as usize;

@@ -54,8 +54,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = super::super::pixel_type())]
     pub(super) output_type: Option<PixelType>,
 
-    /// Quality of JPEG files, 1 to 100 [default: 95]. Colours are sampled as in the input where that is a JPEG, else 4:4:4. WebP is written without
-    /// loss
+    /// Quality of JPEG files, 1 to 100 [default: 95]. Colours are sampled as in the input where that is a JPEG, else
+    /// 4:4:4. WebP is written without loss
     #[arg(long, value_name = "Q", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) quality: Option<u8>,
 
@@ -115,8 +115,8 @@ RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535
 white is turned around. Pictures are turned as their \
 EXIF orientation asks. An ICC profile, EXIF, the resolution, and PNG's gamma and primaries are kept where the \
 output's format has a place for them; a note says what is not, once for each kind. Reading takes at most 6 times the \
-memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames the first is read. - is the \
-standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
+memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames \
+the first is read. - is the standard input. Output files appear whole or not at all; what kill -9 leaves over begins with \
 .host-unfinished-.
 
 Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
