@@ -319,7 +319,7 @@ fn quality_and_sampling_of_jpeg() {
         let data = [b"Exif\0\0", exif(8).as_slice()].concat();
         let segment = [&[0xFF, 0xE1][..], &(data.len() as u16 + 2).to_be_bytes(), &data].concat();
         fs::write(place.path("e.jpg"), [&bytes[..2], &segment, &bytes[2..]].concat()).unwrap();
-        assert_eq!(sampling(&written(&["e.jpg"], "f.jpg")), found >> 4 | found << 4);
+        assert_eq!(sampling(&written(&["e.jpg"], "f.jpg")), found.rotate_left(4));
         assert_eq!(place.read("f.jpg").width(), 48);
     }
     // Where it means nothing, that is said before the work.
