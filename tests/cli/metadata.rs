@@ -305,7 +305,7 @@ fn quality_and_sampling_of_jpeg() {
     assert_eq!(written(&["a.png"], "b.jpg").len(), sizes[2], "95 is the default");
     assert_eq!(sampling(&written(&["a.png"], "b.jpg")), 0x11);
     for (factor, found) in [
-        (jpeg_encoder::SamplingFactor::F_1_1, 0x11),
+        (jpeg_encoder::SamplingFactor::F_1_1, 0x11_u8),
         (jpeg_encoder::SamplingFactor::F_2_1, 0x21),
         (jpeg_encoder::SamplingFactor::F_2_2, 0x22),
     ] {
