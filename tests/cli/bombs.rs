@@ -1,5 +1,5 @@
-//! Small files that would take much memory: compressed metadata, tables and canvases without a relation to the picture. Reading takes the stated
-//! memory at most, whether it succeeds or fails.
+//! Small files that would take much memory: compressed metadata, tables and canvases without a relation to the picture.
+//! Reading takes the stated memory at most, whether it succeeds or fails.
 #![cfg(target_os = "linux")]
 
 use host::files::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
@@ -56,7 +56,8 @@ fn peak() -> u64 {
 
 const FILE: &str = "HOST_TEST_READS";
 
-/// In a process of its own, which [`read_apart`] starts: reads a picture, and prints its sizes and the memory that reading took.
+/// In a process of its own, which [`read_apart`] starts: reads a picture, and prints its sizes and the memory that
+/// reading took.
 #[test]
 fn reads_what_another_test_asks_for() {
     let Some(path) = std::env::var_os(FILE) else { return };
@@ -83,7 +84,8 @@ fn read_apart(path: &Path) -> (u64, Result<u64, String>) {
     (memory.parse().unwrap(), result)
 }
 
-/// Reads a file in a process of its own, which takes no more memory than is stated. `words` are of the error; without any it is a picture.
+/// Reads a file in a process of its own, which takes no more memory than is stated. `words` are of the error; without
+/// any it is a picture.
 #[track_caller]
 fn takes_little(name: &str, bytes: &[u8], words: &[&str]) {
     let place = Place::new();
@@ -205,7 +207,8 @@ impl Bits {
     }
 }
 
-/// A pixel, of which the file says that it has 16,640 groups of Huffman codes; each code takes 17 bytes there, and more than 4096 in memory.
+/// A pixel, of which the file says that it has 16,640 groups of Huffman codes; each code takes 17 bytes there, and more
+/// than 4096 in memory.
 #[test]
 fn webp_with_many_codes() {
     let mut bits = Bits::default();
@@ -244,7 +247,8 @@ fn webp_with_many_codes() {
     takes_little("codes.webp", &file, &["has Huffman codes whose tables take more than"]);
 }
 
-/// A little-endian TIFF of one grey strip whose values are the bytes at offset 8; fields are tag, type, count and value.
+/// A little-endian TIFF of one grey strip whose values are the bytes at offset 8; fields are tag, type, count and
+/// value.
 pub(super) fn tiff(values: &[u8], sides: (u32, u32), more: &[(u16, u16, u32, u32)]) -> Vec<u8> {
     let mut fields = vec![
         (256, 4, 1, sides.0),

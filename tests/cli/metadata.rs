@@ -33,7 +33,8 @@ fn chunks(png: &[u8]) -> BTreeMap<String, Vec<u8>> {
     chunks
 }
 
-/// The fields of the first directory of a little-endian TIFF: the bytes of those that are elsewhere, else the whole value.
+/// The fields of the first directory of a little-endian TIFF: the bytes of those that are elsewhere, else the whole
+/// value.
 fn fields(tiff: &[u8]) -> BTreeMap<u16, Vec<u8>> {
     let short = |at: usize| u16::from_le_bytes(tiff[at..at + 2].try_into().unwrap());
     let long = |at: usize| u32::from_le_bytes(tiff[at..at + 4].try_into().unwrap()) as usize;
@@ -304,7 +305,7 @@ fn quality_and_sampling_of_jpeg() {
     assert_eq!(written(&["a.png"], "b.jpg").len(), sizes[2], "95 is the default");
     assert_eq!(sampling(&written(&["a.png"], "b.jpg")), 0x11);
     for (factor, found) in [
-        (jpeg_encoder::SamplingFactor::F_1_1, 0x11),
+        (jpeg_encoder::SamplingFactor::F_1_1, 0x11_u8),
         (jpeg_encoder::SamplingFactor::F_2_1, 0x21),
         (jpeg_encoder::SamplingFactor::F_2_2, 0x22),
     ] {
@@ -318,7 +319,7 @@ fn quality_and_sampling_of_jpeg() {
         let data = [b"Exif\0\0", exif(8).as_slice()].concat();
         let segment = [&[0xFF, 0xE1][..], &(data.len() as u16 + 2).to_be_bytes(), &data].concat();
         fs::write(place.path("e.jpg"), [&bytes[..2], &segment, &bytes[2..]].concat()).unwrap();
-        assert_eq!(sampling(&written(&["e.jpg"], "f.jpg")), found >> 4 | found << 4);
+        assert_eq!(sampling(&written(&["e.jpg"], "f.jpg")), found.rotate_left(4));
         assert_eq!(place.read("f.jpg").width(), 48);
     }
     // Where it means nothing, that is said before the work.

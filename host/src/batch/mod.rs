@@ -60,10 +60,10 @@ use std::time::{Duration, Instant};
 use self::queue::{Queue, Task};
 use crate::memory;
 
-/// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): decoded, what the decoder or the encoder
-/// has beside that, and the result. Computing takes as much once more, for the one job that is computed: a copy as f32,
-/// and the sums.
-const MEMORY_PER_BYTE: u64 = 4;
+/// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): those of reading, and as many for the
+/// result and what the encoder holds. Computing takes as much once more, for the one job that is computed: a copy as
+/// f32, and the sums.
+const MEMORY_PER_BYTE: u64 = 2;
 
 /// What a batch does with its jobs. The workers call it from several threads at once.
 pub trait Work: Sync {
@@ -76,7 +76,7 @@ pub trait Work: Sync {
     /// Why a job failed.
     type Error: Send;
 
-    /// About as many bytes of memory as the job takes, so that not too many are under way. 0 if that can't be known.
+    /// About as many bytes of memory as reading the job takes, so that not too many are under way. 0 if that can't be known.
     fn bytes(&self, job: &Self::Job) -> u64;
 
     /// Reads what is computed with.

@@ -1,4 +1,5 @@
-//! Reading of pictures: which format a file has, its metadata apart from the values, and the values through crate `image`.
+//! Reading of pictures: which format a file has, its metadata apart from the values, and the values through crate
+//! `image`.
 
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
@@ -22,6 +23,13 @@ pub(super) struct Scan {
     pub(super) metadata: Metadata,
     pub(super) orientation: Orientation,
     pub(super) animated: bool,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        let (kept, metadata) = (Kept::default(), Metadata::default());
+        Self { kept, metadata, orientation: Orientation::NoTransforms, animated: false }
+    }
 }
 
 /// Reads metadata of a length that the file says. At the end of the file they are shorter.
@@ -190,11 +198,9 @@ fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Res
             let mut reader = ImageReader::with_format(reader, format);
             reader.limits(limits());
             let kinds = if format == ImageFormat::OpenExr { " (of OpenEXR, RGB and RGBA are read)" } else { "" };
-            let mut decoder = reader.into_decoder().map_err(|error| broken(error) + kinds)?;
-            // Without it, the picture can still be read.
-            let icc_profile = decoder.icc_profile().ok().flatten();
-            let metadata = Metadata { icc_profile, ..Metadata::default() };
-            Opened { decoder: Box::new(decoder), metadata, orientation: Orientation::NoTransforms, multiple }
+            let decoder = reader.into_decoder().map_err(|error| broken(error) + kinds)?;
+            let (metadata, orientation) = (Metadata::default(), Orientation::NoTransforms);
+            Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
         }
     })
 }

@@ -1,4 +1,5 @@
-//! Writing of pictures: PNG, JPEG and TIFF by files of their own, the others through crate `image`; and Netpbm's formats.
+//! Writing of pictures: PNG, JPEG and TIFF by files of their own, the others through crate `image`; and Netpbm's
+//! formats.
 
 use std::io::{Seek, Write};
 
@@ -57,7 +58,8 @@ fn encode(mut encoder: impl ImageEncoder, picture: &Picture) -> Result<(), Strin
     encoder.write_image(bytes, width, height, colour).map_err(|error| error.to_string())
 }
 
-/// Netpbm's binary formats, <https://netpbm.sourceforge.net/doc/pam.html>: values of 16 bits with the larger byte first.
+/// Netpbm's binary formats, <https://netpbm.sourceforge.net/doc/pam.html>: values of 16 bits with the larger byte
+/// first.
 fn netpbm(writer: &mut impl Write, format: Format, pixels: &Pixels) -> std::io::Result<()> {
     let (width, height, channels) = (pixels.width(), pixels.height(), pixels.channels());
     let most = if matches!(pixels, Pixels::U8(_)) { 255 } else { 65_535 };

@@ -1,4 +1,5 @@
-//! OpenEXR's headers, <https://openexr.com/en/latest/OpenEXRFileLayout.html>: the sizes of what the decoder allocates before it reads the values.
+//! OpenEXR's headers, <https://openexr.com/en/latest/OpenEXRFileLayout.html>: the sizes of what the decoder allocates
+//! before it reads the values.
 
 use std::io::BufRead;
 

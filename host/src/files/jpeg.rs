@@ -12,7 +12,8 @@ use super::{Picture, Pixels, WriteOptions, limits};
 
 /// The quality of what is written, of 100, where none is asked for.
 pub const JPEG_QUALITY: u8 = 95;
-/// The format has 16 bits for a side, but libjpeg, through which most programs read it, takes no more than this (`JPEG_MAX_DIMENSION`).
+/// The format has 16 bits for a side, but libjpeg, through which most programs read it, takes no more than this
+/// (`JPEG_MAX_DIMENSION`).
 const JPEG_SIDE: u16 = 65_500;
 /// What EXIF data in a segment begin with.
 const EXIF: &[u8] = b"Exif\0\0";
@@ -31,7 +32,8 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Bytes of memory that reading takes. Coefficients fill whole blocks, of up to 32 x 32 pixels, which a narrow picture has many of.
+    /// Bytes of memory that reading takes. Coefficients fill whole blocks, of up to 32 x 32 pixels, which a narrow
+    /// picture has many of.
     pub(super) fn memory(self) -> u64 {
         let area = |block: u16| {
             let side = |side: u16| u64::from(side).next_multiple_of(block.into());
@@ -47,12 +49,12 @@ impl Frame {
     }
 }
 
-/// Reads all segments, so that a file without its end is found out: decoders take what is there and leave the rest grey, which would be a wrong
-/// picture without a word. The decoder sees no metadata, and nothing after the end.
+/// Reads all segments, so that a file without its end is found out: decoders take what is there and leave the rest
+/// grey, which would be a wrong picture without a word. The decoder sees no metadata, and nothing after the end.
 pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), String> {
     reader.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
     let mut walk = Walk::new(reader);
-    match walk.to_the_end() {
+    match walk.walk_to_the_end() {
         Err(Stop::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
             return Err("is cut off: a JPEG without its end".into());
         }
@@ -72,7 +74,7 @@ pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), 
 pub(super) fn frame(reader: &mut impl BufRead) -> Option<Frame> {
     let mut walk = Walk::new(reader);
     // What comes after the frame is for the decoder to judge.
-    let _ = walk.to_the_end();
+    let _ = walk.walk_to_the_end();
     walk.frame
 }
 
@@ -80,7 +82,7 @@ pub(super) fn frame(reader: &mut impl BufRead) -> Option<Frame> {
 pub(super) fn beginning(reader: &mut impl BufRead) -> Option<(Frame, u64)> {
     let mut walk = Walk::new(reader);
     walk.stops_at_frame = true;
-    let _ = walk.to_the_end();
+    let _ = walk.walk_to_the_end();
     walk.frame.map(|frame| (frame, walk.at))
 }
 
@@ -126,7 +128,7 @@ impl<'a, R: BufRead> Walk<'a, R> {
         Self { reader, at: 0, scan, frame: None, profile, stops_at_frame: false }
     }
 
-    fn to_the_end(&mut self) -> Result<(), Stop> {
+    fn walk_to_the_end(&mut self) -> Result<(), Stop> {
         let mut kept_to = self.at;
         loop {
             let marker = self.next_marker()?;

@@ -14,7 +14,8 @@ pub(super) const SMALL: u64 = 1 << 20;
 /// The values, while they are turned, and what they are decoded from: how many times the bytes of the values.
 pub(super) fn multiple(format: ImageFormat, holds_coefficients: bool) -> u64 {
     match format {
-        // The values, twice as many bytes of coded data at most, and 16 bits for each coefficient of up to four components.
+        // The values, twice as many bytes of coded data at most, and 16 bits for each coefficient of up to four
+        // components.
         ImageFormat::Jpeg if holds_coefficients => MEMORY_MULTIPLE,
         ImageFormat::Jpeg => 4,
         // The values, a frame and the canvas of an animation in RGBA, its planes, and twice the coded data.

@@ -31,7 +31,8 @@ impl Resolution {
 pub struct Metadata {
     /// The colour profile, as the ICC defines its bytes.
     pub icc_profile: Option<Vec<u8>>,
-    /// EXIF data, beginning with the header of a TIFF. Its orientation is that of the values as they are, and it has no thumbnail.
+    /// EXIF data, beginning with the header of a TIFF. Its orientation is that of the values as they are, and it has no
+    /// thumbnail.
     pub exif: Option<Vec<u8>>,
     /// Pixels per inch.
     pub resolution: Option<Resolution>,
@@ -62,7 +63,8 @@ impl Metadata {
         }
     }
 
-    /// Takes away a profile for other channels: a decoded CMYK picture is RGB. Bytes 16 to 19 of a profile name its colour space.
+    /// Takes away a profile for other channels: a decoded CMYK picture is RGB. Bytes 16 to 19 of a profile name its
+    /// colour space.
     pub(super) fn keep_profile_for(&mut self, channels: usize) {
         let space: &[u8] = if channels < 3 { b"GRAY" } else { b"RGB " };
         if self.icc_profile.as_ref().is_some_and(|profile| profile.get(16..20) != Some(space)) {
@@ -71,7 +73,8 @@ impl Metadata {
         }
     }
 
-    /// What is lost when the picture is written in this format: what reading left out, and what the format has no place for.
+    /// What is lost when the picture is written in this format: what reading left out, and what the format has no place
+    /// for.
     #[must_use]
     pub fn lost_in(&self, format: Format) -> BTreeSet<&'static str> {
         use Format::{Jpeg, Png, Tiff, WebP};

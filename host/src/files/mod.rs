@@ -14,12 +14,12 @@
 //! | NumPy | `npy` | u8, u16, f32 | 1 to 4 |
 //!
 //! Two channels are grey and alpha, four are RGB and alpha. Values are taken and written as they are stored: nothing is
-//! scaled and nothing converted to linear light. Only what no type here holds is converted. Palettes, CMYK and YCbCr become RGB. Grey of 1 to
-//! 4 bits becomes u8 from 0 to 255. PNM with another greatest value than 255 or 65,535 is stretched to that. TIFF
-//! whose 0 is white is turned around, and its f16 becomes f32. A file's content says what it is when it is read, the extension when it is
-//! written. Of several frames or pages the first is read. JPEG is written with up to 65,500 columns and rows, WebP
-//! without loss; grey and palette come back from BMP and WebP as RGB. TIFF is read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or
-//! CCITT group 4, not with Zstandard or WebP.
+//! scaled and nothing converted to linear light. Only what no type here holds is converted. Palettes, CMYK and YCbCr
+//! become RGB. Grey of 1 to 4 bits becomes u8 from 0 to 255. PNM with another greatest value than 255 or 65,535 is
+//! stretched to that. TIFF whose 0 is white is turned around, and its f16 becomes f32. A file's content says what it is
+//! when it is read, the extension when it is written. Of several frames or pages the first is read. JPEG is written
+//! with up to 65,500 columns and rows, WebP without loss; grey and palette come back from BMP and WebP as RGB. TIFF is
+//! read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with Zstandard or WebP.
 //!
 //! # Metadata
 //! Reading turns a picture as its EXIF orientation asks. What else the file says is [`Metadata`]:
@@ -31,13 +31,14 @@
 //! | resolution (dpi) | PNG, JPEG, TIFF | PNG, JPEG, TIFF |
 //! | gamma, primaries, sRGB, cICP | PNG | PNG |
 //!
-//! XMP, IPTC, comments and whatever else is dropped, which [`Metadata::lost_in`] says. PNG's gamma is kept and not applied, as a profile is: the
-//! result looks like the input in a program that honours it.
+//! XMP, IPTC, comments and whatever else is dropped, which [`Metadata::lost_in`] says. PNG's gamma is kept and not
+//! applied, as a profile is: the result looks like the input in a program that honours it.
 //!
 //! # Memory
-//! Reading a picture takes at most [`MEMORY_MULTIPLE`] times the bytes of its decoded values and [`MEMORY_CONSTANT`] more, and less for most
-//! formats ([`decoded_bytes`]). A file that would take more is refused: with more than [`MOST_METADATA`] bytes of profile or EXIF, compressed or
-//! not, or with more coded data than any picture of its size has.
+//! Reading a picture takes at most [`MEMORY_MULTIPLE`] times the bytes of its decoded values and [`MEMORY_CONSTANT`]
+//! more, and less for most formats ([`decoded_bytes`]). A file that would take more is refused: with more than
+//! [`MOST_METADATA`] bytes of profile or EXIF, compressed or not, or with more coded data than any picture of its size
+//! has.
 //!
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
@@ -259,7 +260,8 @@ impl Picture {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
-        // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room for it.
+        // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room
+        // for it.
         let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
         let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
         let Some(_reserved) = memory::reserve(bytes.saturating_mul(2)) else {
@@ -270,8 +272,9 @@ impl Picture {
     }
 }
 
-/// The most bytes of memory that reading a picture takes, from its file's metadata and the sizes of its values. That is no more than
-/// [`MEMORY_MULTIPLE`] times the bytes of the values and [`MEMORY_CONSTANT`]. 0 if it can't be read, which [`Picture::read`] then says.
+/// The most bytes of memory that reading a picture takes, from its file's metadata and the sizes of its values. That is
+/// no more than [`MEMORY_MULTIPLE`] times the bytes of the values and [`MEMORY_CONSTANT`]. 0 if it can't be read, which
+/// [`Picture::read`] then says.
 #[must_use]
 pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
     let path = path.as_ref();
@@ -285,7 +288,8 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
     guarded(|| decode::memory(reader)).unwrap_or(0)
 }
 
-/// What a file has that [`Picture::read`] leaves out, in words: further pages of a TIFF, further frames of a PNG or WebP.
+/// What a file has that [`Picture::read`] leaves out, in words: further pages of a TIFF, further frames of a PNG or
+/// WebP.
 #[must_use]
 pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
     let path = path.as_ref();

@@ -3,7 +3,6 @@
 use std::io::{BufRead, Read, SeekFrom, Write};
 
 use flate2::read::ZlibDecoder;
-use image::metadata::Orientation;
 
 use super::decode::{Scan, bounded, too_much};
 use super::metadata::{MOST_METADATA, Resolution};
@@ -100,7 +99,7 @@ pub(super) fn write(writer: impl Write, picture: &Picture) -> Result<(), String>
     let (width, height) = (picture.pixels.width() as u32, picture.pixels.height() as u32);
     let metadata = &picture.metadata;
     let mut info = png::Info::with_size(width, height);
-    // The encoder leaves the profile out where there is a gamma of its own, so that these chunks are written below.
+    // The encoder writes no profile beside an sRGB of its own, and knows no cICP: those chunks are written below.
     info.icc_profile = metadata.icc_profile.as_deref().map(Into::into);
     info.color_type = match picture.pixels.channels() {
         1 => png::ColorType::Grayscale,
@@ -141,15 +140,4 @@ pub(super) fn write(writer: impl Write, picture: &Picture) -> Result<(), String>
         file.finish()
     };
     write().map_err(|error: png::EncodingError| error.to_string())
-}
-
-impl Default for Scan {
-    fn default() -> Self {
-        Self {
-            kept: super::parts::Kept::default(),
-            metadata: super::Metadata::default(),
-            orientation: Orientation::NoTransforms,
-            animated: false,
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! The first directory of a TIFF, read apart from the decoder: its metadata, however large the file says they are, and what the decoder would
-//! allocate.
+//! The first directory of a TIFF, read apart from the decoder: its metadata, however large the file says they are, and
+//! what the decoder would allocate.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,4 +1,5 @@
-//! Reading of TIFF through crate `tiff`: grey, RGB, palettes, CMYK and YCbCr of u8, u16, f16 and f32, in strips, tiles and planes.
+//! Reading of TIFF through crate `tiff`: grey, RGB, palettes, CMYK and YCbCr of u8, u16, f16 and f32, in strips, tiles
+//! and planes.
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -260,7 +261,8 @@ fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> 
     }
 }
 
-/// Strips and tiles are held as they are stored. Those in JPEG have sizes of their own, which the decoder does not compare.
+/// Strips and tiles are held as they are stored. Those in JPEG have sizes of their own, which the decoder does not
+/// compare.
 fn check_chunks(decoder: &mut Decoder<BufReader<impl Read + Seek>>, plan: &Plan) -> Result<(), String> {
     if !plan.jpeg {
         return Ok(());

@@ -1,8 +1,9 @@
-//! The Huffman codes of lossless WebP, RFC 9649: how much memory their tables take. A picture of one pixel may have 65,536 groups of five codes, in a
-//! file of a few MB, for which the decoder would take GB. Everything before those codes is read here as crate `image-webp` reads it: what it
-//! decodes in another way than the standard is decoded in its way, so that no file has other tables there than here.
+//! The Huffman codes of lossless WebP, RFC 9649: how much memory their tables take. A picture of one pixel may have
+//! 65,536 groups of five codes, in a file of a few MB, for which the decoder would take GB. Everything before those
+//! codes is read here as crate `image-webp` reads it: what it decodes in another way than the standard is decoded in
+//! its way, so that no file has other tables there than here.
 
-use std::io::{Bytes, Read};
+use std::io::{BufRead, Bytes, Read};
 
 /// A damaged stream, or its end: the decoder says what is wrong.
 struct Broken;
@@ -16,9 +17,9 @@ impl From<std::io::Error> for Broken {
 /// Symbols of the five codes of a group, without a colour cache: green and lengths, red, blue, alpha, distances.
 const ALPHABETS: [usize; 5] = [256 + 24, 256, 256, 256, 40];
 
-/// Bytes that the decoder's tables take for all codes of the picture. Not all are read where they are more than `most`. `sides` are those of
-/// a stream without a header, as alpha has it. None if the stream is damaged.
-pub(super) fn table_bytes(stream: impl Read, sides: Option<(u32, u32)>, most: u64) -> Option<u64> {
+/// Bytes that the decoder's tables take for all codes of the picture. Not all are read where they are more than `most`.
+/// `sides` are those of a stream without a header, as alpha has it. None if the stream is damaged.
+pub(super) fn table_bytes(stream: impl BufRead, sides: Option<(u32, u32)>, most: u64) -> Option<u64> {
     Stream { bytes: stream.bytes(), buffer: 0, filled: 0, tables: 0, most }.read(sides).ok()
 }
 
@@ -176,7 +177,8 @@ impl<R: Read> Stream<R> {
         Ok(((2 + (prefix & 1)) << extra) + bits + 1)
     }
 
-    /// The pixels of an image within the stream, as alpha, red, green and blue from the highest byte on. It has one group of codes.
+    /// The pixels of an image within the stream, as alpha, red, green and blue from the highest byte on. It has one
+    /// group of codes.
     fn image(&mut self, width: usize, height: usize) -> Result<Vec<u32>, Broken> {
         let cache_bits = self.cache_bits()?;
         let mut cache = vec![0_u32; 1 << cache_bits];

@@ -40,8 +40,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = super::super::pixel_type())]
     pub(super) output_type: Option<PixelType>,
 
-    /// Quality of JPEG files, 1 to 100 [default: 95]. Colours are sampled as in the input where that is a JPEG, else 4:4:4. WebP is written without
-    /// loss
+    /// Quality of JPEG files, 1 to 100 [default: 95]. Colours are sampled as in the input where that is a JPEG, else
+    /// 4:4:4. WebP is written without loss
     #[arg(long, value_name = "Q", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) quality: Option<u8>,
 

@@ -31,8 +31,8 @@ impl ReadAhead {
     /// Begins to read the picture of a job, unless it is not wanted, or not an ordinary file, or large: what is wrong with the device or the
     /// arguments is said at once, and without much memory.
     pub(super) fn begin(job: &Job, overwrite: bool) -> Option<Self> {
-        /// Bytes of a decoded picture: 4K in 16 bits and four channels.
-        const MOST_BYTES: u64 = 3840 * 2160 * 4 * 2;
+        /// Bytes of memory: twice those of a picture of 4K in 16 bits and four channels.
+        const MOST_BYTES: u64 = 2 * 3840 * 2160 * 4 * 2;
         let is_wanted = overwrite || !job.has_result();
         let is_file = job.input.metadata().is_ok_and(|data| data.is_file());
         if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&host::files::decoded_bytes(&job.input)) {
@@ -175,9 +175,9 @@ impl Work for Pictures<'_> {
             Some(PixelType::U16) => 2,
             Some(PixelType::U8) | None => 1,
         };
-        // A value has one byte at least.
-        let bytes = host::files::decoded_bytes(&job.input);
-        bytes.saturating_mul(grows.saturating_add(self.steps.bytes_between()))
+        // Reading takes twice the bytes of the values, or more.
+        let read = host::files::decoded_bytes(&job.input);
+        read.max((read / 2).saturating_mul(grows.saturating_add(self.steps.bytes_between())))
     }
 
     fn read(&self, job: &Job) -> Result<Picture> {
