@@ -53,7 +53,7 @@ pub(super) struct Pictures<'a> {
     kept: AtomicUsize,
     /// What is being read already.
     ahead: Mutex<Option<ReadAhead>>,
-    /// Those whose values were cut off.
+    /// Those whose values saturate.
     saturated: Tally,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Pictures<'a> {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// What is to be said of so many pictures together: that values were cut off.
+    /// What is to be said of so many pictures together: that values saturate.
     pub(super) fn note(&self, pictures: usize) -> Option<String> {
         self.saturated.note(pictures)
     }
