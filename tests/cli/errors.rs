@@ -169,7 +169,8 @@ fn a_missing_driver_is_one_short_line() {
         return;
     }
     let place = prepared();
-    let ended = place.host(&["filter", "a.png", "-o", "b.png", "--emboss"]).with(0, &["device: CPU", "no CUDA device"]);
+    let ended =
+        place.host(&["filter", "a.png", "-o", "b.png", "--gaussian", "1"]).with(0, &["device: CPU", "no CUDA device"]);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     let reason = &ended.stderr[ended.stderr.find('(').unwrap()..];
     assert!(ended.stderr.starts_with("device: CPU (no CUDA device can be used: "), "{}", ended.stderr);

@@ -202,7 +202,8 @@ fn help_and_information() {
     assert!(bare.stderr.contains("Usage: host") && bare.stderr.contains("filter"), "{}", bare.stderr);
     let help = place.host(&["filter", "--help"]);
     assert_eq!((help.status, help.stderr.as_str()), (0, ""));
-    for word in ["--gaussian", "reflect101", "Examples:", "[default: zero]", ".npy", "EXIF", "Exit status: 0 all done"]
+    for word in
+        ["--gaussian", "reflect101", "Examples:", "[default: mirror]", ".npy", "EXIF", "Exit status: 0 all done"]
     {
         assert!(help.stdout.contains(word), "{word}");
     }

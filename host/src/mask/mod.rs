@@ -83,7 +83,7 @@ impl Mask {
     }
 
     /// Whether the coefficients sum to 0: derivatives, Laplacians. A sum within 10^-6 of the sum of the absolute coefficients counts
-    /// as 0, since each coefficient is rounded to `f32` (by at most 6 * 10^-8 of it). A sum that is NaN counts, too.
+    /// as 0, since each coefficient is rounded to `f32` (by at most 6 * 10^-8 of it). A sum that is not finite counts, too.
     ///
     /// ```
     /// use host::Mask;
@@ -95,8 +95,8 @@ impl Mask {
     #[must_use]
     pub fn sums_to_zero(&self) -> bool {
         let absolute: f64 = self.coefficients.iter().map(|&c| f64::from(c).abs()).sum();
-        // Written so that NaN counts.
-        !(self.sum().abs() > 1e-6 * absolute)
+        let sum = self.sum().abs();
+        !sum.is_finite() || sum <= 1e-6 * absolute
     }
 
     /// The mask divided by the sum of its coefficients, so that flat areas keep their value.

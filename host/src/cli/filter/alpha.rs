@@ -9,7 +9,7 @@
 //!
 //! Where all of a window is opaque, A is 1 and the colour is `sum(M * c)`, bit by bit: S is summed as the device sums. What lies
 //! outside of a picture by a constant border is opaque. Negative coefficients need no rule of their own: they pull A up or
-//! down, and the colour is divided by the A that was found before it is cut off. What can't be seen (a = 0) takes no part,
+//! down, and the colour is divided by A before it is limited. What can't be seen (a = 0) takes no part,
 //! be it NaN.
 
 use host::{Image, Pixel, PixelType};

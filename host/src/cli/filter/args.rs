@@ -119,9 +119,9 @@ memory of a picture's values and 64 MiB more; a file that would take more is ref
 first is read. - is the standard input. Output files appear whole or not at all, and are on the disk when the program \
 ends. What kill -9 leaves over begins with .host-unfinished-; the next run that writes into the folder removes it.
 
-With --then, values are f32 between two masks: neither rounded nor cut off. The same holds where colours are \
+With --then, values are f32 between two masks: neither rounded nor saturated. The same holds where colours are \
 weighted by alpha, for --linear, --unsharp and magnitude. Alpha keeps its numbers in another --output-type, as all \
-values do. A note says where more than 1 % of the values were beyond what the type holds.
+values do. A note says where more than 1 % of a result's values saturate.
 
 Several inputs are read, computed and written at the same time, in any order. In a folder, what is \
 no picture by its extension is passed over. An input that fails is named, and the rest goes on. Not more \
@@ -170,7 +170,7 @@ impl Args {
     /// The steps that the arguments describe, their anchors, scales and offsets checked.
     pub(super) fn steps(&self) -> Result<Steps> {
         let pictures = self.inputs.iter().filter(|input| input.as_os_str() == "-").count();
-        let masks = self.mask.from_standard_input();
+        let masks = self.mask.on_standard_input();
         ensure!(pictures == 0 || masks == 0, "- is the standard input of the picture or the mask, not both");
         ensure!(masks < 2, "--mask - was given {masks} times: there is one standard input");
         let steps = self.mask.steps.iter().map(|step| step.read(self.op, self.border)).collect::<Result<_>>()?;

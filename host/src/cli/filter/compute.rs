@@ -150,7 +150,8 @@ impl<'device> Compute<'device> {
             convolution = self.device.convolution_or_cpu(&problem, variant);
         }
         let convolution = convolution?;
-        self.note = convolution.note().map(str::to_owned);
+        // What was said of another convolution of the picture stays.
+        self.note = convolution.note().map(str::to_owned).or(self.note.take());
         Ok(convolution)
     }
 

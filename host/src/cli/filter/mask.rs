@@ -239,7 +239,7 @@ fn once<T: Copy>(name: &str, values: &[T]) -> Result<Option<T>> {
 
 impl MaskArgs {
     /// How often a mask comes from the standard input.
-    pub(super) fn from_standard_input(&self) -> usize {
+    pub(super) fn on_standard_input(&self) -> usize {
         let masks = self.steps.iter().flat_map(|step| &step.masks);
         masks.filter(|(_, choice)| matches!(choice, Choice::File(path) if path == Path::new("-"))).count()
     }

@@ -56,7 +56,7 @@ pub(super) struct Pictures<'a> {
     ahead: Mutex<Option<ReadAhead>>,
     /// What was said to be lost.
     lost: Mutex<BTreeSet<&'static str>>,
-    /// Those whose values were cut off.
+    /// Those whose values saturate.
     saturated: Tally,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Pictures<'a> {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// What is to be said of so many pictures together: that values were cut off.
+    /// What is to be said of so many pictures together: that values saturate.
     pub(super) fn note(&self, pictures: usize) -> Option<String> {
         self.saturated.note(pictures)
     }

@@ -1,4 +1,4 @@
-//! How many values of a result lie beyond what its type holds, and what is said of that.
+//! How many values of a result saturate, since they lie beyond what its type holds, and the note that says so.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,10 +7,10 @@ use rayon::prelude::*;
 
 use super::alpha::most;
 
-/// From this part of the values on it is worth a word.
+/// More than this part of the values is worth a note.
 const WORTH_SAYING: f64 = 0.01;
 
-/// The parts of a result's values that were cut off.
+/// The parts of a result's values that saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Saturation {
     below: f64,
@@ -67,11 +67,12 @@ fn is_possible(problem: &Problem) -> bool {
     let (scale, offset) = problem.scale_and_offset();
     let ends = [least, greatest].map(|end| end * f64::from(scale) + f64::from(offset));
     // NaN and infinity are possible, too.
-    !(ends.iter().all(|&end| end > -0.49 && end < f64::from(most(layout.output)) + 0.49))
+    let fits = |end: &f64| (-0.49..f64::from(most(layout.output)) + 0.49).contains(end);
+    !ends.iter().all(fits)
 }
 
-/// What a device has cut off in the first `coloured` channels of its result. The device does not count, so that values are computed
-/// again: those at an end of the range in up to 4096 pixels, which are the same at each run.
+/// Which values saturated in the first `coloured` channels of a device's result. The device does not count them. So up to 4096 pixels are
+/// looked at, the same at each run, and those of their values that lie at an end of the range are computed again.
 pub(super) fn estimate<T: Pixel, U: Pixel>(
     problem: &Problem,
     source: &Image<T>,
@@ -109,7 +110,7 @@ pub(super) fn estimate<T: Pixel, U: Pixel>(
     places.par_iter().map(count).reduce(Count::default, Count::and).of(places.len() * coloured)
 }
 
-/// The pictures of a run whose values were cut off.
+/// The pictures of a run whose values saturate.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Mutex<Found>);
 
@@ -145,9 +146,9 @@ impl Tally {
         let (what, ends) = (&found.name, ends.join(", "));
         let which = match (found.pictures, pictures) {
             (0, _) => return None,
-            (_, 1) => format!("{what}: {} of the result's values are cut off ({ends})", percent(found.most.all())),
+            (_, 1) => format!("{what}: {} of the result's values saturate ({ends})", percent(found.most.all())),
             (some, _) => format!(
-                "more than 1 % of the values are cut off in {some} of {pictures} results (most in that of {what}: {ends})"
+                "more than 1 % of the values saturate in {some} of {pictures} results (most in that of {what}: {ends})"
             ),
         };
         Some(format!(
@@ -219,6 +220,6 @@ mod tests {
         tally.add("c.png", Saturation { below: 0.02, above: 0.03 });
         let note = tally.note(3).unwrap();
         assert!(note.contains("in 2 of 3 results (most in that of b.png: 40 % below 0)"), "{note}");
-        assert!(tally.note(1).unwrap().contains("b.png: 40 % of the result's values are cut off"));
+        assert!(tally.note(1).unwrap().contains("b.png: 40 % of the result's values saturate"));
     }
 }

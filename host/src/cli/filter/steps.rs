@@ -128,7 +128,7 @@ impl Steps {
         if many { 3 * size_of::<f32>() as u64 } else { 0 }
     }
 
-    /// A picture's values after all steps, and how many of them were cut off.
+    /// A picture's values after all steps, and how many of them saturated.
     pub(super) fn apply(
         &self,
         compute: &mut Compute<'_>,
@@ -170,15 +170,15 @@ impl Steps {
         content: Content,
     ) -> host::Result<(Image<U>, Saturation)> {
         let has_alpha = content.has_alpha(image.channels());
-        let apart = has_alpha && self.steps.iter().any(|step| step.alpha != Alpha::Plain);
+        let planar_alpha = has_alpha && self.steps.iter().any(|step| step.alpha != Alpha::Plain);
         let linear = self.linear && content != Content::LinearLight;
-        let opaque = apart && alpha::is_opaque(image);
+        let opaque = planar_alpha && alpha::is_opaque(image);
         if let [step] = self.steps.as_slice()
             && step.kind == Kind::Convolve
             && !linear
-            && (!apart || opaque || step.alpha == Alpha::Keep)
+            && (!planar_alpha || opaque || step.alpha == Alpha::Keep)
         {
-            return self.direct(compute, image, apart);
+            return self.direct(compute, image, planar_alpha);
         }
         let border = match self.border {
             Border::Constant(value) if linear => Border::Constant(light::decode(value, T::TYPE)),
@@ -189,7 +189,7 @@ impl Steps {
         let exact = T::TYPE != PixelType::F32 || U::TYPE != PixelType::F32;
         let setting = Setting { pixel: T::TYPE, content, border, exact, opaque };
 
-        let mut planes = split(image, apart)?;
+        let mut planes = split(image, planar_alpha)?;
         if linear {
             light::decode_image(&mut planes.colours, coloured, T::TYPE);
         }
@@ -305,7 +305,7 @@ impl Step {
     fn finish_visible(&self, colours: &mut Image<f32>, means: &Image<f32>) {
         let channels = colours.channels();
         let pixels = colours.values_mut().par_chunks_exact_mut(channels).zip(means.values().par_iter());
-        pixels.filter(|(_, mean)| !(**mean <= 0.0)).for_each(|(pixel, _)| {
+        pixels.filter(|(_, mean)| mean.is_nan() || **mean > 0.0).for_each(|(pixel, _)| {
             pixel.iter_mut().for_each(|value| *value = self.finish(*value));
         });
     }
@@ -343,16 +343,16 @@ fn weights(alpha: &Image<f32>, pixel: PixelType) -> Image<f32> {
     alpha.map(|alpha| alpha / opaque)
 }
 
-/// The values in f32; `apart` says that the last channel is alpha and goes by itself.
-fn split<T: Pixel>(image: &Image<T>, apart: bool) -> host::Result<Planes> {
+/// The values in f32; `planar_alpha` says that the last channel is alpha and becomes a plane of its own.
+fn split<T: Pixel>(image: &Image<T>, planar_alpha: bool) -> host::Result<Planes> {
     let (width, height, channels) = (image.width(), image.height(), image.channels());
-    let taken = channels - usize::from(apart);
+    let taken = channels - usize::from(planar_alpha);
     let mut colours = Image::<f32>::zeros(width, height, taken)?;
     let pixels = image.values().par_chunks_exact(channels);
     colours.values_mut().par_chunks_exact_mut(taken).zip(pixels.clone()).for_each(|(to, from)| {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
     });
-    if !apart {
+    if !planar_alpha {
         return Ok(Planes { colours, alpha: None });
     }
     let mut alpha = Image::<f32>::zeros(width, height, 1)?;
@@ -360,7 +360,7 @@ fn split<T: Pixel>(image: &Image<T>, apart: bool) -> host::Result<Planes> {
     Ok(Planes { colours, alpha: Some(alpha) })
 }
 
-/// The values as the result has them: the one place where they are rounded. How many colours are cut off is counted.
+/// The values as the result has them: the one place where they are rounded. Colours that saturate are counted.
 fn join<U: Pixel>(planes: &Planes) -> host::Result<(Image<U>, Saturation)> {
     let Planes { colours, alpha } = planes;
     let taken = colours.channels();
