@@ -6,6 +6,7 @@
 
 mod fake;
 mod library;
+mod lost;
 
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: Vec<Test> = [library::TESTS].concat();
+    let tests: Vec<Test> = [library::TESTS, lost::TESTS].concat();
     let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
