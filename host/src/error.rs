@@ -21,6 +21,41 @@ fn by(channels: usize) -> String {
     if channels == 1 { String::new() } else { format!(" x {channels}") }
 }
 
+/// A status of the CUDA driver that is no success.
+///
+/// Displayed as the driver's name of it and its number, `CUDA_ERROR_OUT_OF_MEMORY (2)`. [`text`](Self::text) describes it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} ({code})")]
+pub struct DriverError {
+    code: u32,
+    name: String,
+    text: String,
+}
+
+impl DriverError {
+    pub(crate) fn new(code: u32, name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { code, name: name.into(), text: text.into() }
+    }
+
+    /// The `CUresult`, as a number: a driver may know more of them than this library.
+    #[must_use]
+    pub fn code(&self) -> u32 {
+        self.code
+    }
+
+    /// The driver's name of it, such as `CUDA_ERROR_OUT_OF_MEMORY`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The driver's description of it, such as "out of memory".
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
 /// The result of a library call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -151,14 +186,32 @@ pub enum Error {
     NoDevice {
         /// The driver's or the loader's own words.
         reason: String,
+        /// The driver's status, if a call into the driver failed.
+        source: Option<DriverError>,
     },
-    /// A call into the driver failed.
-    #[error("the CUDA driver failed to {action}: {reason}")]
+    /// A call into the driver failed. The device can still be used.
+    #[error("the CUDA driver failed to {action}: {}", .source.text())]
     Driver {
         /// What was being done.
         action: String,
-        /// The driver's own words.
-        reason: String,
+        /// The driver's status.
+        source: DriverError,
+    },
+    /// This process can't use the device any more.
+    ///
+    /// A kernel broke off, the device failed, or its context is gone. The driver answers every later call on this device with
+    /// the same error until the process ends: nothing is gained by trying again. Results that were returned before are
+    /// right. What was running is lost, and the device touches no memory of the host any more.
+    ///
+    /// `host filter` says so once. Where `--device auto` took the device, it computes that picture and all others on the CPU.
+    /// Where the device was asked for by its name, it writes the pictures that are computed, begins no others, and ends with
+    /// status 1.
+    #[error("the CUDA device is lost: the driver failed to {action}: {}", .source.text())]
+    DeviceLost {
+        /// What was being done when it showed. An earlier launch or copy may be the cause.
+        action: String,
+        /// The driver's status.
+        source: DriverError,
     },
     /// The emulator found a kernel doing something wrong.
     #[error("the emulator stopped {kernel}: {report}")]

@@ -37,7 +37,7 @@ mod view;
 pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, PageLocked, Rates, devices, lab};
 pub use border::Border;
 pub use cuda_emulator;
-pub use error::{Error, Result};
+pub use error::{DriverError, Error, Result};
 pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;
 pub use kernels_gpu::entries::Variant;

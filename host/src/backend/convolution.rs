@@ -70,7 +70,8 @@ impl<'device> Convolution<'device> {
         self.plan().map_or_else(|| Bound::direct(&self.problem), |plan| plan.bound(&self.problem))
     }
 
-    /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. One line for people.
+    /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also what the driver or
+    /// the system refused, so that the results take longer. One line for people.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
@@ -142,7 +143,13 @@ impl<'device> Convolution<'device> {
         match &mut self.ready {
             Ready::Cpu { planes, .. } => cpu::convolve_values(&self.problem, source, result, planes),
             Ready::Emulator(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
-            Ready::Cuda(ready) => ready.run(bytes_of(source), bytes_of_mut(result)),
+            Ready::Cuda(ready) => {
+                ready.run(bytes_of(source), bytes_of_mut(result))?;
+                if let Some(more) = ready.take_note() {
+                    self.note = Some(self.note.take().map_or(more.clone(), |note| format!("{note}; {more}")));
+                }
+                Ok(())
+            }
         }
     }
 

@@ -9,7 +9,8 @@
 //! whichever of the two is slower gets the threads, without being told.
 //!
 //! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun and
-//! are not yet written leave room for it, or when it is the only one. A job that fails is reported and the rest goes on.
+//! are not yet written leave room for it, or when it is the only one. A job that fails is reported and the rest goes on, unless
+//! [`Work::is_final`] says that there is no use in it.
 //! Results come in the order in which they are ready.
 //!
 //! ```
@@ -85,8 +86,13 @@ pub trait Work: Sync {
     /// Whatever there is to report of this job.
     fn write(&self, job: &Self::Job, output: Self::Output) -> Result<(), Self::Error>;
 
-    /// Told of each job once, when it is written or has failed.
+    /// Told of each job once, when it is written or has failed; not of those that were [abandoned](Summary::abandoned).
     fn finished(&self, job: &Self::Job, result: Result<(), Self::Error>);
+
+    /// Whether no other job can be computed after this failure to compute one. Then what is computed is written, and nothing else begins.
+    fn is_final(&self, _error: &Self::Error) -> bool {
+        false
+    }
 }
 
 /// How much is under way at once.
@@ -121,6 +127,8 @@ pub struct Summary {
     pub done: usize,
     /// Jobs that failed.
     pub failed: usize,
+    /// Jobs that were not begun, or not computed, because of a failure that is [final](Work::is_final).
+    pub abandoned: usize,
     /// From the first job's begin to the last one's end.
     pub elapsed: Duration,
     /// The part of it that the calling thread spent computing.
@@ -158,15 +166,19 @@ pub fn run<W: Work>(
             match compute(&jobs[number], input) {
                 Ok(output) => queue.computed(number, output),
                 Err(error) => {
+                    let is_final = work.is_final(&error);
                     work.finished(&jobs[number], Err(error));
                     queue.finished(number, false);
+                    if is_final {
+                        queue.abandon();
+                    }
                 }
             }
         }
         None
     });
     let (done, failed) = counts.unwrap_or_else(|| queue.into_counts());
-    Summary { done, failed, elapsed: start.elapsed(), computing }
+    Summary { done, failed, abandoned: jobs.len() - done - failed, elapsed: start.elapsed(), computing }
 }
 
 /// All jobs one after the other, where there is no thread but this one. How many were done, and how many failed.
@@ -175,14 +187,19 @@ fn alone<W: Work>(
     jobs: &[W::Job],
     mut compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error>,
 ) -> (usize, usize) {
-    let mut done = 0;
+    let (mut done, mut failed) = (0, 0);
     for job in jobs {
-        let output = work.read(job).and_then(|input| compute(job, input));
+        let mut is_final = false;
+        let output =
+            work.read(job).and_then(|input| compute(job, input).inspect_err(|error| is_final = work.is_final(error)));
         let result = output.and_then(|output| work.write(job, output));
-        done += usize::from(result.is_ok());
+        *if result.is_ok() { &mut done } else { &mut failed } += 1;
         work.finished(job, result);
+        if is_final {
+            break;
+        }
     }
-    (done, jobs.len() - done)
+    (done, failed)
 }
 
 /// Reads and writes until nothing is left.

@@ -40,11 +40,20 @@ struct State<I, O> {
     failed: usize,
     /// A thread panicked: nothing more begins.
     stopped: bool,
+    /// Nothing more is read or computed; what is computed is written.
+    abandoned: bool,
 }
 
 impl<I, O> State<I, O> {
     fn all_finished(&self) -> bool {
-        self.stopped || self.done + self.failed == self.bytes.len()
+        let all = self.done + self.failed == self.bytes.len();
+        self.stopped || all || (self.abandoned && self.under_way == 0)
+    }
+
+    /// The job, which was begun, is no longer under way.
+    fn ended(&mut self, job: usize) {
+        self.under_way -= 1;
+        self.bytes_under_way = self.bytes_under_way.saturating_sub(self.bytes[job]);
     }
 
     /// Whether the job that waits may begin: there is room for it, or nothing else to wait for.
@@ -57,6 +66,9 @@ impl<I, O> State<I, O> {
     fn take(&mut self, limits: Limits) -> Option<Task<O>> {
         if let Some((number, output)) = self.outputs.pop_front() {
             return Some(Task::Write(number, output));
+        }
+        if self.abandoned {
+            return None;
         }
         let Some(number) = self.waiting else {
             if self.weighing || self.next == self.bytes.len() {
@@ -90,6 +102,7 @@ impl<I, O> Queue<I, O> {
             done: 0,
             failed: 0,
             stopped: false,
+            abandoned: false,
         };
         Self { limits, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -137,7 +150,13 @@ impl<I, O> Queue<I, O> {
     }
 
     pub(super) fn read(&self, job: usize, input: I) {
-        self.change(|state| state.inputs.push_back((job, input)));
+        self.change(|state| {
+            if state.abandoned {
+                state.ended(job);
+            } else {
+                state.inputs.push_back((job, input));
+            }
+        });
     }
 
     pub(super) fn computed(&self, job: usize, output: O) {
@@ -146,12 +165,21 @@ impl<I, O> Queue<I, O> {
 
     pub(super) fn finished(&self, job: usize, done: bool) {
         self.change(|state| {
-            state.under_way -= 1;
-            state.bytes_under_way = state.bytes_under_way.saturating_sub(state.bytes[job]);
+            state.ended(job);
             if done {
                 state.done += 1;
             } else {
                 state.failed += 1;
+            }
+        });
+    }
+
+    /// Lets no other job be read or computed. What is computed is still written.
+    pub(super) fn abandon(&self) {
+        self.change(|state| {
+            state.abandoned = true;
+            while let Some((job, _)) = state.inputs.pop_front() {
+                state.ended(job);
             }
         });
     }

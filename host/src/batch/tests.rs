@@ -34,6 +34,8 @@ struct Counting {
     most_bytes: AtomicU64,
     /// Jobs as they finished, and where they failed.
     finished: Mutex<Vec<(usize, At)>>,
+    /// Whether a failure to compute is the last one.
+    is_final: bool,
 }
 
 impl Counting {
@@ -80,6 +82,10 @@ impl Work for Counting {
         self.bytes.fetch_sub(job.bytes, SeqCst);
         self.finished.lock().unwrap().push((job.number, result.err().unwrap_or(At::Nowhere)));
     }
+
+    fn is_final(&self, error: &At) -> bool {
+        self.is_final && *error == At::Compute
+    }
 }
 
 fn compute(job: &Job, input: usize) -> Result<String, At> {
@@ -114,6 +120,39 @@ fn every_job_is_done_once_within_the_limits() {
         // One job alone may be larger than the limit.
         let largest = jobs.iter().map(|job| job.bytes).max().unwrap_or(0);
         assert!(work.most_bytes.into_inner() <= limits.bytes.max(largest), "seed {seed}");
+    }
+}
+
+/// What was computed is written, nothing is computed after the failure, and nobody waits for jobs that never come.
+#[test]
+fn a_final_failure_ends_the_batch() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (count, last) = (random.usize(1..40), random.usize(0..40));
+        let fails = |number| match number {
+            _ if number == last => At::Compute,
+            _ if number % 7 == 3 => At::Read,
+            _ => At::Nowhere,
+        };
+        let jobs: Vec<Job> =
+            (0..count).map(|number| Job { number, bytes: random.u64(0..120), fails: fails(number) }).collect();
+        let limits = Limits { workers: random.usize(1..6), jobs: random.usize(1..8), bytes: random.u64(0..300) };
+        let work = Counting { is_final: true, ..Counting::default() };
+        let mut computed = Vec::new();
+        let summary = run(&work, &jobs, limits, |job, input| {
+            computed.push(job.number);
+            compute(job, input)
+        });
+
+        let finished = work.finished.into_inner().unwrap();
+        assert_eq!(finished.len(), summary.done + summary.failed, "seed {seed}");
+        assert_eq!(summary.done + summary.failed + summary.abandoned, count, "seed {seed}");
+        assert!(!computed.iter().rev().skip(1).any(|&number| number == last), "seed {seed}: computed after the last");
+        for number in computed {
+            let expected = (number, if number == last { At::Compute } else { At::Nowhere });
+            assert!(finished.contains(&expected), "seed {seed}: {number} was computed, and not written");
+        }
+        assert!(last < count || summary.abandoned == 0, "seed {seed}");
     }
 }
 

@@ -113,6 +113,7 @@ fn count<'a>(open: impl Fn() -> Result<Convolution<'a>>, image: &Pixels) -> Resu
 /// A run under way.
 struct Bench<'a> {
     settings: &'a Settings,
+    /// None where there is none, or it is lost.
     gpu: Option<&'a Device>,
     cpu: &'a Device,
     machine: &'a Machine,
@@ -168,6 +169,9 @@ impl Bench<'_> {
         if let Some(gpu) = self.gpu {
             let cpu_us = cpu_row.as_ref().and_then(|row| row.timed).map(|timed| timed.times.kernel.us.median);
             for candidate in self.candidates(gpu, problem, &mut cell) {
+                if self.gpu.is_none() {
+                    break;
+                }
                 let row = self.gpu_row(gpu, candidate, cpu_us, &mut cell, &mut task);
                 cell.rows.extend(row);
             }
@@ -301,6 +305,10 @@ impl Bench<'_> {
                 None
             }
             Err(cause) => {
+                if matches!(cause, Cause::Failed(Error::DeviceLost { .. })) {
+                    // Nothing else can be measured on it: said once.
+                    self.gpu = None;
+                }
                 let failure = Failure { backend, variant, image: cell.image, mask: cell.mask, cause };
                 (self.show)(Event::Failure(&failure));
                 cell.failures.push(failure);

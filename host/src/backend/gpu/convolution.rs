@@ -9,19 +9,23 @@ use std::time::Duration;
 use cust::error::CudaError;
 use cust::event::{Event, EventFlags};
 use cust::function::Function;
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
+use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
 use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::copy::COPY_QUADS;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 
 use super::Gpu;
-use super::driver::{self, DuringAction, Graph};
+use super::driver;
+use super::graph::Graph;
 use super::launch::{self, Images};
+use super::lend::{DeviceRows, LentToDevice, lend};
 use super::mapped::{self, Ends, Graphs, RowBytes};
 use super::staging::Home;
+use super::status::DriverResultExt;
 use crate::backend::bands::{self, Band};
 use crate::backend::strips::{Cut, Strip};
 use crate::compare::POISON;
+use crate::image::bytes_of;
 use crate::plan::{Plan, VariantChoice};
 use crate::{Error, Layout, Problem, Result};
 
@@ -42,6 +46,10 @@ pub(crate) struct GpuConvolution<'gpu> {
     memory_limit: Option<usize>,
     /// Made when first needed; timing alone uses them.
     events: Option<(Event, Event)>,
+    /// What was found while it ran, and not yet taken.
+    note: Option<String>,
+    /// Whether that the system gives no page-locked memory was noted.
+    noted_refusal: bool,
 }
 
 /// How an image goes to the device and its result back.
@@ -67,7 +75,7 @@ enum MaskHome<'gpu> {
         owner: &'gpu Cell<u64>,
         /// This convolution's number.
         number: u64,
-        coefficients: Vec<f32>,
+        coefficients: Rc<[f32]>,
     },
 }
 
@@ -102,25 +110,33 @@ impl<'gpu> GpuConvolution<'gpu> {
         gpu.enter()?;
         let plan = Plan::new(problem, gpu.info.limits(), choice)?;
         let (module, owner) = gpu.module(plan.entry.module())?;
-        let function = module.get_function(plan.entry.symbol).to(format!("find the kernel {}", plan.entry.symbol))?;
+        let function =
+            module.get_function(plan.entry.symbol).context(format!("find the kernel {}", plan.entry.symbol))?;
         let shared_bytes = plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
         if shared_bytes > 48 * 1024 {
             driver::allow_shared_memory(&function, shared_bytes)
-                .to(format!("allow {shared_bytes} bytes of shared memory"))?;
+                .context(format!("allow {shared_bytes} bytes of shared memory"))?;
         }
 
         let coefficients = plan.coefficients(problem);
         let mask = if plan.entry.variant.mask_is_constant() {
             static NUMBERS: AtomicU64 = AtomicU64::new(1);
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            let address =
-                driver::constant(&function, MASK::SYMBOL, coefficients.len()).to("find the mask's constant memory")?;
-            MaskHome::Constant { address, owner, number, coefficients }
+            let (address, found) =
+                driver::constant(&function, MASK::SYMBOL).context("find the mask's constant memory")?;
+            let (required, found) = (coefficients.len(), found / size_of::<f32>());
+            if found < required {
+                let (what, width, height, channels) = ("the module's constant memory", required, 1, 1);
+                return Err(Error::Length { what, width, height, channels, required, found });
+            }
+            MaskHome::Constant { address, owner, number, coefficients: coefficients.into() }
         } else {
-            let mut buffer: DeviceBuffer<f32> = allocate(coefficients.len())?;
-            // SAFETY: the coefficients are borrowed until the stream has been waited for, in the next line.
-            unsafe { buffer.async_copy_from(&coefficients, &gpu.stream) }.to("copy the mask to the device")?;
-            gpu.stream.synchronize().to("copy the mask to the device")?;
+            let buffer: DeviceBuffer<f32> = allocate(coefficients.len())?;
+            let bytes = bytes_of(&coefficients);
+            let to =
+                DeviceRows { address: buffer.as_device_ptr().cast(), rows: 1, bytes: bytes.len(), pitch: bytes.len() };
+            // SAFETY: the buffer has as many values, and lives longer than the scope.
+            gpu.lend(|lent| unsafe { lent.upload(to, bytes, &gpu.stream) }.context("copy the mask to the device"))?;
             MaskHome::Global(buffer)
         };
 
@@ -147,12 +163,14 @@ impl<'gpu> GpuConvolution<'gpu> {
             way: Way::First,
             memory_limit,
             events: None,
+            note: None,
+            noted_refusal: false,
         };
         if !ready.row_bytes().0.is_dense() {
             // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let it be something,
             // as compute-sanitizer wants it.
             // SAFETY: nothing else uses the new buffer, and the stream does one thing after the other.
-            unsafe { ready.source.set_8_async(0, &gpu.stream) }.to("clear the source on the device")?;
+            unsafe { ready.source.set_8_async(0, &gpu.stream) }.context("clear the source on the device")?;
         }
         Ok(ready)
     }
@@ -166,65 +184,74 @@ impl<'gpu> GpuConvolution<'gpu> {
         &self.strips
     }
 
+    /// What was found since this was asked last, that is not as it was asked for. One line for people.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+
     /// One image in, one out: copy, kernel, copy back, strip by strip.
     pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
-        self.gpu.enter()?;
         match &self.way {
             Way::First => self.way = self.choose_way(),
-            Way::Graphs(_) => {
-                if self.run_graph(source, result)? {
-                    return Ok(());
+            Way::Graphs(_) => match self.run_graph(source, result) {
+                Err(GraphError::Run(error)) => return Err(error),
+                // A driver or a system that can't has the others.
+                Err(GraphError::Prepare(error)) => {
+                    self.add_note(format!("in separate steps: {error}"));
+                    self.way = self.bands();
                 }
-                // A driver that can't has the others.
-                self.way = self.bands();
-            }
+                Ok(()) => return Ok(()),
+            },
             Way::Bands(bands) if [self.gpu.home(source), self.gpu.home(result)] == [Home::PageLocked; 2] => {
                 let bands = Rc::clone(bands);
                 return self.run_in_bands(&bands, source, result);
             }
             Way::Bands(_) | Way::Steps => {}
         }
-        for index in 0..self.strips.len() {
-            // SAFETY: `source` is borrowed until `download_strip` or `wait` has waited for the stream.
-            let launched = unsafe { self.upload_strip(index, source) }.and_then(|()| self.launch_strip(index));
-            match launched {
-                Ok(()) => self.download_strip(index, result)?,
-                // What was begun must be over before the borrow of `source` ends.
-                Err(error) => return self.wait().and(Err(error)),
+        let gpu = self.gpu;
+        let row = self.row_bytes().1;
+        gpu.lend(|lent| {
+            let mut rest = result;
+            for index in 0..self.strips.len() {
+                // The strips' outputs are all rows, one after the other.
+                let bytes = self.strips[index].outputs.len() * row.bytes;
+                let (outputs, later) = std::mem::take(&mut rest).split_at_mut(bytes);
+                rest = later;
+                self.upload_strip(lent, index, source)?;
+                self.launch_strip(lent, index)?;
+                self.download_strip(lent, index, outputs)?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Copies the source to the device, and waits until it is there.
     pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
-        self.gpu.enter()?;
-        self.check_resident()?;
-        // SAFETY: `source` is borrowed until `wait` returns.
-        let copied = unsafe { self.upload_strip(0, source) };
-        self.wait().and(copied)
+        let gpu = self.gpu;
+        gpu.lend(|lent| {
+            self.check_resident()?;
+            self.upload_strip(lent, 0, source)
+        })
     }
 
     /// Fills the result with [`POISON`], so that an output that nothing writes is seen.
     pub(crate) fn poison(&mut self) -> Result<()> {
-        self.gpu.enter()?;
-        // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other. Rows
-        // are a multiple of 4 bytes long on the device.
-        unsafe { self.result.set_32_async(POISON.to_bits(), &self.gpu.stream) }.to("fill the result with NaN")?;
-        self.wait()
-    }
-
-    /// Waits until all launches are done.
-    pub(crate) fn wait(&self) -> Result<()> {
-        self.gpu.enter()?;
-        self.gpu.stream.synchronize().to("run the kernel")
+        let gpu = self.gpu;
+        gpu.lend(|lent| {
+            lent.uses(&gpu.stream);
+            // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other. Rows
+            // are a multiple of 4 bytes long on the device.
+            unsafe { self.result.set_32_async(POISON.to_bits(), &gpu.stream) }.context("fill the result with NaN")
+        })
     }
 
     /// Copies the result from the device, after all launches before.
     pub(crate) fn download(&mut self, result: &mut [u8]) -> Result<()> {
-        self.gpu.enter()?;
-        self.check_resident()?;
-        self.download_strip(0, result)
+        let gpu = self.gpu;
+        gpu.lend(|lent| {
+            self.check_resident()?;
+            self.download_strip(lent, 0, result)
+        })
     }
 
     /// The steps one by one work on a whole image that stays on the device.
@@ -245,32 +272,50 @@ impl<'gpu> GpuConvolution<'gpu> {
     }
 
     /// Copies the rows of a strip to the device.
-    ///
-    /// # Safety
-    /// `source` stays borrowed until the stream has been waited for.
-    unsafe fn upload_strip(&mut self, index: usize, source: &[u8]) -> Result<()> {
+    fn upload_strip<'scope, 'env>(
+        &mut self,
+        lent: &LentToDevice<'scope, 'env>,
+        index: usize,
+        source: &'scope [u8],
+    ) -> Result<()>
+    where
+        'gpu: 'env,
+    {
+        let gpu = self.gpu;
         let row = self.row_bytes().0;
-        let mut staging = self.gpu.staging.borrow_mut();
+        let mut staging = gpu.staging.borrow_mut();
         let mut at = 0;
         for range in &self.strips[index].source {
             let to = row.of(&self.source, at..at + range.len());
             let from = &source[range.start * row.bytes..range.end * row.bytes];
-            // SAFETY: the rows lie in the source; the rest is the caller's promise.
-            unsafe { staging.upload(to, from, self.gpu.home(from), &self.gpu.stream)? };
+            // SAFETY: the rows lie in the source, which lives as long as this convolution.
+            unsafe { staging.upload(lent, to, from, gpu.home(from), &gpu.stream)? };
             at += range.len();
         }
         Ok(())
     }
 
     /// Runs the kernel for a strip, without waiting for it.
-    fn launch_strip(&mut self, index: usize) -> Result<()> {
+    fn launch_strip<'env>(&mut self, lent: &LentToDevice<'_, 'env>, index: usize) -> Result<()>
+    where
+        'gpu: 'env,
+    {
         let strip = &self.strips[index];
-        self.launch_rows(strip.height, strip.rows())
+        self.launch_rows(lent, strip.height, strip.rows())
     }
 
     /// Runs the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows after them, too.
-    pub(super) fn launch_rows(&mut self, height: usize, outputs: Range<usize>) -> Result<()> {
-        self.place_mask()?;
+    pub(super) fn launch_rows<'env>(
+        &mut self,
+        lent: &LentToDevice<'_, 'env>,
+        height: usize,
+        outputs: Range<usize>,
+    ) -> Result<()>
+    where
+        'gpu: 'env,
+    {
+        self.place_mask(lent)?;
+        lent.uses(&self.gpu.stream);
         let mask = self.mask.buffer();
         for one in &self.plan.launches(height, outputs) {
             let images = Images { layout: self.layout, source: &self.source, result: &mut self.result };
@@ -298,19 +343,17 @@ impl<'gpu> GpuConvolution<'gpu> {
             .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
     }
 
-    /// Runs a small image in one graph; false if the driver can't.
-    fn run_graph(&mut self, source: &[u8], result: &mut [u8]) -> Result<bool> {
-        // Constant memory is not part of the graph: it must hold this mask before each launch.
-        self.place_mask()?;
+    /// Runs a small image in one graph.
+    fn run_graph(&mut self, source: &[u8], result: &mut [u8]) -> Result<(), GraphError> {
         let gpu = self.gpu;
         let (from, to) = self.row_bytes();
-        // Its address is the one at which the device writes.
-        result.as_mut_ptr().expose_provenance();
+        // Page-locked memory is allocated in the device's context.
+        gpu.enter().map_err(GraphError::Run)?;
         let (own_source, own_result) = (gpu.end(source, from), gpu.end(result, to));
         let ends = match (own_source, own_result) {
             (Some(source), Some(result)) => Ends { source, result },
             _ => {
-                let mut mapped = gpu.mapped()?;
+                let mut mapped = gpu.mapped().map_err(GraphError::preparing)?;
                 if own_source.is_none() {
                     mapped.set_source(source, from);
                 }
@@ -318,27 +361,33 @@ impl<'gpu> GpuConvolution<'gpu> {
                 Ends { source: own_source.unwrap_or(source), result: own_result.unwrap_or(result) }
             }
         };
-        let known = matches!(&self.way, Way::Graphs(graphs) if graphs.get(ends).is_some());
-        let recorded = if known { None } else { self.record_graph(ends).ok() };
-        let Way::Graphs(graphs) = &mut self.way else { return Ok(false) };
-        if let Some(graph) = recorded {
-            graphs.insert(ends, graph);
+        if !matches!(&self.way, Way::Graphs(graphs) if graphs.get(ends).is_some()) {
+            let recorded = self.record_graph(ends).map_err(GraphError::preparing)?;
+            if let Way::Graphs(graphs) = &mut self.way {
+                graphs.insert(ends, recorded);
+            }
         }
-        let Some(graph) = graphs.get(ends) else { return Ok(false) };
-        // SAFETY: the buffers in the graph are this convolution's, and the device's or the caller's, borrowed; the stream is waited for
-        // in the next line.
-        let launched = unsafe { graph.launch(&gpu.stream) }.to("launch a graph of kernels");
-        self.wait().and(launched)?;
+        let Way::Graphs(graphs) = &self.way else { unreachable!("a graph is run by one that has graphs") };
+        let graph = graphs.get(ends).expect("recorded above");
+        let written = &mut *result;
+        lend(|lent| {
+            // Constant memory is not part of the graph: it must hold this mask before each launch.
+            self.place_mask(lent)?;
+            // SAFETY: the buffers in the graph are this convolution's, and the device's or these two; this convolution and the device are
+            // borrowed longer than the scope.
+            unsafe { lent.launch(graph, source, written, &gpu.stream) }.context("launch a graph of kernels")
+        })
+        .map_err(GraphError::Run)?;
         if own_result.is_none() {
-            gpu.mapped()?.result(result, to);
+            gpu.mapped().map_err(GraphError::Run)?.result(result, to);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Records what brings the source from page-locked memory and puts the result there.
     fn record_graph(&mut self, ends: Ends) -> Result<Graph> {
         let (module, _) = self.gpu.module(COPY_QUADS.module)?;
-        let copy = module.get_function(COPY_QUADS.symbol).to("find the kernel that copies")?;
+        let copy = module.get_function(COPY_QUADS.symbol).context("find the kernel that copies")?;
         let mask = self.mask.buffer();
         let stream = &self.gpu.stream;
         let height = self.plan.params.height as usize;
@@ -358,57 +407,103 @@ impl<'gpu> GpuConvolution<'gpu> {
         })
     }
 
-    /// Copies the outputs of a strip from the device, and waits for them.
-    fn download_strip(&mut self, index: usize, result: &mut [u8]) -> Result<()> {
-        let row = self.row_bytes().1;
-        let strip = &self.strips[index];
-        let from = row.of(&self.result, strip.rows());
-        let to = &mut result[strip.outputs.start * row.bytes..strip.outputs.end * row.bytes];
-        let home = self.gpu.home(to);
-        // SAFETY: the rows lie in the result.
-        unsafe { self.gpu.staging.borrow_mut().download(to, from, home, &self.gpu.stream) }
+    /// Copies the outputs of a strip from the device, to where `outputs` begins.
+    fn download_strip<'scope, 'env>(
+        &mut self,
+        lent: &LentToDevice<'scope, 'env>,
+        index: usize,
+        outputs: &'scope mut [u8],
+    ) -> Result<()>
+    where
+        'gpu: 'env,
+    {
+        let gpu = self.gpu;
+        let from = self.row_bytes().1.of(&self.result, self.strips[index].rows());
+        let home = gpu.home(outputs);
+        let mut staging = gpu.staging.borrow_mut();
+        // SAFETY: the rows lie in the result, which lives as long as this convolution.
+        unsafe { staging.download(lent, outputs, from, home, &gpu.stream)? };
+        if let Some(reason) = staging.refused()
+            && !self.noted_refusal
+        {
+            self.noted_refusal = true;
+            self.add_note(format!("with slower copies: {reason}"));
+        }
+        Ok(())
+    }
+
+    fn add_note(&mut self, note: String) {
+        match &mut self.note {
+            Some(before) => *before = format!("{before}; {note}"),
+            None => self.note = Some(note),
+        }
     }
 
     /// Runs the kernel `times` times, one after the other, and returns the time that the device took for all.
     pub(crate) fn timed(&mut self, times: usize) -> Result<Duration> {
-        self.gpu.enter()?;
-        self.check_resident()?;
-        if self.events.is_none() {
-            let event = || Event::new(EventFlags::DEFAULT).to("create a timing event");
-            self.events = Some((event()?, event()?));
-        }
-        let (start, stop) = self.events.take().expect("created above");
-        start.record(&self.gpu.stream).to("record a timing event")?;
-        for _ in 0..times {
-            self.launch_strip(0)?;
-        }
-        stop.record(&self.gpu.stream).to("record a timing event")?;
-        stop.synchronize().to("run the kernel")?;
-        let elapsed = stop.elapsed_time_f32(&start).to("read the timing events")?;
-        self.events = Some((start, stop));
-        Ok(Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3))
+        let gpu = self.gpu;
+        gpu.lend(|lent| {
+            self.check_resident()?;
+            if self.events.is_none() {
+                let event = || Event::new(EventFlags::DEFAULT).context("create a timing event");
+                self.events = Some((event()?, event()?));
+            }
+            let (start, stop) = self.events.take().expect("created above");
+            start.record(&gpu.stream).context("record a timing event")?;
+            for _ in 0..times {
+                self.launch_strip(lent, 0)?;
+            }
+            stop.record(&gpu.stream).context("record a timing event")?;
+            lent.uses(&gpu.stream);
+            lent.wait()?;
+            let elapsed = stop.elapsed_time_f32(&start).context("read the timing events")?;
+            self.events = Some((start, stop));
+            Ok(Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3))
+        })
     }
 
     /// Sees to it that the constant memory holds this convolution's mask.
-    fn place_mask(&self) -> Result<()> {
+    fn place_mask<'env>(&self, lent: &LentToDevice<'_, 'env>) -> Result<()>
+    where
+        'gpu: 'env,
+    {
         if let MaskHome::Constant { address, owner, number, coefficients } = &self.mask
             && owner.get() != *number
         {
-            // SAFETY: the symbol's size was checked when its address was taken. The coefficients never change, and live until
-            // the stream has been waited for (Drop). Launches with the previous mask come before this copy on the stream.
-            unsafe { driver::copy_to_device(*address, coefficients, &self.gpu.stream) }
-                .to("copy the mask to constant memory")?;
+            // Nobody's, should the copy fail.
+            owner.set(0);
+            // SAFETY: the symbol's size was checked when its address was taken, and its module stays loaded. Launches with the previous
+            // mask come before this copy on the stream.
+            unsafe { lent.upload_kept(*address, coefficients, &self.gpu.stream) }
+                .context("copy the mask to constant memory")?;
             owner.set(*number);
         }
         Ok(())
     }
 }
 
+/// Why a graph did not run.
+enum GraphError {
+    /// It could not be made; nothing was begun, and there are other ways.
+    Prepare(Error),
+    /// The device is lost, or failed on the way.
+    Run(Error),
+}
+
+impl GraphError {
+    /// For a failure before anything was begun.
+    fn preparing(error: Error) -> Self {
+        match error {
+            Error::DeviceLost { .. } => Self::Run(error),
+            error => Self::Prepare(error),
+        }
+    }
+}
+
 impl Drop for GpuConvolution<'_> {
     fn drop(&mut self) {
-        // Nothing may still be running or copying when the buffers and the coefficients go. A failure here was reported by
-        // the call that caused it, or the device is lost.
-        let _ = self.wait();
+        // Nothing may still use the buffers, the graphs or the events when they go, in the context that is then the current one.
+        self.gpu.settle();
     }
 }
 
@@ -416,12 +511,12 @@ impl Drop for GpuConvolution<'_> {
 fn allocate<T: DeviceCopy>(length: usize) -> Result<DeviceBuffer<T>> {
     // SAFETY: the values are written before they are read: the source and the mask by a copy, the result by the
     // kernel, which writes each value; what lies between rows is not read.
-    unsafe { DeviceBuffer::uninitialized(length) }.map_err(|error| match error {
-        CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation => out_of_memory(length * size_of::<T>(), None),
-        error => {
-            Error::Driver { action: format!("allocate {length} values on the device"), reason: driver::words(error) }
+    match unsafe { DeviceBuffer::uninitialized(length) } {
+        Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
+            Err(out_of_memory(length * size_of::<T>(), None))
         }
-    })
+        result => result.context(format!("allocate {length} values on the device")),
+    }
 }
 
 /// The error for `needed` bytes that the device, or a limit of it, does not have.

@@ -14,12 +14,14 @@ use cust::error::CudaError;
 use cust::event::{Event, EventFlags};
 use cust::function::Function;
 use cust::launch;
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, mem_get_info};
+use cust::memory::{DeviceBuffer, bytemuck, mem_get_info};
 use cust::stream::Stream;
 use kernels_gpu::kernel::Kernel;
 
 use super::Gpu;
-use super::driver::{self, DuringAction};
+use super::driver;
+use super::lend::DeviceRows;
+use super::status::DriverResultExt;
 use crate::backend::lab::list::tutorial_kernels;
 use crate::lab::{self, Call, Element, Shape};
 use crate::{Error, Result};
@@ -44,8 +46,8 @@ impl<T: Element> std::fmt::Debug for DeviceArray<'_, T> {
 
 impl<T: Element> Drop for DeviceArray<'_, T> {
     fn drop(&mut self) {
-        // A kernel may still be using it. A failure was reported by the call that caused it, or the device is lost.
-        let _ = self.gpu.enter().and_then(|()| self.gpu.stream.synchronize().to("wait for the kernels"));
+        // A kernel may still be using it.
+        self.gpu.settle();
     }
 }
 
@@ -130,7 +132,17 @@ impl std::fmt::Debug for Bench<'_> {
 }
 
 /// A clock that runs.
-pub(crate) struct Clock(Event);
+pub(crate) struct Clock<'gpu> {
+    gpu: &'gpu Gpu,
+    start: Event,
+}
+
+impl Drop for Clock<'_> {
+    fn drop(&mut self) {
+        // Another device may have been used since.
+        self.gpu.enter_to_free();
+    }
+}
 
 impl<'gpu> Bench<'gpu> {
     pub(crate) fn new(gpu: &'gpu Gpu) -> Self {
@@ -146,59 +158,66 @@ impl<'gpu> Bench<'gpu> {
     pub(crate) fn allocate<T: Element>(&self, length: usize) -> Result<DeviceArray<'gpu, T>> {
         self.gpu.enter()?;
         // SAFETY: every bit pattern is a value of these types, and whoever makes the array fills it at once.
-        let buffer = unsafe { DeviceBuffer::uninitialized(length) }.map_err(|error| match error {
-            CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation => {
+        let buffer = match unsafe { DeviceBuffer::uninitialized(length) } {
+            Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
                 let (free, total) = mem_get_info().unwrap_or((0, 0));
-                Error::DeviceMemory { needed: length.saturating_mul(size_of::<T>()), free, total }
+                return Err(Error::DeviceMemory { needed: length.saturating_mul(size_of::<T>()), free, total });
             }
-            error => Error::Driver { action: format!("allocate {length} values"), reason: driver::words(error) },
-        })?;
+            result => result.context(format!("allocate {length} values"))?,
+        };
         Ok(DeviceArray { gpu: self.gpu, buffer })
     }
 
     /// Copies to the device, and waits.
     pub(crate) fn write<T: Element>(&self, array: &mut DeviceArray<'gpu, T>, values: &[T]) -> Result<()> {
-        self.gpu.enter()?;
-        if values.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: `values` is borrowed until the stream has been waited for, below.
-        let copied = unsafe { array.buffer.async_copy_from(values, &self.gpu.stream) }.to("copy values to the device");
-        self.wait().and(copied)
+        self.gpu.lend(|lent| {
+            if values.is_empty() {
+                return Ok(());
+            }
+            // SAFETY: the array lives longer than this call.
+            unsafe { lent.upload(rows(array), bytemuck::cast_slice(values), &self.gpu.stream) }
+                .context("copy values to the device")
+        })
     }
 
     /// Fills an array with ones in all bits, which is NaN in `f32`.
     pub(crate) fn poison<T: Element>(&self, array: &mut DeviceArray<'gpu, T>) -> Result<()> {
-        self.gpu.enter()?;
-        if array.len() == 0 {
-            return Ok(());
-        }
-        // SAFETY: the array is borrowed exclusively, and the stream does one thing after the other.
-        let filled = unsafe { array.buffer.set_8_async(u8::MAX, &self.gpu.stream) }.to("fill an array");
-        self.wait().and(filled)
+        self.gpu.lend(|lent| {
+            if array.len() == 0 {
+                return Ok(());
+            }
+            lent.uses(&self.gpu.stream);
+            // SAFETY: the array is borrowed exclusively, and the stream does one thing after the other.
+            unsafe { array.buffer.set_8_async(u8::MAX, &self.gpu.stream) }.context("fill an array")
+        })
     }
 
     /// Copies from the device, after all that was begun before.
     pub(crate) fn read<T: Element>(&self, array: &DeviceArray<'_, T>, values: &mut [T]) -> Result<()> {
-        self.gpu.enter()?;
-        if values.is_empty() {
-            return self.wait();
-        }
-        // SAFETY: `values` is borrowed until the stream has been waited for, below.
-        let copied = unsafe { array.buffer.async_copy_to(values, &self.gpu.stream) }.to("copy values from the device");
-        self.wait().and(copied)
+        self.gpu.lend(|lent| {
+            lent.uses(&self.gpu.stream);
+            if values.is_empty() {
+                return Ok(());
+            }
+            // SAFETY: the array lives longer than this call.
+            unsafe { lent.download(bytemuck::cast_slice_mut(values), rows(array), &self.gpu.stream) }
+                .context("copy values from the device")
+        })
     }
 
     /// Sets a constant array of the kernel's module.
     pub(crate) fn set_constant(&self, kernel: &Kernel, symbol: &str, values: &[f32]) -> Result<()> {
-        self.gpu.enter()?;
-        self.with(kernel, |function| {
-            let address =
-                driver::constant(function, symbol, values.len()).to(format!("find the constant array {symbol}"))?;
-            // SAFETY: the symbol's size was checked; `values` is borrowed until the stream has been waited for.
-            let copied = unsafe { driver::copy_to_device(address, values, &self.gpu.stream) }
-                .to(format!("copy values to the constant array {symbol}"));
-            self.wait().and(copied)
+        self.gpu.lend(|lent| {
+            self.with(kernel, |function| {
+                let action = || format!("find the constant array {symbol}");
+                let (address, found) = driver::constant(function, symbol).context(action())?;
+                let bytes = size_of_val(values);
+                lab::same_length("constant memory", values.len(), (found / size_of::<f32>()).min(values.len()))?;
+                let to = DeviceRows { address: address.cast(), rows: 1, bytes, pitch: bytes };
+                // SAFETY: the array is of the module's, which stays loaded, and is as long, as was just checked.
+                unsafe { lent.upload(to, bytemuck::cast_slice(values), &self.gpu.stream) }
+                    .context(format!("copy values to the constant array {symbol}"))
+            })
         })
     }
 
@@ -208,10 +227,10 @@ impl<'gpu> Bench<'gpu> {
         self.with(kernel, |function| {
             if shape.shared_bytes > 48 * 1024 {
                 driver::allow_shared_memory(function, shape.shared_bytes as u32)
-                    .to(format!("allow {} bytes of shared memory", shape.shared_bytes))?;
+                    .context(format!("allow {} bytes of shared memory", shape.shared_bytes))?;
             }
             // SAFETY: `Lab::run` has checked the call, its shape against the device's limits, and whose its arrays are.
-            unsafe { call.launch(function, grid, shape, &self.gpu.stream) }.to(format!("launch {}", kernel.symbol))
+            unsafe { call.launch(function, grid, shape, &self.gpu.stream) }.context(format!("launch {}", kernel.symbol))
         })
     }
 
@@ -219,7 +238,7 @@ impl<'gpu> Bench<'gpu> {
     fn with<R>(&self, kernel: &Kernel, work: impl FnOnce(&Function<'gpu>) -> Result<R>) -> Result<R> {
         if !self.functions.borrow().contains_key(kernel.symbol) {
             let (module, _) = self.gpu.module(kernel.module)?;
-            let function = module.get_function(kernel.symbol).to(format!("find the kernel {}", kernel.symbol))?;
+            let function = module.get_function(kernel.symbol).context(format!("find the kernel {}", kernel.symbol))?;
             self.functions.borrow_mut().insert(kernel.symbol, function);
         }
         work(&self.functions.borrow()[kernel.symbol])
@@ -228,24 +247,30 @@ impl<'gpu> Bench<'gpu> {
     /// Waits for the stream.
     pub(crate) fn wait(&self) -> Result<()> {
         self.gpu.enter()?;
-        self.gpu.stream.synchronize().to("run the kernels")
+        driver::finish(&self.gpu.stream, "run the kernels")
     }
 
     /// Starts a clock on the device.
-    pub(crate) fn start(&self) -> Result<Clock> {
+    pub(crate) fn start(&self) -> Result<Clock<'gpu>> {
         self.gpu.enter()?;
-        let start = Event::new(EventFlags::DEFAULT).to("create a timing event")?;
-        start.record(&self.gpu.stream).to("record a timing event")?;
-        Ok(Clock(start))
+        let start = Event::new(EventFlags::DEFAULT).context("create a timing event")?;
+        start.record(&self.gpu.stream).context("record a timing event")?;
+        Ok(Clock { gpu: self.gpu, start })
     }
 
     /// The time that the device took since then.
-    pub(crate) fn stop(&self, clock: Clock) -> Result<Duration> {
+    pub(crate) fn stop(&self, clock: &Clock<'_>) -> Result<Duration> {
         self.gpu.enter()?;
-        let stop = Event::new(EventFlags::DEFAULT).to("create a timing event")?;
-        stop.record(&self.gpu.stream).to("record a timing event")?;
-        stop.synchronize().to("run the kernels")?;
-        let elapsed = stop.elapsed_time_f32(&clock.0).to("read the timing events")?;
+        let stop = Event::new(EventFlags::DEFAULT).context("create a timing event")?;
+        stop.record(&self.gpu.stream).context("record a timing event")?;
+        stop.synchronize().context("run the kernels")?;
+        let elapsed = stop.elapsed_time_f32(&clock.start).context("read the timing events")?;
         Ok(Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3))
     }
+}
+
+/// All of an array, as one row.
+fn rows<T: Element>(array: &DeviceArray<'_, T>) -> DeviceRows {
+    let bytes = array.len() * size_of::<T>();
+    DeviceRows { address: array.buffer.as_device_ptr().cast(), rows: 1, bytes, pitch: bytes }
 }

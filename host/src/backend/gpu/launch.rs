@@ -12,7 +12,7 @@ use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer};
 use cust::stream::Stream;
 use kernels_gpu::params::Params;
 
-use super::driver::DuringAction;
+use super::status::DriverResultExt;
 use crate::plan::Launch;
 use crate::{Error, Layout, Result};
 
@@ -77,7 +77,7 @@ pub(super) fn convolution(
             ByValue(params)
         ))
     }
-    .to("launch a convolution kernel")
+    .context("launch a convolution kernel")
 }
 
 /// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::copy`].
@@ -106,7 +106,7 @@ pub(super) fn copy(
             quads
         ))
     }
-    .to("launch a copy")
+    .context("launch a copy")
 }
 
 /// Launches the kernel that measures the rate of fused multiply-adds; see [`kernels_gpu::rates`].
@@ -127,5 +127,5 @@ pub(super) fn fma_rate(
     let threads = kernels_gpu::rates::BLOCK;
     // SAFETY: the kernel writes at most element 0 of `sink`, which exists.
     unsafe { launch!(function<<<blocks, threads, 0, stream>>>(sink.as_device_ptr(), rounds, 1.000_1_f32)) }
-        .to("launch the kernel that measures the multiply-add rate")
+        .context("launch the kernel that measures the multiply-add rate")
 }

@@ -13,8 +13,10 @@ use std::ops::Range;
 use cust::memory::{DeviceBuffer, DevicePointer, LockedBuffer};
 
 use super::Gpu;
-use super::driver::{self, DeviceRows, DuringAction, Graph};
-use super::staging;
+use super::graph::Graph;
+use super::lend::DeviceRows;
+use super::status::DriverResultExt;
+use super::{driver, staging};
 use crate::Result;
 
 /// The most bytes of a source or a result on the device: a 1024 x 1024 `f32`, for which it still takes less than half of the other way's time.
@@ -93,9 +95,9 @@ impl Mapped {
     fn new() -> Result<Self> {
         const ACTION: &str = "allocate page-locked memory";
         // SAFETY: bytes are read only where they were written: the source by `set_source`, the result by the kernel.
-        let allocate = || unsafe { LockedBuffer::uninitialized(MOST) }.to(ACTION);
+        let allocate = || unsafe { LockedBuffer::uninitialized(MOST) }.context(ACTION);
         let mut host = (allocate()?, allocate()?);
-        let address = |memory: &mut LockedBuffer<u8>| driver::mapped(memory).to("map page-locked memory");
+        let address = |memory: &mut LockedBuffer<u8>| driver::mapped(memory).context("map page-locked memory");
         let ends = Ends { source: address(&mut host.0)?, result: address(&mut host.1)? };
         Ok(Self { host, ends })
     }

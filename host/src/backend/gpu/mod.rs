@@ -2,29 +2,34 @@
 
 mod convolution;
 mod driver;
+mod graph;
 mod lab;
 mod launch;
+mod lend;
 mod mapped;
 mod overlap;
 mod page_locked;
 mod rates;
 mod staging;
+mod status;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::CString;
 
 use cust::context::{Context, ContextHandle, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
+use cust::error::CudaError;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys::CUdevice_attribute;
 use cust::{CudaApiVersion, CudaFlags};
 use kernels_gpu::ptx;
 
-use self::driver::DuringAction;
 use self::mapped::Mapped;
 use self::overlap::Lanes;
 use self::page_locked::Areas;
 use self::staging::Staging;
+use self::status::{DriverResultExt, Failure};
 use crate::plan::Limits;
 use crate::{Error, Result};
 
@@ -77,6 +82,7 @@ impl GpuInfo {
         if major < 7 {
             return Err(Error::NoDevice {
                 reason: format!("{} has compute capability {major}.{minor}, the kernels need 7.0 or later", self.name),
+                source: None,
             });
         }
         Ok(())
@@ -88,10 +94,14 @@ impl GpuInfo {
 /// # Errors
 /// [`Error::NoDevice`] with the loader's or the driver's own words.
 fn initialise() -> Result<(u32, u32)> {
-    let no_device = |reason: String| Error::NoDevice { reason };
-    cuda_driver::load().map_err(|error| no_device(error.to_string()))?;
-    cust::init(CudaFlags::empty()).map_err(|error| no_device(driver::words(error)))?;
-    let version = CudaApiVersion::get().map_err(|error| no_device(driver::words(error)))?;
+    // The loader's words are all that it has to say.
+    cuda_driver::load().map_err(|error| Error::NoDevice { reason: error.to_string(), source: None })?;
+    let no_device = |error: CudaError| {
+        let source = Failure::from(error).describe();
+        Error::NoDevice { reason: source.text().to_owned(), source: Some(source) }
+    };
+    cust::init(CudaFlags::empty()).map_err(no_device)?;
+    let version = CudaApiVersion::get().map_err(no_device)?;
     Ok((version.major() as u32, version.minor() as u32))
 }
 
@@ -101,29 +111,32 @@ fn initialise() -> Result<(u32, u32)> {
 /// [`Error::NoDevice`] if there is no driver or it doesn't start; the reason is in its own words.
 pub fn devices() -> Result<Vec<GpuInfo>> {
     let cuda = initialise()?;
-    let count = Device::num_devices().to("count the devices")?;
+    let count = Device::num_devices().context("count the devices")?;
     (0..count as usize).map(|number| info(number, cuda)).collect()
 }
 
 /// Reads what a device is.
 fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
     let action = || format!("describe device {number}");
-    let device = Device::get_device(number as u32).to(action())?;
-    let number_of = |attribute| device.get_attribute(attribute).map(|value| value.max(0) as u32).to(action());
+    let device = Device::get_device(number as u32).context(action())?;
+    let number_of = |attribute| device.get_attribute(attribute).map(|value| value.max(0) as u32).context(action());
     let opt_in = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
     Ok(GpuInfo {
         number,
-        name: device.name().to(action())?,
+        name: device.name().context(action())?,
         compute_capability: (
             number_of(DeviceAttribute::ComputeCapabilityMajor)?,
             number_of(DeviceAttribute::ComputeCapabilityMinor)?,
         ),
         sm_count: number_of(DeviceAttribute::MultiprocessorCount)?,
-        memory_bytes: device.total_memory().to(action())?,
-        shared_bytes_per_block: driver::attribute(device, opt_in).to(action())?.max(0) as u64,
+        memory_bytes: device.total_memory().context(action())?,
+        shared_bytes_per_block: driver::attribute(device, opt_in).context(action())?.max(0) as u64,
         cuda,
     })
 }
+
+/// What is being done when a context is made the current one.
+const ENTER: &str = "switch to the device's context";
 
 /// An open CUDA device: its context, one stream, the modules that have been used, and the way to it.
 pub(crate) struct Gpu {
@@ -159,20 +172,22 @@ impl Gpu {
     /// [`Error::NoDevice`] if there is no driver or no such device, [`Error::Driver`] if it can't be opened.
     pub(crate) fn open(number: usize) -> Result<Self> {
         let cuda = initialise()?;
-        let count = Device::num_devices().to("count the devices")? as usize;
+        let count = Device::num_devices().context("count the devices")? as usize;
         if number >= count {
             let reason = match count {
                 0 => "the driver is loaded but finds no device".to_owned(),
                 1 => format!("device {number} was asked for, there is only cuda:0"),
                 _ => format!("device {number} was asked for, there are cuda:0 to cuda:{}", count - 1),
             };
-            return Err(Error::NoDevice { reason });
+            return Err(Error::NoDevice { reason, source: None });
         }
         let info = info(number, cuda)?;
         info.check_architecture()?;
-        let device = Device::get_device(number as u32).to("open the device")?;
-        let context = Context::new(device).to("create a context")?;
-        let stream = Stream::new(StreamFlags::NON_BLOCKING, None).to("create a stream")?;
+        let device = Device::get_device(number as u32).context("open the device")?;
+        let context = Context::new(device).context("create a context")?;
+        // `cust` does not say whether the new context became the current one.
+        CurrentContext::set_current(&context).context(ENTER)?;
+        let stream = Stream::new(StreamFlags::NON_BLOCKING, None).context("create a stream")?;
         let modules = ptx::MODULES.iter().map(|_| Loaded::default()).collect();
         let (staging, mapped, areas, lanes) = Default::default();
         Ok(Self { info, modules, staging, mapped, areas, lanes, stream, context })
@@ -185,7 +200,7 @@ impl Gpu {
     /// Makes the device's context the current one of this thread, as every driver call needs it.
     fn enter(&self) -> Result<()> {
         debug_assert!(!self.context.get_inner().is_null());
-        CurrentContext::set_current(&self.context).to("switch to the device's context")
+        CurrentContext::set_current(&self.context).context(ENTER)
     }
 
     /// The module with this name, compiled by the driver when it is first asked for.
@@ -196,28 +211,49 @@ impl Gpu {
             .unwrap_or_else(|| panic!("the list of entries names the module {name}, which was not built"));
         let place = &self.modules[index];
         if place.module.get().is_none() {
-            let module = Module::from_ptx(ptx::MODULES[index].ptx(), &[]).map_err(|error| Error::Driver {
-                action: format!(
-                    "compile the kernels of {name} for {} (driver for CUDA {})",
-                    self.info.name,
-                    self.info.driver()
-                ),
-                reason: driver::words(error),
-            })?;
+            let module = self.compile(name, ptx::MODULES[index].ptx())?;
             // Single-threaded: `Gpu` is not Sync, so nobody else filled the place meanwhile.
             let _ = place.module.set(module);
         }
         let module = place.module.get().expect("filled above");
         Ok((module, &place.mask_of))
     }
+
+    /// Has the driver compile a module.
+    fn compile(&self, name: &str, ptx: String) -> Result<Module> {
+        let text = CString::new(ptx).expect("PTX is text");
+        Module::from_ptx_cstr(&text, &[]).map_err(|error| {
+            let failure = match error {
+                // `cust` has no names for most of the reasons to refuse PTX.
+                CudaError::UnknownError => driver::refusal(&text).unwrap_or(Failure::from(error)),
+                error => Failure::from(error),
+            };
+            let (device, cuda) = (&self.info.name, self.info.driver());
+            failure.into_error(format!("compile the kernels of {name} for {device} (driver for CUDA {cuda})"))
+        })
+    }
+
+    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure means that the
+    /// context is gone, and its objects with it.
+    fn enter_to_free(&self) {
+        // A second attempt costs nothing, and a leak would last.
+        let _ = self.enter().or_else(|_| self.enter());
+    }
+
+    /// Makes the device's context the current one, and waits until nothing runs on it any more, for a `drop` as above.
+    fn settle(&self) {
+        self.enter_to_free();
+        let lanes = self.lanes.get().map(Lanes::streams);
+        for stream in lanes.into_iter().flatten().chain([&self.stream]) {
+            // What fails here was reported by the call that caused it, or the device is lost. Either way it is done.
+            let _ = driver::finish(stream, "wait for the device");
+        }
+    }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // The fields that follow free driver objects, which belong to this context. A failure here means that the context is
-        // already lost, and its objects with it.
-        let _ = self.enter();
-        // Nothing may be on its way when the page-locked memory goes.
-        let _ = self.stream.synchronize();
+        // The fields free driver objects, which belong to this context, and page-locked memory.
+        self.settle();
     }
 }

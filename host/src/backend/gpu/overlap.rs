@@ -9,7 +9,8 @@
 use cust::event::{Event, EventFlags};
 use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
-use super::driver::{self, DuringAction};
+use super::lend::LentToDevice;
+use super::status::DriverResultExt;
 use super::{Gpu, GpuConvolution};
 use crate::Result;
 use crate::backend::bands::Band;
@@ -22,17 +23,23 @@ pub(super) struct Lanes {
 
 impl Lanes {
     fn new() -> Result<Self> {
-        let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).to("create a stream");
+        let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).context("create a stream");
         Ok(Self { up: stream()?, down: stream()? })
+    }
+
+    /// Both streams.
+    pub(super) fn streams(&self) -> [&Stream; 2] {
+        [&self.up, &self.down]
     }
 }
 
 /// Lets all that `second` is given from now on wait for what `first` was given until now.
 fn follow(second: &Stream, first: &Stream) -> Result<()> {
     const ACTION: &str = "let a stream wait for another";
-    let event = Event::new(EventFlags::DISABLE_TIMING).to(ACTION)?;
-    event.record(first).to(ACTION)?;
-    second.wait_event(event, StreamWaitEventFlags::DEFAULT).to(ACTION)
+    let event = Event::new(EventFlags::DISABLE_TIMING).context(ACTION)?;
+    event.record(first).context(ACTION)?;
+    // The event may go before it has come: the driver frees it when it has.
+    second.wait_event(event, StreamWaitEventFlags::DEFAULT).context(ACTION)
 }
 
 impl Gpu {
@@ -46,36 +53,49 @@ impl Gpu {
     }
 }
 
-impl GpuConvolution<'_> {
+impl<'gpu> GpuConvolution<'gpu> {
     /// Runs an image in bands, from page-locked memory to page-locked memory.
     pub(super) fn run_in_bands(&mut self, bands: &[Band], source: &[u8], result: &mut [u8]) -> Result<()> {
         let gpu = self.gpu;
-        let lanes = gpu.lanes()?;
-        // Its address is the one at which the device writes.
-        result.as_mut_ptr().expose_provenance();
-        let ran = bands.iter().try_for_each(|band| self.begin(lanes, band, source, result));
-        // Whatever was begun must be over before the borrows end, and before anybody else uses the buffers.
-        let over = [&lanes.up, &gpu.stream, &lanes.down].map(|stream| stream.synchronize().to("run the kernel"));
-        over.into_iter().collect::<Result<()>>().and(ran)
+        let (from, to) = self.row_bytes();
+        gpu.lend(|lent| {
+            let lanes = gpu.lanes()?;
+            let mut rest = result;
+            for band in bands {
+                // The bands' outputs are all rows, one after the other.
+                let (outputs, later) = std::mem::take(&mut rest).split_at_mut(band.outputs.len() * to.bytes);
+                rest = later;
+                let rows = &source[band.rows.start * from.bytes..band.rows.end * from.bytes];
+                self.begin(lent, lanes, band, rows, outputs)?;
+            }
+            Ok(())
+        })
     }
 
-    /// Gives a band's way to the streams. `source` and `result` are the whole image's, and stay borrowed until the caller has waited for
-    /// all of them.
-    fn begin(&mut self, lanes: &Lanes, band: &Band, source: &[u8], result: &mut [u8]) -> Result<()> {
+    /// Gives a band's way to the streams: `rows` of the source there, `outputs` of the result back.
+    fn begin<'scope, 'env>(
+        &mut self,
+        lent: &LentToDevice<'scope, 'env>,
+        lanes: &'env Lanes,
+        band: &Band,
+        rows: &'scope [u8],
+        outputs: &'scope mut [u8],
+    ) -> Result<()>
+    where
+        'gpu: 'env,
+    {
         let gpu = self.gpu;
         let (from, to) = self.row_bytes();
-        let Band { rows, outputs } = band;
-        let up = from.of(&self.source, rows.clone());
-        let values = &source[rows.start * from.bytes..rows.end * from.bytes];
-        // SAFETY: the rows lie in both, and the source stays borrowed.
-        unsafe { driver::upload_rows(up, values.as_ptr(), &lanes.up) }.to("copy the image to the device")?;
+        let up = from.of(&self.source, band.rows.clone());
+        // SAFETY: the rows lie in the source, which lives as long as this convolution.
+        unsafe { lent.upload(up, rows, &lanes.up) }.context("copy the image to the device")?;
         follow(&gpu.stream, &lanes.up)?;
-        self.launch_rows(rows.end, outputs.clone())?;
+        lent.uses(&gpu.stream);
+        self.launch_rows(lent, band.rows.end, band.outputs.clone())?;
         follow(&lanes.down, &gpu.stream)?;
-        let down = to.of(&self.result, outputs.clone());
-        let values = &mut result[outputs.start * to.bytes..outputs.end * to.bytes];
+        let down = to.of(&self.result, band.outputs.clone());
         // The launches of later bands write no row before their own outputs.
-        // SAFETY: the rows lie in both, and the result stays borrowed.
-        unsafe { driver::download_rows(values.as_mut_ptr(), down, &lanes.down) }.to("copy the result from the device")
+        // SAFETY: the rows lie in the result, which lives as long as this convolution.
+        unsafe { lent.download(outputs, down, &lanes.down) }.context("copy the result from the device")
     }
 }

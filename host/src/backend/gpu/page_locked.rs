@@ -6,8 +6,9 @@ use std::ops::{Deref, DerefMut};
 use cust::memory::{DevicePointer, LockedBuffer};
 
 use super::Gpu;
-use super::driver::{self, DuringAction};
+use super::driver;
 use super::staging::Home;
+use super::status::DriverResultExt;
 use crate::Result;
 
 /// Bytes in page-locked memory.
@@ -56,10 +57,10 @@ impl Gpu {
         self.enter()?;
         let action = || format!("allocate {bytes} bytes of page-locked memory");
         // SAFETY: set to zero in the next line.
-        let mut memory: LockedBuffer<u8> = unsafe { LockedBuffer::uninitialized(bytes) }.to(action())?;
+        let mut memory: LockedBuffer<u8> = unsafe { LockedBuffer::uninitialized(bytes) }.context(action())?;
         // SAFETY: the memory is as long. (A slice of it must not exist before.)
         unsafe { memory.as_mut_ptr().write_bytes(0, bytes) };
-        let device = driver::mapped(&mut memory).to(action())?;
+        let device = driver::mapped(&mut memory).context(action())?;
         // Exposed, because the device's accesses come through this address, whoever holds a reference.
         let host = memory.as_mut_ptr().expose_provenance();
         self.areas.0.borrow_mut().push(Area { host, bytes, device });
@@ -85,7 +86,7 @@ impl Drop for LockedBytes<'_> {
     fn drop(&mut self) {
         let host = self.memory.as_ptr().addr();
         self.gpu.areas.0.borrow_mut().retain(|area| area.host != host);
-        // Every call that uses the memory waits before it returns. A failure means that the context is lost, and the memory with it.
-        let _ = self.gpu.enter();
+        // Every scope that lends the memory has waited (`lend`), so that nothing uses it.
+        self.gpu.enter_to_free();
     }
 }

@@ -5,8 +5,8 @@ use cust::event::{Event, EventFlags};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use kernels_gpu::rates;
 
-use super::driver::{self, DuringAction};
-use super::{Gpu, launch};
+use super::status::DriverResultExt;
+use super::{Gpu, driver, launch};
 use crate::Result;
 use crate::backend::Rates;
 
@@ -29,20 +29,20 @@ impl Gpu {
         let bytes = length * size_of::<f32>();
         let allocate = || {
             // SAFETY: both are written before they are read: `from` below, `to` by the copy.
-            unsafe { DeviceBuffer::<f32>::uninitialized(length) }.to("allocate memory to measure the copy rate")
+            unsafe { DeviceBuffer::<f32>::uninitialized(length) }.context("allocate memory to measure the copy rate")
         };
         let (from, to) = (allocate()?, allocate()?);
         // Not zeros: moving them takes less power, and a card that is at its limit then runs faster.
         let noise: Vec<f32> = (0..1_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
         for start in (0..length).step_by(noise.len()) {
             let part = &noise[..noise.len().min(length - start)];
-            from.index(start..start + part.len()).copy_from(part).to("fill memory to measure the copy rate")?;
+            from.index(start..start + part.len()).copy_from(part).context("fill memory to measure the copy rate")?;
         }
-        CurrentContext::synchronize().to("fill memory to measure the copy rate")?;
+        CurrentContext::synchronize().context("fill memory to measure the copy rate")?;
         let seconds = self.fastest(|| {
             // SAFETY: two allocations of `bytes` each.
             unsafe { driver::copy_on_device(to.as_device_ptr(), from.as_device_ptr(), bytes, &self.stream) }
-                .to("copy on the device")
+                .context("copy on the device")
         })?;
         Ok(2.0 * bytes as f64 / seconds)
     }
@@ -50,28 +50,31 @@ impl Gpu {
     /// Operations per second, two for each multiply-add.
     fn fma_rate(&self) -> Result<f64> {
         let (module, _) = self.module("fma_rate")?;
-        let function = module.get_function("fma_rate").to("find the kernel fma_rate")?;
-        let mut sink = DeviceBuffer::<f32>::zeroed(1).to("allocate memory to measure the multiply-add rate")?;
+        let function = module.get_function("fma_rate").context("find the kernel fma_rate")?;
+        let mut sink = DeviceBuffer::<f32>::zeroed(1).context("allocate memory to measure the multiply-add rate")?;
         // 16 blocks of 512 threads per multiprocessor are four full loads of its 2,048 threads.
         let (blocks, rounds) = (16 * self.info.sm_count, 256);
         let seconds = self.fastest(|| launch::fma_rate(&function, blocks, rounds, &mut sink, &self.stream))?;
         Ok(2.0 * rates::multiply_adds(blocks, rounds) as f64 / seconds)
     }
 
-    /// The shortest time of `work` on the device, in seconds, after a first run that does not count.
+    /// The shortest time of `work` on the device, in seconds, after a first run that does not count. Waits for all of it, on errors, too.
     fn fastest(&self, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-        let event = || Event::new(EventFlags::DEFAULT).to("create a timing event");
-        let (start, stop) = (event()?, event()?);
-        work()?;
-        let mut best = f64::INFINITY;
-        for _ in 0..RUNS {
-            start.record(&self.stream).to("record a timing event")?;
+        self.lend(|lent| {
+            let event = || Event::new(EventFlags::DEFAULT).context("create a timing event");
+            let (start, stop) = (event()?, event()?);
+            lent.uses(&self.stream);
             work()?;
-            stop.record(&self.stream).to("record a timing event")?;
-            stop.synchronize().to("measure a rate")?;
-            let milliseconds = stop.elapsed_time_f32(&start).to("read the timing events")?;
-            best = best.min(f64::from(milliseconds) / 1e3);
-        }
-        Ok(best)
+            let mut best = f64::INFINITY;
+            for _ in 0..RUNS {
+                start.record(&self.stream).context("record a timing event")?;
+                work()?;
+                stop.record(&self.stream).context("record a timing event")?;
+                stop.synchronize().context("measure a rate")?;
+                let milliseconds = stop.elapsed_time_f32(&start).context("read the timing events")?;
+                best = best.min(f64::from(milliseconds) / 1e3);
+            }
+            Ok(best)
+        })
     }
 }

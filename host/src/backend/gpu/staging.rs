@@ -10,8 +10,9 @@ use cust::memory::LockedBuffer;
 use cust::stream::Stream;
 use rayon::prelude::*;
 
-use super::driver::{self, DeviceRows, DuringAction};
-use crate::Result;
+use super::lend::{DeviceRows, LentToDevice};
+use super::status::DriverResultExt;
+use crate::{Error, Result};
 
 /// Bytes of a piece: large enough that starting a transfer (some 10 µs) costs little of its time (80 µs at 54 GB/s).
 const PIECE: usize = 4 << 20;
@@ -27,6 +28,8 @@ const PART: usize = 1 << 18;
 pub(super) struct Staging {
     pieces: Vec<Piece>,
     next: usize,
+    /// Why there are none.
+    refused: Option<String>,
 }
 
 /// Where an image lies on the host.
@@ -79,72 +82,90 @@ fn parts(rows: usize, bytes: usize, pitch: usize, most: usize) -> Vec<Part> {
 impl Staging {
     /// Copies rows to the device. The transfer may still be under way when this returns.
     ///
+    /// # Errors
+    /// [`Error::Driver`], [`Error::DeviceLost`].
+    ///
     /// # Safety
-    /// `from` stays borrowed until the stream has been waited for; `to` lies in an allocation.
-    pub(super) unsafe fn upload(&mut self, to: DeviceRows, from: &[u8], home: Home, stream: &Stream) -> Result<()> {
+    /// `to` lies in an allocation of the stream's device, which lives until the scope has waited.
+    pub(super) unsafe fn upload<'scope, 'env>(
+        &mut self,
+        lent: &LentToDevice<'scope, 'env>,
+        to: DeviceRows,
+        from: &'scope [u8],
+        home: Home,
+        stream: &'env Stream,
+    ) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
-        assert_eq!(from.len(), to.rows * to.bytes, "bytes of the rows to copy");
-        if home == Home::PageLocked || from.len() <= DIRECT {
+        if home == Home::PageLocked || from.len() <= DIRECT || !self.prepare()? {
             // SAFETY: the caller's promise.
-            return unsafe { driver::upload_rows(to, from.as_ptr(), stream) }.to(ACTION);
+            return unsafe { lent.upload(to, from, stream) }.context(ACTION);
         }
-        self.prepare()?;
+        assert_eq!(from.len(), to.len(), "bytes of the rows to copy");
         for part in parts(to.rows, to.bytes, to.pitch, PIECE) {
             let piece = &mut self.pieces[self.next];
             self.next = (self.next + 1) % PIECES;
-            piece.done.synchronize().to(ACTION)?;
+            piece.done.synchronize().context(ACTION)?;
             let length = part.rows * part.bytes;
             copy(&mut piece.memory[..length], &from[part.host..][..length]);
-            // SAFETY: the piece lives as long as the device is open, and is written again only when `done` has come; the part
-            // lies within `to`.
+            // SAFETY: the piece lives as long as the device is open. It is written again when `done` has come, which is recorded behind this
+            // copy; or, where recording fails, in another scope, after this one has waited. The part lies within `to`.
             unsafe {
                 let to = DeviceRows { address: to.address.add(part.device), rows: part.rows, bytes: part.bytes, ..to };
-                driver::upload_rows(to, piece.memory.as_ptr(), stream).to(ACTION)?;
+                lent.upload_from(to, piece.memory.as_ptr(), stream).context(ACTION)?;
             }
-            piece.done.record(stream).to(ACTION)?;
+            piece.done.record(stream).context(ACTION)?;
         }
         Ok(())
     }
 
-    /// Copies rows from the device, after all that the stream was given before, and waits for them.
+    /// Copies rows from the device, after all that the stream was given before. The transfer may still be under way when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], [`Error::DeviceLost`]: of all that the stream was given.
     ///
     /// # Safety
-    /// `from` lies in an allocation.
-    pub(super) unsafe fn download(
+    /// `from` lies in an allocation of the stream's device, which lives until the scope has waited.
+    pub(super) unsafe fn download<'scope, 'env>(
         &mut self,
-        to: &mut [u8],
+        lent: &LentToDevice<'scope, 'env>,
+        to: &'scope mut [u8],
         from: DeviceRows,
         home: Home,
-        stream: &Stream,
+        stream: &'env Stream,
     ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
-        assert_eq!(to.len(), from.rows * from.bytes, "bytes of the rows to copy");
-        if home == Home::PageLocked || to.len() <= DIRECT {
-            // SAFETY: `to` is borrowed until the stream has been waited for, in the next line; the rest is the caller's promise.
-            let copied = unsafe { driver::download_rows(to.as_mut_ptr(), from, stream) }.to(ACTION);
-            // What the stream was given before fails here, too, and is the cause.
-            return stream.synchronize().to("run the kernel").and(copied);
+        const KERNEL: &str = "run the kernel";
+        if home == Home::PageLocked || to.len() <= DIRECT || !self.prepare()? {
+            // SAFETY: the caller's promise.
+            return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
-        self.prepare()?;
+        assert_eq!(to.len(), from.len(), "bytes of the rows to copy");
         let parts = parts(from.rows, from.bytes, from.pitch, PIECE);
         // Part i goes through piece i mod PIECES; PIECES - 1 of them are under way while one is copied out.
         for step in 0..parts.len() + PIECES - 1 {
             if let Some(part) = parts.get(step) {
                 let piece = &mut self.pieces[step % PIECES];
                 // An upload may still be reading it.
-                piece.done.synchronize().to("run the kernel")?;
-                // SAFETY: the piece lives as long as the device is open, and is read only when `done` has come; the part lies
-                // within `from`.
+                piece.done.synchronize().context(KERNEL)?;
+                // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is recorded behind this copy;
+                // where recording fails, nobody reads it before the scope has waited. The part lies within `from`.
                 unsafe {
                     let address = from.address.add(part.device);
                     let from = DeviceRows { address, rows: part.rows, bytes: part.bytes, ..from };
-                    driver::download_rows(piece.memory.as_mut_ptr(), from, stream).to(ACTION)?;
+                    lent.download_to(piece.memory.as_mut_ptr(), from, stream).context(ACTION)?;
                 }
-                piece.done.record(stream).to(ACTION)?;
+                piece.done.record(stream).context(ACTION)?;
             }
-            if let Some(index) = step.checked_sub(PIECES - 1) {
-                let (part, piece) = (parts[index], &self.pieces[index % PIECES]);
-                piece.done.synchronize().to("run the kernel")?;
+            if let Some(index) = step.checked_sub(PIECES - 1)
+                && let Some(part) = parts.get(index)
+            {
+                let piece = &self.pieces[index % PIECES];
+                if index + 1 == parts.len() {
+                    // Nothing comes behind the last part: this is the wait at the end of the scope, too.
+                    lent.wait()?;
+                } else {
+                    piece.done.synchronize().context(KERNEL)?;
+                }
                 let length = part.rows * part.bytes;
                 copy(&mut to[part.host..][..length], &piece.memory[..length]);
             }
@@ -152,16 +173,38 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes the pieces, once.
-    fn prepare(&mut self) -> Result<()> {
-        const ACTION: &str = "allocate page-locked memory";
-        while self.pieces.len() < PIECES {
-            // SAFETY: a piece is read only where it was written.
-            let memory = unsafe { LockedBuffer::uninitialized(PIECE) }.to(ACTION)?;
-            let done = Event::new(EventFlags::DISABLE_TIMING).to(ACTION)?;
-            self.pieces.push(Piece { memory, done });
+    /// Why images go the driver's own way: the system gave no page-locked memory.
+    pub(super) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Makes the pieces, once; false if the system gives no page-locked memory, which it is asked for once.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    fn prepare(&mut self) -> Result<bool> {
+        while self.pieces.len() < PIECES && self.refused.is_none() {
+            match Piece::new() {
+                Ok(piece) => self.pieces.push(piece),
+                Err(error @ Error::DeviceLost { .. }) => return Err(error),
+                Err(error) => {
+                    // Nothing was given to them yet.
+                    self.pieces.clear();
+                    self.refused = Some(error.to_string());
+                }
+            }
         }
-        Ok(())
+        Ok(self.refused.is_none())
+    }
+}
+
+impl Piece {
+    fn new() -> Result<Self> {
+        const ACTION: &str = "allocate page-locked memory";
+        // SAFETY: a piece is read only where it was written.
+        let memory = unsafe { LockedBuffer::uninitialized(PIECE) }.context(ACTION)?;
+        let done = Event::new(EventFlags::DISABLE_TIMING).context(ACTION)?;
+        Ok(Self { memory, done })
     }
 }
 

@@ -306,7 +306,7 @@ impl<'device> Lab<'device> {
             work(self)?;
         }
         match (clock, &self.place) {
-            (Some(clock), Place::Cuda(bench)) => bench.stop(clock),
+            (Some(clock), Place::Cuda(bench)) => bench.stop(&clock),
             _ => Ok(start.elapsed()),
         }
     }
@@ -327,7 +327,8 @@ impl<'device> Lab<'device> {
     }
 }
 
-fn same_length(what: &'static str, required: usize, found: usize) -> Result<()> {
+/// Fails for a slice of another length.
+pub(super) fn same_length(what: &'static str, required: usize, found: usize) -> Result<()> {
     if required == found {
         return Ok(());
     }

@@ -74,7 +74,8 @@ impl Executor for StandIn<'_> {
 
     fn execute(&mut self, times: usize) -> Result<Duration> {
         if self.fault == Fault::Driver {
-            return Err(Error::Driver { action: "run the kernel".into(), reason: "planted".into() });
+            let source = crate::DriverError::new(999, "CUDA_ERROR_UNKNOWN", "planted");
+            return Err(Error::Driver { action: "run the kernel".into(), source });
         }
         let mut resident = self.resident.take().expect("uploaded");
         self.runs += times;

@@ -27,6 +27,10 @@ pub(super) struct Compute<'device> {
     rate: Option<f64>,
     /// What is to be said of the convolution that was made ready last.
     note: Option<String>,
+    /// Computes in the place of the device should that be lost.
+    replacement: Option<&'device Device>,
+    /// Why the device was given up.
+    lost: Option<Error>,
 }
 
 impl<'device> Compute<'device> {
@@ -36,13 +40,38 @@ impl<'device> Compute<'device> {
         if let Err(error @ Error::NeedsGpu { .. }) = device.choice(&Problem::new(1, 1, &filter)?, variant) {
             return Err(error);
         }
-        Ok(Self { device, filter, variant, ready: Vec::new(), rate: None, note: None })
+        Ok(Self { device, filter, variant, ready: Vec::new(), rate: None, note: None, replacement: None, lost: None })
+    }
+
+    /// Has `cpu` compute all that is left should the device be lost. A variant that was asked for by name keeps the device.
+    pub(super) fn replaced_by(self, cpu: &'device Device) -> Self {
+        Self { replacement: self.variant.named().is_none().then_some(cpu), ..self }
+    }
+
+    /// Why the device was given up and another computes, once.
+    pub(super) fn take_loss(&mut self) -> Option<Error> {
+        self.lost.take()
+    }
+
+    /// As [`compute_on_device`](Self::compute_on_device); on the replacement of a device that is lost.
+    pub(super) fn compute(&mut self, pixels: &Pixels, output: PixelType, keep_alpha: bool) -> host::Result<Pixels> {
+        let result = self.compute_on_device(pixels, output, keep_alpha);
+        match (result, self.replacement) {
+            (Err(error @ Error::DeviceLost { .. }), Some(replacement)) => {
+                self.replacement = None;
+                self.ready.clear();
+                (self.device, self.rate, self.lost) = (replacement, None, Some(error));
+                self.compute_on_device(pixels, output, keep_alpha)
+            }
+            (result, _) => result,
+        }
     }
 
     /// The picture, filtered, with values of the type `output`; with `keep_alpha` its alpha channel is only copied.
-    pub(super) fn compute(&mut self, pixels: &Pixels, output: PixelType, keep_alpha: bool) -> host::Result<Pixels> {
+    fn compute_on_device(&mut self, pixels: &Pixels, output: PixelType, keep_alpha: bool) -> host::Result<Pixels> {
         let key = (pixels.width(), pixels.height(), pixels.channels(), pixels.pixel_type(), output);
         let convolution = self.convolution(key)?;
+        let known = convolution.note().map(str::to_owned);
         let start = Instant::now();
         let result = match pixels {
             Pixels::U8(image) => convolve(convolution, image, output, keep_alpha),
@@ -50,6 +79,10 @@ impl<'device> Compute<'device> {
             Pixels::F32(image) => convolve(convolution, image, output, keep_alpha),
         }?;
         let elapsed = start.elapsed();
+        let found = convolution.note().map(str::to_owned);
+        if found != known {
+            self.note = found;
+        }
         if elapsed > LONG_ENOUGH {
             self.rate = Some(self.multiply_adds(pixels) / elapsed.as_secs_f64());
         }

@@ -9,7 +9,7 @@ mod progress;
 
 use anyhow::Result;
 use host::batch::{self, Limits};
-use host::{Border, Device, Filter};
+use host::{Border, Device, DeviceChoice, Filter};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
@@ -36,7 +36,11 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         None => device,
     };
     let notes = if args.quiet { Vec::new() } else { notes(args, &device, &filter) };
+    let cpu = Device::cpu();
     let mut compute = Compute::new(&device, filter, args.variant()).or_usage()?;
+    if args.device == DeviceChoice::Auto {
+        compute = compute.replaced_by(&cpu);
+    }
     if !jobs.is_empty() {
         paths::prepare(&args.output).or_usage()?;
     }
@@ -62,9 +66,14 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 
     // Others may have made some of the results meanwhile.
     let kept_meanwhile = pictures.kept();
-    let (failed, kept) = (failed.len() + summary.failed - kept_meanwhile, kept_before + kept_meanwhile);
+    let failed = failed.len() + summary.failed + summary.abandoned - kept_meanwhile;
+    let kept = kept_before + kept_meanwhile;
     if failed > 0 && all > 1 {
-        output::message(format_args!("{failed} of {all} pictures failed"));
+        let abandoned = match summary.abandoned {
+            0 => String::new(),
+            count => format!(", {count} of them not begun because the device is lost"),
+        };
+        output::message(format_args!("{failed} of {all} pictures failed{abandoned}"));
     }
     if !empty.is_empty() && all > 0 {
         let (s, count) = (if empty.len() == 1 { "" } else { "s" }, empty.len());

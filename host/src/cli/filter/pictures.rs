@@ -88,6 +88,13 @@ impl<'a> Pictures<'a> {
         let filtered = compute
             .compute(&pixels, self.output_type(&pixels), self.args.keep_alpha)
             .with_context(|| job.name().to_string())?;
+        if let Some(error) = compute.take_loss() {
+            // Not a matter of one picture, and worth a look at the machine: said to those who want errors only, too.
+            self.progress.say(format_args!(
+                "warning: {error:#}; this picture and all others are computed on the CPU",
+                error = anyhow!(error)
+            ));
+        }
         if let Some(note) = compute.take_note()
             && !self.args.quiet
         {
@@ -151,6 +158,11 @@ impl Work for Pictures<'_> {
         picture.write(&job.output, self.args.existing()).map_err(|error| self.explain(error))?;
         self.progress.written(picture.pixels.width() * picture.pixels.height());
         Ok(())
+    }
+
+    /// Every other picture would fail alike.
+    fn is_final(&self, error: &anyhow::Error) -> bool {
+        matches!(error.downcast_ref(), Some(Error::DeviceLost { .. }))
     }
 
     fn finished(&self, _: &Job, result: Result<()>) {

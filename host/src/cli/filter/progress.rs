@@ -114,7 +114,7 @@ mod tests {
         let progress = Progress::new(1, false);
         let line = |millis| {
             let (elapsed, computing) = (Duration::from_millis(millis), Duration::ZERO);
-            progress.summary(&Summary { done: 2, failed: 0, elapsed, computing })
+            progress.summary(&Summary { done: 2, failed: 0, abandoned: 0, elapsed, computing })
         };
         assert_eq!(line(20), "2 pictures in 0.02 s");
         assert!(line(500).starts_with("2 pictures in 0.50 s: 4.0 pictures/s, "), "{}", line(500));
