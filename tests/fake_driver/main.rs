@@ -7,6 +7,9 @@
 mod fake;
 mod library;
 mod lost;
+mod planted;
+mod program;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -17,7 +20,7 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: Vec<Test> = [library::TESTS, lost::TESTS].concat();
+    let tests: Vec<Test> = [planted::TESTS, library::TESTS, sweep::TESTS, program::TESTS, lost::TESTS].concat();
     let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
