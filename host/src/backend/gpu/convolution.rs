@@ -239,8 +239,8 @@ impl<'gpu> GpuConvolution<'gpu> {
         let gpu = self.gpu;
         gpu.lend(|lent| {
             lent.uses(&gpu.stream);
-            // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other. Rows
-            // are a multiple of 4 bytes long on the device.
+            // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the
+            // other. Rows are a multiple of 4 bytes long on the device.
             unsafe { self.result.set_32_async(POISON.to_bits(), &gpu.stream) }.context("fill the result with NaN")
         })
     }
@@ -373,8 +373,8 @@ impl<'gpu> GpuConvolution<'gpu> {
         lend(|lent| {
             // Constant memory is not part of the graph: it must hold this mask before each launch.
             self.place_mask(lent)?;
-            // SAFETY: the buffers in the graph are this convolution's, and the device's or these two; this convolution and the device are
-            // borrowed longer than the scope.
+            // SAFETY: the buffers in the graph are this convolution's, and the device's or these two; this convolution
+            // and the device are borrowed longer than the scope.
             unsafe { lent.launch(graph, source, written, &gpu.stream) }.context("launch a graph of kernels")
         })
         .map_err(GraphError::Run)?;
@@ -472,8 +472,8 @@ impl<'gpu> GpuConvolution<'gpu> {
         {
             // Nobody's, should the copy fail.
             owner.set(0);
-            // SAFETY: the symbol's size was checked when its address was taken, and its module stays loaded. Launches with the previous
-            // mask come before this copy on the stream.
+            // SAFETY: the symbol's size was checked when its address was taken, and its module stays loaded. Launches
+            // with the previous mask come before this copy on the stream.
             unsafe { lent.upload_kept(*address, coefficients, &self.gpu.stream) }
                 .context("copy the mask to constant memory")?;
             owner.set(*number);
@@ -502,7 +502,8 @@ impl GraphError {
 
 impl Drop for GpuConvolution<'_> {
     fn drop(&mut self) {
-        // Nothing may still use the buffers, the graphs or the events when they go, in the context that is then the current one.
+        // Nothing may still use the buffers, the graphs or the events when they go, in the context that is then the
+        // current one.
         self.gpu.settle();
     }
 }

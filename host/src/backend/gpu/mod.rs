@@ -240,8 +240,8 @@ impl Gpu {
         })
     }
 
-    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure means that the
-    /// context is gone, and its objects with it.
+    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure
+    /// means that the context is gone, and its objects with it.
     fn enter_to_free(&self) {
         let _ = self.enter();
     }
