@@ -97,10 +97,12 @@ impl Fake {
 pub(crate) struct Report {
     pub(crate) calls: u64,
     pub(crate) fired: u64,
+    pub(crate) struck: Vec<String>,
     pub(crate) by_function: BTreeMap<String, u64>,
     pub(crate) live: BTreeMap<String, u64>,
     pub(crate) leaked: BTreeMap<String, u64>,
     pub(crate) violations: Vec<String>,
+    pub(crate) waiting_frees: u64,
 }
 
 impl Report {
@@ -113,12 +115,13 @@ impl Report {
                 || rest.split_once(' ').map(|(name, count)| (name.to_owned(), number(count))).expect("two words");
             match key {
                 "calls" => report.calls = number(rest),
+                "struck" => report.struck.push(rest.to_owned()),
                 "fired" => report.fired = number(rest),
                 "call" => report.by_function.extend([named()]),
                 "live" => report.live.extend(Some(named()).filter(|(_, count)| *count > 0)),
                 "leaked" => report.leaked.extend([named()]),
                 "violation" => report.violations.push(rest.to_owned()),
-                "waiting_frees" => {}
+                "waiting_frees" => report.waiting_frees = number(rest),
                 _ => panic!("\"{line}\" in the report"),
             }
         }

@@ -1,12 +1,25 @@
 //! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
 
-use host::{Device, Filter, Image, Mask, Pixel, Problem, VariantChoice};
+use host::{Border, Device, Filter, Image, Layout, Mask, Pixel, Problem, Variant, VariantChoice};
 use libtest_mimic::Failed;
 
 use crate::Test;
 use crate::fake::Fake;
 
-pub(crate) const TESTS: &[Test] = &[("library_apply", apply)];
+pub(crate) const TESTS: &[Test] = &[
+    ("library_apply", apply),
+    ("library_every_variant", every_variant),
+    ("library_steps", steps),
+    ("library_graphs", graphs),
+    ("library_page_locked", page_locked),
+    ("library_bands", bands),
+    ("library_strips", strips),
+    ("library_constant_memory_of_two", constant_memory_of_two),
+    ("library_rates", rates),
+    ("library_falls_back", falls_back),
+    ("library_without_graphs", without_graphs),
+    ("library_two_devices_in_turn", two_devices_in_turn),
+];
 
 /// A mask that is no column times a row, so that each device gives the same bits.
 pub(crate) fn filter() -> Filter {
@@ -20,29 +33,240 @@ pub(crate) fn image<T: Pixel>(width: usize, height: usize) -> Image<T> {
 }
 
 /// What the CPU makes of it.
-pub(crate) fn on_cpu<T: Pixel, U: Pixel>(filter: &Filter, image: &Image<T>) -> Result<Image<U>, host::Error> {
-    Device::cpu().apply(filter, image)
+pub(crate) fn on_cpu<T: Pixel, U: Pixel>(image: &Image<T>) -> Image<U> {
+    Device::cpu().apply(&filter(), image).expect("the CPU computes")
+}
+
+/// The problem of an image whose results have the same type.
+pub(crate) fn problem<T: Pixel>(image: &Image<T>) -> Problem {
+    let problem = Problem::new(image.width(), image.height(), &filter()).expect("a valid problem");
+    problem.with_layout(Layout::of::<T, T>(image.channels())).expect("a valid layout")
+}
+
+/// Does something under a driver with these settings, and checks that nothing is left.
+fn cleanly(settings: &str, work: impl FnOnce(&Fake) -> Result<(), Failed>) -> Result<(), Failed> {
+    let fake = Fake::get();
+    fake.reset(settings);
+    work(&fake)?;
+    match fake.report().trouble() {
+        None => Ok(()),
+        Some(trouble) => Err(trouble.into()),
+    }
 }
 
 fn apply() -> Result<(), Failed> {
-    let fake = Fake::get();
-    fake.reset("");
-    let source = image::<u8>(61, 47);
-    let right: Image<u8> = on_cpu(&filter(), &source)?;
-    let device = Device::cuda(0)?;
-    let found: Image<u8> = device.apply(&filter(), &source)?;
-    assert_eq!(found, right);
-    let problem = Problem::new(61, 47, &filter())?;
-    let floats = image::<f32>(61, 47);
-    let right: Image<f32> = on_cpu(&filter(), &floats)?;
-    let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
-    for _ in 0..3 {
-        assert_eq!(convolution.run::<f32, f32>(&floats)?, right);
+    cleanly("", |_| {
+        let device = Device::cuda(0)?;
+        let bytes = image::<u8>(61, 47);
+        assert_eq!(device.apply::<u8, u8>(&filter(), &bytes)?, on_cpu(&bytes));
+        assert_eq!(device.apply::<u8, f32>(&filter(), &bytes)?, on_cpu(&bytes));
+        let words = image::<u16>(40, 70);
+        assert_eq!(device.apply::<u16, u8>(&filter(), &words)?, on_cpu(&words));
+        Ok(())
+    })
+}
+
+/// Each kernel once, by the same path of launch and parameters as on a GPU.
+fn every_variant() -> Result<(), Failed> {
+    cleanly("", |_| {
+        let device = Device::cuda(0)?;
+        let column = [1.0_f32, 2.0, 4.0, 2.0, 0.5];
+        let mask = column.iter().flat_map(|a| column.map(|b| a * b)).collect();
+        let filter = Filter::new(Mask::new(5, 5, mask)?).border(Border::Mirror);
+        let mut ran = 0;
+        for variant in Variant::ALL {
+            let (bytes, floats) = (image::<u8>(70, 41), image::<f32>(70, 41));
+            let of_bytes = Problem::new(70, 41, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
+            if let Ok(mut convolution) = device.convolution(&of_bytes, VariantChoice::Exactly(variant)) {
+                let right: Image<u8> = Device::cpu().apply(&filter, &bytes)?;
+                assert_eq!(convolution.run::<u8, u8>(&bytes)?, right, "{}", variant.name());
+                ran += 1;
+            }
+            let of_floats = Problem::new(70, 41, &filter)?;
+            if let Ok(mut convolution) = device.convolution(&of_floats, VariantChoice::Exactly(variant)) {
+                let right: Image<f32> = Device::cpu().apply(&filter, &floats)?;
+                let found = convolution.run::<f32, f32>(&floats)?;
+                for (found, right) in found.values().iter().zip(right.values()) {
+                    // Those that are not bit-exact are within a bound that `check` holds them to.
+                    let error = (found - right).abs();
+                    let is_near = if variant.is_direct() { found == right } else { error <= right.abs() * 1e-3 };
+                    assert!(is_near, "{}: {found} is not {right}", variant.name());
+                }
+                ran += 1;
+            }
+        }
+        println!("{ran} kernels ran");
+        assert!(ran >= Variant::ALL.len(), "each variant takes one of the two: {ran}");
+        Ok(())
+    })
+}
+
+fn steps() -> Result<(), Failed> {
+    cleanly("pageable=late;delay_us=5000000", |fake| {
+        let device = Device::cuda(0)?;
+        let (source, mut result) = (image::<f32>(37, 29), image::<f32>(37, 29));
+        let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+        fake.lending(source.values(), &mut [0_u8], |source, _| convolution.upload(source))?;
+        convolution.execute(2)?;
+        fake.lending(&[0_u8], result.values_mut(), |_, result| convolution.download(result))?;
+        assert_eq!(result, on_cpu(&source));
+        Ok(())
+    })
+}
+
+fn graphs() -> Result<(), Failed> {
+    cleanly("pageable=late;delay_us=5000000", |fake| {
+        let device = Device::cuda(0)?;
+        let (source, right) = (image::<f32>(64, 29), on_cpu::<f32, f32>(&image::<f32>(64, 29)));
+        let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+        for _ in 0..3 {
+            let mut result = image::<f32>(64, 29);
+            fake.lending(source.values(), result.values_mut(), |source, result| {
+                convolution.run_values(source, result)
+            })?;
+            assert_eq!(result, right);
+        }
+        let report = fake.report();
+        assert_eq!(report.by_function["cuGraphLaunch"], 2, "the first run is none, the others are one graph");
+        assert_eq!(report.by_function["cuGraphInstantiateWithFlags"], 1);
+        Ok(())
+    })
+}
+
+fn page_locked() -> Result<(), Failed> {
+    cleanly("delay_us=5000000", |fake| {
+        let device = Device::cuda(0)?;
+        let (image, right) = (image::<f32>(64, 29), on_cpu::<f32, f32>(&image::<f32>(64, 29)));
+        let mut source = device.page_locked::<f32>(64 * 29)?;
+        let mut result = device.page_locked::<f32>(64 * 29)?;
+        source.copy_from_slice(image.values());
+        let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+        for _ in 0..3 {
+            result.fill(-1.0);
+            fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
+            assert_eq!(&result[..], right.values());
+        }
+        drop(convolution);
+        fake.forget();
+        Ok(())
+    })
+}
+
+fn bands() -> Result<(), Failed> {
+    cleanly("delay_us=5000000", |fake| {
+        let device = Device::cuda(0)?;
+        let image = image::<f32>(1030, 1030);
+        let right = on_cpu::<f32, f32>(&image);
+        let mut source = device.page_locked::<f32>(1030 * 1030)?;
+        let mut result = device.page_locked::<f32>(1030 * 1030)?;
+        source.copy_from_slice(image.values());
+        let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+        for _ in 0..2 {
+            result.fill(-1.0);
+            fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
+            assert!(result[..] == *right.values(), "the bands' values are the CPU's");
+        }
+        assert!(fake.report().by_function.contains_key("cuStreamWaitEvent"), "the second run is in bands");
+        drop(convolution);
+        fake.forget();
+        Ok(())
+    })
+}
+
+fn strips() -> Result<(), Failed> {
+    cleanly("pageable=late;delay_us=5000000", |fake| {
+        let image = image::<u8>(40, 120);
+        let device = Device::cuda(0)?.with_memory_limit(4000);
+        let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+        let note = convolution.note().unwrap_or_default().to_owned();
+        assert!(note.contains("strips"), "{note}");
+        for _ in 0..2 {
+            let mut result = vec![0_u8; 40 * 120];
+            fake.lending(image.values(), &mut result, |source, result| convolution.run_values(source, result))?;
+            assert_eq!(result, on_cpu::<u8, u8>(&image).values());
+        }
+        Ok(())
+    })
+}
+
+/// Two convolutions with one module: each launch finds its own mask in the module's constant memory.
+fn constant_memory_of_two() -> Result<(), Failed> {
+    cleanly("delay_us=5000000;pageable=late", |fake| {
+        let device = Device::cuda(0)?;
+        let image = image::<f32>(33, 21);
+        let choice = VariantChoice::Exactly(Variant::ConstantMask);
+        let other = Filter::new(Mask::new(3, 3, vec![1.0; 9])?);
+        let mut first = device.convolution(&problem(&image), choice)?;
+        let mut second = device.convolution(&Problem::new(33, 21, &other)?, choice)?;
+        for _ in 0..3 {
+            let mut result = vec![0_f32; 33 * 21];
+            fake.lending(image.values(), &mut result, |source, result| first.run_values(source, result))?;
+            assert_eq!(result, on_cpu::<f32, f32>(&image).values());
+            fake.lending(image.values(), &mut result, |source, result| second.run_values(source, result))?;
+            assert_eq!(result, Device::cpu().apply::<f32, f32>(&other, &image)?.values());
+        }
+        Ok(())
+    })
+}
+
+fn rates() -> Result<(), Failed> {
+    cleanly("memory=16777216", |_| {
+        let rates = Device::cuda(0)?.rates()?;
+        assert!(rates.copy_bytes_per_s > 0.0 && rates.flop_per_s > 0.0, "{rates:?}");
+        Ok(())
+    })
+}
+
+/// Too little memory for the whole image: strips. Too little for those, too: the CPU. The answer is the same.
+fn falls_back() -> Result<(), Failed> {
+    let image = image::<u8>(40, 120);
+    for (settings, note) in [
+        ("fail=cuMemAlloc_v2:1:2", "strips"),
+        ("fail=cuMemAlloc_v2:2:2", "strips"),
+        ("fail=cuMemAlloc_v2:1:2:always", "on the CPU"),
+        ("memory=6000", "strips"),
+        ("memory=100", "on the CPU"),
+    ] {
+        cleanly(settings, |_| {
+            let device = Device::cuda(0)?;
+            // Without a mask in a buffer, so that the allocations are those of the images.
+            let mut convolution = device.convolution_or_cpu(&problem(&image), VariantChoice::Auto)?;
+            let found = convolution.note().unwrap_or_default();
+            assert!(found.contains(note), "{settings}: {found}");
+            assert_eq!(convolution.run::<u8, u8>(&image)?, on_cpu(&image), "{settings}");
+            Ok(())
+        })?;
     }
-    drop(convolution);
-    drop(device);
-    let report = fake.report();
-    println!("{report:?}");
-    assert_eq!(report.trouble(), None);
     Ok(())
+}
+
+/// A driver that can't capture, or not instantiate, has the other way.
+fn without_graphs() -> Result<(), Failed> {
+    for function in ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"] {
+        cleanly(&format!("fail={function}:1:801:always"), |_| {
+            let device = Device::cuda(0)?;
+            let image = image::<f32>(40, 30);
+            let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+            for _ in 0..3 {
+                assert_eq!(convolution.run::<f32, f32>(&image)?, on_cpu(&image), "without {function}");
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// A device may be opened again after it was closed, and twice at a time.
+fn two_devices_in_turn() -> Result<(), Failed> {
+    cleanly("", |_| {
+        let image = image::<u8>(20, 20);
+        drop(Device::cuda(0)?);
+        let (first, second) = (Device::cuda(0)?, Device::cuda(0)?);
+        for device in [&first, &second, &first] {
+            assert_eq!(device.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        }
+        drop(first);
+        assert_eq!(second.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        Ok(())
+    })
 }

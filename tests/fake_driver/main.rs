@@ -6,6 +6,11 @@
 
 mod fake;
 mod library;
+mod lost;
+#[allow(clippy::disallowed_methods, reason = "it does what the library must not do")]
+mod planted;
+mod program;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -16,7 +21,7 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: Vec<Test> = [library::TESTS].concat();
+    let tests: Vec<Test> = [planted::TESTS, library::TESTS, sweep::TESTS, program::TESTS, lost::TESTS].concat();
     let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -94,7 +94,8 @@ pub trait Work: Sync {
     /// Told of each job once, when it is written or has failed; not of those that were [abandoned](Summary::abandoned).
     fn finished(&self, job: &Self::Job, result: Result<(), Self::Error>);
 
-    /// Whether no other job can be computed after this failure to compute one. Then what is computed is written, and nothing else begins.
+    /// Whether no other job can be computed after this failure to compute one. Then what is computed is written, and
+    /// nothing else begins.
     fn is_final(&self, _error: &Self::Error) -> bool {
         false
     }

@@ -7,6 +7,7 @@
 //! | `calls N` | calls of driver functions |
 //! | `call NAME N` | of one of them |
 //! | `fired N` | failures on request that came about |
+//! | `struck NAME` | a function that failed on request |
 //! | `live KIND N` | objects that exist now |
 //! | `leaked KIND N` | objects that existed when their context ended |
 //! | `waiting_frees N` | frees of memory that had to wait for work that used it |
@@ -24,7 +25,7 @@ use crate::table::Kind;
 pub(crate) struct Counts {
     calls: u64,
     by_function: BTreeMap<&'static str, u64>,
-    fired: u64,
+    struck: Vec<&'static str>,
     pub(crate) leaked: BTreeMap<&'static str, usize>,
     pub(crate) waiting_frees: u64,
     violations: Vec<String>,
@@ -49,7 +50,9 @@ impl State {
                 struck = Some(fault.clone());
             }
         }
-        self.counts.fired += u64::from(struck.is_some());
+        if struck.is_some() {
+            self.counts.struck.push(name);
+        }
         struck
     }
 
@@ -70,7 +73,7 @@ impl State {
     /// The report.
     pub(crate) fn report(&self) -> String {
         let counts = &self.counts;
-        let mut text = format!("calls {}\nfired {}\n", counts.calls, counts.fired);
+        let mut text = format!("calls {}\nfired {}\n", counts.calls, counts.struck.len());
         let mut line = |start: &str, name: &str, count: u64| {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{start} {name} {count}");
@@ -79,6 +82,9 @@ impl State {
         self.live().into_iter().for_each(|(name, count)| line("live", name, count as u64));
         counts.leaked.iter().for_each(|(name, &count)| line("leaked", name, count as u64));
         let _ = writeln!(text, "waiting_frees {}", counts.waiting_frees);
+        for name in &counts.struck {
+            let _ = writeln!(text, "struck {name}");
+        }
         for violation in &counts.violations {
             let _ = writeln!(text, "violation {}", violation.replace('\n', " | "));
         }

@@ -172,14 +172,18 @@ pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Driv
     let mut driver = Driver::lock();
     let describes = matches!(name, "cuGetErrorName" | "cuGetErrorString");
     let fault = if describes { None } else { driver.count(name) };
-    let (asked, effect) = fault.map_or((None, None), |fault| (Some(fault.code), Some(fault.effect)));
+    let (asked, effect) = match fault {
+        // What begins no work fails at once.
+        Some(fault) if fault.effect == Effect::Late && !begins_work(name) => (Some(fault.code), Some(Effect::Once)),
+        fault => (fault.as_ref().map(|fault| fault.code), fault.map(|fault| fault.effect)),
+    };
     match effect {
         Some(Effect::Lost) => driver.lose(asked.expect("a fault has a code")),
         Some(Effect::Late) => driver.failing_work = asked,
         Some(Effect::Once) | None => {}
     }
     let result = run(&mut driver, name, needs, asked.filter(|_| effect != Some(Effect::Late)), body);
-    // A function that begins no work fails at once.
+    // Nor does one that has only told a graph of it.
     let code = match driver.failing_work.take() {
         Some(code) if result.is_ok() => Err(code.into()),
         _ => result,
@@ -193,6 +197,12 @@ pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Driv
             code.0
         }
     }
+}
+
+/// Whether a function gives work to a stream.
+fn begins_work(name: &str) -> bool {
+    let starts = ["cuMemcpy", "cuMemset", "cuLaunch", "cuGraphLaunch", "cuEventRecord", "cuStreamWaitEvent"];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// Runs the function's body if its time has come.

@@ -135,6 +135,9 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
     })
 }
 
+/// What is being done when a context is made the current one.
+const ENTER: &str = "switch to the device's context";
+
 /// An open CUDA device: its context, one stream, the modules that have been used, and the way to it.
 pub(crate) struct Gpu {
     info: GpuInfo,
@@ -182,6 +185,8 @@ impl Gpu {
         info.check_architecture()?;
         let device = Device::get_device(number as u32).context("open the device")?;
         let context = Context::new(device).context("create a context")?;
+        // `cust` does not say whether the new context became the current one.
+        CurrentContext::set_current(&context).context(ENTER)?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).context("create a stream")?;
         let modules = ptx::MODULES.iter().map(|_| Loaded::default()).collect();
         let (staging, mapped, areas, lanes) = Default::default();
@@ -193,9 +198,16 @@ impl Gpu {
     }
 
     /// Makes the device's context the current one of this thread, as every driver call needs it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], whatever the status: only a context that is gone can't be made the current one twice.
     fn enter(&self) -> Result<()> {
         debug_assert!(!self.context.get_inner().is_null());
-        CurrentContext::set_current(&self.context).context("switch to the device's context")
+        let enter = || CurrentContext::set_current(&self.context);
+        enter().or_else(|_| enter()).map_err(|error| {
+            let source = Failure::from(error).describe();
+            Error::DeviceLost { action: ENTER.to_owned(), source }
+        })
     }
 
     /// The module with this name, compiled by the driver when it is first asked for.
@@ -228,11 +240,10 @@ impl Gpu {
         })
     }
 
-    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure means that the
-    /// context is gone, and its objects with it.
+    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure
+    /// means that the context is gone, and its objects with it.
     fn enter_to_free(&self) {
-        // A second attempt costs nothing, and a leak would last.
-        let _ = self.enter().or_else(|_| self.enter());
+        let _ = self.enter();
     }
 
     /// Makes the device's context the current one, and waits until nothing runs on it any more, for a `drop` as above.

@@ -45,9 +45,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "Q", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) quality: Option<u8>,
 
-    /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the GPU's
-    /// kernels on the CPU, slowly, with every access checked. Should the device break down, auto goes on on the CPU, and
-    /// cuda:N begins no other picture
+    /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the
+    /// GPU's kernels on the CPU, slowly, with every access checked. Should the device break down, auto goes on on the
+    /// CPU, and cuda:N begins no other picture
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceChoice,
 

@@ -1,0 +1,302 @@
+//! The program under the fake driver, which it finds as any driver: by the loader's path.
+//!
+//! Each failure is a process of its own: exit status, messages, files, and the report that the driver writes at its end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::Failed;
+use rayon::prelude::*;
+use tempfile::TempDir;
+
+use crate::Test;
+use crate::fake::{Report, folder};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("program_filter", filter),
+    ("program_batch", batch),
+    ("program_check", check),
+    ("program_bench", bench),
+    ("sweep_program_filter", sweep_filter),
+    ("sweep_program_batch", sweep_batch),
+    ("sweep_program_bench", sweep_bench),
+];
+
+/// How a run ended.
+struct Ended {
+    /// None if a signal ended it.
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+    /// None if the driver wrote none.
+    report: Option<Report>,
+}
+
+/// Runs the program with these settings of the driver. `number` tells runs at the same time apart.
+fn host(place: &Path, number: u64, settings: &str, arguments: &[&str]) -> Ended {
+    let report = place.join(format!("report-{number}"));
+    let _ = fs::remove_file(&report);
+    let output = Command::new(env!("CARGO_BIN_EXE_host"))
+        .args(arguments)
+        .current_dir(place)
+        .env("LD_LIBRARY_PATH", folder())
+        .env("FAKE_CUDA", format!("{settings};report={}", report.display()))
+        .output()
+        .expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ended {
+        status: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+        report: fs::read_to_string(&report).ok().map(|text| Report::parse(&text)),
+    }
+}
+
+impl Ended {
+    /// What is wrong whatever was asked: a crash, a panic, something left.
+    fn trouble(&self) -> Option<String> {
+        let Some(status) = self.status else { return Some(format!("ended by a signal: {}", self.stderr)) };
+        if !(0..=3).contains(&status) || self.stderr.contains("panicked") {
+            return Some(format!("status {status}: {}", self.stderr));
+        }
+        match &self.report {
+            None => Some("the driver wrote no report".into()),
+            Some(report) => report.trouble(),
+        }
+    }
+
+    /// Checks a run that nothing was to go wrong in.
+    fn well(self) -> Result<Self, Failed> {
+        match (self.trouble(), self.status) {
+            (None, Some(0)) => Ok(self),
+            (trouble, status) => Err(format!("status {status:?}, {trouble:?}: {}", self.stderr).into()),
+        }
+    }
+}
+
+/// A folder with pictures of two sizes.
+fn pictures() -> Result<TempDir, Failed> {
+    let place = tempfile::tempdir()?;
+    for (name, width, height) in [("a", 40, 30), ("b", 31, 44), ("c", 40, 30)] {
+        let mut file = format!("P5 {width} {height} 255\n").into_bytes();
+        file.extend((0..width * height).map(|i| (i * i * 7 % 251 + i % 5) as u8));
+        fs::write(place.path().join(format!("{name}.pgm")), file)?;
+    }
+    Ok(place)
+}
+
+/// A mask of fixed sums, so that each device gives the same bits.
+const MASK: [&str; 4] = ["--kernel", "3x3: 0.5 1 -2 3 0.25 1.5 -1 2 0.125", "--variant", "exact"];
+
+/// The arguments for pictures to a folder or a file.
+fn filtering<'a>(inputs: &[&'a str], output: &'a str, device: &'a str) -> Vec<&'a str> {
+    let mut arguments = vec!["filter"];
+    arguments.extend(inputs);
+    arguments.extend(["-o", output, "--device", device, "--quiet"]);
+    arguments.extend(MASK);
+    arguments
+}
+
+/// The files of a folder with their contents, by name.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("a file of the folder").path())
+        .map(|path| (path.file_name().expect("it has a name").into(), fs::read(&path).unwrap_or_default()))
+        .collect();
+    files.sort();
+    files
+}
+
+fn filter() -> Result<(), Failed> {
+    let place = pictures()?;
+    host(place.path(), 0, "", &filtering(&["a.pgm"], "right.png", "cpu")).well().or_else(without_report)?;
+    host(place.path(), 1, "", &filtering(&["a.pgm"], "found.png", "cuda:0")).well()?;
+    assert_eq!(fs::read(place.path().join("found.png"))?, fs::read(place.path().join("right.png"))?);
+    // The device's memory holds only strips.
+    let mut arguments = filtering(&["a.pgm"], "strips.png", "cuda:0");
+    arguments.extend(["--device-memory", "2K"]);
+    host(place.path(), 2, "", &arguments).well()?;
+    assert_eq!(fs::read(place.path().join("strips.png"))?, fs::read(place.path().join("right.png"))?);
+    Ok(())
+}
+
+/// On the CPU no driver is opened, which then has nothing to report.
+fn without_report(failed: Failed) -> Result<Ended, Failed> {
+    let text = failed.message().unwrap_or_default();
+    if text.starts_with("status Some(0), Some(\"the driver wrote no report\")") {
+        return Ok(Ended { status: Some(0), stdout: String::new(), stderr: String::new(), report: None });
+    }
+    Err(failed)
+}
+
+/// The right results of the batch.
+fn right_batch(place: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failed> {
+    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
+    host(place, 0, "", &filtering(&inputs, "right/{stem}.png", "cpu")).well().or_else(without_report)?;
+    let right = files(&place.join("right"));
+    assert_eq!(right.len(), 3);
+    Ok(right)
+}
+
+fn batch() -> Result<(), Failed> {
+    let place = pictures()?;
+    let right = right_batch(place.path())?;
+    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
+    host(place.path(), 1, "", &filtering(&inputs, "found/{stem}.png", "cuda:0")).well()?;
+    assert_eq!(files(&place.path().join("found")), right);
+    Ok(())
+}
+
+fn check() -> Result<(), Failed> {
+    let place = tempfile::tempdir()?;
+    let arguments = ["check", "--device", "cuda:0", "--quick", "--variants", "naive,stream"];
+    let ended = host(place.path(), 0, "", &arguments).well()?;
+    println!("{}", ended.stdout.lines().last().unwrap_or_default());
+    Ok(())
+}
+
+/// The arguments of one tiny cell.
+const BENCH: [&str; 13] = [
+    "bench",
+    "--sizes",
+    "24x20",
+    "--masks",
+    "3",
+    "--variants",
+    "naive",
+    "--min-time",
+    "0",
+    "--device",
+    "cuda:0",
+    "--csv",
+    "cell.csv",
+];
+
+fn bench() -> Result<(), Failed> {
+    let place = tempfile::tempdir()?;
+    host(place.path(), 0, "memory=4194304", &BENCH).well()?;
+    let csv = fs::read_to_string(place.path().join("cell.csv"))?;
+    assert!(csv.lines().any(|line| line.contains("naive")), "{csv}");
+    Ok(())
+}
+
+/// A failure: code, effect, what the messages say.
+type Fault = (u32, &'static str, &'static str);
+
+const MEMORY: Fault = (2, "once", "memory");
+const LOST: Fault = (999, "lost", "unknown error");
+const LATE: Fault = (719, "late", "unspecified launch failure");
+
+/// Whether the messages say why.
+fn says_why(ended: &Ended, (_, _, says): Fault) -> Option<String> {
+    (!ended.stderr.contains(says)).then(|| format!("\"{says}\" is not in: {}", ended.stderr))
+}
+
+/// Runs `one` for each fault at each call of `calls`, two at a time, and reports what it complains of.
+fn sweep(
+    name: &str,
+    calls: impl IntoIterator<Item = u64>,
+    faults: &[Fault],
+    one: impl Fn(u64, &str, u64, Fault) -> (Ended, Option<String>) + Sync,
+) -> Result<(), Failed> {
+    let calls: Vec<u64> = calls.into_iter().collect();
+    let runs: Vec<(u64, Fault)> =
+        faults.iter().flat_map(|&fault| calls.iter().map(move |&call| (call, fault))).collect();
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build()?;
+    let ended: Vec<(bool, Option<String>)> = threads.install(|| {
+        let run = |(number, &(call, fault)): (usize, &(u64, Fault))| {
+            let (code, effect, _) = fault;
+            let (ended, wrong) = one(number as u64 + 10, &format!("fail=*:{call}:{code}:{effect}"), call, fault);
+            let struck = ended.report.as_ref().and_then(|report| report.struck.first().cloned()).unwrap_or_default();
+            let wrong = ended.trouble().or(wrong);
+            (
+                ended.status == Some(0),
+                wrong.map(|text| format!("{struck}, call {call}, fails with {code} ({effect}): {text}")),
+            )
+        };
+        runs.par_iter().enumerate().map(run).collect()
+    });
+    let good = ended.iter().filter(|(is_good, _)| *is_good).count();
+    println!("{name}: {} calls, {} runs, {} errors, {good} right results", calls.len(), runs.len(), runs.len() - good);
+    let wrong: Vec<String> = ended.into_iter().filter_map(|(_, wrong)| wrong).collect();
+    if wrong.is_empty() {
+        assert!(good < runs.len(), "a failing driver gives errors");
+        return Ok(());
+    }
+    Err(format!("{} runs went wrong\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n")).into())
+}
+
+/// One picture: the whole result and status 0, or no file, an error and another status.
+fn sweep_filter() -> Result<(), Failed> {
+    let place = pictures()?;
+    let place = place.path();
+    host(place, 0, "", &filtering(&["a.pgm"], "right.png", "cpu")).well().or_else(without_report)?;
+    let right = fs::read(place.join("right.png"))?;
+    let calls = host(place, 1, "", &filtering(&["a.pgm"], "first.png", "cuda:0")).well()?.report.map_or(0, |r| r.calls);
+    sweep("filter", 1..=calls, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+        let folder = format!("out-{number}");
+        fs::create_dir(place.join(&folder)).expect("a folder for the result");
+        let ended = host(place, number, settings, &filtering(&["a.pgm"], &format!("{folder}/a.png"), "cuda:0"));
+        let found = files(&place.join(&folder));
+        let wrong = match (ended.status, &found[..]) {
+            (Some(0), [(_, bytes)]) if *bytes == right => None,
+            (Some(status), []) if status != 0 => says_why(&ended, fault),
+            (status, files) => Some(format!("status {status:?} with {} files: {}", files.len(), ended.stderr)),
+        };
+        (ended, wrong)
+    })
+}
+
+/// Several pictures: each result is whole or not there.
+fn sweep_batch() -> Result<(), Failed> {
+    let place = pictures()?;
+    let place = place.path();
+    let right = right_batch(place)?;
+    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
+    let calls =
+        host(place, 1, "", &filtering(&inputs, "first/{stem}.png", "cuda:0")).well()?.report.map_or(0, |r| r.calls);
+    // The pictures come in any order, and with it the calls: some may not be reached, a few more than once.
+    sweep("batch", (1..=calls).step_by(2), &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+        let folder = format!("out-{number}");
+        let pattern = format!("{folder}/{{stem}}.png");
+        let ended = host(place, number, settings, &filtering(&inputs, &pattern, "cuda:0"));
+        let found = files(&place.join(&folder));
+        let is_right = found.iter().all(|file| right.contains(file));
+        let wrong = match ended.status {
+            _ if !is_right => {
+                Some(format!("wrong or partial files: {:?}", found.iter().map(|f| &f.0).collect::<Vec<_>>()))
+            }
+            Some(0) if found.len() == 3 => None,
+            Some(status) if status != 0 && found.len() < 3 => says_why(&ended, fault),
+            status => Some(format!("status {status:?} with {} files: {}", found.len(), ended.stderr)),
+        };
+        (ended, wrong)
+    })
+}
+
+/// The bench, at calls taken at random: how many there are depends on how fast they are.
+fn sweep_bench() -> Result<(), Failed> {
+    let place = tempfile::tempdir()?;
+    let place = place.path();
+    let calls = host(place, 0, "memory=1048576", &BENCH).well()?.report.map_or(0, |r| r.calls);
+    let seed =
+        std::env::var("HOST_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("seed {seed} (HOST_TEST_SEED sets it)");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let at: Vec<u64> = (0..10).map(|_| random.u64(1..=calls)).collect();
+    sweep("bench", at, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+        let csv = format!("cell-{number}.csv");
+        let mut arguments = BENCH;
+        arguments[12] = &csv;
+        let ended = host(place, number, &format!("memory=1048576;{settings}"), &arguments);
+        let exists = place.join(&csv).exists();
+        let wrong = match ended.status {
+            Some(0) if exists => None,
+            Some(0) => Some("no figures".into()),
+            _ => says_why(&ended, fault).or_else(|| ended.stdout.contains(fault.2).then(String::new)),
+        };
+        (ended, wrong.filter(|text| !text.is_empty()))
+    })
+}

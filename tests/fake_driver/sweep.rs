@@ -1,0 +1,277 @@
+//! The library under a driver that fails at each of its calls in turn: an error that says why or the right result,
+//! nothing left, no use of the caller's memory after the call has returned.
+//!
+//! Work begins only when somebody waits for it, and copies of pageable memory are asynchronous, too. So a call that
+//! returns too early always leaves work that uses its caller's memory.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use host::{Device, Error, Image, Variant, VariantChoice};
+use libtest_mimic::Failed;
+
+use crate::Test;
+use crate::fake::{Fake, Report};
+use crate::library::{image, on_cpu, problem};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("sweep_steps", || sweep("steps", 1, "", steps)),
+    ("sweep_graphs", || sweep("graphs", 1, "", graphs)),
+    ("sweep_page_locked", || sweep("page-locked", 1, "", page_locked)),
+    ("sweep_from_page_locked_only", || sweep("from page-locked only", 1, SKIP, from_page_locked_only)),
+    ("sweep_to_page_locked_only", || sweep("to page-locked only", 1, SKIP, to_page_locked_only)),
+    ("sweep_bands", || sweep("bands", 3, SKIP, bands)),
+    ("sweep_staging", || sweep("staging", 3, SKIP, staging)),
+    ("sweep_strips", || sweep("strips", 1, "", strips)),
+    ("sweep_strips_from_page_locked", || sweep("strips from page-locked", 1, "", strips_from_page_locked)),
+    ("sweep_constant_memory", || sweep("constant memory", 1, "", constant_memory)),
+    ("sweep_drop_in_the_middle", || sweep("drop in the middle", 1, "", drop_in_the_middle)),
+    ("sweep_rates", || sweep("rates", 3, "memory=2097152;", rates)),
+    ("sweep_or_cpu", || sweep("or on the CPU", 1, "", or_cpu)),
+];
+
+/// Large images, whose values do not matter.
+const SKIP: &str = "kernels=skip;";
+/// What all have: work waits until somebody waits for it.
+const LATE: &str = "pageable=late;delay_us=5000000";
+
+/// Failures: code, effect, what the message says, and every how many calls it is tried.
+const FAULTS: &[(u32, &str, &str, u64)] = &[
+    (2, "once", "out of memory", 1),
+    (999, "lost", "unknown error", 1),
+    (719, "late", "unspecified launch failure", 1),
+    (801, "once", "operation not supported", 3),
+    (801, "always", "operation not supported", 7),
+];
+
+/// What a scenario comes to.
+type Outcome = host::Result<()>;
+
+/// All messages of an error and its sources.
+fn words(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(|error| format!("{error}; ")).collect()
+}
+
+/// Runs a scenario under these settings.
+fn run(fake: &Fake, settings: &str, scenario: fn(&Fake) -> Outcome) -> (Result<Outcome, ()>, Report) {
+    fake.reset(settings);
+    let outcome = catch_unwind(AssertUnwindSafe(|| scenario(fake))).map_err(drop);
+    (outcome, fake.report())
+}
+
+/// Lets each call fail in turn, or each one of `stride`.
+fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome) -> Result<(), Failed> {
+    let fake = Fake::get();
+    let settings = format!("{settings}{LATE}");
+    let (outcome, report) = run(&fake, &settings, scenario);
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(format!("without a failure: {}", words(&error)).into()),
+        Err(()) => return Err("it panicked without a failure".into()),
+    }
+    if let Some(trouble) = report.trouble() {
+        return Err(format!("without a failure: {trouble}").into());
+    }
+    let (calls, mut runs, mut errors) = (report.calls, 0_u64, 0_u64);
+    let mut wrong = Vec::new();
+    for &(code, effect, says, step) in FAULTS {
+        for call in (1..=calls).step_by((stride * step) as usize) {
+            let (outcome, report) = run(&fake, &format!("{settings};fail=*:{call}:{code}:{effect}"), scenario);
+            runs += 1;
+            let mut complain = |text: String| {
+                let function = report.struck.first().map_or("nothing", String::as_str);
+                wrong.push(format!("{function}, call {call}, fails with {code} ({effect}): {text}"));
+            };
+            match outcome {
+                Err(()) => complain("a panic".into()),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    errors += 1;
+                    let text = words(&error);
+                    if !(text.contains(says) || code == 2 && matches!(error, Error::DeviceMemory { .. })) {
+                        complain(format!("the error does not say \"{says}\": {text}"));
+                    }
+                }
+            }
+            if let Some(trouble) = report.trouble() {
+                complain(trouble);
+            }
+            if report.fired == 0 {
+                complain("the call was not reached".into());
+            }
+        }
+    }
+    println!("{name}: {calls} calls, {runs} runs, {errors} errors, {} right results", runs - errors);
+    if wrong.is_empty() {
+        assert!(errors > 0, "a failing driver gives errors");
+        return Ok(());
+    }
+    Err(format!("{} of {runs} runs went wrong\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n")).into())
+}
+
+fn steps(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let (source, mut result) = (image::<f32>(37, 9), vec![0_f32; 37 * 9]);
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    fake.lending(source.values(), &mut [0_u8], |source, _| convolution.upload(source))?;
+    fake.lending(&[0_u8], &mut [0_u8], |_, _| convolution.execute(2))?;
+    fake.lending(&[0_u8], &mut result, |_, result| convolution.download(result))?;
+    assert_eq!(result, on_cpu::<f32, f32>(&source).values());
+    Ok(())
+}
+
+fn graphs(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let source = image::<f32>(37, 9);
+    let right: Image<f32> = on_cpu(&source);
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    // Kept until the end: nothing may use them after their call.
+    let mut results = vec![vec![0_f32; 37 * 9]; 3];
+    for result in &mut results {
+        fake.lending(source.values(), result, |source, result| convolution.run_values(source, result))?;
+        assert_eq!(result, right.values());
+    }
+    Ok(())
+}
+
+fn page_locked(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let image = image::<f32>(64, 9);
+    let mut source = device.page_locked::<f32>(64 * 9)?;
+    let mut result = device.page_locked::<f32>(64 * 9)?;
+    source.copy_from_slice(image.values());
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    for _ in 0..3 {
+        result.fill(-1.0);
+        fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
+        assert_eq!(&result[..], on_cpu::<f32, f32>(&image).values());
+    }
+    Ok(())
+}
+
+/// An image that is copied through page-locked memory where it lies in pageable memory, in one piece.
+const MIDDLE: (usize, usize) = (400, 200);
+/// An image that is copied in more than one piece, or in bands.
+const LARGE: (usize, usize) = (2100, 2100);
+
+fn from_page_locked_only(fake: &Fake) -> Outcome {
+    let (width, height) = MIDDLE;
+    let device = Device::cuda(0)?;
+    let source = device.page_locked::<u8>(width * height)?;
+    let mut result = vec![0_u8; width * height];
+    let image = Image::new(width, height, 1, result.clone())?;
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    for _ in 0..2 {
+        fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
+    }
+    Ok(())
+}
+
+fn to_page_locked_only(fake: &Fake) -> Outcome {
+    let (width, height) = MIDDLE;
+    let device = Device::cuda(0)?;
+    let mut result = device.page_locked::<u8>(width * height)?;
+    let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    for _ in 0..2 {
+        fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
+    }
+    Ok(())
+}
+
+fn bands(fake: &Fake) -> Outcome {
+    let (width, height) = LARGE;
+    let device = Device::cuda(0)?;
+    let source = device.page_locked::<u8>(width * height)?;
+    let mut result = device.page_locked::<u8>(width * height)?;
+    let shape = Image::new(width, height, 1, vec![0_u8; width * height])?;
+    let mut convolution = device.convolution(&problem(&shape), VariantChoice::Exact)?;
+    for _ in 0..2 {
+        fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
+    }
+    Ok(())
+}
+
+fn staging(fake: &Fake) -> Outcome {
+    let (width, height) = LARGE;
+    let device = Device::cuda(0)?;
+    let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
+    let mut result = vec![0_u8; width * height];
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
+    fake.lending(source.values(), &mut result, |source, _| convolution.upload(source))?;
+    fake.lending(source.values(), &mut result, |_, result| convolution.download(result))
+}
+
+fn strips(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?.with_memory_limit(3000);
+    let source = image::<u8>(40, 60);
+    let mut result = vec![0_u8; 40 * 60];
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
+    assert_eq!(result, on_cpu::<u8, u8>(&source).values());
+    Ok(())
+}
+
+fn strips_from_page_locked(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?.with_memory_limit(3000);
+    let image = image::<u8>(40, 60);
+    let mut source = device.page_locked::<u8>(40 * 60)?;
+    let mut result = device.page_locked::<u8>(40 * 60)?;
+    source.copy_from_slice(image.values());
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
+    assert_eq!(&result[..], on_cpu::<u8, u8>(&image).values());
+    Ok(())
+}
+
+/// Two convolutions that take turns in one module's constant memory.
+fn constant_memory(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let source = image::<f32>(21, 9);
+    let right: Image<f32> = on_cpu(&source);
+    let choice = VariantChoice::Exactly(Variant::ConstantMask);
+    let mut first = device.convolution(&problem(&source), choice)?;
+    let mut second = device.convolution(&problem(&source), choice)?;
+    let mut results = vec![vec![0_f32; 21 * 9]; 4];
+    for (index, result) in results.iter_mut().enumerate() {
+        let convolution = if index % 2 == 0 { &mut first } else { &mut second };
+        let ran = fake.lending(source.values(), result, |source, result| convolution.run_values(source, result));
+        // One that failed runs again: a mask that did not come must not be taken for one that did.
+        if ran.is_err() {
+            fake.lending(source.values(), result, |source, result| convolution.run_values(source, result))?;
+        }
+        assert_eq!(result, right.values());
+        ran?;
+    }
+    Ok(())
+}
+
+/// Work is under way when everything goes.
+fn drop_in_the_middle(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let image = image::<f32>(64, 9);
+    let source = device.page_locked::<f32>(64 * 9)?;
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    fake.lending(&source, &mut [0_u8], |source, _| convolution.upload(source))?;
+    convolution.execute(1)?;
+    let again = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    drop(convolution);
+    drop(again);
+    fake.forget();
+    Ok(())
+}
+
+fn rates(_: &Fake) -> Outcome {
+    Device::cuda(0)?.rates().map(drop)
+}
+
+/// What the device's memory does not hold is computed in strips, or on the CPU.
+fn or_cpu(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let source = image::<u8>(40, 20);
+    let mut result = vec![0_u8; 40 * 20];
+    let mut convolution = device.convolution_or_cpu(&problem(&source), VariantChoice::Auto)?;
+    fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
+    assert_eq!(result, on_cpu::<u8, u8>(&source).values());
+    Ok(())
+}
