@@ -6,6 +6,7 @@
 
 mod fake;
 mod library;
+#[allow(clippy::disallowed_methods, reason = "these tests call the driver, and some are wrong on purpose")]
 mod planted;
 mod program;
 mod sweep;
