@@ -23,7 +23,8 @@ fn by(channels: usize) -> String {
 
 /// A status of the CUDA driver that is no success.
 ///
-/// Displayed as the driver's name of it and its number, `CUDA_ERROR_OUT_OF_MEMORY (2)`. [`text`](Self::text) describes it.
+/// Displayed as the driver's name of it and its number, `CUDA_ERROR_OUT_OF_MEMORY (2)`. [`text`](Self::text) describes
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} ({code})")]
 pub struct DriverError {
@@ -199,13 +200,13 @@ pub enum Error {
     },
     /// This process can't use the device any more.
     ///
-    /// A kernel broke off, the device failed, or its context is gone. The driver answers every later call on this device with
-    /// the same error until the process ends: nothing is gained by trying again. Results that were returned before are
-    /// right. What was running is lost, and the device touches no memory of the host any more.
+    /// A kernel broke off, the device failed, or its context is gone. The driver answers every later call on this
+    /// device with the same error until the process ends: nothing is gained by trying again. Results that were returned
+    /// before are right. What was running is lost, and the device touches no memory of the host any more.
     ///
-    /// `host filter` says so once. Where `--device auto` took the device, it computes that picture and all others on the CPU.
-    /// Where the device was asked for by its name, it writes the pictures that are computed, begins no others, and ends with
-    /// status 1.
+    /// `host filter` says so once. Where `--device auto` took the device, it computes that picture and all others on
+    /// the CPU. Where the device was asked for by its name, it writes the pictures that are computed, begins no others,
+    /// and ends with status 1.
     #[error("the CUDA device is lost: the driver failed to {action}: {}", .source.text())]
     DeviceLost {
         /// What was being done when it showed. An earlier launch or copy may be the cause.

@@ -6,6 +6,7 @@
 
 mod fake;
 mod library;
+mod lost;
 #[allow(clippy::disallowed_methods, reason = "these tests call the driver, and some are wrong on purpose")]
 mod planted;
 mod program;
@@ -20,7 +21,7 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: Vec<Test> = [planted::TESTS, library::TESTS, sweep::TESTS, program::TESTS].concat();
+    let tests: Vec<Test> = [planted::TESTS, library::TESTS, sweep::TESTS, program::TESTS, lost::TESTS].concat();
     let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

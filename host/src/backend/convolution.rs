@@ -70,8 +70,8 @@ impl<'device> Convolution<'device> {
         self.plan().map_or_else(|| Bound::direct(&self.problem), |plan| plan.bound(&self.problem))
     }
 
-    /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also what the driver or
-    /// the system refused, so that the results take longer. One line for people.
+    /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also
+    /// what the driver or the system refused, so that the results take longer. One line for people.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()

@@ -10,8 +10,8 @@ use crate::{Error, Filter, Image, Layout, Pixel, Problem, Result};
 
 /// A device, ready to compute.
 ///
-/// All work on a CUDA device may fail with [`Error::DeviceLost`], and then fails with it until the process ends. Other errors leave the device
-/// as it was.
+/// All work on a CUDA device may fail with [`Error::DeviceLost`], and then fails with it until the process ends. Other
+/// errors leave the device as it was.
 #[derive(Debug)]
 pub struct Device {
     pub(super) kind: Kind,

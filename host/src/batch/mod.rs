@@ -8,10 +8,10 @@
 //! has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
 //! whichever of the two is slower gets the threads, without being told.
 //!
-//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun and
-//! are not yet written leave room for it, or when it is the only one. A job that fails is reported and the rest goes on, unless
-//! [`Work::is_final`] says that there is no use in it.
-//! Results come in the order in which they are ready.
+//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun
+//! and are not yet written leave room for it, or when it is the only one. A job that fails is reported and the rest
+//! goes on, unless [`Work::is_final`] says that there is no use in it. Results come in the order in which they are
+//! ready.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -89,7 +89,8 @@ pub trait Work: Sync {
     /// Told of each job once, when it is written or has failed; not of those that were [abandoned](Summary::abandoned).
     fn finished(&self, job: &Self::Job, result: Result<(), Self::Error>);
 
-    /// Whether no other job can be computed after this failure to compute one. Then what is computed is written, and nothing else begins.
+    /// Whether no other job can be computed after this failure to compute one. Then what is computed is written, and
+    /// nothing else begins.
     fn is_final(&self, _error: &Self::Error) -> bool {
         false
     }

@@ -11,15 +11,13 @@ use cust::event::{Event, EventFlags};
 use cust::function::Function;
 use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
 use kernels_gpu::constant_mask::MASK;
-use kernels_gpu::copy::COPY_QUADS;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 
 use super::Gpu;
 use super::driver;
-use super::graph::Graph;
 use super::launch::{self, Images};
-use super::lend::{DeviceRows, LentToDevice, lend};
-use super::mapped::{self, Ends, Graphs, RowBytes};
+use super::lend::{DeviceRows, LentToDevice};
+use super::mapped::{self, GraphError, Graphs, RowBytes};
 use super::staging::Home;
 use super::status::DriverResultExt;
 use crate::backend::bands::{self, Band};
@@ -32,16 +30,16 @@ use crate::{Error, Layout, Problem, Result};
 /// A problem, ready to run on a device.
 pub(crate) struct GpuConvolution<'gpu> {
     pub(super) gpu: &'gpu Gpu,
-    plan: Plan,
-    layout: Layout,
-    function: Function<'gpu>,
+    pub(super) plan: Plan,
+    pub(super) layout: Layout,
+    pub(super) function: Function<'gpu>,
     /// Rows at the plan's pitches, in the layout's types.
     pub(super) source: DeviceBuffer<u8>,
     pub(super) result: DeviceBuffer<u8>,
-    mask: MaskHome<'gpu>,
+    pub(super) mask: MaskHome<'gpu>,
     /// One for the whole image, or as many as the device's memory makes necessary.
     strips: Vec<Strip>,
-    way: Way,
+    pub(super) way: Way,
     /// What was said of the device's memory.
     memory_limit: Option<usize>,
     /// Made when first needed; timing alone uses them.
@@ -53,7 +51,7 @@ pub(crate) struct GpuConvolution<'gpu> {
 }
 
 /// How an image goes to the device and its result back.
-enum Way {
+pub(super) enum Way {
     /// It has not run yet: what is run once is not worth more than to copy, compute and copy back.
     First,
     /// Small images: through page-locked memory, in one graph of kernels.
@@ -65,7 +63,7 @@ enum Way {
 }
 
 /// Where the kernel finds the mask.
-enum MaskHome<'gpu> {
+pub(super) enum MaskHome<'gpu> {
     /// In a buffer of its own.
     Global(DeviceBuffer<f32>),
     /// In the module's constant memory, which all convolutions with this module share.
@@ -81,7 +79,7 @@ enum MaskHome<'gpu> {
 
 impl MaskHome<'_> {
     /// The buffer, if it has one.
-    fn buffer(&self) -> Option<&DeviceBuffer<f32>> {
+    pub(super) fn buffer(&self) -> Option<&DeviceBuffer<f32>> {
         match self {
             Self::Global(buffer) => Some(buffer),
             Self::Constant { .. } => None,
@@ -239,8 +237,8 @@ impl<'gpu> GpuConvolution<'gpu> {
         let gpu = self.gpu;
         gpu.lend(|lent| {
             lent.uses(&gpu.stream);
-            // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the other. Rows
-            // are a multiple of 4 bytes long on the device.
+            // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the
+            // other. Rows are a multiple of 4 bytes long on the device.
             unsafe { self.result.set_32_async(POISON.to_bits(), &gpu.stream) }.context("fill the result with NaN")
         })
     }
@@ -343,70 +341,6 @@ impl<'gpu> GpuConvolution<'gpu> {
             .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
     }
 
-    /// Runs a small image in one graph.
-    fn run_graph(&mut self, source: &[u8], result: &mut [u8]) -> Result<(), GraphError> {
-        let gpu = self.gpu;
-        let (from, to) = self.row_bytes();
-        // Page-locked memory is allocated in the device's context.
-        gpu.enter().map_err(GraphError::Run)?;
-        let (own_source, own_result) = (gpu.end(source, from), gpu.end(result, to));
-        let ends = match (own_source, own_result) {
-            (Some(source), Some(result)) => Ends { source, result },
-            _ => {
-                let mut mapped = gpu.mapped().map_err(GraphError::preparing)?;
-                if own_source.is_none() {
-                    mapped.set_source(source, from);
-                }
-                let Ends { source, result } = mapped.ends;
-                Ends { source: own_source.unwrap_or(source), result: own_result.unwrap_or(result) }
-            }
-        };
-        if !matches!(&self.way, Way::Graphs(graphs) if graphs.get(ends).is_some()) {
-            let recorded = self.record_graph(ends).map_err(GraphError::preparing)?;
-            if let Way::Graphs(graphs) = &mut self.way {
-                graphs.insert(ends, recorded);
-            }
-        }
-        let Way::Graphs(graphs) = &self.way else { unreachable!("a graph is run by one that has graphs") };
-        let graph = graphs.get(ends).expect("recorded above");
-        let written = &mut *result;
-        lend(|lent| {
-            // Constant memory is not part of the graph: it must hold this mask before each launch.
-            self.place_mask(lent)?;
-            // SAFETY: the buffers in the graph are this convolution's, and the device's or these two; this convolution and the device are
-            // borrowed longer than the scope.
-            unsafe { lent.launch(graph, source, written, &gpu.stream) }.context("launch a graph of kernels")
-        })
-        .map_err(GraphError::Run)?;
-        if own_result.is_none() {
-            gpu.mapped().map_err(GraphError::Run)?.result(result, to);
-        }
-        Ok(())
-    }
-
-    /// Records what brings the source from page-locked memory and puts the result there.
-    fn record_graph(&mut self, ends: Ends) -> Result<Graph> {
-        let (module, _) = self.gpu.module(COPY_QUADS.module)?;
-        let copy = module.get_function(COPY_QUADS.symbol).context("find the kernel that copies")?;
-        let mask = self.mask.buffer();
-        let stream = &self.gpu.stream;
-        let height = self.plan.params.height as usize;
-        let (from, to) = self.row_bytes();
-        let bytes = height * from.pitch;
-        // SAFETY: page-locked memory has as many rows at these pitches; nothing runs before the graph is launched.
-        let (source, mut result) =
-            unsafe { (mapped::view(ends.source, bytes), mapped::view(ends.result, height * to.pitch)) };
-        let launches = self.plan.launches(height, 0..height);
-        Graph::record(stream, || {
-            launch::copy(&copy, &mut self.source, &source, bytes, stream)?;
-            for one in &launches {
-                let images = Images { layout: self.layout, source: &self.source, result: &mut result };
-                launch::convolution(&self.function, one, images, mask, stream)?;
-            }
-            Ok(())
-        })
-    }
-
     /// Copies the outputs of a strip from the device, to where `outputs` begins.
     fn download_strip<'scope, 'env>(
         &mut self,
@@ -463,7 +397,7 @@ impl<'gpu> GpuConvolution<'gpu> {
     }
 
     /// Sees to it that the constant memory holds this convolution's mask.
-    fn place_mask<'env>(&self, lent: &LentToDevice<'_, 'env>) -> Result<()>
+    pub(super) fn place_mask<'env>(&self, lent: &LentToDevice<'_, 'env>) -> Result<()>
     where
         'gpu: 'env,
     {
@@ -472,8 +406,8 @@ impl<'gpu> GpuConvolution<'gpu> {
         {
             // Nobody's, should the copy fail.
             owner.set(0);
-            // SAFETY: the symbol's size was checked when its address was taken, and its module stays loaded. Launches with the previous
-            // mask come before this copy on the stream.
+            // SAFETY: the symbol's size was checked when its address was taken, and its module stays loaded. Launches
+            // with the previous mask come before this copy on the stream.
             unsafe { lent.upload_kept(*address, coefficients, &self.gpu.stream) }
                 .context("copy the mask to constant memory")?;
             owner.set(*number);
@@ -482,27 +416,10 @@ impl<'gpu> GpuConvolution<'gpu> {
     }
 }
 
-/// Why a graph did not run.
-enum GraphError {
-    /// It could not be made; nothing was begun, and there are other ways.
-    Prepare(Error),
-    /// The device is lost, or failed on the way.
-    Run(Error),
-}
-
-impl GraphError {
-    /// For a failure before anything was begun.
-    fn preparing(error: Error) -> Self {
-        match error {
-            Error::DeviceLost { .. } => Self::Run(error),
-            error => Self::Prepare(error),
-        }
-    }
-}
-
 impl Drop for GpuConvolution<'_> {
     fn drop(&mut self) {
-        // Nothing may still use the buffers, the graphs or the events when they go, in the context that is then the current one.
+        // Nothing may still use the buffers, the graphs or the events when they go, in the context that is then the
+        // current one.
         self.gpu.settle();
     }
 }

@@ -61,7 +61,8 @@ pub(super) fn constant(function: &Function<'_>, symbol: &str) -> Result<(DeviceP
     Ok((DevicePointer::from_raw(address), bytes))
 }
 
-/// The status with which the driver refuses a module, where `cust` has no name for it; None if it does not refuse it now.
+/// The status with which the driver refuses a module, where `cust` has no name for it; None if it does not refuse it
+/// now.
 pub(super) fn refusal(ptx: &CStr) -> Option<Failure> {
     let mut module = std::ptr::null_mut();
     // SAFETY: the driver reads a C string and no options, and writes a handle.
@@ -71,7 +72,8 @@ pub(super) fn refusal(ptx: &CStr) -> Option<Failure> {
     if let Err(failure) = checked(loaded) {
         return Some(failure);
     }
-    // SAFETY: the handle is of above, and nothing else has it. A failure leaves the module in the context until that ends.
+    // SAFETY: the handle is of above, and nothing else has it. A failure leaves the module in the context until that
+    // ends.
     let _ = checked(unsafe { cuModuleUnload(module) });
     None
 }
@@ -101,10 +103,11 @@ pub(super) unsafe fn copy_on_device(
 /// Waits until the device has done all that the stream was given, or never will.
 ///
 /// On return, with an error or without, the device reads and writes nothing more for this stream:
-/// - A status of a lost device ([`Failure::is_device_lost`]) ends the context. The driver API's documentation (`CUresult`) says that all
-///   further work in it returns the same error and that its memory is gone.
-/// - After any other status the wait is repeated. The documentation of `cuStreamSynchronize` names besides those above only statuses by which
-///   the driver, the context or the stream is gone. So where every attempt fails, the device is lost, too.
+/// - A status of a lost device ([`Failure::is_device_lost`]) ends the context. The driver API's documentation
+///   (`CUresult`) says that all further work in it returns the same error and that its memory is gone.
+/// - After any other status the wait is repeated. The documentation of `cuStreamSynchronize` names besides those above
+///   only statuses by which the driver, the context or the stream is gone. So where every attempt fails, the device is
+///   lost, too.
 ///
 /// # Errors
 /// [`Error::DeviceLost`]; or the first failure, as [`Error::Driver`], if a later attempt succeeded.

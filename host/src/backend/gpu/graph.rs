@@ -58,7 +58,8 @@ struct Recorded(CUgraph);
 impl Drop for Recorded {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: the handle is the driver's, and what was made of it stands by itself. A failure leaves it in the context until that ends.
+            // SAFETY: the handle is the driver's, and what was made of it stands by itself. A failure leaves it in the
+            // context until that ends.
             let _ = checked(unsafe { cuGraphDestroy(self.0) });
         }
     }
@@ -85,8 +86,8 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: the handle is the graph's own. One that still runs is freed when it is done, as the driver API's documentation says. A
-        // failure means that the device is lost, and the graph with it.
+        // SAFETY: the handle is the graph's own. One that still runs is freed when it is done, as the driver API's
+        // documentation says. A failure means that the device is lost, and the graph with it.
         let _ = checked(unsafe { cuGraphExecDestroy(self.0) });
     }
 }

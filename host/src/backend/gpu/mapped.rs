@@ -11,13 +11,15 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use cust::memory::{DeviceBuffer, DevicePointer, LockedBuffer};
+use kernels_gpu::copy::COPY_QUADS;
 
-use super::Gpu;
+use super::convolution::Way;
 use super::graph::Graph;
-use super::lend::DeviceRows;
+use super::launch::{self, Images};
+use super::lend::{DeviceRows, lend};
 use super::status::DriverResultExt;
-use super::{driver, staging};
-use crate::Result;
+use super::{Gpu, GpuConvolution, driver, staging};
+use crate::{Error, Result};
 
 /// The most bytes of a source or a result on the device: a 1024 x 1024 `f32`, for which it still takes less than half of the other way's time.
 pub(super) const MOST: usize = 4 << 20;
@@ -80,7 +82,7 @@ impl Graphs {
 ///
 /// # Safety
 /// They are there as long as the view, and nobody else uses them as long as something is launched that does.
-pub(super) unsafe fn view(address: DevicePointer<u8>, bytes: usize) -> ManuallyDrop<DeviceBuffer<u8>> {
+unsafe fn view(address: DevicePointer<u8>, bytes: usize) -> ManuallyDrop<DeviceBuffer<u8>> {
     // SAFETY: the caller's promise.
     ManuallyDrop::new(unsafe { DeviceBuffer::from_raw_parts(address, bytes) })
 }
@@ -144,5 +146,88 @@ impl Gpu {
             let _ = self.mapped.set(made.into());
         }
         Ok(self.mapped.get().expect("filled above").borrow_mut())
+    }
+}
+
+/// Why a graph did not run.
+pub(super) enum GraphError {
+    /// It could not be made; nothing was begun, and there are other ways.
+    Prepare(Error),
+    /// The device is lost, or failed on the way.
+    Run(Error),
+}
+
+impl GraphError {
+    /// For a failure before anything was begun.
+    fn preparing(error: Error) -> Self {
+        match error {
+            Error::DeviceLost { .. } => Self::Run(error),
+            error => Self::Prepare(error),
+        }
+    }
+}
+
+impl GpuConvolution<'_> {
+    /// Runs a small image in one graph.
+    pub(super) fn run_graph(&mut self, source: &[u8], result: &mut [u8]) -> Result<(), GraphError> {
+        let gpu = self.gpu;
+        let (from, to) = self.row_bytes();
+        // Page-locked memory is allocated in the device's context.
+        gpu.enter().map_err(GraphError::Run)?;
+        let (own_source, own_result) = (gpu.end(source, from), gpu.end(result, to));
+        let ends = match (own_source, own_result) {
+            (Some(source), Some(result)) => Ends { source, result },
+            _ => {
+                let mut mapped = gpu.mapped().map_err(GraphError::preparing)?;
+                if own_source.is_none() {
+                    mapped.set_source(source, from);
+                }
+                let Ends { source, result } = mapped.ends;
+                Ends { source: own_source.unwrap_or(source), result: own_result.unwrap_or(result) }
+            }
+        };
+        if !matches!(&self.way, Way::Graphs(graphs) if graphs.get(ends).is_some()) {
+            let recorded = self.record_graph(ends).map_err(GraphError::preparing)?;
+            if let Way::Graphs(graphs) = &mut self.way {
+                graphs.insert(ends, recorded);
+            }
+        }
+        let Way::Graphs(graphs) = &self.way else { unreachable!("a graph is run by one that has graphs") };
+        let graph = graphs.get(ends).expect("recorded above");
+        let written = &mut *result;
+        lend(|lent| {
+            // Constant memory is not part of the graph: it must hold this mask before each launch.
+            self.place_mask(lent)?;
+            // SAFETY: the buffers in the graph are this convolution's, and the device's or these two; this convolution
+            // and the device are borrowed longer than the scope.
+            unsafe { lent.launch(graph, source, written, &gpu.stream) }.context("launch a graph of kernels")
+        })
+        .map_err(GraphError::Run)?;
+        if own_result.is_none() {
+            gpu.mapped().map_err(GraphError::Run)?.result(result, to);
+        }
+        Ok(())
+    }
+
+    /// Records what brings the source from page-locked memory and puts the result there.
+    fn record_graph(&mut self, ends: Ends) -> Result<Graph> {
+        let (module, _) = self.gpu.module(COPY_QUADS.module)?;
+        let copy = module.get_function(COPY_QUADS.symbol).context("find the kernel that copies")?;
+        let mask = self.mask.buffer();
+        let stream = &self.gpu.stream;
+        let height = self.plan.params.height as usize;
+        let (from, to) = self.row_bytes();
+        let bytes = height * from.pitch;
+        // SAFETY: page-locked memory has as many rows at these pitches; nothing runs before the graph is launched.
+        let (source, mut result) = unsafe { (view(ends.source, bytes), view(ends.result, height * to.pitch)) };
+        let launches = self.plan.launches(height, 0..height);
+        Graph::record(stream, || {
+            launch::copy(&copy, &mut self.source, &source, bytes, stream)?;
+            for one in &launches {
+                let images = Images { layout: self.layout, source: &self.source, result: &mut result };
+                launch::convolution(&self.function, one, images, mask, stream)?;
+            }
+            Ok(())
+        })
     }
 }

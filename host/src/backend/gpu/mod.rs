@@ -198,9 +198,16 @@ impl Gpu {
     }
 
     /// Makes the device's context the current one of this thread, as every driver call needs it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], whatever the status: only a context that is gone can't be made the current one twice.
     fn enter(&self) -> Result<()> {
         debug_assert!(!self.context.get_inner().is_null());
-        CurrentContext::set_current(&self.context).context(ENTER)
+        let enter = || CurrentContext::set_current(&self.context);
+        enter().or_else(|_| enter()).map_err(|error| {
+            let source = Failure::from(error).describe();
+            Error::DeviceLost { action: ENTER.to_owned(), source }
+        })
     }
 
     /// The module with this name, compiled by the driver when it is first asked for.
@@ -233,11 +240,10 @@ impl Gpu {
         })
     }
 
-    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure means that the
-    /// context is gone, and its objects with it.
+    /// Makes the device's context the current one for a `drop` that frees objects of it, and can't report. A failure
+    /// means that the context is gone, and its objects with it.
     fn enter_to_free(&self) {
-        // A second attempt costs nothing, and a leak would last.
-        let _ = self.enter().or_else(|_| self.enter());
+        let _ = self.enter();
     }
 
     /// Makes the device's context the current one, and waits until nothing runs on it any more, for a `drop` as above.

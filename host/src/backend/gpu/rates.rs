@@ -58,7 +58,8 @@ impl Gpu {
         Ok(2.0 * rates::multiply_adds(blocks, rounds) as f64 / seconds)
     }
 
-    /// The shortest time of `work` on the device, in seconds, after a first run that does not count. Waits for all of it, on errors, too.
+    /// The shortest time of `work` on the device, in seconds, after a first run that does not count. Waits for all of
+    /// it, on errors, too.
     fn fastest(&self, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
         self.lend(|lent| {
             let event = || Event::new(EventFlags::DEFAULT).context("create a timing event");

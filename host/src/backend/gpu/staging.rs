@@ -107,8 +107,9 @@ impl Staging {
             piece.done.synchronize().context(ACTION)?;
             let length = part.rows * part.bytes;
             copy(&mut piece.memory[..length], &from[part.host..][..length]);
-            // SAFETY: the piece lives as long as the device is open. It is written again when `done` has come, which is recorded behind this
-            // copy; or, where recording fails, in another scope, after this one has waited. The part lies within `to`.
+            // SAFETY: the piece lives as long as the device is open. It is written again when `done` has come, which is
+            // recorded behind this copy; or, where recording fails, in another scope, after this one has waited. The
+            // part lies within `to`.
             unsafe {
                 let to = DeviceRows { address: to.address.add(part.device), rows: part.rows, bytes: part.bytes, ..to };
                 lent.upload_from(to, piece.memory.as_ptr(), stream).context(ACTION)?;
@@ -118,7 +119,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies rows from the device, after all that the stream was given before. The transfer may still be under way when this returns.
+    /// Copies rows from the device, after all that the stream was given before. The transfer may still be under way
+    /// when this returns.
     ///
     /// # Errors
     /// [`Error::Driver`], [`Error::DeviceLost`]: of all that the stream was given.
@@ -147,8 +149,9 @@ impl Staging {
                 let piece = &mut self.pieces[step % PIECES];
                 // An upload may still be reading it.
                 piece.done.synchronize().context(KERNEL)?;
-                // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is recorded behind this copy;
-                // where recording fails, nobody reads it before the scope has waited. The part lies within `from`.
+                // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is
+                // recorded behind this copy; where recording fails, nobody reads it before the scope has waited. The
+                // part lies within `from`.
                 unsafe {
                     let address = from.address.add(part.device);
                     let from = DeviceRows { address, rows: part.rows, bytes: part.bytes, ..from };

@@ -35,9 +35,10 @@ pub(super) fn checked(status: u32) -> Result<(), Failure> {
 impl Failure {
     /// Whether the context can't be used any more, and nothing that was begun in it still runs.
     ///
-    /// These are the statuses of which the driver API's documentation (`CUresult`) says that they leave the process in an
-    /// inconsistent state, that any further CUDA work returns the same error, and that the process must be relaunched; those of
-    /// an uncorrectable error of the hardware; and those of a context, a driver or a device that is gone.
+    /// These are the statuses of which the driver API's documentation (`CUresult`) says that they leave the process in
+    /// an inconsistent state, that any further CUDA work returns the same error, and that the process must be
+    /// relaunched; those of an uncorrectable error of the hardware; and those of a context, a driver or a device that
+    /// is gone.
     pub(super) fn is_device_lost(self) -> bool {
         matches!(
             self.0,
@@ -64,15 +65,16 @@ impl Failure {
 
     /// The status with the driver's name and description of it.
     pub(super) fn describe(self) -> DriverError {
-        // The driver's functions by the signature that they have: a status is a number. `cust`'s enum of them ends with CUDA 11.4, and a
-        // value that an enum lacks is undefined behaviour.
+        // The driver's functions by the signature that they have: a status is a number. `cust`'s enum of them ends with
+        // CUDA 11.4, and a value that an enum lacks is undefined behaviour.
         unsafe extern "C" {
             fn cuGetErrorName(status: u32, name: *mut *const c_char) -> u32;
             fn cuGetErrorString(status: u32, text: *mut *const c_char) -> u32;
         }
         let read = |get: unsafe extern "C" fn(u32, *mut *const c_char) -> u32| {
             let mut text = std::ptr::null();
-            // SAFETY: the driver sets `text` to a static C string, or, for a status that it does not know, to null or not at all.
+            // SAFETY: the driver sets `text` to a static C string, or, for a status that it does not know, to null or
+            // not at all.
             let is_known = unsafe { get(self.0, &raw mut text) } == SUCCESS && !text.is_null();
             // SAFETY: a static C string, as was just checked.
             is_known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())

@@ -54,9 +54,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = super::super::pixel_type())]
     pub(super) output_type: Option<PixelType>,
 
-    /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the GPU's
-    /// kernels on the CPU, slowly, with every access checked. Should the device break down, auto goes on on the CPU, and
-    /// cuda:N begins no other picture
+    /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the
+    /// GPU's kernels on the CPU, slowly, with every access checked. Should the device break down, auto goes on on the
+    /// CPU, and cuda:N begins no other picture
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceChoice,
 

@@ -43,7 +43,8 @@ impl<'device> Compute<'device> {
         Ok(Self { device, filter, variant, ready: Vec::new(), rate: None, note: None, replacement: None, lost: None })
     }
 
-    /// Has `cpu` compute all that is left should the device be lost. A variant that was asked for by name keeps the device.
+    /// Has `cpu` compute all that is left should the device be lost. A variant that was asked for by name keeps the
+    /// device.
     pub(super) fn replaced_by(self, cpu: &'device Device) -> Self {
         Self { replacement: self.variant.named().is_none().then_some(cpu), ..self }
     }

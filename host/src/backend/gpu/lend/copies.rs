@@ -1,4 +1,5 @@
-//! What uses lent memory: copies between host and device, and graphs. Nothing else in the crate calls these functions of the driver.
+//! What uses lent memory: copies between host and device, and graphs. Nothing else in the crate calls these functions
+//! of the driver.
 
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -145,7 +146,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         stream: &'env Stream,
     ) -> Result<(), Failure> {
         assert_eq!(to.len(), from.len(), "bytes of the rows to copy");
-        // SAFETY: `to` has room for the rows and is borrowed until the scope has waited; `from` is the caller's promise.
+        // SAFETY: `to` has room for the rows and is borrowed until the scope has waited; `from` is the caller's
+        // promise.
         unsafe { self.download_to(to.as_mut_ptr(), from, stream) }
     }
 
@@ -195,8 +197,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         self.uses(stream);
         // The device writes at this address, whoever holds a reference.
         result.as_mut_ptr().expose_provenance();
-        // SAFETY: source and result are borrowed until the scope has waited; the rest is the caller's promise. A graph that is dropped
-        // while it runs is freed when it is done.
+        // SAFETY: source and result are borrowed until the scope has waited; the rest is the caller's promise. A graph
+        // that is dropped while it runs is freed when it is done.
         checked(unsafe { cuGraphLaunch(graph.handle(), stream.as_inner()) })
     }
 }

@@ -1,9 +1,10 @@
 //! Host memory that is lent to the device: every way out of the scope that lends it waits first.
 //!
-//! A copy between host and device returns before it is done. Until the stream has been waited for, the device reads or writes the host's
-//! memory, and safe code must neither free nor change it. So the calls that start such copies are methods of [`Lent`] alone, which exists
-//! only within [`lend`]. As [`std::thread::scope`] waits for its threads, `lend` waits for the streams that were given work: on success, on
-//! every error, and on a panic. The slices that it lends outlive it, which their lifetimes prove.
+//! A copy between host and device returns before it is done. Until the stream has been waited for, the device reads or
+//! writes the host's memory, and safe code must neither free nor change it. So the calls that start such copies are
+//! methods of [`Lent`] alone, which exists only within [`lend`]. As [`std::thread::scope`] waits for its threads,
+//! `lend` waits for the streams that were given work: on success, on every error, and on a panic. The slices that it
+//! lends outlive it, which their lifetimes prove.
 //!
 //! # Where the wait fails
 //! Nothing of the scope runs any more then, either: [`driver::finish`](super::driver::finish) says why.
@@ -25,7 +26,8 @@ pub(super) trait Borrower: Copy {
     /// Whether both are one.
     fn is(self, other: Self) -> bool;
 
-    /// Waits until all that it was given is done, or never will be. On return it uses nothing that it was lent, whatever the result.
+    /// Waits until all that it was given is done, or never will be. On return it uses nothing that it was lent,
+    /// whatever the result.
     fn finish(self) -> Result<()>;
 }
 
@@ -110,7 +112,7 @@ impl Gpu {
     /// Runs `work` in the device's context, and waits for what it began, however it ends; see [`lend`].
     ///
     /// # Errors
-    /// As for [`lend`]; [`Error::Driver`](crate::Error::Driver) if the context can't be entered, and then `work` has not run.
+    /// As for [`lend`]; [`Error::DeviceLost`](crate::Error::DeviceLost) if the context can't be entered, and then `work` has not run.
     pub(super) fn lend<'env, T>(
         &'env self,
         work: impl for<'scope> FnOnce(&'scope LentToDevice<'scope, 'env>) -> Result<T>,
