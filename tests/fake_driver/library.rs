@@ -18,6 +18,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_rates", rates),
     ("library_falls_back", falls_back),
     ("library_without_graphs", without_graphs),
+    ("library_without_page_locked_memory", without_page_locked_memory),
+    ("library_jit_refuses", jit_refuses),
+    ("library_other_devices", other_devices),
     ("library_two_devices_in_turn", two_devices_in_turn),
 ];
 
@@ -254,6 +257,55 @@ fn without_graphs() -> Result<(), Failed> {
         })?;
     }
     Ok(())
+}
+
+/// A system that locks no pages has the way through pageable memory. Who asks for page-locked memory gets an error.
+fn without_page_locked_memory() -> Result<(), Failed> {
+    cleanly("fail=cuMemAllocHost_v2:1:304:always", |_| {
+        let device = Device::cuda(0)?;
+        let error = device.page_locked::<f32>(10).err().ok_or("page-locked memory is refused")?.to_string();
+        assert!(error.contains("page-locked memory: OS call failed"), "{error}");
+        // One is so small that the driver copies it, the other one is not.
+        for image in [image::<f32>(40, 30), image::<f32>(160, 120)] {
+            let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+            for _ in 0..3 {
+                assert_eq!(convolution.run::<f32, f32>(&image)?, on_cpu(&image));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A driver that can't compile a kernel: the error names the kernel, and the device is as it was.
+fn jit_refuses() -> Result<(), Failed> {
+    cleanly("fail=cuModuleLoadDataEx:1:218", |_| {
+        let device = Device::cuda(0)?;
+        let image = image::<u8>(40, 30);
+        let error =
+            device.convolution(&problem(&image), VariantChoice::Exact).err().ok_or("it is refused")?.to_string();
+        assert!(error.contains("compile the kernels of") && error.contains("a PTX JIT compilation failed"), "{error}");
+        assert_eq!(device.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        Ok(())
+    })
+}
+
+/// No device, an older one, one that is too old.
+fn other_devices() -> Result<(), Failed> {
+    cleanly("devices=0", |_| {
+        assert!(matches!(Device::cuda(0), Err(host::Error::NoDevice { .. })));
+        assert_eq!(Device::auto().backend(), "cpu");
+        Ok(())
+    })?;
+    cleanly("compute=7.0", |_| {
+        let image = image::<u8>(40, 30);
+        assert_eq!(Device::cuda(0)?.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        Ok(())
+    })?;
+    cleanly("compute=6.1", |_| {
+        let error = Device::cuda(0).err().ok_or("it is too old")?.to_string();
+        assert!(error.contains("compute capability 6.1"), "{error}");
+        Ok(())
+    })
 }
 
 /// A device may be opened again after it was closed, and twice at a time.

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("program_bench", bench),
     ("sweep_program_filter", sweep_filter),
     ("sweep_program_batch", sweep_batch),
+    ("sweep_program_batch_or_cpu", sweep_batch_or_cpu),
     ("sweep_program_bench", sweep_bench),
 ];
 
@@ -186,7 +187,7 @@ fn bench() -> Result<(), Failed> {
 type Fault = (u32, &'static str, &'static str);
 
 const MEMORY: Fault = (2, "once", "memory");
-const LOST: Fault = (999, "lost", "unknown error");
+const LOST: Fault = (214, "lost", "uncorrectable ECC error");
 const LATE: Fault = (719, "late", "unspecified launch failure");
 
 /// Whether the messages say why.
@@ -194,13 +195,14 @@ fn says_why(ended: &Ended, (_, _, says): Fault) -> Option<String> {
     (!ended.stderr.contains(says)).then(|| format!("\"{says}\" is not in: {}", ended.stderr))
 }
 
-/// Runs `one` for each fault at each call of `calls`, two at a time, and reports what it complains of.
+/// Runs `one` for each fault at each call of `calls`, two at a time, and reports what it complains of. Returns how many ended with
+/// an error.
 fn sweep(
     name: &str,
     calls: impl IntoIterator<Item = u64>,
     faults: &[Fault],
     one: impl Fn(u64, &str, u64, Fault) -> (Ended, Option<String>) + Sync,
-) -> Result<(), Failed> {
+) -> Result<usize, Failed> {
     let calls: Vec<u64> = calls.into_iter().collect();
     let runs: Vec<(u64, Fault)> =
         faults.iter().flat_map(|&fault| calls.iter().map(move |&call| (call, fault))).collect();
@@ -222,8 +224,7 @@ fn sweep(
     println!("{name}: {} calls, {} runs, {} errors, {good} right results", calls.len(), runs.len(), runs.len() - good);
     let wrong: Vec<String> = ended.into_iter().filter_map(|(_, wrong)| wrong).collect();
     if wrong.is_empty() {
-        assert!(good < runs.len(), "a failing driver gives errors");
-        return Ok(());
+        return Ok(runs.len() - good);
     }
     Err(format!("{} runs went wrong\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n")).into())
 }
@@ -235,7 +236,7 @@ fn sweep_filter() -> Result<(), Failed> {
     host(place, 0, "", &filtering(&["a.pgm"], "right.png", "cpu")).well().or_else(without_report)?;
     let right = fs::read(place.join("right.png"))?;
     let calls = host(place, 1, "", &filtering(&["a.pgm"], "first.png", "cuda:0")).well()?.report.map_or(0, |r| r.calls);
-    sweep("filter", 1..=calls, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+    let errors = sweep("filter", 1..=calls, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
         let folder = format!("out-{number}");
         fs::create_dir(place.join(&folder)).expect("a folder for the result");
         let ended = host(place, number, settings, &filtering(&["a.pgm"], &format!("{folder}/a.png"), "cuda:0"));
@@ -246,7 +247,9 @@ fn sweep_filter() -> Result<(), Failed> {
             (status, files) => Some(format!("status {status:?} with {} files: {}", files.len(), ended.stderr)),
         };
         (ended, wrong)
-    })
+    })?;
+    assert!(errors > 0, "a failing driver gives errors");
+    Ok(())
 }
 
 /// Several pictures: each result is whole or not there.
@@ -258,7 +261,7 @@ fn sweep_batch() -> Result<(), Failed> {
     let calls =
         host(place, 1, "", &filtering(&inputs, "first/{stem}.png", "cuda:0")).well()?.report.map_or(0, |r| r.calls);
     // The pictures come in any order, and with it the calls: some may not be reached, a few more than once.
-    sweep("batch", (1..=calls).step_by(2), &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+    let errors = sweep("batch", (1..=calls).step_by(2), &[MEMORY, LOST, LATE], |number, settings, _, fault| {
         let folder = format!("out-{number}");
         let pattern = format!("{folder}/{{stem}}.png");
         let ended = host(place, number, settings, &filtering(&inputs, &pattern, "cuda:0"));
@@ -269,11 +272,36 @@ fn sweep_batch() -> Result<(), Failed> {
                 Some(format!("wrong or partial files: {:?}", found.iter().map(|f| &f.0).collect::<Vec<_>>()))
             }
             Some(0) if found.len() == 3 => None,
+            // A device is lost once, whatever the number of pictures.
+            Some(1) if fault != MEMORY && ended.stderr.matches(fault.2).count() > 1 => Some(ended.stderr.clone()),
             Some(status) if status != 0 && found.len() < 3 => says_why(&ended, fault),
             status => Some(format!("status {status:?} with {} files: {}", found.len(), ended.stderr)),
         };
         (ended, wrong)
-    })
+    })?;
+    assert!(errors > 0, "a failing driver gives errors");
+    Ok(())
+}
+
+/// A device that nobody asked for by its name: when it is lost, the CPU goes on, and every result is there.
+fn sweep_batch_or_cpu() -> Result<(), Failed> {
+    let place = pictures()?;
+    let place = place.path();
+    let right = right_batch(place)?;
+    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
+    let calls =
+        host(place, 1, "", &filtering(&inputs, "first/{stem}.png", "auto")).well()?.report.map_or(0, |r| r.calls);
+    let one = |number, settings: &str, _, _| {
+        let folder = format!("out-{number}");
+        let pattern = format!("{folder}/{{stem}}.png");
+        let ended = host(place, number, settings, &filtering(&inputs, &pattern, "auto"));
+        let is_right = ended.status == Some(0) && files(&place.join(&folder)) == right;
+        let wrong = (!is_right).then(|| format!("status {:?}: {}", ended.status, ended.stderr));
+        (ended, wrong)
+    };
+    let errors = sweep("batch, or the CPU", (1..=calls).step_by(3), &[LOST, LATE], one)?;
+    assert_eq!(errors, 0);
+    Ok(())
 }
 
 /// The bench, at calls taken at random: how many there are depends on how fast they are.
@@ -286,7 +314,7 @@ fn sweep_bench() -> Result<(), Failed> {
     println!("seed {seed} (HOST_TEST_SEED sets it)");
     let mut random = fastrand::Rng::with_seed(seed);
     let at: Vec<u64> = (0..10).map(|_| random.u64(1..=calls)).collect();
-    sweep("bench", at, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+    let errors = sweep("bench", at, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
         let csv = format!("cell-{number}.csv");
         let mut arguments = BENCH;
         arguments[12] = &csv;
@@ -298,5 +326,7 @@ fn sweep_bench() -> Result<(), Failed> {
             _ => says_why(&ended, fault).or_else(|| ended.stdout.contains(fault.2).then(String::new)),
         };
         (ended, wrong.filter(|text| !text.is_empty()))
-    })
+    })?;
+    assert!(errors > 0, "a failing driver gives errors");
+    Ok(())
 }

@@ -37,8 +37,9 @@ const LATE: &str = "pageable=late;delay_us=5000000";
 /// Failures: code, effect, what the message says, and every how many calls it is tried.
 const FAULTS: &[(u32, &str, &str, u64)] = &[
     (2, "once", "out of memory", 1),
-    (999, "lost", "unknown error", 1),
+    (214, "lost", "uncorrectable ECC error", 1),
     (719, "late", "unspecified launch failure", 1),
+    (999, "lost", "unknown error", 5),
     (801, "once", "operation not supported", 3),
     (801, "always", "operation not supported", 7),
 ];
@@ -89,6 +90,14 @@ fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome
                     let text = words(&error);
                     if !(text.contains(says) || code == 2 && matches!(error, Error::DeviceMemory { .. })) {
                         complain(format!("the error does not say \"{says}\": {text}"));
+                    }
+                    // A driver that keeps failing is lost, too, whatever its codes.
+                    let may_be_lost = effect != "once";
+                    let must_be_lost = matches!(code, 214 | 719);
+                    let is_lost = matches!(error, Error::DeviceLost { .. });
+                    let fits = if is_lost { may_be_lost } else { !must_be_lost };
+                    if !fits && !matches!(error, Error::NoDevice { .. }) {
+                        complain(format!("the device is lost, or is not: {error:?}"));
                     }
                 }
             }
