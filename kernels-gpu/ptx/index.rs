@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7aece5b87bdfb2b4a4e51490c23bc65ecfc0a76e934ec0180ae530dd93874d6a";
+pub const SOURCE_HASH: &str = "8092d217a5e4568f65a7343ce12a7554f4befff704a869482dc60c3a9dcafc07";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
