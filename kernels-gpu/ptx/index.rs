@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "8092d217a5e4568f65a7343ce12a7554f4befff704a869482dc60c3a9dcafc07";
+pub const SOURCE_HASH: &str = "ccb10154542e9afd6add92083d53747b992f11774b1f4b6d008824b80d66fba8";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

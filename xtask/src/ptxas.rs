@@ -27,6 +27,8 @@ struct Assembler {
     folder: &'static str,
     /// The architectures that it assembles for, one of each generation that it knows.
     architectures: &'static [&'static str],
+    /// Whether a stack frame or a spill is an error there, and not only shown: kernels are shaped for the newer architectures.
+    is_strict: bool,
 }
 
 /// CUDA 13 has dropped the architectures before `sm_75`: the last assembler that knows those is CUDA 12's.
@@ -36,18 +38,25 @@ const ASSEMBLERS: [Assembler; 2] = [
         program: "nvidia/cuda_nvcc/bin/ptxas",
         folder: "cuda-12-tools",
         architectures: &["sm_70", "sm_72"],
+        is_strict: false,
     },
     Assembler {
         package: "nvidia-cuda-nvcc>=13.0,<14",
         program: "nvidia/cu13/bin/ptxas",
         folder: "cuda-tools",
         architectures: &["sm_75", "sm_80", "sm_90", "sm_120"],
+        is_strict: true,
     },
 ];
 
 /// All architectures that are assembled for, the oldest first.
 fn architectures() -> impl Iterator<Item = &'static str> {
     ASSEMBLERS.iter().flat_map(|assembler| assembler.architectures).copied()
+}
+
+/// Whether a stack frame or a spill is an error on an architecture.
+fn is_strict(arch: &str) -> bool {
+    ASSEMBLERS.iter().any(|assembler| assembler.is_strict && assembler.architectures.contains(&arch))
 }
 
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
@@ -102,7 +111,7 @@ pub fn check(root: &Path) -> Result<()> {
             };
             let is_bad = usage.stack + usage.spill_stores + usage.spill_loads > 0;
             print!(" {:>6}{}", usage.registers, if is_bad { '*' } else { ' ' });
-            if is_bad {
+            if is_bad && is_strict(arch) {
                 let Usage { stack, spill_stores, spill_loads, .. } = usage;
                 bad.push(format!(
                     "{entry} on {arch}: {stack} bytes of stack, {spill_stores} stored, {spill_loads} loaded"
@@ -112,7 +121,8 @@ pub fn check(root: &Path) -> Result<()> {
         println!();
     }
     ensure!(bad.is_empty(), "0 bytes of stack frame and spills are required, found:\n  {}", bad.join("\n  "));
-    println!("{} entries: no stack frame, no spills", usages.len());
+    let strict = architectures().find(|arch| is_strict(arch)).unwrap_or_default();
+    println!("{} entries: no stack frame, no spills from {strict} on", usages.len());
     Ok(())
 }
 
@@ -268,6 +278,7 @@ mod tests {
     fn the_oldest_architecture_is_assembled_for() {
         let all: Vec<_> = architectures().collect();
         assert_eq!(all[0], crate::kernels::ARCH.name(), "what is promised is tried");
+        assert!(!is_strict("sm_70") && is_strict("sm_75"));
         assert!(all.is_sorted_by_key(|arch| number(arch)), "{all:?}");
     }
 

@@ -53,16 +53,18 @@ fn a_convergent_instruction_too_many_or_too_few_is_seen() {
         ("naive_f32_c1", "ret;", "bar.sync"),
     ] {
         let text = ptx::module(module).unwrap().ptx();
-        let line = text.lines().find(|line| line.trim().starts_with(start)).unwrap();
-        let copy = if start == "ret;" { "bar.sync 0;" } else { line };
+        // The whole statement: it may have several lines.
+        let begin = text.find(&format!("\t{start}")).unwrap() + 1;
+        let statement = &text[begin..=begin + text[begin..].find(';').unwrap()];
+        let copy = if start == "ret;" { "bar.sync 0;" } else { statement };
         let mut modules = committed();
         let (_, changed) = modules.iter_mut().find(|(name, _)| *name == module).unwrap();
-        *changed = changed.replacen(line, &format!("{copy}\n{line}"), 1);
+        *changed = changed.replacen(statement, &format!("{copy}\n{statement}"), 1);
         let found = mismatches(&modules);
         let (begin, end) = (format!("module {module}: {module} has "), format!(" {name}, its source implies "));
         assert!(found.len() == 1 && found[0].starts_with(&begin) && found[0].contains(&end), "{found:?}");
         if start != "ret;" {
-            *modules.iter_mut().find(|(name, _)| *name == module).unwrap() = (module, text.replacen(line, "", 1));
+            *modules.iter_mut().find(|(name, _)| *name == module).unwrap() = (module, text.replacen(statement, "", 1));
             assert_eq!(mismatches(&modules).len(), 1, "{module} without one {name}");
         }
     }

@@ -226,7 +226,7 @@ pub(super) fn needs(instruction: &str) -> Needs {
 
 /// The oldest version that knows a target.
 fn least_version(target: u32) -> (u32, u32) {
-    TARGETS.iter().filter(|(known, _)| *known <= target).map(|(_, version)| *version).max().unwrap_or_default()
+    TARGETS.iter().take_while(|(known, _)| *known <= target).map(|(_, version)| *version).last().unwrap_or_default()
 }
 
 #[cfg(test)]
