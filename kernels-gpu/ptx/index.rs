@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7aece5b87bdfb2b4a4e51490c23bc65ecfc0a76e934ec0180ae530dd93874d6a";
+pub const SOURCE_HASH: &str = "ccb10154542e9afd6add92083d53747b992f11774b1f4b6d008824b80d66fba8";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

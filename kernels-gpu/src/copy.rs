@@ -5,7 +5,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::kernel::{Kernel, OLDEST, Parameter};
+use crate::kernel::{Convergent, Kernel, OLDEST, Parameter};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 128;
@@ -17,6 +17,7 @@ pub const COPY_QUADS: Kernel = Kernel {
     parameters: &[Parameter::POINTER, Parameter::POINTER, Parameter::value::<u32>()],
     compute_capability: OLDEST,
     residency: None,
+    convergent: Convergent::NONE,
 };
 
 /// Copies `quads` times 16 bytes. The grid's threads, [`BLOCK`] in each block, are at least as many.

@@ -1,14 +1,16 @@
 //! The list of entries. PTX symbols, the host's tables, the names on the command line and the tests come from it.
 //!
-//! The table below has the variants, each with the call that is its body, generic in the type of the image's values, in
-//! `C`, their interleaved channels, in `K`, the side of the mask where that is fixed, and in `REACH`, where the height
-//! is limited. Below each stand its symbols with type, channels and side or reach. To add a kernel, add a symbol.
+//! The table below has the variants, each with the architecture that it is compiled for and the call that is its body.
+//! The
+//! body is generic in the type of the image's values, in `C`, their interleaved channels, in `K`, the side of the mask
+//! where
+//! that is fixed, and in `REACH`, where the height is limited. Below each stand its symbols with type, channels and
+//! side or reach. To add a kernel, add a symbol.
 
 use cuda_std::prelude::*;
 
-use crate::constant_mask::{self, MASK};
-use crate::kernel::{Kernel, Parameter};
-use crate::naive;
+use crate::constant_mask::MASK;
+use crate::kernel::{Convergent, Kernel, Parameter};
 use crate::params::{MAX_SIDE, Params, Untyped};
 use crate::pixel::PixelType;
 use crate::strip::Schedule;
@@ -124,6 +126,24 @@ impl Entry {
                 None => None,
             },
             _ => None,
+        }
+    }
+
+    /// See [`Kernel::convergent`].
+    #[must_use]
+    pub const fn convergent(&self) -> Convergent {
+        match self.variant {
+            Variant::Naive | Variant::ConstantMask => Convergent::NONE,
+            Variant::SharedTile => shared_tile::CONVERGENT,
+            Variant::SmallTile => small_tile::CONVERGENT,
+            Variant::RegisterTile => register_tile::CONVERGENT,
+            Variant::Stream if self.is_staged() => staged::CONVERGENT,
+            Variant::Stream | Variant::Separable => strip::CONVERGENT,
+            Variant::StreamRing => stream_ring::CONVERGENT,
+            Variant::Tensor => tensor::convergent(self.channels, self.mask.side()),
+            Variant::SeparableRing => separable_ring::CONVERGENT,
+            Variant::SeparableTile => separable_tile::CONVERGENT,
+            Variant::SeparableTensor => separable_tensor::convergent(self.mask.blocks()),
         }
     }
 
@@ -296,6 +316,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
             parameters: &PARAMETERS,
             compute_capability: entry.variant.compute_capability(),
             residency: entry.residency(),
+            convergent: entry.convergent(),
         })
         .chain([crate::rates::FMA_RATE, crate::copy::COPY_QUADS])
         .chain(crate::tutorials::kernels())
@@ -311,10 +332,23 @@ pub enum Function {
     F32(unsafe fn(Global<f32>, Untyped, Global<f32>, Params)),
 }
 
+/// A kernel that only the build for one architecture has: the oldest that has its instructions. The host has all
+/// kernels.
+macro_rules! compiled_for {
+    (sm_70 $kernel:item) => {
+        #[cfg(any(not(target_arch = "nvptx64"), not(target_feature = "sm_80")))]
+        $kernel
+    };
+    (sm_80 $kernel:item) => {
+        #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_80"))]
+        $kernel
+    };
+}
+
 /// From a table of entries: the kernels, and [`ENTRIES`].
 macro_rules! entries {
     ($(
-        $variant:ident {
+        $variant:ident $arch:ident {
             |$image:ident, $result:ident, $coefficients:ident, $params:ident| $body:expr;
             $($type:ident $pixel:ident: $($symbol:ident $channels:literal $($size:literal)? $(reach $reach:literal)? $(blocks $blocks:literal)?),+;)+
         }
@@ -323,7 +357,7 @@ macro_rules! entries {
         /// [`Params`]. Those that read the mask from constant memory leave the third alone.
         pub mod kernels {
             use super::*;
-            $($($(
+            $($($(compiled_for! { $arch
                 /// See the list of entries.
                 ///
                 /// # Safety
@@ -353,7 +387,7 @@ macro_rules! entries {
                     // SAFETY: the caller's promise.
                     unsafe { $body }
                 }
-            )+)+)*
+            })+)+)*
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -380,19 +414,19 @@ macro_rules! entries {
 }
 
 entries! {
-    Naive {
-        |image, result, mask, params| naive::naive::<_, C>(image, result, mask, params);
+    Naive sm_70 {
+        |image, result, mask, params| crate::naive::naive::<_, C>(image, result, mask, params);
         U8 u8: naive_u8_c1 1, naive_u8_c2 2, naive_u8_c3 3, naive_u8_c4 4;
         U16 u16: naive_u16_c1 1, naive_u16_c2 2, naive_u16_c3 3, naive_u16_c4 4;
         F32 f32: naive_f32_c1 1, naive_f32_c2 2, naive_f32_c3 3, naive_f32_c4 4;
     }
-    ConstantMask {
-        |image, result, _mask, params| constant_mask::constant_mask::<_, C>(image, result, params);
+    ConstantMask sm_70 {
+        |image, result, _mask, params| crate::constant_mask::constant_mask::<_, C>(image, result, params);
         U8 u8: constant_mask_u8_c1 1, constant_mask_u8_c2 2, constant_mask_u8_c3 3, constant_mask_u8_c4 4;
         U16 u16: constant_mask_u16_c1 1, constant_mask_u16_c2 2, constant_mask_u16_c3 3, constant_mask_u16_c4 4;
         F32 f32: constant_mask_f32_c1 1, constant_mask_f32_c2 2, constant_mask_f32_c3 3, constant_mask_f32_c4 4;
     }
-    SharedTile {
+    SharedTile sm_70 {
         |image, result, _mask, params| shared_tile::shared_tile::<_, C, K>(image, result, params);
         U8 u8: shared_tile_u8_c1 1, shared_tile_u8_c2 2, shared_tile_u8_c3 3, shared_tile_u8_c4 4;
         U16 u16: shared_tile_u16_c1 1, shared_tile_u16_c2 2, shared_tile_u16_c3 3, shared_tile_u16_c4 4;
@@ -405,7 +439,7 @@ entries! {
         F32 f32: shared_tile_f32_c1_13x13 1 13;
         F32 f32: shared_tile_f32_c1_15x15 1 15;
     }
-    SmallTile {
+    SmallTile sm_80 {
         |image, result, mask, params| small_tile::small_tile::<{ K as usize }>(image, result.cast(), mask, params);
         F32 f32: small_tile_f32_c1_3x3 1 3;
         F32 f32: small_tile_f32_c1_5x5 1 5;
@@ -423,11 +457,11 @@ entries! {
         F32 f32: small_tile_f32_c1_29x29 1 29;
         F32 f32: small_tile_f32_c1_31x31 1 31;
     }
-    RegisterTile {
+    RegisterTile sm_70 {
         |image, result, mask, params| register_tile::register_tile(image, result.cast(), mask, params);
         F32 f32: register_tile_f32_c1 1;
     }
-    Stream {
+    Stream sm_70 {
         |image, result, _mask, params| {
             const ROWS: usize = stream::rows(K) as usize;
             stream::stream::<{ K as usize }, ROWS, { stream::schedule(K).columns }>(image, result.cast(), params)
@@ -457,7 +491,7 @@ entries! {
         F32 f32: stream_f32_c1_29x29 1 29;
         F32 f32: stream_f32_c1_31x31 1 31;
     }
-    Stream {
+    Stream sm_70 {
         |image, result, _mask, params| {
             const WALK: Schedule = stream_values::schedule(P, C, K);
             stream_values::stream_values::<_, { K as usize }, { WALK.columns }, { C as usize }, { WALK.ahead }>(image, result, params)
@@ -473,7 +507,7 @@ entries! {
         U16 u16: stream_u16_c1_9x9 1 9, stream_u16_c3_9x9 3 9, stream_u16_c4_9x9 4 9;
         U16 u16: stream_u16_c1_11x11 1 11, stream_u16_c3_11x11 3 11;
     }
-    StreamRing {
+    StreamRing sm_80 {
         |image, result, _mask, params| stream_ring::stream_ring::<{ C as usize }, { K as usize }>(image, result, params);
         U8 u8: stream_ring_u8_c1_3x3 1 3, stream_ring_u8_c3_3x3 3 3, stream_ring_u8_c4_3x3 4 3;
         U8 u8: stream_ring_u8_c1_5x5 1 5, stream_ring_u8_c3_5x5 3 5, stream_ring_u8_c4_5x5 4 5;
@@ -483,7 +517,7 @@ entries! {
         U8 u8: stream_ring_u8_c1_13x13 1 13;
         U8 u8: stream_ring_u8_c1_15x15 1 15;
     }
-    Tensor {
+    Tensor sm_80 {
         |image, result, mask, params| tensor::tensor::<C, K>(image, result, mask, params);
         U8 u8: tensor_u8_c1 1, tensor_u8_c3 3, tensor_u8_c4 4;
         U8 u8: tensor_u8_c1_3x3 1 3, tensor_u8_c3_3x3 3 3, tensor_u8_c4_3x3 4 3;
@@ -496,7 +530,7 @@ entries! {
         U8 u8: tensor_u8_c1_21x21 1 21;
         U8 u8: tensor_u8_c1_31x31 1 31;
     }
-    Separable {
+    Separable sm_70 {
         |image, result, _mask, params| {
             const WALK: Schedule = separable::schedule(K);
             separable::separable::<{ K as usize }, { WALK.columns }, { WALK.ahead }>(image, result, params)
@@ -512,11 +546,11 @@ entries! {
         F32 f32: separable_f32_c1_19x19 1 19;
         F32 f32: separable_f32_c1_21x21 1 21;
     }
-    SeparableRing {
+    SeparableRing sm_70 {
         |image, result, _mask, params| separable_ring::separable_ring(image, result.cast(), params);
         F32 f32: separable_ring_f32_c1 1;
     }
-    SeparableTile {
+    SeparableTile sm_80 {
         |image, result, _mask, params| {
             separable_tile::separable_tile::<
                 K,
@@ -550,7 +584,7 @@ entries! {
         F32 f32: separable_tile_f32_c1_reach_112 1 reach 112;
         F32 f32: separable_tile_f32_c1_reach_128 1 reach 128;
     }
-    SeparableTensor {
+    SeparableTensor sm_80 {
         |image, result, mask, params| {
             separable_tensor::separable_tensor::<
                 { BLOCKS as usize },

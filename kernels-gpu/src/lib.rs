@@ -31,6 +31,13 @@
 //! for a convolution. The host turns it and sets the origin, so operation and anchor cost the kernels nothing. The
 //! order of the sum is part of the contract: every direct kernel and the CPU give the same bits. The separable ones
 //! have another order, and state an error bound: [`separable::error_constant`], [`separable_tensor::error_constant`].
+//!
+//! # Loops over arrays
+//!
+//! Where an array is to be in registers, loops over it count indices. `into_iter()` of an array, or `take` after
+//! `enumerate`, would put
+//! it into local memory: LLVM does not unroll those without a pass that may clone barriers, and so is switched off
+//! (`cuda_builder`).
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 

@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::kernel::{Kernel, OLDEST, Parameter};
+use crate::kernel::{Convergent, Kernel, OLDEST, Parameter};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 512;
@@ -24,6 +24,7 @@ pub const FMA_RATE: Kernel = Kernel {
     parameters: &[Parameter::POINTER, Parameter::value::<u32>(), Parameter::value::<f32>()],
     compute_capability: OLDEST,
     residency: None,
+    convergent: Convergent::NONE,
 };
 
 /// Does `rounds` rounds of multiply-adds in registers. Everything stays in registers: no memory is read, and written only if

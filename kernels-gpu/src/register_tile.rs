@@ -45,6 +45,7 @@
 use cuda_std::prelude::*;
 
 use crate::border;
+use crate::kernel::Convergent;
 use crate::params::Params;
 use crate::strip::Needed;
 
@@ -159,6 +160,9 @@ impl Source {
         pixels
     }
 }
+
+/// What the kernel has of each convergent instruction: one barrier, behind which the coefficients are there.
+pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The kernel.
 ///
@@ -366,6 +370,7 @@ unsafe fn add_row<const EDGE: bool>(
 /// # Safety
 /// As for [`add_row`]; `chunk` has that many columns, and is aligned to 4 of them where there are more than 2.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn add_step(
     sums: &mut [[f32; COLUMNS]; ROWS],
     pixels: &Pixels,
@@ -392,9 +397,9 @@ unsafe fn add_step(
                     }
                 }
             } else {
-                for (l, factor) in factors.iter_mut().enumerate().take(2) {
+                for l in 0..2 {
                     if (l as u32) < width {
-                        *factor = row.load(l as u32);
+                        factors[l] = row.load(l as u32);
                     }
                 }
             }

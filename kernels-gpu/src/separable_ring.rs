@@ -35,6 +35,7 @@ use cuda_std::prelude::*;
 
 use crate::border;
 use crate::constant_mask::MASK;
+use crate::kernel::Convergent;
 use crate::params::Params;
 use crate::register_tile::{COLUMNS, STEP, Source, columns_read, filled_up};
 
@@ -79,6 +80,10 @@ pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
     let ring = (groups(mask_height) as u64 + 2) * (ROWS * COMPUTED) as u64;
     (coefficients + columns_read(mask_width) as u64 + ring) * size_of::<f32>() as u64
 }
+
+/// What the kernel has of each convergent instruction: a barrier behind which the ring is filled with zeros, and one in
+/// each step.
+pub const CONVERGENT: Convergent = Convergent::barriers(2);
 
 /// The kernel.
 ///

@@ -57,6 +57,7 @@ use cuda_std::copy::wait;
 use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
+use crate::kernel::Convergent;
 use crate::params::Params;
 use crate::pieces::{Copies, PIECE, RUN, whole};
 
@@ -150,6 +151,9 @@ pub const fn shared_bytes(columns: u32, mask_width: u32) -> u64 {
     let pitch = pitch(columns, mask_width) as u64;
     ((pitch + filtered_pitch(columns) as u64) * 2 * RUN as u64 + pitch) * size_of::<f32>() as u64
 }
+
+/// What the kernel has of each convergent instruction: a barrier in each step.
+pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The kernel for masks of `K` x `K`, or for 0 of any width and heights with a [`reach`] of `GROUPS * GROUP`; `THREADS`
 /// a block.

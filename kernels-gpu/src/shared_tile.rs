@@ -34,6 +34,7 @@
 use cuda_std::prelude::*;
 
 use crate::constant_mask::MASK;
+use crate::kernel::Convergent;
 use crate::params::{Params, Untyped};
 use crate::pixel::Pixel;
 use crate::window::add_row;
@@ -55,6 +56,9 @@ pub const fn shared_bytes(mask_width: u32, mask_height: u32, channels: u32) -> u
     let height = BLOCK.1 as u64 + mask_height as u64 - 1;
     width * height * size_of::<f32>() as u64
 }
+
+/// What the kernel has of each convergent instruction: one barrier, behind which the tile is whole.
+pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The kernel for values of type `P` in `C` interleaved channels, for a mask of `K` x `K`, or of any size where `K` is 0.
 ///

@@ -47,6 +47,7 @@ use cuda_std::copy::{commit, copy_4, copy_16_if, copy_some_of_16_if, wait};
 use cuda_std::prelude::*;
 
 use crate::border;
+use crate::kernel::Convergent;
 use crate::params::Params;
 
 /// Threads of a block in x and y.
@@ -150,6 +151,9 @@ impl<const K: usize> Row<K> {
         }
     }
 }
+
+/// What the kernel has of each convergent instruction: one barrier, behind which all copies have come.
+pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The kernel for a mask of `K` x `K`.
 ///

@@ -34,6 +34,7 @@
 use cuda_std::prelude::*;
 
 use crate::border;
+use crate::kernel::Convergent;
 use crate::params::Params;
 use crate::strip::Sums;
 
@@ -168,6 +169,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     /// The image is as `params` say; where `edge` is false, the block's own columns lie in its rows and are aligned; the
     /// table is filled.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn fetch(&self, share: &mut Share, mut y: i32) {
         let params = &self.params;
         if y as u32 >= params.height as u32 {
@@ -188,7 +190,8 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
                 let columns = unsafe { self.columns.offset(place.quad::<K, C>(i)).cast::<F32x4>().load(0) }
                     .0
                     .map(|column| column.to_bits() as i32);
-                for (j, column) in columns.into_iter().enumerate() {
+                for j in 0..4 {
+                    let column = columns[j];
                     share.outside |= (column as u32 >> 31) << (4 * i + j);
                     // SAFETY: its columns are the image's.
                     share.own[i][j] = unsafe { row.load(column.max(0) as isize) };
@@ -484,6 +487,11 @@ pub(crate) trait AddWindow<const K: usize, const H: usize, const C: usize> {
     /// The constants that the kernel reads are set.
     unsafe fn add(sums: &mut Sums<H, C>, window: &Window<K, C>, begin: [f32; C], pass: Pass, reach: Reach<H>);
 }
+
+/// What the kernel has of each convergent instruction: a barrier before a pass, and one for each row, in the loop of
+/// rows that
+/// ask what lies outside and in the loop of those that need not.
+pub const CONVERGENT: Convergent = Convergent::barriers(1 + 2);
 
 /// Walks down the block's strip: `R` adds one row of pixels after the other to the sums, and after each `sums[0]` is
 /// written.

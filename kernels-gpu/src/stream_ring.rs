@@ -54,6 +54,7 @@ use cuda_std::prelude::*;
 
 use crate::border;
 use crate::constant_mask::MASK;
+use crate::kernel::Convergent;
 use crate::params::{Params, Untyped};
 use crate::pixel::Pixel as _;
 use crate::strip::{Needed, Sums};
@@ -131,6 +132,11 @@ impl Layout {
         Self { origin, left, window, first, skip, steps, more }
     }
 }
+
+/// What the kernel has of each convergent instruction: a barrier behind which the table of columns is whole, and one
+/// for each row,
+/// in the loop of rows that ask what is needed and in the loop of those that need not.
+pub const CONVERGENT: Convergent = Convergent::barriers(1 + 2);
 
 /// The kernel for `CHANNELS` interleaved channels and a mask of `K` x `K`.
 ///
@@ -376,6 +382,7 @@ impl<const CHANNELS: usize, const K: usize> Walk<CHANNELS, K> {
     /// # Safety
     /// All threads of the block call it. If `inside`, what [`Filler::next_inside`] asks for.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn next(&mut self, inside: bool) -> [f32; MOST] {
         wait::<{ DEPTH - 2 }>();
         // All copies of the row are done, and nobody reads any more from the row before, which is filled next.
@@ -400,9 +407,9 @@ impl<const CHANNELS: usize, const K: usize> Walk<CHANNELS, K> {
             words[2 * i + 1] = pair[1].to_bits();
         }
         let mut pixels = [0.0; MOST];
-        for (i, pixel) in pixels.iter_mut().enumerate().take(Self::LAYOUT.window) {
+        for i in 0..Self::LAYOUT.window {
             let at = Self::LAYOUT.skip + i;
-            *pixel = float_of_byte(words[at / 4], at % 4);
+            pixels[i] = float_of_byte(words[at / 4], at % 4);
         }
         self.last = self.at;
         self.at += self.filler.pitch;

@@ -30,6 +30,7 @@ use core::marker::PhantomData;
 use cuda_std::prelude::*;
 
 use crate::border;
+use crate::kernel::Convergent;
 use crate::params::{Params, Untyped};
 use crate::pixel::PixelType;
 use crate::vector::{MOST_LANES, Vector};
@@ -135,6 +136,7 @@ impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize, const AHE
     /// The image is as `params` say; where `edge` is false, the vectors of the thread lie in its rows and are aligned;
     /// where it is true or the row lies outside, the table is filled.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn next(&mut self) -> Values {
         let mut found = Values::NONE;
         let params = &self.params;
@@ -143,10 +145,10 @@ impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize, const AHE
             for i in 0..Window::<P, K, C, CHANNELS>::VECTORS {
                 // SAFETY: the row is inside, and so are its vectors, as the caller promised.
                 let vector = unsafe { P::load_vector(self.vectors, (i * lanes) as isize, lanes) };
-                for (j, &value) in vector.iter().enumerate().take(lanes) {
+                for j in 0..lanes {
                     let at = (i * lanes + j).wrapping_sub(Window::<P, K, C, CHANNELS>::LEAD);
                     if at < Window::<P, K, C, CHANNELS>::VALUES {
-                        found.0[at] = value;
+                        found.0[at] = vector[j];
                     }
                 }
             }
@@ -164,16 +166,16 @@ impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize, const AHE
             // Of a row that does not exist nothing is read; its pointer is only made.
             let row = self.image.offset(params.src_index(0, y));
             let mut raw = [P::outside(params.border_value); MOST_VALUES];
-            for (i, raw) in raw.iter_mut().enumerate().take(Window::<P, K, C, CHANNELS>::VALUES) {
+            for i in 0..Window::<P, K, C, CHANNELS>::VALUES {
                 // SAFETY: the table has a value of the row or `OUTSIDE` for each of the window.
                 let v = unsafe { self.table.load(i as u32) };
                 if v >= 0 && y >= 0 {
                     // SAFETY: row and value are those of a pixel.
-                    *raw = unsafe { row.load(v as isize) }.to_raw();
+                    raw[i] = unsafe { row.load(v as isize) }.to_raw();
                 }
             }
-            for (&raw, value) in raw.iter().zip(&mut found.0).take(Window::<P, K, C, CHANNELS>::VALUES) {
-                *value = P::of_raw(raw, params.border_value);
+            for i in 0..Window::<P, K, C, CHANNELS>::VALUES {
+                found.0[i] = P::of_raw(raw[i], params.border_value);
             }
         }
         self.vectors = self.vectors.offset(params.src_pitch as isize);
@@ -279,6 +281,9 @@ pub(crate) trait AddRow<const K: usize, const C: usize> {
     /// The constants that the kernel reads are set.
     unsafe fn add(sums: &mut Sums<K, C>, values: &Values, needed: Needed);
 }
+
+/// What the kernel has of each convergent instruction: a barrier behind which the table of columns is whole.
+pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// Walks down the block's strip: `R` adds one row of pixels after the other to the sums, and after each `sums[0]` is
 /// written.

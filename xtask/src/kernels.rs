@@ -5,26 +5,37 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use cuda_builder::ptx::{Entry as PtxEntry, Ptx};
+use cuda_builder::ptx::{Entry as PtxEntry, Item, ItemKind, Module, Ptx};
 use cuda_builder::{Arch, CudaBuilder, SourceHash};
-use kernels_gpu::kernel::{Kernel, Parameter};
+use kernels_gpu::kernel::{Convergent, Kernel, Parameter};
 
 /// The oldest GPUs that are supported; PTX for them runs on all newer ones.
 pub const ARCH: Arch = Arch::Sm70;
+
+/// The architectures that kernels are compiled for: the oldest, and the one of which the list of entries says that
+/// others need it.
+pub const ARCHITECTURES: [Arch; 2] = [ARCH, Arch::Sm80];
 
 /// Loops with constant bounds are unrolled whole: an array that is indexed in a loop which stays rolled goes to local
 /// memory instead of registers. Loops with bounds known only at run time stay as they are.
 pub const LLVM_ARGS: [&str; 3] = ["-unroll-threshold=1000000", "-unroll-full-max-count=1000", "-unroll-runtime=false"];
 
-/// What the PTX is made from, relative to the root of the workspace.
-pub const SOURCES: [&str; 6] = [
+/// What the PTX is made from, and what makes it, relative to the root of the workspace.
+pub const SOURCES: [&str; 10] = [
     "kernels-gpu/Cargo.toml",
     "kernels-gpu/src",
     "rust-cuda/cuda_std/Cargo.toml",
     "rust-cuda/cuda_std/src",
     "rust-cuda/cuda_std_macros/Cargo.toml",
     "rust-cuda/cuda_std_macros/src",
+    "rust-cuda/cuda_builder/Cargo.toml",
+    "rust-cuda/cuda_builder/src",
+    "xtask/src/kernels.rs",
+    "xtask/src/module_text.rs",
 ];
+
+/// The package of the kernels.
+const PACKAGE: &str = "kernels-gpu";
 
 /// The version of rustc that `rust-toolchain.toml` pins.
 ///
@@ -40,16 +51,60 @@ pub fn pinned_rustc(root: &Path) -> Result<String> {
     }
 }
 
-/// The build of the kernels.
+/// The build of the kernels for one architecture.
 ///
 /// # Errors
 /// As [`pinned_rustc`].
-pub fn builder(root: &Path) -> Result<CudaBuilder> {
+pub fn builder(root: &Path, arch: Arch) -> Result<CudaBuilder> {
     Ok(CudaBuilder::new(root.join("kernels-gpu"))
-        .arch(ARCH)
+        .arch(arch)
         .llvm_args(&LLVM_ARGS)
         .rustc(pinned_rustc(root)?)
         .deny_functions(true))
+}
+
+/// What the kernels compile to.
+#[derive(Debug)]
+pub struct Built {
+    /// Sorted by name.
+    pub modules: Vec<Module>,
+    /// The compiler's version.
+    pub rustc: String,
+}
+
+/// Compiles the kernels once for each of [`ARCHITECTURES`], and takes from each build the kernels that need just that
+/// one. The
+/// compiler knows the instructions of the architecture that it compiles for, and no newer ones.
+///
+/// # Errors
+/// A build fails.
+pub fn build(root: &Path, list: &[Kernel]) -> Result<Built> {
+    let mut modules = Vec::new();
+    let mut rustc = String::new();
+    for arch in ARCHITECTURES {
+        println!("compiling the kernels for {arch}");
+        let build = builder(root, arch)?.build()?;
+        let wanted = |symbol: &str| {
+            // What is in no list is kept, and reported then.
+            list.iter().find(|kernel| kernel.symbol == symbol).is_none_or(|kernel| target(kernel) == arch.name())
+        };
+        let split = build.split(|symbol| module_of(symbol, list));
+        modules.extend(split.into_iter().filter(|module| module.entries.iter().any(|entry| wanted(&entry.name))));
+        rustc = build.rustc;
+    }
+    modules.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Built { modules, rustc })
+}
+
+/// The module of a symbol. One that is in no list gets a module of its own, which then is reported.
+fn module_of(symbol: &str, list: &[Kernel]) -> String {
+    list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
+}
+
+/// The oldest architecture that has the instructions of a kernel.
+fn target(kernel: &Kernel) -> String {
+    let (major, minor) = kernel.compute_capability;
+    format!("sm_{major}{minor}")
 }
 
 /// The hash of everything that the PTX depends on. It does not depend on where the checkout lies.
@@ -57,9 +112,11 @@ pub fn builder(root: &Path) -> Result<CudaBuilder> {
 /// # Errors
 /// A source is not there.
 pub fn source_hash(root: &Path) -> Result<String> {
-    let mut hash = SourceHash::new(root).sources(&SOURCES)?.setting("rustc", &pinned_rustc(root)?);
-    for flag in builder(root)?.flags() {
-        hash = hash.setting("flag", &flag);
+    let mut hash = SourceHash::new(root).sources(&SOURCES)?.locked(PACKAGE)?.setting("rustc", &pinned_rustc(root)?);
+    for arch in ARCHITECTURES {
+        for flag in builder(root, arch)?.flags() {
+            hash = hash.setting("flag", &flag);
+        }
     }
     Ok(hash.finish())
 }
@@ -89,8 +146,8 @@ pub fn mismatches<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>, lis
 /// One module against the kernels that it should have.
 fn compare(module: &str, ptx: &Ptx, kernels: &[&Kernel], problems: &mut Vec<String>) {
     // All of a module run where its newest does.
-    let (major, minor) = kernels.iter().map(|kernel| kernel.compute_capability).max().unwrap_or_default();
-    let required = format!("sm_{major}{minor}");
+    let newest = kernels.iter().max_by_key(|kernel| kernel.compute_capability);
+    let required = newest.map(|kernel| target(kernel)).unwrap_or_default();
     if ptx.target != required {
         problems.push(format!("module {module} is for {}, required is {required}", ptx.target));
     }
@@ -102,7 +159,8 @@ fn compare(module: &str, ptx: &Ptx, kernels: &[&Kernel], problems: &mut Vec<Stri
             problems.push(format!("module {module} has no entry {}", kernel.symbol));
         }
     }
-    for entry in ptx.entries() {
+    for item in &ptx.items {
+        let ItemKind::Entry(entry) = &item.kind else { continue };
         let Some(kernel) = kernels.iter().find(|kernel| kernel.symbol == entry.name) else {
             problems.push(format!("module {module}: entry {} does not belong here", entry.name));
             continue;
@@ -114,7 +172,42 @@ fn compare(module: &str, ptx: &Ptx, kernels: &[&Kernel], problems: &mut Vec<Stri
                 entry.name, kernel.parameters
             ));
         }
+        for (what, found, required) in differences(convergent(item), kernel.convergent) {
+            problems.push(format!("module {module}: {} has {found} {what}, its source implies {required}", entry.name));
+        }
     }
+}
+
+/// The convergent instructions of an entry, to compare with [`Kernel::convergent`].
+fn convergent(entry: &Item) -> Convergent {
+    let mut counts = Convergent::NONE;
+    for instruction in &entry.instructions {
+        let mut words = instruction.split('.');
+        let (opcode, modifier) = (words.next(), words.next());
+        match (opcode, modifier) {
+            (Some("bar"), Some("warp")) => counts.warp_barriers += 1,
+            // Each of their forms: to wait, to arrive, to reduce.
+            (Some("bar" | "barrier"), _) => counts.barriers += 1,
+            (Some("mma" | "wmma"), _) => counts.matrix_products += 1,
+            (Some("shfl"), _) => counts.shuffles += 1,
+            (Some("vote" | "match" | "redux" | "activemask" | "elect"), _) => counts.votes += 1,
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// In what two counts differ: the instruction, the number found and the number required.
+fn differences(found: Convergent, required: Convergent) -> impl Iterator<Item = (&'static str, u32, u32)> {
+    [
+        ("bar.sync", found.barriers, required.barriers),
+        ("bar.warp.sync", found.warp_barriers, required.warp_barriers),
+        ("mma.sync", found.matrix_products, required.matrix_products),
+        ("shfl.sync", found.shuffles, required.shuffles),
+        ("vote.sync", found.votes, required.votes),
+    ]
+    .into_iter()
+    .filter(|(_, found, required)| found != required)
 }
 
 /// The parameters of an entry, to compare with [`Kernel::parameters`].

@@ -8,12 +8,14 @@
 //! | [`gpu_bundle`] | `gpu-bundle`: a folder to test with on a machine that has a GPU and no Rust |
 //! | [`ci`] | `ci`: everything that a change must pass |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
+//! | [`module_text`] | the committed file of a module |
 //! | [`process`] | the programs that the tasks start |
 
 pub mod build_ptx;
 pub mod ci;
 pub mod gpu_bundle;
 pub mod kernels;
+pub mod module_text;
 pub mod process;
 pub mod ptxas;
 pub mod setup;

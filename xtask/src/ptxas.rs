@@ -16,14 +16,48 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::build_ptx::FOLDER;
 use crate::process::{capture, finish};
 
-/// The package on PyPI that has `ptxas`, in the versions that were tried.
-const PACKAGE: &str = "nvidia-cuda-nvcc>=13.0,<14";
+/// An assembler on PyPI.
+#[derive(Debug)]
+struct Assembler {
+    /// The package, in the versions that were tried.
+    package: &'static str,
+    /// Where the package keeps the program.
+    program: &'static str,
+    /// The folder of its own that it is installed into.
+    folder: &'static str,
+    /// The architectures that it assembles for, one of each generation that it knows.
+    architectures: &'static [&'static str],
+    /// Whether a stack frame or a spill is an error there, and not only shown: kernels are shaped for the newer architectures.
+    is_strict: bool,
+}
 
-/// Where the package keeps it.
-const PROGRAM: &str = "nvidia/cu13/bin/ptxas";
+/// CUDA 13 has dropped the architectures before `sm_75`: the last assembler that knows those is CUDA 12's.
+const ASSEMBLERS: [Assembler; 2] = [
+    Assembler {
+        package: "nvidia-cuda-nvcc-cu12>=12.9,<13",
+        program: "nvidia/cuda_nvcc/bin/ptxas",
+        folder: "cuda-12-tools",
+        architectures: &["sm_70", "sm_72"],
+        is_strict: false,
+    },
+    Assembler {
+        package: "nvidia-cuda-nvcc>=13.0,<14",
+        program: "nvidia/cu13/bin/ptxas",
+        folder: "cuda-tools",
+        architectures: &["sm_75", "sm_80", "sm_90", "sm_120"],
+        is_strict: true,
+    },
+];
 
-/// One architecture of each generation that this ptxas knows.
-pub const ARCHITECTURES: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
+/// All architectures that are assembled for, the oldest first.
+fn architectures() -> impl Iterator<Item = &'static str> {
+    ASSEMBLERS.iter().flat_map(|assembler| assembler.architectures).copied()
+}
+
+/// Whether a stack frame or a spill is an error on an architecture.
+fn is_strict(arch: &str) -> bool {
+    ASSEMBLERS.iter().any(|assembler| assembler.is_strict && assembler.architectures.contains(&arch))
+}
 
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
 const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
@@ -49,31 +83,35 @@ pub fn in_ci() -> bool {
 /// A module does not assemble, or an entry has a stack frame or spills. Where ptxas can't be had: an error on
 /// a CI machine, elsewhere a message.
 pub fn check(root: &Path) -> Result<()> {
-    let ptxas = match find(root) {
-        Ok(ptxas) => ptxas,
-        Err(error) if in_ci() => return Err(error),
-        Err(error) => {
-            println!("SKIPPED, nothing was checked: {error:#}");
-            return Ok(());
-        }
-    };
     let modules = modules(root)?;
-    let usages = assemble(&ptxas, &modules)?;
-    println!("registers of a thread; * has a stack frame or spills, - is older than the entry");
+    let mut usages = Usages::new();
+    for assembler in &ASSEMBLERS {
+        match find(root, assembler) {
+            Ok(ptxas) => assemble(&ptxas, assembler, &modules, &mut usages)?,
+            Err(error) if in_ci() => return Err(error),
+            Err(error) => {
+                println!("SKIPPED, nothing was checked for {}: {error:#}", assembler.architectures.join(", "))
+            }
+        }
+    }
+    if usages.is_empty() {
+        return Ok(());
+    }
+    println!("registers of a thread; * has a stack frame or spills, - is older than the entry, or was skipped");
     print!("{:<34}", "entry");
-    ARCHITECTURES.iter().for_each(|arch| print!(" {arch:>7}"));
+    architectures().for_each(|arch| print!(" {arch:>7}"));
     println!();
     let mut bad = Vec::new();
     for (entry, of_entry) in &usages {
         print!("{entry:<34}");
-        for arch in ARCHITECTURES {
+        for arch in architectures() {
             let Some(usage) = of_entry.get(arch) else {
                 print!(" {:>6} ", "-");
                 continue;
             };
             let is_bad = usage.stack + usage.spill_stores + usage.spill_loads > 0;
             print!(" {:>6}{}", usage.registers, if is_bad { '*' } else { ' ' });
-            if is_bad {
+            if is_bad && is_strict(arch) {
                 let Usage { stack, spill_stores, spill_loads, .. } = usage;
                 bad.push(format!(
                     "{entry} on {arch}: {stack} bytes of stack, {spill_stores} stored, {spill_loads} loaded"
@@ -83,46 +121,56 @@ pub fn check(root: &Path) -> Result<()> {
         println!();
     }
     ensure!(bad.is_empty(), "0 bytes of stack frame and spills are required, found:\n  {}", bad.join("\n  "));
-    println!("{} entries: no stack frame, no spills", usages.len());
+    let strict = architectures().find(|arch| is_strict(arch)).unwrap_or_default();
+    println!("{} entries: no stack frame, no spills from {strict} on", usages.len());
     Ok(())
 }
 
 /// Our own ptxas, fetched when it is not there; away from CI any that is installed will do.
-fn find(root: &Path) -> Result<PathBuf> {
+fn find(root: &Path, assembler: &Assembler) -> Result<PathBuf> {
+    let Assembler { package, program, .. } = assembler;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
-    let folder = target.join("cuda-tools");
-    let ptxas = folder.join(PROGRAM);
+    let folder = target.join(assembler.folder);
+    let ptxas = folder.join(program);
     if !ptxas.is_file()
-        && let Err(error) = fetch(&folder)
+        && let Err(error) = fetch(&folder, package)
     {
-        let installed = Command::new("ptxas").arg("--version").output().is_ok_and(|output| output.status.success());
-        if installed && !in_ci() {
+        if knows(assembler) && !in_ci() {
             println!("{error:#}; the installed ptxas is used instead");
             return Ok("ptxas".into());
         }
         return Err(error);
     }
-    ensure!(ptxas.is_file(), "package {PACKAGE} has no file {PROGRAM}");
+    ensure!(ptxas.is_file(), "package {package} has no file {program}");
     // The package's files may come without the permission to run them.
     #[cfg(unix)]
     fs::set_permissions(&ptxas, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     Ok(ptxas)
 }
 
+/// Whether the installed ptxas, if there is one, knows the architectures of an assembler.
+fn knows(assembler: &Assembler) -> bool {
+    let help = Command::new("ptxas").arg("--help").output();
+    help.is_ok_and(|help| {
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        help.status.success() && assembler.architectures.iter().all(|arch| text.contains(arch))
+    })
+}
+
 /// Installs the package into `folder`, with the first Python that has pip.
-fn fetch(folder: &Path) -> Result<()> {
-    println!("fetching {PACKAGE} with pip");
+fn fetch(folder: &Path, package: &str) -> Result<()> {
+    println!("fetching {package} with pip");
     let mut tried = Vec::new();
     for python in ["python3", "python"] {
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--only-binary=:all:", "--upgrade"]);
-        pip.arg("--target").arg(folder).arg(PACKAGE);
+        pip.arg("--target").arg(folder).arg(package);
         match capture(&mut pip, DOWNLOAD_LIMIT) {
             Ok(_) => return Ok(()),
             Err(error) => tried.push(format!("{error:#}")),
         }
     }
-    bail!("could not get ptxas, package {PACKAGE}: {}", tried.join("; "))
+    bail!("could not get ptxas, package {package}: {}", tried.join("; "))
 }
 
 /// The committed modules' files.
@@ -143,14 +191,15 @@ fn modules(root: &Path) -> Result<Vec<PathBuf>> {
 /// By entry and architecture.
 type Usages = BTreeMap<String, BTreeMap<&'static str, Usage>>;
 
-/// Assembles all modules for all architectures, as many at a time as there are processors.
-fn assemble(ptxas: &Path, modules: &[PathBuf]) -> Result<Usages> {
+/// Assembles all modules for the architectures of an assembler, as many at a time as there are processors.
+fn assemble(ptxas: &Path, assembler: &Assembler, modules: &[PathBuf], usages: &mut Usages) -> Result<()> {
     let mut jobs = Vec::new();
     for module in modules {
         let text = fs::read_to_string(module).with_context(|| format!("could not read {}", module.display()))?;
         let target = between(&text, "\n.target ", "\n");
         let least = target.and_then(number).with_context(|| format!("{} is for {target:?}", module.display()))?;
-        jobs.extend(ARCHITECTURES.into_iter().filter(|arch| number(arch) >= Some(least)).map(|arch| (module, arch)));
+        let architectures = assembler.architectures.iter().copied().filter(|arch| number(arch) >= Some(least));
+        jobs.extend(architectures.map(|arch| (module, arch)));
     }
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
@@ -164,13 +213,12 @@ fn assemble(ptxas: &Path, modules: &[PathBuf]) -> Result<Usages> {
             });
         }
     });
-    let mut usages = Usages::new();
     for (arch, result) in results.into_inner().expect("no thread panics") {
         for (entry, usage) in result? {
             usages.entry(entry).or_default().insert(arch, usage);
         }
     }
-    Ok(usages)
+    Ok(())
 }
 
 /// Of `sm_90` 90.
@@ -225,6 +273,14 @@ fn before(line: &str, unit: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_architecture_is_assembled_for() {
+        let all: Vec<_> = architectures().collect();
+        assert_eq!(all[0], crate::kernels::ARCH.name(), "what is promised is tried");
+        assert!(!is_strict("sm_70") && is_strict("sm_75"));
+        assert!(all.is_sorted_by_key(|arch| number(arch)), "{all:?}");
+    }
 
     #[test]
     fn what_ptxas_says_is_read() {

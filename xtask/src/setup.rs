@@ -22,32 +22,43 @@ const SUITE: &str = "trixie-backports";
 const RUSTUP_LIMIT: Duration = Duration::from_secs(90);
 const APT_LIMIT: Duration = Duration::from_secs(180);
 
-/// Gets the sources of `core`, unless they are there.
+/// Gets the sources of `core`, unless they are there, and says where they are.
 ///
 /// # Errors
 /// What was tried, and why nothing worked.
 pub fn setup(root: &Path) -> Result<()> {
+    let sources = require(root)?;
+    println!("the sources of core {} are at {}", sources.rustc, sources.folder.display());
+    Ok(())
+}
+
+/// The sources of `core` that belong to the pinned compiler. Those that are not there are got now; those that are cost
+/// nothing.
+///
+/// # Errors
+/// The compiler that works here is another one: then nothing is changed. Or what was tried, and why nothing worked.
+pub fn require(root: &Path) -> Result<RustSrc> {
+    // An outer `cargo +nightly` does not count: rust-toolchain.toml is in charge of the workspace.
     let sources = RustSrc::locate(root)?;
     let pinned = pinned_rustc(root)?;
     ensure!(
         sources.rustc == pinned,
-        "rust-toolchain.toml pins Rust {pinned}, but rustc is {}: `rustup toolchain install {pinned}`",
+        "rust-toolchain.toml pins Rust {pinned}, but rustc in {} is {}: install it (`rustup toolchain install {pinned}`), \
+         and remove what overrides the file (`rustup show` names it); nothing was changed",
+        root.display(),
         sources.rustc
     );
     match sources.check() {
-        Ok(()) => {
-            println!("the sources of core {pinned} are at {}", sources.folder.display());
-            return Ok(());
-        }
+        Ok(()) => return Ok(sources),
         Err(error) => println!("{error}"),
     }
     let mut tried = Vec::new();
     for (name, get) in [("rustup", from_rustup as fn(&Path, &RustSrc) -> Result<()>), ("Debian", from_debian)] {
-        println!("trying {name}");
+        println!("getting them from {name}");
         match get(root, &sources).and_then(|()| Ok(sources.check()?)) {
             Ok(()) => {
                 println!("the sources of core {pinned}, from {name}, are at {}", sources.folder.display());
-                return Ok(());
+                return Ok(sources);
             }
             Err(error) => tried.push(format!("{name}: {error:#}")),
         }
@@ -55,15 +66,18 @@ pub fn setup(root: &Path) -> Result<()> {
     bail!("could not get the sources of core {pinned}:\n  {}", tried.join("\n  "))
 }
 
-/// The component of the toolchain in use; rustup refuses where that is not one of its own.
+/// The component of the pinned toolchain, named: whatever toolchain is in use otherwise stays as it is. rustup refuses
+/// where the name
+/// is a link to another toolchain.
 fn from_rustup(root: &Path, sources: &RustSrc) -> Result<()> {
     // What an earlier setup left of another version is in rustup's way.
     if matches!(sources.check(), Err(CudaBuilderError::RustSrcVersion { .. })) {
         remove(&sources.folder)?;
     }
     let mut rustup = Command::new("rustup");
-    rustup.current_dir(root).args(["component", "add", "rust-src"]);
+    rustup.current_dir(root).args(["component", "add", "--toolchain", &sources.rustc, "rust-src"]);
     rustup.env("RUSTUP_MAX_RETRIES", "1").env_remove("RUST_BACKTRACE");
+    rustup.env_remove("RUSTUP_TOOLCHAIN").env_remove("RUSTUP_TOOLCHAIN_SOURCE");
     capture(&mut rustup, RUSTUP_LIMIT).map(|_| ())
 }
 

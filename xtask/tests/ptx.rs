@@ -39,6 +39,37 @@ fn the_ptx_has_the_entries_of_the_list_and_their_parameters() {
     assert_eq!(mismatches(&committed()), Vec::<String>::new());
 }
 
+/// What the compiler may have made of one barrier: a copy in another branch.
+#[test]
+fn a_convergent_instruction_too_many_or_too_few_is_seen() {
+    for (module, start, name) in [
+        ("stream_ring_u8_c1_3x3", "bar.sync", "bar.sync"),
+        ("tensor_u8_c3_5x5", "bar.warp.sync", "bar.warp.sync"),
+        ("tensor_u8_c1_3x3", "mma.sync", "mma.sync"),
+        ("separable_tensor_f32_c1_blocks_5", "mma.sync", "mma.sync"),
+        ("separable_tensor_f32_c1_blocks_5", "shfl.sync", "shfl.sync"),
+        ("tensor_u8_c1_3x3", "vote.sync", "vote.sync"),
+        // In a kernel that has none.
+        ("naive_f32_c1", "ret;", "bar.sync"),
+    ] {
+        let text = ptx::module(module).unwrap().ptx();
+        // The whole statement: it may have several lines.
+        let begin = text.find(&format!("\t{start}")).unwrap() + 1;
+        let statement = &text[begin..=begin + text[begin..].find(';').unwrap()];
+        let copy = if start == "ret;" { "bar.sync 0;" } else { statement };
+        let mut modules = committed();
+        let (_, changed) = modules.iter_mut().find(|(name, _)| *name == module).unwrap();
+        *changed = changed.replacen(statement, &format!("{copy}\n{statement}"), 1);
+        let found = mismatches(&modules);
+        let (begin, end) = (format!("module {module}: {module} has "), format!(" {name}, its source implies "));
+        assert!(found.len() == 1 && found[0].starts_with(&begin) && found[0].contains(&end), "{found:?}");
+        if start != "ret;" {
+            *modules.iter_mut().find(|(name, _)| *name == module).unwrap() = (module, text.replacen(statement, "", 1));
+            assert_eq!(mismatches(&modules).len(), 1, "{module} without one {name}");
+        }
+    }
+}
+
 #[test]
 fn each_entry_finds_its_module() {
     for entry in ENTRIES {
@@ -53,7 +84,7 @@ fn each_entry_finds_its_module() {
 #[test]
 fn a_changed_source_changes_the_hash() {
     let copy = tempfile::tempdir().unwrap();
-    let files = kernels::SOURCES.iter().chain(["rust-toolchain.toml"].iter());
+    let files = kernels::SOURCES.iter().chain(["rust-toolchain.toml", "Cargo.lock"].iter());
     for source in files {
         let mut folders = vec![xtask::root().join(source)];
         while let Some(path) = folders.pop() {
@@ -68,10 +99,32 @@ fn a_changed_source_changes_the_hash() {
     }
     assert_eq!(kernels::source_hash(copy.path()).unwrap(), kernels::source_hash(&xtask::root()).unwrap());
 
-    for file in ["kernels-gpu/src/params.rs", "rust-cuda/cuda_std/src/shared.rs", "rust-toolchain.toml"] {
+    // A package that the kernels are built with, and one that only others are.
+    let version_of = |text: &str, package: &str| {
+        let begin = text.find(&format!("name = \"{package}\"\nversion = \"")).unwrap() + package.len() + 20;
+        format!("{}9{}", &text[..begin], &text[begin..])
+    };
+    let lock = copy.path().join("Cargo.lock");
+    let text = std::fs::read_to_string(&lock).unwrap();
+    std::fs::write(&lock, version_of(&text, "clap")).unwrap();
+    assert_eq!(kernels::source_hash(copy.path()).unwrap(), ptx::SOURCE_HASH, "clap is no part of the kernels");
+    std::fs::write(&lock, text).unwrap();
+
+    for file in [
+        "kernels-gpu/src/params.rs",
+        "rust-cuda/cuda_std/src/shared.rs",
+        "rust-cuda/cuda_builder/src/ptx/split.rs",
+        "xtask/src/module_text.rs",
+        "rust-toolchain.toml",
+        "Cargo.lock",
+    ] {
         let path = copy.path().join(file);
         let text = std::fs::read_to_string(&path).unwrap();
-        let changed = if file.ends_with(".toml") { text.replace("1.", "2.") } else { format!("{text} ") };
+        let changed = match file {
+            "rust-toolchain.toml" => text.replace("1.", "2."),
+            "Cargo.lock" => version_of(&text, "syn"),
+            _ => format!("{text} "),
+        };
         std::fs::write(&path, changed).unwrap();
         assert_ne!(kernels::source_hash(copy.path()).unwrap(), ptx::SOURCE_HASH, "{file}");
         std::fs::write(&path, text).unwrap();

@@ -77,6 +77,7 @@ use cuda_std::warp;
 use self::layout::{STAGES, TABLES, elements, lead, odd, pieces, pitch};
 pub use self::layout::{blocks, columns, rows, shared_bytes, subtiles, tiles, warps};
 use self::parts::{Factor, add_high, add_high_columns, add_low, add_low_columns, high, pairs};
+use crate::kernel::Convergent;
 use crate::params::Params;
 use crate::pieces::{Copies, PIECE, RUN, whole};
 use crate::separable::MASK_ERROR;
@@ -136,6 +137,25 @@ type Sums = [f32; 4];
 
 /// 16 columns of filtered pixels in 8 rows.
 type Filtered = [Factor; 4];
+
+/// What the kernel for masks of up to so many [`blocks`] has of each convergent instruction.
+#[must_use]
+pub const fn convergent(blocks: u32) -> Convergent {
+    let tiles = tiles(blocks) * subtiles(blocks);
+    // Each with the large and with the small parts. A row's window has one block more than a mask, for the 16 outputs
+    // of a tile.
+    let (row_pass, column_pass) = (2 * tiles * (blocks + 1), 2 * tiles * blocks);
+    Convergent {
+        // Behind which the tables are whole, and one in each step.
+        barriers: 2,
+        warp_barriers: 0,
+        matrix_products: row_pass + column_pass,
+        // `kept_number`: the share of the copies, the place in the table, the place among the pixels.
+        shuffles: 3,
+        // `are_finite`.
+        votes: 1,
+    }
+}
 
 /// The kernel for masks of up to `BLOCKS` [`blocks`], one more than `KEPT`, with as many [`tiles`], [`subtiles`] and [`rows`]; `COLUMNS` is 16 for each tile,
 /// `THREADS` 32 times [`warps`].

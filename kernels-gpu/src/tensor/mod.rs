@@ -93,6 +93,7 @@ use self::part::Parter;
 use self::products::Products;
 use self::results::write;
 use crate::border;
+use crate::kernel::Convergent;
 use crate::params::{Params, Untyped};
 
 /// Warps of a block.
@@ -196,6 +197,25 @@ const MOST_HELD: usize = 14;
 /// Bytes from one row of a plane of results to the next.
 const fn result_pitch(apart: u32) -> u32 {
     columns(apart) + PIECE
+}
+
+/// What the kernel for `channels` interleaved channels, and masks of `size` x `size` or any, has of each convergent
+/// instruction.
+#[must_use]
+pub const fn convergent(channels: u32, size: u32) -> Convergent {
+    // Of masks of any size nothing is held, nor unrolled, whatever their width.
+    let layout = Layout::new(channels, if size > 0 { size } else { 1 }, 0, size);
+    let are_apart = layout.apart > 1;
+    Convergent {
+        // Behind which the table is whole; in each step behind the copies, the results, and what is computed again.
+        barriers: 1 + 3,
+        // Behind the words that wait in the place of the list, and those of the parting.
+        warp_barriers: if are_apart { 1 + part::warp_barriers(&layout, size) } else { 0 },
+        matrix_products: layout.apart * products::of_tile(&layout, size),
+        // A prefix sum over the lanes, or else votes: one before the rounds and one in each.
+        shuffles: if are_apart { 32_u32.ilog2() } else { 0 },
+        votes: if are_apart { 1 } else { 2 },
+    }
 }
 
 /// The kernel for `CHANNELS` interleaved channels, and a mask of `SIZE` x `SIZE`, or of any size where `SIZE` is 0.

@@ -3,7 +3,7 @@
 use cuda_std::bytes::{parted_3, parted_4};
 use cuda_std::prelude::*;
 
-use super::{GRANULE, Layout, PLANES, shared_out, this_thread};
+use super::{GRANULE, Layout, PLANES, ROWS, shared_out, this_thread};
 
 /// The words of a granule.
 type Granule = [[u32; 2]; 4];
@@ -11,6 +11,18 @@ type Granule = [[u32; 2]; 4];
 /// Granules that a lane has at a time: those of several rows where their number is known, or else of one row. The longest row of which 227
 /// KiB of shared memory hold 64 has 3.
 const AT_ONCE: usize = 7;
+
+/// The warp's barriers in [`Parter::part`]: one before, and one in each turn of the loop over batches, which is
+/// unrolled where the
+/// side of the masks is known.
+pub(super) const fn warp_barriers(layout: &Layout, size: u32) -> u32 {
+    if size == 0 {
+        return 2;
+    }
+    let granules = if layout.run > GRANULE { layout.run / GRANULE } else { 1 };
+    let turns = (ROWS + layout.rows(size) - 1).div_ceil(PLANES * shared_out(granules, 0).0);
+    1 + turns.div_ceil(AT_ONCE as u32)
+}
 
 /// Parts the channels of rows that a warp has copied itself.
 pub(super) struct Parter<const CHANNELS: u32, const SIZE: u32> {
@@ -92,6 +104,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
     /// # Safety
     /// They may be written.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn store(&self, to: Shared<u8>, [a, b, c, d]: Granule) {
         let mut channels = [[0; 2]; 4];
         if CHANNELS == 3 {
@@ -105,9 +118,10 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
                 channels[i] = [low[i], high[i]];
             }
         }
-        for (i, words) in channels.into_iter().enumerate().take(CHANNELS as usize) {
+        for i in 0..CHANNELS as usize {
+            let words = F32x2(channels[i].map(f32::from_bits));
             // SAFETY: the caller's promise.
-            unsafe { to.offset(i as u32 * self.layout.run).cast::<F32x2>().store(0, F32x2(words.map(f32::from_bits))) };
+            unsafe { to.offset(i as u32 * self.layout.run).cast::<F32x2>().store(0, words) };
         }
     }
 }

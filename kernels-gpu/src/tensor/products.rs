@@ -14,6 +14,19 @@ use super::{
 /// The sums of a product for each tile, of the lower and of the higher bytes of the coefficients.
 type Sums = [[[i32; 4]; 2]; TILES];
 
+/// The products of matrices in the loop over tiles of [`Products::compute`], for each channel that lies apart: for each
+/// of the 4 tiles of
+/// rows with each part of the mask, the lower and the higher bytes of its coefficients.
+pub(super) const fn of_tile(layout: &Layout, size: u32) -> u32 {
+    let pairs = 2 * PLANES;
+    match (layout.held, layout.paired) {
+        // The loop over the rows of the mask is not unrolled but for those that are in registers at a time.
+        (false, _) => ACROSS as u32 * pairs * AT_A_TIME,
+        (true, false) => pairs * size,
+        (true, true) => pairs * size.div_ceil(2),
+    }
+}
+
 /// Bytes of a thread's results of 64 rows and 8 columns: two neighbours in each of the rows `4 (group + 8 half) + s`, by `2 s + half`.
 type Pairs = [u32; 2 * TILES];
 
@@ -47,6 +60,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
     /// All threads of the block call it. `image` was filled before the last barrier, the matrices are in place, and nobody reads the results
     /// and the lists.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     pub(super) unsafe fn compute(&self, image: Shared<u8>, inside: i32, held: &[[u32; 4]; MOST_HELD]) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let (group, member) = (lane / 4, lane % 4);
@@ -89,9 +103,9 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
                     }
                 }
             }
-            for pairs in pairs.iter().take(across) {
+            for i in 0..across {
                 // SAFETY: the results are this thread's.
-                unsafe { self.store(pairs, column, group, member) };
+                unsafe { self.store(&pairs[i], column, group, member) };
                 column += TILE;
                 from = from.offset(TILE);
             }
@@ -258,6 +272,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
     /// # Safety
     /// The list and the count are this warp's.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn push(&self, doubtful: Doubtful) {
         let (warp, lane) = (this_thread() / 32, this_thread() % 32);
         let store = |place: u32, word: u32, bit: u32| {
@@ -290,13 +305,15 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
             let own: u32 = doubtful.iter().map(|word| word.count_ones()).sum();
             sum = own;
             if warp::ballot(own != 0) != 0 {
-                for further in [1, 2, 4, 8, 16] {
+                for i in 0..5 {
+                    let further = 1 << i;
                     let before = warp::shuffle(sum, lane.wrapping_sub(further) % 32);
                     sum += if lane >= further { before } else { 0 };
                 }
             }
             let mut place = sum - own;
-            for (of, mut word) in doubtful.into_iter().enumerate() {
+            for of in 0..doubtful.len() {
+                let mut word = doubtful[of];
                 while word != 0 {
                     thread::no_unroll();
                     let bit = word.leading_zeros();

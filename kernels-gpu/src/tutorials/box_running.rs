@@ -22,11 +22,14 @@
 
 use cuda_std::prelude::*;
 
+use crate::kernel::Convergent;
+
 use super::box_separable::divide;
 
 super::listed! {
     "tutorial_box_running";
-    row_prefix_sums: 2 pointers, u32 u32;
+    // The distance of a shuffle doubles from 1 up to the warp's size.
+    row_prefix_sums: 2 pointers, u32 u32 => Convergent { shuffles: warp::WARP_SIZE.ilog2(), ..Convergent::barriers(2) };
     box_from_prefix_sums: 2 pointers, u32 u32 u32 u32 u32;
 }
 

@@ -28,11 +28,14 @@
 
 use cuda_std::prelude::*;
 
+use crate::kernel::Convergent;
+
 super::listed! {
     "tutorial_hpp";
     hpp_constant: 2 pointers, u32 u32 u32;
-    hpp_tile: 2 pointers, u32 u32 u32;
-    hpp_tile_busy: 2 pointers, u32 u32 u32;
+    // Two for each of the channels.
+    hpp_tile: 2 pointers, u32 u32 u32 => Convergent::barriers(2 * CHANNELS);
+    hpp_tile_busy: 2 pointers, u32 u32 u32 => Convergent::barriers(1);
 }
 
 /// Rows and columns of the mask.

@@ -29,13 +29,15 @@
 
 use cuda_std::prelude::*;
 
+use crate::kernel::Convergent;
+
 use crate::border::{self, BorderMode};
 
 super::listed! {
     "tutorial_mean_1d";
     mean_filter_1d_naive: 2 pointers, u32 u32;
-    mean_filter_1d_shared: 2 pointers, u32 u32 u32;
-    mean_filter_1d_vectors: 2 pointers, u32 u32;
+    mean_filter_1d_shared: 2 pointers, u32 u32 u32 => Convergent::barriers(2);
+    mean_filter_1d_vectors: 2 pointers, u32 u32 => Convergent::barriers(1);
 }
 
 /// Dynamic shared memory of [`mean_filter_1d_shared`], in bytes.

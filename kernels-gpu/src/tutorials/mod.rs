@@ -42,9 +42,16 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
     .copied()
 }
 
-/// The list of a file's kernels: symbol, pointers, and the types of what is passed by value.
+/// The list of a file's kernels: symbol, pointers, the types of what is passed by value, and its convergent
+/// instructions, if any.
 macro_rules! listed {
-    ($module:literal; $($symbol:ident: $pointers:literal pointers, $($value:ty)*;)*) => {
+    (@convergent) => {
+        $crate::kernel::Convergent::NONE
+    };
+    (@convergent $convergent:expr) => {
+        $convergent
+    };
+    ($module:literal; $($symbol:ident: $pointers:literal pointers, $($value:ty)* $(=> $convergent:expr)?;)*) => {
         /// The kernels of this file, as the PTX must hold them.
         pub const KERNELS: &[$crate::kernel::Kernel] = &[$(
             $crate::kernel::Kernel {
@@ -66,6 +73,7 @@ macro_rules! listed {
                 },
                 compute_capability: $crate::kernel::OLDEST,
                 residency: None,
+                convergent: $crate::tutorials::listed!(@convergent $($convergent)?),
             },
         )*];
     };

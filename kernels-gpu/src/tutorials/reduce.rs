@@ -26,11 +26,13 @@
 
 use cuda_std::prelude::*;
 
+use crate::kernel::Convergent;
+
 super::listed! {
     "tutorial_reduce";
-    sum_reduction: 2 pointers, u32;
+    sum_reduction: 2 pointers, u32 => Convergent::barriers(2);
     final_sum: 2 pointers, u32;
-    sum_shuffle: 2 pointers, u32;
+    sum_shuffle: 2 pointers, u32 => Convergent { shuffles: 2 * EXCHANGES, ..Convergent::barriers(1) };
 }
 
 /// Threads of a block of [`sum_shuffle`], a multiple of 32; the notebook's kernel takes any number, its own is also 256.
@@ -96,6 +98,9 @@ pub unsafe fn final_sum(partial_sums: Global<f32>, total: GlobalMut<f32>, count:
         unsafe { total.store(0, sum) };
     }
 }
+
+/// Exchanges of [`sum_of_warp`]: each halves the distance.
+const EXCHANGES: u32 = warp::WARP_SIZE.ilog2();
 
 /// The sum over a warp, in all of its lanes.
 #[inline(always)]

@@ -1,12 +1,15 @@
 //! From a crate of kernels to PTX.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::build_script;
 use crate::child::{Package, Toolchain, command, output};
 use crate::ptx::{Entry, Module, Ptx};
 use crate::rust_src::RustSrc;
+use crate::target::TargetFolder;
 use crate::{Arch, CudaBuilderError};
 
 /// The target, as rustc calls it.
@@ -49,6 +52,10 @@ pub struct Build {
     pub ptx: Ptx,
     /// The version of the compiler: `1.95.0`.
     pub rustc: String,
+    /// What the compiler warned of; empty where all is well.
+    pub warnings: String,
+    /// The files that the PTX was made from: sources, manifests, `Cargo.lock` and `rust-toolchain.toml`.
+    pub sources: Vec<PathBuf>,
 }
 
 impl Build {
@@ -119,6 +126,9 @@ impl CudaBuilder {
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         let mut flags = vec![format!("-Ctarget-cpu={}", self.arch)];
+        // This pass may clone a barrier into both arms of a branch (rust-lang/rust#137086): then not all threads reach
+        // the same one.
+        flags.push("-Zmir-enable-passes=-JumpThreading".to_owned());
         if !self.llvm_args.is_empty() {
             flags.push(format!("-Cllvm-args={}", self.llvm_args.join(" ")));
         }
@@ -132,7 +142,18 @@ impl CudaBuilder {
     /// The child cargo does not see the variables by which an outer cargo, a shell or a CI machine changes code
     /// (`RUSTFLAGS`, `CARGO_BUILD_*`, `CARGO_PROFILE_*`, `RUSTC_WRAPPER` …), and its command line overrides flags,
     /// wrappers, profile and target folder of configuration files. The kernels are compiled anew each time, `core` when needed.
-    /// What is left is the compiler's version ([`rustc`](Self::rustc)) and the sources.
+    /// What is left is the compiler's version ([`rustc`](Self::rustc)) and the sources. The compiler is the one that
+    /// rustup finds for
+    /// the folder of the kernels: a `rust-toolchain.toml` there wins over `cargo +nightly` and `RUSTC`.
+    ///
+    /// # One at a time
+    ///
+    /// Builds for one architecture in one target folder wait for each other.
+    ///
+    /// # What it prints
+    ///
+    /// The compiler's warnings, to standard error. In a build script they become `cargo::warning` lines, and each of
+    /// [`Build::sources`] a `cargo::rerun-if-changed` line.
     ///
     /// # Errors
     /// See [`CudaBuilderError`]; each says what was required, what was found and, where there is one, the remedy.
@@ -148,11 +169,14 @@ impl CudaBuilder {
         }
         RustSrc::locate(&self.path)?.check()?;
 
-        let target = package.target.join("cuda-builder");
-        let release = target.join(TARGET).join("release");
-        forget(&release, &package.name)?;
-        output(&mut self.cargo(&package, &target), "cargo rustc --target nvptx64-nvidia-cuda -Zbuild-std=core")?;
-        let text = only_ptx(&release.join("deps"))?;
+        let folder = package.target.join("cuda-builder").join(self.arch.name());
+        let target = TargetFolder::lock(&folder, TARGET)?;
+        target.forget(&package.name)?;
+        let said =
+            output(&mut self.cargo(&package, &folder), "cargo rustc --target nvptx64-nvidia-cuda -Zbuild-std=core")?;
+        let text = target.only_ptx()?;
+        let sources = target.sources(&package, &toolchain.sysroot)?;
+        drop(target);
 
         let crate_name = package.name;
         let ptx =
@@ -161,7 +185,10 @@ impl CudaBuilder {
         if let Some(path) = &self.copy_to {
             write_whole(path, &text)?;
         }
-        Ok(Build { text, ptx, rustc: toolchain.release })
+        let warnings = String::from_utf8_lossy(&said.stderr).into_owned();
+        let build = Build { text, ptx, rustc: toolchain.release, warnings, sources };
+        build_script::report(&build);
+        Ok(build)
     }
 
     fn check_functions(&self, ptx: &Ptx, crate_name: String) -> Result<(), CudaBuilderError> {
@@ -181,15 +208,22 @@ impl CudaBuilder {
         cargo.env("RUSTC_BOOTSTRAP", "1");
         // The environment wins over build.rustflags and target.*.rustflags of configuration files. Panic locations and
         // whatever else may hold a path get one that is the same everywhere.
-        let mut flags = self.flags();
-        flags.push(format!("--remap-path-prefix={}=/kernels", package.workspace.display()));
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-        cargo.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
-        cargo.args(["rustc", "--release", "--lib", "--crate-type=staticlib", "-Zbuild-std=core"]);
+        let mut flags = OsString::from(self.flags().join("\x1f"));
+        flags.push("\x1f--remap-path-prefix=");
+        flags.push(&package.workspace);
+        flags.push("=/kernels");
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
+        // The one that was asked for its version; `build.rustc` of a configuration file names another.
+        cargo.env("RUSTC", "rustc").env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
+        // Standard error then has nothing but warnings and errors.
+        cargo.args(["rustc", "--quiet", "--release", "--lib", "--crate-type=staticlib", "-Zbuild-std=core"]);
         cargo.arg(format!("--package={}", package.name)).arg(format!("--target={TARGET}"));
         cargo.arg("--target-dir").arg(target);
-        let directory = target.to_string_lossy().replace('\\', "/");
-        cargo.arg(format!("--config=build.build-dir='{directory}'"));
+        // By the environment, where a path needs no quotes. It wins over configuration files. cargo takes braces for a
+        // template's.
+        if !target.to_string_lossy().contains(['{', '}']) {
+            cargo.env("CARGO_BUILD_BUILD_DIR", target);
+        }
         for setting in PROFILE {
             cargo.arg(format!("--config=profile.release.{setting}"));
         }
@@ -198,45 +232,11 @@ impl CudaBuilder {
     }
 }
 
-/// Removes what an earlier build of the kernels left, so that the PTX found afterwards is this build's.
-fn forget(release: &Path, package: &str) -> Result<(), CudaBuilderError> {
-    for path in list(&release.join("deps"))? {
-        if path.extension() == Some(OsStr::new("s")) {
-            fs::remove_file(&path).map_err(CudaBuilderError::file("remove", &path))?;
-        }
-    }
-    for path in list(&release.join(".fingerprint"))? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.rsplit_once('-').is_some_and(|(name, _)| name == package) {
-            fs::remove_dir_all(&path).map_err(CudaBuilderError::file("remove", &path))?;
-        }
-    }
-    Ok(())
-}
-
-/// The text of the one PTX file in a folder.
-fn only_ptx(deps: &Path) -> Result<String, CudaBuilderError> {
-    let mut found = list(deps)?;
-    found.retain(|path| path.extension() == Some(OsStr::new("s")));
-    match &found[..] {
-        [path] => fs::read_to_string(path).map_err(CudaBuilderError::file("read", path)),
-        _ => Err(CudaBuilderError::NoPtx { directory: deps.to_owned(), found: found.len() }),
-    }
-}
-
-/// What is in a folder; nothing, if there is no such folder.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, CudaBuilderError> {
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
-    let items = fs::read_dir(folder).map_err(CudaBuilderError::file("list", folder))?;
-    items.map(|item| item.map(|item| item.path()).map_err(CudaBuilderError::file("list", folder))).collect()
-}
-
 /// Writes beside the file, then renames.
 fn write_whole(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
+    name.push(format!(".{}.{}.tmp", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
     let temporary = path.with_file_name(name);
     fs::write(&temporary, text).map_err(CudaBuilderError::file("write", &temporary))?;
     fs::rename(&temporary, path).map_err(CudaBuilderError::file("write", path))
@@ -249,9 +249,9 @@ mod tests {
     #[test]
     fn the_flags_are_the_settings() {
         let builder = CudaBuilder::new("kernels").arch(Arch::Sm80);
-        assert_eq!(builder.flags(), ["-Ctarget-cpu=sm_80"]);
+        assert_eq!(builder.flags(), ["-Ctarget-cpu=sm_80", "-Zmir-enable-passes=-JumpThreading"]);
         let builder = builder.llvm_args(&["-a=1", "-b"]);
-        assert_eq!(builder.flags(), ["-Ctarget-cpu=sm_80", "-Cllvm-args=-a=1 -b"]);
+        assert_eq!(builder.flags()[2..], ["-Cllvm-args=-a=1 -b"]);
     }
 
     #[test]
@@ -271,19 +271,5 @@ mod tests {
         builder.check_functions(&ptx, "kernels".to_owned()).unwrap();
         let error = builder.deny_functions(true).check_functions(&ptx, "kernels".to_owned()).unwrap_err();
         assert!(matches!(&error, CudaBuilderError::FunctionsLeft { functions, .. } if functions == &["f"]), "{error}");
-    }
-
-    #[test]
-    fn none_or_two_ptx_files_are_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let found = || match only_ptx(folder.path()) {
-            Err(CudaBuilderError::NoPtx { found, .. }) => found,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(found(), 0);
-        write_whole(&folder.path().join("a.s"), "a").unwrap();
-        assert_eq!(only_ptx(folder.path()).unwrap(), "a");
-        write_whole(&folder.path().join("b.s"), "b").unwrap();
-        assert_eq!(found(), 2);
     }
 }

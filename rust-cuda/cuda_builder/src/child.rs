@@ -36,6 +36,16 @@ const REMOVED: [&str; 14] = [
     "MAKEOVERRIDES",
 ];
 
+/// By these rustup's proxies tell each other which toolchain an outer `cargo` was, `cargo +nightly` included.
+const OUTER_TOOLCHAIN: [&str; 2] = ["RUSTUP_TOOLCHAIN", "RUSTUP_TOOLCHAIN_SOURCE"];
+
+/// Whether a file of rustup's says which toolchain works in `directory`.
+fn has_toolchain_file(directory: &Path) -> bool {
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let names = ["rust-toolchain.toml", "rust-toolchain"];
+    directory.ancestors().any(|folder| names.iter().any(|name| folder.join(name).is_file()))
+}
+
 /// Whether a variable of the environment is kept from the child.
 fn is_removed(variable: &str) -> bool {
     REMOVED.iter().any(|name| match *name {
@@ -45,11 +55,18 @@ fn is_removed(variable: &str) -> bool {
 }
 
 /// A program to run in `directory`, with an environment in which the same sources give the same code.
+///
+/// Where a `rust-toolchain.toml` is in charge of the directory, the toolchain of an outer cargo does not override it.
 pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory);
     for (variable, _) in std::env::vars_os() {
         if variable.to_str().is_some_and(is_removed) {
+            command.env_remove(variable);
+        }
+    }
+    if has_toolchain_file(directory) {
+        for variable in OUTER_TOOLCHAIN {
             command.env_remove(variable);
         }
     }
@@ -103,6 +120,8 @@ impl Toolchain {
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    /// The name of its library, as files have it: `kernels_gpu`.
+    pub(crate) library: String,
     /// The target folder of its workspace; `CARGO_TARGET_DIR` and configuration files included.
     pub(crate) target: PathBuf,
     /// The folder of its workspace.
@@ -125,8 +144,19 @@ impl Package {
                 .as_str()
                 .is_some_and(|path| Path::new(path).canonicalize().is_ok_and(|path| path == manifest))
         });
+        let package = package.ok_or_else(no_package)?;
+        let is_library = |target: &&serde_json::Value| {
+            target["kind"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|kind| kind.as_str().is_some_and(|k| k.ends_with("lib")))
+        };
+        let library = package["targets"].as_array().into_iter().flatten().find(is_library);
+        let library = library.and_then(|target| target["name"].as_str()).ok_or_else(|| missing("a library target"))?;
         Ok(Self {
-            name: package.and_then(|package| package["name"].as_str()).ok_or_else(no_package)?.to_owned(),
+            name: package["name"].as_str().ok_or_else(no_package)?.to_owned(),
+            library: library.replace('-', "_"),
             target: text("target_directory").ok_or_else(|| missing("target_directory"))?,
             workspace: text("workspace_root").ok_or_else(|| missing("workspace_root"))?,
         })
@@ -175,9 +205,22 @@ mod tests {
     }
 
     #[test]
+    fn a_toolchain_file_wins_over_the_toolchain_of_an_outer_cargo() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("kernels");
+        std::fs::create_dir(&inner).unwrap();
+        let removed = |variable: &str| {
+            command("rustc", &inner).get_envs().any(|(name, value)| name == variable && value.is_none())
+        };
+        assert!(!OUTER_TOOLCHAIN.into_iter().any(removed), "without a file the outer toolchain is as good as any");
+        std::fs::write(folder.path().join("rust-toolchain.toml"), "").unwrap();
+        assert!(OUTER_TOOLCHAIN.into_iter().all(removed));
+    }
+
+    #[test]
     fn this_package_is_found_and_a_folder_without_one_is_not() {
         let package = Package::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert_eq!(package.name, "cuda_builder");
+        assert_eq!((&*package.name, &*package.library), ("cuda_builder", "cuda_builder"));
         let empty = tempfile::tempdir().unwrap();
         let error = Package::of(empty.path()).unwrap_err();
         assert!(matches!(&error, CudaBuilderError::NoPackage { path } if path == empty.path()), "{error}");

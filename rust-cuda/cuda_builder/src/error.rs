@@ -32,7 +32,10 @@ pub enum CudaBuilderError {
         found: String,
     },
     /// The PTX is promised for one compiler, and this is another.
-    #[error("the kernels need rustc {required}, `rustc --version` in {directory} says {found}")]
+    #[error(
+        "the kernels need rustc {required}, `rustc --version` in {directory} says {found}: install {required}, and let \
+         a `rust-toolchain.toml` name it; with rustup, `rustup show` says what else decides (an override of the folder)"
+    )]
     WrongRustc {
         /// The version asked for.
         required: String,
@@ -111,6 +114,14 @@ pub enum CudaBuilderError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// A lock file lacks the package whose versions should be hashed.
+    #[error("{path} has no package {package}")]
+    NotLocked {
+        /// The `Cargo.lock`.
+        path: PathBuf,
+        /// The package's name.
+        package: String,
     },
     /// A source that the hash should cover does not exist.
     #[error("{path}, which the PTX depends on, does not exist")]

@@ -68,6 +68,23 @@ impl SourceHash {
         Ok(self)
     }
 
+    /// Adds the packages that `package` is built with, by the `Cargo.lock` of the root: their versions and checksums.
+    /// Others may
+    /// change.
+    ///
+    /// # Errors
+    /// There is no such file, or the package is not in it.
+    pub fn locked(mut self, package: &str) -> Result<Self, CudaBuilderError> {
+        let path = self.root.join("Cargo.lock");
+        let text = fs::read_to_string(&path).map_err(CudaBuilderError::file("read", &path))?;
+        let closure = crate::lock_file::closure(&text, package);
+        let closure = closure.ok_or_else(|| CudaBuilderError::NotLocked { path, package: package.to_owned() })?;
+        for line in closure {
+            self.part("locked", package.as_bytes(), line.as_bytes());
+        }
+        Ok(self)
+    }
+
     /// Adds something that changes the PTX but is in no file: a compiler's version, a flag.
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {

@@ -23,6 +23,8 @@
 //!   that change code. See [`CudaBuilder::build`].
 //! - **The outer build is left alone**: the child has a target folder of its own, `cuda-builder` in the
 //!   workspace's, and `RUSTC_BOOTSTRAP=1`, which the device's unstable features need, is set for the child only.
+//! - **The kernels' folder decides on the compiler**, and builds in one target folder wait for each other.
+//! - **A build script needs no lines of its own**: `cargo::rerun-if-changed` is printed for every source.
 //! - **Errors say what to do**: see [`CudaBuilderError`].
 //!
 //! # The parts
@@ -32,12 +34,15 @@
 //! [`SourceHash`] tells whether a committed PTX belongs to the sources beside it.
 
 mod arch;
+mod build_script;
 mod builder;
 mod child;
 mod error;
 mod hash;
+mod lock_file;
 pub mod ptx;
 pub mod rust_src;
+mod target;
 
 pub use arch::Arch;
 /// rust-cuda's name for [`Arch`].

@@ -45,7 +45,7 @@
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 #![cfg_attr(
     target_arch = "nvptx64",
-    feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics)
+    feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics, abi_unadjusted)
 )]
 
 pub mod bf16;

@@ -31,55 +31,77 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor;
 
-/// `A B + C`, whole numbers that wrap around. All lanes of the warp must call it together, as with [`warp`](crate::warp).
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        let (d0, d1, d2, d3): (i32, i32, i32, i32);
-        // Not `pure`: it must not be moved into or out of a branch. SAFETY: arithmetic on registers.
-        unsafe {
-            core::arch::asm!(
-                "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}},",
-                "{{{b0}, {b1}}}, {{{c0}, {c1}, {c2}, {c3}}};",
-                d0 = lateout(reg32) d0, d1 = lateout(reg32) d1, d2 = lateout(reg32) d2, d3 = lateout(reg32) d3,
-                c0 = in(reg32) c[0], c1 = in(reg32) c[1], c2 = in(reg32) c[2], c3 = in(reg32) c[3],
-                a0 = in(reg32) a[0], a1 = in(reg32) a[1], a2 = in(reg32) a[2], a3 = in(reg32) a[3],
-                b0 = in(reg32) b[0], b1 = in(reg32) b[1],
-                options(nostack, nomem, preserves_flags),
-            );
-        }
-        [d0, d1, d2, d3]
+/// LLVM's intrinsics and not inline assembly: LLVM knows that these are convergent, so that it neither copies them into
+/// the arms of
+/// a branch nor moves them past one. The compiler accepts them from `sm_80` on only.
+#[cfg(target_arch = "nvptx64")]
+mod intrinsics {
+    /// An error of the compiler in a build for an older architecture. Generic, so that only kernels that get here are
+    /// asked.
+    #[inline(always)]
+    pub(super) fn require_sm_80<T>() {
+        const { assert!(cfg!(target_feature = "sm_80"), "matrix products need a build for sm_80 or newer") };
     }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        let values = [a[0], a[1], a[2], a[3], b[0], b[1]];
-        let all = executor::current().gather(values, core::panic::Location::caller());
-        product(&all, crate::warp::lane_id() as usize, c)
+
+    /// The registers of `D`: the struct that LLVM returns.
+    #[repr(C)]
+    pub(super) struct Fragment<T>(pub(super) T, pub(super) T, pub(super) T, pub(super) T);
+
+    // "unadjusted" passes and returns values as LLVM has them: "C" would return the struct through memory.
+    #[allow(improper_ctypes)]
+    unsafe extern "unadjusted" {
+        #[link_name = "llvm.nvvm.mma.m16n8k32.row.col.u8.s8"]
+        pub(super) fn mma_m16n8k32_u8s8(
+            a0: u32,
+            a1: u32,
+            a2: u32,
+            a3: u32,
+            b0: u32,
+            b1: u32,
+            c0: i32,
+            c1: i32,
+            c2: i32,
+            c3: i32,
+        ) -> Fragment<i32>;
+        #[link_name = "llvm.nvvm.mma.m16n8k8.row.col.tf32"]
+        pub(super) fn mma_m16n8k8_tf32(
+            a0: u32,
+            a1: u32,
+            a2: u32,
+            a3: u32,
+            b0: u32,
+            b1: u32,
+            c0: f32,
+            c1: f32,
+            c2: f32,
+            c3: f32,
+        ) -> Fragment<f32>;
+        #[link_name = "llvm.nvvm.mma.m16n8k16.row.col.bf16"]
+        pub(super) fn mma_m16n8k16_bf16(
+            a0: u32,
+            a1: u32,
+            a2: u32,
+            a3: u32,
+            b0: u32,
+            b1: u32,
+            c0: f32,
+            c1: f32,
+            c2: f32,
+            c3: f32,
+        ) -> Fragment<f32>;
     }
 }
 
-/// A product of matrices of floating-point numbers, as PTX names its types.
-macro_rules! floating {
-    ($a:ident, $b:ident, $c:ident, $shape:literal, $product:ident) => {{
+/// A product of matrices: the intrinsic on the device, the executor's answer on the host.
+macro_rules! mma {
+    ($intrinsic:ident, $product:ident, $a:ident, $b:ident, $c:ident) => {{
         #[cfg(target_arch = "nvptx64")]
         {
-            let (d0, d1, d2, d3): (f32, f32, f32, f32);
-            // Not `pure`: it must not be moved into or out of a branch. SAFETY: arithmetic on registers.
-            unsafe {
-                core::arch::asm!(
-                    concat!("mma.sync.aligned.", $shape, " {{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}},"),
-                    "{{{b0}, {b1}}}, {{{c0}, {c1}, {c2}, {c3}}};",
-                    d0 = lateout(reg32) d0, d1 = lateout(reg32) d1, d2 = lateout(reg32) d2, d3 = lateout(reg32) d3,
-                    c0 = in(reg32) $c[0], c1 = in(reg32) $c[1], c2 = in(reg32) $c[2], c3 = in(reg32) $c[3],
-                    a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3],
-                    b0 = in(reg32) $b[0], b1 = in(reg32) $b[1],
-                    options(nostack, nomem, preserves_flags),
-                );
-            }
-            [d0, d1, d2, d3]
+            intrinsics::require_sm_80::<()>();
+            let ([a0, a1, a2, a3], [b0, b1], [c0, c1, c2, c3]) = ($a, $b, $c);
+            // SAFETY: arithmetic on registers; that all lanes take part is the caller's side, as documented.
+            let d = unsafe { intrinsics::$intrinsic(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3) };
+            [d.0, d.1, d.2, d.3]
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
@@ -90,13 +112,22 @@ macro_rules! floating {
     }};
 }
 
+/// `A B + C`, whole numbers that wrap around. All lanes of the warp must call it together, as with
+/// [`warp`](crate::warp).
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
+    mma!(mma_m16n8k32_u8s8, product, a, b, c)
+}
+
 /// `A B + C` of `f32` whose lower 13 bits do not count. All lanes of the warp must call it together.
 #[inline(always)]
 #[track_caller]
 #[must_use]
 pub fn multiply_add_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     let (a, b) = (a.map(f32::to_bits), b.map(f32::to_bits));
-    floating!(a, b, c, "m16n8k8.row.col.f32.tf32.tf32.f32", tf32_product)
+    mma!(mma_m16n8k8_tf32, tf32_product, a, b, c)
 }
 
 /// `A B + C` of numbers of 16 bits. All lanes of the warp must call it together.
@@ -104,7 +135,7 @@ pub fn multiply_add_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
 #[track_caller]
 #[must_use]
 pub fn multiply_add_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
-    floating!(a, b, c, "m16n8k16.row.col.f32.bf16.bf16.f32", bf16_product)
+    mma!(mma_m16n8k16_bf16, bf16_product, a, b, c)
 }
 
 /// What `lane` gets when the lanes hold `all` of `A` and `B` in numbers of 19 bits.

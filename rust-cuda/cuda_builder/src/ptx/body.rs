@@ -36,7 +36,7 @@ fn words<'a, 't>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'t Token<'a>>
 }
 
 /// Splits a body at semicolons and at the braces of blocks; the braces of vectors (`{%r1, %r2}`) stay in their statement.
-fn statements<'a, 't>(tokens: &'t [Token<'a>]) -> Vec<&'t [Token<'a>]> {
+pub(super) fn statements<'a, 't>(tokens: &'t [Token<'a>]) -> Vec<&'t [Token<'a>]> {
     let mut statements = Vec::new();
     let mut start = 0;
     let mut vectors = 0_usize;

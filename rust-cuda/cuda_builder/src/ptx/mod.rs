@@ -22,6 +22,8 @@
 
 mod body;
 mod entry;
+mod features;
+mod instructions;
 mod lexer;
 mod parse;
 mod split;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::entry::{self, Entry};
 use super::lexer::{Kind, Token, line_of, tokens};
-use super::{PtxError, body};
+use super::{PtxError, body, instructions};
 
 /// A PTX text taken apart.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Item {
     pub text: String,
     /// The symbols of other items that it uses, in order of their first use.
     pub uses: Vec<String>,
+    /// Its instructions with their modifiers, without operands: `bar.sync`, `ld.global.f32`. A variable has none.
+    pub instructions: Vec<String>,
 }
 
 /// The kinds of items.
@@ -275,7 +277,12 @@ fn resolve(text: &str, tokens: &[Token<'_>], raw: &[RawItem]) -> Result<Vec<Item
                 uses.push(token.text.to_owned());
             }
             let span = tokens[item.all.start].start..tokens[item.all.end - 1].end();
-            Ok(Item { name: item.name.clone(), kind: item.kind.clone(), text: text[span].to_owned(), uses })
+            let instructions = match item.kind {
+                ItemKind::Variable => Vec::new(),
+                _ => instructions::instructions(text, code).map(str::to_owned).collect(),
+            };
+            let text = text[span].to_owned();
+            Ok(Item { name: item.name.clone(), kind: item.kind.clone(), text, uses, instructions })
         })
         .collect()
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
+use super::features::{Needs, needs};
 use super::{Entry, ItemKind, Ptx};
 
 /// A PTX text of its own, with some of the entries.
@@ -16,23 +17,14 @@ pub struct Module {
     pub text: String,
 }
 
-/// Instructions that ask for more than the rest: what they begin with, and the oldest `.target` and `.version` that have them.
-///
-/// The compiler does not look into inline assembly, and writes the header of what it was asked for.
-const NEWER: [(&str, &str, &str); 3] =
-    [("cp.async.bulk.", "sm_90", "8.0"), ("cp.async.", "sm_80", "7.0"), ("mma.sync.", "sm_80", "7.0")];
-
-/// What is compared of `sm_90` and of `8.0`: the numbers in it.
-fn numbers(text: &str) -> Vec<u32> {
-    text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
-}
-
 impl Ptx {
     /// Splits the PTX: `module_of` says for the name of each entry in which module it belongs.
     ///
     /// A module has the header, its entries and everything that these use, directly or through others, in the
     /// original order; so a function or a variable may be in several modules, and one that no entry uses is in none. The
-    /// modules are sorted by name. Where a module has instructions that the header's architecture lacks, its own names one that has them.
+    /// modules are sorted by name. Where a module has instructions that the header's architecture or version lacks, its
+    /// own names the
+    /// oldest ones that have them.
     pub fn split(&self, module_of: impl Fn(&str) -> String) -> Vec<Module> {
         let mut modules: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         for entry in self.entries() {
@@ -60,13 +52,14 @@ impl Ptx {
             }
         }
         let items = || self.items.iter().filter(|item| needed.contains(item.name.as_str()));
-        let (mut version, mut target) = (self.version.as_str(), self.target.as_str());
-        for (instruction, least_target, least_version) in NEWER {
-            if items().any(|item| item.text.contains(instruction)) {
-                target = std::cmp::max_by_key(target, least_target, |text| numbers(text));
-                version = std::cmp::max_by_key(version, least_version, |text| numbers(text));
-            }
-        }
+        let header = Needs::of_header(&self.version, &self.target);
+        let needs = items().flat_map(|item| &item.instructions).map(|name| needs(name)).fold(header, Needs::and);
+        // What suffices stays as it was written.
+        let (version, target) = if needs == header {
+            (self.version.clone(), self.target.clone())
+        } else {
+            (needs.version(), needs.to_string())
+        };
         let mut text = format!(".version {version}\n.target {target}\n.address_size {}\n", self.address_size);
         for item in items() {
             let gap = if item.kind == ItemKind::Variable { "" } else { "\n" };

@@ -1,0 +1,80 @@
+//! A small crate of kernels, built for real: in a folder with a name that needs quotes, twice at once, with a warning.
+//!
+//! Needs the sources of `core`; without them it says so and passes, but for a CI machine.
+
+use std::path::Path;
+use std::{fs, thread};
+
+use cuda_builder::{Build, CudaBuilder, CudaBuilderError};
+
+const MANIFEST: &str = "\
+[package]
+name = \"small-kernels\"
+version = \"0.1.0\"
+edition = \"2024\"
+
+[workspace]
+";
+
+const SOURCE: &str = "\
+#![no_std]
+#![feature(abi_ptx)]
+
+mod inner;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+";
+
+const INNER: &str = "\
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn small(to: *mut u32) {
+    let unused = 1;
+    unsafe { *to = 7 };
+}
+";
+
+fn build(folder: &Path) -> Result<Build, CudaBuilderError> {
+    CudaBuilder::new(folder).build()
+}
+
+#[test]
+fn odd_names_two_builds_at_once_warnings_and_sources() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("it's a \"folder\", äöü");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::write(folder.join("Cargo.toml"), MANIFEST).unwrap();
+    fs::write(folder.join("src/lib.rs"), SOURCE).unwrap();
+    fs::write(folder.join("src/inner.rs"), INNER).unwrap();
+    // Of another compiler, which is not to be asked: the folder's own decides.
+    fs::create_dir(folder.join(".cargo")).unwrap();
+    fs::write(folder.join(".cargo/config.toml"), "[build]\nrustc = \"no-such-rustc\"\n").unwrap();
+
+    let builds = thread::scope(|scope| {
+        let second = scope.spawn(|| build(&folder));
+        [build(&folder), second.join().unwrap()]
+    });
+    if let Err(error @ CudaBuilderError::RustSrcMissing { .. }) = &builds[0]
+        && std::env::var_os("CI").is_none()
+    {
+        println!("SKIPPED: {error}");
+        return;
+    }
+    let [first, second] = builds.map(Result::unwrap);
+    assert_eq!(first.entries().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["small"]);
+    assert_eq!(first.text, second.text);
+    assert!(first.warnings.contains("unused variable: `unused`"), "{:?}", first.warnings);
+
+    let sources: Vec<_> =
+        first.sources.iter().map(|source| source.strip_prefix(&folder).expect("no file of core").to_owned()).collect();
+    for name in ["Cargo.toml", "Cargo.lock", "src/lib.rs", "src/inner.rs", ".cargo/config.toml"] {
+        assert!(sources.iter().any(|source| source == Path::new(name)), "{name} is not in {sources:?}");
+    }
+
+    // An error keeps the compiler's words.
+    fs::write(folder.join("src/inner.rs"), "fn broken( {").unwrap();
+    let error = build(&folder).unwrap_err().to_string();
+    assert!(error.contains("inner.rs"), "{error}");
+}
