@@ -17,13 +17,17 @@ pub(crate) fn library() -> PathBuf {
 
 /// A folder that holds the library under the driver's name, for LD_LIBRARY_PATH.
 pub(crate) fn folder() -> &'static Path {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the driver's name");
-        std::os::unix::fs::symlink(library(), folder.path().join(cuda_driver::DRIVER_LIBRARY)).expect("a link");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake_driver");
+        std::fs::create_dir_all(&folder).expect("a folder for the driver's name");
+        // Made aside and renamed, because tests of another process may be using the one that is there.
+        let made = folder.join(format!("link-{}", std::process::id()));
+        std::os::unix::fs::symlink(library(), &made).expect("a link to the library");
+        std::fs::rename(&made, folder.join(cuda_driver::DRIVER_LIBRARY)).expect("a link under the driver's name");
         folder
     };
-    FOLDER.get_or_init(make).path()
+    FOLDER.get_or_init(make)
 }
 
 /// The fake driver of this process, used by one test at a time.
