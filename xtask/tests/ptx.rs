@@ -101,7 +101,7 @@ fn a_changed_source_changes_the_hash() {
 
     // A package that the kernels are built with, and one that only others are.
     let version_of = |text: &str, package: &str| {
-        let begin = text.find(&format!("name = \"{package}\"\nversion = \"")).unwrap() + package.len() + 20;
+        let begin = text.find(&format!("name = \"{package}\"\nversion = \"")).unwrap() + package.len() + 21;
         format!("{}9{}", &text[..begin], &text[begin..])
     };
     let lock = copy.path().join("Cargo.lock");
@@ -122,7 +122,7 @@ fn a_changed_source_changes_the_hash() {
         let text = std::fs::read_to_string(&path).unwrap();
         let changed = match file {
             "rust-toolchain.toml" => text.replace("1.", "2."),
-            "Cargo.lock" => version_of(&text, "syn"),
+            "Cargo.lock" => version_of(&text, "quote"),
             _ => format!("{text} "),
         };
         std::fs::write(&path, changed).unwrap();
