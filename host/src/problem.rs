@@ -272,6 +272,11 @@ impl Problem {
         let channels = self.layout.channels;
         assert_eq!(source.len(), self.values(), "values of the source");
         assert!(x < self.width && y < self.height && channel < channels, "({x}, {y}), channel {channel}");
+        self.result_of(x, y, |row, column| source[(row * self.width + column) * channels + channel].to_f32())
+    }
+
+    /// As [`result_at`](Self::result_at), where `pixel` gives the values of the image by row and column.
+    pub(crate) fn result_of(&self, x: usize, y: usize, pixel: impl Fn(usize, usize) -> f32) -> f32 {
         let (code, (above, before)) = (self.border.mode().code(), self.origin);
         let mut sum = 0.0;
         for k in 0..self.window.height() {
@@ -279,12 +284,9 @@ impl Problem {
             let row = map(code, (y + k) as i32 - above as i32, self.height as i32);
             for l in 0..self.window.width() {
                 let column = map(code, (x + l) as i32 - before as i32, self.width as i32);
-                let pixel = if row == OUTSIDE || column == OUTSIDE {
-                    self.border.value()
-                } else {
-                    source[(row as usize * self.width + column as usize) * channels + channel].to_f32()
-                };
-                sum = self.window.at(k, l).mul_add(pixel, sum);
+                let is_outside = row == OUTSIDE || column == OUTSIDE;
+                let value = if is_outside { self.border.value() } else { pixel(row as usize, column as usize) };
+                sum = self.window.at(k, l).mul_add(value, sum);
             }
         }
         self.finish(sum)

@@ -14,6 +14,6 @@ pub(crate) fn reference(problem: &Problem, source: &[f32], result: &mut [f32]) {
     let (width, height) = (problem.width(), problem.height());
     assert_eq!((source.len(), result.len()), (width * height, width * height), "values of source and result");
     for (i, result) in result.iter_mut().enumerate() {
-        *result = problem.result_at(source, i % width, i / width, 0);
+        *result = problem.result_of(i % width, i / width, |row, column| source[row * width + column]);
     }
 }
