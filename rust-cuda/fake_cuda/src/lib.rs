@@ -24,8 +24,9 @@
 //! * Once the device is lost even `cuCtxSetCurrent` fails.
 //!
 //! # Control
-//! [`settings`] lists the settings. A process reads them from the variable `FAKE_CUDA`, a test in the same process sets
-//! them by [`control`]'s functions, which it finds in the library by name. [`counts`] says what is counted and reported.
+//! The module `settings` lists the settings. A process reads them from the variable `FAKE_CUDA`. A test in the same
+//! process sets them by the functions of the module `control`, which it finds in the library by name. The module
+//! `counts` says what is counted and reported.
 
 #[macro_use]
 mod driver;
