@@ -20,7 +20,9 @@ const RUN: &str = include_str!("run.sh");
 /// A build fails, a file can't be copied, or the folder gets too large.
 pub fn bundle(root: &Path) -> Result<()> {
     let program = binaries(root, &["build", "--release", "-p", "host", "--bin", "host"])?;
-    let tests = binaries(root, &["test", "-p", "host", "--no-run"])?;
+    let mut tests = binaries(root, &["test", "-p", "host", "--no-run"])?;
+    // It looks for a library that cargo puts beside it, and stands in the place of a GPU.
+    tests.retain(|(name, _)| name != "fake_driver");
     let [(_, program)] = &program[..] else {
         anyhow::bail!("one program was expected of `cargo build -p host`, found {}", program.len());
     };
