@@ -249,7 +249,8 @@ pub(crate) fn read_to_end(reader: impl Read, most: u64) -> std::io::Result<Vec<u
     }
 }
 
-/// Whether so many bytes can be had now. Others may take them before they are used: [`reserve`] keeps them.
+/// Whether so many bytes can be had, now or after a few seconds where others may give some back: [`reserve`], given back
+/// at once. Others may take them before they are used.
 pub(crate) fn has_room(bytes: u64) -> bool {
     reserve(bytes).is_some()
 }

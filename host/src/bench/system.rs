@@ -7,7 +7,7 @@ use crate::{GpuInfo, Rates};
 pub struct Build {
     /// Its version.
     pub version: &'static str,
-    /// Cargo's profile: "debug" stands for `dev`, which is optimised in this workspace but has assertions, "release" for the rest.
+    /// Cargo's profile. "debug" stands for `dev`, which is optimised in this workspace but has assertions.
     pub profile: &'static str,
     /// The optimisation level, 0 to 3, s or z.
     pub opt_level: &'static str,

@@ -75,8 +75,8 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
     Ok(Picture { content, ..open(reader, format)?.read()? })
 }
 
-/// The most bytes of memory that [`read`] takes, as the beginning of the file says; [`MOST_BYTES`] where there is no room
-/// to look at it now, so that it is read when nothing else is under way.
+/// The most bytes of memory that [`read`] takes, as the beginning of the file says. [`MOST_BYTES`] where there is no
+/// room to look at it now: it is read when nothing else is under way.
 pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> {
     // To wait for room is in vain where this thread is the one that would give some back: it writes results, too.
     if memory::try_reserve(SMALL).is_none() {
