@@ -21,7 +21,7 @@ use host::plan::VariantChoice;
 use host::{
     Border, Device, DeviceChoice, Error, Filter, Image, Layout, Mask, Operation, PixelType, Problem, View, ViewMut,
 };
-use kernels_gpu::entries::Variant;
+use kernels_gpu::registry::Variant;
 use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

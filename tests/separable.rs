@@ -3,7 +3,7 @@
 
 use host::oracle::Oracle;
 use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use kernels_gpu::entries::{ENTRIES, MaskSize, Variant};
+use kernels_gpu::registry::{ENTRIES, MaskSize, Variant};
 
 /// Numbers in -1 to 1.
 fn noise(count: usize, seed: u64) -> Vec<f32> {
@@ -46,13 +46,6 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> host::Result<()> {
         }
     }
     Ok(())
-}
-
-#[test]
-fn each_size_has_the_bits_of_two_passes() -> host::Result<()> {
-    let sizes: Vec<_> =
-        kernels_gpu::separable::SCHEDULES.iter().map(|&(side, _)| (side as usize, side as usize)).collect();
-    compare(Variant::Separable, &sizes)
 }
 
 #[test]
@@ -133,7 +126,7 @@ fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
     for operation in [Operation::Correlate, Operation::Convolve] {
         let problem = Problem::new(300, 12, &Filter::new(mask.clone()).operation(operation))?;
         let oracle = Oracle::new(&problem, image.values());
-        for variant in [Variant::Separable, Variant::SeparableRing, Variant::SeparableTile, Variant::SeparableTensor] {
+        for variant in [Variant::SeparableRing, Variant::SeparableTile, Variant::SeparableTensor] {
             let device = Device::emulator(1);
             let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
             let found: Image = convolution.run(&image)?;

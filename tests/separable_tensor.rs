@@ -4,7 +4,7 @@
 use host::compare::{Comparison, with_oracle};
 use host::oracle::Oracle;
 use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use kernels_gpu::entries::Variant;
+use kernels_gpu::registry::Variant;
 
 /// The value of a pixel, by column and row.
 type Content<'a> = &'a dyn Fn(usize, usize) -> f32;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use kernels_gpu::border::BorderMode;
+use kernels_gpu::abi::border::BorderMode;
 
 use crate::{Error, Result};
 

@@ -36,7 +36,7 @@ const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 ///
 /// # Other orders
 /// A variant that sums in another way states its own constant c in place of n, and derives it:
-/// [`kernels_gpu::separable::error_constant`].
+/// [`kernels_gpu::separable::error_bound::error_constant`].
 ///
 /// # Integers
 /// A result of `u8` or `u16` is rounded: half a unit more; and saturated, which takes no two values further apart.

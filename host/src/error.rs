@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kernels_gpu::entries::Refusal;
+use kernels_gpu::registry::Refusal;
 
 use crate::Layout;
 use crate::files::escaped;

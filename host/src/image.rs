@@ -2,7 +2,7 @@
 
 use crate::{Error, Result, View, ViewMut, memory};
 
-pub use kernels_gpu::pixel::{Pixel, PixelType};
+pub use kernels_gpu::abi::pixel::{Pixel, PixelType};
 
 /// Values as the bytes that they are.
 pub(crate) fn bytes_of<T: Pixel>(values: &[T]) -> &[u8] {
@@ -54,7 +54,7 @@ pub(crate) fn same_type_mut<T: Pixel, U: Pixel>(values: &mut [T]) -> Option<&mut
 
 /// Refuses a side of an image or a mask that the kernels can't count.
 pub(crate) fn check_side(what: &str, side: usize) -> Result<()> {
-    let most = kernels_gpu::params::MAX_SIDE;
+    let most = kernels_gpu::abi::params::MAX_SIDE;
     if side > most {
         return Err(Error::TooLarge { what: what.into(), most, found: side.to_string() });
     }

@@ -40,7 +40,7 @@ pub use cuda_emulator;
 pub use error::{DriverError, Error, Result};
 pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu;
-pub use kernels_gpu::entries::Variant;
+pub use kernels_gpu::registry::Variant;
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use memory::fit_threads;
 pub use plan::VariantChoice;

@@ -167,7 +167,7 @@ impl Iterator for Walker {
 mod tests {
     use super::*;
     use crate::{Filter, Mask, Operation};
-    use kernels_gpu::border::{OUTSIDE, map};
+    use kernels_gpu::abi::border::{OUTSIDE, map};
 
     #[test]
     fn walks_as_documented() {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use kernels_gpu::border::{OUTSIDE, map};
-use kernels_gpu::params::{MAX_SIDE, Params};
+use kernels_gpu::abi::border::{OUTSIDE, map};
+use kernels_gpu::abi::params::{MAX_SIDE, Params};
 
 use crate::{Border, Error, Image, Mask, Pixel, PixelType, Result};
 

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "ccb10154542e9afd6add92083d53747b992f11774b1f4b6d008824b80d66fba8";
+pub const SOURCE_HASH: &str = "770a69eac96c3c57f7e55feb4e0527adfb6624151709e93c1b0bdd2a5889673e";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -38,16 +38,6 @@ pub const MODULES: &[Module] = &[
     Module { name: "naive_u8_c3", packed: packed!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", packed: packed!("naive_u8_c4.ptx") },
     Module { name: "register_tile_f32_c1", packed: packed!("register_tile_f32_c1.ptx") },
-    Module { name: "separable_f32_c1_11x11", packed: packed!("separable_f32_c1_11x11.ptx") },
-    Module { name: "separable_f32_c1_13x13", packed: packed!("separable_f32_c1_13x13.ptx") },
-    Module { name: "separable_f32_c1_15x15", packed: packed!("separable_f32_c1_15x15.ptx") },
-    Module { name: "separable_f32_c1_17x17", packed: packed!("separable_f32_c1_17x17.ptx") },
-    Module { name: "separable_f32_c1_19x19", packed: packed!("separable_f32_c1_19x19.ptx") },
-    Module { name: "separable_f32_c1_21x21", packed: packed!("separable_f32_c1_21x21.ptx") },
-    Module { name: "separable_f32_c1_3x3", packed: packed!("separable_f32_c1_3x3.ptx") },
-    Module { name: "separable_f32_c1_5x5", packed: packed!("separable_f32_c1_5x5.ptx") },
-    Module { name: "separable_f32_c1_7x7", packed: packed!("separable_f32_c1_7x7.ptx") },
-    Module { name: "separable_f32_c1_9x9", packed: packed!("separable_f32_c1_9x9.ptx") },
     Module { name: "separable_ring_f32_c1", packed: packed!("separable_ring_f32_c1.ptx") },
     Module { name: "separable_tensor_f32_c1_blocks_13", packed: packed!("separable_tensor_f32_c1_blocks_13.ptx") },
     Module { name: "separable_tensor_f32_c1_blocks_17", packed: packed!("separable_tensor_f32_c1_blocks_17.ptx") },

@@ -43,33 +43,14 @@
 
 pub use cuda_std;
 
-pub mod border;
-pub mod constant_mask;
-pub mod copy;
-pub mod entries;
-pub mod kernel;
-pub mod naive;
-pub mod params;
-mod pieces;
-pub mod pixel;
+pub mod abi;
+pub mod common;
+pub mod direct;
 #[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
 pub mod ptx;
-pub mod rates;
-pub mod register_tile;
-mod request;
+pub mod registry;
 pub mod separable;
-pub mod separable_ring;
-pub mod separable_tensor;
-pub mod separable_tile;
-pub mod shared_tile;
-pub mod small_tile;
-pub mod staged;
-pub mod stream;
-pub mod stream_ring;
-pub mod stream_values;
-pub mod strip;
-pub mod tensor;
+pub mod teaching;
+pub mod tensor_core_u8;
 pub mod tutorials;
-mod variant;
-pub mod vector;
-mod window;
+pub mod util;

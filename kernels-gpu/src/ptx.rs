@@ -3,7 +3,7 @@
 //! The generated files are committed, so that a host program needs neither the sources of `core` nor a second
 //! compilation. [`SOURCE_HASH`] tells whether they belong to the sources beside them; a test of xtask compares.
 //!
-//! There is one module per [`Entry::module`](crate::entries::Entry::module), because the driver compiles a module
+//! There is one module per [`Entry::module`](crate::registry::Entry::module), because the driver compiles a module
 //! when it is loaded: what a program does not use costs it nothing.
 
 extern crate std;
@@ -14,7 +14,7 @@ use std::string::String;
 /// PTX that is loaded as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// The name, as [`Entry::module`](crate::entries::Entry::module) gives it.
+    /// The name, as [`Entry::module`](crate::registry::Entry::module) gives it.
     pub name: &'static str,
     /// The text, in the zlib format.
     packed: &'static [u8],

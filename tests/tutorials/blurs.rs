@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host::files::{Picture, Pixels};
-use host::kernels_gpu::border::BorderMode;
+use host::kernels_gpu::abi::border::BorderMode;
 use host::lab::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
 use host::{Device, Filter, Image, Mask, Operation};
 use libtest_mimic::Failed;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kernels_gpu::entries;
+use kernels_gpu::registry;
 
 use crate::{kernels, module_text, setup};
 
@@ -63,7 +63,7 @@ const INDEX: &str = "index.rs";
 fn generate(root: &Path) -> Result<Files> {
     setup::require(root)?;
     let hash = kernels::source_hash(root)?;
-    let list: Vec<_> = entries::kernels().collect();
+    let list: Vec<_> = registry::kernels().collect();
     let built = kernels::build(root, &list)?;
     let texts = || built.modules.iter().map(|module| (module.name.as_str(), module.text.as_str()));
     let problems = kernels::mismatches(texts(), &list);

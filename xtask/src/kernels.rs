@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use cuda_builder::ptx::{Entry as PtxEntry, Item, ItemKind, Module, Ptx};
 use cuda_builder::{Arch, CudaBuilder, SourceHash};
-use kernels_gpu::kernel::{Convergent, Kernel, Parameter};
+use kernels_gpu::abi::kernel::{Convergent, Kernel, Parameter};
 
 /// The oldest GPUs that are supported; PTX for them runs on all newer ones.
 pub const ARCH: Arch = Arch::Sm70;

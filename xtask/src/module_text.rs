@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kernels_gpu::kernel::Kernel;
+use kernels_gpu::abi::kernel::Kernel;
 
 use crate::kernels;
 

@@ -1,7 +1,7 @@
 //! The committed PTX against the sources and the list of entries; and that each kind of defect is seen.
 
-use kernels_gpu::entries::{ENTRIES, kernels as list};
 use kernels_gpu::ptx;
+use kernels_gpu::registry::{ENTRIES, kernels as list};
 use xtask::kernels;
 
 /// The committed modules.

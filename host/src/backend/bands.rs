@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use kernels_gpu::border::BorderMode;
-use kernels_gpu::params::Params;
+use kernels_gpu::abi::border::BorderMode;
+use kernels_gpu::abi::params::Params;
 
 /// Into how many bands an image goes, unless these would be larger or smaller than serves.
 const BANDS: usize = 8;
@@ -27,7 +27,7 @@ pub(super) struct Band {
 /// While a band is computed, the image is said to end where the rows end that are there. So each of the outputs has the rows under its window that
 /// it has in the whole image: it lies far enough above that end, and the first band is higher than the mask, whatever rows the border repeats above the image.
 ///
-/// Bands of outputs begin a multiple of `step` rows apart ([`Entry::row_step`](kernels_gpu::entries::Entry::row_step)).
+/// Bands of outputs begin a multiple of `step` rows apart ([`Entry::row_step`](kernels_gpu::registry::Entry::row_step)).
 pub(super) fn bands(params: &Params, row_bytes: usize, step: usize) -> Option<Vec<Band>> {
     let (height, mask) = (params.height as usize, params.mask_height as usize);
     // The last band brings back what the rows of the one before were not enough for, too.
@@ -54,7 +54,7 @@ pub(super) fn bands_of(params: &Params, rows: usize, step: usize) -> Vec<Band> {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::border::map;
+    use kernels_gpu::abi::border::map;
 
     use super::*;
     use crate::plan::{Limits, Plan, VariantChoice};

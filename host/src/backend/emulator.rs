@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
-use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::cuda_std::{Global, GlobalMut};
-use kernels_gpu::entries::Function;
+use kernels_gpu::registry::Function;
+use kernels_gpu::teaching::constant_mask::MASK;
 
 use super::strips::{Cut, Strip};
 use crate::image::{bytes_of, bytes_of_mut};
@@ -289,7 +289,7 @@ impl EmulatorConvolution {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::entries::Variant;
+    use kernels_gpu::registry::Variant;
 
     use super::*;
     use crate::backend::bands::bands_of;

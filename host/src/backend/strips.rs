@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use kernels_gpu::border::{OUTSIDE, map};
+use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use crate::Problem;
 use crate::plan::Plan;

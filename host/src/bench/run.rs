@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use cuda_emulator::Counts;
-use kernels_gpu::entries::Variant;
+use kernels_gpu::registry::Variant;
 
 use super::measure::{Cause, Executor, PageLocked, Timing, measure, verify};
 use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified, VsCpu};

@@ -121,7 +121,7 @@ fn sides(text: &str, what: &'static str, required: &str) -> Result<(usize, usize
         }
         digits.parse::<usize>().map_err(|reason| match reason.kind() {
             IntErrorKind::PosOverflow => {
-                Error::TooLarge { what: what.into(), most: kernels_gpu::params::MAX_SIDE, found: digits.into() }
+                Error::TooLarge { what: what.into(), most: kernels_gpu::abi::params::MAX_SIDE, found: digits.into() }
             }
             _ => error(),
         })

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Variant};
+use kernels_gpu::registry::{ENTRIES, Entry, MaskSize, Variant};
 
 use crate::files::Pixels;
 use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};

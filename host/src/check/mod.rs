@@ -4,7 +4,7 @@ mod cases;
 
 pub use cases::{Case, Content, SEED, cases};
 
-use kernels_gpu::entries::Refusal;
+use kernels_gpu::registry::Refusal;
 
 use crate::backend::cpu;
 use crate::bench::measure::{self, Executor};

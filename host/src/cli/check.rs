@@ -9,7 +9,7 @@ use host::{Device, DeviceChoice, VariantChoice};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{OrUsage as _, Outcome, output, select};
-use host::kernels_gpu::entries::Variant;
+use host::kernels_gpu::registry::Variant;
 
 const EXAMPLES: &str = "\
 Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the \

@@ -4,8 +4,8 @@ use std::fmt::{self, Display};
 
 use anyhow::{Context, Result};
 use host::bench::ImageSize;
-use host::kernels_gpu::entries::{ENTRIES, Entry, MaskSize};
 use host::kernels_gpu::ptx;
+use host::kernels_gpu::registry::{ENTRIES, Entry, MaskSize};
 use host::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
 use serde::Serialize;
 

@@ -144,7 +144,7 @@ const BIG_TIFF: [&[u8]; 2] = [b"II\x2b\0", b"MM\0\x2b"];
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.max_image_width = Some(kernels_gpu::params::MAX_SIDE as u32);
+    limits.max_image_width = Some(kernels_gpu::abi::params::MAX_SIDE as u32);
     limits.max_image_height = limits.max_image_width;
     limits.max_alloc = Some(MOST_BYTES);
     limits

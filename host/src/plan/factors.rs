@@ -1,6 +1,6 @@
 //! Masks that are a column times a row, within the contract of the variants for such masks.
 
-use kernels_gpu::separable::MASK_ERROR;
+use kernels_gpu::separable::error_bound::MASK_ERROR;
 
 use crate::Mask;
 

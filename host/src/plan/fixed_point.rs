@@ -1,7 +1,7 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
-use kernels_gpu::entries::MaskSize;
-use kernels_gpu::tensor::{Layout, header};
+use kernels_gpu::registry::MaskSize;
+use kernels_gpu::tensor_core_u8::{Layout, header};
 
 use crate::Problem;
 
@@ -398,7 +398,7 @@ mod tests {
             assert_eq!(FixedPoint::of(&problem(2, 1, mask, scale, offset)), None);
         }
         let large = FixedPoint::of(&problem(2, 1, vec![30.3, -29.7], 1.0, 0.0)).unwrap();
-        assert!(large.uncertain_part() > kernels_gpu::tensor::MOST_UNCERTAIN_PART, "{large:?}");
+        assert!(large.uncertain_part() > kernels_gpu::tensor_core_u8::MOST_UNCERTAIN_PART, "{large:?}");
     }
 
     #[test]

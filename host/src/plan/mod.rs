@@ -14,10 +14,10 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use kernels_gpu::border::BorderMode;
-use kernels_gpu::entries::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
-use kernels_gpu::params::Params;
-use kernels_gpu::{separable, separable_tensor, separable_tile};
+use kernels_gpu::abi::border::BorderMode;
+use kernels_gpu::abi::params::Params;
+use kernels_gpu::registry::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
+use kernels_gpu::separable::{block_tile as separable_tile, error_bound as separable, tensor_core as separable_tensor};
 
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;

@@ -108,8 +108,8 @@
 //! For 21 x 21 and above `stream` has become faster since: 2048 x 2048 94 for 21, 207 for 31. Those, and small images of bytes, of `u16` and of several
 //! channels, are in `docs/measurements/2026-11-21-h100-small.md`; there the command is, too, that makes them again.
 
-use kernels_gpu::entries::{Entry, MaskSize, Refusal, Variant};
-use kernels_gpu::separable_tensor;
+use kernels_gpu::registry::{Entry, MaskSize, Refusal, Variant};
+use kernels_gpu::separable::tensor_core;
 
 use super::{Considered, Limits, VariantChoice};
 use crate::{PixelType, Problem};
@@ -293,7 +293,7 @@ impl Situation<'_> {
     /// Whether a kernel of the tensor cores for separable masks of up to `blocks` blocks is worth it.
     fn suits_separable_tensor(&self, blocks: u32) -> bool {
         let (width, height) = self.mask();
-        let own = separable_tensor::blocks(width, height, self.problem.params().origin_x);
+        let own = tensor_core::blocks(width, height, self.problem.params().origin_x);
         // Larger entries take the mask, too.
         let smallest = TENSOR_ROWS.iter().find(|&&(of, _)| of >= own);
         let is_high = smallest.is_some_and(|&(of, rows)| of == blocks && height >= rows);
@@ -333,7 +333,7 @@ impl Situation<'_> {
             (Variant::SeparableTensor, MaskSize::Blocks(blocks)) if self.suits_separable_tensor(blocks) => 1,
             (Variant::SeparableTile, MaskSize::Square(SEPARABLE_SIDE..)) if self.is_centred() && self.fills(entry) => 2,
             (Variant::SeparableTile, MaskSize::Reach(_)) if self.saves_half() && self.fills(entry) => 3,
-            (Variant::Separable, MaskSize::Square(SEPARABLE_SIDE..)) if self.suits(entry) => 4,
+
             (Variant::SeparableRing, _) if self.saves_half() && self.fills(entry) => 5,
             (Variant::SmallTile, MaskSize::Square(side)) if self.is_small(side) => 6,
             (Variant::Tensor, MaskSize::Square(side)) if self.suits_tensor(entry, side) => 6,
@@ -352,7 +352,6 @@ impl Situation<'_> {
                 | Variant::Stream
                 | Variant::StreamRing
                 | Variant::Tensor
-                | Variant::Separable
                 | Variant::SeparableRing
                 | Variant::SeparableTile
                 | Variant::SeparableTensor,
@@ -376,7 +375,7 @@ impl Situation<'_> {
             return format!("{} was asked for; {made_for}", variant.name());
         }
         let why = match entry.variant {
-            Variant::Separable | Variant::SeparableRing | Variant::SeparableTile => {
+            Variant::SeparableRing | Variant::SeparableTile => {
                 "rows, then columns, the mask being a column times a row; within a bound".to_owned()
             }
             Variant::SeparableTensor => {

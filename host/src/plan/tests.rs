@@ -1,6 +1,8 @@
-use kernels_gpu::entries::ENTRIES;
-use kernels_gpu::params::share;
-use kernels_gpu::{ptx, separable_tensor, tensor};
+use kernels_gpu::abi::params::share;
+use kernels_gpu::ptx;
+use kernels_gpu::registry::ENTRIES;
+use kernels_gpu::separable::tensor_core as separable_tensor;
+use kernels_gpu::tensor_core_u8 as tensor;
 
 use super::*;
 use crate::{Axis, Border, Filter, Layout, Mask, Operation, PixelType};
@@ -92,7 +94,7 @@ fn a_mask_has_the_rows_that_its_kernel_reads() {
 /// Also where a mask is added up in passes, the last ones of which may have a row less.
 #[test]
 fn rows_of_a_mask_lie_behind_each_other() {
-    for (size, _) in kernels_gpu::stream::SCHEDULES {
+    for (size, _) in kernels_gpu::direct::sliding_window::stream::SCHEDULES {
         let place = |row| Variant::Stream.mask_row(size, row);
         assert_eq!(place(0), 0);
         for row in 0..size {
@@ -272,7 +274,6 @@ fn a_variant_by_name_is_still_checked() {
     let of = |width, height, variant| refusal(&problem(9, 9, width, height), variant);
     assert!(matches!(of(200, 200, Variant::ConstantMask), Refusal::TooManyCoefficients { found: 40_000, .. }));
     assert!(matches!(of(16_384, 1, Variant::SharedTile), Refusal::TooMuchSharedMemory { .. }));
-    assert_eq!(of(7, 7, Variant::Separable), Refusal::NotSeparable);
     assert_eq!(of(7, 8, Variant::SeparableRing), Refusal::NotSeparable);
     let other_size = of(8, 6, Variant::Stream);
     let values = (PixelType::F32, 1);

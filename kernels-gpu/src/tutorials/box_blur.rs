@@ -22,7 +22,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::pixel::Pixel;
+use crate::abi::pixel::Pixel;
 
 super::listed! {
     "tutorial_box_blur";

@@ -22,7 +22,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::kernel::Convergent;
+use crate::abi::kernel::Convergent;
 
 use super::box_separable::divide;
 

@@ -8,7 +8,7 @@
 //! coefficients, also where positions are skipped.
 //!
 //! # Edges
-//! Both take the code of a border ([`BorderMode`](crate::border::BorderMode)): `Constant` skips positions outside, as the tutorial
+//! Both take the code of a border ([`BorderMode`](crate::abi::border::BorderMode)): `Constant` skips positions outside, as the tutorial
 //! does; `Clamp`, `Wrap` and `Mirror` are the other ways of its best practices.
 //!
 //! # Thread mapping
@@ -21,7 +21,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::border;
+use crate::abi::border;
 
 super::listed! {
     "tutorial_box_separable";

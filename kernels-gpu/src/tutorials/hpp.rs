@@ -28,7 +28,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::kernel::Convergent;
+use crate::abi::kernel::Convergent;
 
 super::listed! {
     "tutorial_hpp";

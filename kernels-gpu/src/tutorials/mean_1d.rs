@@ -29,9 +29,9 @@
 
 use cuda_std::prelude::*;
 
-use crate::kernel::Convergent;
+use crate::abi::kernel::Convergent;
 
-use crate::border::{self, BorderMode};
+use crate::abi::border::{self, BorderMode};
 
 super::listed! {
     "tutorial_mean_1d";

@@ -23,7 +23,7 @@ pub mod numba;
 pub mod pointwise;
 pub mod reduce;
 
-use crate::kernel::Kernel;
+use crate::abi::kernel::Kernel;
 
 /// All kernels of the tutorials. Those of a file are one module: they are small, and are used together.
 pub fn kernels() -> impl Iterator<Item = Kernel> {
@@ -46,19 +46,19 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
 /// instructions, if any.
 macro_rules! listed {
     (@convergent) => {
-        $crate::kernel::Convergent::NONE
+        $crate::abi::kernel::Convergent::NONE
     };
     (@convergent $convergent:expr) => {
         $convergent
     };
     ($module:literal; $($symbol:ident: $pointers:literal pointers, $($value:ty)* $(=> $convergent:expr)?;)*) => {
         /// The kernels of this file, as the PTX must hold them.
-        pub const KERNELS: &[$crate::kernel::Kernel] = &[$(
-            $crate::kernel::Kernel {
+        pub const KERNELS: &[$crate::abi::kernel::Kernel] = &[$(
+            $crate::abi::kernel::Kernel {
                 symbol: stringify!($symbol),
                 module: $module,
                 parameters: {
-                    use $crate::kernel::Parameter;
+                    use $crate::abi::kernel::Parameter;
                     const VALUES: &[Parameter] = &[$(Parameter::value::<$value>()),*];
                     const ALL: [Parameter; $pointers + VALUES.len()] = {
                         let mut all = [Parameter::POINTER; $pointers + VALUES.len()];
@@ -71,7 +71,7 @@ macro_rules! listed {
                     };
                     &ALL
                 },
-                compute_capability: $crate::kernel::OLDEST,
+                compute_capability: $crate::abi::kernel::OLDEST,
                 residency: None,
                 convergent: $crate::tutorials::listed!(@convergent $($convergent)?),
             },

@@ -11,8 +11,8 @@
 //! # What it costs
 //! Two loads and four comparisons a product. For the tutorial's 200 x 200 pixels and 13 x 13 mask the emulator counts 14.6 sectors a
 //! load with rows along x and 2.7 with columns, those of the mask, one each, included. The next steps are those of
-//! this crate's [`naive`](crate::naive) (the border asked once a block), [`constant_mask`](crate::constant_mask) and
-//! [`shared_tile`](crate::shared_tile).
+//! this crate's [`naive`](crate::teaching::naive) (the border asked once a block), [`constant_mask`](crate::teaching::constant_mask) and
+//! [`shared_tile`](crate::teaching::shared_tile).
 //!
 //! # Rounding
 //! `fma` in f32. In Numba `s` begins as the integer 0 and becomes a float64 by adding float32 to it, so that the tutorial's kernel adds

@@ -26,7 +26,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::kernel::Convergent;
+use crate::abi::kernel::Convergent;
 
 super::listed! {
     "tutorial_reduce";

@@ -8,13 +8,13 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use cuda_emulator::{Buffer, Emulator, Error};
-use kernels_gpu::copy::{COPY_QUADS, copy_quads};
+use kernels_gpu::abi::kernel::Kernel;
+use kernels_gpu::abi::params::Params;
+use kernels_gpu::abi::pixel::PixelType;
 use kernels_gpu::cuda_std::{Global, GlobalMut, Scalar};
-use kernels_gpu::entries::{ENTRIES, Entry, Function};
-use kernels_gpu::kernel::Kernel;
-use kernels_gpu::params::Params;
-use kernels_gpu::pixel::PixelType;
-use kernels_gpu::rates::FMA_RATE;
+use kernels_gpu::registry::{ENTRIES, Entry, Function};
+use kernels_gpu::util::fma_peak::FMA_RATE;
+use kernels_gpu::util::memcpy::{COPY_QUADS, copy_quads};
 
 use crate::code::Code;
 use crate::driver::{Failure, Outcome, State};

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use kernels_gpu::entries::kernels;
+use kernels_gpu::registry::kernels;
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, Failure, Outcome};
@@ -14,11 +14,11 @@ use crate::work::Work;
 ///
 /// # Safety
 /// `arguments` is null or points to as many pointers as the kernel has parameters, each to a value of its parameter's size.
-unsafe fn read(kernel: &kernels_gpu::kernel::Kernel, arguments: *const *const c_void) -> Outcome<Vec<Vec<u8>>> {
+unsafe fn read(kernel: &kernels_gpu::abi::kernel::Kernel, arguments: *const *const c_void) -> Outcome<Vec<Vec<u8>>> {
     if arguments.is_null() {
         return Err(Failure::misuse(Code::INVALID_VALUE, "a launch without arguments"));
     }
-    let of = |(index, parameter): (usize, &kernels_gpu::kernel::Parameter)| {
+    let of = |(index, parameter): (usize, &kernels_gpu::abi::kernel::Parameter)| {
         let mut bytes = vec![0_u8; parameter.bytes];
         // SAFETY: the caller promises this many pointers, each to a value of this size.
         unsafe {

@@ -17,7 +17,7 @@
 //! * Device addresses lie beyond the address space of the host. A host pointer is never taken for a device pointer.
 //! * Work begins as late as is allowed: when somebody waits for it, or when its delay is over. Nothing overlaps.
 //! * Kernels run in [`cuda_emulator`]. The PTX text is searched for names only. `fma_rate`, which writes nothing, is
-//!   not run, and kernels that are not in [`kernels_gpu::entries`] are refused.
+//!   not run, and kernels that are not in [`kernels_gpu::registry`] are refused.
 //! * The default stream waits for the others only where the real one does so for streams without the flag
 //!   `NON_BLOCKING`; those streams do not wait for the default stream.
 //! * A synchronising call that fails on request has waited first. A call that frees or destroys has done so first.

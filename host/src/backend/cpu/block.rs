@@ -13,7 +13,7 @@ use super::panel::{self, Hints, LINE, Panel};
 use super::simd::Level;
 use super::tile::{ROWS, Window};
 use crate::Problem;
-use kernels_gpu::border::{OUTSIDE, map};
+use kernels_gpu::abi::border::{OUTSIDE, map};
 
 /// The source rows of a band of tiles should stay in the second-level cache, with room for what is prefetched: half of
 /// the 512 KiB that the smaller ones of today have, in values.

@@ -10,8 +10,8 @@ use cust::error::CudaError;
 use cust::event::{Event, EventFlags};
 use cust::function::Function;
 use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
-use kernels_gpu::constant_mask::MASK;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
+use kernels_gpu::teaching::constant_mask::MASK;
 
 use super::Gpu;
 use super::driver;

@@ -16,7 +16,7 @@ use cust::function::Function;
 use cust::launch;
 use cust::memory::{DeviceBuffer, bytemuck, mem_get_info};
 use cust::stream::Stream;
-use kernels_gpu::kernel::Kernel;
+use kernels_gpu::abi::kernel::Kernel;
 
 use super::Gpu;
 use super::driver;

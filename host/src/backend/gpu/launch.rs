@@ -10,7 +10,7 @@ use cust::function::Function;
 use cust::launch;
 use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer};
 use cust::stream::Stream;
-use kernels_gpu::params::Params;
+use kernels_gpu::abi::params::Params;
 
 use super::status::DriverResultExt;
 use crate::plan::Launch;
@@ -67,7 +67,7 @@ pub(super) fn convolution(
         None => DevicePointer::null(),
     };
     let Launch { grid, block, shared_bytes, .. } = *launch;
-    // SAFETY: the parameter list is that of every entry (kernels_gpu::entries), the lengths were checked above, the two images are
+    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), the lengths were checked above, the two images are
     // two allocations; a kernel without `mask` reads constant memory, which the caller has set.
     unsafe {
         launch!(function<<<grid, block, shared_bytes, stream>>>(
@@ -80,7 +80,7 @@ pub(super) fn convolution(
     .context("launch a convolution kernel")
 }
 
-/// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::copy`].
+/// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::util::memcpy`].
 ///
 /// # Errors
 /// As for [`convolution`].
@@ -97,7 +97,7 @@ pub(super) fn copy(
         return Err(Error::Length { what: "copy on the device", width, height, channels, required, found });
     }
     let quads = (bytes / 16) as u32;
-    let block = kernels_gpu::copy::BLOCK;
+    let block = kernels_gpu::util::memcpy::BLOCK;
     // SAFETY: both hold the bytes, as was just checked, and are two allocations, which begin at multiples of 256 bytes.
     unsafe {
         launch!(function<<<quads.div_ceil(block), block, 0, stream>>>(
@@ -109,7 +109,7 @@ pub(super) fn copy(
     .context("launch a copy")
 }
 
-/// Launches the kernel that measures the rate of fused multiply-adds; see [`kernels_gpu::rates`].
+/// Launches the kernel that measures the rate of fused multiply-adds; see [`kernels_gpu::util::fma_peak`].
 ///
 /// # Errors
 /// As for [`convolution`].
@@ -124,7 +124,7 @@ pub(super) fn fma_rate(
         let (width, height, channels, required, found) = (1, 1, 1, 1, 0);
         return Err(Error::Length { what: "sink on the device", width, height, channels, required, found });
     }
-    let threads = kernels_gpu::rates::BLOCK;
+    let threads = kernels_gpu::util::fma_peak::BLOCK;
     // SAFETY: the kernel writes at most element 0 of `sink`, which exists.
     unsafe { launch!(function<<<blocks, threads, 0, stream>>>(sink.as_device_ptr(), rounds, 1.000_1_f32)) }
         .context("launch the kernel that measures the multiply-add rate")

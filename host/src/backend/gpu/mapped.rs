@@ -11,7 +11,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use cust::memory::{DeviceBuffer, DevicePointer, LockedBuffer};
-use kernels_gpu::copy::COPY_QUADS;
+use kernels_gpu::util::memcpy::COPY_QUADS;
 
 use super::convolution::Way;
 use super::graph::Graph;

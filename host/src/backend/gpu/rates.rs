@@ -3,7 +3,7 @@
 use cust::context::CurrentContext;
 use cust::event::{Event, EventFlags};
 use cust::memory::{CopyDestination, DeviceBuffer};
-use kernels_gpu::rates;
+use kernels_gpu::util::fma_peak as rates;
 
 use super::status::DriverResultExt;
 use super::{Gpu, driver, launch};

@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cuda_emulator::{Buffer, Counts, Emulator, Limits, Memory, OutOfMemory, Role};
+use kernels_gpu::abi::kernel::Kernel;
 use kernels_gpu::cuda_std::Scalar;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
-use kernels_gpu::kernel::Kernel;
 
 use super::device::Kind;
 use super::gpu::{Bench, DeviceArray};

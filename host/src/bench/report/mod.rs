@@ -399,7 +399,7 @@ pub(in crate::bench) mod tests {
     /// One line for each reason, not for each variant.
     #[test]
     fn refusals_with_one_reason_share_a_line() {
-        use kernels_gpu::entries::Refusal;
+        use kernels_gpu::registry::Refusal;
 
         let mut cell = report().cells.remove(0);
         let refused =

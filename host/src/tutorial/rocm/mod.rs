@@ -5,7 +5,7 @@ mod edges;
 mod in_place;
 
 use cuda_emulator::Counts;
-use kernels_gpu::border::BorderMode;
+use kernels_gpu::abi::border::BorderMode;
 
 use self::cpu::Box;
 use super::judge::{self, Verdict};

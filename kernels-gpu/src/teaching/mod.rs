@@ -1,0 +1,5 @@
+//! Three kernels in reading order; each adds one idea to the one before.
+
+pub mod constant_mask;
+pub mod naive;
+pub mod shared_tile;

@@ -1,0 +1,62 @@
+//! How fast the arithmetic of a device is: the ceiling that `bench` holds the other kernels against.
+
+use cuda_std::prelude::*;
+
+use crate::abi::kernel::{Convergent, Kernel, OLDEST, Parameter};
+
+/// Threads of a block.
+pub const BLOCK: u32 = 512;
+/// Independent chains of multiply-adds per thread: more than the latency of one (4 cycles) asks for.
+pub const CHAINS: usize = 16;
+/// Multiply-adds of each chain per round.
+pub const STEPS: usize = 16;
+
+/// Fused multiply-adds of a launch of `blocks` blocks and `rounds` rounds. Each counts as two operations.
+#[must_use]
+pub const fn multiply_adds(blocks: u32, rounds: u32) -> u64 {
+    blocks as u64 * BLOCK as u64 * rounds as u64 * (CHAINS * STEPS) as u64
+}
+
+/// [`fma_rate`] in the list of kernels.
+pub const FMA_RATE: Kernel = Kernel {
+    symbol: "fma_rate",
+    module: "fma_rate",
+    parameters: &[Parameter::POINTER, Parameter::value::<u32>(), Parameter::value::<f32>()],
+    compute_capability: OLDEST,
+    residency: None,
+    convergent: Convergent::NONE,
+};
+
+/// Does `rounds` rounds of multiply-adds in registers. Everything stays in registers: no memory is read, and written only if
+/// the sum is one that it never is, which the compiler can't know.
+///
+/// # Safety
+/// `sink` holds one element.
+#[kernel]
+pub unsafe fn fma_rate(sink: GlobalMut<f32>, rounds: u32, factor: f32) {
+    let start = thread::index_1d() as f32;
+    let mut sums = [0.0_f32; CHAINS];
+    let mut chain = 0;
+    while chain < CHAINS {
+        sums[chain] = start + chain as f32;
+        chain += 1;
+    }
+    let mut round = 0;
+    while round < rounds {
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum = fma(*sum, factor, factor);
+            }
+        }
+        round += 1;
+    }
+    let mut total = 0.0;
+    for sum in sums {
+        total += sum;
+    }
+    // The sums grow from at least 0 by at least 1, so the total is never negative.
+    if total < 0.0 {
+        // SAFETY: the caller's promise.
+        unsafe { sink.store(0, total) };
+    }
+}
