@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kernels_gpu::registry::Refusal;
+use kernels_gpu::registry::Ineligible;
 
 use crate::Layout;
 use crate::files::escaped;
@@ -167,7 +167,7 @@ pub enum Error {
         /// The variant's name.
         variant: &'static str,
         /// Why.
-        reason: Refusal,
+        reason: Ineligible,
     },
     /// A GPU's variant was asked of the CPU.
     #[error("the variant {variant} runs on a CUDA device or the emulator; the CPU has one way of its own (auto)")]

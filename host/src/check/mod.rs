@@ -4,7 +4,7 @@ mod cases;
 
 pub use cases::{Case, Content, SEED, cases};
 
-use kernels_gpu::registry::Refusal;
+use kernels_gpu::registry::Ineligible;
 
 use crate::backend::cpu;
 use crate::bench::measure::{self, Executor};
@@ -31,7 +31,7 @@ pub enum Verdict {
     /// Within the variant's bound of the oracle, and with the bits of the scalar reference if the variant promises those.
     Right(Comparison),
     /// The variant can't compute this case, by its own words.
-    NotEligible(Refusal),
+    NotEligible(Ineligible),
     /// Something else; in words, with the case.
     Wrong(String),
 }

@@ -159,7 +159,7 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Does some work under this reservation: what the work reserves on this thread is taken from it, and only the rest
-    /// anew.
+    /// again.
     pub(crate) fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         /// Restores, after a panic too.
         struct Before(u64);

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use kernels_gpu::abi::border::BorderMode;
 use kernels_gpu::abi::params::Params;
-use kernels_gpu::registry::{ENTRIES, Entry, MaskSize, Refusal, Request, Variant};
+use kernels_gpu::registry::{ENTRIES, Entry, Ineligible, MaskSize, Request, Variant};
 use kernels_gpu::separable::{block_tile as separable_tile, error_bound as separable, tensor_core as separable_tensor};
 
 pub use self::factors::Factors;
@@ -124,7 +124,7 @@ pub struct Considered {
     /// The entry.
     pub entry: &'static Entry,
     /// Whether it can, and if not, why.
-    pub answer: Result<(), Refusal>,
+    pub answer: Result<(), Ineligible>,
 }
 
 /// One kernel launch.
@@ -186,7 +186,8 @@ impl Plan {
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
-        let considered: Vec<_> = entries().map(|entry| Considered { entry, answer: entry.accepts(&request) }).collect();
+        let considered: Vec<_> =
+            entries().map(|entry| Considered { entry, answer: entry.eligibility(&request) }).collect();
         let situation = Situation { problem, limits, uncertain: request.uncertain };
         let best = considered
             .iter()
@@ -325,12 +326,12 @@ fn padded(problem: &Problem) -> Option<u32> {
 /// The error for a variant that can't. Of its entries that one knows best why which the mask's size suits.
 fn refused(considered: &[Considered], choice: VariantChoice, found: (crate::PixelType, u32)) -> Error {
     let of_choice = considered.iter().filter(|one| choice.allows(one.entry.variant));
-    let told = of_choice
-        .filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal)))
-        .min_by_key(|(entry, refusal)| (matches!(refusal, Refusal::OtherMaskSize { .. }), entry.mask != MaskSize::Any));
+    let told = of_choice.filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal))).min_by_key(
+        |(entry, refusal)| (matches!(refusal, Ineligible::OtherMaskSize { .. }), entry.mask != MaskSize::Any),
+    );
     let (entry, reason) = told.unwrap_or_else(|| {
         let entry = ENTRIES.iter().find(|entry| choice.allows(entry.variant)).expect("each variant has an entry");
-        (entry, Refusal::OtherValues { made_for: (entry.pixel, entry.channels), found })
+        (entry, Ineligible::OtherValues { made_for: (entry.pixel, entry.channels), found })
     });
     Error::Refused { variant: entry.variant.name(), reason }
 }

@@ -108,7 +108,7 @@
 //! For 21 x 21 and above `stream` has become faster since: 2048 x 2048 94 for 21, 207 for 31. Those, and small images of bytes, of `u16` and of several
 //! channels, are in `docs/measurements/2026-11-21-h100-small.md`; there the command is, too, that makes them again.
 
-use kernels_gpu::registry::{Entry, MaskSize, Refusal, Variant};
+use kernels_gpu::registry::{Entry, Ineligible, MaskSize, Variant};
 use kernels_gpu::separable::tensor_core;
 
 use super::{Considered, Limits, VariantChoice};
@@ -409,8 +409,8 @@ impl Situation<'_> {
         let better = considered.iter().filter(|one| self.preference(one.entry) < self.preference(entry));
         let mut refusals = better.filter_map(|one| one.answer.err().map(|refusal| (one.entry.variant, refusal)));
         // That a mask has another size, or is not separable, surprises nobody.
-        let refusal =
-            refusals.find(|(_, refusal)| !matches!(refusal, Refusal::OtherMaskSize { .. } | Refusal::NotSeparable));
+        let refusal = refusals
+            .find(|(_, refusal)| !matches!(refusal, Ineligible::OtherMaskSize { .. } | Ineligible::NotSeparable));
         if let Some((variant, refusal)) = refusal {
             return Some(format!("not {}: {refusal}", variant.name()));
         }

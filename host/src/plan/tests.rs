@@ -272,12 +272,12 @@ fn a_variant_by_name_is_still_checked() {
         other => panic!("{other:?}"),
     };
     let of = |width, height, variant| refusal(&problem(9, 9, width, height), variant);
-    assert!(matches!(of(200, 200, Variant::ConstantMask), Refusal::TooManyCoefficients { found: 40_000, .. }));
-    assert!(matches!(of(16_384, 1, Variant::SharedTile), Refusal::TooMuchSharedMemory { .. }));
-    assert_eq!(of(7, 8, Variant::SeparableRing), Refusal::NotSeparable);
+    assert!(matches!(of(200, 200, Variant::ConstantMask), Ineligible::TooManyCoefficients { found: 40_000, .. }));
+    assert!(matches!(of(16_384, 1, Variant::SharedTile), Ineligible::TooMuchSharedMemory { .. }));
+    assert_eq!(of(7, 8, Variant::SeparableRing), Ineligible::NotSeparable);
     let other_size = of(8, 6, Variant::Stream);
     let values = (PixelType::F32, 1);
-    assert_eq!(other_size, Refusal::OtherMaskSize { variant: Variant::Stream, values, found: (8, 6) });
+    assert_eq!(other_size, Ineligible::OtherMaskSize { variant: Variant::Stream, values, found: (8, 6) });
     assert_eq!(
         other_size.to_string(),
         "made for square masks of side 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23, 25, 27, 29, 31, this one is 8 x 6"
@@ -285,11 +285,11 @@ fn a_variant_by_name_is_still_checked() {
     let layout = |channels, input, output| problem(9, 9, 3, 3).with_layout(Layout { channels, input, output }).unwrap();
     assert_eq!(
         refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::Stream),
-        Refusal::OtherResult { made_for: &[PixelType::F32], found: PixelType::U16 }
+        Ineligible::OtherResult { made_for: &[PixelType::F32], found: PixelType::U16 }
     );
     assert_eq!(
         refusal(&layout(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
-        Refusal::OtherValues { made_for: (PixelType::F32, 1), found: (PixelType::U8, 3) }
+        Ineligible::OtherValues { made_for: (PixelType::F32, 1), found: (PixelType::U8, 3) }
     );
 }
 

@@ -38,7 +38,7 @@ pub struct Convergent {
     pub barriers: u32,
     /// `bar.warp.sync`, [`sync_warp`](cuda_std::warp::sync_warp).
     pub warp_barriers: u32,
-    /// `mma.sync`, [`matrix`](cuda_std::matrix).
+    /// `mma.sync`, [`matrix`](cuda_std::mma).
     pub matrix_products: u32,
     /// `shfl.sync`, [`shuffle`](cuda_std::warp::shuffle) and its like.
     pub shuffles: u32,

@@ -163,7 +163,7 @@ impl Params {
     /// nobody else's.
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn store(&self, result: Untyped, v: i32, y: i32, sum: f32) {
+    pub unsafe fn store(&self, result: OutputPtr, v: i32, y: i32, sum: f32) {
         const U8: u32 = PixelType::U8.code();
         const U16: u32 = PixelType::U16.code();
         let (index, value) = (self.dst_index(v, y), self.finish(sum));
@@ -180,7 +180,7 @@ impl Params {
 }
 
 /// The result, whose type [`Params::result_kind`] says.
-pub type Untyped = GlobalMut<u8>;
+pub type OutputPtr = GlobalMut<u8>;
 
 /// A row of the image, as [`Params::row_or_border`] finds it.
 #[derive(Clone, Copy)]

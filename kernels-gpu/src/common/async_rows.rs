@@ -3,7 +3,7 @@
 //! A piece of 4 pixels that lies in the image is copied as it is; one beyond the edge is filled up with zeros by the copy itself where the
 //! border is zero; any other one is put together pixel by pixel, by copies through a table of which column stands for which.
 
-use cuda_std::copy::{commit, copy_4, copy_16_if, copy_some_of_16_if};
+use cuda_std::cp_async::{commit_group, cp_async_4, cp_async_16_if, cp_async_16_zfill};
 use cuda_std::prelude::*;
 
 use crate::abi::border::{self, BorderMode};
@@ -92,17 +92,17 @@ impl<const THREADS: u32> Copies<THREADS> {
                 for i in 0..(RUN as u32).div_ceil(warps) {
                     let which = which && ((RUN as u32).is_multiple_of(warps) || i * warps < RUN as u32 - warp);
                     // SAFETY: row and piece are in the image; the piece is this thread's.
-                    unsafe { copy_16_if(which, to.offset(i * warps * self.pitch + piece * PIECE), from) };
+                    unsafe { cp_async_16_if(which, to.offset(i * warps * self.pitch + piece * PIECE), from) };
                     from = from.offset(warps as isize * params.src_pitch as isize);
                 }
             }
             if self.edges() > 0 {
                 let mut i = warp;
                 // Opaque, or LLVM would unroll the loops.
-                while i < thread::opaque(RUN as u32) {
+                while i < thread::black_box(RUN as u32) {
                     thread::no_unroll();
                     let mut edge = lane;
-                    while edge < thread::opaque(self.edges()) {
+                    while edge < thread::black_box(self.edges()) {
                         thread::no_unroll();
                         let piece = if edge < self.whole.0 { edge } else { edge + self.whole.1 - self.whole.0 };
                         // SAFETY: the row is in the image; the piece is this thread's.
@@ -115,11 +115,11 @@ impl<const THREADS: u32> Copies<THREADS> {
             }
         } else {
             let mut i = warp;
-            while i < thread::opaque(RUN as u32) {
+            while i < thread::black_box(RUN as u32) {
                 thread::no_unroll();
                 let y = border::map(params.border, self.y + i as i32, params.height);
                 let mut piece = lane;
-                while piece < thread::opaque(self.pieces) {
+                while piece < thread::black_box(self.pieces) {
                     thread::no_unroll();
                     // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
                     unsafe { self.piece(to.offset(piece * PIECE), y, piece) };
@@ -129,7 +129,7 @@ impl<const THREADS: u32> Copies<THREADS> {
                 to = to.offset(warps * self.pitch);
             }
         }
-        commit();
+        commit_group();
         self.y += RUN as i32;
     }
 
@@ -186,11 +186,11 @@ impl<const THREADS: u32> Copies<THREADS> {
                 let mine = first + trip * stride < self.pieces && (zeros || of_piece > 0);
                 let place = trip * stride * PIECE;
                 // SAFETY: of the source so many bytes lie in the row; the piece is this thread's.
-                unsafe { copy_some_of_16_if(mine, to.offset(place), from.offset(place as isize), of_piece) };
+                unsafe { cp_async_16_zfill(mine, to.offset(place), from.offset(place as isize), of_piece) };
             }
             if !zeros && self.edges() > 0 {
                 let mut piece = first;
-                while piece < thread::opaque(self.pieces) {
+                while piece < thread::black_box(self.pieces) {
                     thread::no_unroll();
                     if piece < self.whole.0 || piece >= self.whole.1 {
                         // SAFETY: the row is in the image; the piece is this thread's.
@@ -202,7 +202,7 @@ impl<const THREADS: u32> Copies<THREADS> {
         } else {
             let y = border::map(params.border, y, params.height);
             let mut piece = first;
-            while piece < thread::opaque(self.pieces) {
+            while piece < thread::black_box(self.pieces) {
                 thread::no_unroll();
                 // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
                 unsafe { self.piece(to.offset((piece - first) * PIECE), y, piece) };
@@ -229,7 +229,7 @@ impl<const THREADS: u32> Copies<THREADS> {
         if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
             let from = self.image.offset(self.params.src_index(self.left + (piece * PIECE) as i32, y));
             // SAFETY: row and piece are in the image; the rest is the caller's promise.
-            unsafe { copy_16_if(true, to, from) };
+            unsafe { cp_async_16_if(true, to, from) };
         } else {
             // SAFETY: the caller's promise.
             unsafe { self.edge(to, y, piece) };
@@ -252,7 +252,7 @@ impl<const THREADS: u32> Copies<THREADS> {
             let there = if x >= 0 && y >= 0 { (params.width - x).clamp(0, PIECE as i32) } else { 0 };
             let from = if there > 0 { row.offset(x as isize) } else { self.image };
             // SAFETY: of the source `there` pixels lie in the row; the piece is this thread's.
-            unsafe { copy_some_of_16_if(true, to, from, 4 * there as u32) };
+            unsafe { cp_async_16_zfill(true, to, from, 4 * there as u32) };
             return;
         }
         for i in 0..PIECE {
@@ -260,7 +260,7 @@ impl<const THREADS: u32> Copies<THREADS> {
             unsafe {
                 let x = if y >= 0 { self.table.load(first + i) } else { y };
                 if x >= 0 {
-                    copy_4(to.offset(i), row.offset(x as isize));
+                    cp_async_4(to.offset(i), row.offset(x as isize));
                 } else {
                     to.store(i, params.border_value);
                 }

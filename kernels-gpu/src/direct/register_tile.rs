@@ -346,7 +346,7 @@ unsafe fn add_row<const EDGE: bool>(
         first += STEP_;
     }
     // What is left of the mask's width.
-    let left = thread::opaque(mask_width - first);
+    let left = thread::black_box(mask_width - first);
     // SAFETY: as above.
     unsafe {
         if left & 4 != 0 {

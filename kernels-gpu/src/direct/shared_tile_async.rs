@@ -5,7 +5,7 @@
 //! A small image takes as long as one block does, and a block's time is made of waits: for parameters, for pixels, for
 //! coefficients, for the chain of `K * K` multiply-adds. [`shared_tile`](crate::teaching::shared_tile) waits for its coefficients again and again: they come
 //! from constant memory, whose cache is empty when a kernel starts, line by line. Here the mask lies in global memory and comes into shared
-//! memory with the pixels, in one wait ([`cuda_std::copy`]). A thread computes four neighbours, so that its four sums are added up at the
+//! memory with the pixels, in one wait ([`cuda_std::cp_async`]). A thread computes four neighbours, so that its four sums are added up at the
 //! same time, and reads the next row of pixels and coefficients while it adds up one.
 //!
 //! # Thread mapping
@@ -43,7 +43,7 @@
 //! (the second table by `host bench`, `docs/measurements/2026-11-21-h100-all.md`). A kernel that does nothing takes 2.4 there, which is what the driver needs for a launch; from a graph of launches that one takes 0.9 to 1.1,
 //! and this one 2.2 at 13 x 13. The chain of 169 multiply-adds alone is 0.35, at 4 clocks each.
 
-use cuda_std::copy::{commit, copy_4, copy_16_if, copy_some_of_16_if, wait};
+use cuda_std::cp_async::{commit_group, cp_async_4, cp_async_16_if, cp_async_16_zfill, wait_group};
 use cuda_std::prelude::*;
 
 use crate::abi::border;
@@ -182,14 +182,14 @@ pub unsafe fn small_tile<const K: usize>(
         let i = first + rank;
         let from = mask.cast::<F32x4>().offset(i as isize);
         // SAFETY: quad `i` lies in the mask and in its part of shared memory, and no other thread copies it.
-        unsafe { copy_16_if(i < layout.mask, factors.offset(i as u32), from) };
+        unsafe { cp_async_16_if(i < layout.mask, factors.offset(i as u32), from) };
     }
     let left = (thread::block_idx_x() * OUTPUTS.0) as i32 - params.origin_x - layout.lead as i32;
     let corner = Corner { left, top: block_y - params.origin_y };
     // SAFETY: the caller's promise for the image; the tile lies behind the coefficients.
     unsafe { fill::<K>(tile, image, corner, rank, &params) };
-    commit();
-    wait::<0>();
+    commit_group();
+    wait_group::<0>();
     thread::sync_threads();
     if x >= params.width || y >= params.height {
         return;
@@ -272,7 +272,7 @@ unsafe fn fill<const K: usize>(tile: Shared<F32x4>, image: Global<f32>, corner: 
             let from = if exists { from.offset(step * (first / rows_at_once) as isize) } else { image }.cast();
             let (mine, bytes) = (row < rows_at_once && r < layout.down, if exists { bytes as u32 } else { 0 });
             // SAFETY: the quad of the tile is this thread's alone; that of the image is aligned, and its first `bytes` bytes are pixels.
-            unsafe { copy_some_of_16_if(mine, tile.offset((r * layout.across + column) as u32), from, bytes) };
+            unsafe { cp_async_16_zfill(mine, tile.offset((r * layout.across + column) as u32), from, bytes) };
         }
         return;
     }
@@ -288,14 +288,14 @@ unsafe fn fill<const K: usize>(tile: Shared<F32x4>, image: Global<f32>, corner: 
         let from = image.offset(params.src_index(0, y));
         if whole && y >= 0 {
             // SAFETY: the quad lies in the row and is aligned; that of the tile is this thread's alone.
-            unsafe { copy_16_if(true, to, from.offset(x as isize).cast()) };
+            unsafe { cp_async_16_if(true, to, from.offset(x as isize).cast()) };
         } else {
             for (i, &x) in columns.iter().enumerate() {
                 let to = to.cast::<f32>().offset(i as u32);
                 // SAFETY: row and column are those of a pixel; the place in the tile is this thread's alone.
                 unsafe {
                     if x >= 0 && y >= 0 {
-                        copy_4(to, from.offset(x as isize));
+                        cp_async_4(to, from.offset(x as isize));
                     } else {
                         to.store(0, params.border_value);
                     }

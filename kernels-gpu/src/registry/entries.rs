@@ -10,7 +10,7 @@
 use cuda_std::prelude::*;
 
 use crate::abi::kernel::{Convergent, Kernel, Parameter};
-use crate::abi::params::{MAX_SIDE, Params, Untyped};
+use crate::abi::params::{MAX_SIDE, OutputPtr, Params};
 use crate::abi::pixel::PixelType;
 use crate::direct::sliding_window::strip::Schedule;
 use crate::direct::sliding_window::{staged, stream, stream_ring, stream_values, strip};
@@ -20,7 +20,7 @@ use crate::teaching::constant_mask::MASK;
 use crate::teaching::shared_tile;
 use crate::tensor_core_u8 as tensor;
 
-use crate::registry::request::{Refusal, Request};
+use crate::registry::request::{Ineligible, Request};
 use crate::registry::variant::Variant;
 
 /// The masks that an entry takes.
@@ -248,7 +248,7 @@ impl Entry {
     ///
     /// # Errors
     /// The first reason why not.
-    pub const fn accepts(&self, request: &Request) -> Result<(), Refusal> {
+    pub const fn eligibility(&self, request: &Request) -> Result<(), Ineligible> {
         let (width, height) = request.mask;
         let made_for = self.variant.results(self.pixel);
         let mut i = 0;
@@ -256,42 +256,42 @@ impl Entry {
             i += 1;
         }
         if i == made_for.len() {
-            return Err(Refusal::OtherResult { made_for, found: request.result });
+            return Err(Ineligible::OtherResult { made_for, found: request.result });
         }
         let (width, height) = match self.mask {
             MaskSize::Square(side) if request.fits(side) => (side, side),
             of if of.has(request.mask, request.origin_x) => (width, height),
             _ => {
                 let values = (self.pixel, self.channels);
-                return Err(Refusal::OtherMaskSize { variant: self.variant, values, found: request.mask });
+                return Err(Ineligible::OtherMaskSize { variant: self.variant, values, found: request.mask });
             }
         };
         let (required, found) = (self.variant.compute_capability(), request.compute_capability);
         if is_older(found, required) {
-            return Err(Refusal::OlderDevice { required, found });
+            return Err(Ineligible::OlderDevice { required, found });
         }
         if self.variant.border_is_pixel()
             && let Some(found) = request.border_value
             && !self.pixel.holds(found)
         {
-            return Err(Refusal::BorderValue { required: self.pixel, found });
+            return Err(Ineligible::BorderValue { required: self.pixel, found });
         }
         if !self.variant.is_direct() && !request.separable {
-            return Err(Refusal::NotSeparable);
+            return Err(Ineligible::NotSeparable);
         }
         if matches!(self.variant, Variant::SeparableTensor) && !separable_tensor::holds(request.exponents) {
-            return Err(Refusal::Exponents { found: request.exponents });
+            return Err(Ineligible::Exponents { found: request.exponents });
         }
         if matches!(self.variant, Variant::Tensor) && request.uncertain > tensor::MOST_UNCERTAIN_PART {
-            return Err(Refusal::Uncertain { found: request.uncertain });
+            return Err(Ineligible::Uncertain { found: request.uncertain });
         }
         let found = self.variant.coefficients(width, height);
         if self.variant.mask_is_constant() && found > MASK::LENGTH as u64 {
-            return Err(Refusal::TooManyCoefficients { most: MASK::LENGTH as u64, found });
+            return Err(Ineligible::TooManyCoefficients { most: MASK::LENGTH as u64, found });
         }
         let (most, needed) = (request.shared_limit, self.shared_bytes(width, height));
         if needed > most {
-            return Err(Refusal::TooMuchSharedMemory { most, needed });
+            return Err(Ineligible::TooMuchSharedMemory { most, needed });
         }
         Ok(())
     }
@@ -327,9 +327,9 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // source, result, mask, parameters
 pub enum Function {
-    U8(unsafe fn(Global<u8>, Untyped, Global<f32>, Params)),
-    U16(unsafe fn(Global<u16>, Untyped, Global<f32>, Params)),
-    F32(unsafe fn(Global<f32>, Untyped, Global<f32>, Params)),
+    U8(unsafe fn(Global<u8>, OutputPtr, Global<f32>, Params)),
+    U16(unsafe fn(Global<u16>, OutputPtr, Global<f32>, Params)),
+    F32(unsafe fn(Global<f32>, OutputPtr, Global<f32>, Params)),
 }
 
 /// A kernel that only the build for one architecture has: the oldest that has its instructions. The host has all
@@ -365,7 +365,7 @@ macro_rules! entries {
                 #[kernel]
                 pub unsafe fn $symbol(
                     $image: Global<$pixel>,
-                    $result: Untyped,
+                    $result: OutputPtr,
                     $coefficients: Global<f32>,
                     $params: Params,
                 ) {

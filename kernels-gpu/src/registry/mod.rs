@@ -5,5 +5,5 @@ mod request;
 mod variant;
 
 pub use self::entries::*;
-pub use self::request::{Refusal, Request};
+pub use self::request::{Ineligible, Request};
 pub use self::variant::Variant;

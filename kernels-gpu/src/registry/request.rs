@@ -41,7 +41,7 @@ impl Request {
 
 /// Why an entry can't compute a problem. Required and actual are in the fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Refusal {
+pub enum Ineligible {
     /// The variant has no entry for images of this type and number of channels.
     OtherValues {
         /// What it has entries for.
@@ -108,7 +108,7 @@ pub enum Refusal {
     },
 }
 
-impl core::fmt::Display for Refusal {
+impl core::fmt::Display for Ineligible {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::OtherValues { made_for, found } => {

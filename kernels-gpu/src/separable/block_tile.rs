@@ -8,7 +8,7 @@
 //! A block owns as many columns as it has threads, and a strip of rows, `ceil(rows / grid_dim_y)` of them. It goes down
 //! in steps:
 //! ```text
-//!   step s + 2   16 rows of pixels are copied into shared memory, without registers ([`cuda_std::copy`])
+//!   step s + 2   16 rows of pixels are copied into shared memory, without registers ([`cuda_std::cp_async`])
 //!   step s + 1   each thread filters 16 neighbouring columns of one of 16 rows, and puts them into shared memory
 //!   step s       each thread adds the 16 filtered rows of its own column to the sums of all outputs that need them
 //! ```
@@ -53,7 +53,7 @@
 //! copy itself where the border is zero; any other one is put together pixel by pixel, by copies through a table of
 //! which column stands for which.
 
-use cuda_std::copy::wait;
+use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
 use crate::abi::kernel::Convergent;
@@ -223,7 +223,7 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     loop {
         thread::no_unroll();
         // All copies have arrived, the table is whole, and nobody reads any more from what is written in this step.
-        wait::<0>();
+        wait_group::<0>();
         thread::sync_threads();
         let more = done + 2 * (RUN as i32) < rows;
         if more && !copies_late(K) {
@@ -248,7 +248,7 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
             let from = filtered.offset(fill * filtered_pitch + thread);
             let mut r = 0;
             // Opaque, or LLVM would unroll the loop.
-            while r < if GROUP < RUN { thread::opaque(RUN as u32) } else { RUN as u32 } {
+            while r < if GROUP < RUN { thread::black_box(RUN as u32) } else { RUN as u32 } {
                 if GROUP < RUN {
                     thread::no_unroll();
                 }
@@ -384,7 +384,7 @@ unsafe fn filter(pixels: Shared<f32>, factors: usize, lead: u32, mask_width: u32
         unsafe {
             if !fixed && left >= 2 * RUN as u32 {
                 // Opaque, or LLVM would copy the steps for when it knows the answer.
-                step(&mut sums, &mut window, 0, source, at, thread::opaque(from), RUN as u32);
+                step(&mut sums, &mut window, 0, source, at, thread::black_box(from), RUN as u32);
                 source = source.offset(RUN as u32 / 4);
                 step(&mut sums, &mut window, RUN, source, at + RUN, 0, RUN as u32);
                 left -= 2 * RUN as u32;
@@ -392,7 +392,7 @@ unsafe fn filter(pixels: Shared<f32>, factors: usize, lead: u32, mask_width: u32
                 from = 0;
                 continue;
             }
-            let (first, end) = if fixed { (from, left) } else { (thread::opaque(from), thread::opaque(left)) };
+            let (first, end) = if fixed { (from, left) } else { (thread::black_box(from), thread::black_box(left)) };
             step(&mut sums, &mut window, 0, source, at, first, end);
         }
         for i in 0..RUN {

@@ -232,7 +232,7 @@ unsafe fn filter(source: &Source, row: Shared<f32>, mask_width: u32) -> [f32; CO
             window[1] = source.read(first + STEP as u32);
             eight(row.offset(first))
         };
-        add(&mut sums, &window, &factors, 0, thread::opaque(mask_width - first));
+        add(&mut sums, &window, &factors, 0, thread::black_box(mask_width - first));
         window[0] = window[1];
         first += STEP as u32;
     }
@@ -261,7 +261,7 @@ unsafe fn add_column(ring: Shared<f32>, column: Shared<f32>, slot: u32, mask_hei
         window[1] = read(slot);
         // SAFETY: the coefficients are filled up to whole steps.
         let factors = unsafe { eight(column.offset(group * ROWS)) };
-        add(&mut sums, &window, &factors, thread::opaque(from), STEP as u32);
+        add(&mut sums, &window, &factors, thread::black_box(from), STEP as u32);
         window[0] = window[1];
         from = 0;
     }

@@ -9,7 +9,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel;
 use crate::teaching::naive::{Coefficients, naive};
 
@@ -36,7 +36,7 @@ impl Coefficients for MASK {
 /// # Safety
 /// As for [`naive`], with the coefficients in [`struct@MASK`].
 #[inline(always)]
-pub unsafe fn constant_mask<P: Pixel, const C: u32>(image: Global<P>, result: Untyped, params: Params) {
+pub unsafe fn constant_mask<P: Pixel, const C: u32>(image: Global<P>, result: OutputPtr, params: Params) {
     // SAFETY: the caller's promise.
     unsafe { naive::<P, C>(image, result, MASK, params) }
 }

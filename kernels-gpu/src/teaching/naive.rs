@@ -25,7 +25,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel;
 use crate::common::mask_row::add_row;
 
@@ -78,7 +78,7 @@ impl Coefficients for Global<f32> {
 #[inline(always)]
 pub unsafe fn naive<P: Pixel, const C: u32>(
     image: Global<P>,
-    result: Untyped,
+    result: OutputPtr,
     mask: impl Coefficients,
     params: Params,
 ) {

@@ -34,7 +34,7 @@
 use cuda_std::prelude::*;
 
 use crate::abi::kernel::Convergent;
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel;
 use crate::common::mask_row::add_row;
 use crate::teaching::constant_mask::MASK;
@@ -69,7 +69,7 @@ pub const CONVERGENT: Convergent = Convergent::barriers(1);
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 /// - Where `K` is not 0, the mask is `K` x `K`.
 #[inline(always)]
-pub unsafe fn shared_tile<P: Pixel, const C: u32, const K: u32>(image: Global<P>, result: Untyped, params: Params) {
+pub unsafe fn shared_tile<P: Pixel, const C: u32, const K: u32>(image: Global<P>, result: OutputPtr, params: Params) {
     let (columns, rows) = if K > 0 { (K, K) } else { (params.mask_width as u32, params.mask_height as u32) };
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     let block =

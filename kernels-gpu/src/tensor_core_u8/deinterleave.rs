@@ -1,6 +1,6 @@
 //! Interleaved channels, parted in shared memory.
 
-use cuda_std::bytes::{parted_3, parted_4};
+use cuda_std::bytes::{deinterleave_3, deinterleave_4};
 use cuda_std::prelude::*;
 
 use super::{GRANULE, Layout, PLANES, ROWS, shared_out, this_thread};
@@ -108,12 +108,12 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
     unsafe fn store(&self, to: Shared<u8>, [a, b, c, d]: Granule) {
         let mut channels = [[0; 2]; 4];
         if CHANNELS == 3 {
-            let (low, high) = (parted_3([a[0], a[1], b[0]]), parted_3([b[1], c[0], c[1]]));
+            let (low, high) = (deinterleave_3([a[0], a[1], b[0]]), deinterleave_3([b[1], c[0], c[1]]));
             for i in 0..3 {
                 channels[i] = [low[i], high[i]];
             }
         } else {
-            let (low, high) = (parted_4([a[0], a[1], b[0], b[1]]), parted_4([c[0], c[1], d[0], d[1]]));
+            let (low, high) = (deinterleave_4([a[0], a[1], b[0], b[1]]), deinterleave_4([c[0], c[1], d[0], d[1]]));
             for i in 0..4 {
                 channels[i] = [low[i], high[i]];
             }

@@ -1,6 +1,6 @@
 //! The way of the image into shared memory.
 
-use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if};
+use cuda_std::cp_async::{commit_group, cp_async_16_if, cp_async_16_zfill};
 use cuda_std::prelude::*;
 
 use super::{PIECE, PLANES, shared_out, this_thread};
@@ -51,11 +51,13 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
                     let whole = PLANES * at_a_time * (turn + 1) <= self.rows;
                     let which = PLANES * (slot + turn * at_a_time) + warp;
                     // SAFETY: row and piece lie in the image, aligned.
-                    unsafe { copy_16_if(whole || which < self.rows, to.offset(turn * at_a_time * self.pitch), row) };
+                    unsafe {
+                        cp_async_16_if(whole || which < self.rows, to.offset(turn * at_a_time * self.pitch), row)
+                    };
                     row = row.offset((src_pitch * (PLANES * at_a_time) as i64) as isize);
                 }
             }
-            commit();
+            commit_group();
             return;
         }
         let mut which = if slot < at_a_time { PLANES * slot + warp } else { self.rows };
@@ -69,7 +71,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
                 let at = piece * PIECE;
                 if SIZE == 0 && inside {
                     // SAFETY: row and piece lie in the image, aligned.
-                    unsafe { copy_16_if(true, to.offset(at), row.offset(at as isize)) };
+                    unsafe { cp_async_16_if(true, to.offset(at), row.offset(at as isize)) };
                 } else {
                     // SAFETY: the caller's promise.
                     unsafe { self.fill_edge(to.offset(at), at, top + which as i32) };
@@ -79,7 +81,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
             which += PLANES * at_a_time;
             row = row.offset((src_pitch * (PLANES * at_a_time) as i64) as isize);
         }
-        commit();
+        commit_group();
     }
 
     /// Fills piece `at` of row `y`, which may lie outside.
@@ -90,7 +92,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
     unsafe fn fill_edge(&self, to: Shared<u8>, at: u32, y: i32) {
         let params = &self.params;
         // Opaque, or what follows from it would be kept from step to step, in registers that the sums need.
-        let y = border::map(params.border, y, thread::opaque(params.height as u32) as i32);
+        let y = border::map(params.border, y, thread::black_box(params.height as u32) as i32);
         let values = if y >= 0 { params.width * CHANNELS as i32 } else { 0 };
         let zeros = params.border == border::BorderMode::Constant.code() && params.border_value == 0.0;
         let row = self.image.offset(params.src_index(0, y));
@@ -99,7 +101,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Filler<CHANNELS, SIZE> {
             let there = if first >= 0 { (values - first).clamp(0, PIECE as i32) } else { 0 };
             let from = if there > 0 { row.offset(first as isize) } else { self.image };
             // SAFETY: of the source `there` bytes lie in the row.
-            unsafe { copy_some_of_16_if(true, to, from, there as u32) };
+            unsafe { cp_async_16_zfill(true, to, from, there as u32) };
             return;
         }
         let outside = u32::from(u8::from_f32(params.border_value));

@@ -1,7 +1,7 @@
 //! The tensor cores' sums, what they become, and which of it is uncertain.
 
-use cuda_std::bytes::{byte_perm, saturated_pair, with_at_least};
-use cuda_std::matrix::multiply_add;
+use cuda_std::bytes::{byte_perm, pack_sat_u8x2, with_at_least};
+use cuda_std::mma::mma_m16n8k32_u8s8;
 use cuda_std::prelude::*;
 
 use super::layout::padded;
@@ -142,7 +142,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
                     *certain = with_at_least(*certain, (sum as u32) << (32 - self.shift), self.uncertain);
                     *byte = sum >> self.shift;
                 }
-                pairs[2 * s + half] = saturated_pair(bytes[0], bytes[1], above[2 * s + half]);
+                pairs[2 * s + half] = pack_sat_u8x2(bytes[0], bytes[1], above[2 * s + half]);
             }
         }
         pairs
@@ -202,7 +202,7 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
         let mut sums = [[[self.bias, [0; 4]]; TILES]; ACROSS];
         let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
         // Opaque, or the loops would be unrolled where they are known.
-        let (chunks, rows) = (thread::opaque(self.layout.chunks), thread::opaque(padded(self.rows)));
+        let (chunks, rows) = (thread::black_box(self.layout.chunks), thread::black_box(padded(self.rows)));
         let mut chunk = 0;
         while chunk < chunks {
             thread::no_unroll();
@@ -258,8 +258,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
                 }
                 let part = if paired { 2 * (i - later) + s as u32 % 2 } else { i - later };
                 let [low0, low1, high0, high1] = held[part as usize];
-                *low = multiply_add(a, [low0, low1], *low);
-                *high = multiply_add(a, [high0, high1], *high);
+                *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
+                *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
             }
         }
     }

@@ -19,7 +19,7 @@
 //! Of a random mask of 7 x 7 whose sum is 1 some 0.7 % are, and of sums of whole numbers none.
 //!
 //! # The product
-//! `multiply_add` ([`cuda_std::matrix`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32
+//! `multiply_add` ([`cuda_std::mma`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32
 //! x 8 with a row of the mask in each column, one further down from column to column (a Toeplitz matrix): 8 columns of
 //! outputs in 16 rows, for one row of the mask and one of its two bytes. Where a row and its shifts span at most 16 bytes, as up to 9 x
 //! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
@@ -82,7 +82,7 @@ mod mma;
 mod recompute;
 mod store;
 
-use cuda_std::copy::wait;
+use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
 use self::deinterleave::Parter;
@@ -94,7 +94,7 @@ use self::recompute::Again;
 use self::store::write;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -230,7 +230,7 @@ pub const fn convergent(channels: u32, size: u32) -> Convergent {
 #[inline(always)]
 pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     image: Global<u8>,
-    result: Untyped,
+    result: OutputPtr,
     mask: Global<f32>,
     params: Params,
 ) {
@@ -323,7 +323,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         Products::<CHANNELS, SIZE> { layout, rows, matrices, plane, shift, bias, uncertain, results, list, counts };
     while y < end {
         thread::no_unroll();
-        wait::<0>();
+        wait_group::<0>();
         let pixels = stages.offset(stage);
         if apart > 1 {
             // SAFETY: this warp's copies have come.
@@ -350,12 +350,13 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
             unsafe { filler.fill(pixels, next - params.origin_y) };
         }
         // Opaque, or what is computed from them would be kept from step to step in registers that the sums need.
-        let column = if resident(CHANNELS, SIZE).is_some() { block_v } else { thread::opaque(block_v as u32) as i32 };
+        let column =
+            if resident(CHANNELS, SIZE).is_some() { block_v } else { thread::black_box(block_v as u32) as i32 };
         let to = result.offset(params.dst_index(column, y));
         // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this
         // block's.
         unsafe { write(apart, results, to, values - block_v, end - y, params.dst_pitch) };
-        y = thread::opaque(next as u32) as i32;
+        y = thread::black_box(next as u32) as i32;
     }
 }
 
@@ -370,5 +371,5 @@ const fn shared_out(units: u32, lane: u32) -> (u32, u32, u32) {
 /// to step otherwise, in registers that the sums need.
 #[inline(always)]
 fn this_thread() -> u32 {
-    thread::opaque(thread::thread_idx_x())
+    thread::black_box(thread::thread_idx_x())
 }

@@ -1,6 +1,6 @@
 //! The sums in `f32`, of the pixels that fixed point left uncertain.
 
-use cuda_std::bytes::float_of_byte;
+use cuda_std::bytes::byte_to_f32;
 use cuda_std::prelude::*;
 
 use super::mma::Item;
@@ -43,7 +43,7 @@ unsafe fn add_words<const CHANNELS: u32, const SIZE: u32>(
         let at = l * stride;
         let i = (at / 4) as usize;
         let word = (u64::from(words[i + 1]) << 32 | u64::from(words[i])) >> (8 * skip);
-        sum = fma(four.0[l as usize % 4], float_of_byte(word as u32, at as usize % 4), sum);
+        sum = fma(four.0[l as usize % 4], byte_to_f32(word as u32, at as usize % 4), sum);
     }
     sum
 }
@@ -109,7 +109,7 @@ impl Again {
             let mut coefficients = self.coefficients;
             let mut sum = 0.0;
             // Opaque, or the loop would be unrolled where it is known: worth its code for small masks only.
-            let rows = if SIZE > 9 { thread::opaque(self.rows) } else { self.rows };
+            let rows = if SIZE > 9 { thread::black_box(self.rows) } else { self.rows };
             let mut k = 0;
             while k < rows {
                 thread::no_unroll();

@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 
 use super::{PIECE, PLANES, ROWS, columns, result_pitch, this_thread};
-use crate::abi::params::Untyped;
+use crate::abi::params::OutputPtr;
 
 /// Where the result in `row` and value `column` of a step lies.
 #[inline(always)]
@@ -17,7 +17,7 @@ pub(super) const fn result_place(apart: u32, row: u32, column: u32) -> u32 {
 /// # Safety
 /// `results` holds them.
 #[inline(always)]
-pub(super) unsafe fn write(apart: u32, results: Shared<u8>, result: Untyped, values: i32, rows: i32, pitch: i32) {
+pub(super) unsafe fn write(apart: u32, results: Shared<u8>, result: OutputPtr, values: i32, rows: i32, pitch: i32) {
     // Pieces side by side and rows that a warp writes at a time, and how far apart these rows and the next ones are.
     let across = if apart == 1 { 8 } else { 4 };
     let down = PLANES * (32 / across);

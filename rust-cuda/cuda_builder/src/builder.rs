@@ -141,7 +141,7 @@ impl CudaBuilder {
     ///
     /// The child cargo does not see the variables by which an outer cargo, a shell or a CI machine changes code
     /// (`RUSTFLAGS`, `CARGO_BUILD_*`, `CARGO_PROFILE_*`, `RUSTC_WRAPPER` …), and its command line overrides flags,
-    /// wrappers, profile and target folder of configuration files. The kernels are compiled anew each time, `core` when needed.
+    /// wrappers, profile and target folder of configuration files. The kernels are compiled again each time, `core` when needed.
     /// What is left is the compiler's version ([`rustc`](Self::rustc)) and the sources. The compiler is the one that
     /// rustup finds for
     /// the folder of the kernels: a `rust-toolchain.toml` there wins over `cargo +nightly` and `RUSTC`.

@@ -69,7 +69,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) shared: RefCell<Shared>,
     warps: RefCell<Vec<Warp>>,
     counts: RefCell<Counts>,
-    /// What each thread gave last to be gathered, and the time before: a thread may give anew before the others have looked.
+    /// What each thread gave last to be gathered, and the time before: a thread may give again before the others have looked.
     given: RefCell<Vec<Given>>,
     /// Where the running fiber of each thread can be left.
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,

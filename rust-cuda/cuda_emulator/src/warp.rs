@@ -1,7 +1,7 @@
 //! The accesses of single threads put together into the instructions of warps, and the traffic of each.
 //!
 //! Threads run one after the other here, and their accesses are put together into warp instructions afterwards: the n-th execution of
-//! one line of the kernel by each thread of a warp makes one. Counting begins anew at each barrier, at each exchange within the warp, and in
+//! one line of the kernel by each thread of a warp makes one. Counting begins again at each barrier, at each exchange within the warp, and in
 //! each iteration of a loop that is marked with [`lockstep`](cuda_std::warp::lockstep) or [`Steps`](cuda_std::warp::Steps).
 //!
 //! That is what hardware does, where lanes that have parted come together again at the end of an `if` and of an iteration, with one
@@ -44,7 +44,7 @@ pub(crate) struct Warp {
     named: HashMap<u64, usize>,
     /// The place where the current lane is.
     here: usize,
-    /// Which turn of a lane this is: what was counted in another turn begins anew.
+    /// Which turn of a lane this is: what was counted in another turn begins again.
     turn: u64,
     lane: usize,
     /// The marked loops that each lane is in, from the outermost on.

@@ -358,7 +358,7 @@ pub unsafe fn hand_over(source: Global<f32>, result: GlobalMut<f32>, partner: u3
         0 => warp::sync_warp(),
         1 => assert_eq!(warp::ballot(true), u32::MAX),
         2 => assert_eq!(warp::shuffle(tx, 5) % 32, 5),
-        _ => assert_eq!(cuda_std::matrix::multiply_add([0; 4], [0; 2], [1; 4]), [1; 4]),
+        _ => assert_eq!(cuda_std::mma::mma_m16n8k32_u8s8([0; 4], [0; 2], [1; 4]), [1; 4]),
     }
     let value = unsafe { tile.load(tx ^ partner) };
     warp::sync_warp();

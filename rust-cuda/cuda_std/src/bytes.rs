@@ -52,11 +52,11 @@ fn byte(value: f32) -> u32 {
 /// both exact.
 ///
 /// ```
-/// assert_eq!([0, 1, 2, 3].map(|i| cuda_std::bytes::float_of_byte(0xff_80_01_00, i)), [0.0, 1.0, 128.0, 255.0]);
+/// assert_eq!([0, 1, 2, 3].map(|i| cuda_std::bytes::byte_to_f32(0xff_80_01_00, i)), [0.0, 1.0, 128.0, 255.0]);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn float_of_byte(word: u32, i: usize) -> f32 {
+pub fn byte_to_f32(word: u32, i: usize) -> f32 {
     #[cfg(target_arch = "nvptx64")]
     {
         // From the highest on: 0x4b, 0, 0 of the constant, which is 2^23 as a float, and the byte.
@@ -81,11 +81,11 @@ pub fn float_of_byte(word: u32, i: usize) -> f32 {
 /// Four values as the bytes of a word, the first one lowest: the nearest whole number, a half to the even one, saturated; NaN becomes 0.
 ///
 /// ```
-/// assert_eq!(cuda_std::bytes::word_of([0.5, 1.5, -3.0, 1e9]).to_le_bytes(), [0, 2, 0, 255]);
+/// assert_eq!(cuda_std::bytes::pack_sat_u8x4([0.5, 1.5, -3.0, 1e9]).to_le_bytes(), [0, 2, 0, 255]);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn word_of(values: [f32; 4]) -> u32 {
+pub fn pack_sat_u8x4(values: [f32; 4]) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let [a, b, c, d] = values;
@@ -101,11 +101,11 @@ pub fn word_of(values: [f32; 4]) -> u32 {
 /// `cvt.pack.sat.u8.s32`, from compute capability 7.2 on.
 ///
 /// ```
-/// assert_eq!(cuda_std::bytes::saturated_pair(-7, 300, 0x44_33_22_11).to_le_bytes(), [0, 255, 0x11, 0x22]);
+/// assert_eq!(cuda_std::bytes::pack_sat_u8x2(-7, 300, 0x44_33_22_11).to_le_bytes(), [0, 255, 0x11, 0x22]);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn saturated_pair(low: i32, high: i32, above: u32) -> u32 {
+pub fn pack_sat_u8x2(low: i32, high: i32, above: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let pair: u32;
@@ -159,11 +159,11 @@ pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
 ///
 /// ```
 /// let pixels = [0x21_13_12_11, 0x32_31_23_22, 0x43_42_41_33];
-/// assert_eq!(cuda_std::bytes::parted_3(pixels), [0x41_31_21_11, 0x42_32_22_12, 0x43_33_23_13]);
+/// assert_eq!(cuda_std::bytes::deinterleave_3(pixels), [0x41_31_21_11, 0x42_32_22_12, 0x43_33_23_13]);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn parted_3([a, b, c]: [u32; 3]) -> [u32; 3] {
+pub fn deinterleave_3([a, b, c]: [u32; 3]) -> [u32; 3] {
     [(0x0630, 0x5210), (0x0741, 0x6210), (0x0052, 0x7410)]
         .map(|(three_of, and_one)| byte_perm(byte_perm(a, b, three_of), c, and_one))
 }
@@ -173,11 +173,11 @@ pub fn parted_3([a, b, c]: [u32; 3]) -> [u32; 3] {
 /// ```
 /// let pixels = [0x14_13_12_11, 0x24_23_22_21, 0x34_33_32_31, 0x44_43_42_41];
 /// let channels = [0x41_31_21_11, 0x42_32_22_12, 0x43_33_23_13, 0x44_34_24_14];
-/// assert_eq!(cuda_std::bytes::parted_4(pixels), channels);
+/// assert_eq!(cuda_std::bytes::deinterleave_4(pixels), channels);
 /// ```
 #[inline(always)]
 #[must_use]
-pub fn parted_4([a, b, c, d]: [u32; 4]) -> [u32; 4] {
+pub fn deinterleave_4([a, b, c, d]: [u32; 4]) -> [u32; 4] {
     let [first, second] = [0x5140, 0x7362].map(|two| (byte_perm(a, b, two), byte_perm(c, d, two)));
     let [low, high] = [0x5410, 0x7632];
     [

@@ -51,12 +51,12 @@
 pub mod bf16;
 pub mod bytes;
 pub mod constant;
-pub mod copy;
+pub mod cp_async;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod executor;
 mod float;
 mod global;
-pub mod matrix;
+pub mod mma;
 mod scalar;
 mod shared;
 pub mod thread;

@@ -116,7 +116,7 @@ pub fn no_unroll() {
 /// For conditions from which LLVM would make several copies of the code that they guard.
 #[inline(always)]
 #[must_use]
-pub fn opaque(value: u32) -> u32 {
+pub fn black_box(value: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let same: u32;

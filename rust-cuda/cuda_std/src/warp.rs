@@ -46,7 +46,7 @@ mod intrinsics {
 }
 
 /// A 32-bit value that lanes can exchange: `u32`, `i32`, `f32`.
-pub trait Exchange: Copy {
+pub trait ShuffleValue: Copy {
     /// The value's bits.
     #[doc(hidden)]
     fn bits(self) -> u32;
@@ -55,7 +55,7 @@ pub trait Exchange: Copy {
     fn of_bits(bits: u32) -> Self;
 }
 
-impl Exchange for u32 {
+impl ShuffleValue for u32 {
     #[inline(always)]
     fn bits(self) -> u32 {
         self
@@ -66,7 +66,7 @@ impl Exchange for u32 {
     }
 }
 
-impl Exchange for i32 {
+impl ShuffleValue for i32 {
     #[inline(always)]
     fn bits(self) -> u32 {
         self as u32
@@ -77,7 +77,7 @@ impl Exchange for i32 {
     }
 }
 
-impl Exchange for f32 {
+impl ShuffleValue for f32 {
     #[inline(always)]
     fn bits(self) -> u32 {
         self.to_bits()
@@ -115,7 +115,7 @@ macro_rules! exchange {
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn shuffle<T: Exchange>(value: T, lane: u32) -> T {
+pub fn shuffle<T: ShuffleValue>(value: T, lane: u32) -> T {
     T::of_bits(exchange!(
         Collective::Shuffle(lane),
         value.bits(),
@@ -127,7 +127,7 @@ pub fn shuffle<T: Exchange>(value: T, lane: u32) -> T {
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn shuffle_down<T: Exchange>(value: T, delta: u32) -> T {
+pub fn shuffle_down<T: ShuffleValue>(value: T, delta: u32) -> T {
     T::of_bits(exchange!(
         Collective::ShuffleDown(delta),
         value.bits(),
@@ -139,7 +139,7 @@ pub fn shuffle_down<T: Exchange>(value: T, delta: u32) -> T {
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn shuffle_xor<T: Exchange>(value: T, bits: u32) -> T {
+pub fn shuffle_xor<T: ShuffleValue>(value: T, bits: u32) -> T {
     T::of_bits(exchange!(
         Collective::ShuffleXor(bits),
         value.bits(),

@@ -24,7 +24,7 @@ pub(crate) struct Event {
 impl State {
     /// A stream has come to an event's record.
     pub(crate) fn reached(&mut self, event: Handle, stream: Handle, operation: u64) {
-        // It may have been destroyed, or recorded anew.
+        // It may have been destroyed, or recorded again.
         if let Ok(event) = self.events.get_mut(event)
             && event.recorded == Some((stream, operation))
         {

@@ -56,7 +56,7 @@ pub struct DeviceRates {
 }
 
 impl Report {
-    /// Computes each row's roofline anew, by the best rates of the run.
+    /// Computes each row's roofline again, by the best rates of the run.
     pub(super) fn settle_rooflines(&mut self) {
         let Machine { gpu, cpu_rates, .. } = &self.machine;
         for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {
@@ -399,16 +399,16 @@ pub(in crate::bench) mod tests {
     /// One line for each reason, not for each variant.
     #[test]
     fn refusals_with_one_reason_share_a_line() {
-        use kernels_gpu::registry::Refusal;
+        use kernels_gpu::registry::Ineligible;
 
         let mut cell = report().cells.remove(0);
         let refused =
             |variant, reason| NotEligible { backend: "cuda", variant, reason: Error::Refused { variant, reason } };
-        let older = Refusal::OlderDevice { required: (8, 0), found: (7, 5) };
+        let older = Ineligible::OlderDevice { required: (8, 0), found: (7, 5) };
         cell.not_eligible = vec![
-            refused("separable", Refusal::NotSeparable),
+            refused("separable", Ineligible::NotSeparable),
             refused("small_tile", older),
-            refused("separable_ring", Refusal::NotSeparable),
+            refused("separable_ring", Ineligible::NotSeparable),
         ];
         let lines = cell.refusals();
         assert_eq!(lines.len(), 2, "{lines:?}");

@@ -117,8 +117,8 @@ struct Place {
 impl Place {
     /// The same, of which the compiler does not know that: it would keep in registers what follows from it in two instructions.
     #[inline(always)]
-    fn anew(self) -> Self {
-        Self { thread: thread::opaque(self.thread) }
+    fn rematerialize(self) -> Self {
+        Self { thread: thread::black_box(self.thread) }
     }
 
     /// The place in a slot of quad `i` that it fetches: the quads of all threads lie side by side.
@@ -139,7 +139,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     #[inline(always)]
     fn fill_table(&self, left: i32) {
         // The compiler does not know how much it is, or it would unroll the loop.
-        let (mut i, own) = (if self.edge { 0 } else { C as u32 }, thread::opaque(C as u32));
+        let (mut i, own) = (if self.edge { 0 } else { C as u32 }, thread::black_box(C as u32));
         while i <= own {
             thread::no_unroll();
             let at =
@@ -174,14 +174,14 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
         let params = &self.params;
         if y as u32 >= params.height as u32 {
             // Opaque, or what the maps make of it would be computed before the loop, and kept in registers.
-            y = border::map(params.border, y, thread::opaque(params.height as u32) as i32);
+            y = border::map(params.border, y, thread::black_box(params.height as u32) as i32);
         }
         share.outside = u32::MAX;
         if y < 0 {
             return;
         }
         share.outside = 0;
-        let place = self.place.anew();
+        let place = self.place.rematerialize();
         let row = self.row(y);
         // What stands for no column is loaded from the first one, so that nothing is waited for here.
         if self.edge {
@@ -213,7 +213,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     /// The row is inside, and the block not at the edge.
     #[inline(always)]
     unsafe fn fetch_own(&self, share: &mut Share, row: Global<f32>) {
-        let own = row.offset((self.block_x as u32 + 4 * self.place.anew().thread) as isize).cast::<F32x4>();
+        let own = row.offset((self.block_x as u32 + 4 * self.place.rematerialize().thread) as isize).cast::<F32x4>();
         for i in 0..C / 4 {
             // SAFETY: the row is inside, and so are the block's own columns, aligned to quads.
             share.own[i] = unsafe { own.load((BLOCK.0 * i as u32) as isize) }.0;
@@ -258,7 +258,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     /// As for [`put`](Self::put).
     #[inline(always)]
     unsafe fn store(&self, slot: Shared<f32>, share: &Share, beside: f32) {
-        let place = self.place.anew();
+        let place = self.place.rematerialize();
         for i in 0..C / 4 {
             // SAFETY: the slot has the quad, aligned, and no other thread stores it.
             unsafe { slot.offset(place.quad::<K, C>(i)).cast::<F32x4>().store(0, F32x4(share.own[i])) };
@@ -271,7 +271,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     #[inline(always)]
     fn beside(&self) -> i32 {
         // SAFETY: the thread has filled in this place.
-        unsafe { self.columns.load(self.place.anew().beside::<K, C>()) }
+        unsafe { self.columns.load(self.place.rematerialize().beside::<K, C>()) }
     }
 
     /// The thread's share of the row that begins with `row` and is inside, where the block is not at the edge. Whether the one beside
@@ -295,7 +295,7 @@ impl<const K: usize, const C: usize> Fetcher<K, C> {
     #[inline(always)]
     unsafe fn take(&self, slot: Shared<f32>) -> Window<K, C> {
         let mut window = Window([[0.0; 4]; MOST_QUADS]);
-        let quads = slot.offset(self.place.anew().thread * C as u32).cast::<F32x4>();
+        let quads = slot.offset(self.place.rematerialize().thread * C as u32).cast::<F32x4>();
         for i in 0..Window::<K, C>::QUADS {
             // SAFETY: the window lies in the slot, and begins at a multiple of 4 columns.
             window.0[i] = unsafe { quads.load(i as u32) }.0;
@@ -456,8 +456,8 @@ impl<const H: usize> Reach<H> {
     #[inline(always)]
     pub(crate) fn has_any(self, first: usize, count: usize) -> bool {
         // Opaque, or LLVM would see that one answer implies the next, and make a copy of the code for each first one.
-        let r = thread::opaque(self.r as u32) as i32;
-        let behind = thread::opaque(self.behind as u32) as i32;
+        let r = thread::black_box(self.r as u32) as i32;
+        let behind = thread::black_box(self.behind as u32) as i32;
         // The first row's output is not above the strip, and the last one's not below; of the mask's own first and last row that is known.
         (first == 0 || r >= first as i32) & (first + count == H || behind + 1 < (first + count) as i32)
     }
@@ -541,8 +541,8 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
     let is_plain = !fetcher.edge && params.dst_pitch & ALIGNED == 0;
 
     // The compiler knows of no count, here and below, or it would unroll the loop.
-    let passes = if H < K { thread::opaque(K.div_ceil(H) as u32) as i32 } else { 1 };
-    let more = if H < K { thread::opaque(H as u32 - 1) as i32 } else { params.mask_height - 1 };
+    let passes = if H < K { thread::black_box(K.div_ceil(H) as u32) as i32 } else { 1 };
+    let more = if H < K { thread::black_box(H as u32 - 1) as i32 } else { params.mask_height - 1 };
     let end = rows + more;
     let (mut pass, mut place_of_pass) = (0, 0);
     while pass < passes {
@@ -626,7 +626,7 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
         pass += 1;
         if H < K {
             // Opaque, or LLVM would compute it from the number.
-            place_of_pass = thread::opaque(place_of_pass + R::PASS);
+            place_of_pass = thread::black_box(place_of_pass + R::PASS);
         }
     }
 }

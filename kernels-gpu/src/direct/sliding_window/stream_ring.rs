@@ -8,7 +8,7 @@
 //! # The ring
 //! Warps that start together stay together: all of them reach the next row's loads at the same time, and then all wait. Loading
 //! rows ahead into registers takes so many of them that fewer warps fit. So the block copies rows into shared memory, [`DEPTH`]` - 1`
-//! rows before their use and without registers ([`cuda_std::copy`]), and a thread reads its window from there, in some 30 cycles.
+//! rows before their use and without registers ([`cuda_std::cp_async`]), and a thread reads its window from there, in some 30 cycles.
 //!
 //! # Bytes
 //! Bytes stay bytes in the ring, and become floats in the thread: a permutation of bytes makes `2^23 + byte`, and `2^23` is
@@ -48,13 +48,13 @@
 //!
 //! [`constant_mask`](crate::teaching::constant_mask) takes 1070 µs for one channel and 7 x 7. Four channels and larger masks are not measured.
 
-use cuda_std::bytes::{float_of_byte, word_of};
-use cuda_std::copy::{commit, copy_16_if, copy_some_of_16_if, wait};
+use cuda_std::bytes::{byte_to_f32, pack_sat_u8x4};
+use cuda_std::cp_async::{commit_group, cp_async_16_if, cp_async_16_zfill, wait_group};
 use cuda_std::prelude::*;
 
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel as _;
 use crate::direct::sliding_window::strip::{Needed, Sums};
 use crate::teaching::constant_mask::MASK;
@@ -147,7 +147,7 @@ pub const CONVERGENT: Convergent = Convergent::barriers(1 + 2);
 ///   `K` x `K` with an odd `K` of at most 15, the border's value a whole number from 0 to 255 where it stands for pixels.
 /// - [`struct@MASK`] holds the `K` x `K` coefficients.
 #[inline(always)]
-pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u8>, result: Untyped, params: Params) {
+pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u8>, result: OutputPtr, params: Params) {
     let layout = Walk::<CHANNELS, K>::LAYOUT;
     let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
     let columns = threads * COLUMNS as u32;
@@ -280,7 +280,7 @@ impl<const CHANNELS: usize, const K: usize> Filler<CHANNELS, K> {
             let whole = (i as usize + 1) * PIECE <= COLUMNS;
             let which = whole || thread * (PIECE as u32) + step < self.pitch;
             // SAFETY: the caller's promise; a row of the ring is a multiple of pieces.
-            unsafe { copy_16_if(which, to.offset(step), self.from.offset(step as isize)) };
+            unsafe { cp_async_16_if(which, to.offset(step), self.from.offset(step as isize)) };
         }
         self.step();
     }
@@ -313,7 +313,7 @@ impl<const CHANNELS: usize, const K: usize> Filler<CHANNELS, K> {
                 let from = if there > 0 { row.offset(first as isize) } else { self.image };
                 let which = thread * piece + step < self.pitch;
                 // SAFETY: of the source `there` bytes lie in the row; the caller's promise for the destination.
-                unsafe { copy_some_of_16_if(which, to.offset(step), from, there as u32) };
+                unsafe { cp_async_16_zfill(which, to.offset(step), from, there as u32) };
                 step += threads * piece;
             }
         } else {
@@ -345,7 +345,7 @@ impl<const CHANNELS: usize, const K: usize> Filler<CHANNELS, K> {
     /// Ends a row.
     #[inline(always)]
     fn step(&mut self) {
-        commit();
+        commit_group();
         self.y += 1;
         self.from = self.from.offset(self.params.src_pitch as isize);
     }
@@ -360,7 +360,7 @@ struct Walk<const CHANNELS: usize, const K: usize> {
     last: u32,
     sums: Sums<K, COLUMNS>,
     /// The thread's first value in the next row of the result.
-    row: Untyped,
+    row: OutputPtr,
     /// How many of the thread's values lie in the result.
     inside: i32,
     /// Whether all do, and are aligned for one access.
@@ -384,7 +384,7 @@ impl<const CHANNELS: usize, const K: usize> Walk<CHANNELS, K> {
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
     unsafe fn next(&mut self, inside: bool) -> [f32; MOST] {
-        wait::<{ DEPTH - 2 }>();
+        wait_group::<{ DEPTH - 2 }>();
         // All copies of the row are done, and nobody reads any more from the row before, which is filled next.
         thread::sync_threads();
         let thread = thread::thread_idx_x();
@@ -409,7 +409,7 @@ impl<const CHANNELS: usize, const K: usize> Walk<CHANNELS, K> {
         let mut pixels = [0.0; MOST];
         for i in 0..Self::LAYOUT.window {
             let at = Self::LAYOUT.skip + i;
-            pixels[i] = float_of_byte(words[at / 4], at % 4);
+            pixels[i] = byte_to_f32(words[at / 4], at % 4);
         }
         self.last = self.at;
         self.at += self.filler.pitch;
@@ -456,8 +456,8 @@ impl<const CHANNELS: usize, const K: usize> Walk<CHANNELS, K> {
             finished[c] = fma(self.sums[0][c], self.scale, self.offset);
         }
         if self.whole {
-            let low = word_of([finished[0], finished[1], finished[2], finished[3]]);
-            let high = word_of([finished[4], finished[5], finished[6], finished[7]]);
+            let low = pack_sat_u8x4([finished[0], finished[1], finished[2], finished[3]]);
+            let high = pack_sat_u8x4([finished[4], finished[5], finished[6], finished[7]]);
             // SAFETY: the caller's promise; the row begins at a multiple of 8 bytes, and so does this thread's part.
             unsafe { self.row.cast::<F32x2>().store(0, F32x2([f32::from_bits(low), f32::from_bits(high)])) };
         } else {

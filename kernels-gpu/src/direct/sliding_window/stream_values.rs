@@ -25,7 +25,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
 use crate::common::vector::Vector;
 use crate::direct::sliding_window::strip::{self, AddRow, Needed, Schedule, Sums, Values, walk};
@@ -83,7 +83,7 @@ pub const fn schedule(pixel: PixelType, channels: u32, size: u32) -> Schedule {
 #[inline(always)]
 pub unsafe fn stream_values<P: Vector, const K: usize, const C: usize, const CHANNELS: usize, const AHEAD: usize>(
     image: Global<P>,
-    result: Untyped,
+    result: OutputPtr,
     params: Params,
 ) {
     // SAFETY: the caller's promise.

@@ -31,7 +31,7 @@ use cuda_std::prelude::*;
 
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
-use crate::abi::params::{Params, Untyped};
+use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
 use crate::common::vector::{MOST_LANES, Vector};
 
@@ -186,7 +186,7 @@ impl<P: Vector, const K: usize, const C: usize, const CHANNELS: usize, const AHE
 
 /// Writes one row after the other.
 struct Writer<P, const C: usize> {
-    result: Untyped,
+    result: OutputPtr,
     /// The thread's first value in the next row.
     index: isize,
     pitch: i32,
@@ -263,7 +263,7 @@ impl Needed {
         let above = (r - rows + 1).clamp(0, 31) as u32;
         let upto = u32::MAX >> (31 - r.min(31) as u32);
         // Opaque, or LLVM would see that one bit implies the next, and make a copy of the code for each first one.
-        Self(Some(thread::opaque(upto >> above << above)))
+        Self(Some(thread::black_box(upto >> above << above)))
     }
 
     /// Whether row `k` of the mask is.
@@ -309,7 +309,7 @@ pub(crate) unsafe fn walk<
     const AHEAD: usize,
 >(
     image: Global<P>,
-    result: Untyped,
+    result: OutputPtr,
     params: Params,
 ) {
     let thread = thread::thread_idx_x();

@@ -23,7 +23,7 @@
 //!
 //! # Thread mapping and tiling
 //! A warp owns 16 columns, or 32 ([`tiles`]), and goes down a strip in steps of 32 rows, or 16 ([`subtiles`]). The warps of
-//! a block copy the rows of the step after the next one into shared memory ([`cuda_std::copy`]); one barrier a step.
+//! a block copy the rows of the step after the next one into shared memory ([`cuda_std::cp_async`]); one barrier a step.
 //!
 //! # What shapes it
 //! - *Loads from shared memory* were the first limit: coefficients lie there as the lanes take them, 16 bytes a lane. A
@@ -70,7 +70,7 @@ mod layout;
 mod nonfinite_fallback;
 mod split;
 
-use cuda_std::copy::{commit, wait};
+use cuda_std::cp_async::{commit_group, wait_group};
 use cuda_std::prelude::*;
 use cuda_std::warp;
 
@@ -150,7 +150,7 @@ pub const fn convergent(blocks: u32) -> Convergent {
         barriers: 2,
         warp_barriers: 0,
         matrix_products: row_pass + column_pass,
-        // `kept_number`: the share of the copies, the place in the table, the place among the pixels.
+        // `pin_register`: the share of the copies, the place in the table, the place among the pixels.
         shuffles: 3,
         // `are_finite`.
         votes: 1,
@@ -197,7 +197,7 @@ pub unsafe fn separable_tensor<
 
     let pixels = Shared::<f32>::dynamic();
     let tables = pixels.offset(STAGES * ROWS * pitch);
-    let share = Copies::<THREADS>::share(kept_number(thread));
+    let share = Copies::<THREADS>::share(pin_register(thread));
     let mut copies = Copies::<THREADS> {
         image,
         params,
@@ -235,9 +235,9 @@ pub unsafe fn separable_tensor<
 
     let (warp, lane) = (thread / 32, thread % 32);
     let (g, t) = (lane / 4, lane % 4);
-    let row_table = tables.offset(kept_number(7 + 2 * t - g));
+    let row_table = tables.offset(pin_register(7 + 2 * t - g));
     let column_table = row_table.offset(2 * elements);
-    let own = pixels.offset(kept_number(g * pitch + warp * COLUMNS + lead - odd + 2 * t));
+    let own = pixels.offset(pin_register(g * pitch + warp * COLUMNS + lead - odd + 2 * t));
     let bytes = copies.bytes(share);
 
     // The tables are whole before they are read.
@@ -246,7 +246,7 @@ pub unsafe fn separable_tensor<
     unsafe {
         let mut i = 0;
         // Opaque, or LLVM would unroll the loop.
-        while i < thread::opaque(2) {
+        while i < thread::black_box(2) {
             thread::no_unroll();
             next::<THREADS, ROWS>(&mut copies, i * ROWS * pitch, share, bytes);
             i += 1;
@@ -259,13 +259,13 @@ pub unsafe fn separable_tensor<
     loop {
         thread::no_unroll();
         // This step's rows have arrived, and nobody reads those of the step before any more.
-        wait::<1>();
+        wait_group::<1>();
         thread::sync_threads();
         if done + 2 * (ROWS as i32) < rows {
             // SAFETY: all threads are here; see above.
             unsafe { next::<THREADS, ROWS>(&mut copies, fill, share, bytes) };
         } else {
-            commit();
+            commit_group();
         }
         let from = own.offset(read).cast::<F32x2>();
         // SAFETY: all lanes are here; the rows have arrived, the tables were written before the barrier; the rows from `done` on to `rows`
@@ -276,7 +276,7 @@ pub unsafe fn separable_tensor<
             filter_columns(&filtered, column_table, zero, &mut kept, |finished: &[[Sums; TILES]; SUBTILES]| {
                 let most = rows - done;
                 // From the number of the thread each time, so that no register holds it.
-                let corner = first_column + (thread::opaque(thread::thread_idx_x()) / 32 * COLUMNS) as i32;
+                let corner = first_column + (thread::black_box(thread::thread_idx_x()) / 32 * COLUMNS) as i32;
                 // Opaque: computed here, for the same reason.
                 let params = Params { scale: here(params.scale), ..params };
                 let (scale, offset) = params.exact_finish();
@@ -326,12 +326,12 @@ unsafe fn next<const THREADS: u32, const ROWS: u32>(
         unsafe { copies.next_shared(at + row * copies.pitch, share, bytes) };
         row += RUN as u32;
     }
-    commit();
+    commit_group();
 }
 
 /// The number, exchanged with itself: the assembler would compute it again and again, from the number of the thread on, and wait for that.
 #[inline(always)]
-fn kept_number(number: u32) -> u32 {
+fn pin_register(number: u32) -> u32 {
     warp::shuffle_xor(number, 0)
 }
 
@@ -462,7 +462,7 @@ unsafe fn filter_columns<const KEPT: usize, const TILES: usize, const SUBTILES: 
 /// The value, computed at this place: LLVM would put off all sums until after all products, which would need registers.
 #[inline(always)]
 fn here(value: f32) -> f32 {
-    f32::from_bits(thread::opaque(value.to_bits()))
+    f32::from_bits(thread::black_box(value.to_bits()))
 }
 
 /// Whether all sums of the warp are finite.
@@ -528,9 +528,9 @@ impl Results {
         sums: &[[Sums; TILES]; SUBTILES],
         mut store: impl FnMut(GlobalMut<f32>, i32, i32, f32),
     ) {
-        let lane = thread::opaque(thread::thread_idx_x()) % 32;
+        let lane = thread::black_box(thread::thread_idx_x()) % 32;
         let (g, t) = (lane as i32 / 4, lane as i32 % 4);
-        let pitch = thread::opaque(self.params.dst_pitch as u32) as i32 as isize;
+        let pitch = thread::black_box(self.params.dst_pitch as u32) as i32 as isize;
         let mut row = self.result.offset(self.params.dst_index(self.x + g, self.y + 2 * t));
         for (subtile, sums) in sums.iter().enumerate() {
             for odd in 0..2 {

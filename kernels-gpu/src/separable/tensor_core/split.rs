@@ -1,7 +1,7 @@
 //! Numbers in two parts, and their products.
 
 use cuda_std::bf16;
-use cuda_std::matrix::{multiply_add_bf16, multiply_add_tf32};
+use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16};
 
 /// A coefficient as its first 11 digits, rounded, and what is left.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl Factor {
     }
 }
 
-/// The first digits of coefficients as factors, in the order of [`multiply_add_tf32`].
+/// The first digits of coefficients as factors, in the order of [`mma_m16n8k8_tf32`].
 #[inline(always)]
 pub(super) fn high(values: [f32; 4]) -> [f32; 4] {
     values.map(|value| Parts::of(value).high)
@@ -52,25 +52,25 @@ pub(super) fn pairs(values: [f32; 4]) -> [f32; 4] {
 /// Adds the products of 16 rows of coefficients' [`pairs`] with pixels.
 #[inline(always)]
 pub(super) fn add_low(pairs: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
-    multiply_add_bf16(pairs.map(f32::to_bits), pixels.map(|pixel| pixel.pair), sums)
+    mma_m16n8k16_bf16(pairs.map(f32::to_bits), pixels.map(|pixel| pixel.pair), sums)
 }
 
 /// The same of the first digits.
 #[inline(always)]
 pub(super) fn add_high(high: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
-    multiply_add_tf32(high, pixels.map(|pixel| pixel.high), sums)
+    mma_m16n8k8_tf32(high, pixels.map(|pixel| pixel.high), sums)
 }
 
 /// Adds the products of 16 columns of filtered pixels with coefficients' [`pairs`].
 #[inline(always)]
 pub(super) fn add_low_columns(filtered: &[Factor; 4], pairs: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
     let [a, b, c, d] = filtered.map(|factor| factor.pair);
-    multiply_add_bf16([a, c, b, d], pairs.map(f32::to_bits), sums)
+    mma_m16n8k16_bf16([a, c, b, d], pairs.map(f32::to_bits), sums)
 }
 
 /// Adds those of the first digits.
 #[inline(always)]
 pub(super) fn add_high_columns(filtered: &[Factor; 4], high: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
     let [a, b, c, d] = filtered.map(|factor| factor.high);
-    multiply_add_tf32([a, c, b, d], high, sums)
+    mma_m16n8k8_tf32([a, c, b, d], high, sums)
 }

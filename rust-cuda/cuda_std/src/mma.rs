@@ -13,8 +13,8 @@
 //! | `c[2]`, `c[3]` | `g + 8` | `2 t`, `2 t + 1` |
 //!
 //! # Floating point
-//! Of [`multiply_add_tf32`] `A` is 16 x 8, `B` 8 x 8 numbers of 19 bits, a sign, 8 bits of exponent and 11 digits: an `f32` whose lower
-//! 13 bits are ignored. Of [`multiply_add_bf16`] `A` is 16 x 16, `B` 16 x 8, two numbers of [`bf16`](crate::bf16) to a word, the lower half first. `C` and `D` are `f32`:
+//! Of [`mma_m16n8k8_tf32`] `A` is 16 x 8, `B` 8 x 8 numbers of 19 bits, a sign, 8 bits of exponent and 11 digits: an `f32` whose lower
+//! 13 bits are ignored. Of [`mma_m16n8k16_bf16`] `A` is 16 x 16, `B` 16 x 8, two numbers of [`bf16`](crate::bf16) to a word, the lower half first. `C` and `D` are `f32`:
 //!
 //! | | rows | columns: 19 bits | 16 bits |
 //! | --- | --- | --- | --- |
@@ -117,7 +117,7 @@ macro_rules! mma {
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
+pub fn mma_m16n8k32_u8s8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
     mma!(mma_m16n8k32_u8s8, product, a, b, c)
 }
 
@@ -125,7 +125,7 @@ pub fn multiply_add(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn multiply_add_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+pub fn mma_m16n8k8_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     let (a, b) = (a.map(f32::to_bits), b.map(f32::to_bits));
     mma!(mma_m16n8k8_tf32, tf32_product, a, b, c)
 }
@@ -134,7 +134,7 @@ pub fn multiply_add_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn multiply_add_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+pub fn mma_m16n8k16_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
     mma!(mma_m16n8k16_bf16, bf16_product, a, b, c)
 }
 

@@ -1,6 +1,6 @@
 //! Copies from global to shared memory that need no register and wait for nothing: PTX `cp.async`, from compute capability 8.0 on.
 //!
-//! A thread's copies are collected in groups by [`commit`] and waited for by [`wait`]; the other threads of the block see them after
+//! A thread's copies are collected in groups by [`commit_group`] and waited for by [`wait_group`]; the other threads of the block see them after
 //! the next barrier. On the host a copy is done at once.
 
 #[cfg(target_arch = "nvptx64")]
@@ -17,7 +17,7 @@ use crate::{Global, Scalar, Shared};
 /// thread reads or writes the destination before the copy was waited for.
 #[inline(always)]
 #[track_caller]
-pub unsafe fn copy_16_if<T: Scalar>(which: bool, to: Shared<T>, from: Global<T>) {
+pub unsafe fn cp_async_16_if<T: Scalar>(which: bool, to: Shared<T>, from: Global<T>) {
     #[cfg(target_arch = "nvptx64")]
     {
         // SAFETY: the caller's promise.
@@ -40,10 +40,10 @@ pub unsafe fn copy_16_if<T: Scalar>(which: bool, to: Shared<T>, from: Global<T>)
 /// The same of the first `bytes` bytes, up to 16; zeros take the place of the others, which are not read.
 ///
 /// # Safety
-/// As for [`copy_16_if`], but of the source only `bytes` bytes need be such that they may be loaded.
+/// As for [`cp_async_16_if`], but of the source only `bytes` bytes need be such that they may be loaded.
 #[inline(always)]
 #[track_caller]
-pub unsafe fn copy_some_of_16_if<T: Scalar>(which: bool, to: Shared<T>, from: Global<T>, bytes: u32) {
+pub unsafe fn cp_async_16_zfill<T: Scalar>(which: bool, to: Shared<T>, from: Global<T>, bytes: u32) {
     #[cfg(target_arch = "nvptx64")]
     {
         // SAFETY: the caller's promise.
@@ -73,7 +73,7 @@ pub unsafe fn copy_some_of_16_if<T: Scalar>(which: bool, to: Shared<T>, from: Gl
 /// copy was waited for.
 #[inline(always)]
 #[track_caller]
-pub unsafe fn copy_4<T: Scalar>(to: Shared<T>, from: Global<T>) {
+pub unsafe fn cp_async_4<T: Scalar>(to: Shared<T>, from: Global<T>) {
     const { assert!(size_of::<T>() == 4) };
     #[cfg(target_arch = "nvptx64")]
     {
@@ -94,7 +94,7 @@ pub unsafe fn copy_4<T: Scalar>(to: Shared<T>, from: Global<T>) {
 
 /// Ends a group of copies.
 #[inline(always)]
-pub fn commit() {
+pub fn commit_group() {
     #[cfg(target_arch = "nvptx64")]
     {
         // SAFETY: it reads and writes no memory.
@@ -104,7 +104,7 @@ pub fn commit() {
 
 /// Waits until at most the last `GROUPS` groups of this thread's copies are under way.
 #[inline(always)]
-pub fn wait<const GROUPS: u32>() {
+pub fn wait_group<const GROUPS: u32>() {
     #[cfg(target_arch = "nvptx64")]
     {
         // SAFETY: the copies that are waited for were made with a promise of their own.
