@@ -1,4 +1,4 @@
-use kernels_gpu::abi::params::share;
+use kernels_gpu::common::partition::partition;
 use kernels_gpu::ptx;
 use kernels_gpu::registry::ENTRIES;
 use kernels_gpu::separable::tensor_core as separable_tensor;
@@ -529,9 +529,9 @@ fn strips_share_out_the_rows() {
                 assert_eq!(launch.params.first_row as usize, first);
                 // As the kernels share them out: none is empty.
                 let (begin, _) = match variant {
-                    Variant::Tensor => share::<{ tensor::ROWS }>(rows, strips - 1, strips),
-                    Variant::SeparableTensor => share::<{ separable_tensor::STRIP_STEP }>(rows, strips - 1, strips),
-                    _ => share::<1>(rows, strips - 1, strips),
+                    Variant::Tensor => partition::<{ tensor::ROWS }>(rows, strips - 1, strips),
+                    Variant::SeparableTensor => partition::<{ separable_tensor::STRIP_STEP }>(rows, strips - 1, strips),
+                    _ => partition::<1>(rows, strips - 1, strips),
                 };
                 assert!(begin < rows, "{variant:?}: {strips} strips of {rows} rows");
             }

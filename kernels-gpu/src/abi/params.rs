@@ -58,36 +58,12 @@ const _: () = {
     assert!(offset_of!(Params, offset) == 48 && offset_of!(Params, result_kind) == 52);
 };
 
-/// Share number `number` of `shares` of `rows` rows: the first one and how many, of which the last share's may lie behind all rows. Each is a
-/// multiple of `STEP` rows, and they are as equal as that allows: the device waits for the multiprocessor that has most to do.
-#[inline(always)]
-#[must_use]
-pub const fn share<const STEP: u32>(rows: u32, number: u32, shares: u32) -> (u32, u32) {
-    let steps = rows.div_ceil(STEP);
-    let (each, more) = (steps / shares, steps % shares);
-    // The first `more` ones have a step more than the others.
-    let begin = number * each + if number < more { number } else { more };
-    let steps = each + (number < more) as u32;
-    (begin * STEP, steps * STEP)
-}
-
 impl Params {
     /// Whether the `values` x `rows` values from column `left` and row `top` on all lie in an image of `C` interleaved channels.
     #[inline(always)]
     #[must_use]
     pub fn contains<const C: u32>(&self, left: i32, top: i32, values: i32, rows: i32) -> bool {
         left >= 0 && top >= 0 && left <= self.row_values::<C>() - values && top <= self.height - rows
-    }
-
-    /// The strip of the block, where the rows of a grid share out the image's from `first_row` on: its first row, and how many it has,
-    /// none if that is not positive. Strips begin a multiple of `STEP` apart; see [`share`].
-    #[inline(always)]
-    #[must_use]
-    pub fn strip<const STEP: u32>(&self) -> (i32, i32) {
-        let rows = (self.height - self.first_row) as u32;
-        let (begin, most) = share::<STEP>(rows, thread::block_idx_y(), thread::grid_dim_y().max(1));
-        let first = self.first_row + begin as i32;
-        (first, (most as i32).min(self.height - first))
     }
 
     /// The values of a row.
@@ -216,28 +192,5 @@ mod tests {
         assert_eq!(params.src_index(5, 39), 39 * ((1_isize << 30) - 1) + 5);
         assert_eq!(params.dst_index(-5, 39), 39 * ((1_isize << 30) - 8) - 5);
         assert_eq!(params.src_index(0, -3), -3 * ((1_isize << 30) - 1));
-    }
-
-    fn check_shares<const STEP: u32>(rows: u32, shares: u32) {
-        let mut next = 0;
-        let (_, least) = share::<STEP>(rows, shares - 1, shares);
-        for number in 0..shares {
-            let (begin, count) = share::<STEP>(rows, number, shares);
-            assert!(begin == next && begin.is_multiple_of(STEP), "{rows}/{shares}: {number} begins with {begin}");
-            assert!(count == least || count == least + STEP, "{rows}/{shares}: {number} has {count}, the last {least}");
-            assert!(count == 0 || begin < rows, "{rows}/{shares}: {number} lies behind them all");
-            next += count;
-        }
-        assert_eq!(next, rows.next_multiple_of(STEP), "{shares} shares");
-    }
-
-    #[test]
-    fn shares_are_even_and_hold_every_row_once() {
-        for rows in [1, 7, 31, 32, 33, 200, 8192, 3_000_001] {
-            for shares in [1, 2, 3, 66, 456, 65_535] {
-                check_shares::<1>(rows, shares);
-                check_shares::<32>(rows, shares);
-            }
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! What several kernels need, written once.
 
 pub(crate) mod async_rows;
+pub(crate) mod border_table;
 pub(crate) mod mask_row;
+pub mod partition;
 pub mod vector;

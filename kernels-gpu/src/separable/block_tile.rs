@@ -59,6 +59,7 @@ use cuda_std::prelude::*;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::async_rows::{Copies, PIECE, RUN, whole};
+use crate::common::partition::block_rows;
 use crate::teaching::constant_mask::MASK;
 
 /// The oldest compute capability that has the copies.
@@ -177,7 +178,7 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
     let skip = reach + 1 - mask_height;
     let first_column = (thread::block_idx_x() * THREADS) as i32;
     let left = first_column - params.origin_x - lead as i32;
-    let (first, rows) = params.strip::<1>();
+    let (first, rows) = block_rows::<1>(&params);
     if rows <= 0 {
         return;
     }

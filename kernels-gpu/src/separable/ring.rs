@@ -36,6 +36,7 @@ use cuda_std::prelude::*;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
+use crate::common::partition::block_rows;
 use crate::direct::register_tile::{COLUMNS, STEP, Source, columns_read, filled_up};
 use crate::teaching::constant_mask::MASK;
 
@@ -100,7 +101,7 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
     let first_column = (thread::block_idx_x() * OUTPUT_COLUMNS) as i32;
     // The first column of pixels is a multiple of 4.
     let left = (first_column - params.origin_x) & !3;
-    let (first, rows) = params.strip::<1>();
+    let (first, rows) = block_rows::<1>(&params);
     let top = first - params.origin_y;
     let edge = params.src_pitch & 3 != 0 || !params.contains::<1>(left, 0, columns_read(mask_width) as i32, 1);
 

@@ -95,6 +95,7 @@ use self::store::write;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
+use crate::common::partition::block_rows;
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -242,7 +243,7 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     let values = params.width * CHANNELS as i32;
     let block_v = (thread::block_idx_x() * outputs(CHANNELS, SIZE)) as i32;
 
-    let (first, own) = params.strip::<ROWS>();
+    let (first, own) = block_rows::<ROWS>(&params);
     if own <= 0 {
         return;
     }

@@ -36,6 +36,7 @@ use cuda_std::prelude::*;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
+use crate::common::partition::block_rows;
 use crate::direct::sliding_window::strip::Sums;
 
 pub use crate::direct::sliding_window::strip::BLOCK;
@@ -513,7 +514,7 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
     params: Params,
 ) {
     let place = Place { thread: thread::thread_idx_x() };
-    let (first, rows) = params.strip::<1>();
+    let (first, rows) = block_rows::<1>(&params);
     if rows <= 0 {
         return;
     }

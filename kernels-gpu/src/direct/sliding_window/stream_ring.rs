@@ -56,6 +56,7 @@ use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel as _;
+use crate::common::partition::block_rows;
 use crate::direct::sliding_window::strip::{Needed, Sums};
 use crate::teaching::constant_mask::MASK;
 
@@ -158,7 +159,7 @@ pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u
     let aside = if middle { 0 } else { layout.origin as i32 - params.origin_x * CHANNELS as i32 };
     let left = block_v - layout.left as i32 + aside;
 
-    let (first, rows) = params.strip::<1>();
+    let (first, rows) = block_rows::<1>(&params);
     let more = params.mask_height - 1;
     let top = first - params.origin_y;
     if rows <= 0 {

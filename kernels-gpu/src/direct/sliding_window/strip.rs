@@ -33,6 +33,7 @@ use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
+use crate::common::partition::block_rows;
 use crate::common::vector::{MOST_LANES, Vector};
 
 /// Threads of a block: one row, and one warp, so that a multiprocessor takes as many as its registers allow.
@@ -319,7 +320,7 @@ pub(crate) unsafe fn walk<
     let v = block_v + (thread * C as u32) as i32;
     let left = block_v - params.origin_x * CHANNELS as i32;
 
-    let (first, rows) = params.strip::<1>();
+    let (first, rows) = block_rows::<1>(&params);
     // Of the parameters and not of `K`, or LLVM would unroll the loop over them.
     let more = params.mask_height - 1;
     let top = first - params.origin_y;

@@ -80,6 +80,7 @@ use self::split::{Factor, add_high, add_high_columns, add_low, add_low_columns, 
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::async_rows::{Copies, PIECE, RUN, whole};
+use crate::common::partition::block_rows;
 use crate::separable::error_bound::MASK_ERROR;
 
 /// The oldest compute capability that has the products and the copies.
@@ -189,7 +190,7 @@ pub unsafe fn separable_tensor<
     let (lead, odd) = (lead(params.origin_x), odd(params.origin_x));
     let first_column = (thread::block_idx_x() * columns(blocks)) as i32;
     let left = first_column - params.origin_x - lead as i32;
-    let (first, rows) = params.strip::<STRIP_STEP>();
+    let (first, rows) = block_rows::<STRIP_STEP>(&params);
     if rows <= 0 {
         return;
     }
