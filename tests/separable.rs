@@ -3,7 +3,7 @@
 
 use host::oracle::Oracle;
 use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use kernels_gpu::registry::{ENTRIES, MaskSize, Variant};
+use kernels_gpu::registry::{MaskSize, Variant};
 
 /// Numbers in -1 to 1.
 fn noise(count: usize, seed: u64) -> Vec<f32> {
@@ -36,7 +36,7 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> host::Result<()> {
             let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
             let factors =
                 convolution.plan().and_then(|plan| plan.factors.clone()).expect("a plan for a separable mask");
-            let coefficients = factors.coefficients();
+            let coefficients = factors.placed(0, mask_width as u32);
             let (row, column) = coefficients.split_at(mask_width);
             let image = Image::new(width, height, 1, noise(width * height, 1000 + j as u64))?;
             let found: Image = convolution.run(&image)?;
@@ -60,17 +60,18 @@ fn any_size_through_the_ring_has_the_bits_of_two_passes() -> host::Result<()> {
 #[test]
 fn each_tile_has_the_bits_of_two_passes() -> host::Result<()> {
     let mut masks = Vec::new();
-    for entry in ENTRIES.iter().filter(|entry| entry.variant == Variant::SeparableTile) {
+    for entry in Variant::SeparableBlockTile.entries() {
         match entry.mask {
             MaskSize::Square(side) => masks.push((side as usize, side as usize)),
-            MaskSize::Reach(reach) => {
+            // Masks of up to so many rows and one.
+            MaskSize::Class(reach) => {
                 let (reach, i) = (reach as usize, masks.len());
                 masks.extend([(1 + i % 7, reach - 14), (reach, reach), (33 - i % 4, reach + 1), (2, reach - i % 13)]);
             }
-            MaskSize::Any | MaskSize::Blocks(_) => unreachable!("no tile is for any mask"),
+            MaskSize::Any => unreachable!("no block tile is for any mask"),
         }
     }
-    compare(Variant::SeparableTile, &masks)
+    compare(Variant::SeparableBlockTile, &masks)
 }
 
 /// A kernel of one size with an anchor that it was not made for, which a small image leaves it.
@@ -82,7 +83,7 @@ fn a_tile_of_one_size_takes_any_anchor() -> host::Result<()> {
         let filter = Filter::new(Mask::new(side, side, product)?).anchor(anchor.0, anchor.1);
         let problem = Problem::new(530, 20, &filter)?;
         let device = Device::emulator(1);
-        let mut tile = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableTile))?;
+        let mut tile = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableBlockTile))?;
         let mut ring = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
         assert!(matches!(tile.plan().expect("a plan").entry.mask, MaskSize::Square(_)));
         let image = Image::new(530, 20, 1, noise(530 * 20, 6))?;
@@ -106,7 +107,8 @@ fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> host::Result<()> {
                 let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
                 let problem = Problem::new(width, height, &filter)?;
                 let device = Device::emulator(1);
-                let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableTile))?;
+                let mut convolution =
+                    device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableBlockTile))?;
                 let mut ring = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
                 let (found, expected): (Image, Image) = (convolution.run(&image)?, ring.run(&image)?);
                 let same = host::compare::same_bits(expected.values(), found.values());
@@ -126,7 +128,7 @@ fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
     for operation in [Operation::Correlate, Operation::Convolve] {
         let problem = Problem::new(300, 12, &Filter::new(mask.clone()).operation(operation))?;
         let oracle = Oracle::new(&problem, image.values());
-        for variant in [Variant::SeparableRing, Variant::SeparableTile, Variant::SeparableTensor] {
+        for variant in [Variant::SeparableRing, Variant::SeparableBlockTile, Variant::SeparableTensorCore] {
             let device = Device::emulator(1);
             let mut convolution = device.convolution(&problem, VariantChoice::Exactly(variant))?;
             let found: Image = convolution.run(&image)?;

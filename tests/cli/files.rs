@@ -220,7 +220,7 @@ fn help_and_information() {
     assert!(
         small.contains("the emulator of a GPU")
             && small.contains("for 200 x 200 pixels")
-            && small.contains("small_tile      "),
+            && small.contains("shared_tile_async "),
         "{small}"
     );
     assert!(large.contains("for 3840 x 2160 pixels") && large.contains("u16 x 4"), "{large}");

@@ -52,9 +52,9 @@ fn variants_by_name() {
     place.write("rgb.png", picture(40, 21, 3, |i| (i / 8) as u8));
     place.write("deep.png", picture(40, 21, 1, |i| (i * 257) as u16));
     for (from, mask, variant) in [
-        ("rgb.png", ["--gaussian", "1"], "tensor"),
-        ("rgb.png", ["--box", "3"], "stream_ring"),
-        ("deep.png", ["--box", "5x3"], "stream"),
+        ("rgb.png", ["--gaussian", "1"], "tensor_core_u8"),
+        ("rgb.png", ["--box", "3"], "sliding_window"),
+        ("deep.png", ["--box", "5x3"], "sliding_window"),
     ] {
         let common = [from, "--overwrite", mask[0], mask[1], "-o"];
         place.filter(&[&common[..], &["right.png"]].concat()).quietly();
@@ -63,7 +63,8 @@ fn variants_by_name() {
         assert_eq!(fs::read(place.path("found.png")).unwrap(), fs::read(place.path("right.png")).unwrap(), "{variant}");
     }
     // And refused with it.
-    let args = ["filter", "--device", "emulator", "--variant", "tensor", "deep.png", "-o", "none.png", "--box", "3"];
+    let args =
+        ["filter", "--device", "emulator", "--variant", "tensor_core_u8", "deep.png", "-o", "none.png", "--box", "3"];
     place.host(&args).with(1, &["deep.png", "the variant tensor can't compute this", "this one is u16 x 1"]);
     assert!(!place.path("none.png").exists());
 }

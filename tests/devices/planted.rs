@@ -46,9 +46,11 @@ pub(super) fn planted_shift() -> Result<(), Failed> {
 /// further off than the bound allows is found, too.
 pub(super) fn planted_order() -> Result<(), Failed> {
     let device = Device::emulator(1);
-    for (variant, mask) in
-        [(Variant::SeparableRing, (8, 9)), (Variant::SeparableTile, (9, 8)), (Variant::SeparableTensor, (9, 8))]
-    {
+    for (variant, mask) in [
+        (Variant::SeparableRing, (8, 9)),
+        (Variant::SeparableBlockTile, (9, 8)),
+        (Variant::SeparableTensorCore, (9, 8)),
+    ] {
         let case = cases(true, SEED).into_iter().find(plain).ok_or("no plain case")?;
         let (image, scale, anchor) = ((70, 40), (1.0, 0.0), None);
         let checker = Checker::new(Case { image, mask, scale, anchor, separable: true, ..case })?;

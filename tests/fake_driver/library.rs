@@ -92,7 +92,7 @@ fn every_variant() -> Result<(), Failed> {
                 for (found, right) in found.values().iter().zip(right.values()) {
                     // Those that are not bit-exact are within a bound that `check` holds them to.
                     let error = (found - right).abs();
-                    let is_near = if variant.is_direct() { found == right } else { error <= right.abs() * 1e-3 };
+                    let is_near = if variant.is_exact() { found == right } else { error <= right.abs() * 1e-3 };
                     assert!(is_near, "{}: {found} is not {right}", variant.name());
                 }
                 ran += 1;

@@ -1,7 +1,7 @@
 //! The committed PTX against the sources and the list of entries; and that each kind of defect is seen.
 
 use kernels_gpu::ptx;
-use kernels_gpu::registry::{ENTRIES, kernels as list};
+use kernels_gpu::registry::{entries, kernels as list};
 use xtask::kernels;
 
 /// The committed modules.
@@ -43,12 +43,12 @@ fn the_ptx_has_the_entries_of_the_list_and_their_parameters() {
 #[test]
 fn a_convergent_instruction_too_many_or_too_few_is_seen() {
     for (module, start, name) in [
-        ("stream_ring_u8_c1_3x3", "bar.sync", "bar.sync"),
-        ("tensor_u8_c3_5x5", "bar.warp.sync", "bar.warp.sync"),
-        ("tensor_u8_c1_3x3", "mma.sync", "mma.sync"),
-        ("separable_tensor_f32_c1_blocks_5", "mma.sync", "mma.sync"),
-        ("separable_tensor_f32_c1_blocks_5", "shfl.sync", "shfl.sync"),
-        ("tensor_u8_c1_3x3", "vote.sync", "vote.sync"),
+        ("sliding_window_u8_c1_3x3", "bar.sync", "bar.sync"),
+        ("tensor_core_u8_u8_c3_5x5", "bar.warp.sync", "bar.warp.sync"),
+        ("tensor_core_u8_u8_c1_3x3", "mma.sync", "mma.sync"),
+        ("separable_tensor_core_f32_c1_blocks_5", "mma.sync", "mma.sync"),
+        ("separable_tensor_core_f32_c1_blocks_5", "shfl.sync", "shfl.sync"),
+        ("tensor_core_u8_u8_c1_3x3", "vote.sync", "vote.sync"),
         // In a kernel that has none.
         ("naive_f32_c1", "ret;", "bar.sync"),
     ] {
@@ -72,7 +72,7 @@ fn a_convergent_instruction_too_many_or_too_few_is_seen() {
 
 #[test]
 fn each_entry_finds_its_module() {
-    for entry in ENTRIES {
+    for entry in entries() {
         let module = ptx::module(entry.module()).unwrap_or_else(|| panic!("{} has no module", entry.symbol));
         assert_eq!(module.name, entry.module());
         assert!(!module.ptx().contains('\0'), "{}: the driver takes a C string", module.name);
@@ -177,8 +177,8 @@ fn text_that_is_no_ptx_or_for_another_gpu_is_seen() {
     assert!(found[0].ends_with("naive_f32_c1 uses helper, which is not there"), "{found:?}");
     let found = planted("naive_f32_c1", ".target sm_70", ".target sm_90");
     assert_eq!(found, ["module naive_f32_c1 is for sm_90, required is sm_70"]);
-    let found = planted("stream_ring_u8_c1_3x3", ".target sm_80", ".target sm_70");
-    assert_eq!(found, ["module stream_ring_u8_c1_3x3 is for sm_70, required is sm_80"]);
+    let found = planted("sliding_window_u8_c1_3x3", ".target sm_80", ".target sm_70");
+    assert_eq!(found, ["module sliding_window_u8_c1_3x3 is for sm_70, required is sm_80"]);
     let found = planted("naive_f32_c1", "\n}", "\n");
     assert!(found[0].contains("does not end"), "{found:?}");
 }

@@ -213,7 +213,7 @@ impl EmulatorConvolution {
         drop(rows);
         let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize)?;
         let coefficients = self.plan.coefficients(&self.problem);
-        let mask = if self.plan.entry.variant.mask_is_constant() {
+        let mask = if self.plan.entry.variant.reads_constant_memory() {
             memory.set_constant(MASK::SYMBOL, &coefficients);
             memory.try_upload("mask", &[])
         } else {
@@ -267,7 +267,7 @@ impl EmulatorConvolution {
                 .launch(entry.symbol, &launch, memory, || {
                     // SAFETY: the emulator checks every access; none reaches memory of this program.
                     unsafe {
-                        match entry.function() {
+                        match entry.function {
                             Function::U8(kernel) => kernel(from, to, mask, params),
                             Function::U16(kernel) => kernel(from.cast(), to, mask, params),
                             Function::F32(kernel) => kernel(from.cast(), to, mask, params),

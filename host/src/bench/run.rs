@@ -223,7 +223,7 @@ impl Bench<'_> {
                 Wanted::One(choice) => choices.push(choice),
             }
         }
-        choices.retain(|choice| !exact || choice.named().is_none_or(Variant::is_direct));
+        choices.retain(|choice| !exact || choice.named().is_none_or(Variant::is_exact));
         let auto = Plan::new(problem, limits, by_itself).ok();
         let mut seen = HashSet::new();
         let mut candidates = Vec::new();
@@ -300,11 +300,9 @@ impl Bench<'_> {
         };
         let (verdict, times) = self.noted(measured, backend, variant, cell)?;
         let window = task.problem.window();
-        // The tensor cores' products are none of the FP32 units'; memory bounds them.
-        let products = match plan.entry.variant {
-            Variant::Tensor | Variant::SeparableTensor => 0,
-            variant => variant.coefficients(window.width() as u32, window.height() as u32),
-        };
+        // The products of tensor cores are not executed by the FP32 units: memory bounds them.
+        let mask = (window.width() as u32, window.height() as u32);
+        let products = if plan.entry.variant.spec().uses_fp32_units { plan.entry.coefficients(mask) } else { 0 };
         let work = Work::new(task.problem, products);
         let vs_cpu = cpu.map(|(method, us)| VsCpu { speedup: us / times.kernel.us.median, method });
         let timed = Some(Timed { times, loaded_before, work, roofline: work.roofline(rates), vs_cpu });

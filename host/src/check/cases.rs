@@ -4,9 +4,10 @@
 //! rectangular, larger than the image, and each pair of an image and a mask gets the next border, operation and anchor
 //! in turn, so that every one of these meets every other.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use kernels_gpu::registry::{ENTRIES, Entry, MaskSize, Variant};
+use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
 
 use crate::files::Pixels;
 use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
@@ -84,7 +85,7 @@ impl Case {
     #[must_use]
     pub fn concerns(&self, choice: VariantChoice) -> bool {
         let Some(variant) = choice.named() else { return true };
-        let columns = ENTRIES.iter().filter(|entry| entry.variant == variant).map(|entry| entry.outputs().0).max();
+        let columns = variant.entries().map(|entry| entry.outputs().0).max();
         self.image.0 <= 5 * columns.unwrap_or(0) as usize
     }
 
@@ -209,7 +210,7 @@ const BORDERS: [Border; 6] =
 #[must_use]
 pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     let mut shapes = Vec::new();
-    let mut tiles: Vec<_> = ENTRIES.iter().map(Entry::outputs).filter(|(columns, _)| *columns <= WIDEST_TILE).collect();
+    let mut tiles: Vec<_> = entries().map(Entry::outputs).filter(|(columns, _)| *columns <= WIDEST_TILE).collect();
     tiles.sort_unstable();
     tiles.dedup();
     for (columns, rows) in tiles {
@@ -307,14 +308,9 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
 /// of a row in its place, moved to the left, and with columns that are not aligned.
 fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 3] = [516, 513, 512];
-    let sides = ENTRIES.iter().filter_map(|entry| match (entry.variant, entry.mask) {
-        (Variant::Stream, MaskSize::Square(side))
-            if side >= 16 && (entry.pixel, entry.channels) == (PixelType::F32, 1) =>
-        {
-            Some(side as usize)
-        }
-        _ => None,
-    });
+    let of_windows = |entry: &&Entry| entry.side() >= 16 && is_plane(entry) && entry.variant.is_exact();
+    let partitions = |entry: &&Entry| matches!(entry.variant.spec().grid, Grid::Partition(_));
+    let sides = entries().filter(of_windows).filter(partitions).map(|entry| entry.side() as usize);
     let case = |(number, side): (usize, usize)| Case {
         image: (WIDTHS[number % WIDTHS.len()], 3 * side + number),
         mask: (side, side),
@@ -347,15 +343,17 @@ fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
 
 /// Masks of the sizes that kernels of one `f32` a pixel are made for and that no other case has.
 fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
-    let of_planes = ENTRIES.iter().filter(|entry| (entry.pixel, entry.channels) == (PixelType::F32, 1));
-    let masks = of_planes.filter_map(|entry| match (entry.variant, entry.mask) {
-        (Variant::SmallTile, MaskSize::Square(side @ 17..)) => Some(((side, side), false)),
-        (Variant::Stream, MaskSize::Square(side @ (8 | 10 | 12 | 14))) => Some(((side, side), false)),
-        (Variant::SeparableTile, MaskSize::Square(side @ 23..)) => Some(((side, side), true)),
-        (Variant::SeparableTile, MaskSize::Reach(reach @ 48..)) => Some(((3, reach), true)),
-        (Variant::SeparableTensor, MaskSize::Blocks(blocks)) => Some(((2, 8 * blocks - 7), true)),
-        _ => None,
+    let masks = entries().filter(|entry| is_plane(entry)).filter_map(|entry| {
+        let spec = entry.variant.spec();
+        let separable = matches!(spec.mask_form, MaskForm::Factors(_));
+        match entry.mask {
+            // The odd sides up to 21 are those of other cases; with a separable mask, too.
+            MaskSize::Square(side @ (8 | 10 | 12 | 14 | 17..)) => Some(((side, side), separable)),
+            MaskSize::Class(class) => Some(((spec.mask_class?.example)(class), separable)),
+            MaskSize::Any | MaskSize::Square(_) => None,
+        }
     });
+    let masks: BTreeSet<_> = masks.collect();
     let case = |(number, ((width, height), separable)): (usize, ((u32, u32), bool))| Case {
         // The largest ones take every variant long.
         image: if width < 60 { (129 + number % 5, 35 + number % 3) } else { (24, 20) },
@@ -369,7 +367,7 @@ fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
         content: Content::Random,
         seed: seed.wrapping_add(600_000 + number as u64),
     };
-    masks.enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect()
+    masks.into_iter().enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect()
 }
 
 /// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type, side of a mask and
@@ -385,18 +383,13 @@ fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
         Border::Wrap,
         Border::Reflect,
     ];
-    let kinds = ENTRIES.iter().filter_map(|entry| match (entry.variant, entry.mask) {
-        (Variant::Stream | Variant::StreamRing, MaskSize::Square(side))
-            if entry.pixel != PixelType::F32 || entry.channels > 1 =>
-        {
-            Some((entry, side as usize, entry.channels as usize))
-        }
-        _ => None,
-    });
+    let of_rows = |entry: &&Entry| matches!(entry.variant.spec().mask_form, MaskForm::Rows(_));
+    let kinds = entries().filter(|entry| entry.side() > 0 && !is_plane(entry)).filter(of_rows);
+    let kinds = kinds.map(|entry| (entry, entry.side() as usize, entry.channels as usize));
     let turns = kinds.flat_map(|kind| (0..5).map(move |turn| (kind, turn))).enumerate();
     let case = |(number, ((entry, side, channels), turn)): (usize, ((&Entry, usize, usize), usize))| {
         let is_wide = turn < 2;
-        let results = entry.variant.results(entry.pixel);
+        let results = (entry.variant.spec().results)(entry.pixel);
         Case {
             image: if is_wide {
                 ((800 + 5 * number % 31) / channels, 3 * side.max(8))
@@ -430,11 +423,11 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
     const OTHERS: [(usize, usize); 8] = [(2, 2), (1, 1), (5, 3), (4, 9), (17, 3), (33, 2), (6, 15), (25, 1)];
     const BORDERS: [Border; 6] =
         [Border::ZERO, Border::Mirror, Border::Constant(7.0), Border::Wrap, Border::Clamp, Border::Reflect];
-    let entries = ENTRIES.iter().filter(|entry| entry.variant == Variant::Tensor);
-    let kinds = entries.flat_map(|entry| {
+    let in_fixed_point = entries().filter(|entry| matches!(entry.variant.spec().mask_form, MaskForm::FixedPoint));
+    let kinds = in_fixed_point.flat_map(|entry| {
         let masks = match entry.mask {
             MaskSize::Square(side) => vec![(side as usize, side as usize)],
-            MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => OTHERS.to_vec(),
+            MaskSize::Any | MaskSize::Class(_) => OTHERS.to_vec(),
         };
         masks.into_iter().map(|mask| (mask, entry.channels as usize))
     });
@@ -485,6 +478,11 @@ fn tensor_planes(quick: bool, seed: u64) -> Vec<Case> {
     turns.filter(|(number, _)| !quick || number % 7 == 0).map(case).collect()
 }
 
+/// Whether an entry is for images of one `f32` a pixel.
+fn is_plane(entry: &Entry) -> bool {
+    (entry.pixel, entry.channels) == (PixelType::F32, 1)
+}
+
 /// What the sweep does not reach: a mask too large for constant memory, one too long for a tile, and an image of more
 /// rows than one grid has.
 fn extremes(seed: u64) -> [Case; 4] {
@@ -514,6 +512,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::Variant;
     use crate::plan::{Limits, Plan, VariantChoice};
 
     /// By name each variant takes the kernel that is made for a mask, so that the cases run every kernel there is.
@@ -528,8 +527,8 @@ mod tests {
                 met.extend(Plan::new(&problem, Limits::H100, variant).ok().map(|plan| plan.entry.symbol));
             }
         }
-        let missed: Vec<_> = ENTRIES.iter().map(|entry| entry.symbol).filter(|symbol| !met.contains(symbol)).collect();
-        assert!(missed.is_empty(), "{} of {}: {missed:?}", missed.len(), ENTRIES.len());
+        let missed: Vec<_> = entries().map(|entry| entry.symbol).filter(|symbol| !met.contains(symbol)).collect();
+        assert!(missed.is_empty(), "{} of {}: {missed:?}", missed.len(), entries().count());
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Args {
             (None, None) => None,
         };
         let other_bits = self.variants.iter().find_map(|wanted| match wanted {
-            Wanted::One(choice) => choice.named().filter(|variant| !variant.is_direct()),
+            Wanted::One(choice) => choice.named().filter(|variant| !variant.is_exact()),
             Wanted::All => None,
         });
         if let Some(variant) = other_bits.filter(|_| self.exact) {

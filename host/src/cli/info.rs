@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use anyhow::{Context, Result};
 use host::bench::ImageSize;
 use host::kernels_gpu::ptx;
-use host::kernels_gpu::registry::{ENTRIES, Entry, MaskSize};
+use host::kernels_gpu::registry::{Entry, MaskSize, entries};
 use host::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
 use serde::Serialize;
 
@@ -185,7 +185,7 @@ impl Info {
             choices: choices(chooser, size)?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
             ptx: Ptx { arch: ptx::ARCH, rustc: ptx::RUSTC, source_hash: ptx::SOURCE_HASH },
-            kernels: ENTRIES.iter().map(Kernel::from).collect(),
+            kernels: entries().map(Kernel::from).collect(),
         })
     }
 }
@@ -207,7 +207,7 @@ impl From<&GpuInfo> for CudaDevice {
 impl From<&Entry> for Kernel {
     fn from(entry: &Entry) -> Self {
         let mask = match entry.mask {
-            MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => None,
+            MaskSize::Any | MaskSize::Class(_) => None,
             MaskSize::Square(side) => Some([side, side]),
         };
         Self {
@@ -216,7 +216,7 @@ impl From<&Entry> for Kernel {
             pixel: entry.pixel.name(),
             channels: entry.channels,
             mask,
-            summary: entry.variant.summary(),
+            summary: entry.variant.spec().summary,
         }
     }
 }
@@ -324,7 +324,7 @@ mod tests {
     fn kernels_for_the_same_masks_are_one_line() {
         let kernel = |pixel, channels, side: Option<u32>| Kernel {
             symbol: "",
-            variant: "stream",
+            variant: "sliding_window",
             pixel,
             channels,
             mask: side.map(|side| [side, side]),

@@ -52,13 +52,7 @@ impl Factors {
         (all().min().unwrap_or(0), all().max().unwrap_or(0))
     }
 
-    /// The coefficients as most kernels expect them in constant memory: the row, then the column.
-    #[must_use]
-    pub fn coefficients(&self) -> Vec<f32> {
-        [self.row.as_slice(), &self.column].concat()
-    }
-
-    /// The same with the row and the column at places of their own, and zeros elsewhere, which no kernel reads.
+    /// The coefficients with the row from index `row_at` on and the column from `column_at` on, zeros elsewhere.
     #[must_use]
     pub fn placed(&self, row_at: u32, column_at: u32) -> Vec<f32> {
         let (row_at, column_at) = (row_at as usize, column_at as usize);

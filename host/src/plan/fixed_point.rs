@@ -1,6 +1,5 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
-use kernels_gpu::registry::MaskSize;
 use kernels_gpu::tensor_core_u8::{Layout, header};
 
 use crate::Problem;
@@ -108,23 +107,22 @@ impl FixedPoint {
         (2 * self.radius + 1) << (32 - self.shift)
     }
 
-    /// What the kernel for masks of `size` reads, as `f32`s with these bits: the header, the coefficients, the
+    /// What the kernel for masks of `side` x `side`, or of any size for 0, reads, as `f32`s with these bits: the header, the coefficients, the
     /// matrices. A smaller mask stands in the upper rows of the square, its output's column in the middle, zeros around it.
     #[must_use]
-    pub fn words(&self, problem: &Problem, size: MaskSize) -> Vec<f32> {
+    pub fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
         let (mask_width, origin) = (problem.window().width() as u32, problem.origin().1 as u32);
         let exact = (mask_width, problem.window().height() as u32);
-        let (width, height, left) = match size {
-            MaskSize::Square(side) if exact != (side, side) => (side, side, (side - 1) / 2 - origin),
-            _ => (exact.0, exact.1, 0),
-        };
+        let is_padded = side > 0 && exact != (side, side);
+        let (width, height, left) =
+            if is_padded { (side, side, (side - 1) / 2 - origin) } else { (exact.0, exact.1, 0) };
         // Where the mask has what the square has there.
         let index = |row: u32, column: u32| {
             let column = column.checked_sub(left).filter(|&column| column < mask_width)?;
             (row < exact.1).then_some((row * mask_width + column) as usize)
         };
         let channels = problem.layout().channels as u32;
-        let layout = Layout::new(channels, width, (origin + left) as i32, size.side());
+        let layout = Layout::new(channels, width, (origin + left) as i32, side);
         let mut words = vec![0_u32; header::WORDS as usize];
         words[header::SHIFT as usize] = self.shift;
         words[header::BIAS as usize] = self.bias as u32;

@@ -16,8 +16,7 @@ use std::str::FromStr;
 
 use kernels_gpu::abi::border::BorderMode;
 use kernels_gpu::abi::params::Params;
-use kernels_gpu::registry::{ENTRIES, Entry, Ineligible, MaskSize, Request, Variant};
-use kernels_gpu::separable::{block_tile as separable_tile, error_bound as separable, tensor_core as separable_tensor};
+use kernels_gpu::registry::{Accuracy, Arithmetic, Entry, Ineligible, MaskForm, MaskSize, Request, Variant, entries};
 
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
@@ -75,7 +74,7 @@ impl VariantChoice {
     fn allows(self, variant: Variant) -> bool {
         match self {
             Self::Auto => true,
-            Self::Exact => variant.is_direct(),
+            Self::Exact => variant.is_exact(),
             Self::Exactly(wanted) => variant == wanted,
         }
     }
@@ -169,26 +168,26 @@ impl Plan {
     pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
         let layout = problem.layout();
         let values = (layout.input, layout.channels as u32);
-        let entries = || ENTRIES.iter().filter(move |entry| (entry.pixel, entry.channels) == values);
+        let of_format = || entries().filter(move |entry| (entry.pixel, entry.channels) == values);
+        let has_form = |is_form: fn(MaskForm) -> bool| of_format().any(|entry| is_form(entry.variant.spec().mask_form));
         let factors =
-            entries().any(|entry| !entry.variant.is_direct()).then(|| Factors::of(problem.window())).flatten();
+            has_form(|form| matches!(form, MaskForm::Factors(_))).then(|| Factors::of(problem.window())).flatten();
         let fixed_point =
-            entries().any(|entry| entry.variant == Variant::Tensor).then(|| FixedPoint::of(problem)).flatten();
+            has_form(|form| matches!(form, MaskForm::FixedPoint)).then(|| FixedPoint::of(problem)).flatten();
         let request = Request {
             mask: (problem.window().width() as u32, problem.window().height() as u32),
             origin_x: problem.params().origin_x,
-            padded: padded(problem),
-            separable: factors.is_some(),
-            exponents: factors.as_ref().map_or((0, 0), Factors::exponents),
-            uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
+            padded_side: padded_side(problem),
+            factor_exponents: factors.as_ref().map(Factors::exponents),
+            undecided: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
             result: layout.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
         let considered: Vec<_> =
-            entries().map(|entry| Considered { entry, answer: entry.eligibility(&request) }).collect();
-        let situation = Situation { problem, limits, uncertain: request.uncertain };
+            of_format().map(|entry| Considered { entry, answer: entry.eligibility(&request) }).collect();
+        let situation = Situation { problem, limits, undecided: request.undecided };
         let best = considered
             .iter()
             .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
@@ -216,46 +215,42 @@ impl Plan {
     /// What the entry promises of the results: the direct sum's bits, or how near to the exact ones they are.
     #[must_use]
     pub fn bound(&self, problem: &Problem) -> Bound {
-        match &self.factors {
-            Some(factors) if !self.entry.variant.is_direct() => {
-                let (width, height) = (self.params.mask_width as u32, self.params.mask_height as u32);
-                match self.entry.mask {
-                    MaskSize::Blocks(blocks) => Bound::with_constant(separable_tensor::error_constant(blocks) as f64)
-                        .with_underflows(factors.underflows_in_parts()),
-                    _ => Bound::with_constant(separable::error_constant(width, height) as f64)
-                        .with_underflows(factors.underflows()),
-                }
+        let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
+        match (self.entry.variant.spec().accuracy, &self.factors) {
+            (Accuracy::Bounded { error_constant, arithmetic }, Some(factors)) => {
+                let underflows = match arithmetic {
+                    Arithmetic::F32 => factors.underflows(),
+                    Arithmetic::SplitTf32 => factors.underflows_in_parts(),
+                };
+                Bound::with_constant(error_constant(self.entry, mask) as f64).with_underflows(underflows)
             }
-            _ => Bound::direct(problem),
+            (Accuracy::Exact | Accuracy::Bounded { .. }, _) => Bound::direct(problem),
         }
     }
 
     /// The coefficients that the entry reads, in its order: the mask's in window order, with what fills its rows up, or those of a row and a column.
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
-        match (&self.factors, &self.fixed_point) {
-            (Some(factors), _) if self.entry.variant == Variant::SeparableTile => {
-                let height = self.params.mask_height as u32;
-                let origin_x = match self.entry.mask {
-                    MaskSize::Square(side) => (side as i32 - 1) / 2,
-                    MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => self.params.origin_x,
-                };
-                factors.placed(separable_tile::row_at(height, origin_x), separable_tile::column_at(height))
+        let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
+        match (self.entry.variant.spec().mask_form, &self.factors, &self.fixed_point) {
+            (MaskForm::Factors(places), Some(factors), _) => {
+                let places = places(self.entry, mask, self.params.origin_x);
+                factors.placed(places.row, places.column)
             }
-            (Some(factors), _) if !self.entry.variant.is_direct() => factors.coefficients(),
-            (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => {
-                fixed_point.words(problem, self.entry.mask)
+            (MaskForm::FixedPoint, _, Some(fixed_point)) => fixed_point.words(problem, self.entry.side()),
+            (MaskForm::Rows(begin), ..) => self.padded_coefficients(problem, begin),
+            (MaskForm::Factors(_) | MaskForm::FixedPoint, ..) => {
+                unreachable!("an eligible entry's mask has the form that it reads")
             }
-            _ => self.padded_coefficients(problem),
         }
     }
 
     /// The mask's coefficients in window order, each row where the kernel wants it, with zeros around them where the entry's mask is
     /// larger, and between rows.
-    fn padded_coefficients(&self, problem: &Problem) -> Vec<f32> {
+    fn padded_coefficients(&self, problem: &Problem, begin: fn(u32, u32) -> u32) -> Vec<f32> {
         let window = problem.window();
         let (width, height) = (self.params.mask_width as u32, self.params.mask_height as u32);
-        let place = |row| self.entry.variant.mask_row(width, row) as usize;
+        let place = |row| begin(width, row) as usize;
         let left = self.params.origin_x as usize - problem.origin().1;
         let mut coefficients = vec![0.0; place(height)];
         for (row, from) in (0..).zip(window.coefficients().chunks_exact(window.width())) {
@@ -273,22 +268,24 @@ impl Plan {
         let params = Params { height: height as i32, ..self.params };
         let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
         let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
-        let mask_size = match (params.mask_width as usize, params.mask_height as usize) {
-            (width, height) if self.entry.variant.is_direct() => (width, height),
-            (width, height) => (width + height, 1),
+        let mask_size = match self.entry.variant.spec().mask_form {
+            MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
+            MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),
         };
         let launch = |blocks_down: u32, first_row: u32| Launch {
             grid: (blocks_across, blocks_down),
             block: self.entry.block(),
             // An eligible entry's tile fits the device, far below 2^32.
-            shared_bytes: self.entry.shared_bytes(mask_width, mask_height) as u32,
+            shared_bytes: self.entry.shared_bytes((mask_width, mask_height)) as u32,
             mask_size,
             params: Params { first_row: first_row as i32, ..params },
         };
         let first = outputs.start as u32;
-        if self.entry.variant.shares_out_rows() && !outputs.is_empty() {
+        if !outputs.is_empty()
+            && let Some(parts) = self.parts(height as u32 - first, blocks_across)
+        {
             // They go down to the image's last row.
-            return vec![launch(self.strips(height as u32 - first, blocks_across), first)];
+            return vec![launch(parts, first)];
         }
         let blocks_down = (outputs.len() as u32).div_ceil(rows);
         (0..blocks_down)
@@ -297,23 +294,21 @@ impl Plan {
             .collect()
     }
 
-    /// Into how many strips the rows of a grid share out `rows` rows of the image: as many as fill the device with
-    /// `blocks_across` strips side by side, none of them empty, and none lower than serves.
-    fn strips(&self, rows: u32, blocks_across: u32) -> u32 {
+    /// The rows of blocks that partition `rows` rows of the image, with `blocks_across` blocks side by side: as many as fill
+    /// the device. None where a grid has a block for each tile.
+    fn parts(&self, rows: u32, blocks_across: u32) -> Option<u32> {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
         // What a multiprocessor keeps for the system is not a block's to have.
         let shared_per_sm = self.limits.shared_bytes + 1024;
-        let wanted = self.entry.blocks_to_fill(mask, self.limits.sm_count, shared_per_sm) / u64::from(blocks_across);
-        let most = u64::from(rows.div_ceil(self.entry.least_rows(mask.1)).min(MAX_GRID_Y));
-        wanted.clamp(1, most) as u32
+        self.entry.parts(mask, (rows, MAX_GRID_Y), blocks_across, (self.limits.sm_count, shared_per_sm))
     }
 }
 
-/// See [`Request::padded`].
+/// See [`Request::padded_side`].
 ///
 /// A product with an added 0 is a 0, and a sum that it is added to stays as it is: whole numbers are finite, so is the border's value,
 /// and a sum that begins with 0 becomes -0 only by underflow, which results of whole numbers don't show.
-fn padded(problem: &Problem) -> Option<u32> {
+fn padded_side(problem: &Problem) -> Option<u32> {
     let is_whole = |kind| !matches!(kind, PixelType::F32);
     let (window, left, layout) = (problem.window(), problem.origin().1, problem.layout());
     if !is_whole(layout.input) || !is_whole(layout.output) || !problem.border().value().is_finite() {
@@ -326,12 +321,12 @@ fn padded(problem: &Problem) -> Option<u32> {
 /// The error for a variant that can't. Of its entries that one knows best why which the mask's size suits.
 fn refused(considered: &[Considered], choice: VariantChoice, found: (crate::PixelType, u32)) -> Error {
     let of_choice = considered.iter().filter(|one| choice.allows(one.entry.variant));
-    let told = of_choice.filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal))).min_by_key(
-        |(entry, refusal)| (matches!(refusal, Ineligible::OtherMaskSize { .. }), entry.mask != MaskSize::Any),
-    );
+    let told = of_choice
+        .filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal)))
+        .min_by_key(|(entry, refusal)| (matches!(refusal, Ineligible::MaskSize { .. }), entry.mask != MaskSize::Any));
     let (entry, reason) = told.unwrap_or_else(|| {
-        let entry = ENTRIES.iter().find(|entry| choice.allows(entry.variant)).expect("each variant has an entry");
-        (entry, Ineligible::OtherValues { made_for: (entry.pixel, entry.channels), found })
+        let entry = entries().find(|entry| choice.allows(entry.variant)).expect("each variant has an entry");
+        (entry, Ineligible::PixelFormat { required: (entry.pixel, entry.channels), found })
     });
     Error::Refused { variant: entry.variant.name(), reason }
 }

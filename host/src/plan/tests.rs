@@ -1,8 +1,6 @@
 use kernels_gpu::common::partition::partition;
 use kernels_gpu::ptx;
-use kernels_gpu::registry::ENTRIES;
-use kernels_gpu::separable::tensor_core as separable_tensor;
-use kernels_gpu::tensor_core_u8 as tensor;
+use kernels_gpu::registry::{Grid, entries};
 
 use super::*;
 use crate::{Axis, Border, Filter, Layout, Mask, Operation, PixelType};
@@ -25,7 +23,7 @@ fn planned(problem: &Problem, choice: VariantChoice) -> &'static str {
 #[test]
 fn small_images_take_the_kernels_with_many_threads() {
     let of = |width, height| planned(&problem(100, 50, width, height), VariantChoice::Auto);
-    assert_eq!(of(7, 7), "small_tile_f32_c1_7x7");
+    assert_eq!(of(7, 7), "shared_tile_async_f32_c1_7x7");
     assert_eq!(of(7, 9), "shared_tile_f32_c1");
     assert_eq!(of(14, 16), "shared_tile_f32_c1");
     assert_eq!(of(128, 128), "shared_tile_f32_c1");
@@ -33,17 +31,17 @@ fn small_images_take_the_kernels_with_many_threads() {
     assert_eq!(of(16_384, 1), "constant_mask_f32_c1");
     assert_eq!(of(129, 128), "naive_f32_c1");
     let plan = Plan::new(&problem(200, 200, 13, 13), Limits::H100, VariantChoice::Auto).unwrap();
-    assert_eq!(plan.entry.symbol, "small_tile_f32_c1_13x13");
+    assert_eq!(plan.entry.symbol, "shared_tile_async_f32_c1_13x13");
     assert!(plan.reason.contains("too few pixels for stream: 25 of 528 warps"), "{}", plan.reason);
     // The same image is none too small for a small device.
     let small = Limits { sm_count: 1, ..Limits::H100 };
     let plan = Plan::new(&problem(200, 200, 13, 13), small, VariantChoice::Auto).unwrap();
-    assert_eq!(plan.entry.symbol, "stream_f32_c1_13x13");
+    assert_eq!(plan.entry.symbol, "sliding_window_f32_c1_13x13");
     // Without the copies of compute capability 8.0.
     let old = Limits { compute_capability: (7, 5), ..Limits::H100 };
     let plan = Plan::new(&problem(200, 200, 13, 13), old, VariantChoice::Auto).unwrap();
     assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_13x13");
-    assert!(plan.reason.contains("not small_tile: made for compute capability 8.0"), "{}", plan.reason);
+    assert!(plan.reason.contains("not shared_tile_async: made for compute capability 8.0"), "{}", plan.reason);
     // The windows of its tile begin where those of a centred mask do.
     let filter = Filter::new(mask(7, 7)).anchor(3, 0);
     let plan = Plan::new(&Problem::new(100, 50, &filter).unwrap(), Limits::H100, VariantChoice::Auto).unwrap();
@@ -54,26 +52,26 @@ fn small_images_take_the_kernels_with_many_threads() {
 fn small_images_end_where_measured() {
     let of = |side, mask| planned(&problem(side, side, mask, mask), VariantChoice::Auto);
     for (mask, last) in [(3, 940), (5, 1188), (7, 1279), (9, 1704), (13, 1704), (15, 1359), (21, 1664), (31, 1738)] {
-        assert_eq!(of(last, mask), format!("small_tile_f32_c1_{mask}x{mask}"));
-        assert_eq!(of(last + 1, mask), format!("stream_f32_c1_{mask}x{mask}"));
+        assert_eq!(of(last, mask), format!("shared_tile_async_f32_c1_{mask}x{mask}"));
+        assert_eq!(of(last + 1, mask), format!("sliding_window_f32_c1_{mask}x{mask}"));
     }
-    // Even sides have no `small_tile`: a stream of few warps is still faster than what is left, unless they are very few.
-    assert_eq!(of(512, 20), "stream_f32_c1_20x20");
+    // Even sides have no `shared_tile_async`: a sliding window of few warps is still faster than what is left, unless they are very few.
+    assert_eq!(of(512, 20), "sliding_window_f32_c1_20x20");
     assert_eq!(of(200, 20), "shared_tile_f32_c1");
     let of_box = |side, mask, choice| {
         let filter = Filter::new(Mask::average(mask, mask).unwrap());
         planned(&Problem::new(side, side, &filter).unwrap(), choice)
     };
-    assert_eq!(of_box(1101, 7, VariantChoice::Auto), "small_tile_f32_c1_7x7");
-    assert_eq!(of_box(1102, 7, VariantChoice::Auto), "separable_tile_f32_c1_7x7");
-    assert_eq!(of_box(669, 13, VariantChoice::Auto), "small_tile_f32_c1_13x13");
-    assert_eq!(of_box(670, 13, VariantChoice::Auto), "separable_tile_f32_c1_13x13");
-    assert_eq!(of_box(940, 9, VariantChoice::Auto), "small_tile_f32_c1_9x9");
-    assert_eq!(of_box(941, 9, VariantChoice::Auto), "separable_tile_f32_c1_9x9");
-    assert_eq!(of_box(1025, 13, VariantChoice::Exact), "small_tile_f32_c1_13x13");
-    assert_eq!(of_box(344, 31, VariantChoice::Auto), "small_tile_f32_c1_31x31");
-    assert_eq!(of_box(345, 31, VariantChoice::Auto), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(of_box(1100, 5, VariantChoice::Auto), "small_tile_f32_c1_5x5");
+    assert_eq!(of_box(1101, 7, VariantChoice::Auto), "shared_tile_async_f32_c1_7x7");
+    assert_eq!(of_box(1102, 7, VariantChoice::Auto), "separable_block_tile_f32_c1_7x7");
+    assert_eq!(of_box(669, 13, VariantChoice::Auto), "shared_tile_async_f32_c1_13x13");
+    assert_eq!(of_box(670, 13, VariantChoice::Auto), "separable_block_tile_f32_c1_13x13");
+    assert_eq!(of_box(940, 9, VariantChoice::Auto), "shared_tile_async_f32_c1_9x9");
+    assert_eq!(of_box(941, 9, VariantChoice::Auto), "separable_block_tile_f32_c1_9x9");
+    assert_eq!(of_box(1025, 13, VariantChoice::Exact), "shared_tile_async_f32_c1_13x13");
+    assert_eq!(of_box(344, 31, VariantChoice::Auto), "shared_tile_async_f32_c1_31x31");
+    assert_eq!(of_box(345, 31, VariantChoice::Auto), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(of_box(1100, 5, VariantChoice::Auto), "shared_tile_async_f32_c1_5x5");
 }
 
 #[test]
@@ -84,7 +82,7 @@ fn a_mask_has_the_rows_that_its_kernel_reads() {
     };
     let (given, problem) = of(VariantChoice::Exactly(Variant::SharedTile));
     assert_eq!(given, problem.window().coefficients());
-    let (filled, _) = of(VariantChoice::Exactly(Variant::SmallTile));
+    let (filled, _) = of(VariantChoice::Exactly(Variant::SharedTileAsync));
     assert_eq!(filled.len(), 5 * 8);
     for (row, filled) in given.chunks(5).zip(filled.chunks(8)) {
         assert_eq!((row, &[0.0; 3][..]), filled.split_at(5));
@@ -94,11 +92,12 @@ fn a_mask_has_the_rows_that_its_kernel_reads() {
 /// Also where a mask is added up in passes, the last ones of which may have a row less.
 #[test]
 fn rows_of_a_mask_lie_behind_each_other() {
-    for (size, _) in kernels_gpu::direct::sliding_window::stream::SCHEDULES {
-        let place = |row| Variant::Stream.mask_row(size, row);
-        assert_eq!(place(0), 0);
-        for row in 0..size {
-            assert!(place(row) + size <= place(row + 1), "row {row} of {size}");
+    for entry in entries().filter(|entry| entry.side() > 0) {
+        let MaskForm::Rows(begin) = entry.variant.spec().mask_form else { continue };
+        let side = entry.side();
+        assert_eq!(begin(side, 0), 0);
+        for row in 0..side {
+            assert!(begin(side, row) + side <= begin(side, row + 1), "row {row} of {}", entry.symbol);
         }
     }
 }
@@ -107,7 +106,7 @@ fn rows_of_a_mask_lie_behind_each_other() {
 fn large_images_take_the_kernels_with_sums_in_registers() {
     let of = |width, height| planned(&problem(4096, 4096, width, height), VariantChoice::Auto);
     for side in (3..=21).chain([23, 25, 27, 29, 31]) {
-        assert_eq!(of(side, side), format!("stream_f32_c1_{side}x{side}"));
+        assert_eq!(of(side, side), format!("sliding_window_f32_c1_{side}x{side}"));
     }
     assert_eq!(of(8, 9), "register_tile_f32_c1");
     assert_eq!(of(22, 22), "register_tile_f32_c1");
@@ -118,7 +117,7 @@ fn large_images_take_the_kernels_with_sums_in_registers() {
         planned(&Problem::new(4096, 4096, &filter).unwrap(), VariantChoice::Auto)
     };
     // Up and down costs nothing, to the sides the walk would read pixel by pixel.
-    assert_eq!(of_anchor(6, 3), "stream_f32_c1_7x7");
+    assert_eq!(of_anchor(6, 3), "sliding_window_f32_c1_7x7");
     assert_eq!(of_anchor(3, 0), "register_tile_f32_c1");
     let bytes = problem(4096, 4096, 7, 7).with_layout(Layout { output: PixelType::U8, ..Layout::PLANE }).unwrap();
     let plan = Plan::new(&bytes, Limits::H100, VariantChoice::Auto).unwrap();
@@ -131,25 +130,25 @@ fn separable_masks_take_two_passes_unless_exact() {
     let of = |mask: Mask, choice| planned(&Problem::new(4096, 4096, &Filter::new(mask)).unwrap(), choice);
     let box_of = |width, height| Mask::average(width, height).unwrap();
     for (side, auto, exact) in [
-        (3, "stream_f32_c1_3x3", "stream_f32_c1_3x3"),
-        (5, "stream_f32_c1_5x5", "stream_f32_c1_5x5"),
-        (7, "separable_tile_f32_c1_7x7", "stream_f32_c1_7x7"),
-        (21, "separable_tile_f32_c1_21x21", "stream_f32_c1_21x21"),
-        (31, "separable_tensor_f32_c1_blocks_5", "stream_f32_c1_31x31"),
-        (33, "separable_tensor_f32_c1_blocks_5", "register_tile_f32_c1"),
-        (47, "separable_tensor_f32_c1_blocks_7", "register_tile_f32_c1"),
-        (63, "separable_tensor_f32_c1_blocks_9", "register_tile_f32_c1"),
-        (65, "separable_tensor_f32_c1_blocks_9", "register_tile_f32_c1"),
-        (67, "separable_tensor_f32_c1_blocks_13", "register_tile_f32_c1"),
-        (127, "separable_tensor_f32_c1_blocks_17", "register_tile_f32_c1"),
-        (129, "separable_tensor_f32_c1_blocks_17", "register_tile_f32_c1"),
+        (3, "sliding_window_f32_c1_3x3", "sliding_window_f32_c1_3x3"),
+        (5, "sliding_window_f32_c1_5x5", "sliding_window_f32_c1_5x5"),
+        (7, "separable_block_tile_f32_c1_7x7", "sliding_window_f32_c1_7x7"),
+        (21, "separable_block_tile_f32_c1_21x21", "sliding_window_f32_c1_21x21"),
+        (31, "separable_tensor_core_f32_c1_blocks_5", "sliding_window_f32_c1_31x31"),
+        (33, "separable_tensor_core_f32_c1_blocks_5", "register_tile_f32_c1"),
+        (47, "separable_tensor_core_f32_c1_blocks_7", "register_tile_f32_c1"),
+        (63, "separable_tensor_core_f32_c1_blocks_9", "register_tile_f32_c1"),
+        (65, "separable_tensor_core_f32_c1_blocks_9", "register_tile_f32_c1"),
+        (67, "separable_tensor_core_f32_c1_blocks_13", "register_tile_f32_c1"),
+        (127, "separable_tensor_core_f32_c1_blocks_17", "register_tile_f32_c1"),
+        (129, "separable_tensor_core_f32_c1_blocks_17", "register_tile_f32_c1"),
         (131, "separable_ring_f32_c1", "register_tile_f32_c1"),
     ] {
         assert_eq!(of(box_of(side, side), VariantChoice::Auto), auto);
         assert_eq!(of(box_of(side, side), VariantChoice::Exact), exact);
     }
-    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_tile_f32_c1_reach_16");
-    assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_block_tile_f32_c1_reach_16");
+    assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tensor_core_f32_c1_blocks_5");
     let with = |limits, anchor: Option<(usize, usize)>| {
         let filter = Filter::new(box_of(7, 7));
         let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
@@ -157,8 +156,8 @@ fn separable_masks_take_two_passes_unless_exact() {
         Plan::new(&problem, limits, VariantChoice::Auto).unwrap().entry.symbol
     };
     // A kernel of one size is for its own anchor, to the sides; the others are for any.
-    assert_eq!(with(Limits::H100, Some((0, 3))), "separable_tile_f32_c1_7x7");
-    assert_eq!(with(Limits::H100, Some((3, 0))), "separable_tile_f32_c1_reach_16");
+    assert_eq!(with(Limits::H100, Some((0, 3))), "separable_block_tile_f32_c1_7x7");
+    assert_eq!(with(Limits::H100, Some((3, 0))), "separable_block_tile_f32_c1_reach_16");
     let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
     assert_eq!(with(turing, None), "separable_f32_c1_7x7");
     // A row alone is its own product.
@@ -169,8 +168,8 @@ fn separable_masks_take_two_passes_unless_exact() {
         values[40] *= 1.0 + by;
         Mask::new(7, 7, values).unwrap()
     };
-    assert_eq!(of(almost(4.0 * Mask::SEPARABLE), VariantChoice::Auto), "stream_f32_c1_7x7");
-    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_tile_f32_c1_7x7");
+    assert_eq!(of(almost(4.0 * Mask::SEPARABLE), VariantChoice::Auto), "sliding_window_f32_c1_7x7");
+    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_block_tile_f32_c1_7x7");
 }
 
 /// The tensor cores are taken for masks of many rows, and of squares of odd sides where those have no kernel as fast.
@@ -184,27 +183,27 @@ fn large_separable_masks_take_the_tensor_cores() {
         of(size, Mask::average(width, height).unwrap(), change, Limits::H100).entry.symbol
     };
     let same = |filter| filter;
-    assert_eq!(symbol(4096, (63, 63), same), "separable_tensor_f32_c1_blocks_9");
-    assert_eq!(symbol(8192, (29, 29), same), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(symbol(8192, (27, 27), same), "separable_tile_f32_c1_27x27");
-    assert_eq!(symbol(2048, (27, 27), same), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(symbol(1024, (21, 21), same), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(symbol(1024, (19, 19), same), "separable_tile_f32_c1_19x19");
-    assert_eq!(symbol(8192, (19, 19), |filter| filter.anchor(0, 0)), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(symbol(8192, (24, 24), |filter| filter.border(Border::Mirror)), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(symbol(8192, (63, 15), same), "separable_tile_f32_c1_reach_16");
-    assert_eq!(symbol(8192, (15, 63), same), "separable_tensor_f32_c1_blocks_9");
-    assert_eq!(symbol(8192, (127, 127), same), "separable_tensor_f32_c1_blocks_17");
-    assert_eq!(symbol(256, (127, 127), same), "separable_tensor_f32_c1_blocks_17");
+    assert_eq!(symbol(4096, (63, 63), same), "separable_tensor_core_f32_c1_blocks_9");
+    assert_eq!(symbol(8192, (29, 29), same), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(symbol(8192, (27, 27), same), "separable_block_tile_f32_c1_27x27");
+    assert_eq!(symbol(2048, (27, 27), same), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(symbol(1024, (21, 21), same), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(symbol(1024, (19, 19), same), "separable_block_tile_f32_c1_19x19");
+    assert_eq!(symbol(8192, (19, 19), |filter| filter.anchor(0, 0)), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(symbol(8192, (24, 24), |filter| filter.border(Border::Mirror)), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(symbol(8192, (63, 15), same), "separable_block_tile_f32_c1_reach_16");
+    assert_eq!(symbol(8192, (15, 63), same), "separable_tensor_core_f32_c1_blocks_9");
+    assert_eq!(symbol(8192, (127, 127), same), "separable_tensor_core_f32_c1_blocks_17");
+    assert_eq!(symbol(256, (127, 127), same), "separable_tensor_core_f32_c1_blocks_17");
     assert_eq!(symbol(256, (24, 24), same), "shared_tile_f32_c1");
     // A window that begins at an odd column, so that its 65 columns are spread over ten blocks.
-    assert_eq!(symbol(4096, (65, 65), same), "separable_tensor_f32_c1_blocks_9");
-    assert_eq!(symbol(4096, (65, 65), |filter| filter.anchor(32, 33)), "separable_tensor_f32_c1_blocks_13");
+    assert_eq!(symbol(4096, (65, 65), same), "separable_tensor_core_f32_c1_blocks_9");
+    assert_eq!(symbol(4096, (65, 65), |filter| filter.anchor(32, 33)), "separable_tensor_core_f32_c1_blocks_13");
     let older = Limits { compute_capability: (7, 5), ..Limits::H100 };
     assert_eq!(of(4096, Mask::average(63, 63).unwrap(), same, older).entry.variant, Variant::SeparableRing);
     // Coefficients far below the others.
     let steep = Mask::gaussian(6.0, Some(31)).unwrap();
-    assert_eq!(of(4096, steep, same, Limits::H100).entry.symbol, "separable_tensor_f32_c1_blocks_9");
+    assert_eq!(of(4096, steep, same, Limits::H100).entry.symbol, "separable_tensor_core_f32_c1_blocks_9");
     let plan = of(4096, Mask::average(127, 127).unwrap(), same, Limits::H100);
     let problem = Problem::new(4096, 4096, &Filter::new(Mask::average(127, 127).unwrap())).unwrap();
     assert_eq!(plan.bound(&problem).gamma(), Bound::with_constant(828.0).gamma());
@@ -216,20 +215,20 @@ fn masks_that_the_tensor_cores_can_not_filter_are_refused() {
     let refused = |width: usize, height: usize, values: fn(usize, usize) -> f32| {
         let values = (0..height).flat_map(|k| (0..width).map(move |l| values(k, l))).collect();
         let problem = Problem::new(300, 300, &Filter::new(Mask::new(width, height, values).unwrap())).unwrap();
-        let choice = VariantChoice::Exactly(Variant::SeparableTensor);
+        let choice = VariantChoice::Exactly(Variant::SeparableTensorCore);
         Plan::new(&problem, Limits::H100, choice).map(|plan| plan.entry.symbol).map_err(|error| error.to_string())
     };
-    assert_eq!(refused(3, 3, |_, _| 1.0).unwrap(), "separable_tensor_f32_c1_blocks_5");
-    assert_eq!(refused(66, 3, |_, _| 1.0).unwrap(), "separable_tensor_f32_c1_blocks_13");
-    assert_eq!(refused(3, 3, |_, l| if l == 1 { 1.0 } else { 1e-9 }).unwrap(), "separable_tensor_f32_c1_blocks_5");
+    assert_eq!(refused(3, 3, |_, _| 1.0).unwrap(), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(refused(66, 3, |_, _| 1.0).unwrap(), "separable_tensor_core_f32_c1_blocks_13");
+    assert_eq!(refused(3, 3, |_, l| if l == 1 { 1.0 } else { 1e-9 }).unwrap(), "separable_tensor_core_f32_c1_blocks_5");
     let all = [
         (131, 3, (|_, _| 1.0) as fn(usize, usize) -> f32, "up to 129 columns and rows"),
         (3, 131, |_, _| 1.0, "up to 129 columns and rows"),
-        (3, 3, |k, l| if k == l { 1.0 } else { 0.0 }, "no column times a row"),
-        (3, 3, |_, l| if l == 1 { 1.0 } else { 1e-33 }, "from 2^-100 to 2^100, these are 2^-1"),
-        (3, 3, |k, _| if k == 1 { 1.0 } else { 1e-33 }, "from 2^-100 to 2^100, these are 2^-1"),
-        (3, 3, |_, _| 1e-34, "from 2^-100 to 2^100, these are 2^-1"),
-        (3, 3, |_, _| 1e34, "from 2^-100 to 2^100, these are 2^-"),
+        (3, 3, |k, l| if k == l { 1.0 } else { 0.0 }, "the mask is not separable"),
+        (3, 3, |_, l| if l == 1 { 1.0 } else { 1e-33 }, "row and column factors: required -100 to 100, found -1"),
+        (3, 3, |k, _| if k == 1 { 1.0 } else { 1e-33 }, "row and column factors: required -100 to 100, found -1"),
+        (3, 3, |_, _| 1e-34, "row and column factors: required -100 to 100, found -1"),
+        (3, 3, |_, _| 1e34, "row and column factors: required -100 to 100, found -"),
     ];
     for (width, height, values, reason) in all {
         let found = refused(width, height, values).expect_err(reason);
@@ -244,7 +243,7 @@ fn a_separable_plan_states_its_bound() {
     let filter = Filter::new(Mask::new(7, 9, values).unwrap()).operation(Operation::Convolve);
     let problem = Problem::new(4096, 4096, &filter).unwrap();
     let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
-    assert_eq!(plan.entry.symbol, "separable_tile_f32_c1_reach_16");
+    assert_eq!(plan.entry.symbol, "separable_block_tile_f32_c1_reach_16");
     let (own, direct) = (plan.bound(&problem), Bound::direct(&problem));
     assert!(!own.promises_bits() && direct.promises_bits());
     assert_eq!(own.gamma(), Bound::with_constant(7.0 + 9.0 + 16.0).gamma());
@@ -272,24 +271,24 @@ fn a_variant_by_name_is_still_checked() {
         other => panic!("{other:?}"),
     };
     let of = |width, height, variant| refusal(&problem(9, 9, width, height), variant);
-    assert!(matches!(of(200, 200, Variant::ConstantMask), Ineligible::TooManyCoefficients { found: 40_000, .. }));
-    assert!(matches!(of(16_384, 1, Variant::SharedTile), Ineligible::TooMuchSharedMemory { .. }));
+    assert!(matches!(of(200, 200, Variant::ConstantMask), Ineligible::ConstantMemory { found: 40_000, .. }));
+    assert!(matches!(of(16_384, 1, Variant::SharedTile), Ineligible::SharedMemory { .. }));
     assert_eq!(of(7, 8, Variant::SeparableRing), Ineligible::NotSeparable);
-    let other_size = of(8, 6, Variant::Stream);
-    let values = (PixelType::F32, 1);
-    assert_eq!(other_size, Ineligible::OtherMaskSize { variant: Variant::Stream, values, found: (8, 6) });
+    let other_size = of(8, 6, Variant::SlidingWindow);
+    let format = (PixelType::F32, 1);
+    assert_eq!(other_size, Ineligible::MaskSize { variant: Variant::SlidingWindow, format, found: (8, 6) });
     assert_eq!(
         other_size.to_string(),
-        "made for square masks of side 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23, 25, 27, 29, 31, this one is 8 x 6"
+        "made for square masks of side 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23, 25, 27, 29, 31; this one is 8 x 6"
     );
     let layout = |channels, input, output| problem(9, 9, 3, 3).with_layout(Layout { channels, input, output }).unwrap();
     assert_eq!(
-        refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::Stream),
-        Ineligible::OtherResult { made_for: &[PixelType::F32], found: PixelType::U16 }
+        refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::SlidingWindow),
+        Ineligible::Result { required: &[PixelType::F32], found: PixelType::U16 }
     );
     assert_eq!(
         refusal(&layout(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
-        Ineligible::OtherValues { made_for: (PixelType::F32, 1), found: (PixelType::U8, 3) }
+        Ineligible::PixelFormat { required: (PixelType::F32, 1), found: (PixelType::U8, 3) }
     );
 }
 
@@ -304,9 +303,12 @@ fn bytes_take_the_tensor_cores_where_they_can() {
         (plan.entry.symbol, plan.reason)
     };
     let zero = Border::ZERO;
-    for (channels, symbol) in
-        [(1, "tensor_u8_c1_7x7"), (2, "constant_mask_u8_c2"), (3, "tensor_u8_c3_7x7"), (4, "tensor_u8_c4_7x7")]
-    {
+    for (channels, symbol) in [
+        (1, "tensor_core_u8_u8_c1_7x7"),
+        (2, "constant_mask_u8_c2"),
+        (3, "tensor_core_u8_u8_c3_7x7"),
+        (4, "tensor_core_u8_u8_c4_7x7"),
+    ] {
         for border in [zero, Border::Wrap, Border::Constant(255.0)] {
             assert_eq!(plan(channels, PixelType::U8, border, 1920, Limits::H100).0, symbol);
         }
@@ -317,7 +319,7 @@ fn bytes_take_the_tensor_cores_where_they_can() {
         assert!(reason.contains(why), "{reason}");
     };
     other(PixelType::F32, zero, 1920, Limits::H100, "makes results of u8, not f32");
-    other(PixelType::U8, zero, 122, Limits::H100, "too few pixels for tensor: 131760 of 132000 values");
+    other(PixelType::U8, zero, 122, Limits::H100, "too few pixels for tensor_core_u8: 131760 of 132000 values");
     for value in [0.5, -1.0, 256.0] {
         let why = format!("a constant border must be a whole number from 0 to 255, not {value}");
         other(PixelType::U8, Border::Constant(value), 1920, Limits::H100, &why);
@@ -326,14 +328,14 @@ fn bytes_take_the_tensor_cores_where_they_can() {
     other(PixelType::U8, zero, 1920, turing, "made for compute capability 8.0 or later, the device has 7.5");
     for (major, minor) in [(8, 0), (8, 6), (12, 1)] {
         let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
-        assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "tensor_u8_c1_7x7");
+        assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "tensor_core_u8_u8_c1_7x7");
     }
 }
 
 /// The drivers of CUDA 11.0 know the PTX of all entries.
 #[test]
 fn drivers_know_the_ptx() {
-    for entry in ENTRIES {
+    for entry in entries() {
         let module = ptx::MODULES.iter().find(|module| module.name == entry.module()).unwrap();
         let text = module.ptx();
         let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
@@ -351,20 +353,20 @@ fn bytes_take_the_ring_where_it_is_better() {
         (plan.entry.symbol, plan.reason)
     };
     let plan = |mask| of(1920, 1080, mask);
-    assert_eq!(of(8192, 8192, Mask::sobel(Axis::X)).0, "tensor_u8_c1_3x3");
+    assert_eq!(of(8192, 8192, Mask::sobel(Axis::X)).0, "tensor_core_u8_u8_c1_3x3");
     // Every sum has a half behind the point in every other case.
     let (symbol, reason) = plan(Mask::new(5, 5, vec![0.5; 25]).unwrap());
-    assert_eq!(symbol, "stream_ring_u8_c1_5x5");
+    assert_eq!(symbol, "sliding_window_u8_c1_5x5");
     assert!(reason.contains("50.0 % would not decide a byte"), "{reason}");
-    assert_eq!(plan(Mask::sobel(Axis::X)).0, "tensor_u8_c1_3x3");
-    assert_eq!(plan(Mask::average(5, 5).unwrap()).0, "tensor_u8_c1_5x5");
+    assert_eq!(plan(Mask::sobel(Axis::X)).0, "tensor_core_u8_u8_c1_3x3");
+    assert_eq!(plan(Mask::average(5, 5).unwrap()).0, "tensor_core_u8_u8_c1_5x5");
     for (width, height, symbol) in [
-        (2, 2, "stream_ring_u8_c1_3x3"),
-        (6, 6, "tensor_u8_c1_7x7"),
-        (5, 3, "tensor_u8_c1_5x5"),
-        (14, 15, "tensor_u8_c1_15x15"),
-        (17, 17, "tensor_u8_c1"),
-        (25, 25, "tensor_u8_c1"),
+        (2, 2, "sliding_window_u8_c1_3x3"),
+        (6, 6, "tensor_core_u8_u8_c1_7x7"),
+        (5, 3, "tensor_core_u8_u8_c1_5x5"),
+        (14, 15, "tensor_core_u8_u8_c1_15x15"),
+        (17, 17, "tensor_core_u8_u8_c1"),
+        (25, 25, "tensor_core_u8_u8_c1"),
     ] {
         assert_eq!(plan(Mask::average(width, height).unwrap()).0, symbol);
     }
@@ -383,26 +385,26 @@ fn small_images_of_other_values_take_what_was_fastest() {
     let (tiny, small, medium, large) = ((200, 200), (512, 512), (800, 600), (1280, 720));
     // Said of kernels for any mask, too, and only where another one would be taken.
     let reason = plan(3, U8, tiny, 13).reason;
-    assert!(reason.contains("too few pixels for tensor: 120000 of 195360 values"), "{reason}");
+    assert!(reason.contains("too few pixels for tensor_core_u8: 120000 of 195360 values"), "{reason}");
     let reason = plan(3, U8, (256, 256), 11).reason;
     assert!(!reason.contains("too few"), "{reason}");
     for side in [3, 5, 7, 9, 11, 13] {
         assert_eq!(of(1, U8, tiny, side), "shared_tile_u8_c1");
-        assert_eq!(of(1, U8, small, side), format!("tensor_u8_c1_{side}x{side}"));
+        assert_eq!(of(1, U8, small, side), format!("tensor_core_u8_u8_c1_{side}x{side}"));
     }
     assert_eq!(of(3, U8, tiny, 7), "shared_tile_u8_c3");
-    assert_eq!(of(3, U8, tiny, 9), "tensor_u8_c3_9x9");
+    assert_eq!(of(3, U8, tiny, 9), "tensor_core_u8_u8_c3_9x9");
     assert_eq!(of(3, U8, tiny, 13), "shared_tile_u8_c3");
-    assert_eq!(of(3, U8, small, 13), "tensor_u8_c3");
+    assert_eq!(of(3, U8, small, 13), "tensor_core_u8_u8_c3");
     assert_eq!(of(1, U16, small, 3), "shared_tile_u16_c1");
     assert_eq!(of(1, U16, medium, 3), "constant_mask_u16_c1");
-    assert_eq!(of(1, U16, large, 3), "stream_u16_c1_3x3");
+    assert_eq!(of(1, U16, large, 3), "sliding_window_u16_c1_3x3");
     assert_eq!(of(1, U16, small, 7), "shared_tile_u16_c1");
-    assert_eq!(of(1, U16, medium, 7), "stream_u16_c1_7x7");
+    assert_eq!(of(1, U16, medium, 7), "sliding_window_u16_c1_7x7");
     assert_eq!(of(3, F32, small, 3), "constant_mask_f32_c3");
     for side in [5, 7, 11] {
         assert_eq!(of(3, F32, tiny, side), "shared_tile_f32_c3");
-        assert_eq!(of(3, F32, small, side), format!("stream_f32_c3_{side}x{side}"));
+        assert_eq!(of(3, F32, small, side), format!("sliding_window_f32_c3_{side}x{side}"));
     }
 }
 
@@ -414,10 +416,10 @@ fn other_values_take_the_stream_where_it_can() {
         let layout = Layout { channels, input, output };
         planned(&problem(4096, 4096, width, height).with_layout(layout).unwrap(), VariantChoice::Auto)
     };
-    assert_eq!(of(3, F32, F32, 9, 9), "stream_f32_c3_9x9");
-    assert_eq!(of(4, F32, F32, 11, 11), "stream_f32_c4_11x11");
-    assert_eq!(of(1, U16, U16, 3, 3), "stream_u16_c1_3x3");
-    assert_eq!(of(3, U16, F32, 7, 7), "stream_u16_c3_7x7");
+    assert_eq!(of(3, F32, F32, 9, 9), "sliding_window_f32_c3_9x9");
+    assert_eq!(of(4, F32, F32, 11, 11), "sliding_window_f32_c4_11x11");
+    assert_eq!(of(1, U16, U16, 3, 3), "sliding_window_u16_c1_3x3");
+    assert_eq!(of(3, U16, F32, 7, 7), "sliding_window_u16_c3_7x7");
     // Floating point may be infinite, and zeros around a mask would make NaN of that.
     assert_eq!(of(3, F32, F32, 4, 4), "constant_mask_f32_c3");
     assert_eq!(of(3, F32, F32, 15, 14), "shared_tile_f32_c3");
@@ -426,10 +428,10 @@ fn other_values_take_the_stream_where_it_can() {
     assert_eq!(of(2, U16, U16, 7, 7), "constant_mask_u16_c2");
     assert_eq!(of(4, U16, U16, 11, 11), "constant_mask_u16_c4");
     // Whole numbers can have them.
-    assert_eq!(of(1, U16, U16, 2, 2), "stream_u16_c1_3x3");
-    assert_eq!(of(4, U16, U16, 6, 7), "stream_u16_c4_7x7");
-    assert_eq!(of(3, U8, U8, 8, 6), "tensor_u8_c3_9x9");
-    assert_eq!(of(1, U8, U8, 1, 9), "tensor_u8_c1_9x9");
+    assert_eq!(of(1, U16, U16, 2, 2), "sliding_window_u16_c1_3x3");
+    assert_eq!(of(4, U16, U16, 6, 7), "sliding_window_u16_c4_7x7");
+    assert_eq!(of(3, U8, U8, 8, 6), "tensor_core_u8_u8_c3_9x9");
+    assert_eq!(of(1, U8, U8, 1, 9), "tensor_core_u8_u8_c1_9x9");
     // Too many zeros, and no square that is large enough.
     assert_eq!(of(1, U16, U16, 1, 11), "constant_mask_u16_c1");
     assert_eq!(of(1, U16, U16, 14, 16), "shared_tile_u16_c1");
@@ -495,7 +497,7 @@ fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
 fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
     let filter = Filter::new(Mask::new(3, 3, vec![1.0; 9]).unwrap());
     let mut problem = Problem::new(width, height, &filter).unwrap();
-    if matches!(variant, Variant::StreamRing | Variant::Tensor) {
+    if variant.entries().all(|entry| entry.pixel == PixelType::U8) {
         problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
     }
     Plan::new(&problem, Limits::H100, VariantChoice::Exactly(variant)).unwrap()
@@ -504,7 +506,7 @@ fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
 #[test]
 fn launches_cover_every_row_once() {
     for height in [1, 15, 16, 17, 65_535 * 8, 65_535 * 16, 65_535 * 16 + 1, 3_000_000] {
-        for variant in Variant::ALL.into_iter().filter(|variant| !variant.shares_out_rows()) {
+        for variant in Variant::ALL.into_iter().filter(|variant| !variant.partitions_rows()) {
             let plan = of_ones(33, height, variant);
             let (columns, rows) = plan.entry.outputs();
             let mut next = 0;
@@ -520,7 +522,7 @@ fn launches_cover_every_row_once() {
 
 #[test]
 fn strips_share_out_the_rows() {
-    for variant in Variant::ALL.into_iter().filter(|variant| variant.shares_out_rows()) {
+    for variant in Variant::ALL.into_iter().filter(|variant| variant.partitions_rows()) {
         for height in [1, 7, 8, 9, 200, 8192, 3_000_000] {
             for first in [0, height / 3] {
                 let plan = of_ones(33, height, variant);
@@ -528,10 +530,12 @@ fn strips_share_out_the_rows() {
                 let (rows, strips) = ((height - first) as u32, launch.grid.1);
                 assert_eq!(launch.params.first_row as usize, first);
                 // As the kernels share them out: none is empty.
-                let (begin, _) = match variant {
-                    Variant::Tensor => partition::<{ tensor::ROWS }>(rows, strips - 1, strips),
-                    Variant::SeparableTensor => partition::<{ separable_tensor::STRIP_STEP }>(rows, strips - 1, strips),
-                    _ => partition::<1>(rows, strips - 1, strips),
+                let Grid::Partition(grid) = variant.spec().grid else { panic!("{variant:?} has tiles") };
+                let (begin, _) = match grid.step {
+                    1 => partition::<1>(rows, strips - 1, strips),
+                    32 => partition::<32>(rows, strips - 1, strips),
+                    64 => partition::<64>(rows, strips - 1, strips),
+                    step => panic!("a partition in steps of {step} rows"),
                 };
                 assert!(begin < rows, "{variant:?}: {strips} strips of {rows} rows");
             }
@@ -539,12 +543,12 @@ fn strips_share_out_the_rows() {
         assert!(of_ones(33, 9, variant).launches(9, 4..4).is_empty());
     }
     // As measured: 132 multiprocessors of 32 blocks, over 64 strips side by side; 4 times as many as 132 of 28, over 32.
-    let [launch] = of_ones(8192, 8192, Variant::Stream).launches(8192, 0..8192).try_into().unwrap();
+    let [launch] = of_ones(8192, 8192, Variant::SlidingWindow).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (64, 66));
-    let [launch] = of_ones(8192, 8192, Variant::StreamRing).launches(8192, 0..8192).try_into().unwrap();
+    let [launch] = of_ones(8192, 8192, Variant::SlidingWindow).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (32, 462));
     let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (33, 64));
-    let [launch] = of_ones(8192, 8192, Variant::SeparableTile).launches(8192, 0..8192).try_into().unwrap();
+    let [launch] = of_ones(8192, 8192, Variant::SeparableBlockTile).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!((launch.grid, launch.block), ((16, 8), (512, 1)));
 }

@@ -70,7 +70,7 @@ pub struct Kernel {
     pub compute_capability: (u32, u32),
     /// The threads of its blocks, and how many blocks a multiprocessor shall hold at a time, where the PTX has to say so: the
     /// assembler then takes as many registers as these get, and no more.
-    pub residency: Option<(u32, u32)>,
+    pub launch_bounds: Option<(u32, u32)>,
     /// The convergent instructions of its source.
     pub convergent: Convergent,
 }

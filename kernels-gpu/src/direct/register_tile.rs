@@ -48,6 +48,9 @@ use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::direct::sliding_window::strip::Needed;
+use crate::registry::{
+    Accuracy, Grid, MaskForm, MaskMemory, Spec, dense_rows, f32_result, no_launch_bounds, no_requirement,
+};
 
 /// Threads of a block.
 pub const BLOCK: (u32, u32) = (32, 4);
@@ -414,3 +417,30 @@ unsafe fn add_step(
         }
     }
 }
+
+crate::registry::instances! {
+    RegisterTile;
+    sm_70 "register_tile_{T}_c{C}" for T in [f32], C in [1];
+        |image, result, mask, params| register_tile(image, result.cast(), mask, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "register_tile",
+    summary: "a thread computes 8 x 8 outputs in registers; the mask in shared memory",
+    reason: "8 x 8 sums of a thread in registers",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Global,
+    mask_form: MaskForm::Rows(dense_rows),
+    mask_class: None,
+    results: f32_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Tiles,
+    block: |_| BLOCK,
+    outputs: |_| OUTPUTS,
+    shared_bytes: |_, (width, height)| shared_bytes(width, height),
+    launch_bounds: no_launch_bounds,
+    convergent: |_| CONVERGENT,
+};

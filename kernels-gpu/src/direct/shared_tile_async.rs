@@ -49,6 +49,7 @@ use cuda_std::prelude::*;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
+use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, Spec, f32_result, no_launch_bounds, no_requirement};
 
 /// Threads of a block in x and y.
 pub const BLOCK: (u32, u32) = (8, 16);
@@ -305,3 +306,31 @@ unsafe fn fill<const K: usize>(tile: Shared<F32x4>, image: Global<f32>, corner: 
         r += rows_at_once;
     }
 }
+
+crate::registry::instances! {
+    SharedTileAsync;
+    sm_80 "shared_tile_async_{T}_c{C}_{K}x{K}" for
+        T in [f32], C in [1], K in [3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31];
+        |image, result, mask, params| small_tile::<{ K as usize }>(image, result.cast(), mask, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "shared_tile_async",
+    summary: "for small images: pixels and mask reach shared memory by asynchronous copies",
+    reason: "a small image: one wait for pixels and mask",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Global,
+    mask_form: MaskForm::Rows(|mask_width, row| row * mask_pitch(mask_width)),
+    mask_class: None,
+    results: f32_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Tiles,
+    block: |_| BLOCK,
+    outputs: |_| OUTPUTS,
+    shared_bytes: |_, (width, _)| shared_bytes(width),
+    launch_bounds: no_launch_bounds,
+    convergent: |_| CONVERGENT,
+};

@@ -56,10 +56,15 @@
 use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
+use super::error_bound::error_constant;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::async_rows::{Copies, PIECE, RUN, whole};
 use crate::common::partition::block_rows;
+use crate::registry::{
+    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, Partition, Spec, f32_result,
+    no_requirement,
+};
 use crate::teaching::constant_mask::MASK;
 
 /// The oldest compute capability that has the copies.
@@ -439,3 +444,56 @@ unsafe fn step(
         }
     }
 }
+
+crate::registry::instances! {
+    SeparableBlockTile;
+    sm_80 "separable_block_tile_{T}_c{C}_{K}x{K}" for
+        T in [f32], C in [1], K in [5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 63, 127];
+        |image, result, _mask, params| {
+            separable_tile::<K, { groups(K, 0) }, { group(K, 0) }, { threads(K, 0) }>(image, result.cast(), params)
+        }
+    sm_80 "separable_block_tile_{T}_c{C}_reach_{REACH}" for
+        T in [f32], C in [1], REACH in [16, 32, 48, 64, 80, 96, 112, 128];
+        |image, result, _mask, params| {
+            separable_tile::<0, { groups(0, REACH) }, { group(0, REACH) }, { threads(0, REACH) }>(
+                image, result.cast(), params,
+            )
+        }
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "separable_block_tile",
+    summary: "separable masks: rows, then columns, 16 rows of a block at a time",
+    reason: "a separable mask: rows, then columns, within an error bound",
+    accuracy: Accuracy::Bounded {
+        error_constant: |_, (width, height)| error_constant(width, height),
+        arithmetic: Arithmetic::F32,
+    },
+    mask_memory: MaskMemory::Constant,
+    mask_form: MaskForm::Factors(|entry, (_, height), origin_x| {
+        let origin_x = if entry.side() > 0 { (entry.side() as i32 - 1) / 2 } else { origin_x };
+        FactorPlaces { row: row_at(height, origin_x), column: column_at(height) }
+    }),
+    mask_class: Some(MaskClass {
+        contains: |class, (_, height), _| reach(height) == class,
+        example: |class| (3, class),
+        masks: "masks of 2 to 129 rows",
+    }),
+    results: f32_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Partition(Partition {
+        least_rows: |_, mask_height| OUTPUT_ROWS + reach(mask_height),
+        step: 1,
+        row_step: 1,
+        occupancy: |_, _| Occupancy { blocks_per_sm: RESIDENT, waves: WAVES },
+    }),
+    block: |entry| (threads(entry.side(), entry.class()), 1),
+    outputs: |entry| (threads(entry.side(), entry.class()), OUTPUT_ROWS),
+    shared_bytes: |entry, (width, _)| shared_bytes(threads(entry.side(), entry.class()), width),
+    // So many threads would get fewer registers than they need; one block is enough.
+    launch_bounds: |entry| Some((threads(entry.side(), entry.class()), 1)),
+    convergent: |_| CONVERGENT,
+};

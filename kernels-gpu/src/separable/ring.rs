@@ -33,11 +33,16 @@
 
 use cuda_std::prelude::*;
 
+use super::error_bound::error_constant;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::partition::block_rows;
 use crate::direct::register_tile::{COLUMNS, STEP, Source, columns_read, filled_up};
+use crate::registry::{
+    Accuracy, Arithmetic, FactorPlaces, Grid, MaskForm, MaskMemory, Occupancy, Partition, Spec, f32_result,
+    no_launch_bounds, no_requirement,
+};
 use crate::teaching::constant_mask::MASK;
 
 /// Threads of a block.
@@ -296,3 +301,39 @@ fn add(sums: &mut [f32; COLUMNS], window: &[[f32; COLUMNS]; 2], factors: &[f32; 
         }
     }
 }
+
+crate::registry::instances! {
+    SeparableRing;
+    sm_70 "separable_ring_{T}_c{C}" for T in [f32], C in [1];
+        |image, result, _mask, params| separable_ring(image, result.cast(), params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "separable_ring",
+    summary: "separable masks of any size: rows, then columns, through a ring in shared memory",
+    reason: "a separable mask: rows, then columns, within an error bound",
+    accuracy: Accuracy::Bounded {
+        error_constant: |_, (width, height)| error_constant(width, height),
+        arithmetic: Arithmetic::F32,
+    },
+    mask_memory: MaskMemory::Constant,
+    mask_form: MaskForm::Factors(FactorPlaces::side_by_side),
+    mask_class: None,
+    results: f32_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Partition(Partition {
+        // A block reads no more rows of its neighbour than of its own.
+        least_rows: |_, mask_height| BLOCK.1.max(mask_height),
+        step: 1,
+        row_step: 1,
+        occupancy: |_, _| Occupancy { blocks_per_sm: RESIDENT, waves: WAVES },
+    }),
+    block: |_| BLOCK,
+    outputs: |_| (OUTPUT_COLUMNS, BLOCK.1),
+    shared_bytes: |_, (width, height)| shared_bytes(width, height),
+    launch_bounds: no_launch_bounds,
+    convergent: |_| CONVERGENT,
+};

@@ -9,8 +9,12 @@
 
 use cuda_std::prelude::*;
 
+use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel;
+use crate::registry::{
+    Accuracy, Grid, MaskForm, MaskMemory, Spec, any_result, dense_rows, no_launch_bounds, no_requirement,
+};
 use crate::teaching::naive::{Coefficients, naive};
 
 pub use crate::teaching::naive::BLOCK;
@@ -40,3 +44,30 @@ pub unsafe fn constant_mask<P: Pixel, const C: u32>(image: Global<P>, result: Ou
     // SAFETY: the caller's promise.
     unsafe { naive::<P, C>(image, result, MASK, params) }
 }
+
+crate::registry::instances! {
+    ConstantMask;
+    sm_70 "constant_mask_{T}_c{C}" for T in [u8, u16, f32], C in [1, 2, 3, 4];
+        |image, result, _mask, params| constant_mask::<T, C>(image, result, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "constant_mask",
+    summary: "one thread, one output; the mask in constant memory",
+    reason: "faster than a shared tile for small masks on large images",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Constant,
+    mask_form: MaskForm::Rows(dense_rows),
+    mask_class: None,
+    results: any_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Tiles,
+    block: |_| BLOCK,
+    outputs: |_| BLOCK,
+    shared_bytes: |_, _| 0,
+    launch_bounds: no_launch_bounds,
+    convergent: |_| Convergent::NONE,
+};

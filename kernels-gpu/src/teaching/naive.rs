@@ -25,9 +25,13 @@
 
 use cuda_std::prelude::*;
 
+use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel;
 use crate::common::mask_row::add_row;
+use crate::registry::{
+    Accuracy, Grid, MaskForm, MaskMemory, Spec, any_result, dense_rows, no_launch_bounds, no_requirement,
+};
 
 /// Threads of a block in x and y; each computes one pixel.
 pub const BLOCK: (u32, u32) = (32, 8);
@@ -122,3 +126,30 @@ pub unsafe fn naive<P: Pixel, const C: u32>(
     // SAFETY: (v, row) lies in the result, and no other thread has it.
     unsafe { params.store(result, v as i32, row, sum) };
 }
+
+crate::registry::instances! {
+    Naive;
+    sm_70 "naive_{T}_c{C}" for T in [u8, u16, f32], C in [1, 2, 3, 4];
+        |image, result, mask, params| naive::<T, C>(image, result, mask, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "naive",
+    summary: "one thread, one output; image and mask in global memory",
+    reason: "needs neither constant nor shared memory",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Global,
+    mask_form: MaskForm::Rows(dense_rows),
+    mask_class: None,
+    results: any_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Tiles,
+    block: |_| BLOCK,
+    outputs: |_| BLOCK,
+    shared_bytes: |_, _| 0,
+    launch_bounds: no_launch_bounds,
+    convergent: |_| Convergent::NONE,
+};

@@ -37,6 +37,9 @@ use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::Pixel;
 use crate::common::mask_row::add_row;
+use crate::registry::{
+    Accuracy, Grid, MaskForm, MaskMemory, Spec, any_result, dense_rows, no_launch_bounds, no_requirement,
+};
 use crate::teaching::constant_mask::MASK;
 
 /// Threads of a block in x and y; each computes one value.
@@ -178,3 +181,32 @@ unsafe fn fill<P: Pixel, const C: u32>(
         }
     }
 }
+
+crate::registry::instances! {
+    SharedTile;
+    sm_70 "shared_tile_{T}_c{C}" for T in [u8, u16, f32], C in [1, 2, 3, 4];
+        |image, result, _mask, params| shared_tile::<T, C, 0>(image, result, params)
+    sm_70 "shared_tile_{T}_c{C}_{K}x{K}" for T in [f32], C in [1], K in [3, 5, 7, 9, 11, 13, 15];
+        |image, result, _mask, params| shared_tile::<T, C, K>(image, result, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "shared_tile",
+    summary: "a block shares its pixels in shared memory; the mask in constant memory",
+    reason: "fewest loads per product of the kernels without sums of several outputs in registers",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Constant,
+    mask_form: MaskForm::Rows(dense_rows),
+    mask_class: None,
+    results: any_result,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
+    uses_fp32_units: true,
+    grid: Grid::Tiles,
+    block: |_| BLOCK,
+    outputs: |_| BLOCK,
+    shared_bytes: |entry, (width, height)| shared_bytes(width, height, entry.channels),
+    launch_bounds: no_launch_bounds,
+    convergent: |_| CONVERGENT,
+};

@@ -95,7 +95,9 @@ use self::store::write;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
+use crate::abi::pixel::PixelType;
 use crate::common::partition::block_rows;
+use crate::registry::{Accuracy, Grid, Ineligible, MaskForm, MaskMemory, Occupancy, Partition, Spec};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -374,3 +376,49 @@ const fn shared_out(units: u32, lane: u32) -> (u32, u32, u32) {
 fn this_thread() -> u32 {
     thread::black_box(thread::thread_idx_x())
 }
+
+crate::registry::instances! {
+    TensorCoreU8;
+    sm_80 "tensor_core_u8_{T}_c{C}" for T in [u8], C in [1, 3, 4];
+        |image, result, mask, params| tensor::<C, 0>(image, result, mask, params)
+    sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3, 5, 7, 9, 11];
+        |image, result, mask, params| tensor::<C, K>(image, result, mask, params)
+    sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1], K in [13, 15, 21, 31];
+        |image, result, mask, params| tensor::<C, K>(image, result, mask, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "tensor_core_u8",
+    summary: "bytes in the tensor cores; pixels that fixed point does not decide are recomputed in order",
+    reason: "bytes in the tensor cores",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Global,
+    mask_form: MaskForm::FixedPoint,
+    mask_class: None,
+    results: |_| &[PixelType::U8],
+    border_is_pixel: |_| true,
+    requirement: |request| {
+        if request.undecided > MOST_UNCERTAIN_PART {
+            let property = "fraction of the results that fixed point does not decide";
+            let (required, found) = ((0.0, MOST_UNCERTAIN_PART), (request.undecided, request.undecided));
+            return Err(Ineligible::Range { property, required, found });
+        }
+        Ok(())
+    },
+    uses_fp32_units: false,
+    grid: Grid::Partition(Partition {
+        least_rows: |_, _| ROWS,
+        step: ROWS,
+        row_step: 1,
+        occupancy: |entry, _| {
+            let (blocks_per_sm, waves) = schedule(entry.channels, entry.side());
+            Occupancy { blocks_per_sm, waves }
+        },
+    }),
+    block: |_| BLOCK,
+    outputs: |entry| (outputs(entry.channels, entry.side()), ROWS),
+    shared_bytes: |entry, (width, height)| shared_bytes(entry.channels, width, height, entry.side()),
+    launch_bounds: |entry| resident(entry.channels, entry.side()).map(|blocks| (BLOCK.0, blocks)),
+    convergent: |entry| convergent(entry.channels, entry.side()),
+};

@@ -72,7 +72,7 @@ macro_rules! listed {
                     &ALL
                 },
                 compute_capability: $crate::abi::kernel::OLDEST,
-                residency: None,
+                launch_bounds: None,
                 convergent: $crate::tutorials::listed!(@convergent $($convergent)?),
             },
         )*];

@@ -23,7 +23,7 @@ pub const FMA_RATE: Kernel = Kernel {
     module: "fma_rate",
     parameters: &[Parameter::POINTER, Parameter::value::<u32>(), Parameter::value::<f32>()],
     compute_capability: OLDEST,
-    residency: None,
+    launch_bounds: None,
     convergent: Convergent::NONE,
 };
 

@@ -16,7 +16,7 @@ pub const COPY_QUADS: Kernel = Kernel {
     module: "copy_quads",
     parameters: &[Parameter::POINTER, Parameter::POINTER, Parameter::value::<u32>()],
     compute_capability: OLDEST,
-    residency: None,
+    launch_bounds: None,
     convergent: Convergent::NONE,
 };
 

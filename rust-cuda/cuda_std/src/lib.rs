@@ -63,7 +63,7 @@ pub mod thread;
 mod vector;
 pub mod warp;
 
-pub use cuda_std_macros::kernel;
+pub use cuda_std_macros::{instantiate, kernel};
 pub use float::{fma, round_to_u16};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;

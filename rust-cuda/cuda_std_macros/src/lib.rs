@@ -1,4 +1,6 @@
-//! The `#[kernel]` attribute. Use it through `cuda_std::kernel`; its documentation is there.
+//! The `#[kernel]` attribute and `instantiate!`. Use them through `cuda_std`.
+
+mod instantiate;
 
 use proc_macro::TokenStream;
 use quote::quote;
@@ -54,6 +56,34 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         #vis unsafe fn #ident(#inputs) #block
     }
     .into()
+}
+
+/// Calls a macro with one row for each combination of several lists, each with an identifier made from its values.
+///
+/// A kernel is one symbol, so a generic function needs one `#[kernel]` function for each type and size. This macro makes
+/// the names; the macro that it calls makes the functions.
+///
+/// ```
+/// /// Makes a constant function of each row.
+/// macro_rules! functions {
+///     ({ $kind:ty } $(($name:ident, T = $type:ident, C = $channels:literal))*) => {
+///         $(fn $name() -> $kind { $channels * size_of::<$type>() })*
+///     };
+/// }
+/// cuda_std::instantiate! { functions! { usize } "bytes_{T}_c{C}" for T in [u8, f32], C in [1, 3] }
+/// assert_eq!((bytes_u8_c3(), bytes_f32_c1()), (3, 4));
+/// ```
+///
+/// A list whose `{NAME}` is not in the pattern is an error, because two rows would have the same identifier:
+///
+/// ```compile_fail
+/// macro_rules! functions { ($($any:tt)*) => {}; }
+/// cuda_std::instantiate! { functions! {} "bytes_{T}" for T in [u8, f32], C in [1, 3] }
+/// ```
+#[proc_macro]
+pub fn instantiate(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as instantiate::Instantiate);
+    input.expand().unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// The compile error for the first rule that `function` breaks.

@@ -12,7 +12,7 @@ use kernels_gpu::abi::kernel::Kernel;
 use kernels_gpu::abi::params::Params;
 use kernels_gpu::abi::pixel::PixelType;
 use kernels_gpu::cuda_std::{Global, GlobalMut, Scalar};
-use kernels_gpu::registry::{ENTRIES, Entry, Function};
+use kernels_gpu::registry::{Entry, Function, entries};
 use kernels_gpu::util::fma_peak::FMA_RATE;
 use kernels_gpu::util::memcpy::{COPY_QUADS, copy_quads};
 
@@ -71,7 +71,7 @@ impl Launch {
         } else if kernel.symbol == COPY_QUADS.symbol {
             let quads = u32::from_ne_bytes(arguments[2][..4].try_into().expect("a number's bytes"));
             Task::Copy { from: address(0), to: address(1), quads }
-        } else if let Some(entry) = ENTRIES.iter().find(|entry| entry.symbol == kernel.symbol) {
+        } else if let Some(entry) = entries().find(|entry| entry.symbol == kernel.symbol) {
             assert_eq!(arguments[3].len(), size_of::<Params>(), "bytes of the parameters of {}", entry.symbol);
             // SAFETY: the bytes are as many, and the type is plain numbers, for which each bit pattern is a value.
             let params = unsafe { arguments[3].as_ptr().cast::<Params>().read_unaligned() };
@@ -96,7 +96,7 @@ impl Launch {
                 let output = pixel_of(params.result_kind).unwrap_or(PixelType::F32);
                 let mut areas =
                     vec![(source, bytes(params.src_pitch, entry.pixel)), (result, bytes(params.dst_pitch, output))];
-                if !entry.variant.mask_is_constant() {
+                if !entry.variant.reads_constant_memory() {
                     areas.push((mask, 1));
                 }
                 areas
@@ -248,7 +248,7 @@ impl State {
         };
         let source_bytes = params.height as usize * params.src_pitch as usize * entry.pixel.bytes();
         let result_bytes = params.height as usize * params.dst_pitch as usize * size_of::<R>();
-        let coefficients: Global<f32> = if entry.variant.mask_is_constant() {
+        let coefficients: Global<f32> = if entry.variant.reads_constant_memory() {
             Global::new(std::ptr::without_provenance(mask as usize))
         } else {
             // All that there are: they are few.
@@ -259,7 +259,7 @@ impl State {
         let emulator = Emulator::new();
         // SAFETY: the emulator checks every access; none reaches memory of this program.
         let ran = unsafe {
-            match entry.function() {
+            match entry.function {
                 Function::U8(kernel) => {
                     let from = Window::<u8>::open(self, emulated, "source", source, source_bytes)?.global();
                     emulator

@@ -117,7 +117,7 @@ impl<'gpu> GpuConvolution<'gpu> {
         }
 
         let coefficients = plan.coefficients(problem);
-        let mask = if plan.entry.variant.mask_is_constant() {
+        let mask = if plan.entry.variant.reads_constant_memory() {
             static NUMBERS: AtomicU64 = AtomicU64::new(1);
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
             let (address, found) =

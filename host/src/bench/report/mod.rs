@@ -361,8 +361,12 @@ pub(in crate::bench) mod tests {
             let mut report = report();
             let row = report.cells[0].rows[1].clone();
             let of = |(i, us): (usize, &f64)| {
-                let mut row =
-                    Verified { backend: "cuda", variant: ["stream", "naive"][i], preferred: i == 0, ..row.clone() };
+                let mut row = Verified {
+                    backend: "cuda",
+                    variant: ["sliding_window", "naive"][i],
+                    preferred: i == 0,
+                    ..row.clone()
+                };
                 row.timed.as_mut().expect("the row has times").times.kernel.us.median = *us;
                 row
             };
@@ -404,15 +408,15 @@ pub(in crate::bench) mod tests {
         let mut cell = report().cells.remove(0);
         let refused =
             |variant, reason| NotEligible { backend: "cuda", variant, reason: Error::Refused { variant, reason } };
-        let older = Ineligible::OlderDevice { required: (8, 0), found: (7, 5) };
+        let older = Ineligible::ComputeCapability { required: (8, 0), found: (7, 5) };
         cell.not_eligible = vec![
-            refused("separable", Ineligible::NotSeparable),
-            refused("small_tile", older),
+            refused("separable_block_tile", Ineligible::NotSeparable),
+            refused("shared_tile_async", older),
             refused("separable_ring", Ineligible::NotSeparable),
         ];
         let lines = cell.refusals();
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].starts_with("separable, separable_ring: the mask is no column"), "{lines:?}");
-        assert!(lines[1].starts_with("small_tile: made for compute capability 8.0"), "{lines:?}");
+        assert!(lines[0].starts_with("separable_block_tile, separable_ring: the mask is not separable"), "{lines:?}");
+        assert!(lines[1].starts_with("shared_tile_async: made for compute capability 8.0"), "{lines:?}");
     }
 }

@@ -77,10 +77,15 @@ use cuda_std::warp;
 use self::layout::{STAGES, TABLES, elements, lead, odd, pieces, pitch};
 pub use self::layout::{blocks, columns, rows, shared_bytes, subtiles, tiles, warps};
 use self::split::{Factor, add_high, add_high_columns, add_low, add_low_columns, high, pairs};
+use super::block_tile;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::async_rows::{Copies, PIECE, RUN, whole};
 use crate::common::partition::block_rows;
+use crate::registry::{
+    Accuracy, Arithmetic, FactorPlaces, Grid, Ineligible, MaskClass, MaskForm, MaskMemory, Occupancy, Partition, Spec,
+    f32_result,
+};
 use crate::separable::error_bound::MASK_ERROR;
 
 /// The oldest compute capability that has the products and the copies.
@@ -549,3 +554,60 @@ impl Results {
         }
     }
 }
+
+crate::registry::instances! {
+    SeparableTensorCore;
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [1], BLOCKS in [5, 7, 9, 13, 17];
+        |image, result, mask, params| {
+            separable_tensor::<
+                { BLOCKS as usize },
+                { BLOCKS as usize - 1 },
+                { tiles(BLOCKS) as usize },
+                { subtiles(BLOCKS) as usize },
+                { 16 * tiles(BLOCKS) },
+                { rows(BLOCKS) },
+                { 32 * warps(BLOCKS) },
+            >(image, result.cast(), mask, params)
+        }
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "separable_tensor_core",
+    summary: "separable masks in the tensor cores, each number split into two",
+    reason: "a separable mask: rows, then columns, in the tensor cores, within an error bound",
+    accuracy: Accuracy::Bounded {
+        error_constant: |entry, _| error_constant(entry.class()),
+        arithmetic: Arithmetic::SplitTf32,
+    },
+    mask_memory: MaskMemory::Global,
+    mask_form: MaskForm::Factors(FactorPlaces::side_by_side),
+    mask_class: Some(MaskClass {
+        contains: |class, (width, height), origin_x| blocks(width, height, origin_x) <= class,
+        example: |class| (2, 8 * class - 7),
+        masks: "masks of up to 129 columns and rows, with some anchors 128 columns",
+    }),
+    results: f32_result,
+    border_is_pixel: |_| false,
+    requirement: |request| match request.factor_exponents {
+        Some((least, most)) if least < EXPONENTS.0 || most > EXPONENTS.1 => Err(Ineligible::Range {
+            property: "binary exponents of the coefficients of the row and column factors",
+            required: (EXPONENTS.0 as f32, EXPONENTS.1 as f32),
+            found: (least as f32, most as f32),
+        }),
+        Some(_) | None => Ok(()),
+    },
+    uses_fp32_units: false,
+    grid: Grid::Partition(Partition {
+        least_rows: |entry, mask_height| rows(entry.class()) + block_tile::reach(mask_height),
+        step: STRIP_STEP,
+        row_step: STRIP_STEP,
+        occupancy: |_, _| Occupancy { blocks_per_sm: block_tile::RESIDENT, waves: block_tile::WAVES },
+    }),
+    block: |entry| (32 * warps(entry.class()), 1),
+    outputs: |entry| (columns(entry.class()), rows(entry.class())),
+    shared_bytes: |entry, _| shared_bytes(entry.class()),
+    // So many threads would get fewer registers than they need; one block is enough.
+    launch_bounds: |entry| Some((32 * warps(entry.class()), 1)),
+    convergent: |entry| convergent(entry.class()),
+};

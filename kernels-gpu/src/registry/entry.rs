@@ -1,0 +1,277 @@
+//! A kernel that can be launched, and the macro that makes the entries of a variant.
+
+use cuda_std::prelude::*;
+
+use super::{Grid, MaskForm, Occupancy, Variant};
+use crate::abi::kernel::{Kernel, Parameter};
+use crate::abi::params::{OutputPtr, Params};
+use crate::abi::pixel::PixelType;
+
+/// The masks that an entry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MaskSize {
+    /// Any width and height.
+    Any,
+    /// One square size, for which the loops are unrolled.
+    Square(u32),
+    /// The masks of a class, which [`Spec::mask_class`](super::Spec::mask_class) of the variant defines.
+    Class(u32),
+}
+
+/// A kernel that can be launched.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The symbol in the PTX. The module of the PTX that holds the entry has the same name.
+    pub symbol: &'static str,
+    /// How it computes.
+    pub variant: Variant,
+    /// The type of the image's values.
+    pub pixel: PixelType,
+    /// Interleaved channels of a pixel.
+    pub channels: u32,
+    /// The masks that it takes.
+    pub mask: MaskSize,
+    /// The oldest compute capability that has its instructions, major and minor. It is compiled for that one.
+    pub compute_capability: (u32, u32),
+    /// The kernel as a function of the host, for an executor to run.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub function: Function,
+}
+
+/// Entries are the same if their symbols are.
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.symbol == other.symbol
+    }
+}
+
+/// An entry compiled for the host, by the type of its image's values: source, result, mask, parameters.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug)]
+pub enum Function {
+    /// Of `u8`.
+    U8(unsafe fn(Global<u8>, OutputPtr, Global<f32>, Params)),
+    /// Of `u16`.
+    U16(unsafe fn(Global<u16>, OutputPtr, Global<f32>, Params)),
+    /// Of `f32`.
+    F32(unsafe fn(Global<f32>, OutputPtr, Global<f32>, Params)),
+}
+
+impl Entry {
+    /// The PTX module that holds the entry. The driver compiles a module when it is loaded, so each entry has its own.
+    #[must_use]
+    pub const fn module(&self) -> &'static str {
+        self.symbol
+    }
+
+    /// The side of the square masks that the entry is made for, 0 for entries that take other masks.
+    #[must_use]
+    pub const fn side(&self) -> u32 {
+        match self.mask {
+            MaskSize::Square(side) => side,
+            MaskSize::Any | MaskSize::Class(_) => 0,
+        }
+    }
+
+    /// The class of masks that the entry is made for, 0 for entries that take other masks.
+    #[must_use]
+    pub const fn class(&self) -> u32 {
+        match self.mask {
+            MaskSize::Class(class) => class,
+            MaskSize::Any | MaskSize::Square(_) => 0,
+        }
+    }
+
+    /// Threads of a block in x and y.
+    #[must_use]
+    pub fn block(&self) -> (u32, u32) {
+        (self.variant.spec().block)(self)
+    }
+
+    /// See [`Spec::outputs`](super::Spec::outputs).
+    #[must_use]
+    pub fn outputs(&self) -> (u32, u32) {
+        (self.variant.spec().outputs)(self)
+    }
+
+    /// The dynamic shared memory of a block for a mask, in bytes.
+    #[must_use]
+    pub fn shared_bytes(&self, mask: (u32, u32)) -> u64 {
+        (self.variant.spec().shared_bytes)(self, mask)
+    }
+
+    /// The coefficients that the kernel reads for a mask: all, or those of the two factors.
+    #[must_use]
+    pub fn coefficients(&self, (width, height): (u32, u32)) -> u64 {
+        let (width, height) = (u64::from(width), u64::from(height));
+        match self.variant.spec().mask_form {
+            MaskForm::Rows(_) | MaskForm::FixedPoint => width * height,
+            MaskForm::Factors(_) => width + height,
+        }
+    }
+
+    /// A launch must begin with a multiple of this many rows to give the bits that a launch of the whole image gives.
+    #[must_use]
+    pub fn row_step(&self) -> u32 {
+        match self.variant.spec().grid {
+            Grid::Tiles => 1,
+            Grid::Partition(partition) => partition.row_step,
+        }
+    }
+
+    /// The number of rows of blocks into which a grid should partition `rows` rows of an image, at most `most`.
+    ///
+    /// `blocks_across` blocks lie side by side. The device has `sm_count` multiprocessors with `shared_per_sm` bytes of
+    /// shared memory each. None for grids of tiles.
+    #[must_use]
+    pub fn parts(
+        &self,
+        mask: (u32, u32),
+        (rows, most): (u32, u32),
+        blocks_across: u32,
+        (sm_count, shared_per_sm): (u32, u64),
+    ) -> Option<u32> {
+        /// Shared memory that each block takes for the system, in bytes.
+        const RESERVED: u64 = 1024;
+        let Grid::Partition(partition) = self.variant.spec().grid else { return None };
+        let Occupancy { blocks_per_sm, waves } = (partition.occupancy)(self, mask);
+        let fitting = shared_per_sm / (self.shared_bytes(mask) + RESERVED);
+        let blocks = u64::from(waves) * u64::from(sm_count) * fitting.clamp(1, blocks_per_sm.into());
+        let most = rows.div_ceil((partition.least_rows)(self, mask.1)).min(most);
+        Some((blocks / u64::from(blocks_across)).clamp(1, most.into()) as u32)
+    }
+
+    /// The entry as the PTX must hold it.
+    #[must_use]
+    pub fn kernel(&self) -> Kernel {
+        let spec = self.variant.spec();
+        Kernel {
+            symbol: self.symbol,
+            module: self.module(),
+            parameters: &PARAMETERS,
+            compute_capability: self.compute_capability,
+            launch_bounds: (spec.launch_bounds)(self),
+            convergent: (spec.convergent)(self),
+        }
+    }
+}
+
+/// The parameters of every convolution kernel: source, result, mask, [`Params`].
+pub const PARAMETERS: [Parameter; 4] =
+    [Parameter::POINTER, Parameter::POINTER, Parameter::POINTER, Parameter::value::<Params>()];
+
+/// The kernels and the `ENTRIES` of a variant, from lists of types, channels and mask sizes.
+///
+/// ```text
+/// instances! {
+///     SharedTile;
+///     sm_70 "shared_tile_{T}_c{C}_{K}x{K}" for T in [f32], C in [1], K in [3, 5, 7];
+///         |image, result, _mask, params| shared_tile::<T, C, K>(image, result, params)
+/// }
+/// ```
+/// There is one kernel for each combination; its symbol is the pattern with the values in their places. `T` is the type of
+/// the image's values and `C` the number of interleaved channels. `K` is the side of the square masks that the kernel takes.
+/// A list of another name has the classes of masks instead; without a third list the kernel takes any mask. The body uses
+/// the names of the lists, as a type and as `u32` constants. `sm_70` or `sm_80` is the oldest architecture with the body's
+/// instructions.
+macro_rules! instances {
+    ($variant:ident; $(
+        $arch:ident $pattern:literal for $($list:ident in [$($value:tt),* $(,)?]),+;
+        |$image:ident, $result:ident, $mask:ident, $params:ident| $body:expr
+    )+) => {
+        /// The kernels: one function for each symbol. Those that read the mask from constant memory ignore the third
+        /// parameter.
+        pub mod kernels {
+            #[allow(clippy::wildcard_imports)]
+            use super::*;
+            $(::cuda_std::instantiate! {
+                $crate::registry::kernel_functions! { $arch |$image, $result, $mask, $params| $body }
+                $pattern for $($list in [$($value),*]),+
+            })+
+        }
+
+        /// The entries of the variant.
+        pub const ENTRIES: &[&[$crate::registry::Entry]] = &[$(::cuda_std::instantiate! {
+            $crate::registry::entry_list! { $variant $arch }
+            $pattern for $($list in [$($value),*]),+
+        }),+];
+    };
+}
+pub(crate) use instances;
+
+/// One `#[kernel]` function for each row of `instantiate!`.
+macro_rules! kernel_functions {
+    (
+        { $arch:ident |$image:ident, $result:ident, $mask:ident, $params:ident| $body:expr }
+        $(($symbol:ident, T = $type:ident, C = $channels:literal $(, $size:ident = $value:literal)?))*
+    ) => {
+        $($crate::registry::compiled_for! { $arch
+            /// An instance of the variant's kernel.
+            ///
+            /// # Safety
+            /// The conditions of the variant's kernel function hold.
+            #[::cuda_std::kernel]
+            pub unsafe fn $symbol(
+                $image: ::cuda_std::Global<$type>,
+                $result: $crate::abi::params::OutputPtr,
+                $mask: ::cuda_std::Global<f32>,
+                $params: $crate::abi::params::Params,
+            ) {
+                /// The type of the image's values.
+                #[allow(dead_code)]
+                type T = $type;
+                /// Interleaved channels.
+                #[allow(dead_code)]
+                const C: u32 = $channels;
+                $(
+                    /// The side, or the class, of the masks.
+                    const $size: u32 = $value;
+                )?
+                // SAFETY: the conditions of this function are those of the body.
+                unsafe { $body }
+            }
+        })*
+    };
+}
+pub(crate) use kernel_functions;
+
+/// One [`Entry`] for each row of `instantiate!`.
+macro_rules! entry_list {
+    (
+        { $variant:ident $arch:ident }
+        $(($symbol:ident, T = $type:ident, C = $channels:literal $(, $size:ident = $value:literal)?))*
+    ) => {
+        &[$($crate::registry::Entry {
+            symbol: stringify!($symbol),
+            variant: $crate::registry::Variant::$variant,
+            pixel: <$type as $crate::abi::pixel::Pixel>::TYPE,
+            channels: $channels,
+            mask: $crate::registry::entry_list!(@mask $($size $value)?),
+            compute_capability: $crate::registry::entry_list!(@arch $arch),
+            #[cfg(not(target_arch = "nvptx64"))]
+            function: $crate::registry::entry_list!(@function $type kernels::$symbol),
+        }),*]
+    };
+    (@mask) => { $crate::registry::MaskSize::Any };
+    (@mask K $side:literal) => { $crate::registry::MaskSize::Square($side) };
+    (@mask $name:ident $class:literal) => { $crate::registry::MaskSize::Class($class) };
+    (@arch sm_70) => { (7, 0) };
+    (@arch sm_80) => { (8, 0) };
+    (@function u8 $function:path) => { $crate::registry::Function::U8($function) };
+    (@function u16 $function:path) => { $crate::registry::Function::U16($function) };
+    (@function f32 $function:path) => { $crate::registry::Function::F32($function) };
+}
+pub(crate) use entry_list;
+
+/// A kernel that only the build for one architecture has. The host has all kernels.
+macro_rules! compiled_for {
+    (sm_70 $kernel:item) => {
+        #[cfg(any(not(target_arch = "nvptx64"), not(target_feature = "sm_80")))]
+        $kernel
+    };
+    (sm_80 $kernel:item) => {
+        #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_80"))]
+        $kernel
+    };
+}
+pub(crate) use compiled_for;

@@ -1,0 +1,187 @@
+//! What is known about a variant.
+
+use super::{Entry, Ineligible, Request};
+use crate::abi::kernel::Convergent;
+use crate::abi::pixel::PixelType;
+
+/// All facts of a variant, stated in the variant's own file.
+///
+/// Plan, launches, checks and benchmarks read them from here. A mask is given as `(width, height)`, a block and a tile as
+/// `(x, y)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// The name on the command line and in reports. It begins the symbol of each entry.
+    pub name: &'static str,
+    /// One line for people: how it computes.
+    pub summary: &'static str,
+    /// Why a plan takes it, as a part of a sentence.
+    pub reason: &'static str,
+    /// What it promises of its results.
+    pub accuracy: Accuracy,
+    /// Where it reads the mask.
+    pub mask_memory: MaskMemory,
+    /// In what form it reads the mask.
+    pub mask_form: MaskForm,
+    /// The masks of its entries with [`MaskSize::Class`](super::MaskSize::Class), if it has such entries.
+    pub mask_class: Option<MaskClass>,
+    /// The types of results that it makes of images of a type.
+    pub results: fn(PixelType) -> &'static [PixelType],
+    /// Whether a constant border's value must be a value of the image's type, for images of a type.
+    pub border_is_pixel: fn(PixelType) -> bool,
+    /// What else a problem must fulfil.
+    pub requirement: fn(&Request) -> Result<(), Ineligible>,
+    /// Whether its products are executed by the FP32 units, so that their rate limits it.
+    pub uses_fp32_units: bool,
+    /// How a grid covers the image.
+    pub grid: Grid,
+    /// Threads of a block.
+    pub block: fn(&Entry) -> (u32, u32),
+    /// Output values of a block: several channels are as many values. With [`Grid::Partition`] the rows are the fewest
+    /// that a block should have.
+    pub outputs: fn(&Entry) -> (u32, u32),
+    /// Dynamic shared memory of a block for a mask, in bytes.
+    pub shared_bytes: fn(&Entry, mask: (u32, u32)) -> u64,
+    /// The largest number of threads of a block and the least number of blocks that a multiprocessor holds, where the PTX
+    /// states them: `__launch_bounds__`. They limit the registers of a thread.
+    pub launch_bounds: fn(&Entry) -> Option<(u32, u32)>,
+    /// The convergent instructions of an entry.
+    pub convergent: fn(&Entry) -> Convergent,
+}
+
+/// What a variant promises of its results.
+#[derive(Clone, Copy, Debug)]
+pub enum Accuracy {
+    /// Bit-exact: each output is the sum that the accuracy contract names, in its order.
+    Exact,
+    /// `|O - exact| <= gamma(c) * sum |M I|` for each output, with `gamma(n) = n u / (1 - n u)` and `u = 2^-24`.
+    Bounded {
+        /// The constant `c` for a mask.
+        error_constant: fn(&Entry, mask: (u32, u32)) -> u64,
+        /// How it computes, which decides what underflow may add to the bound.
+        arithmetic: Arithmetic,
+    },
+}
+
+/// How a variant with bounded accuracy computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Fused multiply-adds of `f32`.
+    F32,
+    /// Matrix products of numbers that are split into a `tf32` and a `bf16` part.
+    SplitTf32,
+}
+
+/// The memory that a variant reads the mask from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskMemory {
+    /// Constant memory: [`MASK`](struct@crate::teaching::constant_mask::MASK), so at most as many coefficients as it holds.
+    Constant,
+    /// Global memory.
+    Global,
+}
+
+/// The form in which a variant reads the mask.
+#[derive(Clone, Copy, Debug)]
+pub enum MaskForm {
+    /// All coefficients in window order, row by row. The function gives the index at which row `row` of a mask of
+    /// `mask_width` columns begins; the row after the last one begins behind all coefficients.
+    Rows(fn(mask_width: u32, row: u32) -> u32),
+    /// The row factor and the column factor of a separable mask. The function gives the index of the first coefficient of
+    /// each, for a mask whose window begins `origin_x` columns left of the output.
+    Factors(fn(&Entry, mask: (u32, u32), origin_x: i32) -> FactorPlaces),
+    /// The fixed-point matrices of [`tensor_core_u8`](crate::tensor_core_u8), behind the coefficients in window order.
+    FixedPoint,
+}
+
+/// Where the factors of a separable mask begin among the coefficients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FactorPlaces {
+    /// The index of the row factor's first coefficient.
+    pub row: u32,
+    /// The index of the column factor's first coefficient.
+    pub column: u32,
+}
+
+impl FactorPlaces {
+    /// The row factor first, the column factor directly behind it.
+    #[must_use]
+    pub fn side_by_side(_: &Entry, (mask_width, _): (u32, u32), _: i32) -> Self {
+        Self { row: 0, column: mask_width }
+    }
+}
+
+/// The masks that entries for a class of masks take.
+#[derive(Clone, Copy, Debug)]
+pub struct MaskClass {
+    /// Whether a mask, whose window begins `origin_x` columns left of the output, is one of class `class`.
+    pub contains: fn(class: u32, mask: (u32, u32), origin_x: i32) -> bool,
+    /// A mask of class `class`, for tests.
+    pub example: fn(class: u32) -> (u32, u32),
+    /// All masks of all classes, as a part of a sentence.
+    pub masks: &'static str,
+}
+
+/// How a grid of blocks covers an image.
+#[derive(Clone, Copy, Debug)]
+pub enum Grid {
+    /// A block for each tile of outputs.
+    Tiles,
+    /// The rows of the grid partition the rows of the image, however many there are. See
+    /// [`block_rows`](crate::common::partition::block_rows).
+    Partition(Partition),
+}
+
+/// A grid whose rows partition the image's rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Partition {
+    /// The fewest rows that a block should have, for a mask of this height. Fewer rows cost more than idle
+    /// multiprocessors, because a block reads `mask_height - 1` rows in addition to its own.
+    pub least_rows: fn(&Entry, mask_height: u32) -> u32,
+    /// The rows of a block begin at a multiple of this many rows from the first row of the launch on.
+    pub step: u32,
+    /// A launch must begin with a multiple of this many rows to give the bits that a launch of the whole image gives.
+    pub row_step: u32,
+    /// How many blocks fill a device, for a mask.
+    pub occupancy: fn(&Entry, mask: (u32, u32)) -> Occupancy,
+}
+
+/// How many blocks fill a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0.
+    pub blocks_per_sm: u32,
+    /// How many times as many blocks a launch has. More waves keep multiprocessors busy while the last blocks end.
+    pub waves: u32,
+}
+
+/// No further requirement.
+///
+/// # Errors
+/// Never.
+pub(crate) const fn no_requirement(_: &Request) -> Result<(), Ineligible> {
+    Ok(())
+}
+
+/// No bounds: the assembler chooses the number of registers.
+#[must_use]
+pub(crate) const fn no_launch_bounds(_: &Entry) -> Option<(u32, u32)> {
+    None
+}
+
+/// Results of every type.
+#[must_use]
+pub(crate) const fn any_result(_: PixelType) -> &'static [PixelType] {
+    &PixelType::ALL
+}
+
+/// Results of `f32`.
+#[must_use]
+pub(crate) const fn f32_result(_: PixelType) -> &'static [PixelType] {
+    &[PixelType::F32]
+}
+
+/// Rows that follow each other without a gap.
+#[must_use]
+pub(crate) const fn dense_rows(mask_width: u32, row: u32) -> u32 {
+    row * mask_width
+}
