@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "f6d3de296cb5d5770ae9c767a98dbf518ff38d51dc1eedb3e1e1f2a4569819aa";
+pub const SOURCE_HASH: &str = "a701e6089ff2c91542daf0f6a02b1b640d61daab979a11447b34915bce2e72a2";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -151,9 +151,21 @@ pub const MODULES: &[Module] = &[
     Module { name: "sliding_window_u16_c4_5x5", packed: packed!("sliding_window_u16_c4_5x5.ptx") },
     Module { name: "sliding_window_u16_c4_7x7", packed: packed!("sliding_window_u16_c4_7x7.ptx") },
     Module { name: "sliding_window_u16_c4_9x9", packed: packed!("sliding_window_u16_c4_9x9.ptx") },
+    Module { name: "sliding_window_u8_c1_11x11", packed: packed!("sliding_window_u8_c1_11x11.ptx") },
     Module { name: "sliding_window_u8_c1_3x3", packed: packed!("sliding_window_u8_c1_3x3.ptx") },
+    Module { name: "sliding_window_u8_c1_5x5", packed: packed!("sliding_window_u8_c1_5x5.ptx") },
+    Module { name: "sliding_window_u8_c1_7x7", packed: packed!("sliding_window_u8_c1_7x7.ptx") },
+    Module { name: "sliding_window_u8_c1_9x9", packed: packed!("sliding_window_u8_c1_9x9.ptx") },
+    Module { name: "sliding_window_u8_c3_11x11", packed: packed!("sliding_window_u8_c3_11x11.ptx") },
     Module { name: "sliding_window_u8_c3_3x3", packed: packed!("sliding_window_u8_c3_3x3.ptx") },
+    Module { name: "sliding_window_u8_c3_5x5", packed: packed!("sliding_window_u8_c3_5x5.ptx") },
+    Module { name: "sliding_window_u8_c3_7x7", packed: packed!("sliding_window_u8_c3_7x7.ptx") },
+    Module { name: "sliding_window_u8_c3_9x9", packed: packed!("sliding_window_u8_c3_9x9.ptx") },
+    Module { name: "sliding_window_u8_c4_11x11", packed: packed!("sliding_window_u8_c4_11x11.ptx") },
     Module { name: "sliding_window_u8_c4_3x3", packed: packed!("sliding_window_u8_c4_3x3.ptx") },
+    Module { name: "sliding_window_u8_c4_5x5", packed: packed!("sliding_window_u8_c4_5x5.ptx") },
+    Module { name: "sliding_window_u8_c4_7x7", packed: packed!("sliding_window_u8_c4_7x7.ptx") },
+    Module { name: "sliding_window_u8_c4_9x9", packed: packed!("sliding_window_u8_c4_9x9.ptx") },
     Module { name: "tensor_core_u8_u8_c1", packed: packed!("tensor_core_u8_u8_c1.ptx") },
     Module { name: "tensor_core_u8_u8_c1_11x11", packed: packed!("tensor_core_u8_u8_c1_11x11.ptx") },
     Module { name: "tensor_core_u8_u8_c1_13x13", packed: packed!("tensor_core_u8_u8_c1_13x13.ptx") },

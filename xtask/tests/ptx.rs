@@ -111,7 +111,7 @@ fn a_changed_source_changes_the_hash() {
     std::fs::write(&lock, text).unwrap();
 
     for file in [
-        "kernels-gpu/src/params.rs",
+        "kernels-gpu/src/abi/params.rs",
         "rust-cuda/cuda_std/src/shared.rs",
         "rust-cuda/cuda_builder/src/ptx/split.rs",
         "xtask/src/module_text.rs",

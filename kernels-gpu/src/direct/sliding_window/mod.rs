@@ -33,7 +33,7 @@ crate::registry::instances! {
                 image, result, params,
             )
         }
-    sm_80 "sliding_window_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3];
+    sm_80 "sliding_window_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3, 5, 7, 9, 11];
         |image, result, _mask, params| {
             stream_ring::stream_ring::<{ C as usize }, { K as usize }>(image, result, params)
         }
