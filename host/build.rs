@@ -26,8 +26,8 @@ fn commit() -> Option<String> {
     Some(if changes.is_empty() { hash } else { format!("{hash}-dirty") })
 }
 
-/// Names what changes the commit or makes it dirty: where HEAD points, and the sources. Only paths that exist, because cargo
-/// takes a missing one for changed each time.
+/// Names what changes the commit or makes it dirty: where HEAD points, and the sources. Only paths that exist, because
+/// cargo takes a missing one for changed each time.
 fn watch(root: &Path) {
     let mut paths: Vec<PathBuf> =
         ["host", "kernels-gpu", "rust-cuda", "Cargo.toml", "Cargo.lock"].iter().map(|path| root.join(path)).collect();

@@ -88,8 +88,8 @@ fn exact(image: &Image<f32>, mask: &Mask, operation: Operation, border: Border) 
     answers
 }
 
-/// Checks a result in f32 against an answer in f64: `n` fused steps in f32 are off by at most `n u / (1 - n u)` of the sum
-/// of the absolute products, where u is 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 3.1).
+/// Checks a result in f32 against an answer in f64: `n` fused steps in f32 are off by at most `n u / (1 - n u)` of the
+/// sum of the absolute products, where u is 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 3.1).
 fn check(what: &str, result: &[f32], expected: &[f64], exact: &[(f64, f64)], terms: usize) {
     assert_eq!((result.len(), exact.len()), (expected.len(), expected.len()), "{what}");
     let n_u = terms as f64 * 2.0_f64.powi(-24);

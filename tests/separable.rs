@@ -1,5 +1,6 @@
-//! The separable variants on the emulator, but for that of the tensor cores, against two passes of the CPU: the same bits, because each pass has the same
-//! order. That is sharper than their error bound, which the sweep over the devices holds them against.
+//! The separable variants on the emulator, but for that of the tensor cores, against two passes of the CPU: the same
+//! bits, because each pass has the same order. That is sharper than their error bound, which the sweep over the devices
+//! holds them against.
 
 use host::oracle::Oracle;
 use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};

@@ -1,5 +1,5 @@
-//! The tensor cores' variant for separable masks on the emulator, against the oracle within its bound: all sizes, and contents that two
-//! short parts might not hold.
+//! The tensor cores' variant for separable masks on the emulator, against the oracle within its bound: all sizes, and
+//! contents that two short parts might not hold.
 
 use host::compare::{Comparison, with_oracle};
 use host::oracle::Oracle;

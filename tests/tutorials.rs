@@ -1,5 +1,5 @@
-//! The tutorials' kernels on the emulator, and on a GPU if there is one, against exact answers and answers in f64; what the
-//! originals do wrong; and the program `host tutorial`.
+//! The tutorials' kernels on the emulator, and on a GPU if there is one, against exact answers and answers in f64; what
+//! the originals do wrong; and the program `host tutorial`.
 //!
 //! A harness of its own, as `devices`: tests on a GPU that is not there are ignored, with the driver's reason.
 //! HOST_TEST_GPU=require makes a missing device a failure, HOST_TEST_SEED sets the seed.

@@ -11,8 +11,8 @@ use thiserror::Error;
 use crate::oracle::Oracle;
 use crate::{PixelType, Problem};
 
-/// A NaN that no arithmetic makes of other values, to be found where nothing was written. Both comparisons fail where a result holds
-/// these bits, even where NaN is right.
+/// A NaN that no arithmetic makes of other values, to be found where nothing was written. Both comparisons fail where a
+/// result holds these bits, even where NaN is right.
 pub const POISON: f32 = f32::from_bits(0x7fc0_dead);
 
 /// The unit roundoff of `f32`: a result of one operation is off by at most this part of itself.
@@ -25,10 +25,10 @@ const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 /// By how much a variant may miss the exact result.
 ///
 /// # The direct sum
-/// n fused multiply-adds round n times. The first product passes through at most n roundings, so
-/// `|S - exact| <= gamma(n) * sum|M*I|` with `gamma(n) = n u / (1 - n u)`, u = 2^-24 (Higham, *Accuracy and Stability of
-/// Numerical Algorithms*, 2nd edition, section 3.1; a fused step has one rounding where that has two). Each step
-/// may also lose 2^-150 to underflow. Scale s and offset are one more rounding, of `s * S + offset`:
+/// n fused multiply-adds round n times. The first product passes through at most n roundings, so `|S - exact| <=
+/// gamma(n) * sum|M*I|` with `gamma(n) = n u / (1 - n u)`, u = 2^-24 (Higham, *Accuracy and Stability of Numerical
+/// Algorithms*, 2nd edition, section 3.1; a fused step has one rounding where that has two). Each step may also lose
+/// 2^-150 to underflow. Scale s and offset are one more rounding, of `s * S + offset`:
 /// ```text
 /// |O - exact| <= E + u (|exact| + E) + 2^-150   with   E = |s| (gamma(n) sum|M*I| + n 2^-150)
 /// ```
@@ -42,9 +42,9 @@ const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 /// A result of `u8` or `u16` is rounded: half a unit more; and saturated, which takes no two values further apart.
 ///
 /// # Overflow
-/// If a partial sum may exceed `f32::MAX`, which is so if `sum|M*I|` or `|s| sum|M*I| + |offset|` does (with the errors above),
-/// infinities of either sign and NaN are right as well, because they are what the order of the sum makes of it. An exact value
-/// that is itself NaN or infinite, because the image or the mask is, must be met.
+/// If a partial sum may exceed `f32::MAX`, which is so if `sum|M*I|` or `|s| sum|M*I| + |offset|` does (with the errors
+/// above), infinities of either sign and NaN are right as well, because they are what the order of the sum makes of it.
+/// An exact value that is itself NaN or infinite, because the image or the mask is, must be met.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     constant: f64,
@@ -79,8 +79,8 @@ impl Bound {
         Self { constant, underflows: constant, direct: false }
     }
 
-    /// The same bound, with up to `underflows` losses of 2^-150 where those are more than the mask has coefficients: a variant that multiplies
-    /// what underflowed multiplies the loss.
+    /// The same bound, with up to `underflows` losses of 2^-150 where those are more than the mask has coefficients: a
+    /// variant that multiplies what underflowed multiplies the loss.
     #[must_use]
     pub fn with_underflows(self, underflows: f64) -> Self {
         Self { underflows: self.underflows.max(underflows), ..self }
@@ -184,8 +184,8 @@ impl Comparison {
     }
 }
 
-/// Compares each value of `result`, `height` rows of `width`, with the oracle's: one channel of the problem's output type,
-/// as `f32`, which holds all integers of it.
+/// Compares each value of `result`, `height` rows of `width`, with the oracle's: one channel of the problem's output
+/// type, as `f32`, which holds all integers of it.
 ///
 /// # Panics
 /// If the oracle's or the result's size is not the problem's.

@@ -219,7 +219,8 @@ impl<T: Pixel> Image<T> {
     /// The part of the image from column `x` and row `y` on.
     ///
     /// # Errors
-    /// [`Error::EmptyImage`] for a size of 0, [`Error::TooLarge`] if it does not lie in the image, [`Error::HostMemory`].
+    /// [`Error::EmptyImage`] for a size of 0, [`Error::TooLarge`] if it does not lie in the image,
+    /// [`Error::HostMemory`].
     pub fn crop(&self, x: usize, y: usize, width: usize, height: usize) -> Result<Self> {
         Self::checked_len(width, height, self.channels)?;
         let ends = [("right", x.checked_add(width), self.width), ("lower", y.checked_add(height), self.height)];

@@ -2,8 +2,9 @@
 //!
 //! The way of the data: an [`Image`] and a [`Filter`] make a [`Problem`] (validated once), a [`Device`] makes a
 //! [`Convolution`] of it (which kernel, why, with which launches; buffers and modules ready), which runs any number of
-//! times. Whatever the device, the answer has the same bits; the one exception is what [`VariantChoice::Auto`] may take for separable masks on a
-//! GPU, and [`VariantChoice::Exact`] does not. [`files`] reads and writes pictures, [`batch`] many at once.
+//! times. Whatever the device, the answer has the same bits; the one exception is what [`VariantChoice::Auto`] may take
+//! for separable masks on a GPU, and [`VariantChoice::Exact`] does not. [`files`] reads and writes pictures, [`batch`]
+//! many at once.
 //!
 //! ```
 //! use host::{Border, Device, Filter, Image, Mask};

@@ -1,7 +1,7 @@
 //! This machine's memory: how much of it may be had, and large pieces of it, of which there may be too little.
 //!
-//! A process may be held to an address space (`ulimit -v`). Everything that is mapped counts there, used or not: the stacks
-//! of threads, and what the C library's allocator sets aside for each of them.
+//! A process may be held to an address space (`ulimit -v`). Everything that is mapped counts there, used or not: the
+//! stacks of threads, and what the C library's allocator sets aside for each of them.
 //!
 //! A container, or another control group, may have less memory than the machine. The kernel grants its processes more
 //! than that, and ends them when they touch it. So an allocation that succeeds says nothing: the limits are asked first
@@ -22,8 +22,8 @@ use ledger::{Ledger, Observation};
 
 pub(crate) use ledger::Reservation;
 
-/// Address space that a thread takes: its stack, 2 MiB, and some of what it works with. (The heap of its own, 64 MiB, that the
-/// C library would set aside for it is forgone: [`fit_threads`].)
+/// Address space that a thread takes: its stack, 2 MiB, and some of what it works with. (The heap of its own, 64 MiB,
+/// that the C library would set aside for it is forgone: [`fit_threads`].)
 const THREAD: u64 = 4 << 20;
 
 /// Bytes that can be had without swapping, within the control groups and the address space; None where the system does
@@ -115,7 +115,8 @@ fn address_limit(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How many threads may begin: at most `wanted`, at least one, and no more than take a quarter of a limited address space.
+/// How many threads may begin: at most `wanted`, at least one, and no more than take a quarter of a limited address
+/// space.
 pub(crate) fn threads_that_fit(wanted: usize) -> usize {
     let fit = |left: u64| usize::try_from(left / 4 / THREAD).unwrap_or(usize::MAX);
     address_space().map_or(wanted, |left| wanted.min(fit(left))).max(1)
@@ -195,8 +196,8 @@ pub(crate) fn zeros<T: Pixel>(length: usize, what: &str) -> Result<Vec<T>> {
     if start.is_null() {
         return Err(short());
     }
-    // SAFETY: from the global allocator, with the layout of this length, which is the capacity; zero bytes are values of u8,
-    // u16 and f32, and Pixel is sealed.
+    // SAFETY: from the global allocator, with the layout of this length, which is the capacity; zero bytes are values
+    // of u8, u16 and f32, and Pixel is sealed.
     Ok(unsafe { Vec::from_raw_parts(start, length, length) })
 }
 
@@ -249,8 +250,8 @@ pub(crate) fn read_to_end(reader: impl Read, most: u64) -> std::io::Result<Vec<u
     }
 }
 
-/// Whether so many bytes can be had, now or after a few seconds where others may give some back: [`reserve`], given back
-/// at once. Others may take them before they are used.
+/// Whether so many bytes can be had, now or after a few seconds where others may give some back: [`reserve`], given
+/// back at once. Others may take them before they are used.
 pub(crate) fn has_room(bytes: u64) -> bool {
     reserve(bytes).is_some()
 }

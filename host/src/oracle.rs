@@ -1,12 +1,12 @@
 //! The oracle: what a convolution is, in `f64`, by another way than any backend takes.
 //!
-//! It shares nothing with the backends but the problem. Borders come from walking (`walk`), not from the formula
-//! that the kernels and the CPU use; there are no tiles; a sum is gathered coefficient by coefficient over a row of outputs.
+//! It shares nothing with the backends but the problem. Borders come from walking (`walk`), not from the formula that
+//! the kernels and the CPU use; there are no tiles; a sum is gathered coefficient by coefficient over a row of outputs.
 //!
 //! # How exact it is
-//! The product of two `f32` has 48 bits and is exact in `f64`. The sum of n products takes n roundings of 2^-53 each, so
-//! it is off by at most about n * 2^-53 * sum|M*I|: for any n below a million a 2^-9 of what `f32` is allowed. Because
-//! products are exact, fused or separate operations give the same bits.
+//! The product of two `f32` has 48 bits and is exact in `f64`. The sum of n products takes n roundings of 2^-53 each,
+//! so it is off by at most about n * 2^-53 * sum|M*I|: for any n below a million a 2^-9 of what `f32` is allowed.
+//! Because products are exact, fused or separate operations give the same bits.
 
 use rayon::prelude::*;
 
@@ -15,7 +15,8 @@ use crate::{Border, Problem};
 /// Outputs whose sums are gathered together: they stay in the first-level cache.
 const COLUMNS: usize = 1024;
 
-/// The result of a problem in `f64`, and what its rounding errors are measured by. Both are `height` rows of `width` values.
+/// The result of a problem in `f64`, and what its rounding errors are measured by. Both are `height` rows of `width`
+/// values.
 ///
 /// ```
 /// use host::oracle::Oracle;

@@ -140,7 +140,8 @@ impl Problem {
     /// `filter` on images of `width` x `height` pixels of one `f32`.
     ///
     /// # Errors
-    /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not finite.
+    /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not
+    /// finite.
     pub fn new(width: usize, height: usize, filter: &Filter) -> Result<Self> {
         Image::<f32>::checked_len(width, height, 1)?;
         let mask = &filter.mask;
@@ -173,8 +174,8 @@ impl Problem {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Number`] if there are no or more than [`Layout::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row of the
-    /// image or of the mask spans more values than can be counted.
+    /// [`Error::Number`] if there are no or more than [`Layout::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row
+    /// of the image or of the mask spans more values than can be counted.
     pub fn with_layout(self, layout: Layout) -> Result<Self> {
         if !(1..=Layout::MOST_CHANNELS).contains(&layout.channels) {
             let (what, required, found) = ("the number of channels", "1 to 4", layout.channels.to_string());
@@ -252,8 +253,9 @@ impl Problem {
         if self.is_plain() { sum } else { sum.mul_add(self.scale, self.offset) }
     }
 
-    /// The result at one place in `f32`, before it is converted to the output's type: one fused multiply-add a coefficient, starting
-    /// from +0, the window's rows from top to bottom, each from left to right. The pixels outside take part as values.
+    /// The result at one place in `f32`, before it is converted to the output's type: one fused multiply-add a
+    /// coefficient, starting from +0, the window's rows from top to bottom, each from left to right. The pixels outside
+    /// take part as values.
     ///
     /// `source` is `height` rows of `width` pixels, channels together. This is slow: it is for a few places.
     ///

@@ -2,7 +2,8 @@
 
 use crate::{Error, Image, Pixel, Result};
 
-/// A lent image: `height` rows of `width` pixels of `channels` interleaved values, `pitch` values from one row to the next.
+/// A lent image: `height` rows of `width` pixels of `channels` interleaved values, `pitch` values from one row to the
+/// next.
 ///
 /// ```
 /// use host::View;

@@ -22,8 +22,8 @@ fn mirror(i: i64, length: usize) -> usize {
     (if i < length as i64 { i } else { period - i }) as usize
 }
 
-/// The definition in f64, pixel by pixel: colours that are weighted by alpha, and the mean of alpha, for a square mask of odd
-/// side, walked as a correlation.
+/// The definition in f64, pixel by pixel: colours that are weighted by alpha, and the mean of alpha, for a square mask
+/// of odd side, walked as a correlation.
 fn weighted(image: &Image<f32>, mask: &[f64], most: f64) -> Vec<f64> {
     let (width, height, channels) = (image.width(), image.height(), image.channels());
     let side = mask.len().isqrt();

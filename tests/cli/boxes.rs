@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// `--box` against `scipy.ndimage.uniform_filter(a, size=(rows, columns), mode="mirror")` of SciPy 1.17.1, times the number of
-/// pixels. `cv2.blur(a, (columns, rows), borderType=BORDER_REFLECT_101)` of OpenCV 5.0 on f32 gives the same.
+/// `--box` against `scipy.ndimage.uniform_filter(a, size=(rows, columns), mode="mirror")` of SciPy 1.17.1, times the
+/// number of pixels. `cv2.blur(a, (columns, rows), borderType=BORDER_REFLECT_101)` of OpenCV 5.0 on f32 gives the same.
 #[test]
 fn even_boxes_lie_as_in_scipy_and_opencv() {
     let expected: [(usize, usize, [u16; 30]); 4] = [

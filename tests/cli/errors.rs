@@ -116,7 +116,8 @@ fn devices() {
     assert_eq!(place.names(), ["a.png", "g.npy"]);
 }
 
-/// A picture is read while the device is opened. What has no end yet must not keep it from being missed: the standard input, or a pipe.
+/// A picture is read while the device is opened. What has no end yet must not keep it from being missed: the standard
+/// input, or a pipe.
 #[test]
 fn a_missing_device_does_not_wait_for_a_picture() {
     waits_for_nothing("-");

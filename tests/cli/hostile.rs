@@ -1,5 +1,5 @@
-//! Files that lie about their sizes, are cut off, or are damaged: a clear error or a picture, never a panic, never memory
-//! without end, nothing half written.
+//! Files that lie about their sizes, are cut off, or are damaged: a clear error or a picture, never a panic, never
+//! memory without end, nothing half written.
 
 use super::errors::refuses;
 use super::*;

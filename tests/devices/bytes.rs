@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Images of every width up to that of a tile and one more, high enough that some of the sums of each column are just between two bytes,
-/// and too few of them for the tensor cores to leave all others to the sums in `f32`, too.
+/// Images of every width up to that of a tile and one more, high enough that some of the sums of each column are just
+/// between two bytes, and too few of them for the tensor cores to leave all others to the sums in `f32`, too.
 pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -15,8 +15,9 @@ pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Channels that are parted on their way: images narrower than a block and wider, with masks of all kinds of kernels, anchors at the side,
-/// every border, and a mask so wide that a row of a block has more pixels than a warp parts at a time.
+/// Channels that are parted on their way: images narrower than a block and wider, with masks of all kinds of kernels,
+/// anchors at the side, every border, and a mask so wide that a row of a block has more pixels than a warp parts at a
+/// time.
 pub(super) fn channels_apart(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);

@@ -42,8 +42,8 @@ pub(super) fn planted_shift() -> Result<(), Failed> {
     planted(|result| result.rotate_right(1))
 }
 
-/// The answer of a separable variant is within its bound and has not the direct sum's bits: who claims them is found out. One value
-/// further off than the bound allows is found, too.
+/// The answer of a separable variant is within its bound and has not the direct sum's bits: who claims them is found
+/// out. One value further off than the bound allows is found, too.
 pub(super) fn planted_order() -> Result<(), Failed> {
     let device = Device::emulator(1);
     for (variant, mask) in [
@@ -64,7 +64,8 @@ pub(super) fn planted_order() -> Result<(), Failed> {
         if !matches!(checker.judge("separable as direct", &result, direct), Verdict::Wrong(_)) {
             return Err(format!("{}: other bits were not seen", variant.name()).into());
         }
-        // The mask's coefficients and the pixels are at most 1: so is their number the most that the absolute products sum to.
+        // The mask's coefficients and the pixels are at most 1: so is their number the most that the absolute products
+        // sum to.
         let most = own.gamma() * (mask.0 * mask.1) as f64;
         result[1234] += 2.0 * most as f32;
         if !matches!(checker.judge("beyond the bound", &result, own), Verdict::Wrong(_)) {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// With too little memory for the whole image the answer is the same, from strips; with too little for a strip, from the CPU.
+/// With too little memory for the whole image the answer is the same, from strips; with too little for a strip, from
+/// the CPU.
 pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
     let borders = [Border::ZERO, Border::Constant(7.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -47,8 +48,8 @@ pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each variant has the same bits from strips as from the whole image, direct or not; that of the tensor cores for `f32`, too, whose bits depend on where an
-/// output lies in 32 rows.
+/// Each variant has the same bits from strips as from the whole image, direct or not; that of the tensor cores for
+/// `f32`, too, whose bits depend on where an output lies in 32 rows.
 pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     let (width, height) = (70, 131);
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -73,8 +74,8 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images of other values than one `f32` through the streams, in strips of the host's: each has rows of its own above the first output
-/// and none below the last.
+/// Images of other values than one `f32` through the streams, in strips of the host's: each has rows of its own above
+/// the first output and none below the last.
 pub(super) fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
     strips_of::<u8>(device, Variant::SlidingWindow, &[1, 3, 4], (3, 3), |random| random.u8(..))?;
     strips_of::<u8>(device, Variant::SlidingWindow, &[3, 4, 1], (2, 3), |random| random.u8(..))?;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// An image of more than 2^31 values, by every variant, held against the CPU at its first rows, its last rows, and where the
-/// offsets outgrow 31 bits.
+/// An image of more than 2^31 values, by every variant, held against the CPU at its first rows, its last rows, and
+/// where the offsets outgrow 31 bits.
 pub(super) fn huge() -> Result<(), Failed> {
     const BAND: usize = 20;
     let (width, height) = (65_537, 32_903);
@@ -21,7 +21,8 @@ pub(super) fn huge() -> Result<(), Failed> {
         };
         for first in [0, (1 << 31) / width - BAND / 2, height - 2 * BAND] {
             let rows = if first == 0 || first + 2 * BAND == height { 2 * BAND } else { BAND + 16 };
-            // A part of the image has borders of its own above and below: only rows whose windows are in it are compared.
+            // A part of the image has borders of its own above and below: only rows whose windows are in it are
+            // compared.
             let part = image.crop(0, first, width, rows)?;
             let part_problem = Problem::new(width, rows, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
             let right: Image<u8> = Device::cpu().convolution(&part_problem, VariantChoice::Auto)?.run(&part)?;
@@ -35,8 +36,8 @@ pub(super) fn huge() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images of several MiB through the same convolution: on a GPU they go in bands from the second run on, where image and result lie in
-/// page-locked memory, and give what they gave at first, in the results' every bit, by every variant.
+/// Images of several MiB through the same convolution: on a GPU they go in bands from the second run on, where image
+/// and result lie in page-locked memory, and give what they gave at first, in the results' every bit, by every variant.
 pub(super) fn in_bands() -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut ran = 0;
@@ -110,8 +111,8 @@ fn in_bands_of<T: host::Pixel>(
     Ok(ran)
 }
 
-/// Small images through the same convolutions in turn: on a GPU they go another way from the second run on, and share its memory
-/// and, where the kernel is the same, the place of the mask.
+/// Small images through the same convolutions in turn: on a GPU they go another way from the second run on, and share
+/// its memory and, where the kernel is the same, the place of the mask.
 pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let cpu = Device::cpu();
@@ -154,7 +155,8 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images and results in page-locked memory, in parts of it, and beside it: the same values, and the rest of the memory as it was.
+/// Images and results in page-locked memory, in parts of it, and beside it: the same values, and the rest of the memory
+/// as it was.
 pub(super) fn page_locked(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     // Rows as a GPU has them, rows that it fills up, and an image that is too large for the short way.
@@ -173,8 +175,8 @@ pub(super) fn page_locked(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// One problem through more pairs of images and results than a convolution keeps in mind, then through memory that is given back and
-/// asked for again.
+/// One problem through more pairs of images and results than a convolution keeps in mind, then through memory that is
+/// given back and asked for again.
 fn page_locked_of<T: host::Pixel>(
     device: &Device,
     (width, height, channels): (usize, usize, usize),

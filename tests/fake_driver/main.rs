@@ -1,8 +1,8 @@
 //! The GPU's side of the host under a fake driver, `rust-cuda/fake_cuda`: kernels in the emulator, copies that complete
 //! late, failures at every call. No GPU takes part.
 //!
-//! The tests of the library load the driver into this process, one test at a time. Those of the program start it with the
-//! driver in the loader's path.
+//! The tests of the library load the driver into this process, one test at a time. Those of the program start it with
+//! the driver in the loader's path.
 
 mod fake;
 mod library;

@@ -1,6 +1,7 @@
 //! The program under the fake driver, which it finds as any driver: by the loader's path.
 //!
-//! Each failure is a process of its own: exit status, messages, files, and the report that the driver writes at its end.
+//! Each failure is a process of its own: exit status, messages, files, and the report that the driver writes at its
+//! end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -195,8 +196,8 @@ fn says_why(ended: &Ended, (_, _, says): Fault) -> Option<String> {
     (!ended.stderr.contains(says)).then(|| format!("\"{says}\" is not in: {}", ended.stderr))
 }
 
-/// Runs `one` for each fault at each call of `calls`, two at a time, and reports what it complains of. Returns how many ended with
-/// an error.
+/// Runs `one` for each fault at each call of `calls`, two at a time, and reports what it complains of. Returns how many
+/// ended with an error.
 fn sweep(
     name: &str,
     calls: impl IntoIterator<Item = u64>,

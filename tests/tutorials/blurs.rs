@@ -57,7 +57,8 @@ impl Case {
         (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| sum(x, y)).collect()
     }
 
-    /// The exact pixels: the quotient in f64 is exact enough to be rounded half to even, because halves are exact in f64.
+    /// The exact pixels: the quotient in f64 is exact enough to be rounded half to even, because halves are exact in
+    /// f64.
     fn exact(&self, border: BorderMode) -> Vec<u8> {
         self.sums(border).iter().map(|&sum| (sum as f64 / self.area() as f64).round_ties_even() as u8).collect()
     }

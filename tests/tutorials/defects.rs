@@ -58,7 +58,8 @@ unsafe fn notebook_naive(input: Global<f32>, output: GlobalMut<f32>, size: i32, 
     unsafe { output.store(i as isize, sum / (2 * radius + 1) as f32) };
 }
 
-/// The notebook's mean through shared memory: zeros where a thread of the last block stands for no element, mirrored beyond the block.
+/// The notebook's mean through shared memory: zeros where a thread of the last block stands for no element, mirrored
+/// beyond the block.
 unsafe fn notebook_shared(input: Global<f32>, output: GlobalMut<f32>, size: i32, radius: i32) {
     let (block, tx) = (thread::block_dim_x() as i32, thread::thread_idx_x() as i32);
     let i = thread::index_1d() as i32;

@@ -63,8 +63,8 @@ pub(crate) fn on_the_cpu() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The smallest one, with counts in the place of times. The sectors are those of warps whose lanes make each product together, as a
-/// simulation in NumPy had them: 28.1 and 4.36 a load of the image, and 1 a load of the mask.
+/// The smallest one, with counts in the place of times. The sectors are those of warps whose lanes make each product
+/// together, as a simulation in NumPy had them: 28.1 and 4.36 a load of the image, and 1 a load of the mask.
 pub(crate) fn on_the_emulator() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let words = [
@@ -102,7 +102,8 @@ pub(crate) fn pictures_that_exist() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The emulator's picture of the edges, which is a smaller one, does not stand in the way of the CPU's; several names are taken.
+/// The emulator's picture of the edges, which is a smaller one, does not stand in the way of the CPU's; several names
+/// are taken.
 pub(crate) fn devices_share_a_folder() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let names = ["cupy", "rocm", "--quick", "-o", "out", "--device"];

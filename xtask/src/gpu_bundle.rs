@@ -73,7 +73,8 @@ fn binaries(root: &Path, arguments: &[&str]) -> Result<Vec<(String, PathBuf)>> {
     executables(&String::from_utf8_lossy(&output.stdout), arguments[0] == "test")
 }
 
-/// The executables in cargo's messages; of tests, only the test binaries: cargo also builds the program that they start.
+/// The executables in cargo's messages; of tests, only the test binaries: cargo also builds the program that they
+/// start.
 fn executables(messages: &str, tests: bool) -> Result<Vec<(String, PathBuf)>> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     for line in messages.lines() {

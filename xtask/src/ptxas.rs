@@ -27,7 +27,8 @@ struct Assembler {
     folder: &'static str,
     /// The architectures that it assembles for, one of each generation that it knows.
     architectures: &'static [&'static str],
-    /// Whether a stack frame or a spill is an error there, and not only shown: kernels are shaped for the newer architectures.
+    /// Whether a stack frame or a spill is an error there, and not only shown: kernels are shaped for the newer
+    /// architectures.
     is_strict: bool,
 }
 

@@ -24,10 +24,12 @@ pub(super) struct Band {
 /// The bands of an image, a row of which takes `row_bytes`, of source or result, whichever has more; None where the
 /// image is too small or its rows are too long for bands, or the first rows are computed from the last ones.
 ///
-/// While a band is computed, the image is said to end where the rows end that are there. So each of the outputs has the rows under its window that
-/// it has in the whole image: it lies far enough above that end, and the first band is higher than the mask, whatever rows the border repeats above the image.
+/// While a band is computed, the image is said to end where the rows end that are there. So each of the outputs has the
+/// rows under its window that it has in the whole image: it lies far enough above that end, and the first band is
+/// higher than the mask, whatever rows the border repeats above the image.
 ///
-/// Bands of outputs begin a multiple of `step` rows apart ([`Entry::row_step`](kernels_gpu::registry::Entry::row_step)).
+/// Bands of outputs begin a multiple of `step` rows apart
+/// ([`Entry::row_step`](kernels_gpu::registry::Entry::row_step)).
 pub(super) fn bands(params: &Params, row_bytes: usize, step: usize) -> Option<Vec<Band>> {
     let (height, mask) = (params.height as usize, params.mask_height as usize);
     // The last band brings back what the rows of the one before were not enough for, too.
@@ -60,7 +62,8 @@ mod tests {
     use crate::plan::{Limits, Plan, VariantChoice};
     use crate::{Border, Filter, Mask, Problem};
 
-    /// Every row travels once, every output is computed once, and each has under its window what it has in the whole image.
+    /// Every row travels once, every output is computed once, and each has under its window what it has in the whole
+    /// image.
     #[test]
     fn bands_are_the_whole() {
         let seed = 78;

@@ -90,8 +90,8 @@ impl<'device> Convolution<'device> {
     /// Filters an image of the problem's size and layout.
     ///
     /// # Errors
-    /// [`Error::OtherSize`] if the image has another size, [`Error::OtherLayout`] if it has other channels or one of the types
-    /// is another, [`Error::Driver`], [`Error::HostMemory`] if there is too little memory for the result.
+    /// [`Error::OtherSize`] if the image has another size, [`Error::OtherLayout`] if it has other channels or one of
+    /// the types is another, [`Error::Driver`], [`Error::HostMemory`] if there is too little memory for the result.
     pub fn run<T: Pixel, U: Pixel>(&mut self, image: &Image<T>) -> Result<Image<U>> {
         let values = crate::memory::zeros(image.values().len(), "for the result")?;
         let mut result = Image::new(image.width(), image.height(), image.channels(), values)?;

@@ -36,8 +36,8 @@ impl Device {
     /// The device that was chosen.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if a CUDA device was asked for and there is none, or [`Error::Driver`] if it can't be opened; the
-    /// driver's own words say why.
+    /// [`Error::NoDevice`] if a CUDA device was asked for and there is none, or [`Error::Driver`] if it can't be
+    /// opened; the driver's own words say why.
     pub fn select(choice: DeviceChoice) -> Result<Self> {
         match choice {
             DeviceChoice::Auto => Ok(Self::auto()),
@@ -62,7 +62,8 @@ impl Device {
         Self { kind: Kind::Cpu, reason: None, memory_limit: None }
     }
 
-    /// The emulator: the GPU's kernels on the CPU, every access checked, the threads of a block in an order made from `seed`.
+    /// The emulator: the GPU's kernels on the CPU, every access checked, the threads of a block in an order made from
+    /// `seed`.
     #[must_use]
     pub fn emulator(seed: u64) -> Self {
         Self { kind: Kind::Emulator { seed }, reason: None, memory_limit: None }
@@ -76,8 +77,8 @@ impl Device {
         Ok(Self { kind: Kind::Cuda(Box::new(Gpu::open(number)?)), reason: None, memory_limit: None })
     }
 
-    /// The device with at most `bytes` of its memory for the images of a problem, where others use it, too. Larger problems are
-    /// computed in strips. The CPU, which has no memory of its own, ignores it.
+    /// The device with at most `bytes` of its memory for the images of a problem, where others use it, too. Larger
+    /// problems are computed in strips. The CPU, which has no memory of its own, ignores it.
     #[must_use]
     pub fn with_memory_limit(self, bytes: usize) -> Self {
         Self { memory_limit: Some(bytes), ..self }
@@ -168,8 +169,8 @@ impl Device {
         Ok((plan.entry.variant.name(), plan.reason))
     }
 
-    /// The same, but on the CPU if the device's memory does not hold even a strip of the images, and no variant of the GPU was
-    /// asked for by name. [`Convolution::note`] says so.
+    /// The same, but on the CPU if the device's memory does not hold even a strip of the images, and no variant of the
+    /// GPU was asked for by name. [`Convolution::note`] says so.
     ///
     /// # Errors
     /// Those of [`convolution`](Self::convolution).
@@ -182,11 +183,12 @@ impl Device {
         }
     }
 
-    /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's memory
-    /// can't hold is computed in strips, or on the CPU.
+    /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's
+    /// memory can't hold is computed in strips, or on the CPU.
     ///
-    /// The variant is [`VariantChoice::Auto`]'s. Where the same bits on every device are asked for, of large planes of `f32` and separable
-    /// masks too, take [`convolution_or_cpu`](Self::convolution_or_cpu) with [`VariantChoice::Exact`].
+    /// The variant is [`VariantChoice::Auto`]'s. Where the same bits on every device are asked for, of large planes of
+    /// `f32` and separable masks too, take [`convolution_or_cpu`](Self::convolution_or_cpu) with
+    /// [`VariantChoice::Exact`].
     ///
     /// # Errors
     /// Those of [`Problem::new`], [`Problem::with_layout`] and [`convolution`](Self::convolution).
@@ -196,8 +198,8 @@ impl Device {
         self.convolution_or_cpu(&problem, VariantChoice::Auto)?.run(image)
     }
 
-    /// Room for `length` values, zeros at first, where the device reads and writes them by itself; the CPU and the emulator, which work in
-    /// the host's memory, get ordinary memory. See [`PageLocked`].
+    /// Room for `length` values, zeros at first, where the device reads and writes them by itself; the CPU and the
+    /// emulator, which work in the host's memory, get ordinary memory. See [`PageLocked`].
     ///
     /// # Errors
     /// [`Error::HostMemory`]; [`Error::Driver`] if the system does not give away so much.

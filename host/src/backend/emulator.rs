@@ -195,8 +195,8 @@ impl EmulatorConvolution {
         Err(Error::DeviceMemory { needed: row * self.problem.height(), free: self.limit, total: self.limit })
     }
 
-    /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and nothing
-    /// where it does not.
+    /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and
+    /// nothing where it does not.
     fn resident(&self, strip: &Strip, source: &[u8]) -> Result<Resident> {
         let (params, layout) = (&self.plan.params, self.problem.layout());
         let row = self.problem.row_values() * layout.input.bytes();
@@ -295,7 +295,8 @@ mod tests {
     use crate::backend::bands::bands_of;
     use crate::{Border, Filter, Layout, Mask};
 
-    /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by every variant.
+    /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by
+    /// every variant.
     #[test]
     fn bands_are_the_whole() {
         let seed = 79;

@@ -8,13 +8,15 @@ use super::gpu::LockedBytes;
 use crate::Pixel;
 use crate::image::{values_of, values_of_mut};
 
-/// Values in memory that a CUDA device reads and writes by itself: *page-locked* memory, also called pinned. What lies there needs no
-/// copy by the host, which is more than half of the way of an image there and back. Made by
-/// [`Device::page_locked`](super::Device::page_locked), and otherwise a slice: [`Convolution::run_values`](super::Convolution::run_values),
-/// [`View`](crate::View) and [`ViewMut`](crate::ViewMut) take it, or a part of it, as any other one.
+/// Values in memory that a CUDA device reads and writes by itself: *page-locked* memory, also called pinned. What lies
+/// there needs no copy by the host, which is more than half of the way of an image there and back. Made by
+/// [`Device::page_locked`](super::Device::page_locked), and otherwise a slice:
+/// [`Convolution::run_values`](super::Convolution::run_values), [`View`](crate::View) and [`ViewMut`](crate::ViewMut)
+/// take it, or a part of it, as any other one.
 ///
-/// It is for images that come again and again, frames of a camera for example: it takes long to allocate, and the system can't give it
-/// to anybody else. It stays on the thread of its device; other threads can write to it as to any slice, in a [`std::thread::scope`].
+/// It is for images that come again and again, frames of a camera for example: it takes long to allocate, and the
+/// system can't give it to anybody else. It stays on the thread of its device; other threads can write to it as to any
+/// slice, in a [`std::thread::scope`].
 ///
 /// ```
 /// use host::{Device, Filter, Mask, Problem, VariantChoice};

@@ -1,9 +1,9 @@
 //! A problem cut into strips of rows, for devices whose memory can't hold the whole of it.
 //!
-//! A strip is a small problem of its own: the rows of the image under the windows of some output rows, put one
-//! below the other. Where the border repeats rows of the image (clamped, reflected, wrapped), the host puts those in their
-//! places; under a constant border the strip ends where the image ends, and the kernel finds the value outside as ever. Each
-//! output is the same sum in the same order, so the bits are those of the whole image.
+//! A strip is a small problem of its own: the rows of the image under the windows of some output rows, put one below
+//! the other. Where the border repeats rows of the image (clamped, reflected, wrapped), the host puts those in their
+//! places; under a constant border the strip ends where the image ends, and the kernel finds the value outside as ever.
+//! Each output is the same sum in the same order, so the bits are those of the whole image.
 
 use std::ops::Range;
 
@@ -77,8 +77,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// The whole image if its source and result take at most `budget` bytes, else the largest strips that do; or, if not even
-    /// strips of one output row do, the bytes that those would take.
+    /// The whole image if its source and result take at most `budget` bytes, else the largest strips that do; or, if
+    /// not even strips of one output row do, the bytes that those would take.
     pub(crate) fn new(problem: &Problem, plan: &Plan, budget: usize) -> Result<Self, usize> {
         let layout = problem.layout();
         let source_row = plan.params.src_pitch as usize * layout.input.bytes();
@@ -90,7 +90,8 @@ impl Cut {
             return Ok(sized(vec![Strip::whole(problem)], problem.height()));
         }
         let rows = rows_that_fit(problem, row, budget).ok_or(row * problem.window().height())?;
-        // With the bits of the whole image, but for an entry with such steps where memory is too small for even one of them.
+        // With the bits of the whole image, but for an entry with such steps where memory is too small for even one of
+        // them.
         let step = plan.entry.row_step() as usize;
         let rows = if rows >= step { rows / step * step } else { rows };
         // Of a constant border rows are missing at the ends of the image: no strip has more than this.

@@ -4,8 +4,8 @@
 //! workers ── read ──> queue ──> compute, on the caller's thread ──> queue ──> write ── workers
 //! ```
 //!
-//! The caller's thread, to which a device belongs, does nothing but compute. The workers both read and write: a worker that
-//! has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
+//! The caller's thread, to which a device belongs, does nothing but compute. The workers both read and write: a worker
+//! that has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
 //! whichever of the two is slower gets the threads, without being told.
 //!
 //! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun
@@ -76,7 +76,8 @@ pub trait Work: Sync {
     /// Why a job failed.
     type Error: Send;
 
-    /// About as many bytes of memory as reading the job takes, so that not too many are under way. 0 if that can't be known.
+    /// About as many bytes of memory as reading the job takes, so that not too many are under way. 0 if that can't be
+    /// known.
     fn bytes(&self, job: &Self::Job) -> u64;
 
     /// Reads what is computed with.

@@ -3,8 +3,8 @@
 use crate::files::Pixels;
 use crate::{Image, Pixel, PixelType, Result};
 
-/// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from ITU-R
-/// BT.709).
+/// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from
+/// ITU-R BT.709).
 const LUMINANCE: [f32; 3] = [0.2125, 0.7154, 0.0721];
 
 /// A picture in grey. Integers become 0 to 1, floating-point values stay; of colours the luminance is taken as stored,

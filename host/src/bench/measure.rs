@@ -37,8 +37,8 @@ pub trait Executor {
     /// As for [`Convolution::download`].
     fn download(&mut self, result: &mut Pixels) -> Result<()>;
 
-    /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's result is left in
-    /// `result`.
+    /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's
+    /// result is left in `result`.
     ///
     /// # Errors
     /// As for [`run`](Self::run); [`Cause::Clock`].
@@ -229,8 +229,8 @@ pub fn verify<E: Executor>(
     Ok(expected.verify(result, executor.bound())?)
 }
 
-/// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few outputs
-/// where the type has no NaN.
+/// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few
+/// outputs where the type has no NaN.
 pub(crate) fn poison(result: &mut Pixels) {
     match result {
         Pixels::U8(image) => image.values_mut().fill(0xad),

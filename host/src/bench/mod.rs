@@ -1,7 +1,7 @@
 //! Benchmarks that are tests: every answer is verified over the whole frame before it is timed.
 //!
-//! [`run`] takes [`Settings`] and gives a [`Report`], which [`report`] writes as text, JSON, CSV, Markdown and HTML. How it is
-//! measured, and what that leaves out, stands in METHODOLOGY.md.
+//! [`run`] takes [`Settings`] and gives a [`Report`], which [`report`] writes as text, JSON, CSV, Markdown and HTML.
+//! How it is measured, and what that leaves out, stands in METHODOLOGY.md.
 //!
 //! ```
 //! use std::time::Duration;

@@ -35,8 +35,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// For `products` multiply-adds per value of the result in the FP32 units: the mask's width times its height for a direct
-    /// method, their sum for one that filters rows, then columns, none for one in the tensor cores.
+    /// For `products` multiply-adds per value of the result in the FP32 units: the mask's width times its height for a
+    /// direct method, their sum for one that filters rows, then columns, none for one in the tensor cores.
     ///
     /// ```
     /// use host::bench::roofline::{Bound, Roofline, Work};

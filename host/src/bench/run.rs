@@ -81,7 +81,8 @@ fn measure_rates(gpu: Option<&Device>, cpu: &Device) -> Result<DeviceRates> {
     Ok(DeviceRates { gpu: gpu.map(Device::rates).transpose()?, cpu: cpu.rates()? })
 }
 
-/// Opens the GPU that is to be measured, or its emulator, if any; or else says why there is none, if one was looked for.
+/// Opens the GPU that is to be measured, or its emulator, if any; or else says why there is none, if one was looked
+/// for.
 fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
     // Without a GPU a variant by name can't be had, and leaving it out in silence would look like success.
     let named = settings.variants.iter().find_map(|wanted| match wanted {
@@ -102,8 +103,9 @@ fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
 
 /// Reserves memory for the buffers of the largest picture, before any is made.
 fn reserve_memory(settings: &Settings) -> Result<Reservation> {
-    // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle: 16. While
-    // it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32 itself.
+    // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle:
+    // 16. While it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32
+    // itself.
     const BYTES_PER_VALUE: u128 = 8 * 4 + 16;
     let mut largest = (0, ImageSize { width: 0, height: 0 });
     for size in settings.subjects.iter().map(|subject| subject.picture.size()) {
@@ -155,8 +157,8 @@ struct Candidate {
 }
 
 impl Bench<'_> {
-    /// Measures the ceilings again and keeps the best: one measurement may fall into a moment when the machine is busy or
-    /// its clocks are low, and a ceiling is what the machine can do.
+    /// Measures the ceilings again and keeps the best: one measurement may fall into a moment when the machine is busy
+    /// or its clocks are low, and a ceiling is what the machine can do.
     fn raise_ceilings(&mut self) {
         (self.show)(Event::Step(format_args!("measuring the rates of this machine")));
         let timed = self.machine.gpu.is_some();

@@ -90,7 +90,8 @@ impl<'a> Expected<'a> {
         self.cpu = Some(answer.to_f32());
     }
 
-    /// Judges an answer of a variant that promises `bound`. Where nothing was written stands poison, which is within none.
+    /// Judges an answer of a variant that promises `bound`. Where nothing was written stands poison, which is within
+    /// none.
     ///
     /// # Errors
     /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant promises those.

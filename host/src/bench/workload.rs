@@ -210,7 +210,8 @@ pub(crate) fn coffee() -> Result<Image> {
     })
 }
 
-/// A random mask whose coefficients sum to 1, as the tutorial's; or, if it is to be separable, a column of such times a row of such.
+/// A random mask whose coefficients sum to 1, as the tutorial's; or, if it is to be separable, a column of such times a
+/// row of such.
 pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
     // Not the image's numbers: a mask that repeats in the image would be a special case.
     let mut random = fastrand::Rng::with_seed(!seed);
@@ -234,12 +235,13 @@ pub struct Subject {
     pub masks: Vec<MaskSize>,
 }
 
-/// The masks of a random picture, unless others are asked for: one bound by memory, one between, one bound by arithmetic.
+/// The masks of a random picture, unless others are asked for: one bound by memory, one between, one bound by
+/// arithmetic.
 const MASKS: [MaskSize; 3] = [MaskSize::square(3), MaskSize::square(7), MaskSize::square(13)];
 
 /// What to measure, from what was asked for. None is what is measured by default: the tutorial's crop with its mask of
-/// 13 x 13, and 4096 x 4096 random values with masks of 3 x 3, 7 x 7 and 13 x 13; `quick` has 512 x 512 with the first two in
-/// the place of those.
+/// 13 x 13, and 4096 x 4096 random values with masks of 3 x 3, 7 x 7 and 13 x 13; `quick` has 512 x 512 with the first
+/// two in the place of those.
 #[must_use]
 pub fn subjects(pictures: Option<Vec<Picture>>, masks: Option<Vec<MaskSize>>, quick: bool) -> Vec<Subject> {
     let random = ImageSize { width: if quick { 512 } else { 4096 }, height: if quick { 512 } else { 4096 } };

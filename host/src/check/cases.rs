@@ -1,8 +1,8 @@
 //! The problems that every backend is tried on.
 //!
-//! Chosen to hurt: no width equals a height, sizes stand on either side of every tile boundary, masks are asymmetric, even,
-//! rectangular, larger than the image, and each pair of an image and a mask gets the next border, operation and anchor
-//! in turn, so that every one of these meets every other.
+//! Chosen to hurt: no width equals a height, sizes stand on either side of every tile boundary, masks are asymmetric,
+//! even, rectangular, larger than the image, and each pair of an image and a mask gets the next border, operation and
+//! anchor in turn, so that every one of these meets every other.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -80,8 +80,8 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// Whether the case says something about what was asked for: images of more than a few tiles side by side are there for variants
-    /// with wide ones.
+    /// Whether the case says something about what was asked for: images of more than a few tiles side by side are there
+    /// for variants with wide ones.
     #[must_use]
     pub fn concerns(&self, choice: VariantChoice) -> bool {
         let Some(variant) = choice.named() else { return true };
@@ -230,7 +230,8 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     for (i, &image) in shapes.iter().enumerate() {
         for (j, &mask) in MASKS.iter().enumerate() {
             let turn = i * MASKS.len() + j;
-            // Stirred, because what goes by a rhythm of i and j meets the rhythm of `quick` and comes out the same each time.
+            // Stirred, because what goes by a rhythm of i and j meets the rhythm of `quick` and comes out the same each
+            // time.
             let mixed = fastrand::Rng::with_seed(turn as u64).usize(..);
             if quick && (i + j) % 12 != 0 {
                 continue;
@@ -279,8 +280,8 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
 /// Tiles of up to this width get images of all sizes around theirs; for wider ones there is [`wide`].
 const WIDEST_TILE: u32 = 64;
 
-/// Images on either side of the tile boundaries of the variants with wide tiles, and some so wide that there are blocks without an
-/// edge; with all masks that those are made for, and others. Each mask is separable once and once not.
+/// Images on either side of the tile boundaries of the variants with wide tiles, and some so wide that there are blocks
+/// without an edge; with all masks that those are made for, and others. Each mask is separable once and once not.
 fn wide(quick: bool, seed: u64) -> Vec<Case> {
     const IMAGES: [(usize, usize); 10] =
         [(128, 8), (251, 33), (129, 23), (257, 31), (127, 9), (252, 7), (255, 32), (516, 40), (253, 1), (256, 16)];
@@ -304,8 +305,8 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
     chosen.map(case).collect()
 }
 
-/// The same for the squares from 16 x 16 on that a stream has kernels for: strips with rows that have all of their sums, the last block
-/// of a row in its place, moved to the left, and with columns that are not aligned.
+/// The same for the squares from 16 x 16 on that a stream has kernels for: strips with rows that have all of their
+/// sums, the last block of a row in its place, moved to the left, and with columns that are not aligned.
 fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 3] = [516, 513, 512];
     let of_windows = |entry: &&Entry| entry.side() >= 16 && is_plane(entry) && entry.variant.is_exact();
@@ -326,8 +327,8 @@ fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
     let sides: Vec<_> = sides.collect();
     let mut cases: Vec<_> =
         sides.iter().copied().enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect();
-    // Low images in strips of 7 and 8 rows, of which the first rows of a mask lie above the image, or the last ones below, whole
-    // passes of them.
+    // Low images in strips of 7 and 8 rows, of which the first rows of a mask lie above the image, or the last ones
+    // below, whole passes of them.
     const HEIGHTS: [usize; 5] = [7, 13, 20, 28, 35];
     let low =
         sides.iter().filter(|&&side| side > 21).flat_map(|&side| HEIGHTS.map(|height| (side, height))).enumerate();
@@ -370,8 +371,9 @@ fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
     masks.into_iter().enumerate().filter(|(number, _)| !quick || number % 6 == 5).map(case).collect()
 }
 
-/// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type, side of a mask and
-/// number of channels two that have blocks without an edge, in strips that have rows with all of their sums, and three small ones.
+/// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type,
+/// side of a mask and number of channels two that have blocks without an edge, in strips that have rows with all of
+/// their sums, and three small ones.
 fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 7] = [251, 256, 257, 5, 515, 129, 258];
     const BORDERS: [Border; 7] = [
@@ -415,8 +417,8 @@ fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
     turns.filter(|(number, _)| !quick || number % 5 == 0).map(case).collect()
 }
 
-/// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for, and others; scaled
-/// so that the results are spread over the range of bytes, and few of them uncertain.
+/// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for,
+/// and others; scaled so that the results are spread over the range of bytes, and few of them uncertain.
 fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
     /// Columns and rows of a mask, and channels.
     type Kind = ((usize, usize), usize);
@@ -457,8 +459,8 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
     turns.filter(|(number, _)| !quick || number % 7 == 0).map(case).collect()
 }
 
-/// The same for one `f32` and masks that are a column times a row, of which the tensor cores compute 16 or 32 rows of 192 to 384 columns at a time:
-/// long ones, so that all variants can be held against each other.
+/// The same for one `f32` and masks that are a column times a row, of which the tensor cores compute 16 or 32 rows of
+/// 192 to 384 columns at a time: long ones, so that all variants can be held against each other.
 fn tensor_planes(quick: bool, seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
     const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];

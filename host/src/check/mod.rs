@@ -28,7 +28,8 @@ pub struct Checker {
 /// What a variant's answer turned out to be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Within the variant's bound of the oracle, and with the bits of the scalar reference if the variant promises those.
+    /// Within the variant's bound of the oracle, and with the bits of the scalar reference if the variant promises
+    /// those.
     Right(Comparison),
     /// The variant can't compute this case, by its own words.
     NotEligible(Ineligible),
@@ -100,8 +101,8 @@ impl Checker {
         Ok(self.judge(convolution.variant(), result.to_f32().values(), convolution.bound()))
     }
 
-    /// Holds an answer of a variant that promises `bound` against the oracle, and, if it promises the direct sum's bits, against the
-    /// reference, bit by bit.
+    /// Holds an answer of a variant that promises `bound` against the oracle, and, if it promises the direct sum's
+    /// bits, against the reference, bit by bit.
     #[must_use]
     pub fn judge(&self, variant: &str, result: &[f32], bound: Bound) -> Verdict {
         let (width, channels) = (self.problem.width(), self.oracles.len());

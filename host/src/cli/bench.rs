@@ -34,7 +34,8 @@ pub(super) struct Args {
     #[arg(long)]
     exact: bool,
 
-    /// Random masks that are a column times a row, as Gaussians and boxes are, for which there are variants of their own
+    /// Random masks that are a column times a row, as Gaussians and boxes are, for which there are variants of their
+    /// own
     #[arg(long)]
     separable: bool,
 
@@ -54,8 +55,8 @@ pub(super) struct Args {
     #[arg(long, default_value = "zero")]
     border: Border,
 
-    /// auto: the first CUDA device, if any, and the CPU; cuda:N: that device and the CPU; cpu: only the CPU; emulator: the
-    /// GPU's kernels on the CPU, verified, not timed
+    /// auto: the first CUDA device, if any, and the CPU; cuda:N: that device and the CPU; cpu: only the CPU; emulator:
+    /// the GPU's kernels on the CPU, verified, not timed
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
 

@@ -14,13 +14,13 @@ use super::{OrUsage, Outcome, interrupt, output, select};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Which, one or more: numba ("CUDA in Python, part 3"), hpp (the course "Programming Massively Parallel Processors"), cupy (a notebook on
-    /// raw kernels), rocm (HIP's tutorial on stencils)
+    /// Which, one or more: numba ("CUDA in Python, part 3"), hpp (the course "Programming Massively Parallel
+    /// Processors"), cupy (a notebook on raw kernels), rocm (HIP's tutorial on stencils)
     #[arg(value_name = "NAME", default_value = "all", value_parser = names(), hide_possible_values = false)]
     which: Vec<Which>,
 
-    /// auto (the first CUDA device, else the CPU), cpu, cuda:N, or emulator: the GPU's kernels on the CPU, with every access checked,
-    /// and counts in the place of times
+    /// auto (the first CUDA device, else the CPU), cpu, cuda:N, or emulator: the GPU's kernels on the CPU, with every
+    /// access checked, and counts in the place of times
     #[arg(long, default_value = "auto", value_name = "D")]
     device: DeviceChoice,
 
@@ -141,7 +141,8 @@ fn save(args: &Args, report: &Report) -> Result<bool> {
     Ok(all_saved)
 }
 
-/// Saves a picture. One that is there with the same pixels, from an earlier run or one beside this, is as good as saved.
+/// Saves a picture. One that is there with the same pixels, from an earlier run or one beside this, is as good as
+/// saved.
 fn save_one(path: &Path, picture: &Picture, overwrite: bool) -> Result<()> {
     let existing = if overwrite { Existing::Replace } else { Existing::Keep };
     match files::check_writable(path, existing).and_then(|()| picture.write(path, existing)) {

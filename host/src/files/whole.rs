@@ -140,7 +140,8 @@ fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
     Error::File { path: path.into(), reason: format!("can't be written in {}: {}", escaped(folder), words(error)) }
 }
 
-/// An error without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's words.
+/// An error without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's
+/// words.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" at path ").map_or(text.clone(), |(reason, _)| reason.to_owned())

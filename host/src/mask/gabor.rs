@@ -6,15 +6,16 @@ use super::Mask;
 use super::generators::{Sampled, direction, finite, positive};
 use crate::Result;
 
-/// The parameters of [`Mask::gabor`]: `exp(-(u^2 + aspect^2 v^2) / (2 sigma^2)) cos(2 pi u / wavelength + phase)`, where u
-/// runs along `angle` and v across. The Gaussian alone would sum to 1. The mask ends at 3 standard deviations.
+/// The parameters of [`Mask::gabor`]: `exp(-(u^2 + aspect^2 v^2) / (2 sigma^2)) cos(2 pi u / wavelength + phase)`,
+/// where u runs along `angle` and v across. The Gaussian alone would sum to 1. The mask ends at 3 standard deviations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gabor {
     /// Pixels from crest to crest.
     pub wavelength: f64,
     /// The direction in which the wave runs, across its stripes: degrees, counter-clockwise from "to the right".
     pub angle: f64,
-    /// The Gaussian's standard deviation along the wave in pixels; by default 0.56 wavelengths, a bandwidth of one octave.
+    /// The Gaussian's standard deviation along the wave in pixels; by default 0.56 wavelengths, a bandwidth of one
+    /// octave.
     pub sigma: Option<f64>,
     /// The Gaussian's standard deviation along the wave over the one across: below 1, the stripes are long.
     pub aspect: f64,
@@ -45,8 +46,8 @@ impl Mask {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Number`](crate::Error::Number) if wavelength, sigma or aspect is not above 0 or an angle is not finite; [`Error::TooLarge`](crate::Error::TooLarge)
-    /// above 2^26 coefficients.
+    /// [`Error::Number`](crate::Error::Number) if wavelength, sigma or aspect is not above 0 or an angle is not finite;
+    /// [`Error::TooLarge`](crate::Error::TooLarge) above 2^26 coefficients.
     pub fn gabor(gabor: &Gabor) -> Result<Self> {
         let wavelength = positive("the wavelength", gabor.wavelength)?;
         let sigma = positive("sigma", gabor.sigma.unwrap_or(Gabor::SIGMA_OF_WAVELENGTH * wavelength))?;

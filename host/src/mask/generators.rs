@@ -252,7 +252,8 @@ impl Mask {
         sampled.divided_by(1.0, "the amount of sharpening", amount)
     }
 
-    /// A relief, lit from the upper left under convolution: the image plus a derivative along the diagonal. The sum is 1.
+    /// A relief, lit from the upper left under convolution: the image plus a derivative along the diagonal. The sum is
+    /// 1.
     ///
     /// ```
     /// assert_eq!(host::Mask::emboss().coefficients(), [2.0, 1.0, 0.0, 1.0, 1.0, -1.0, 0.0, -1.0, -2.0]);
@@ -320,8 +321,8 @@ impl Mask {
     }
 }
 
-/// The area that the rectangle between (0, 0) and (x, y) shares with the circle of this radius around (0, 0); negative if
-/// one of x and y is, so that rectangles elsewhere are sums and differences of four.
+/// The area that the rectangle between (0, 0) and (x, y) shares with the circle of this radius around (0, 0); negative
+/// if one of x and y is, so that rectangles elsewhere are sums and differences of four.
 fn quarter_disk(radius: f64, x: f64, y: f64) -> f64 {
     let (u, v) = (x.abs().min(radius), y.abs().min(radius));
     let area = if u.hypot(v) <= radius {

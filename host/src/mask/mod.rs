@@ -32,8 +32,8 @@ impl Mask {
     /// A mask of `width * height` coefficients, row by row. Any size from 1 x 1, odd, even or rectangular.
     ///
     /// # Errors
-    /// [`Error::EmptyMask`] if a side is 0, [`Error::TooLarge`] if one is above 2^30 - 1, [`Error::Length`] if there are
-    /// more or fewer coefficients. NaN and infinite coefficients are allowed; they do what IEEE 754 says.
+    /// [`Error::EmptyMask`] if a side is 0, [`Error::TooLarge`] if one is above 2^30 - 1, [`Error::Length`] if there
+    /// are more or fewer coefficients. NaN and infinite coefficients are allowed; they do what IEEE 754 says.
     pub fn new(width: usize, height: usize, coefficients: Vec<f32>) -> Result<Self> {
         if width == 0 || height == 0 {
             return Err(Error::EmptyMask { width, height });
@@ -82,8 +82,9 @@ impl Mask {
         self.coefficients.iter().map(|&c| f64::from(c)).sum()
     }
 
-    /// Whether the coefficients sum to 0: derivatives, Laplacians. A sum within 10^-6 of the sum of the absolute coefficients counts
-    /// as 0, since each coefficient is rounded to `f32` (by at most 6 * 10^-8 of it). A sum that is not finite counts, too.
+    /// Whether the coefficients sum to 0: derivatives, Laplacians. A sum within 10^-6 of the sum of the absolute
+    /// coefficients counts as 0, since each coefficient is rounded to `f32` (by at most 6 * 10^-8 of it). A sum that is
+    /// not finite counts, too.
     ///
     /// ```
     /// use host::Mask;

@@ -5,18 +5,21 @@ use super::Mask;
 impl Mask {
     /// The tolerance of [`separated`](Self::separated) that takes rounding for what it is: 2^-20, about a millionth.
     ///
-    /// The coefficients of an outer product that was computed in f64 and rounded to f32 are each off by 2^-24 of themselves,
-    /// those of column and row are, too, and so is one that was rounded before: together less than 2^-21 of the largest.
+    /// The coefficients of an outer product that was computed in f64 and rounded to f32 are each off by 2^-24 of
+    /// themselves, those of column and row are, too, and so is one that was rounded before: together less than 2^-21 of
+    /// the largest.
     pub const SEPARABLE: f32 = 1.0 / (1 << 20) as f32;
 
-    /// Column and row whose outer product this mask is, if there are such: `M[k, l] = column[k] * row[l]`, each coefficient to
-    /// within `tolerance` times the largest one's magnitude. A filter with such a mask can be computed in two passes, one along
-    /// each axis, with `height + width` multiply-adds a pixel in the place of `height * width`, and with other roundings.
+    /// Column and row whose outer product this mask is, if there are such: `M[k, l] = column[k] * row[l]`, each
+    /// coefficient to within `tolerance` times the largest one's magnitude. A filter with such a mask can be computed
+    /// in two passes, one along each axis, with `height + width` multiply-adds a pixel in the place of `height *
+    /// width`, and with other roundings.
     ///
     /// The row is the mask's own row with the largest coefficient, the column is scaled to it. Of the masks by formula,
     /// [`gaussian`](Self::gaussian), [`average`](Self::average), [`sobel`](Self::sobel), [`scharr`](Self::scharr),
-    /// [`prewitt`](Self::prewitt) and [`identity`](Self::identity) are such, [`motion`](Self::motion) and [`gabor`](Self::gabor)
-    /// along an axis, too, and every mask of one row or one column. A mask with NaN or infinite coefficients is none, and zeros alone are not either.
+    /// [`prewitt`](Self::prewitt) and [`identity`](Self::identity) are such, [`motion`](Self::motion) and
+    /// [`gabor`](Self::gabor) along an axis, too, and every mask of one row or one column. A mask with NaN or infinite
+    /// coefficients is none, and zeros alone are not either.
     ///
     /// ```
     /// use host::{Axis, Mask};
@@ -48,7 +51,8 @@ impl Mask {
         self.is_outer_product(&column, &row, |_| most).then_some((column, row))
     }
 
-    /// Whether this mask is the outer product of `column` and `row`, each coefficient to within what is `tolerated` for it.
+    /// Whether this mask is the outer product of `column` and `row`, each coefficient to within what is `tolerated` for
+    /// it.
     pub(crate) fn is_outer_product(&self, column: &[f32], row: &[f32], tolerated: impl Fn(f64) -> f64) -> bool {
         self.coefficients.chunks_exact(self.width).zip(column).all(|(values, &of_column)| {
             values.iter().zip(row).all(|(&value, &of_row)| {

@@ -51,8 +51,8 @@ impl WrittenMask {
     /// marks. Empty lines and what follows a `#` are skipped.
     ///
     /// A first line of two or four numbers `W H [scale offset]`, followed by exactly H rows of W coefficients, is the
-    /// header of a libvips matrix: sums are divided by the scale, then the offset is added. (libvips walks such a mask as
-    /// a correlation does.)
+    /// header of a libvips matrix: sums are divided by the scale, then the offset is added. (libvips walks such a mask
+    /// as a correlation does.)
     ///
     /// # Errors
     /// [`Error::Parse`] with row and column for a text that is no number, [`Error::RaggedMask`], [`Error::EmptyMask`];
@@ -108,8 +108,8 @@ impl WrittenMask {
         Ok(written)
     }
 
-    /// A mask in ImageMagick's notation: `WxH: numbers`, `WxH+X+Y: numbers`, `W: numbers` for a square, or the numbers of an
-    /// odd square alone. Numbers are separated by commas or spaces, row by row; `nan` and `-` are not part of the
+    /// A mask in ImageMagick's notation: `WxH: numbers`, `WxH+X+Y: numbers`, `W: numbers` for a square, or the numbers
+    /// of an odd square alone. Numbers are separated by commas or spaces, row by row; `nan` and `-` are not part of the
     /// kernel, which for a convolution is a coefficient of 0. X and Y are column and row of the anchor; without them it
     /// is row H / 2, column W / 2, as everywhere here (ImageMagick takes (H - 1) / 2 and (W - 1) / 2).
     ///
@@ -120,7 +120,8 @@ impl WrittenMask {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parse`] if it can't be read so; [`Error::Length`] for too few or too many numbers; those of [`Mask::new`].
+    /// [`Error::Parse`] if it can't be read so; [`Error::Length`] for too few or too many numbers; those of
+    /// [`Mask::new`].
     pub fn from_kernel(text: &str) -> Result<Self> {
         let malformed = |required: &str, found: &str| Error::Parse {
             what: "kernel",
@@ -196,7 +197,8 @@ fn plain(rows: &[Vec<f32>]) -> Result<Mask> {
     Mask::new(required, rows.len(), rows.concat())
 }
 
-/// Whether a line has commas within what may be numbers, and other separators, too: `1,5 2` may be two numbers or three.
+/// Whether a line has commas within what may be numbers, and other separators, too: `1,5 2` may be two numbers or
+/// three.
 fn may_have_decimal_commas(line: &str) -> bool {
     let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let bytes = line.as_bytes();

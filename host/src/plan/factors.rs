@@ -10,10 +10,12 @@ const U: f64 = 1.0 / (1 << 24) as f64;
 /// Column and row of a separable mask, in window order, as the kernels for separable masks take them.
 ///
 /// # Contract
-/// - Each `column[k] * row[l]` is within [`MASK_ERROR`] `* 2^-24` of the mask's coefficient, *relative to that coefficient*: then the error
-///   bound holds for every image, also one that is 0 wherever the mask is large. Where the mask has a 0, so has the product.
-/// - The row's magnitudes sum to at most 1/2. A filtered row of finite pixels is then finite, so that an overflow can happen only
-///   where it can in the direct sum, too, and a column's 0 takes away whatever finite pixels it is multiplied with.
+/// - Each `column[k] * row[l]` is within [`MASK_ERROR`] `* 2^-24` of the mask's coefficient, *relative to that
+///   coefficient*: then the error bound holds for every image, also one that is 0 wherever the mask is large. Where the
+///   mask has a 0, so has the product.
+/// - The row's magnitudes sum to at most 1/2. A filtered row of finite pixels is then finite, so that an overflow can
+///   happen only where it can in the direct sum, too, and a column's 0 takes away whatever finite pixels it is
+///   multiplied with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Factors {
     row: Vec<f32>,
@@ -70,9 +72,9 @@ impl Factors {
         1.01 * self.row.len() as f64 * column + self.column.len() as f64
     }
 
-    /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered one, has no digits below
-    /// `2^-133`, so up to `2^-134` of each is lost, which is `2^16` times
-    /// `2^-150`; and the same once more for all that is lost besides.
+    /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered
+    /// one, has no digits below `2^-133`, so up to `2^-134` of each is lost, which is `2^16` times `2^-150`; and the
+    /// same once more for all that is lost besides.
     #[must_use]
     pub fn underflows_in_parts(&self) -> f64 {
         let [row, column] =

@@ -107,8 +107,9 @@ impl FixedPoint {
         (2 * self.radius + 1) << (32 - self.shift)
     }
 
-    /// What the kernel for masks of `side` x `side`, or of any size for 0, reads, as `f32`s with these bits: the header, the coefficients, the
-    /// matrices. A smaller mask stands in the upper rows of the square, its output's column in the middle, zeros around it.
+    /// What the kernel for masks of `side` x `side`, or of any size for 0, reads, as `f32`s with these bits: the
+    /// header, the coefficients, the matrices. A smaller mask stands in the upper rows of the square, its output's
+    /// column in the middle, zeros around it.
     #[must_use]
     pub fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
         let (mask_width, origin) = (problem.window().width() as u32, problem.origin().1 as u32);

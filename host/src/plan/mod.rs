@@ -1,8 +1,8 @@
 //! Which kernel computes a problem on a GPU, why, and with which launches.
 //!
 //! First *eligible*: every entry of the list is asked whether it can compute the problem on this device; one that can't
-//! says why. Then *preferred*: of those that can, the first in the order of `preference`, which rests on measurements. A variant that
-//! is asked for by name skips the preference, never the eligibility.
+//! says why. Then *preferred*: of those that can, the first in the order of `preference`, which rests on measurements.
+//! A variant that is asked for by name skips the preference, never the eligibility.
 
 mod factors;
 mod fixed_point;
@@ -27,16 +27,16 @@ use crate::{Error, PixelType, Problem, Result};
 /// The most rows of blocks in one grid, by CUDA's rules.
 const MAX_GRID_Y: u32 = 65_535;
 
-/// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may load
-/// and store vectors of up to 16 bytes.
+/// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may
+/// load and store vectors of up to 16 bytes.
 const ROW_ALIGNMENT: usize = 32;
 
 /// Which variant is to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VariantChoice {
-    /// The preferred one of those that can. For large images of one `f32` and masks that are a column times a row that is a separable
-    /// variant: its results are within a stated bound of the exact ones ([`Plan::bound`]), as all are, but have not the bits of
-    /// the direct sum.
+    /// The preferred one of those that can. For large images of one `f32` and masks that are a column times a row that
+    /// is a separable variant: its results are within a stated bound of the exact ones ([`Plan::bound`]), as all are,
+    /// but have not the bits of the direct sum.
     #[default]
     Auto,
     /// The preferred one of those that compute the direct sum: the same bits on every device.
@@ -228,7 +228,8 @@ impl Plan {
         }
     }
 
-    /// The coefficients that the entry reads, in its order: the mask's in window order, with what fills its rows up, or those of a row and a column.
+    /// The coefficients that the entry reads, in its order: the mask's in window order, with what fills its rows up, or
+    /// those of a row and a column.
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
@@ -245,8 +246,8 @@ impl Plan {
         }
     }
 
-    /// The mask's coefficients in window order, each row where the kernel wants it, with zeros around them where the entry's mask is
-    /// larger, and between rows.
+    /// The mask's coefficients in window order, each row where the kernel wants it, with zeros around them where the
+    /// entry's mask is larger, and between rows.
     fn padded_coefficients(&self, problem: &Problem, begin: fn(u32, u32) -> u32) -> Vec<f32> {
         let window = problem.window();
         let (width, height) = (self.params.mask_width as u32, self.params.mask_height as u32);
@@ -294,8 +295,8 @@ impl Plan {
             .collect()
     }
 
-    /// The rows of blocks that partition `rows` rows of the image, with `blocks_across` blocks side by side: as many as fill
-    /// the device. None where a grid has a block for each tile.
+    /// The rows of blocks that partition `rows` rows of the image, with `blocks_across` blocks side by side: as many as
+    /// fill the device. None where a grid has a block for each tile.
     fn parts(&self, rows: u32, blocks_across: u32) -> Option<u32> {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
         // What a multiprocessor keeps for the system is not a block's to have.
@@ -306,8 +307,9 @@ impl Plan {
 
 /// See [`Request::padded_side`].
 ///
-/// A product with an added 0 is a 0, and a sum that it is added to stays as it is: whole numbers are finite, so is the border's value,
-/// and a sum that begins with 0 becomes -0 only by underflow, which results of whole numbers don't show.
+/// A product with an added 0 is a 0, and a sum that it is added to stays as it is: whole numbers are finite, so is the
+/// border's value, and a sum that begins with 0 becomes -0 only by underflow, which results of whole numbers don't
+/// show.
 fn padded_side(problem: &Problem) -> Option<u32> {
     let is_whole = |kind| !matches!(kind, PixelType::F32);
     let (window, left, layout) = (problem.window(), problem.origin().1, problem.layout());

@@ -55,7 +55,8 @@ fn small_images_end_where_measured() {
         assert_eq!(of(last, mask), format!("shared_tile_async_f32_c1_{mask}x{mask}"));
         assert_eq!(of(last + 1, mask), format!("sliding_window_f32_c1_{mask}x{mask}"));
     }
-    // Even sides have no `shared_tile_async`: a sliding window of few warps is still faster than what is left, unless they are very few.
+    // Even sides have no `shared_tile_async`: a sliding window of few warps is still faster than what is left, unless
+    // they are very few.
     assert_eq!(of(512, 20), "sliding_window_f32_c1_20x20");
     assert_eq!(of(200, 20), "shared_tile_f32_c1");
     let of_box = |side, mask, choice| {
@@ -236,7 +237,8 @@ fn masks_that_the_tensor_cores_can_not_filter_are_refused() {
     }
 }
 
-/// The bound of a separable variant is its own, of fewer roundings than the direct sum has; the factors are in window order.
+/// The bound of a separable variant is its own, of fewer roundings than the direct sum has; the factors are in window
+/// order.
 #[test]
 fn a_separable_plan_states_its_bound() {
     let values = (0..9).flat_map(|k| (0..7).map(move |l| (k + 1) as f32 * (l * l + 1) as f32)).collect();
@@ -248,7 +250,8 @@ fn a_separable_plan_states_its_bound() {
     assert!(!own.promises_bits() && direct.promises_bits());
     assert_eq!(own.gamma(), Bound::with_constant(7.0 + 9.0 + 16.0).gamma());
     let coefficients = plan.coefficients(&problem);
-    // The window of 9 rows is filled up to 17 from above, that of 7 columns, 3 to either side, to a multiple of 4 from the left.
+    // The window of 9 rows is filled up to 17 from above, that of 7 columns, 3 to either side, to a multiple of 4 from
+    // the left.
     let (column, row) = (&coefficients[8..], &coefficients[16 + 16 + 1..]);
     assert_eq!(row.len(), 7);
     for (k, l) in (0..9).flat_map(|k| (0..7).map(move |l| (k, l))) {
@@ -372,7 +375,8 @@ fn bytes_that_fixed_point_does_not_decide_take_the_sliding_window() {
     }
 }
 
-/// What was the fastest on an H100 for images between 200 x 200 and 1280 x 720, where kernels whose threads do much have too little to do.
+/// What was the fastest on an H100 for images between 200 x 200 and 1280 x 720, where kernels whose threads do much
+/// have too little to do.
 #[test]
 fn small_images_of_other_values_take_what_was_fastest() {
     use PixelType::{F32, U8, U16};

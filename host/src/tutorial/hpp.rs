@@ -206,7 +206,8 @@ struct Measured {
 /// The course's kernels, without padding and with it: checked, then timed or counted.
 fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu: Option<&Timing>) -> Result<()> {
     let mut measured = Vec::new();
-    // On the emulator each access is checked; padding, which changes no count here, is left out when it should be quick.
+    // On the emulator each access is checked; padding, which changes no count here, is left out when it should be
+    // quick.
     let pitches = if lab.is_emulator() && session.settings.quick { &[false][..] } else { &[false, true] };
     for (kernel, &padded) in
         Kernel::ALL.into_iter().flat_map(|kernel| pitches.iter().map(move |padded| (kernel, padded)))

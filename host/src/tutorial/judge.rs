@@ -8,8 +8,8 @@ pub(super) type Verdict = Result<String, String>;
 /// The unit roundoff of `f32`.
 pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
 
-/// By what part of the sum of magnitudes a sum is off at most, whose elements pass through `depth` additions each: `n u / (1 - n u)`
-/// (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition, sections 3.1 and 4.2).
+/// By what part of the sum of magnitudes a sum is off at most, whose elements pass through `depth` additions each: `n u
+/// / (1 - n u)` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition, sections 3.1 and 4.2).
 pub(super) fn gamma(depth: u64) -> f64 {
     let nu = depth as f64 * U;
     if nu < 1.0 { nu / (1.0 - nu) } else { f64::INFINITY }

@@ -83,7 +83,8 @@ impl Tutorial {
         }
     }
 
-    /// The pictures that it makes, by their file names. Of a smaller picture, which the emulator has time for, the name is another.
+    /// The pictures that it makes, by their file names. Of a smaller picture, which the emulator has time for, the name
+    /// is another.
     #[must_use]
     pub const fn pictures(self) -> &'static [&'static str] {
         match self {
@@ -129,7 +130,8 @@ impl Default for Settings {
 
 /// Runs a tutorial. Each part of the report is shown to `show` as soon as it is there.
 ///
-/// Every answer is checked before it is timed or shown; one that is wrong is a [`Check`] that says so, and has no figures.
+/// Every answer is checked before it is timed or shown; one that is wrong is a [`Check`] that says so, and has no
+/// figures.
 ///
 /// # Errors
 /// What keeps the tutorial from going on: [`Error::Driver`], [`Error::DeviceMemory`], [`Error::Emulator`].

@@ -187,7 +187,8 @@ fn table(session: &mut Session<'_>, rows: &[Row]) {
     }
 }
 
-/// Before and after, stretched to 0 to 255: the tutorial's image reaches up to 1/255. And the mask, whose values nobody else has.
+/// Before and after, stretched to 0 to 255: the tutorial's image reaches up to 1/255. And the mask, whose values nobody
+/// else has.
 fn pictures(session: &mut Session<'_>, work: &Work, answer: Option<Vec<f32>>) -> Result<()> {
     let stretch = |value: f32| <u8 as crate::Pixel>::from_f32(value * 255.0 * 255.0);
     session.note("The pictures are scaled by 255 x 255 to be seen; numba-mask.npy has the mask as it is.");

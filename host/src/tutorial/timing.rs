@@ -23,8 +23,9 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Measures `run`, which executes something a number of times and gives the time of all. A run takes at least `least`, unless
-    /// that were too many loops. What is found out about their number warms up, too, and does not count.
+    /// Measures `run`, which executes something a number of times and gives the time of all. A run takes at least
+    /// `least`, unless that were too many loops. What is found out about their number warms up, too, and does not
+    /// count.
     ///
     /// # Errors
     /// Those of `run`.
@@ -45,7 +46,8 @@ impl Timing {
         Ok(Self::summary(&times, loops))
     }
 
-    /// Mean and standard deviation (of the runs themselves, as `%timeit` has it, not estimated for all runs there could be).
+    /// Mean and standard deviation (of the runs themselves, as `%timeit` has it, not estimated for all runs there could
+    /// be).
     fn summary(times: &[f64], loops: usize) -> Self {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / times.len() as f64;

@@ -44,8 +44,8 @@ pub(super) struct Scratch {
 }
 
 impl Blocks<'_> {
-    /// Computes the block whose first output is in row `top`, column `left`. It has as many rows as `results`, which are as
-    /// long as it is wide.
+    /// Computes the block whose first output is in row `top`, column `left`. It has as many rows as `results`, which
+    /// are as long as it is wide.
     pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut [&mut [f32]]) {
         let width = results.first().map_or(0, |row| row.len());
         let image_rows = self.image_rows(top, results.len());
@@ -67,8 +67,8 @@ impl Blocks<'_> {
         (0..count + self.window.height() - 1).map(|s| map(code, first + s as i32, height)).collect()
     }
 
-    /// The columns of the block that are read in place: whole tiles whose windows lie in the image, sideways. They begin with a
-    /// cache line of the result if that holds for all rows at once.
+    /// The columns of the block that are read in place: whole tiles whose windows lie in the image, sideways. They
+    /// begin with a cache line of the result if that holds for all rows at once.
     fn inner(&self, left: usize, width: usize, results: &[&mut [f32]]) -> Range<usize> {
         let tile = panel::tile_width(self.level);
         let (origin, image) = (self.problem.origin().1, self.problem.width());
@@ -139,8 +139,8 @@ impl Blocks<'_> {
         Panel { window: self.window, rows: &rows, width, hints }.compute(self.level, results, columns.start);
     }
 
-    /// Which column of the image, or [`OUTSIDE`], each of `count` columns from `first` on is; and the range of them that lies
-    /// in the image.
+    /// Which column of the image, or [`OUTSIDE`], each of `count` columns from `first` on is; and the range of them
+    /// that lies in the image.
     fn map_columns(&self, columns: &mut Vec<i32>, first: isize, count: usize) -> Range<usize> {
         let (code, width) = (self.problem.border().mode().code(), self.problem.width());
         columns.clear();
@@ -150,8 +150,8 @@ impl Blocks<'_> {
         start..end.max(start)
     }
 
-    /// Writes row `row` of the image with its borders, from column `first` on. What is in `to` beyond the mapped columns
-    /// belongs to no output and becomes 0.
+    /// Writes row `row` of the image with its borders, from column `first` on. What is in `to` beyond the mapped
+    /// columns belongs to no output and becomes 0.
     fn pad(&self, to: &mut [f32], row: i32, first: isize, columns: &[i32], inside: Range<usize>) {
         let value = self.problem.border().value();
         let (to, beyond) = to.split_at_mut(columns.len());

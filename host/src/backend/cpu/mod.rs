@@ -12,13 +12,13 @@
 //! | `rates` | how fast this CPU multiplies and copies |
 //! | this one | blocks over threads |
 //!
-//! Every output is one chain of fused multiply-adds, whichever thread, tile or level computes it: the bits are always those of
-//! [`reference()`].
+//! Every output is one chain of fused multiply-adds, whichever thread, tile or level computes it: the bits are always
+//! those of [`reference()`].
 //!
 //! # What is reached
-//! AMD EPYC (Zen 5), 2 cores, 4096 x 4096, `f32`, k x k, mirrored border; the fastest of some rounds that took turns with
-//! OpenCV 5.0's `filter2D`. "Of the peak": k² multiply-adds a pixel against 284 G/s, measured in registers in the same rounds
-//! (AVX2: 143 G/s).
+//! AMD EPYC (Zen 5), 2 cores, 4096 x 4096, `f32`, k x k, mirrored border; the fastest of some rounds that took turns
+//! with OpenCV 5.0's `filter2D`. "Of the peak": k² multiply-adds a pixel against 284 G/s, measured in registers in the
+//! same rounds (AVX2: 143 G/s).
 //!
 //! | k | 3 | 5 | 7 | 9 | 11 | 13 | 31 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -29,9 +29,9 @@
 //! | OpenCV, Gpix/s | 3.1 | 1.6 | 1.1 | 0.83 | 0.55 | 0.14 | 0.12 |
 //!
 //! For small masks the memory is the limit: a pixel read and a pixel written, at k = 3 76 of the 110 GB/s that a copy
-//! reaches. Images and results that do not stay in the caches are therefore written past them (a normal store first reads the
-//! line that it overwrites; this needs rows of a multiple of 16 pixels), and the rows of the next band are asked for
-//! while this one is computed.
+//! reaches. Images and results that do not stay in the caches are therefore written past them (a normal store first
+//! reads the line that it overwrites; this needs rows of a multiple of 16 pixels), and the rows of the next band are
+//! asked for while this one is computed.
 
 mod block;
 mod panel;
@@ -72,8 +72,8 @@ pub(crate) const VARIANT: &str = "direct";
 
 /// Computes `problem` on all threads of the current rayon pool.
 ///
-/// `source` and `result` are `height` rows of `width` values without gaps. Every value of `result` is written; the bits are
-/// those of [`reference()`], on any CPU and with any number of threads.
+/// `source` and `result` are `height` rows of `width` values without gaps. Every value of `result` is written; the bits
+/// are those of [`reference()`], on any CPU and with any number of threads.
 ///
 /// # Panics
 /// If a slice has not `width * height` values.

@@ -77,11 +77,12 @@ impl Work for Bands<'_, '_> {
     }
 }
 
-/// Bands of [`ROWS`] rows, each from left to right in wide tiles. If less than half of one is left at the end, it is computed in
-/// tiles of one vector; what does not fill a tile goes through a buffer.
+/// Bands of [`ROWS`] rows, each from left to right in wide tiles. If less than half of one is left at the end, it is
+/// computed in tiles of one vector; what does not fill a tile goes through a buffer.
 ///
 /// # Safety
-/// The rows are as [`Panel::compute`] asserts. With `stream`, column `first` of every result row is aligned to [`LINE`].
+/// The rows are as [`Panel::compute`] asserts. With `stream`, column `first` of every result row is aligned to
+/// [`LINE`].
 #[inline(always)]
 unsafe fn bands<S: Simd, const V: usize>(
     simd: S,

@@ -1,6 +1,7 @@
 //! Other types than `f32`, and several channels: each channel becomes a plane of `f32`, is convolved, and goes back.
 //!
-//! Two more passes over memory for each channel. From 5 x 5 on the sums take longer than that, and the tiles stay what they are.
+//! Two more passes over memory for each channel. From 5 x 5 on the sums take longer than that, and the tiles stay what
+//! they are.
 
 use rayon::prelude::*;
 
@@ -14,7 +15,8 @@ const PART: usize = 1 << 14;
 /// Values on their way from one form to the other, in the first-level cache.
 const AT_ONCE: usize = 1 << 10;
 
-/// Memory that is used again for each channel and each image: to be given a page by the system takes longer than to fill it.
+/// Memory that is used again for each channel and each image: to be given a page by the system takes longer than to
+/// fill it.
 #[derive(Debug, Default)]
 pub(crate) struct Planes {
     pixels: Vec<f32>,
@@ -67,7 +69,8 @@ fn by_planes<T: Pixel, U: Pixel, const C: usize>(
     let (result, _) = result.as_chunks_mut::<C>();
     for channel in 0..C {
         pixels.par_chunks_mut(PART).zip(source.par_chunks(PART)).for_each(|(plane, pixels)| {
-            // Picked out first and converted after, because the second is done with vectors, and both with one loop is not.
+            // Picked out first and converted after, because the second is done with vectors, and both with one loop is
+            // not.
             let mut picked = [T::default(); AT_ONCE];
             for (plane, pixels) in plane.chunks_mut(AT_ONCE).zip(pixels.chunks(AT_ONCE)) {
                 picked.iter_mut().zip(pixels).for_each(|(value, pixel)| *value = pixel[channel]);

@@ -5,8 +5,8 @@ use crate::Problem;
 /// Computes `problem` one output and one coefficient at a time: `f32`, one fused multiply-add a coefficient, starting
 /// from +0, the window's rows from top to bottom, each from left to right. The pixels outside take part as values.
 ///
-/// `source` and `result` are `height` rows of `width` values without gaps. This is slow, and meant to be read and compared
-/// with: [`convolve`](super::convolve) gives the same bits.
+/// `source` and `result` are `height` rows of `width` values without gaps. This is slow, and meant to be read and
+/// compared with: [`convolve`](super::convolve) gives the same bits.
 ///
 /// # Panics
 /// If a slice has not `width * height` values.

@@ -1,7 +1,8 @@
 //! The vector instructions of the CPU, as far as the tile needs them.
 //!
-//! Four operations and two hints for each set of instructions, straight from `std::arch`. Crate `pulp` has them too, among
-//! hundreds; the few that are needed here are one line each, and non-temporal stores and prefetches are not among pulp's.
+//! Four operations and two hints for each set of instructions, straight from `std::arch`. Crate `pulp` has them too,
+//! among hundreds; the few that are needed here are one line each, and non-temporal stores and prefetches are not among
+//! pulp's.
 
 /// A set of vector instructions. A value of an implementing type is the proof that the CPU has them.
 pub(super) trait Simd: Copy {
@@ -47,8 +48,8 @@ pub(super) trait Simd: Copy {
     }
 }
 
-/// Something to do with vectors, whichever the CPU has. Dispatch is once for each piece of work: all of it is inlined into
-/// one function for each level, which is compiled with the level's instructions.
+/// Something to do with vectors, whichever the CPU has. Dispatch is once for each piece of work: all of it is inlined
+/// into one function for each level, which is compiled with the level's instructions.
 pub(super) trait Work {
     /// What comes of it.
     type Output;
@@ -64,8 +65,8 @@ pub(crate) enum Level {
     Avx512,
     /// x86-64 with AVX2 and FMA: 16 registers of 8 values.
     Avx2,
-    /// What the compiler makes of arrays of 4 values: NEON on 64-bit Arm. On an x86-64 without FMA (older than 2013) the
-    /// fused multiply-add is a function call: right, and slow.
+    /// What the compiler makes of arrays of 4 values: NEON on 64-bit Arm. On an x86-64 without FMA (older than 2013)
+    /// the fused multiply-add is a function call: right, and slow.
     Portable,
 }
 

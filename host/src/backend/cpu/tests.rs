@@ -28,7 +28,8 @@ fn mask(width: usize, height: usize) -> Mask {
     Mask::new(width, height, numbers(width * height, (width * 64 + height) as u32)).unwrap()
 }
 
-/// Compares every level, for large images and others, with the reference. The result lies at different places of a cache line.
+/// Compares every level, for large images and others, with the reference. The result lies at different places of a
+/// cache line.
 fn check(problem: &Problem, source: &[f32]) {
     let mut expected = vec![POISON; source.len()];
     reference(problem, source, &mut expected);

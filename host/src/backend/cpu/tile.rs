@@ -4,10 +4,10 @@
 //! multiply-add a step, starting from 0: that order is the contract, and the tile keeps it for every output.
 //!
 //! # Loops
-//! With the obvious order (for k, for l, for the tile's rows r and vectors v) each multiply-add loads its own pixels, and a
-//! CPU that does two multiply-adds and two loads in a cycle is bound by the loads: a load that straddles two cache lines
-//! counts twice, and 15 of 16 vectors of 64 bytes do. So the tile walks *source rows*: row s is row k = s - r of the window
-//! of output row r.
+//! With the obvious order (for k, for l, for the tile's rows r and vectors v) each multiply-add loads its own pixels,
+//! and a CPU that does two multiply-adds and two loads in a cycle is bound by the loads: a load that straddles two
+//! cache lines counts twice, and 15 of 16 vectors of 64 bytes do. So the tile walks *source rows*: row s is row k = s -
+//! r of the window of output row r.
 //! ```text
 //! for s in 0..rows + height - 1            a source row serves the output rows LOW..HIGH for which 0 <= s - r < height
 //!     for l in 0..width
@@ -17,8 +17,9 @@
 //!             for v in 0..V   sums[r][v] = fma(W[s - r, l], pixels[v], sums[r][v])
 //!     row LOW has met its last coefficient: store it
 //! ```
-//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. LOW and HIGH are constants of
-//! 21 instances of the inner loop, because registers have no index. A tile with less than 6 rows costs only what it has.
+//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. LOW and HIGH are constants
+//! of 21 instances of the inner loop, because registers have no index. A tile with less than 6 rows costs only what it
+//! has.
 //!
 //! # Registers and loads
 //! | level | sums | pixels | coefficient | of | loads for a full step | multiply-adds |
@@ -30,16 +31,16 @@
 //! AVX2 with 4 rows of 3 vectors has no register to spare: the compiler spills one sum, half the speed is gone.
 //!
 //! # What is reached
-//! AMD EPYC (Zen 5 at 4.4 GHz), two multiply-adds of 512 bits a cycle: 140 G/s of a core, measured in registers. One core, image and
-//! result in L2. A tile of 384 outputs takes 12 cycles a coefficient at the least, 12 k² for k x k:
+//! AMD EPYC (Zen 5 at 4.4 GHz), two multiply-adds of 512 bits a cycle: 140 G/s of a core, measured in registers. One
+//! core, image and result in L2. A tile of 384 outputs takes 12 cycles a coefficient at the least, 12 k² for k x k:
 //!
 //! | k | 3 | 5 | 7 | 9 | 13 | 31 |
 //! | --- | --- | --- | --- | --- | --- | --- |
 //! | cycles of a tile | 240 | 430 | 745 | 1,140 | 2,200 | 11,600 |
 //! | of the peak | 45 % | 70 % | 79 % | 85 % | 92 % | 99 % |
 //!
-//! What is missing for small k are the source rows at the top and bottom of a tile that serve one to three output
-//! rows: about 4.5, 5 and 6 cycles a step where 2, 4 and 6 would do (loads; the latency of a chain of multiply-adds), and
+//! What is missing for small k are the source rows at the top and bottom of a tile that serve one to three output rows:
+//! about 4.5, 5 and 6 cycles a step where 2, 4 and 6 would do (loads; the latency of a chain of multiply-adds), and
 //! about 100 cycles to begin and end a tile. A window of one row has no others: it reaches 40 %.
 
 use super::simd::Simd;
@@ -141,8 +142,8 @@ pub(super) unsafe fn tile<S: Simd, const V: usize>(
 /// One source row: all columns of the window, for the output rows `LOW..HIGH`.
 ///
 /// # Safety
-/// `pixels` is valid for reads of `V * LANES + window.width() - 1` values; `coefficients` points at the coefficient of row `LOW`
-/// in column 0 of the packed window, and those of the other rows follow.
+/// `pixels` is valid for reads of `V * LANES + window.width() - 1` values; `coefficients` points at the coefficient of
+/// row `LOW` in column 0 of the packed window, and those of the other rows follow.
 #[inline(always)]
 unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
     simd: S,

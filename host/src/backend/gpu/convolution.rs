@@ -94,8 +94,8 @@ impl std::fmt::Debug for GpuConvolution<'_> {
 }
 
 impl<'gpu> GpuConvolution<'gpu> {
-    /// Plans the problem, loads the kernel and allocates the buffers: for the whole image, or if the device's memory, or
-    /// `memory_limit` of it, does not hold that, for strips.
+    /// Plans the problem, loads the kernel and allocates the buffers: for the whole image, or if the device's memory,
+    /// or `memory_limit` of it, does not hold that, for strips.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::DeviceMemory`], [`Error::Driver`].
@@ -144,7 +144,8 @@ impl<'gpu> GpuConvolution<'gpu> {
             let buffers = allocate(cut.source_bytes).and_then(|source| Ok((source, allocate(cut.result_bytes)?)));
             match buffers {
                 Ok((source, result)) => break (source, result, cut.strips),
-                // The driver's memory is in pieces, and others use it, too: what it says to be free is no promise. Less, then.
+                // The driver's memory is in pieces, and others use it, too: what it says to be free is no promise.
+                // Less, then.
                 Err(Error::DeviceMemory { .. }) => budget = (cut.source_bytes + cut.result_bytes) / 2,
                 Err(error) => return Err(error),
             }
@@ -165,9 +166,9 @@ impl<'gpu> GpuConvolution<'gpu> {
             noted_refusal: false,
         };
         if !ready.row_bytes().0.is_dense() {
-            // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let it be something,
-            // as compute-sanitizer wants it.
-            // SAFETY: nothing else uses the new buffer, and the stream does one thing after the other.
+            // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let
+            // it be something, as compute-sanitizer wants it. SAFETY: nothing else uses the new buffer, and the stream
+            // does one thing after the other.
             unsafe { ready.source.set_8_async(0, &gpu.stream) }.context("clear the source on the device")?;
         }
         Ok(ready)
@@ -302,7 +303,8 @@ impl<'gpu> GpuConvolution<'gpu> {
         self.launch_rows(lent, strip.height, strip.rows())
     }
 
-    /// Runs the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows after them, too.
+    /// Runs the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows after
+    /// them, too.
     pub(super) fn launch_rows<'env>(
         &mut self,
         lent: &LentToDevice<'_, 'env>,

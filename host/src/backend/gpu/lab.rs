@@ -2,9 +2,9 @@
 //!
 //! # Why a launch is sound
 //! As in [`launch`](super::launch): a call is launched by [`Bench::launch`] alone, which gets it from
-//! [`Lab`](crate::lab::Lab) after its check: every array is as long as the arguments claim, whole numbers are in range, block and
-//! shared memory are those of the kernel's own shape. A call borrows its outputs exclusively, and an array waits for
-//! the stream before it is freed.
+//! [`Lab`](crate::lab::Lab) after its check: every array is as long as the arguments claim, whole numbers are in range,
+//! block and shared memory are those of the kernel's own shape. A call borrows its outputs exclusively, and an array
+//! waits for the stream before it is freed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -59,8 +59,8 @@ pub trait LaunchOnDevice {
     /// The driver's, if it refuses.
     ///
     /// # Safety
-    /// `function` is the call's kernel; the call has been checked, `grid` and `shape` are of its own shape, and its arrays are on the
-    /// stream's device.
+    /// `function` is the call's kernel; the call has been checked, `grid` and `shape` are of its own shape, and its
+    /// arrays are on the stream's device.
     #[doc(hidden)]
     unsafe fn launch(
         &self,
@@ -109,8 +109,8 @@ macro_rules! launches {
                 shape: Shape,
                 stream: &Stream,
             ) -> cust::error::CudaResult<()> {
-                // SAFETY: the caller's promise; names, order and types of the arguments are those of the list, from which the
-                // emulator's call of the same kernel is made, so that the compiler has checked them.
+                // SAFETY: the caller's promise; names, order and types of the arguments are those of the list, from
+                // which the emulator's call of the same kernel is made, so that the compiler has checked them.
                 unsafe { launch_with!(self, function, grid, shape, stream; [] $($kind $name)*) }
             }
         }

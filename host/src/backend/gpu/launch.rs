@@ -1,10 +1,10 @@
 //! Every `launch!` of the project, behind functions that check what a kernel relies on.
 //!
 //! # Why a launch is sound
-//! A kernel reads and writes what its parameters say. So a function here takes device buffers, not addresses, and before it
-//! launches it checks that the buffers are as long as the parameters claim; the borrow of the buffers lasts until the
-//! stream is synchronised or the next call on the same stream, and one stream does one thing after the other. Grid,
-//! block and shared memory come from the entry's own geometry ([`crate::plan`]).
+//! A kernel reads and writes what its parameters say. So a function here takes device buffers, not addresses, and
+//! before it launches it checks that the buffers are as long as the parameters claim; the borrow of the buffers lasts
+//! until the stream is synchronised or the next call on the same stream, and one stream does one thing after the other.
+//! Grid, block and shared memory come from the entry's own geometry ([`crate::plan`]).
 
 use cust::function::Function;
 use cust::launch;
@@ -36,8 +36,8 @@ pub(super) struct Images<'a> {
 /// Launches one kernel of a convolution. `mask` may be empty if the kernel reads constant memory.
 ///
 /// # Errors
-/// [`Error::Length`] if a buffer is shorter than the parameters say, [`Error::Driver`] if the launch is refused. What goes
-/// wrong while the kernel runs shows at the next synchronisation.
+/// [`Error::Length`] if a buffer is shorter than the parameters say, [`Error::Driver`] if the launch is refused. What
+/// goes wrong while the kernel runs shows at the next synchronisation.
 pub(super) fn convolution(
     function: &Function<'_>,
     launch: &Launch,
@@ -67,8 +67,8 @@ pub(super) fn convolution(
         None => DevicePointer::null(),
     };
     let Launch { grid, block, shared_bytes, .. } = *launch;
-    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), the lengths were checked above, the two images are
-    // two allocations; a kernel without `mask` reads constant memory, which the caller has set.
+    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), the lengths were checked above, the
+    // two images are two allocations; a kernel without `mask` reads constant memory, which the caller has set.
     unsafe {
         launch!(function<<<grid, block, shared_bytes, stream>>>(
             source.as_device_ptr(),

@@ -1,11 +1,14 @@
 //! The way of small images: page-locked memory that the device reads and writes by itself, in one graph of two kernels.
 //!
-//! A small image takes as long as what is done about it. A copy that the driver starts runs in another unit than kernels do, and each waits for the
-//! other some microseconds. So the first kernel copies the source out of the host's memory, the second one convolves it and writes its result there;
-//! both are given to the driver in one call that was prepared before. For 200 x 200 `f32` and 13 x 13 that took 32 µs in place of 51 on an
-//! H100 (`docs/measurements/2026-11-21-h100-small.md`), of which 11 are the host's copies from and to ordinary memory; for 600 x 600, 151 in place of 459.
+//! A small image takes as long as what is done about it. A copy that the driver starts runs in another unit than
+//! kernels do, and each waits for the other some microseconds. So the first kernel copies the source out of the host's
+//! memory, the second one convolves it and writes its result there; both are given to the driver in one call that was
+//! prepared before. For 200 x 200 `f32` and 13 x 13 that took 32 µs in place of 51 on an H100
+//! (`docs/measurements/2026-11-21-h100-small.md`), of which 11 are the host's copies from and to ordinary memory; for
+//! 600 x 600, 151 in place of 459.
 //!
-//! Where the caller's image or the result lies in page-locked memory already ([`page_locked`](super::page_locked)), the kernels work there.
+//! Where the caller's image or the result lies in page-locked memory already ([`page_locked`](super::page_locked)), the
+//! kernels work there.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -21,7 +24,8 @@ use super::status::DriverResultExt;
 use super::{Gpu, GpuConvolution, driver, staging};
 use crate::{Error, Result};
 
-/// The most bytes of a source or a result on the device: a 1024 x 1024 `f32`, for which it still takes less than half of the other way's time.
+/// The most bytes of a source or a result on the device: a 1024 x 1024 `f32`, for which it still takes less than half
+/// of the other way's time.
 pub(super) const MOST: usize = 4 << 20;
 
 /// A row on the device, or in page-locked memory.
@@ -78,7 +82,8 @@ impl Graphs {
     }
 }
 
-/// `bytes` bytes that the device finds at `address`, as the launches take them. Never to be dropped: the memory is somebody else's.
+/// `bytes` bytes that the device finds at `address`, as the launches take them. Never to be dropped: the memory is
+/// somebody else's.
 ///
 /// # Safety
 /// They are there as long as the view, and nobody else uses them as long as something is launched that does.

@@ -1,10 +1,10 @@
-//! The way of large images in page-locked memory, in bands of rows: one is on its way to the device while another is computed and a third on
-//! its way back.
+//! The way of large images in page-locked memory, in bands of rows: one is on its way to the device while another is
+//! computed and a third on its way back.
 //!
-//! The bus carries as much in both directions as in one, and the device's copies and kernels run beside each other in streams of their
-//! own: one up, one that computes, one down. So 8192 x 8192 `f32` there and back take 5.7 ms on an H100 in place of 10.2, of which the bus is
-//! 5.0 (`docs/measurements/2026-11-21-h100-small.md`). From and to ordinary memory it is the host's copies that take the time, and these are
-//! slower in bands.
+//! The bus carries as much in both directions as in one, and the device's copies and kernels run beside each other in
+//! streams of their own: one up, one that computes, one down. So 8192 x 8192 `f32` there and back take 5.7 ms on an
+//! H100 in place of 10.2, of which the bus is 5.0 (`docs/measurements/2026-11-21-h100-small.md`). From and to ordinary
+//! memory it is the host's copies that take the time, and these are slower in bands.
 
 use cust::event::{Event, EventFlags};
 use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};

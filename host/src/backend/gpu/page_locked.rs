@@ -1,4 +1,5 @@
-//! Page-locked memory that callers keep their images in: the device reads and writes it by itself, without a copy of the host's.
+//! Page-locked memory that callers keep their images in: the device reads and writes it by itself, without a copy of
+//! the host's.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -52,7 +53,8 @@ impl Gpu {
     /// `bytes` zeros, at least one.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver): the system has less memory to give away, or does not let this process lock it.
+    /// [`Error::Driver`](crate::Error::Driver): the system has less memory to give away, or does not let this process
+    /// lock it.
     pub(crate) fn page_locked(&self, bytes: usize) -> Result<LockedBytes<'_>> {
         self.enter()?;
         let action = || format!("allocate {bytes} bytes of page-locked memory");

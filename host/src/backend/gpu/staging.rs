@@ -1,9 +1,9 @@
-//! The way of images between ordinary and device memory: through a few pieces of page-locked memory that are used again and
-//! again.
+//! The way of images between ordinary and device memory: through a few pieces of page-locked memory that are used again
+//! and again.
 //!
-//! The driver can't let a device read ordinary memory by itself: it copies it to page-locked memory first, on one thread, and
-//! waits. Here all threads copy a piece while the device fetches the one before. Page-locked memory is slow to
-//! allocate, so there is little of it, made once for a device, whatever the images' sizes.
+//! The driver can't let a device read ordinary memory by itself: it copies it to page-locked memory first, on one
+//! thread, and waits. Here all threads copy a piece while the device fetches the one before. Page-locked memory is slow
+//! to allocate, so there is little of it, made once for a device, whatever the images' sizes.
 
 use cust::event::{Event, EventFlags};
 use cust::memory::LockedBuffer;

@@ -5,7 +5,8 @@
 /// `Name = file::kernel(argument, …) on shape, requires [condition, "in words"; …];`
 ///
 /// with the kernel's arguments in its order, each `name: kind type`:
-/// - `read` and `write` are arrays; the length that they must have at least stands behind the type, in terms of the other arguments;
+/// - `read` and `write` are arrays; the length that they must have at least stands behind the type, in terms of the
+///   other arguments;
 /// - `value` is passed by value;
 /// - `host` is for the launch alone, the kernel does not get it.
 ///

@@ -1,7 +1,7 @@
 //! Any kernel of the tutorials on arrays of one's own: on a CUDA device, or on the emulator.
 //!
-//! A [`Lab`] makes [`Array`]s on its device, and launches *calls*: structs named after the kernels, whose fields are the
-//! kernels' arguments. Lengths, limits and grid are checked before anything runs, so that a call is safe.
+//! A [`Lab`] makes [`Array`]s on its device, and launches *calls*: structs named after the kernels, whose fields are
+//! the kernels' arguments. Lengths, limits and grid are checked before anything runs, so that a call is safe.
 //!
 //! ```
 //! use host::Device;
@@ -119,7 +119,8 @@ impl Device {
 }
 
 impl<'device> Lab<'device> {
-    /// Whether it is the emulator: then every access is checked, times mean nothing, and [`launch_counting`](Self::launch_counting) counts.
+    /// Whether it is the emulator: then every access is checked, times mean nothing, and
+    /// [`launch_counting`](Self::launch_counting) counts.
     #[must_use]
     pub fn is_emulator(&self) -> bool {
         matches!(self.place, Place::Emulator { .. })
@@ -240,11 +241,12 @@ impl<'device> Lab<'device> {
         }
     }
 
-    /// Runs a kernel. On a CUDA device it may still be running on return; whatever is asked of the lab next comes after it.
+    /// Runs a kernel. On a CUDA device it may still be running on return; whatever is asked of the lab next comes after
+    /// it.
     ///
     /// # Errors
-    /// [`Error::Length`] if an array is too short, [`Error::TooLarge`] or [`Error::Number`] for sizes beyond what the kernel or
-    /// the device can do, [`Error::Emulator`] if the emulator finds a defect, [`Error::Driver`].
+    /// [`Error::Length`] if an array is too short, [`Error::TooLarge`] or [`Error::Number`] for sizes beyond what the
+    /// kernel or the device can do, [`Error::Emulator`] if the emulator finds a defect, [`Error::Driver`].
     ///
     /// # Panics
     /// If an array is another lab's.
@@ -291,8 +293,8 @@ impl<'device> Lab<'device> {
         }
     }
 
-    /// The time that `work` takes on the device, `times` times one after the other. (On the emulator that of the emulation, which says
-    /// nothing about a GPU.)
+    /// The time that `work` takes on the device, `times` times one after the other. (On the emulator that of the
+    /// emulation, which says nothing about a GPU.)
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].

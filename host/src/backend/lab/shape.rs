@@ -40,7 +40,8 @@ impl Shape {
         Self { shared_bytes, ..self }
     }
 
-    /// Whether a device whose blocks have up to `shared_limit` bytes of shared memory can launch this; false if there is nothing to do.
+    /// Whether a device whose blocks have up to `shared_limit` bytes of shared memory can launch this; false if there
+    /// is nothing to do.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Number`].

@@ -1,4 +1,5 @@
-//! The report as a page for a browser: a bar for each variant, as long as its share of the roofline. One file, no script.
+//! The report as a page for a browser: a bar for each variant, as long as its share of the roofline. One file, no
+//! script.
 
 use std::fmt::Write;
 

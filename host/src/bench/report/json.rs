@@ -123,7 +123,8 @@ struct Counted {
     constant_loads: Accesses,
 }
 
-/// Accesses of one kind: of threads, as warp instructions, and the transactions that these make, of which `ideal` are needed.
+/// Accesses of one kind: of threads, as warp instructions, and the transactions that these make, of which `ideal` are
+/// needed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Accesses {
     threads: u64,

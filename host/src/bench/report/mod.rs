@@ -120,8 +120,8 @@ impl Cell {
         lines.into_iter().map(|(variants, why)| format!("{variants}: {why}")).collect()
     }
 
-    /// The fastest variant of the GPU, and how many times its time the preferred one takes; None unless several were timed
-    /// and the preferred one among them.
+    /// The fastest variant of the GPU, and how many times its time the preferred one takes; None unless several were
+    /// timed and the preferred one among them.
     ///
     /// The thresholds of what is preferred rest on measurements: this is what tells whether they still hold.
     #[must_use]
@@ -159,8 +159,8 @@ pub struct Verified {
 pub struct Timed {
     /// The times.
     pub times: Times,
-    /// Whether the kernel had been compiled and loaded before the first call, by a cell before this one; None on the CPU,
-    /// which loads nothing.
+    /// Whether the kernel had been compiled and loaded before the first call, by a cell before this one; None on the
+    /// CPU, which loads nothing.
     pub loaded_before: Option<bool>,
     /// What its method must do at least.
     pub work: Work,
@@ -175,7 +175,8 @@ pub struct Timed {
 pub struct VsCpu {
     /// How many times as fast.
     pub speedup: f64,
-    /// The CPU's method, by the name of its row. A separable kernel beside a direct CPU compares methods as well as devices.
+    /// The CPU's method, by the name of its row. A separable kernel beside a direct CPU compares methods as well as
+    /// devices.
     pub method: &'static str,
 }
 
@@ -192,8 +193,8 @@ impl Timed {
         self.roofline.us / self.times.kernel.us.median
     }
 
-    /// Whether the kernel is faster than its roofline by more than noise. Caches explain that for small images; for others
-    /// the ceilings were measured too low, and the share means nothing.
+    /// Whether the kernel is faster than its roofline by more than noise. Caches explain that for small images; for
+    /// others the ceilings were measured too low, and the share means nothing.
     #[must_use]
     pub fn is_above_roofline(&self) -> bool {
         self.roofline_share() > 1.05

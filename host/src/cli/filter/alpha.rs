@@ -1,16 +1,17 @@
 //! What becomes of alpha.
 //!
 //! # Weighted
-//! With M the mask, S the sum of its coefficients, c a colour and a its alpha as a part of the greatest (for `f32` as it is):
+//! With M the mask, S the sum of its coefficients, c a colour and a its alpha as a part of the greatest (for `f32` as
+//! it is):
 //!
-//! - the weight `A = sum(M * a) / S` is the weighted mean of alpha, and the result's alpha: not below 0, and of integers not
-//!   above the greatest;
+//! - the weight `A = sum(M * a) / S` is the weighted mean of alpha, and the result's alpha: not below 0, and of
+//!   integers not above the greatest;
 //! - the colour is `sum(M * c * a) / A`, then scaled and offset; where A is 0 or less, it is 0.
 //!
-//! Where all of a window is opaque, A is 1 and the colour is `sum(M * c)`, bit by bit: S is summed as the device sums. What lies
-//! outside of a picture by a constant border is opaque. Negative coefficients need no rule of their own: they pull A up or
-//! down, and the colour is divided by A before it is limited. What can't be seen (a = 0) takes no part,
-//! be it NaN.
+//! Where all of a window is opaque, A is 1 and the colour is `sum(M * c)`, bit by bit: S is summed as the device sums.
+//! What lies outside of a picture by a constant border is opaque. Negative coefficients need no rule of their own: they
+//! pull A up or down, and the colour is divided by A before it is limited. What can't be seen (a = 0) takes no part, be
+//! it NaN.
 
 use host::{Image, Pixel, PixelType};
 use rayon::prelude::*;

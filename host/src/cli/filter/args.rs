@@ -15,23 +15,25 @@ use super::steps::Steps;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "host filter [OPTIONS] <INPUT>... -o <OUTPUT> <MASK>")]
 pub(in crate::cli) struct Args {
-    /// Pictures (- for one on the standard input); folders, for the pictures directly in them; quoted patterns such as "photos/*.jpg"
+    /// Pictures (- for one on the standard input); folders, for the pictures directly in them; quoted patterns such as
+    /// "photos/*.jpg"
     #[arg(value_name = "INPUT", required = true)]
     pub(super) inputs: Vec<PathBuf>,
 
-    /// Where the result goes. Its extension names the format. For several inputs, a folder or a pattern: a folder ("out/",
-    /// or one that exists), or a pattern such as "out/{stem}.png"; {ext} is the input's extension
+    /// Where the result goes. Its extension names the format. For several inputs, a folder or a pattern: a folder
+    /// ("out/", or one that exists), or a pattern such as "out/{stem}.png"; {ext} is the input's extension
     #[arg(short, long, value_name = "OUTPUT")]
     pub(super) output: PathBuf,
 
-    /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D. This is for
+    /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D. This
+    /// is for
     /// --mask and --kernel: masks by name (--sobel, --emboss …) do the same with both
     #[arg(long, value_name = "OP", default_value = "convolve", value_parser = operation(), hide_possible_values = false)]
     pub(super) op: Operation,
 
-    /// What lies outside of the picture: zero (or constant); constant:VALUE (opaque, as zero is); clamp (aaa|abcd|ddd; or nearest,
-    /// replicate, edge); reflect (dcba|abcd|dcba; or NumPy's symmetric); mirror (dcb|abcd|cba; or reflect101; NumPy's and
-    /// PyTorch's "reflect"); wrap (bcd|abcd|abc; or circular, periodic, tile)
+    /// What lies outside of the picture: zero (or constant); constant:VALUE (opaque, as zero is); clamp (aaa|abcd|ddd;
+    /// or nearest, replicate, edge); reflect (dcba|abcd|dcba; or NumPy's symmetric); mirror (dcb|abcd|cba; or
+    /// reflect101; NumPy's and PyTorch's "reflect"); wrap (bcd|abcd|abc; or circular, periodic, tile)
     #[arg(long, default_value = "mirror")]
     pub(super) border: Border,
 
@@ -51,9 +53,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceChoice,
 
-    /// The kernel that computes. auto takes the fastest; for large f32 pictures of one channel and a mask that is a column times
-    /// a row (Gaussian, box) that is one whose last bits differ from the CPU's, within a stated bound. exact takes the
-    /// fastest of those with the same bits on every device
+    /// The kernel that computes. auto takes the fastest; for large f32 pictures of one channel and a mask that is a
+    /// column times a row (Gaussian, box) that is one whose last bits differ from the CPU's, within a stated bound.
+    /// exact takes the fastest of those with the same bits on every device
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = variant())]
     pub(super) variant: VariantChoice,
 
@@ -61,8 +63,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, conflicts_with = "variant")]
     pub(super) exact: bool,
 
-    /// The most device memory for the values of a picture and its result, such as 512M or 2G [default: what is free]. What
-    /// does not fit is computed in strips, or else on the CPU
+    /// The most device memory for the values of a picture and its result, such as 512M or 2G [default: what is free].
+    /// What does not fit is computed in strips, or else on the CPU
     #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
     pub(super) device_memory: Option<usize>,
 
@@ -74,16 +76,17 @@ pub(in crate::cli) struct Args {
     #[arg(long, conflicts_with = "overwrite")]
     pub(super) skip_existing: bool,
 
-    /// What becomes of alpha. weighted: each colour counts as much as its alpha, so that hidden colours don't show, and alpha
-    /// becomes its own mean under the mask. Where that mean is 0, the colours are 0. keep: colours are filtered without regard
-    /// to alpha, which stays. plain: alpha is filtered like a colour [default: weighted; keep for masks whose coefficients sum
-    /// to 0, for magnitude, and for a single coefficient]. Only plain applies --scale and --offset to alpha. Arrays (.npy) have
-    /// none
+    /// What becomes of alpha. weighted: each colour counts as much as its alpha, so that hidden colours don't show, and
+    /// alpha becomes its own mean under the mask. Where that mean is 0, the colours are 0. keep: colours are filtered
+    /// without regard to alpha, which stays. plain: alpha is filtered like a colour [default: weighted; keep for masks
+    /// whose coefficients sum to 0, for magnitude, and for a single coefficient]. Only plain applies --scale and
+    /// --offset to alpha. Arrays (.npy) have none
     #[arg(long, value_name = "HOW", value_parser = alpha())]
     pub(super) alpha: Option<Alpha>,
 
-    /// Filter in linear light. Values are taken as sRGB's, on the scale of the file's type (0 to 255, 65535 or 1), whatever an
-    /// ICC profile says; a note says so. They are decoded first and encoded last: --scale, --offset and the threshold of
+    /// Filter in linear light. Values are taken as sRGB's, on the scale of the file's type (0 to 255, 65535 or 1),
+    /// whatever an ICC profile says; a note says so. They are decoded first and encoded last: --scale, --offset and the
+    /// threshold of
     /// --unsharp count in linear light, on the same scale. Alpha is not decoded. OpenEXR is linear light as it is
     #[arg(long)]
     pub(super) linear: bool,

@@ -27,7 +27,8 @@ struct Key {
     layout: Layout,
 }
 
-/// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and portrait.
+/// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and
+/// portrait.
 const MOST_SIZES: usize = 4;
 
 /// The filters on a device.
@@ -163,8 +164,8 @@ impl<'device> Compute<'device> {
 
     /// About how long a picture will take; None if it is clear without measuring that it is not long.
     ///
-    /// The rate is that of the last picture that took long enough to tell, or else of a small one of its type and channels with
-    /// a part of the mask, which takes a fraction of a second to measure.
+    /// The rate is that of the last picture that took long enough to tell, or else of a small one of its type and
+    /// channels with a part of the mask, which takes a fraction of a second to measure.
     pub(super) fn expected(&mut self, pixels: &Pixels, output: PixelType) -> Option<Duration> {
         let work = self.multiply_adds(pixels);
         if work < little(self.device) {

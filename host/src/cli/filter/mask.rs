@@ -246,8 +246,8 @@ impl MaskArgs {
 }
 
 impl StepArgs {
-    /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by formula are
-    /// written for a convolution, and turned for a correlation.
+    /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by
+    /// formula are written for a convolution, and turned for a correlation.
     pub(super) fn read(&self, operation: Operation, border: Border) -> Result<Step> {
         let (name, choice) = match self.masks.as_slice() {
             [] => bail!("--then needs a mask before and after it, as in --gaussian 2 --then --sobel x"),
@@ -300,7 +300,8 @@ impl StepArgs {
     }
 }
 
-/// A mask by formula, for this operation. Where it has no middle, it reaches further to the left and upwards with either.
+/// A mask by formula, for this operation. Where it has no middle, it reaches further to the left and upwards with
+/// either.
 fn written(mask: Mask, operation: Operation) -> WrittenMask {
     match operation {
         Operation::Correlate => mask.turned().into(),

@@ -1,7 +1,7 @@
 //! Which files are read, and where each result goes.
 //!
-//! What is wrong with the arguments whatever the files is an error of usage; what belongs to one input is a failure of that
-//! input, and the others go on.
+//! What is wrong with the arguments whatever the files is an error of usage; what belongs to one input is a failure of
+//! that input, and the others go on.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -60,8 +60,8 @@ pub(super) struct Inputs {
 
 /// The jobs of these arguments; `pixel` is the type of the results if it was given.
 ///
-/// Fails, before anything is written, if no result can have the name or the type that is asked for, if two results would
-/// have one name, or one the name of another input.
+/// Fails, before anything is written, if no result can have the name or the type that is asked for, if two results
+/// would have one name, or one the name of another input.
 pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>) -> Result<Inputs> {
     let target = Target::of(output)?;
     let standard = inputs.iter().filter(|input| is_standard(input)).count();
@@ -239,8 +239,8 @@ fn is_standard(input: &Path) -> bool {
     cfg!(unix) && input == Path::new("-")
 }
 
-/// The files that an input stands for, each there or with the reason why not; or, within, why it stands for none. Hidden
-/// files are none: a pattern and a folder pass them over, as a shell does.
+/// The files that an input stands for, each there or with the reason why not; or, within, why it stands for none.
+/// Hidden files are none: a pattern and a folder pass them over, as a shell does.
 fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Result<Vec<Result<PathBuf>>>> {
     if is_standard(input) {
         return Ok(Ok(vec![Ok(STANDARD_INPUT.into())]));

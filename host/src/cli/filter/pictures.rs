@@ -28,8 +28,8 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Begins to read the picture of a job, unless it is not wanted, or not an ordinary file, or large: what is wrong with the device or the
-    /// arguments is said at once, and without much memory.
+    /// Begins to read the picture of a job, unless it is not wanted, or not an ordinary file, or large: what is wrong
+    /// with the device or the arguments is said at once, and without much memory.
     pub(super) fn begin(job: &Job, overwrite: bool) -> Option<Self> {
         /// Bytes of memory: twice those of a picture of 4K in 16 bits and four channels.
         const MOST_BYTES: u64 = 2 * 3840 * 2160 * 4 * 2;

@@ -71,8 +71,9 @@ fn is_possible(problem: &Problem) -> bool {
     !ends.iter().all(fits)
 }
 
-/// Which values saturated in the first `coloured` channels of a device's result. The device does not count them. So up to 4096 pixels are
-/// looked at, the same at each run, and those of their values that lie at an end of the range are computed again.
+/// Which values saturated in the first `coloured` channels of a device's result. The device does not count them. So up
+/// to 4096 pixels are looked at, the same at each run, and those of their values that lie at an end of the range are
+/// computed again.
 pub(super) fn estimate<T: Pixel, U: Pixel>(
     problem: &Problem,
     source: &Image<T>,

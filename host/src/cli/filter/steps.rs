@@ -1,7 +1,9 @@
-//! What is done to the values of one picture: one mask after the other, from the type of the file to the type of the result.
+//! What is done to the values of one picture: one mask after the other, from the type of the file to the type of the
+//! result.
 //!
-//! One mask alone that needs nothing but its sums runs from type to type on the device ([`Steps::direct`]). All else is computed
-//! in `f32`: converted once, filtered by each step, rounded once. Both give the same bits where both are possible.
+//! One mask alone that needs nothing but its sums runs from type to type on the device ([`Steps::direct`]). All else is
+//! computed in `f32`: converted once, filtered by each step, rounded once. Both give the same bits where both are
+//! possible.
 
 use anyhow::{Result, bail};
 use host::files::{Content, Pixels};
@@ -121,7 +123,8 @@ impl Steps {
         self.linear
     }
 
-    /// Bytes that a value takes while it is computed, beside those of input and output: 0 if that depends on the picture.
+    /// Bytes that a value takes while it is computed, beside those of input and output: 0 if that depends on the
+    /// picture.
     pub(super) fn bytes_between(&self) -> u64 {
         // The values, their blur or second derivative, and what the device works with.
         let many = self.steps.len() > 1 || self.linear || self.steps[0].kind != Kind::Convolve;
@@ -321,7 +324,8 @@ impl Step {
     }
 }
 
-/// The length of a gradient, rounded once: the squares of two f32 and their sum neither overflow nor lose a digit that counts.
+/// The length of a gradient, rounded once: the squares of two f32 and their sum neither overflow nor lose a digit that
+/// counts.
 fn length(x: f32, y: f32) -> f32 {
     let (x, y) = (f64::from(x), f64::from(y));
     (x * x + y * y).sqrt() as f32

@@ -180,8 +180,8 @@ fn right(session: &mut Session<'_>, what: &str, values: &[f32], found: &[f32]) -
     session.check(what, verdict)
 }
 
-/// The window of the last elements as the notebook's two kernels have it: its naive one puts zeros beyond the array, the one with shared
-/// memory only where the last block has threads, and mirrors beyond the block.
+/// The window of the last elements as the notebook's two kernels have it: its naive one puts zeros beyond the array,
+/// the one with shared memory only where the last block has threads, and mirrors beyond the block.
 fn the_notebooks_ends(session: &mut Session<'_>) {
     for length in [10_000, 10_240] {
         let differ = (0..length).filter(|&i| notebook_differs(i, length, RADIUS as usize, BLOCK as usize)).count();

@@ -26,7 +26,8 @@ pub(super) fn rounded(sum: u64, area: u64) -> u8 {
     (quotient + u64::from(up)) as u8
 }
 
-/// The exact sums, from a table of the sums of all rectangles that begin at the corner of the image with its border around it.
+/// The exact sums, from a table of the sums of all rectangles that begin at the corner of the image with its border
+/// around it.
 pub(super) fn sums(image: &Image<u8>, mask: Box, border: Border) -> Vec<u64> {
     let (width, height) = (image.width() + mask.width - 1, image.height() + mask.height - 1);
     let code = border.mode().code();

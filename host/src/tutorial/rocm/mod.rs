@@ -20,12 +20,13 @@ use crate::{
 
 /// The side of the tutorial's mask.
 const SIDE: usize = 200;
-/// By what sides are divided on the emulator, those of the picture and of the mask, and what a picture of that size is called.
+/// By what sides are divided on the emulator, those of the picture and of the mask, and what a picture of that size is
+/// called.
 fn reduced(session: &Session<'_>) -> (usize, &'static str) {
     if session.settings.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
 }
-/// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less; but a small
-/// picture has too few threads then.
+/// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less;
+/// but a small picture has too few threads then.
 fn strip(pixels: usize) -> u32 {
     if pixels < 1 << 22 { 50 } else { 200 }
 }
@@ -63,8 +64,8 @@ impl Work {
         Self { image, mask, sums }
     }
 
-    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the tutorial are
-    /// in f32: within 1 unit of the exact value.
+    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the
+    /// tutorial are in f32: within 1 unit of the exact value.
     fn judge(&self, way: Way, found: &[u8]) -> Verdict {
         let area = self.mask.area() as u64;
         if way == Way::Direct {

@@ -89,8 +89,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     /// As [`upload`](Self::upload), from memory that nobody borrows.
     ///
     /// # Safety
-    /// As for [`upload`](Self::upload). `from` holds the rows, and nobody frees or writes them until the stream has come past the copy
-    /// or the scope has waited.
+    /// As for [`upload`](Self::upload). `from` holds the rows, and nobody frees or writes them until the stream has
+    /// come past the copy or the scope has waited.
     pub(in super::super) unsafe fn upload_from(
         &self,
         to: DeviceRows,
@@ -154,8 +154,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     /// As [`download`](Self::download), to memory that nobody borrows.
     ///
     /// # Safety
-    /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has come past the copy or the
-    /// scope has waited.
+    /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has come
+    /// past the copy or the scope has waited.
     pub(in super::super) unsafe fn download_to(
         &self,
         to: *mut u8,
@@ -185,8 +185,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     /// Gives recorded work to the stream, which reads `source` and writes `result` if they lie in page-locked memory.
     ///
     /// # Safety
-    /// All other memory that the work uses lives until the scope has waited, and nobody else uses it until then. Of the host's memory the
-    /// work uses none but `source`, `result` and such other memory.
+    /// All other memory that the work uses lives until the scope has waited, and nobody else uses it until then. Of the
+    /// host's memory the work uses none but `source`, `result` and such other memory.
     pub(in super::super) unsafe fn launch(
         &self,
         graph: &Graph,

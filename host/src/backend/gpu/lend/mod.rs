@@ -112,7 +112,8 @@ impl Gpu {
     /// Runs `work` in the device's context, and waits for what it began, however it ends; see [`lend`].
     ///
     /// # Errors
-    /// As for [`lend`]; [`Error::DeviceLost`](crate::Error::DeviceLost) if the context can't be entered, and then `work` has not run.
+    /// As for [`lend`]; [`Error::DeviceLost`](crate::Error::DeviceLost) if the context can't be entered, and then
+    /// `work` has not run.
     pub(super) fn lend<'env, T>(
         &'env self,
         work: impl for<'scope> FnOnce(&'scope LentToDevice<'scope, 'env>) -> Result<T>,
