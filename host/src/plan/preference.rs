@@ -10,20 +10,18 @@ use kernels_gpu::separable::tensor_core;
 use super::{Considered, Limits, VariantChoice};
 use crate::{PixelType, Problem};
 
-/// From this side on, the separable variants are preferred to `sliding_window`. Below, where both are bound by memory,
-/// they save a few per cent; for that the direct sum's bits are not given up.
+/// Separable variants are preferred to `sliding_window` from this side of the mask on. For smaller masks memory limits
+/// both, and a few per cent are not worth results that are not bit-exact.
 const SEPARABLE_SIDE: u32 = 7;
 
-/// From this number of coefficients on, `shared_tile` for any mask is preferred to `constant_mask`.
+/// `shared_tile` for any mask is preferred to `constant_mask` from this number of coefficients on.
 const TILE_COEFFICIENTS: u64 = 200;
 
-/// From this number of coefficients on, `register_tile` is preferred to `constant_mask`: it was never measured slower,
-/// the smallest mask being 3 x 3, and has a price of its own whatever the mask.
+/// `register_tile` is preferred to `constant_mask` from this number of coefficients on.
 const REGISTER_COEFFICIENTS: u64 = 9;
 
-/// Up to how many pixels for each multiprocessor `shared_tile_async` is preferred to the other direct ones, by side of
-/// the mask: where the lines between the sizes that were measured meet those of `sliding_window`, whose kernel for 15 x
-/// 15 is better than those beside it. On an H100's 132 that is from 940 x 940 to 2200 x 2200.
+/// `shared_tile_async` is preferred to the other bit-exact variants up to so many pixels for each multiprocessor, by the
+/// side of the mask. On an H100 that is from 940 x 940 to 2200 x 2200 pixels.
 const SMALL_PIXELS: [(u32, u64); 15] = [
     (3, 6_700),
     (5, 10_700),
@@ -42,58 +40,53 @@ const SMALL_PIXELS: [(u32, u64); 15] = [
     (31, 22_900),
 ];
 
-/// The same for the separable ones, by the largest side of a mask: from 1100 x 1100 for 7 x 7 and smaller ones down to
-/// 344 x 344, where 31 x 31 takes 11 µs and `separable_tensor_core` as long.
+/// `shared_tile_async` is preferred to the separable variants up to so many pixels for each multiprocessor, by the largest
+/// side of the mask. On an H100 that is from 344 x 344 to 1100 x 1100 pixels.
 const SMALL_PIXELS_SEPARABLE: [(u32, u64); 9] =
     [(7, 9_200), (9, 6_700), (11, 5_000), (13, 3_400), (15, 3_050), (19, 2_960), (21, 2_100), (25, 1_400), (31, 900)];
 
-/// With zeros around a mask a stream has more products than coefficients: 9 x 1 takes the 284 µs of 9 x 9, where
-/// `constant_mask` takes
-/// 381. A stream is preferred up to this many products for each coefficient, …
+/// A kernel for a square also takes smaller masks with zeros around them, and multiplies with the zeros.
+/// `sliding_window` is preferred up to this many products for each coefficient of the mask.
 const PADDED_PRODUCTS: u64 = 6;
 
-/// … and for as many coefficients more as `constant_mask` computes in the time that it takes whatever the mask.
+/// The number of coefficients that `constant_mask` computes in the time that it takes for any mask.
 const PADDED_PRICE: u64 = 8;
 
-/// Bytes for each multiprocessor from which on `tensor_core_u8` is preferred to `shared_tile`, by the largest side of a
-/// mask, …
+/// `tensor_core_u8` is preferred to `shared_tile` from this many bytes for each multiprocessor on, by the largest side of
+/// the mask. This is for one channel.
 const BYTES_FOR_TENSOR_CORE: [(u32, u64); 4] = [(3, 1_900), (5, 1_200), (7, 1_000), (u32::MAX, 650)];
 
-/// … and in several channels, measured in three, 128 x 128 to 512 x 512, in
-/// `docs/measurements/2026-11-22-h100-channels.md`.
+/// The same for several channels. Measured for three, 128 x 128 to 512 x 512 pixels.
 const BYTES_FOR_CHANNELS: [(u32, u64); 5] = [(3, 1_900), (5, 1_950), (7, 1_650), (9, 780), (u32::MAX, 1_480)];
 
-/// Values for each multiprocessor from which on `sliding_window` for other images than those of one `f32`, are
-/// preferred to `shared_tile`, for masks of 3 x 3 and for larger ones.
+/// `sliding_window` for images other than one `f32` a pixel is preferred to `shared_tile` from this many values for each
+/// multiprocessor on: for masks of 3 x 3, and for larger ones.
 const VALUES_FOR_WINDOW: (u64, u64) = (6_500, 3_000);
 
-/// Values for each multiprocessor up to which `shared_tile` for any mask is preferred to `constant_mask`, by the
-/// largest side of a mask.
+/// `shared_tile` for any mask is preferred to `constant_mask` up to this many values for each multiprocessor, by the
+/// largest side of the mask.
 const VALUES_FOR_TILE: [(u32, u64); 3] = [(3, 2_650), (5, 5_300), (u32::MAX, 12_000)];
 
-/// Warps that a multiprocessor needs for each of its four schedulers to have one. A kernel whose threads compute many
-/// outputs each takes as long for fewer of them.
+/// Warps that a multiprocessor needs: one for each of its four schedulers. With fewer a kernel whose threads compute many
+/// outputs takes as long as with four.
 const WARPS_PER_MULTIPROCESSOR: u64 = 4;
 
-/// From how many rows of a mask on `separable_tensor_core` is preferred, for masks of up to so many blocks: its time is
-/// that of the blocks, whatever the mask has of them, while `separable_block_tile` takes longer with each row, and less
-/// so with each column.
+/// `separable_tensor_core` is preferred from this many rows of the mask on, by the class of the entry. Its time depends on
+/// the class alone; that of `separable_block_tile` grows with each row, and less with each column.
 const TENSOR_ROWS: [(u32, u32); 5] = [(5, 17), (7, 12), (9, 20), (13, 36), (17, 50)];
 
-/// Pixels for each multiprocessor up to which it is preferred for squares of odd sides up to 31, for which
-/// `separable_block_tile` has kernels of their own: up to 19 x 19 never, up to 23 x 23 on images of up to 1450 x 1450,
-/// up to 27 x 27 on those of up to 2800 x 2800, then always.
+/// `separable_tensor_core` is preferred to the `separable_block_tile` made for an odd square up to this many pixels for
+/// each multiprocessor, by the side of the mask.
 const TENSOR_PIXELS: [(u32, u64); 4] = [(19, 0), (23, 16_000), (27, 60_000), (31, u64::MAX / (1 << 32))];
 
-/// Pixels for each multiprocessor, 257 x 257 on an H100, up to which `shared_tile` is as fast as
-/// `separable_tensor_core` for masks of up to 33 rows.
+/// `shared_tile` is as fast as `separable_tensor_core` for masks of up to 33 rows, up to this many pixels for each
+/// multiprocessor: 257 x 257 on an H100.
 const TOO_SMALL_FOR_TENSOR: u64 = 500;
 
-/// `sliding_window` and `separable_block_tile` with masks from this side on, where what is left is slower by itself, …
+/// From this side of the mask on [`WARPS_FOR_LARGE_MASKS`] are enough, because the other kernels are slow there.
 const LARGE_MASK: u32 = 16;
 
-/// … are preferred with fewer: 20 x 20 at 512 x 512 takes 26 µs, `shared_tile` 37; 31 x 31 at 640 x 640 takes
-/// `separable_block_tile` 20, `shared_tile_async` 29.
+/// Warps that a multiprocessor needs for large masks.
 const WARPS_FOR_LARGE_MASKS: u64 = 1;
 
 /// A variant, and the condition under which it has this place in the order of preference.
@@ -140,7 +133,7 @@ const RULES: &[Rule] = &[
     Rule { variant: Variant::Naive, holds: |_, _| true },
 ];
 
-/// How much there is of something, and how much of it an entry should have.
+/// An amount of work, and the amount that an entry needs to be fast.
 #[derive(Clone, Copy, Debug)]
 struct Enough {
     found: u64,
