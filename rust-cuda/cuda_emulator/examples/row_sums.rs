@@ -16,7 +16,8 @@ pub unsafe fn row_sums(source: Global<f32>, result: GlobalMut<f32>, barrier: u32
     // SAFETY: i lies in both arrays, tx in the tile.
     unsafe { tile.store(tx, source.load(i)) };
     if barrier != 0 {
-        thread::sync_threads();
+        // SAFETY: `barrier` is equal in all threads, and no thread has returned.
+        unsafe { thread::sync_threads() };
     }
     let mut sum = 0.0;
     for l in 0..32 {

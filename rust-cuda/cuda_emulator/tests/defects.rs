@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, clippy::if_same_then_else)] // kernels that are wrong on purpose
 
 use cuda_emulator::{Buffer, Counts, Defect, Emulator, Error, Kind, Launch, LaunchError, Memory, Place, Role};
+use cuda_std::mma::mma_m16n8k32_u8s8;
 use cuda_std::prelude::*;
 
 /// Threads of a block in x in these tests: two warps.
@@ -39,7 +40,7 @@ pub unsafe fn reverse(source: Global<f32>, result: GlobalMut<f32>, with_barrier:
     let tile = Shared::<f32>::dynamic();
     unsafe { tile.store(tx, source.load(i as isize)) };
     if with_barrier != 0 {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     }
     unsafe { result.store(i as isize, tile.load(WIDTH - 1 - tx)) };
 }
@@ -145,7 +146,7 @@ pub unsafe fn in_turn(data: GlobalMut<f32>, with_barrier: u32) {
         let i = (tx + step) % WIDTH;
         unsafe { data.store(i as isize, data.load(i as isize) + 1.0) };
         if with_barrier != 0 {
-            thread::sync_threads();
+            unsafe { thread::sync_threads() };
         }
     }
 }
@@ -166,7 +167,7 @@ fn turns_with_and_without_barriers_on_global_memory() {
 #[kernel]
 pub unsafe fn skipped_barrier(from: u32) {
     if thread::thread_idx_x() < from {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     }
 }
 
@@ -174,9 +175,9 @@ pub unsafe fn skipped_barrier(from: u32) {
 #[kernel]
 pub unsafe fn two_barriers() {
     if thread::thread_idx_x() < WIDTH / 2 {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     } else {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     }
 }
 
@@ -199,7 +200,7 @@ pub unsafe fn unwritten_halo(result: GlobalMut<f32>, missing: u32) {
     if tx < 2 - missing {
         unsafe { tile.store(WIDTH + tx, 2.0) };
     }
-    thread::sync_threads();
+    unsafe { thread::sync_threads() };
     unsafe { result.store(thread::index_1d() as isize, tile.load(tx + 2)) };
 }
 
@@ -318,15 +319,15 @@ pub unsafe fn warp_sums(result: GlobalMut<f32>, lanes: u32) {
     if thread::thread_rank() % 32 < lanes {
         let mut down = thread::thread_rank() as f32;
         for delta in [16, 8, 4, 2, 1] {
-            down += warp::shuffle_down(down, delta);
+            down += unsafe { warp::shuffle_down(down, delta) };
         }
         let mut xor = thread::thread_rank() as f32;
         for bits in [16, 8, 4, 2, 1] {
-            xor += warp::shuffle_xor(xor, bits);
+            xor += unsafe { warp::shuffle_xor(xor, bits) };
         }
-        let first = warp::shuffle(down, 0);
-        let even = warp::ballot(warp::lane_id().is_multiple_of(2));
-        warp::sync_warp();
+        let first = unsafe { warp::shuffle(down, 0) };
+        let even = unsafe { warp::ballot(warp::lane_id().is_multiple_of(2)) };
+        unsafe { warp::sync_warp() };
         let same = first == xor && even == 0x5555_5555;
         unsafe { result.store(thread::index_1d() as isize, if same { xor } else { f32::NAN }) };
     }
@@ -355,13 +356,13 @@ pub unsafe fn hand_over(source: Global<f32>, result: GlobalMut<f32>, partner: u3
     let tile = Shared::<f32>::dynamic();
     unsafe { tile.store(tx, source.load(i as isize)) };
     match by {
-        0 => warp::sync_warp(),
-        1 => assert_eq!(warp::ballot(true), u32::MAX),
-        2 => assert_eq!(warp::shuffle(tx, 5) % 32, 5),
-        _ => assert_eq!(cuda_std::mma::mma_m16n8k32_u8s8([0; 4], [0; 2], [1; 4]), [1; 4]),
+        0 => unsafe { warp::sync_warp() },
+        1 => assert_eq!(unsafe { warp::ballot(true) }, u32::MAX),
+        2 => assert_eq!(unsafe { warp::shuffle(tx, 5) } % 32, 5),
+        _ => assert_eq!(unsafe { mma_m16n8k32_u8s8([0; 4], [0; 2], [1; 4]) }, [1; 4]),
     }
     let value = unsafe { tile.load(tx ^ partner) };
-    warp::sync_warp();
+    unsafe { warp::sync_warp() };
     unsafe { tile.store(tx, value) };
     unsafe { result.store(i as isize, tile.load(tx)) };
 }
@@ -419,7 +420,7 @@ pub unsafe fn column(result: GlobalMut<f32>, pitch: u32) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     let tile = Shared::<f32>::dynamic();
     unsafe { tile.store(ty * pitch + tx, 1.0) };
-    thread::sync_threads();
+    unsafe { thread::sync_threads() };
     unsafe { result.store((ty * 32 + tx) as isize, tile.load(tx * pitch + ty)) };
 }
 
