@@ -5,8 +5,8 @@ use core::arch::asm;
 
 /// Selects four bytes of `a` and `b`: PTX `prmt`, `__byte_perm` in CUDA C++.
 ///
-/// Each hexadecimal digit of `selector` names one byte of the result, from the lowest on: 0 to 3 is a byte of `a`, 4
-/// to 7 one of `b`.
+/// Each hexadecimal digit of `selector` names one byte of the result, from the lowest on: 0 to 3 is a byte of `a`, 4 to
+/// 7 one of `b`.
 ///
 /// ```
 /// assert_eq!(cuda_std::bytes::byte_perm(0x33_22_11_00, 0x77_66_55_44, 0x7250), 0x77_22_55_00);

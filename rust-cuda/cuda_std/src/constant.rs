@@ -1,7 +1,7 @@
 //! Constant memory: up to 64 KiB per module, written by the host before a launch and read by all threads.
 //!
-//! If all threads of a warp read the same address, a read is as fast as one of a register. Reads of different
-//! addresses are served one after the other.
+//! If all threads of a warp read the same address, a read is as fast as one of a register. Reads of different addresses
+//! are served one after the other.
 
 use crate::Scalar;
 
@@ -50,8 +50,8 @@ pub unsafe trait ConstantMemory: Copy {
 
 /// Declares an array in constant memory, as `__constant__` does in CUDA C++.
 ///
-/// The name becomes a unit value whose [`load`](crate::constant::ConstantMemory::load) reads an element. It is also
-/// the PTX symbol that the host writes to. A module has at most 65,536 bytes of constant memory.
+/// The name becomes a unit value whose [`load`](crate::constant::ConstantMemory::load) reads an element. It is also the
+/// PTX symbol that the host writes to. A module has at most 65,536 bytes of constant memory.
 ///
 /// ```
 /// cuda_std::constant! {
@@ -80,8 +80,8 @@ macro_rules! constant {
             bytes = const $length * ::core::mem::size_of::<$element>(),
         );
 
-        // SAFETY: the `.const` variable declared above has this name and this length, and 16 bytes are an alignment
-        // for every element. Two variables of one name do not assemble.
+        // SAFETY: the `.const` variable declared above has this name and this length, and 16 bytes are an alignment for
+        // every element. Two variables of one name do not assemble.
         unsafe impl $crate::constant::ConstantMemory for $name {
             type Element = $element;
             const LENGTH: usize = $length;

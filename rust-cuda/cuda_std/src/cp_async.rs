@@ -6,8 +6,8 @@
 //! 2. [`commit_group`] ends a group of copies.
 //! 3. [`wait_group`] waits for all groups of this thread but the most recent ones.
 //!
-//! After the wait, the issuing thread may read the destination. The other threads of the block may read it after
-//! the next [`sync_threads`](crate::thread::sync_threads), the other lanes of the warp after the next
+//! After the wait, the issuing thread may read the destination. The other threads of the block may read it after the
+//! next [`sync_threads`](crate::thread::sync_threads), the other lanes of the warp after the next
 //! [`sync_warp`](crate::warp::sync_warp).
 //!
 //! Until the wait, the destination holds neither its old nor its new bytes. The emulator reports every access to it.
@@ -62,8 +62,8 @@ pub unsafe fn cp_async_16_if<T: Scalar>(predicate: bool, to: Shared<T>, from: Gl
 pub unsafe fn cp_async_16_zfill<T: Scalar>(predicate: bool, to: Shared<T>, from: Global<T>, bytes: u32) {
     #[cfg(target_arch = "nvptx64")]
     {
-        // SAFETY: if the predicate holds, the caller has checked bounds, alignment and exclusive use of 16 bytes of
-        // the destination and of `bytes` bytes of the source. PTX reads no more than `bytes`.
+        // SAFETY: if the predicate holds, the caller has checked bounds, alignment and exclusive use of 16 bytes of the
+        // destination and of `bytes` bytes of the source. PTX reads no more than `bytes`.
         unsafe {
             asm!(
                 "{{ .reg .b64 at; .reg .pred p; setp.ne.u32 p, {predicate}, 0; cvta.to.global.u64 at, {from};",

@@ -5,8 +5,8 @@ use crate::vector::F32x4;
 
 /// An array in global memory that a kernel reads. As a kernel parameter it is one 64-bit generic pointer.
 ///
-/// Indices count elements and may be negative, as with pointers. Address arithmetic wraps: a handle or an index may
-/// lie outside of the array as long as nothing is accessed there.
+/// Indices count elements and may be negative, as with pointers. Address arithmetic wraps: a handle or an index may lie
+/// outside of the array as long as nothing is accessed there.
 #[repr(transparent)]
 pub struct Global<T>(*const T);
 
@@ -172,8 +172,7 @@ impl<T: Scalar> GlobalMut<T> {
 impl GlobalMut<F32x4> {
     /// Reads element `index` if `predicate` holds, and returns zeros otherwise: one predicated instruction.
     ///
-    /// The assembler moves instructions across a predicated load, but not across a branch around
-    /// [`load`](Self::load).
+    /// The assembler moves instructions across a predicated load, but not across a branch around [`load`](Self::load).
     ///
     /// # Safety
     /// If `predicate` holds, the conditions of [`load`](Self::load).

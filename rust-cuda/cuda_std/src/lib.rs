@@ -10,8 +10,8 @@
 //! # Two executors
 //!
 //! Every function has two bodies. Compiled for `nvptx64`, it is one or two PTX instructions. Compiled for the host, it
-//! calls the [`Executor`](executor::Executor) of the current host thread, which acts as the GPU. One kernel source
-//! runs on both.
+//! calls the [`Executor`](executor::Executor) of the current host thread, which acts as the GPU. One kernel source runs
+//! on both.
 //!
 //! Kernels access memory through handles with `load` and `store` instead of pointers, so that an executor sees every
 //! access.

@@ -1,7 +1,7 @@
 //! Matrix products of one warp in the tensor cores: PTX `mma.sync`, from compute capability 8.0 on.
 //!
-//! Each function computes `D = A B + C`. Each lane holds a fragment of every matrix. In the tables below
-//! `g = lane / 4` and `t = lane % 4`, and a word's bytes and halves are listed from the lowest on.
+//! Each function computes `D = A B + C`. Each lane holds a fragment of every matrix. In the tables below `g = lane / 4`
+//! and `t = lane % 4`, and a word's bytes and halves are listed from the lowest on.
 //!
 //! # Integers
 //! [`mma_m16n8k32_u8s8`]: `A` is 16 x 32 of `u8`, `B` is 32 x 8 of `i8`, `C` and `D` are 16 x 8 of `i32`.
@@ -29,8 +29,8 @@
 //! | `b[1]` | `g` | `t + 4` | `8 + 2 t`, `8 + 2 t + 1` |
 //!
 //! The products are exact. The device aligns the terms of a sum to the largest one and truncates them to 24 bits or a
-//! few more (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021). On the host each
-//! term is added with one rounding. The results are as accurate, but not bit-exact.
+//! few more (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021). On the host each term
+//! is added with one rounding. The results are as accurate, but not bit-exact.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor;

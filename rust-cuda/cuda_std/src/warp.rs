@@ -191,8 +191,8 @@ pub unsafe fn sync_warp() {
 /// Tells the emulator that the lanes of a warp execute the iterations of a loop together.
 ///
 /// A lane may skip a load of one iteration that other lanes make. Hardware reconverges the lanes at the end of the
-/// iteration. The emulator runs one lane after the other and sees the end of an iteration only in a loop that is
-/// marked with this function. On a device this is the iterator itself.
+/// iteration. The emulator runs one lane after the other and sees the end of an iteration only in a loop that is marked
+/// with this function. On a device this is the iterator itself.
 ///
 /// ```
 /// use cuda_std::prelude::*;
