@@ -76,7 +76,8 @@ unsafe fn notebook_shared(input: Global<f32>, output: GlobalMut<f32>, size: i32,
             tile.store((tx + 2 * radius) as u32, input.load(from as isize));
         }
     }
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
     let mut sum = 0.0;
     for j in 0..=2 * radius {
         // SAFETY: the tile was filled before the barrier.
@@ -120,14 +121,16 @@ unsafe fn notebook_tree(input: Global<f32>, output: GlobalMut<f32>) {
     let sums = Shared::<f32>::dynamic();
     // SAFETY: an element and a place for each thread of the one block.
     unsafe { sums.store(tx, input.load(tx as isize)) };
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
     let mut stride = thread::block_dim_x() / 2;
     while stride > 0 {
         if tx < stride {
             // SAFETY: both lie in the block's memory.
             unsafe { sums.store(tx, sums.load(tx) + sums.load(tx + stride)) };
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over strides depends on the size of the block alone.
+        unsafe { thread::sync_threads() };
         stride /= 2;
     }
     if tx == 0 {
@@ -159,11 +162,13 @@ unsafe fn refilled(input: Global<f32>, output: GlobalMut<f32>, barrier: bool) {
     for channel in 0..3 {
         // SAFETY: an element for each thread and channel, a place for each thread.
         unsafe { tile.store(tx, input.load((channel * block + tx) as isize)) };
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over channels is the same for all of them.
+        unsafe { thread::sync_threads() };
         // SAFETY: the neighbour's place, filled before the barrier.
         sum += unsafe { tile.load((tx + 1) % block) };
         if barrier {
-            thread::sync_threads();
+            // SAFETY: all threads are here: the condition is an argument of the kernel.
+            unsafe { thread::sync_threads() };
         }
     }
     // SAFETY: an element for each thread.

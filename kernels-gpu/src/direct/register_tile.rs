@@ -201,7 +201,8 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
             i += BLOCK.0 * BLOCK.1;
         }
     }
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
 
     let (column, row) = (tx * COLUMNS as u32, ty * ROWS as u32);
     let (x, y) = (block_x + column as i32, block_y + row as i32);

@@ -191,7 +191,8 @@ pub unsafe fn small_tile<const K: usize>(
     unsafe { fill::<K>(tile, image, corner, rank, &params) };
     commit_group();
     wait_group::<0>();
-    thread::sync_threads();
+    // SAFETY: all threads are here: those without an output return only below.
+    unsafe { thread::sync_threads() };
     if x >= params.width || y >= params.height {
         return;
     }

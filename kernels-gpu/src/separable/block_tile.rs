@@ -230,7 +230,8 @@ pub unsafe fn separable_tile<const K: u32, const GROUPS: usize, const GROUP: usi
         thread::no_unroll();
         // All copies have arrived, the table is whole, and nobody reads any more from what is written in this step.
         wait_group::<0>();
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over steps depends on the block alone.
+        unsafe { thread::sync_threads() };
         let more = done + 2 * (RUN as i32) < rows;
         if more && !copies_late(K) {
             // SAFETY: all threads are here; see above.

@@ -116,7 +116,8 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
     let ring = table.offset(columns_read(mask_width)).cast::<f32>();
     // SAFETY: shared and constant memory are as the caller promised.
     unsafe { fill(row, column, table, ring, left, &params) };
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
 
     // The column of the image that this thread adds up, and whether it is one of the block's outputs.
     let own = ty * BLOCK.0 + tx;
@@ -147,7 +148,8 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
             to.store(0, F32x4([filtered[0], filtered[1], filtered[2], filtered[3]]));
             to.store(1, F32x4([filtered[4], filtered[5], filtered[6], filtered[7]]));
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over rows depends on the block alone.
+        unsafe { thread::sync_threads() };
 
         let output = new - (mask_height as i32 - 1);
         if output + ROWS as i32 > 0 {

@@ -82,7 +82,8 @@ pub unsafe fn shared_tile<P: Pixel, const C: u32, const K: u32>(image: Global<P>
     let (tile_width, tile_height) = tile_size(columns, rows, C);
     // SAFETY: image and shared memory are as the caller promised.
     unsafe { fill::<P, C>(tile, tile_width, tile_height, image, block, &params) };
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
 
     let (v, y) = ((block.v + tx) as i32, block.y + ty as i32);
     if v >= params.row_values::<C>() || y >= params.height {

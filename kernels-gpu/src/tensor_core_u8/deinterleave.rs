@@ -46,8 +46,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
         let granule = (granule + 4 * slot) % granules;
         let mut row = image.offset(warp * self.plane + slot * self.layout.pitch + granule * GRANULE);
         let mut which = warp + PLANES * slot;
-        // Where a warp's copies have come all of its lanes see them.
-        warp::sync_warp();
+        // Where a warp's copies have come all of its lanes see them. SAFETY: all threads of the block are here.
+        unsafe { warp::sync_warp() };
         let turns = self.rows.div_ceil(PLANES * at_a_time);
         let (batch, across) = if SIZE > 0 { (turns.min(AT_ONCE as u32), 1) } else { (1, granules.div_ceil(32)) };
         let mut turn = 0;
@@ -71,7 +71,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Parter<CHANNELS, SIZE> {
                     *loaded = unsafe { Self::load(row.offset(self.layout.lead + down + channels)) };
                 }
             }
-            warp::sync_warp();
+            // SAFETY: all lanes are here: `turn` and `turns` are equal in all threads.
+            unsafe { warp::sync_warp() };
             for (i, &loaded) in loaded.iter().enumerate() {
                 let (down, right, is_there) = place(i as u32);
                 if is_there {

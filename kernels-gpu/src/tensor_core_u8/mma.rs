@@ -123,8 +123,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
                 // SAFETY: all tiles' words are there.
                 doubtful = [0, 1, 2, 3].map(|word| unsafe { waiting.load(word * 32) });
             }
-            // The list is written from now on.
-            warp::sync_warp();
+            // The list is written from now on. SAFETY: all lanes are here: columns and `inside` are the warp's.
+            unsafe { warp::sync_warp() };
         }
         // SAFETY: list and count are this warp's.
         unsafe { self.push(doubtful) };
@@ -258,8 +258,11 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
                 }
                 let part = if paired { 2 * (i - later) + s as u32 % 2 } else { i - later };
                 let [low0, low1, high0, high1] = held[part as usize];
-                *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
-                *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
+                // SAFETY: all lanes are here: columns, channels and rows are equal in all lanes of the warp.
+                unsafe {
+                    *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
+                    *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
+                }
             }
         }
     }
@@ -285,8 +288,8 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
         let mut sum = 0;
         if Self::APART == 1 {
             let [mut first, mut second, ..] = doubtful;
-            // Each round takes one of each lane that has one.
-            let mut lanes = warp::ballot(first | second != 0);
+            // Each round takes one of each lane that has one. SAFETY: all lanes are here: all threads call `push`.
+            let mut lanes = unsafe { warp::ballot(first | second != 0) };
             while lanes != 0 {
                 thread::no_unroll();
                 if first | second != 0 {
@@ -298,16 +301,19 @@ impl<const CHANNELS: u32, const SIZE: u32> Products<CHANNELS, SIZE> {
                     store(place, of, bit);
                 }
                 sum += lanes.count_ones();
-                lanes = warp::ballot(first | second != 0);
+                // SAFETY: all lanes are here: `lanes` is equal in all of them.
+                lanes = unsafe { warp::ballot(first | second != 0) };
             }
         } else {
             // Those of this lane and all before.
             let own: u32 = doubtful.iter().map(|word| word.count_ones()).sum();
             sum = own;
-            if warp::ballot(own != 0) != 0 {
+            // SAFETY: all lanes are here: all threads call `push`.
+            if unsafe { warp::ballot(own != 0) } != 0 {
                 for i in 0..5 {
                     let further = 1 << i;
-                    let before = warp::shuffle(sum, lane.wrapping_sub(further) % 32);
+                    // SAFETY: all lanes are here: the ballot is equal in all of them.
+                    let before = unsafe { warp::shuffle(sum, lane.wrapping_sub(further) % 32) };
                     sum += if lane >= further { before } else { 0 };
                 }
             }

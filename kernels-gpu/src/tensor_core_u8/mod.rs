@@ -293,7 +293,8 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     };
     let parter = Parter::<CHANNELS, SIZE> { layout, rows: filler.rows, plane };
     // The table is whole before it is read.
-    thread::sync_threads();
+    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    unsafe { thread::sync_threads() };
     let mut y = first;
     let mut stage = 0;
     // SAFETY: nobody reads or writes the stages.
@@ -333,7 +334,8 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
             unsafe { parter.part(pixels) };
         }
         // The stage is there, nobody reads any more from the other one, and the results of the step before are written.
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over rows depends on the block alone.
+        unsafe { thread::sync_threads() };
         let next = y + ROWS as i32;
         if apart == 1 {
             stage = PLANES * plane - stage;
@@ -344,7 +346,8 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
         }
         // SAFETY: the stage was filled, the mask copied; all threads are here.
         unsafe { products.compute(pixels, (values - block_v) / apart as i32, &held) };
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over rows depends on the block alone.
+        unsafe { thread::sync_threads() };
         let again = Again { layout, rows, mask_width, plane, coefficients, list, counts, results, params };
         // SAFETY: the lists were written before the barrier; all threads are here.
         unsafe { again.run::<CHANNELS, SIZE>(pixels) };

@@ -134,6 +134,7 @@ impl Again {
             unsafe { self.results.store(result_place(apart, row, value), byte) };
             i += BLOCK.0;
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the function requires it, and the loop depends on counts that all threads read.
+        unsafe { thread::sync_threads() };
     }
 }

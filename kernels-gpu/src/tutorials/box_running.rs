@@ -65,7 +65,8 @@ pub unsafe fn row_prefix_sums(image: Global<u8>, prefix: GlobalMut<u32>, width: 
         let mut step = 1;
         while step < warp::WARP_SIZE {
             // The lanes below `step` get a value that they don't use.
-            let below = warp::shuffle(sum, lane.wrapping_sub(step) % warp::WARP_SIZE);
+            // SAFETY: all threads are here: `row`, `first`, the width and `step` are equal in all of them.
+            let below = unsafe { warp::shuffle(sum, lane.wrapping_sub(step) % warp::WARP_SIZE) };
             if lane >= step {
                 sum += below;
             }
@@ -75,7 +76,8 @@ pub unsafe fn row_prefix_sums(image: Global<u8>, prefix: GlobalMut<u32>, width: 
             // SAFETY: a place for each warp.
             unsafe { totals.store(of_warp, sum) };
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: `row`, `first` and the width are equal in all of them.
+        unsafe { thread::sync_threads() };
         let mut before = carried;
         for other in 0..PREFIX_BLOCK / warp::WARP_SIZE {
             // SAFETY: a place for each warp, filled before the barrier.
@@ -90,7 +92,8 @@ pub unsafe fn row_prefix_sums(image: Global<u8>, prefix: GlobalMut<u32>, width: 
             unsafe { prefix.store(x as isize, before + sum) };
         }
         // Nobody overwrites the totals while another adds them up.
-        thread::sync_threads();
+        // SAFETY: all threads are here: `row`, `first` and the width are equal in all of them.
+        unsafe { thread::sync_threads() };
         first += PREFIX_BLOCK;
     }
 }

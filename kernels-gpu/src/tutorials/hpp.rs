@@ -147,7 +147,8 @@ pub unsafe fn hpp_tile(image: Global<f32>, result: GlobalMut<f32>, width: u32, h
             let value = picture.or_zero(row_i, col_i * CHANNELS as i32 + c as i32);
             tile.store(ty * BLOCK_WIDTH + tx, value);
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over channels is the same for all of them.
+        unsafe { thread::sync_threads() };
         if tx < O_TILE_WIDTH && ty < O_TILE_WIDTH && col_o < width && row_o < height {
             // SAFETY: the window of an output thread lies in the tile, filled before the barrier; the output is its own.
             unsafe {
@@ -156,7 +157,8 @@ pub unsafe fn hpp_tile(image: Global<f32>, result: GlobalMut<f32>, width: u32, h
             }
         }
         // Nobody overwrites what another still sums up.
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over channels is the same for all of them.
+        unsafe { thread::sync_threads() };
     }
 }
 
@@ -187,7 +189,8 @@ pub unsafe fn hpp_tile_busy(image: Global<f32>, result: GlobalMut<f32>, width: u
         row += BUSY_BLOCK.1;
     }
     drop(rows);
-    thread::sync_threads();
+    // SAFETY: all threads are here: those without an output return only below.
+    unsafe { thread::sync_threads() };
     let (x, y) = (left + tx, top + ty);
     if x >= width || y >= height {
         return;

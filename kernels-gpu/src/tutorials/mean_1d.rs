@@ -123,7 +123,8 @@ pub unsafe fn mean_filter_1d_shared(input: Global<f32>, output: GlobalMut<f32>, 
             unsafe { tile.store(at, input.load(mirror(first + (done + at) as i32, size))) };
             at += block;
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: `done` and the window are equal in all of them.
+        unsafe { thread::sync_threads() };
         for j in 0..now {
             // SAFETY: tx + j is below block + now - 1, filled before the barrier.
             sum += unsafe { tile.load(tx + j) };
@@ -131,7 +132,8 @@ pub unsafe fn mean_filter_1d_shared(input: Global<f32>, output: GlobalMut<f32>, 
         done += now;
         if done < window {
             // Nobody overwrites what another still sums up.
-            thread::sync_threads();
+            // SAFETY: all threads are here: `done` and the window are equal in all of them.
+            unsafe { thread::sync_threads() };
         }
     }
     if i < size {
@@ -157,7 +159,8 @@ pub unsafe fn mean_filter_1d_vectors(input: Global<f32>, output: GlobalMut<f32>,
         unsafe { tile.store(at, input.load(mirror(first + at as i32, size))) };
         at += block;
     }
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
 
     let windows = tile.cast::<F32x4>().offset(tx);
     let mut sums = [0.0_f32; EACH as usize];

@@ -65,7 +65,8 @@ pub unsafe fn sum_reduction(input: Global<f32>, output: GlobalMut<f32>, size: u3
     let sums = Shared::<f32>::dynamic();
     // SAFETY: i lies in the input; tx is the thread's own place.
     unsafe { sums.store(tx, if i < size { input.load(i as isize) } else { 0.0 }) };
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
     // Half of the next power of two.
     let mut stride = if block > 1 { 1 << (31 - (block - 1).leading_zeros()) } else { 0 };
     while stride > 0 {
@@ -73,7 +74,8 @@ pub unsafe fn sum_reduction(input: Global<f32>, output: GlobalMut<f32>, size: u3
             // SAFETY: both lie in the block's memory, and the partner is no thread that writes at this level.
             unsafe { sums.store(tx, sums.load(tx) + sums.load(tx + stride)) };
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over strides depends on the size of the block alone.
+        unsafe { thread::sync_threads() };
         stride /= 2;
     }
     if tx == 0 {
@@ -103,12 +105,17 @@ pub unsafe fn final_sum(partial_sums: Global<f32>, total: GlobalMut<f32>, count:
 const EXCHANGES: u32 = warp::WARP_SIZE.ilog2();
 
 /// The sum over a warp, in all of its lanes.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
-fn sum_of_warp(value: f32) -> f32 {
+unsafe fn sum_of_warp(value: f32) -> f32 {
     let mut sum = value;
     let mut bits = warp::WARP_SIZE / 2;
     while bits > 0 {
-        sum += warp::shuffle_xor(sum, bits);
+        // SAFETY: all lanes are here, as required above, and the loop over distances is the same for all of them.
+        sum += unsafe { warp::shuffle_xor(sum, bits) };
         bits /= 2;
     }
     sum
@@ -132,16 +139,20 @@ pub unsafe fn sum_shuffle(input: Global<f32>, output: GlobalMut<f32>, size: u32)
     }
     let sums = Shared::<f32>::dynamic();
     let (warp, lane) = (tx / warp::WARP_SIZE, warp::lane_id());
-    let sum = sum_of_warp(sum);
+    // SAFETY: all threads of the block are here, and they are a multiple of 32.
+    let sum = unsafe { sum_of_warp(sum) };
     if lane == 0 {
         // SAFETY: a place for each warp.
         unsafe { sums.store(warp, sum) };
     }
-    thread::sync_threads();
+    // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
+    unsafe { thread::sync_threads() };
     // The first warp as a whole; a block has at most 32 warps.
     if warp == 0 {
         // SAFETY: the places of the block's warps were filled before the barrier.
-        let sum = sum_of_warp(if lane < block / warp::WARP_SIZE { unsafe { sums.load(lane) } } else { 0.0 });
+        let sum = if lane < block / warp::WARP_SIZE { unsafe { sums.load(lane) } } else { 0.0 };
+        // SAFETY: all lanes of warp 0 are here.
+        let sum = unsafe { sum_of_warp(sum) };
         if lane == 0 {
             // SAFETY: the output has an element for this block.
             unsafe { output.store(thread::block_idx_x() as isize, sum) };

@@ -1,29 +1,32 @@
-//! The kernel of docs/emulator.md, and what the emulator says when its barrier is missing:
-//! `cargo run -p cuda_emulator --example row_sums`.
+//! The kernel of docs/emulator.md, with its barrier and without.
+//!
+//! Run it with `cargo run -p cuda_emulator --example row_sums`.
 
 use cuda_emulator::{Emulator, Error, Launch, Memory, Role};
 use cuda_std::prelude::*;
 
-/// Adds up each row of 32 neighbours. `source` and `result` hold one element per thread of the grid.
+/// Sums each row of 32 neighbours. With `barrier` 0 it has a race.
 ///
 /// # Safety
-/// As said. Without `barrier` it is wrong.
+/// - `source` and `result` hold one element for each thread of the grid.
+/// - A block has 32 threads and 128 bytes of dynamic shared memory.
 #[kernel]
 pub unsafe fn row_sums(source: Global<f32>, result: GlobalMut<f32>, barrier: u32) {
     let i = thread::index_1d() as isize;
     let tx = thread::thread_idx_x();
     let tile = Shared::<f32>::dynamic();
-    // SAFETY: i lies in both arrays, tx in the tile.
+    // SAFETY: i is below the number of threads of the grid, tx is below 32, and both are this thread's alone.
     unsafe { tile.store(tx, source.load(i)) };
     if barrier != 0 {
-        thread::sync_threads();
+        // SAFETY: `barrier` is equal in all threads, and no thread has returned.
+        unsafe { thread::sync_threads() };
     }
     let mut sum = 0.0;
     for l in 0..32 {
-        // SAFETY: l lies in the tile.
+        // SAFETY: l is below 32, and the tile was written before the barrier.
         sum += unsafe { tile.load(l) };
     }
-    // SAFETY: as above.
+    // SAFETY: i is below the number of threads of the grid, and no other thread has it.
     unsafe { result.store(i, sum) };
 }
 

@@ -1,13 +1,14 @@
-//! One block: its threads as fibers, its barriers, its shared memory, and every access checked.
+//! One block: its threads as fibers, its barriers and its shared memory.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use cuda_std::executor::{Access, Collective, Executor, GATHERED, Lockstep, Register, Space, enter};
+use cuda_std::executor::{Access, AsyncCopy, Collective, Executor, GATHERED, Lockstep, Register, Space, enter};
 
 use crate::OutOfMemory;
+use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::defect::Kind;
 use crate::found::Found;
@@ -15,39 +16,26 @@ use crate::launch::{Launch, unravel};
 use crate::memory::{Allocation, Memory};
 use crate::shared::Shared;
 use crate::sites;
+use crate::wait::{Wait, exchange, same};
 use crate::warp::{Class, Warp};
 
-/// A fiber's stack. Kernels keep little in memory; the pages are only taken when they are touched.
+/// The size of a fiber's stack. The system provides a page when it is touched first, and kernels touch few.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Memory that a runner keeps back and gives up when there is no more, so that its fibers can be ended: to unwind their stacks
-/// takes some.
+/// Memory that a runner reserves and frees when the host has no more: unwinding the fibers' stacks needs some.
 const SPARE_BYTES: usize = 64 * 1024;
 
-/// What a fiber waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// Nothing: it can go on, and gets this value.
-    Ready(u32),
-    /// All threads of the block.
-    Barrier(&'static Location<'static>),
-    /// All threads of the warp.
-    Warp(Collective, u32, &'static Location<'static>),
-    /// It has ended.
-    Ended,
-}
-
-/// How often a thread has given values to be gathered, and those of the last even and the last odd time.
+/// How often a thread has called `gather`, and its values of the last even and the last odd call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Given {
     times: usize,
     values: [[u32; GATHERED]; 2],
 }
 
-/// A thread of the block.
+/// One thread of the block.
 type Fiber = Coroutine<u32, Wait, (), DefaultStack>;
 
-/// What all blocks of a launch have in common.
+/// What all blocks of a launch share.
 #[derive(Clone, Copy)]
 pub(crate) struct Common<'a> {
     pub(crate) launch: &'a Launch,
@@ -58,20 +46,22 @@ pub(crate) struct Common<'a> {
     pub(crate) counting: bool,
 }
 
-/// Runs blocks, one after the other, on one thread of the host. Stacks and shared memory are kept from block to block.
+/// Runs blocks one after the other on one host thread. It reuses stacks and shared memory from block to block.
 pub(crate) struct Runner<'a> {
     pub(crate) common: Common<'a>,
     pub(crate) block: Cell<u64>,
-    /// The thread of the block that is running.
+    /// The thread of the block that runs now.
     pub(crate) thread: Cell<u32>,
-    /// Barriers of this block so far.
+    /// The number of barriers that this block has passed.
     pub(crate) barriers: Cell<u64>,
     pub(crate) shared: RefCell<Shared>,
     warps: RefCell<Vec<Warp>>,
     counts: RefCell<Counts>,
-    /// What each thread gave last to be gathered, and the time before: a thread may give again before the others have looked.
+    /// Each thread's last two calls of `gather`: a thread may call again before the others have read its values.
     given: RefCell<Vec<Given>>,
-    /// Where the running fiber of each thread can be left.
+    /// The asynchronous copies of each thread.
+    copies: RefCell<Vec<Copies>>,
+    /// The handle that suspends the fiber of each thread.
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
     stacks: RefCell<Vec<DefaultStack>>,
     spare: Cell<Vec<u8>>,
@@ -90,18 +80,19 @@ impl<'a> Runner<'a> {
             warps: RefCell::new((0..warps).map(|_| Warp::default()).collect()),
             counts: RefCell::default(),
             given: RefCell::new(vec![Given::default(); threads]),
+            copies: RefCell::new(vec![Copies::default(); threads]),
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
             stacks: RefCell::default(),
             spare: Cell::new(vec![1; SPARE_BYTES]),
         }
     }
 
-    /// The counts of all blocks so far.
+    /// The sum of the counts of all blocks that have run.
     pub(crate) fn counts(&self) -> Counts {
         *self.counts.borrow()
     }
 
-    /// Runs a block to its end, or to the first thing that makes going on senseless.
+    /// Runs a block to its end, or until the launch is given up.
     pub(crate) fn run(&self, block: u64, kernel: &(dyn Fn() + Sync)) {
         if self.common.found.enough() {
             return;
@@ -116,6 +107,10 @@ impl<'a> Runner<'a> {
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut order: Vec<u32> = (0..self.yielders.len() as u32).collect();
         enter(self, || self.schedule(&mut order, &mut random, kernel));
+        let mut shared = self.shared.borrow_mut();
+        for copy in self.copies.borrow_mut().iter_mut().flat_map(Copies::abandon) {
+            shared.abandon(copy.to as usize, copy.size as usize);
+        }
         let mut counts = self.counts.borrow_mut();
         counts.threads += self.yielders.len() as u64;
         for warp in self.warps.borrow_mut().iter_mut() {
@@ -123,7 +118,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Lets every thread run until it waits or ends, then sees who can go on, until all have ended.
+    /// Runs every thread until it waits or ends, then releases the threads whose wait is over, until all have ended.
     fn schedule(&self, order: &mut [u32], random: &mut fastrand::Rng, kernel: &(dyn Fn() + Sync)) {
         let mut fibers: Vec<Option<Fiber>> = order.iter().map(|_| None).collect();
         let mut waits = vec![Wait::Ready(0); order.len()];
@@ -159,17 +154,17 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Ends the launch for want of memory. What waits is unwound, which takes a little.
+    /// Gives the launch up for lack of memory. Unwinding the waiting fibers needs the spare memory.
     fn give_up(&self, short: OutOfMemory) {
         drop(self.spare.take());
         self.common.found.give_up(short);
     }
 
-    /// A new fiber for a thread.
+    /// A fiber that runs the kernel as a thread.
     fn fiber(&self, thread: usize, kernel: &(dyn Fn() + Sync)) -> Result<Fiber, OutOfMemory> {
         let stack = self.stacks.borrow_mut().pop();
         let stack = stack.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok).map_err(|_| {
-            // One block on each thread of the host.
+            // Each host thread runs one block.
             let bytes = self.yielders.len() * STACK_BYTES * rayon::current_num_threads();
             let what = "the stacks of the threads of the blocks that run at once";
             OutOfMemory { bytes: bytes as u64, what }
@@ -179,12 +174,12 @@ impl<'a> Runner<'a> {
             yielder_of.set(yielder);
             kernel();
         };
-        // SAFETY: the fiber borrows `kernel` and `self`, which outlive it: `schedule` drops or ends every fiber before it
-        // returns.
+        // SAFETY: the fiber borrows `kernel` and `self`. Both outlive it, because `schedule` drops every fiber before
+        // it returns.
         Ok(unsafe { Coroutine::with_stack_unchecked(stack, body) })
     }
 
-    /// Lets a fiber run until it waits or ends.
+    /// Runs a fiber until it waits or ends.
     fn resume(&self, fiber: &mut Fiber, thread: usize, value: u32) -> Wait {
         self.thread.set(thread as u32);
         if self.common.counting {
@@ -205,7 +200,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Nobody can run: lets those go on whose warp or block is complete. False if a thread is missing for good.
+    /// Releases the warps and the block in which all threads wait for the same thing. False if one never arrives.
     fn go_on(&self, waits: &mut [Wait]) -> bool {
         let mut someone = false;
         for (warp, waits) in waits.chunks_mut(32).enumerate() {
@@ -239,7 +234,7 @@ impl<'a> Runner<'a> {
         true
     }
 
-    /// Reports that a thread waits in vain; `first` is the thread of `waits[0]`.
+    /// Reports that a thread waits for one that never arrives. `first` is the thread of `waits[0]`.
     fn missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) -> bool {
         let (action, location) = match wait {
             Wait::Barrier(location) => ("waiting at a barrier", location),
@@ -260,7 +255,7 @@ impl<'a> Runner<'a> {
         false
     }
 
-    /// Counts what a warp has done, if counting.
+    /// Adds the accesses of a warp to the counts, if counting.
     fn flush(&self, warp: usize) {
         if let Some(warp) = self.warps.borrow_mut().get_mut(warp) {
             warp.flush(&mut self.counts.borrow_mut());
@@ -276,40 +271,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Leaves the running fiber until it can go on.
+    /// Suspends the running fiber until its wait is over.
     fn wait(&self, wait: Wait) -> u32 {
         let yielder = self.yielders[self.thread.get() as usize].get();
-        // SAFETY: the fiber of this thread is running (only it can call this), and its yielder lives as long as it does.
+        // SAFETY: only the running fiber calls this, and its yielder lives as long as the fiber.
         unsafe { &*yielder }.suspend(wait)
-    }
-}
-
-/// Whether two threads wait for the same thing at the same line.
-fn same(a: &Wait, b: &Wait) -> bool {
-    match (a, b) {
-        (Wait::Barrier(a), Wait::Barrier(b)) => a == b,
-        (Wait::Warp(kind, _, a), Wait::Warp(other, _, b)) => {
-            std::mem::discriminant(kind) == std::mem::discriminant(other) && a == b
-        }
-        (Wait::Ended, Wait::Ended) => true,
-        _ => false,
-    }
-}
-
-/// Does a collective of a whole warp: each thread gets its answer.
-fn exchange(waits: &mut [Wait]) {
-    let values: Vec<u32> =
-        waits.iter().map(|wait| if let Wait::Warp(_, value, _) = wait { *value } else { 0 }).collect();
-    let ballot = values.iter().enumerate().fold(0, |bits, (lane, &value)| bits | u32::from(value != 0) << lane);
-    for (lane, wait) in waits.iter_mut().enumerate() {
-        let Wait::Warp(operation, value, _) = *wait else { continue };
-        *wait = Wait::Ready(match operation {
-            Collective::Sync | Collective::Gather => 0,
-            Collective::ShuffleDown(delta) => values.get(lane + delta as usize).copied().unwrap_or(value),
-            Collective::ShuffleXor(bits) => values.get(lane ^ bits as usize).copied().unwrap_or(value),
-            Collective::Shuffle(from) => values[from as usize % values.len()],
-            Collective::Ballot => ballot,
-        });
     }
 }
 
@@ -350,10 +316,28 @@ impl Executor for Runner<'_> {
             given.values[given.times % 2] = values;
             given.times % 2
         };
-        // All lanes have given, and none can give twice more before this one has looked and calls again.
+        // After this, all lanes have stored their values. None can store twice more before this lane calls again.
         self.collective(Collective::Gather, 0, location);
         let given = self.given.borrow();
         std::array::from_fn(|lane| given[thread / 32 * 32 + lane].values[which])
+    }
+
+    fn cp_async(&self, copy: AsyncCopy) {
+        if let Some(copy) = self.issue(&copy) {
+            self.copies.borrow_mut()[self.thread.get() as usize].issue(copy);
+        }
+    }
+
+    fn commit_group(&self) {
+        self.copies.borrow_mut()[self.thread.get() as usize].commit_group();
+    }
+
+    fn wait_group(&self, pending: u32) {
+        let mut copies = self.copies.borrow_mut();
+        let copies = &mut copies[self.thread.get() as usize];
+        while let Some(copy) = copies.complete(pending) {
+            self.complete(&copy);
+        }
     }
 
     fn load(&self, access: Access, bytes: &mut [u8]) {

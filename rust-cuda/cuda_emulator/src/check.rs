@@ -1,11 +1,12 @@
-//! The checks of each access, memory by memory.
+//! The checks of each access to global, shared and constant memory.
 
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
-use cuda_std::executor::Access;
+use cuda_std::executor::{Access, AsyncCopy, Space};
 
 use crate::block::Runner;
+use crate::copies::{Copy, Source};
 use crate::defect::{Before, Kind};
 use crate::launch::Place;
 use crate::memory::{Allocation, Role};
@@ -14,44 +15,52 @@ use crate::shared::Trouble;
 use crate::sites;
 use crate::warp::Class;
 
+/// What an asynchronous copy does to its source, in words.
+const ASYNC_READ: &str = "asynchronous read";
+/// What it does to its destination.
+const ASYNC_WRITE: &str = "asynchronous write";
+
 impl Runner<'_> {
     pub(crate) fn load_global(&self, access: &Access, bytes: &mut [u8]) {
         self.count(access, Class::GlobalLoad);
-        // What a wrong access gets: NaN in every type that has one, so that it shows in the result, too.
+        // A wrong access reads NaN in every type that has one, so that the result shows it.
         bytes.fill(u8::MAX);
-        let Some((allocation, offset)) = self.locate(access, "read") else { return };
+        if let Some((allocation, offset)) = self.locate(access, access.size, "read") {
+            self.read(access, allocation, offset, "read", bytes);
+        }
+    }
+
+    /// Fills `bytes` from an allocation, and checks and notes the read of each element.
+    fn read(&self, access: &Access, allocation: &Allocation, offset: u64, verb: &str, bytes: &mut [u8]) {
         allocation.load(offset, bytes);
         let me = self.record(access.location);
         for element in elements(allocation, offset, access.size) {
-            let write = Record::unpack(allocation.writes[element].load(Ordering::Relaxed));
-            if write.who == Who::Nobody {
-                if allocation.known[element].load(Ordering::Relaxed) == 0 {
-                    self.report(
-                        described("read", access, allocation, offset),
-                        Kind::Uninitialised,
-                        Some(access.location),
-                    );
-                }
-            } else if self.conflicts(write) {
-                let before = self.before(write, true);
-                self.report(
-                    described("read", access, allocation, offset),
-                    Kind::Race { before },
-                    Some(access.location),
-                );
-            }
+            // Noted before the write is looked up; see `record`.
             self.note_read(allocation, element, me);
+            let write = Record::unpack(allocation.writes[element].load(Ordering::SeqCst));
+            let kind = if write.who == Who::Nobody {
+                if allocation.known[element].load(Ordering::Relaxed) != 0 {
+                    continue;
+                }
+                Kind::Uninitialised
+            } else if self.conflicts(write) {
+                Kind::Race { before: self.before(write, true) }
+            } else {
+                continue;
+            };
+            self.report(described(verb, access, allocation, offset), kind, Some(access.location));
         }
     }
 
     pub(crate) fn store_global(&self, access: &Access, bytes: &[u8]) {
         self.count(access, Class::GlobalStore);
-        let Some((allocation, offset)) = self.locate(access, "write") else { return };
+        let Some((allocation, offset)) = self.locate(access, access.size, "write") else { return };
         allocation.store(offset, bytes);
         let me = self.record(access.location);
         for element in elements(allocation, offset, access.size) {
-            let write = Record::unpack(allocation.writes[element].swap(me.pack(), Ordering::Relaxed));
-            let read = Record::unpack(allocation.reads[element].load(Ordering::Relaxed));
+            // Noted before the reads are looked up; see `record`.
+            let write = Record::unpack(allocation.writes[element].swap(me.pack(), Ordering::SeqCst));
+            let read = Record::unpack(allocation.reads[element].load(Ordering::SeqCst));
             let kind = if allocation.role == Role::Output && write.who != Who::Nobody && write.who != me.who {
                 Kind::WrittenTwice { before: self.before(write, true) }
             } else if self.conflicts(write) {
@@ -68,22 +77,88 @@ impl Runner<'_> {
     pub(crate) fn load_shared(&self, access: &Access, bytes: &mut [u8]) {
         self.count(access, Class::SharedLoad);
         bytes.fill(u8::MAX);
-        if !self.inside_shared(access, "read") {
+        if !self.inside_shared(access.address, access.size, "read", access.location) {
             return;
         }
         let (thread, site) = (self.thread.get() as u16, sites::number(access.location));
         let result = self.shared.borrow_mut().load(access.address as usize, bytes, thread, site);
-        self.report_shared("read", access, result);
+        self.report_shared(access.address, access.size, "read", access.location, result);
     }
 
     pub(crate) fn store_shared(&self, access: &Access, bytes: &[u8]) {
         self.count(access, Class::SharedStore);
-        if !self.inside_shared(access, "write") {
+        if !self.inside_shared(access.address, access.size, "write", access.location) {
             return;
         }
         let (thread, site) = (self.thread.get() as u16, sites::number(access.location));
         let result = self.shared.borrow_mut().store(access.address as usize, bytes, thread, site);
-        self.report_shared("write", access, result);
+        self.report_shared(access.address, access.size, "write", access.location, result);
+    }
+
+    /// Checks an asynchronous copy and reads its source. None if its destination is not valid.
+    pub(crate) fn issue(&self, copy: &AsyncCopy) -> Option<Copy> {
+        let AsyncCopy { to, from, size, zero_fill_from, location } = *copy;
+        let read = zero_fill_from.map_or(size, |count| count.min(size));
+        if zero_fill_from.is_some_and(|count| count > size) {
+            let nearest = format!("an asynchronous copy has at most {size} bytes");
+            self.report(ASYNC_READ.to_owned(), Kind::OutOfBounds { nearest }, Some(location));
+        }
+        self.count_copy(copy, read);
+        let (mut bytes, mut source) = ([0; 16], None);
+        let access = Access { space: Space::Global, address: from, size: read, location };
+        if read == 0 {
+            if !from.is_multiple_of(size.into()) {
+                let action = format!("{ASYNC_READ} of 0 bytes at {from:#x}");
+                self.report(action, Kind::Misaligned, Some(location));
+            }
+        } else if let Some((allocation, offset)) = self.locate(&access, size, ASYNC_READ) {
+            let last_writes = allocation.last_writes(elements(allocation, offset, read));
+            self.read(&access, allocation, offset, ASYNC_READ, &mut bytes[..read as usize]);
+            source = Some(Source { address: from, size: read, last_writes });
+        } else {
+            bytes[..read as usize].fill(u8::MAX);
+        }
+        if !self.inside_shared(to, size, ASYNC_WRITE, location) {
+            return None;
+        }
+        let (thread, site) = (self.thread.get() as u16, sites::number(location));
+        let result = self.shared.borrow_mut().issue(to as usize, size as usize, thread, site);
+        self.report_shared(to, size, ASYNC_WRITE, location, result);
+        Some(Copy { to: to as u32, size, bytes, source, site })
+    }
+
+    /// Completes an asynchronous copy that the running thread has waited for.
+    pub(crate) fn complete(&self, copy: &Copy) {
+        let bytes = &copy.bytes[..copy.size as usize];
+        self.shared.borrow_mut().complete(copy.to as usize, bytes, self.thread.get() as u16, copy.site);
+        let Some(Source { address, size, last_writes }) = copy.source else { return };
+        let Some(allocation) = self.common.memory.find(address) else { return };
+        let offset = address - allocation.address;
+        let elements = elements(allocation, offset, size);
+        if allocation.last_writes(elements.clone()) == last_writes {
+            return;
+        }
+        let writes = allocation.writes[elements].iter().map(|write| Record::unpack(write.load(Ordering::SeqCst)));
+        let write = writes.max_by_key(|write| (write.who != Who::Nobody, write.epoch)).expect("a copy has a source");
+        let action = format!("{ASYNC_READ} of {size} bytes at {}", allocation.describe(offset));
+        self.report(action, Kind::SourceChanged { before: self.before(write, true) }, sites::location(copy.site));
+    }
+
+    /// Notes the accesses of an asynchronous copy, if counting. One with zero fill counts as accesses of single bytes.
+    fn count_copy(&self, copy: &AsyncCopy, read: u32) {
+        let AsyncCopy { to, from, size, zero_fill_from, location } = *copy;
+        let count = |space, address, size, class| self.count(&Access { space, address, size, location }, class);
+        if zero_fill_from.is_none() {
+            count(Space::Global, from, size, Class::GlobalLoad);
+            count(Space::Shared, to, size, Class::SharedStore);
+            return;
+        }
+        for i in 0..size {
+            if i < read {
+                count(Space::Global, from + u64::from(i), 1, Class::GlobalLoad);
+            }
+            count(Space::Shared, to + u64::from(i), 1, Class::SharedStore);
+        }
     }
 
     pub(crate) fn load_constant(&self, access: &Access, symbol: &'static str, length: u64, bytes: &mut [u8]) {
@@ -104,8 +179,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The allocation and the offset of a global access; None, and reported, if it is misaligned or out of bounds.
-    fn locate(&self, access: &Access, verb: &str) -> Option<(&Allocation, u64)> {
+    /// The allocation and the offset of a global access. If it is out of bounds or misaligned, it is reported.
+    fn locate(&self, access: &Access, align: u32, verb: &str) -> Option<(&Allocation, u64)> {
         let Access { address, size, location, .. } = *access;
         let size = u64::from(size);
         let inside = |allocation: &&&Allocation| {
@@ -123,30 +198,37 @@ impl Runner<'_> {
             return None;
         };
         let offset = address - allocation.address;
-        if !address.is_multiple_of(size) {
+        if !address.is_multiple_of(align.into()) {
             self.report(described(verb, access, allocation, offset), Kind::Misaligned, Some(location));
             return None;
         }
         Some((allocation, offset))
     }
 
-    /// Whether a shared access is aligned and in bounds; reported if not.
-    fn inside_shared(&self, access: &Access, verb: &str) -> bool {
-        let (size, have) = (u64::from(access.size), self.shared.borrow().len() as u64);
-        let end = access.address + size;
+    /// Whether a shared access is aligned and in bounds. If not, it is reported.
+    fn inside_shared(&self, address: u64, size: u32, verb: &str, location: &'static Location<'static>) -> bool {
+        let have = self.shared.borrow().len() as u64;
+        let end = address + u64::from(size);
         let kind = if end > have {
             let nearest = format!("the block has {have} bytes of shared memory, the access ends at byte {end}");
             Kind::OutOfBounds { nearest }
-        } else if !access.address.is_multiple_of(size) {
+        } else if !address.is_multiple_of(size.into()) {
             Kind::Misaligned
         } else {
             return true;
         };
-        self.report(shared_action(verb, access), kind, Some(access.location));
+        self.report(shared_action(verb, address, size), kind, Some(location));
         false
     }
 
-    fn report_shared(&self, verb: &str, access: &Access, result: Result<(), Trouble>) {
+    fn report_shared(
+        &self,
+        address: u64,
+        size: u32,
+        verb: &str,
+        location: &'static Location<'static>,
+        result: Result<(), Trouble>,
+    ) {
         let kind = match result {
             Ok(()) => return,
             Err(Trouble::Unwritten) => Kind::Uninitialised,
@@ -154,20 +236,33 @@ impl Runner<'_> {
                 let place = before.who.thread().map(|thread| self.place_of(thread.into()));
                 Kind::Race { before: Before { place, wrote, location: sites::location(before.site) } }
             }
+            Err(Trouble::InFlight(copy)) => {
+                let issuer = self.place_of(copy.issuer().expect("a copy has a thread").into());
+                Kind::InFlight { issuer, issued_at: sites::location(copy.site) }
+            }
         };
-        self.report(shared_action(verb, access), kind, Some(access.location));
+        self.report(shared_action(verb, address, size), kind, Some(location));
     }
 
-    /// This thread, here and now.
+    /// The record of an access of this thread now.
     fn record(&self, location: &'static Location<'static>) -> Record {
         let thread = self.block.get() * self.common.launch.threads() + u64::from(self.thread.get());
         Record { who: Who::Thread(thread), epoch: (self.barriers.get() % 4096) as u16, site: sites::number(location) }
     }
 
-    /// Adds a read to what is known of an element.
+    /// Notes a read of an element.
     fn note_read(&self, allocation: &Allocation, element: usize, me: Record) {
         let reads = &allocation.reads[element];
-        let old = Record::unpack(reads.load(Ordering::Relaxed));
+        // One atomic step: blocks on other host threads note reads of the same element, and none may be lost. Most
+        // records soon say "several blocks"; then there is nothing to write.
+        let _ = reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+            let new = self.with_read(Record::unpack(old), me).pack();
+            (new != old).then_some(new)
+        });
+    }
+
+    /// The record of reads after one more.
+    fn with_read(&self, old: Record, me: Record) -> Record {
         let threads = self.common.launch.threads();
         let of_this_block = match old.who {
             Who::Thread(thread) => thread / threads == self.block.get(),
@@ -177,19 +272,15 @@ impl Runner<'_> {
         let who = match old.who {
             Who::Nobody => me.who,
             who if who == me.who => who,
-            // What this block read before its last barrier is ordered with all it does after: it may be forgotten.
+            // This block's reads before its last barrier are ordered before all it does now: they may be forgotten.
             _ if of_this_block && old.epoch != me.epoch => me.who,
             _ if of_this_block => Who::Block(self.block.get()),
             _ => Who::Blocks,
         };
-        let new = Record { who, ..me };
-        // Most elements are read by several blocks and soon stay so: nothing to write.
-        if old.who != Who::Blocks || who != Who::Blocks {
-            reads.store(new.pack(), Ordering::Relaxed);
-        }
+        if old.who == Who::Blocks { old } else { Record { who, ..me } }
     }
 
-    /// Whether an earlier access, at least one of the two being a write, is unordered with this thread's.
+    /// Whether an earlier access conflicts with one of this thread now. At least one of the two is a write.
     fn conflicts(&self, before: Record) -> bool {
         let threads = self.common.launch.threads();
         let here = self.block.get();
@@ -218,9 +309,9 @@ impl Runner<'_> {
         Place::of(self.block.get() * launch.threads() + u64::from(thread), launch)
     }
 
-    /// Notes a defect of the running thread.
+    /// Reports a defect of the running thread.
     pub(crate) fn report(&self, action: String, kind: Kind, location: Option<&'static Location<'static>>) {
-        self.common.found.add(self.place_of(self.thread.get()), action, kind, location);
+        self.common.found.add(self.block.get(), self.place_of(self.thread.get()), action, kind, location);
     }
 }
 
@@ -231,12 +322,12 @@ fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::ops::Range<
     first as usize..last as usize + 1
 }
 
-/// What a global access does, in words.
+/// A global access in words.
 fn described(verb: &str, access: &Access, allocation: &Allocation, offset: u64) -> String {
     format!("{verb} of {} bytes at {}", access.size, allocation.describe(offset))
 }
 
-/// What a shared access does, in words.
-fn shared_action(verb: &str, access: &Access) -> String {
-    format!("{verb} of {} bytes at byte {} of shared memory", access.size, access.address)
+/// A shared access in words.
+fn shared_action(verb: &str, address: u64, size: u32) -> String {
+    format!("{verb} of {size} bytes at byte {address} of shared memory")
 }

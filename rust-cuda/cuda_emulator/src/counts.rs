@@ -1,11 +1,14 @@
-//! What a profiler would count, computed from the addresses. [`warp`](crate::warp) puts the accesses of threads together.
+//! The counts of a profiler, computed from the addresses. [`warp`](crate::warp) groups accesses by warp instruction.
 //!
 //! | count | rule |
 //! | --- | --- |
-//! | global sectors | the different 32-byte pieces of memory that a warp instruction touches |
-//! | shared wavefronts | the most different words that fall into one of 32 banks of 4 bytes; a 16-byte access is made by a quarter of the warp at a time, an 8-byte access by half of it |
-//! | bank conflicts | the wavefronts beyond those that the size of the access asks for |
+//! | global sectors | the different 32-byte sectors that a warp instruction accesses |
+//! | shared wavefronts | the most different 4-byte words in one of the 32 banks; see below |
+//! | bank conflicts | the wavefronts beyond those that the size of the access needs |
 //! | constant replays | the different addresses of a warp's constant read beyond the first |
+//!
+//! A shared access of 8 bytes is served for half of the warp at a time, one of 16 bytes for a quarter. An asynchronous
+//! copy counts as a global load and a shared store. One with zero fill counts as accesses of single bytes.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -13,13 +16,13 @@ use std::ops::AddAssign;
 /// Accesses of one kind to one memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Accesses of single threads.
+    /// The number of accesses by threads.
     pub threads: u64,
-    /// Warp instructions.
+    /// The number of warp instructions.
     pub instructions: u64,
-    /// Sectors (global), wavefronts (shared), or different addresses (constant).
+    /// The number of sectors (global), wavefronts (shared), or different addresses (constant).
     pub transactions: u64,
-    /// The transactions that the bytes alone would take.
+    /// The number of transactions that the bytes need at least.
     pub ideal: u64,
 }
 
@@ -33,7 +36,7 @@ impl AddAssign for Traffic {
 }
 
 impl Traffic {
-    /// The share of the transactions that the bytes alone would take: 1 is perfectly coalesced, or free of conflicts.
+    /// `ideal / transactions`. 1 is perfectly coalesced, or without conflicts.
     #[must_use]
     pub fn efficiency(&self) -> f64 {
         if self.transactions == 0 { 1.0 } else { self.ideal as f64 / self.transactions as f64 }
@@ -53,9 +56,9 @@ pub struct Counts {
     pub shared_stores: Traffic,
     /// Loads from constant memory.
     pub constant_loads: Traffic,
-    /// Barriers, once for each warp.
+    /// Barriers, counted once for each warp.
     pub barriers: u64,
-    /// Threads of the launch.
+    /// The number of threads of the launch.
     pub threads: u64,
 }
 
@@ -72,7 +75,7 @@ impl AddAssign for Counts {
 }
 
 impl Counts {
-    /// Shared wavefronts beyond those that the accesses' size asks for.
+    /// The shared wavefronts beyond those that the size of the accesses needs.
     #[must_use]
     pub fn bank_conflicts(&self) -> u64 {
         (self.shared_loads.transactions - self.shared_loads.ideal)
@@ -80,7 +83,7 @@ impl Counts {
     }
 }
 
-/// A line for each kind of access that there was, then the barriers.
+/// One line for each kind of access that occurred, then the barriers.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [
@@ -106,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_can_be_read() {
+    fn the_text_of_counts() {
         let traffic =
             |threads, instructions, transactions, ideal| Traffic { threads, instructions, transactions, ideal };
         let counts = Counts {

@@ -1,16 +1,16 @@
-//! What a kernel did wrong.
+//! The defects of a kernel.
 
 use std::fmt;
 use std::panic::Location;
 
 use crate::launch::Place;
 
-/// An access in the past: who and where.
+/// An earlier access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// The thread; None if it is no longer known which of several.
+    /// The thread. None if the record names only several threads.
     pub place: Option<Place>,
-    /// Whether it wrote.
+    /// Whether it was a write.
     pub wrote: bool,
     /// The line of the kernel.
     pub location: Option<&'static Location<'static>>,
@@ -22,52 +22,66 @@ pub struct Before {
 pub enum Kind {
     /// An access outside of any allocation, shared array or constant array.
     OutOfBounds {
-        /// What is nearest, and how far from it, in words.
+        /// The nearest array and the distance to it, in words.
         nearest: String,
     },
-    /// A read of memory that nothing wrote.
+    /// A read of memory that nothing has written.
     Uninitialised,
-    /// An address that is no multiple of the access's size.
+    /// An address that is not a multiple of the size of the access.
     Misaligned,
-    /// Two threads of a block on the same byte between two barriers, at least one of them writing; or two blocks. In shared
-    /// memory, threads of one warp are kept apart by `sync_warp`, too.
+    /// Two accesses to the same memory, at least one of them a write, with no barrier between.
+    ///
+    /// The two threads are of different blocks, or of one block between two barriers. In shared memory `sync_warp` is a
+    /// barrier for the threads of one warp.
     Race {
-        /// The other access.
+        /// The earlier access.
         before: Before,
     },
-    /// An element of an output that two threads write.
+    /// An access to shared memory to which an asynchronous copy is in flight: the issuing thread has not waited for it.
+    InFlight {
+        /// The thread that issued the copy.
+        issuer: Place,
+        /// The line that issued it.
+        issued_at: Option<&'static Location<'static>>,
+    },
+    /// The source of an asynchronous copy was written between the issue and the wait.
+    SourceChanged {
+        /// A write to the source.
+        before: Before,
+    },
+    /// A second write to an element of an output, by another thread.
     WrittenTwice {
         /// The first write.
         before: Before,
     },
-    /// Some threads of the block wait at a barrier, or of the warp at a collective, that others never reach.
+    /// A barrier that some threads of the block never reach, or a collective that some lanes of the warp never reach.
     BarrierMissed {
-        /// A thread that is not there …
+        /// A thread that never arrives.
         other: Place,
-        /// … and where it waits instead; None if it has ended.
+        /// The line at which that thread waits instead. None if it has ended.
         waits_at: Option<&'static Location<'static>>,
     },
-    /// A panic of the kernel; on a device it stops the grid.
+    /// A panic of the kernel. On a device it stops the grid.
     Panic {
         /// Its message.
         message: String,
     },
 }
 
-/// Something a kernel did wrong.
+/// One defect of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// The kernel's name, as given to the launch.
+    /// The kernel's name, as passed to the launch.
     pub kernel: String,
     /// The thread.
     pub place: Place,
-    /// What was being done, such as `read of 4 bytes at result[17]`.
+    /// The access or the wait, such as `read of 4 bytes at result[17]`.
     pub action: String,
-    /// What is wrong with it.
+    /// The kind of the defect.
     pub kind: Kind,
     /// The line of the kernel.
     pub location: Option<&'static Location<'static>>,
-    /// How often the same happened at this line; only the first is described.
+    /// The number of defects of this kind at this line. One of them is described.
     pub times: u64,
 }
 
@@ -93,6 +107,14 @@ impl fmt::Display for Defect {
             Kind::Uninitialised => f.write_str(", which nothing wrote")?,
             Kind::Misaligned => f.write_str(", misaligned: the address must be a multiple of the size")?,
             Kind::Race { before } => write!(f, ", a race: {before}, with no barrier between")?,
+            Kind::InFlight { issuer, issued_at } => {
+                write!(f, ", to which an asynchronous copy is in flight: issued by {issuer}")?;
+                if let Some(place) = issued_at {
+                    write!(f, " at {}:{}", place.file(), place.line())?;
+                }
+                f.write_str(", which has not waited for it")?;
+            }
+            Kind::SourceChanged { before } => write!(f, ", which changed before the copy was waited for: {before}")?,
             Kind::WrittenTwice { before } => write!(f, ", written twice: {before}")?,
             Kind::BarrierMissed { other, waits_at: None } => write!(f, ", which {other} never reaches: it has ended")?,
             Kind::BarrierMissed { other, waits_at: Some(place) } => {
@@ -110,17 +132,17 @@ impl fmt::Display for Defect {
     }
 }
 
-/// The defects of a launch, the first of each kind and line described, the others counted.
+/// The defects of a launch. Those of one kind and line are counted, and one of them is described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}\n(threads in the order of seed {seed})", listed(.defects))]
 pub struct Defects {
     /// At least one.
     pub defects: Vec<Defect>,
-    /// The seed of the order of threads in this launch.
+    /// The seed of the order of threads.
     pub seed: u64,
 }
 
-/// One defect a paragraph.
+/// The reports of all defects, one after the other.
 fn listed(defects: &[Defect]) -> String {
     defects.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

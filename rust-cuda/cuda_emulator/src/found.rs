@@ -1,4 +1,4 @@
-//! The defects of a launch, put together from all blocks.
+//! The defects of a launch, collected from all blocks.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +8,19 @@ use crate::OutOfMemory;
 use crate::defect::{Defect, Kind};
 use crate::launch::Place;
 
-/// Defects of different lines or kinds after which a launch is given up.
+/// The number of different lines and kinds after which a launch is given up.
 const MOST_KINDS: usize = 32;
-/// Defects of one line and kind after which a launch is given up.
+/// The number of defects of one line and kind after which a launch is given up.
 const MOST_TIMES: u64 = 100_000;
 
-/// What was found so far.
+/// The defects that were found so far.
 #[derive(Debug)]
 pub(crate) struct Found {
     kernel: String,
-    defects: Mutex<Vec<Defect>>,
+    /// Each with the number of its block in the grid.
+    defects: Mutex<Vec<(u64, Defect)>>,
     enough: AtomicBool,
-    /// Memory that could not be had; the launch is then given up.
+    /// The allocation that failed, if any; the launch is then given up.
     short: OnceLock<OutOfMemory>,
 }
 
@@ -33,43 +34,60 @@ impl Found {
         }
     }
 
-    /// Whether so much was found that going on would tell nothing new.
+    /// Whether the launch is given up.
     pub(crate) fn enough(&self) -> bool {
         self.enough.load(Ordering::Relaxed)
     }
 
-    /// Gives the launch up for want of memory.
+    /// Gives the launch up for lack of memory.
     pub(crate) fn give_up(&self, short: OutOfMemory) {
-        // The first one is told.
+        // The first failure is reported.
         let _ = self.short.set(short);
         self.enough.store(true, Ordering::Relaxed);
     }
 
-    /// The memory that could not be had, if any.
+    /// The allocation that failed, if any.
     pub(crate) fn short(&self) -> Option<OutOfMemory> {
         self.short.get().copied()
     }
 
-    /// Adds a defect, or counts it with the first one of its line and kind.
-    pub(crate) fn add(&self, place: Place, action: String, kind: Kind, location: Option<&'static Location<'static>>) {
+    /// Adds a defect, or counts it with the others of its line and kind.
+    ///
+    /// Of these the one of the first block of the grid is described: host threads find defects in any order.
+    pub(crate) fn add(
+        &self,
+        block: u64,
+        place: Place,
+        action: String,
+        kind: Kind,
+        location: Option<&'static Location<'static>>,
+    ) {
         let mut defects = self.defects.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |defect: &&mut Defect| {
+        let same = |(_, defect): &&mut (u64, Defect)| {
             std::mem::discriminant(&defect.kind) == std::mem::discriminant(&kind) && defect.location == location
         };
-        if let Some(defect) = defects.iter_mut().find(same) {
-            defect.times += 1;
-            if defect.times >= MOST_TIMES {
+        let defect = Defect { kernel: self.kernel.clone(), place, action, kind: kind.clone(), location, times: 1 };
+        if let Some((of, known)) = defects.iter_mut().find(same) {
+            let times = known.times + 1;
+            if block < *of {
+                (*of, *known) = (block, defect);
+            }
+            known.times = times;
+            if times >= MOST_TIMES {
                 self.enough.store(true, Ordering::Relaxed);
             }
             return;
         }
-        defects.push(Defect { kernel: self.kernel.clone(), place, action, kind, location, times: 1 });
+        defects.push((block, defect));
         if defects.len() >= MOST_KINDS {
             self.enough.store(true, Ordering::Relaxed);
         }
     }
 
+    /// The defects in the order of their blocks.
     pub(crate) fn into_defects(self) -> Vec<Defect> {
-        self.defects.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let mut defects = self.defects.into_inner().unwrap_or_else(PoisonError::into_inner);
+        defects.sort_by_key(|(block, _)| *block);
+        defects.into_iter().map(|(_, defect)| defect).collect()
     }
 }

@@ -1,15 +1,15 @@
-//! The shape of a launch, and what a device allows.
+//! The shape of a launch, and the limits of a device.
 
 use std::fmt;
 
-/// Blocks of a grid, threads of a block, and the dynamic shared memory of each block in bytes.
+/// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Blocks in x, y and z.
+    /// The number of blocks of the grid in x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
+    /// The number of threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Dynamic shared memory of a block in bytes.
+    /// The dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
 }
 
@@ -20,19 +20,19 @@ impl Launch {
         Self { grid: [grid.0, grid.1, 1], block: [block.0, block.1, 1], shared_bytes }
     }
 
-    /// Threads of a block.
+    /// The number of threads of a block.
     #[must_use]
     pub fn threads(&self) -> u64 {
         self.block.iter().map(|&n| u64::from(n)).product()
     }
 
-    /// Blocks of the grid.
+    /// The number of blocks of the grid.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|&n| u64::from(n)).product()
     }
 
-    /// Checks the launch against what a device allows.
+    /// Checks the launch against the limits of a device.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), LaunchError> {
         let at_most = |what, found: u64, most: u64| {
             if found > most { Err(LaunchError::TooLarge { what, found, most }) } else { Ok(()) }
@@ -53,21 +53,21 @@ impl Launch {
     }
 }
 
-/// What a device allows.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Threads of a block in all.
+    /// The most threads of a block.
     pub threads_per_block: u32,
-    /// Threads of a block in x, y and z.
+    /// The most threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Blocks of a grid in x, y and z.
+    /// The most blocks of a grid in x, y and z.
     pub grid: [u32; 3],
-    /// Dynamic shared memory of a block in bytes, after opting in.
+    /// The most dynamic shared memory of a block in bytes, after opting in.
     pub shared_bytes: u32,
 }
 
 impl Limits {
-    /// Those of an H100 (compute capability 9.0).
+    /// The limits of an H100 (compute capability 9.0).
     pub const H100: Self = Self {
         threads_per_block: 1024,
         block: [1024, 1024, 64],
@@ -76,40 +76,40 @@ impl Limits {
     };
 }
 
-/// A launch that a device would refuse.
+/// The reason why a device refuses a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// A size of 0.
     #[error("the {what} has no extent in one direction: {size:?}")]
     Empty {
-        /// Grid or block.
+        /// The grid or the block.
         what: &'static str,
         /// Its size.
         size: [u32; 3],
     },
-    /// A size beyond the device's.
+    /// A size above the device's limit.
     #[error("{what} is {found}, the device allows {most}")]
     TooLarge {
-        /// Which size.
+        /// The quantity.
         what: &'static str,
-        /// What was asked for.
+        /// The requested size.
         found: u64,
         /// The limit.
         most: u64,
     },
 }
 
-/// A thread's place in a launch, for reports.
+/// A thread's position in a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The block in the grid.
+    /// The block's position in the grid.
     pub block: [u32; 3],
-    /// The thread in the block.
+    /// The thread's position in the block.
     pub thread: [u32; 3],
 }
 
 impl Place {
-    /// The place of the thread with this number, counted through the whole grid: block by block, x running fastest.
+    /// The position of the thread with this number in the grid. Blocks count one after the other, x fastest.
     pub(crate) fn of(number: u64, launch: &Launch) -> Self {
         let threads = launch.threads();
         Self { block: unravel(number / threads, launch.grid), thread: unravel(number % threads, launch.block) }
@@ -123,7 +123,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The coordinates of element `index` of an array of this size, x running fastest.
+/// The coordinates of element `index` of an array of this size; x varies fastest.
 pub(crate) fn unravel(index: u64, size: [u32; 3]) -> [u32; 3] {
     let [width, height, _] = size.map(u64::from);
     [(index % width) as u32, (index / width % height) as u32, (index / (width * height)) as u32]

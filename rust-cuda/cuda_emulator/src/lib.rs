@@ -1,21 +1,24 @@
-//! Runs GPU kernels on the CPU: the same source, block by block, with true barriers, every access checked.
+//! Runs GPU kernels on the CPU from the same source, with true barriers, and checks every access to memory.
 //!
-//! A kernel written with [`cuda_std`] and compiled for the host asks its *executor* for everything that a GPU would give it. This
-//! crate is such an executor. The threads of a block are fibers, which really interleave at barriers and warp
-//! collectives; blocks run in parallel; the order of a block's threads is shuffled, by a seed that is printed with every
-//! defect, so that a kernel that only works in one order is seen.
+//! A kernel written with [`cuda_std`] and compiled for the host asks its *executor* for everything that a GPU provides.
+//! This crate is such an executor. The threads of a block are fibers, which interleave at barriers and warp
+//! collectives. Blocks run in parallel. A seed sets the shuffled order of a block's threads, and reports print it.
 //!
 //! # What is found
-//! * accesses out of the bounds of global, shared and constant memory, and misaligned ones;
-//! * reads of memory that nothing wrote;
-//! * races: two threads of a block on one byte of shared memory between two barriers, at least one of them writing (for two
-//!   threads of one warp, `sync_warp` is a barrier, too); two blocks, or two threads of a block between two barriers, on one
-//!   element of global memory;
-//! * elements of an output that two threads write;
-//! * barriers and warp collectives that some threads miss;
-//! * launches beyond what the device allows.
+//! - Accesses out of the bounds of global, shared and constant memory, and misaligned ones.
+//! - Reads of memory that nothing has written.
+//! - Races in shared memory: two threads access one byte between two barriers, and at least one of them writes. For two
+//!   threads of one warp, `sync_warp` is a barrier, too.
+//! - Races in global memory: two blocks, or two threads of a block between two barriers, access one element, and at
+//!   least one of them writes.
+//! - Asynchronous copies: an access to the destination before the issuing thread has waited for the copy, and a write
+//!   to the source before the wait.
+//! - Elements of an output that two threads write.
+//! - Barriers and warp collectives that some threads miss.
+//! - Launches beyond the limits of the device.
 //!
-//! Each with kernel, block, thread, what was accessed, the line of the source, and for races the access before.
+//! A report names the kernel, the block, the thread, the access and the line of the source. For a race it also names
+//! the earlier access.
 //!
 //! ```
 //! use cuda_emulator::{Emulator, Launch, Memory, Role};
@@ -24,12 +27,12 @@
 //! /// Adds one to `length` elements.
 //! ///
 //! /// # Safety
-//! /// `from` and `to` hold `length` elements each.
+//! /// - `from` and `to` hold `length` elements each.
 //! #[kernel]
 //! pub unsafe fn add_one(from: Global<f32>, to: GlobalMut<f32>, length: u32) {
 //!     let i = thread::index_1d();
 //!     if i < length {
-//!         // SAFETY: i is below the length.
+//!         // SAFETY: i < length, checked above, and no other thread has this i.
 //!         unsafe { to.store(i as isize, from.load(i as isize) + 1.0) };
 //!     }
 //! }
@@ -44,20 +47,42 @@
 //! Emulator::new().launch("add_one", &launch, &mut memory, || unsafe { add_one(x, y, 3) })?;
 //! assert_eq!(memory.download(&to), [2.0, 3.0, 4.0]);
 //!
-//! // One element too many. SAFETY: as above.
+//! // One element too many. SAFETY: the emulator checks every access.
 //! let error = Emulator::new().launch("add_one", &launch, &mut memory, || unsafe { add_one(x, y, 4) }).unwrap_err();
 //! assert!(error.to_string().contains("0 bytes after the end of from (12 bytes)"));
 //! # Ok::<(), cuda_emulator::Error>(())
 //! ```
 //!
-//! # Limits
-//! Time means nothing here. Memory is sequentially consistent: a missing fence between blocks is only seen as the race that it is
-//! part of. Warp collectives are for whole warps. Of these only `sync_warp` orders memory, and here only shared memory: accesses
-//! of global memory are ordered by barriers of the block alone. A race that needs a certain order of *blocks* to change the
-//! result is still reported, because what is compared is who touched what, not what came out.
+//! A race is found from the records of accesses and not from the results. It is reported in whatever order blocks and
+//! threads happen to run.
+//!
+//! # What is not found
+//! - **Weak memory ordering.** Accesses are sequentially consistent. `cuda_std` has no fences and no atomics, so blocks
+//!   can only communicate by a race, which is reported.
+//! - **Order by warp operations.** `sync_warp` orders shared memory only. Accesses to global memory that it orders are
+//!   reported as races. Shuffles, ballots and matrix products order nothing.
+//! - **Divergence within a warp** between collectives. Each lane runs alone until it waits. A barrier of the block that
+//!   the lanes of a warp reach diverged passes, if all reach it.
+//! - **Races between launches.** A launch sees everything that the one before wrote. There are no streams, and host and
+//!   device do not overlap.
+//! - **Parts of elements in global memory.** Records are per element of the array as it was allocated. A write of one
+//!   byte marks the whole element as written.
+//! - **Further races on an element.** A record keeps the last write and a summary of the reads, so the report of a race
+//!   may name several threads, and later races on the same element may be missed.
+//! - **Asynchronous copies that no thread waits for**, unless a thread of the block accesses the destination.
+//! - **Registers, occupancy, local memory, code size.** Only the fiber's stack of 128 KiB bounds a kernel's stack.
+//! - **Arithmetic of tensor cores.** A device adds products in an order and with a truncation of its own; see
+//!   [`cuda_std::mma`].
+//! - **The machine code.** The host's compiler translates the kernel. Errors of the PTX backend, of the assembler and
+//!   in inline assembly are not seen.
+//! - **Time.** An emulated kernel says nothing about speed.
+//!
+//! Two limits of the records cause wrong reports. Two accesses of one block to global memory exactly 4,096 barriers
+//! apart are reported as a race. A process distinguishes 4,095 lines of kernels; all further lines share one name.
 
 mod block;
 mod check;
+mod copies;
 mod counts;
 mod defect;
 mod found;
@@ -66,6 +91,7 @@ mod memory;
 mod record;
 mod shared;
 mod sites;
+mod wait;
 mod warp;
 
 use std::fmt;
@@ -77,40 +103,40 @@ pub use defect::{Before, Defect, Defects, Kind};
 pub use launch::{Launch, LaunchError, Limits, Place};
 pub use memory::{Buffer, Memory, Role};
 
-/// What a launch can come to.
+/// An error of a launch.
 ///
-/// Its `Debug` is the report, too, so that a `main` that returns it, or an `unwrap`, shows something to read.
+/// Its `Debug` text is the report as well, so that `unwrap` and a `main` that returns it show the report.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A device would refuse the launch.
+    /// A device refuses the launch.
     #[error("{kernel}: {error}")]
     Launch {
         /// The kernel.
         kernel: String,
-        /// Why.
+        /// The reason.
         error: LaunchError,
     },
-    /// The kernel did something wrong.
+    /// The kernel has defects.
     #[error("{0}")]
     Defects(Defects),
-    /// This machine has not enough memory for the emulation.
+    /// The host has too little memory for the emulation.
     #[error("{kernel}: {short}")]
     Memory {
         /// The kernel.
         kernel: String,
-        /// What there is too little of.
+        /// The allocation that failed.
         short: OutOfMemory,
     },
 }
 
-/// Memory of the host that could not be had.
+/// An allocation on the host that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory: {bytes} bytes are needed for {what}")]
 pub struct OutOfMemory {
-    /// Bytes that are needed.
+    /// The number of bytes that are needed.
     pub bytes: u64,
-    /// What for.
+    /// Their purpose.
     pub what: &'static str,
 }
 
@@ -120,7 +146,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// How kernels are run.
+/// The settings of an emulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulator {
     limits: Limits,
@@ -135,37 +161,40 @@ impl Default for Emulator {
 }
 
 impl Emulator {
-    /// The limits of an H100, a fixed seed, no counting.
+    /// An emulator with the limits of an H100, a fixed seed and no counting.
     #[must_use]
     pub fn new() -> Self {
         Self { limits: Limits::H100, seed: 1, counting: false }
     }
 
-    /// With the limits of another device.
+    /// Sets the limits of the device.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// With another order of threads.
+    /// Sets the seed of the order of threads.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Counting what a profiler would count; see [`Counts`]. Slower, and the order of threads is then the natural one.
+    /// Turns counting on or off; see [`Counts`]. It is slower, and threads run in the order of their numbers.
     #[must_use]
     pub fn counting(self, counting: bool) -> Self {
         Self { counting, ..self }
     }
 
-    /// Runs `kernel` once for each thread of the launch. `name` is for reports.
+    /// Runs `kernel` once for each thread of the launch. Reports show `name`.
     ///
-    /// The counts are zero but for the threads and barriers unless [`counting`](Self::counting).
+    /// Without [`counting`](Self::counting) only the threads and barriers are counted.
     ///
     /// # Errors
-    /// [`Error::Launch`] if the device would refuse, [`Error::Defects`] if the kernel did something wrong, [`Error::Memory`] if
-    /// there is too little for the stacks of its threads. What it wrote until then stays written.
+    /// - [`Error::Launch`] if the device refuses the launch.
+    /// - [`Error::Defects`] if the kernel has defects.
+    /// - [`Error::Memory`] if the host has too little memory for the stacks of the threads.
+    ///
+    /// What the kernel wrote before an error stays written.
     pub fn launch(
         &self,
         name: &str,
@@ -192,14 +221,14 @@ impl Emulator {
                 seed: self.seed,
                 counting: self.counting,
             };
-            // A few pieces per thread of the host: each piece makes its stacks and shared memory once.
-            let pieces = (rayon::current_num_threads() as u64 * 8).min(launch.blocks());
+            // A few parts per host thread. Each part allocates its stacks and shared memory once.
+            let parts = (rayon::current_num_threads() as u64 * 8).min(launch.blocks());
             let kernel: &(dyn Fn() + Sync) = &kernel;
-            (0..pieces)
+            (0..parts)
                 .into_par_iter()
-                .map(|piece| {
+                .map(|part| {
                     let runner = block::Runner::new(common);
-                    for block in (piece..launch.blocks()).step_by(pieces as usize) {
+                    for block in (part..launch.blocks()).step_by(parts as usize) {
                         runner.run(block, kernel);
                     }
                     runner.counts()

@@ -1,4 +1,4 @@
-//! Global and constant memory: what the host allocates, with a record of who wrote and read each element.
+//! Global and constant memory, with a record of the last accesses to each element of global memory.
 
 use std::collections::{BTreeMap, TryReserveError};
 use std::marker::PhantomData;
@@ -9,19 +9,18 @@ use cuda_std::{Global, GlobalMut, Scalar};
 use crate::OutOfMemory;
 use crate::record::Record;
 
-/// Where the first allocation lies. No address of this program's own memory on the systems we know, and none is ever
-/// dereferenced: an address is only a name for an element here.
+/// The address of the first allocation. Addresses are names of elements: the emulator never dereferences them.
 const FIRST_ADDRESS: u64 = 0x5000_0000_0000;
 
-/// The gap after each allocation, so that a small overrun does not land in the next one.
+/// The gap after each allocation, so that a small overrun does not reach the next one.
 const GAP: u64 = 1 << 20;
 
-/// What a buffer is for, which decides what is checked.
+/// The use of a buffer, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Any use that is free of races.
+    /// Any use without races.
     Scratch,
-    /// Each element is written by one thread only; see also [`Memory::unwritten`].
+    /// At most one thread writes each element; see also [`Memory::unwritten`].
     Output,
 }
 
@@ -34,19 +33,19 @@ pub struct Buffer<T> {
 }
 
 impl<T: Scalar> Buffer<T> {
-    /// The kernel's handle, to read.
+    /// The handle for a kernel that reads the array.
     #[must_use]
     pub fn global(&self) -> Global<T> {
         Global::new(std::ptr::without_provenance(self.address as usize))
     }
 
-    /// The kernel's handle, to read and write.
+    /// The handle for a kernel that reads and writes the array.
     #[must_use]
     pub fn global_mut(&self) -> GlobalMut<T> {
         GlobalMut::new(std::ptr::without_provenance_mut(self.address as usize))
     }
 
-    /// Elements.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
@@ -59,9 +58,9 @@ impl<T: Scalar> Buffer<T> {
     }
 }
 
-/// Plain bytes that a scalar consists of.
+/// The bytes of values.
 pub(crate) fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed: its types are plain bytes without padding.
+    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
@@ -72,18 +71,18 @@ pub(crate) struct Allocation {
     pub(crate) bytes: u64,
     pub(crate) element: u64,
     pub(crate) role: Role,
-    /// The bytes, as words: blocks run in parallel, and a kernel with a race must not be one of ours.
+    /// The bytes as atomic words: blocks run in parallel, and a race of a kernel must not be one of the emulator.
     words: Box<[AtomicU32]>,
-    /// Per element, whether the host or an earlier launch wrote it: 1, or 0.
+    /// For each element 1 if the host or an earlier launch wrote it, otherwise 0.
     pub(crate) known: Box<[AtomicU32]>,
-    /// Per element, the last write of this launch.
+    /// For each element the last write of this launch.
     pub(crate) writes: Box<[AtomicU64]>,
-    /// Per element, the reads of this launch.
+    /// For each element the reads of this launch.
     pub(crate) reads: Box<[AtomicU64]>,
 }
 
 impl Allocation {
-    /// Fills `to` from the byte `offset` on. The size is 1, 2 or a multiple of 4, the offset a multiple of the size.
+    /// Fills `to` from the byte `offset` on. An access of 1 or 2 bytes is aligned to its size, any other to 4 bytes.
     pub(crate) fn load(&self, offset: u64, to: &mut [u8]) {
         let word = (offset / 4) as usize;
         if to.len() < 4 {
@@ -92,8 +91,8 @@ impl Allocation {
             to.copy_from_slice(&bytes[at..at + to.len()]);
             return;
         }
-        for (part, word) in to.chunks_exact_mut(4).zip(&self.words[word..]) {
-            part.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        for (part, word) in to.chunks_mut(4).zip(&self.words[word..]) {
+            part.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()[..part.len()]);
         }
     }
 
@@ -102,7 +101,7 @@ impl Allocation {
         let word = (offset / 4) as usize;
         if from.len() < 4 {
             let at = (offset % 4) as usize;
-            // The other bytes of the word may be another thread's.
+            // Another thread may write the other bytes of the word.
             let _ = self.words[word].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
                 let mut bytes = old.to_ne_bytes();
                 bytes[at..at + from.len()].copy_from_slice(from);
@@ -115,13 +114,20 @@ impl Allocation {
         }
     }
 
-    /// What lies at a byte of the allocation, such as `result[17]`.
+    /// A hash of the records of the last writes of some elements. It changes with every write.
+    pub(crate) fn last_writes(&self, elements: std::ops::Range<usize>) -> u64 {
+        self.writes[elements].iter().fold(0, |hash: u64, write| {
+            (hash ^ write.load(Ordering::SeqCst)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        })
+    }
+
+    /// The element at a byte of the allocation in words, such as `result[17]`.
     pub(crate) fn describe(&self, offset: u64) -> String {
         format!("{}[{}]", self.name, offset / self.element)
     }
 }
 
-/// `length` values, if there is memory for them.
+/// `length` values, or an error if the host has too little memory.
 fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryReserveError> {
     let mut values = Vec::new();
     values.try_reserve_exact(length)?;
@@ -129,16 +135,16 @@ fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryRes
     Ok(values.into())
 }
 
-/// A constant array that was set.
+/// A constant array that the host has set.
 pub(crate) struct ConstantArray {
-    /// The bytes that were set, from the array's start.
+    /// The bytes from the array's start on.
     pub(crate) bytes: Vec<u8>,
 }
 
 /// The global and constant memory of an emulated device.
 #[derive(Default)]
 pub struct Memory {
-    /// By address.
+    /// The allocations by address.
     allocations: BTreeMap<u64, Allocation>,
     pub(crate) constants: BTreeMap<&'static str, ConstantArray>,
     used: u64,
@@ -158,18 +164,18 @@ impl Memory {
         Self::default()
     }
 
-    /// An array that holds `values`. `name` is for reports.
+    /// Allocates an array that holds `values`. Reports show `name`.
     ///
     /// # Panics
-    /// If this machine has too little memory, which [`try_upload`](Self::try_upload) returns as an error.
+    /// If the host has too little memory. [`try_upload`](Self::try_upload) returns that as an error.
     pub fn upload<T: Scalar>(&mut self, name: &str, values: &[T]) -> Buffer<T> {
         self.try_upload(name, values).unwrap_or_else(|short| panic!("{short}"))
     }
 
-    /// An array that holds `values`. `name` is for reports.
+    /// Allocates an array that holds `values`. Reports show `name`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] of this machine.
+    /// [`OutOfMemory`] if the host has too little memory.
     pub fn try_upload<T: Scalar>(&mut self, name: &str, values: &[T]) -> Result<Buffer<T>, OutOfMemory> {
         let buffer = self.try_allocate(name, values.len(), Role::Scratch)?;
         let allocation = &self.allocations[&buffer.address];
@@ -187,23 +193,23 @@ impl Memory {
         Ok(buffer)
     }
 
-    /// An array of `length` elements that nothing wrote yet.
+    /// Allocates an array of `length` elements that nothing has written yet. Reports show `name`.
     ///
     /// # Panics
-    /// If this machine has too little memory, which [`try_allocate`](Self::try_allocate) returns as an error.
+    /// If the host has too little memory. [`try_allocate`](Self::try_allocate) returns that as an error.
     pub fn allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Buffer<T> {
         self.try_allocate(name, length, role).unwrap_or_else(|short| panic!("{short}"))
     }
 
-    /// An array of `length` elements that nothing wrote yet.
+    /// Allocates an array of `length` elements that nothing has written yet. Reports show `name`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] of this machine: an array takes its bytes and another 20 for each element.
+    /// [`OutOfMemory`] if the host has too little memory. An array takes its bytes and 20 more for each element.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;
         let address = FIRST_ADDRESS + self.used;
-        // Allocations begin at multiples of 256 bytes, as CUDA's do.
+        // Allocations begin at multiples of 256 bytes, as those of CUDA do.
         self.used += (bytes + GAP).next_multiple_of(256);
         let short = |_| OutOfMemory { bytes: bytes + 20 * length as u64, what: "an array and the record of its use" };
         let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
@@ -213,7 +219,7 @@ impl Memory {
             bytes,
             element,
             role,
-            // A pattern that is NaN in every type that has one.
+            // All ones are NaN in every type that has one.
             words: filled(bytes.div_ceil(4) as usize, || AtomicU32::new(u32::MAX)).map_err(short)?,
             known: filled(length, || AtomicU32::new(0)).map_err(short)?,
             writes: records()?,
@@ -223,26 +229,26 @@ impl Memory {
         Ok(Buffer { address, length, element: PhantomData })
     }
 
-    /// The elements of an array, those that nothing wrote being all ones (NaN in `f32`).
+    /// The elements of an array. Those that nothing wrote are all ones, which is NaN in `f32`.
     #[must_use]
     pub fn download<T: Scalar>(&self, buffer: &Buffer<T>) -> Vec<T> {
         let allocation = &self.allocations[&buffer.address];
         let mut values = vec![T::default(); buffer.length];
         for (index, value) in values.iter_mut().enumerate() {
-            // SAFETY: Scalar is sealed: its types are plain bytes, valid for every bit pattern.
+            // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
             let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast::<u8>(), size_of::<T>()) };
             allocation.load(index as u64 * allocation.element, bytes);
         }
         values
     }
 
-    /// The first element that nothing has written, and how many there are; None if all were.
+    /// The index of the first element that nothing has written and the number of such elements. None if there is none.
     #[must_use]
     pub fn unwritten<T: Scalar>(&self, buffer: &Buffer<T>) -> Option<(usize, usize)> {
         self.unwritten_among(buffer, |_| true)
     }
 
-    /// The same among the elements that are `wanted`, by their indices: rows may have gaps between them.
+    /// [`unwritten`](Self::unwritten) among the elements whose index is `wanted`: rows may have gaps between them.
     #[must_use]
     pub fn unwritten_among<T: Scalar>(
         &self,
@@ -255,7 +261,7 @@ impl Memory {
         missing().next().map(|(first, _)| (first, missing().count()))
     }
 
-    /// Sets a constant array from its start on, as the host does before a launch. What is not set is unwritten.
+    /// Sets a constant array from its start on. Elements after `values` count as unwritten.
     pub fn set_constant<T: Scalar>(&mut self, symbol: &'static str, values: &[T]) {
         self.constants.insert(symbol, ConstantArray { bytes: bytes_of(values).to_vec() });
     }
@@ -265,13 +271,13 @@ impl Memory {
         self.allocations.values().collect()
     }
 
-    /// The allocation that an address lies in.
+    /// The allocation that contains an address.
     pub(crate) fn find(&self, address: u64) -> Option<&Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
         (address < allocation.address + allocation.bytes).then_some(allocation)
     }
 
-    /// Where an address that lies in no allocation lies, in words.
+    /// The position of an address outside of all allocations, in words.
     pub(crate) fn nearest(&self, address: u64) -> String {
         let below = self.allocations.range(..=address).next_back().map(|(_, allocation)| {
             let past = address - (allocation.address + allocation.bytes);
@@ -283,13 +289,13 @@ impl Memory {
         });
         let nearest = below.into_iter().chain(above).min_by_key(|(distance, _)| *distance);
         match nearest {
-            // Further away than any array reaches: no arithmetic on one of its addresses led here.
+            // Further away than any array reaches: the address does not come from one of them.
             Some((distance, text)) if distance < 1 << 40 => text,
             _ => format!("{address:#x} is near no allocation"),
         }
     }
 
-    /// After a launch: what it wrote is known to the next one, and who did is forgotten.
+    /// Ends a launch: elements that it wrote count as written, and the records of accesses are cleared.
     pub(crate) fn end_launch(&mut self) {
         for allocation in self.allocations.values_mut() {
             for (write, known) in allocation.writes.iter_mut().zip(&mut allocation.known) {
@@ -309,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_in_every_size() {
+    fn values_of_every_size_round_trip() {
         let mut memory = Memory::new();
         let bytes = memory.upload("bytes", &[1_u8, 2, 3, 4, 5]);
         let halves = memory.upload("halves", &[1_u16, 2, 3]);

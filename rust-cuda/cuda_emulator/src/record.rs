@@ -1,15 +1,21 @@
-//! Who touched an element last, in 64 bits, so that one atomic holds it.
+//! The last accesses to an element of global memory, in 64 bits, so that one atomic holds them.
+//!
+//! An element has two records: the last write, and the reads. Blocks run on several host threads and update the records
+//! at the same time. Two rules make sure that of two conflicting accesses at least one sees the other:
+//!
+//! - A record is updated in one atomic step (`swap` or `fetch_update`), so that no update is lost.
+//! - An access first updates its own record and then looks up the other one. All of these steps are `SeqCst`.
 //!
 //! ```text
-//! bits 62-63  who: nobody, one thread, several threads of one block, several blocks
+//! bits 62-63  who: nobody, one thread, several threads of one block, threads of several blocks
 //! bits 24-61  the thread's number in the grid, or the block's
-//! bits 12-23  the block's barriers before the access, modulo 4,096
+//! bits 12-23  the number of the block's barriers before the access, modulo 4,096
 //! bits  0-11  the line of the kernel
 //! ```
 
 use crate::sites::Site;
 
-/// Who touched an element.
+/// Who accessed an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// Nobody in this launch.
@@ -26,12 +32,12 @@ pub(crate) enum Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) who: Who,
-    /// The block's barriers before the access, modulo 4,096.
+    /// The number of the block's barriers before the access, modulo 4,096.
     pub(crate) epoch: u16,
     pub(crate) site: Site,
 }
 
-/// The most threads or blocks that a record can tell apart: 2^38.
+/// The most threads or blocks that a record can distinguish: 2^38 - 1.
 pub(crate) const MOST: u64 = (1 << 38) - 1;
 
 impl Record {
@@ -65,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back() {
+    fn records_round_trip() {
         for who in [Who::Nobody, Who::Thread(0), Who::Thread(MOST), Who::Block(77), Who::Blocks] {
             let record = match who {
                 Who::Nobody => Record { who, epoch: 0, site: 0 },

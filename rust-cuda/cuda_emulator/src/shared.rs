@@ -1,26 +1,34 @@
-//! The shared memory of one block, with a record of who wrote and read each byte since the last barrier.
+//! The shared memory of one block, with a record of the last accesses to each byte.
 //!
-//! A barrier of the block orders the accesses of all its threads, `sync_warp` those of the threads of one warp. Both are counted
-//! by one clock, and each warp keeps the time of the last one that it passed. A record holds that time, so that an earlier touch
-//! by another thread is a conflict if its time is not before the warp's (same warp) or the block's (other warps).
+//! A barrier orders the accesses of all threads of the block, `sync_warp` those of one warp. One clock counts both.
+//! Each warp keeps the time of its last barrier or `sync_warp`, and each record holds that time. An earlier access by
+//! another thread conflicts unless it is older than
+//!
+//! - the warp's time, if both threads are of this warp,
+//! - the block's last barrier, otherwise.
+//!
+//! An asynchronous copy marks its destination as in flight from issue to completion. An access to a byte in flight is
+//! reported.
 
 use crate::OutOfMemory;
 
 /// Threads of a warp.
 const WARP: u16 = 32;
 
-/// One thread of the block, or several: the thread's number, or [`Who::SEVERAL`] and the number of their warp's first thread. A
-/// block has at most 1024 threads on any device.
+/// One thread of the block, or several threads of one warp, or several of more than one warp.
+///
+/// It is a thread's number, or [`Who::SEVERAL`] and the number of the warp's first thread, or [`Who::BLOCK`]. A block
+/// has at most 1024 threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Who(u16);
 
 impl Who {
-    /// The bit that tells a warp from its first thread.
+    /// The bit that distinguishes a warp from its first thread.
     const SEVERAL: u16 = 1 << 15;
-    /// Several threads, not all of one warp: its warp is nobody's.
+    /// Several threads of more than one warp. No thread is in its warp.
     const BLOCK: Self = Self(u16::MAX);
 
-    /// The thread, if it is one.
+    /// The thread, if it is a single one.
     pub(crate) fn thread(self) -> Option<u16> {
         (self.0 & Self::SEVERAL == 0).then_some(self.0)
     }
@@ -30,30 +38,51 @@ impl Who {
         Self(Self::SEVERAL | (thread / WARP * WARP))
     }
 
-    /// Whether all are of one warp.
+    /// Whether both are of the same warp.
     fn in_warp_of(self, other: Self) -> bool {
         (self.0 ^ other.0) & !Self::SEVERAL < WARP
     }
 }
 
-/// Who touched a byte, and when.
+/// An access to a byte: who and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touch {
-    /// The time of the last barrier or `sync_warp` before, counted through all blocks that used this memory; 0 is never.
+    /// The time of the last barrier or `sync_warp` before the access. The clock runs through all blocks; 0 is never.
     time: u32,
-    /// In a record of reads it may be several threads.
+    /// A record of reads may name several threads.
     pub(crate) who: Who,
     /// The line of the kernel.
     pub(crate) site: u16,
+}
+
+/// The asynchronous copy that is in flight to a byte, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InFlight {
+    /// The thread that issued the copy, plus 1; 0 is none.
+    issuer: u16,
+    /// The line that issued it.
+    pub(crate) site: u16,
+}
+
+impl InFlight {
+    fn issued(thread: u16, site: u16) -> Self {
+        Self { issuer: thread + 1, site }
+    }
+
+    /// The thread that issued the copy; None if no copy is in flight.
+    pub(crate) fn issuer(self) -> Option<u16> {
+        self.issuer.checked_sub(1)
+    }
 }
 
 /// What is known of one byte.
 #[derive(Clone, Copy, Debug, Default)]
 struct Byte {
     value: u8,
-    /// The last write. Without a race, all writes before it are ordered before it, and so before what is ordered after it.
+    in_flight: InFlight,
+    /// The last write. Without a race, all earlier writes are ordered before it.
     write: Touch,
-    /// The reads since the last barrier or, if all are of one warp, since the last `sync_warp` before the last of them.
+    /// The reads since the last barrier. If all are of one warp, those since its last `sync_warp`.
     read: Touch,
 }
 
@@ -62,26 +91,28 @@ struct Byte {
 pub(crate) enum Trouble {
     /// A read of a byte that this block has not written.
     Unwritten,
-    /// A conflict with this earlier touch, which wrote or not.
+    /// A conflict with this earlier access.
     Race { before: Touch, wrote: bool },
+    /// An access to a byte to which this asynchronous copy is in flight.
+    InFlight(InFlight),
 }
 
-/// The memory. It is kept from block to block: what an earlier block wrote counts as unwritten, by its time.
+/// The memory. Blocks reuse it: what an earlier block wrote counts as unwritten, because its time is too old.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     bytes: Vec<Byte>,
-    /// Barriers of all blocks and `sync_warp`s of all warps so far.
+    /// The number of barriers of all blocks and `sync_warp`s of all warps.
     clock: u32,
     /// The time at which the current block began.
     begin: u32,
     /// The time of its last barrier.
     barrier: u32,
-    /// The time of each warp's last `sync_warp`, which may be before the barrier; those left out have had none.
+    /// The time of each warp's last `sync_warp`, which may be older than the barrier. Missing entries are 0.
     syncs: Vec<u32>,
 }
 
 impl Shared {
-    /// Makes ready for the next block, which has `bytes` of memory.
+    /// Prepares the memory for the next block, which has `bytes` bytes.
     pub(crate) fn begin_block(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let more = bytes.saturating_sub(self.bytes.len());
         self.bytes.try_reserve_exact(more).map_err(|_| {
@@ -94,7 +125,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A barrier of the whole block was passed.
+    /// Notes a barrier of the block.
     pub(crate) fn next_interval(&mut self) {
         if self.clock > u32::MAX / 2 {
             self.rewind();
@@ -103,10 +134,10 @@ impl Shared {
         self.barrier = self.clock;
     }
 
-    /// All threads of a warp have passed a `sync_warp`.
+    /// Notes a `sync_warp` of a warp.
     pub(crate) fn sync_warp(&mut self, warp: usize) {
-        // At its end the clock stands still until the next barrier: then nothing is ordered that was not, and a race may be
-        // reported that is none. That takes two thousand million of these without a barrier.
+        // After 2^31 of these without a barrier the clock stops until the next barrier. Then accesses that `sync_warp`
+        // orders are reported as races.
         self.clock = self.clock.saturating_add(1);
         if warp >= self.syncs.len() {
             self.syncs.resize(warp + 1, 0);
@@ -114,7 +145,7 @@ impl Shared {
         self.syncs[warp] = self.clock;
     }
 
-    /// Sets the clock back at a barrier, after two thousand million: all that still matters is what the block has written.
+    /// Resets the clock at a barrier after 2^31 steps. Only what the block has written still matters.
     #[cold]
     fn rewind(&mut self) {
         for byte in &mut self.bytes {
@@ -129,7 +160,7 @@ impl Shared {
         self.bytes.len()
     }
 
-    /// The touch of a thread, now.
+    /// The record of an access of a thread now.
     fn touch(&self, thread: u16, site: u16) -> Touch {
         let sync = self.syncs.get(usize::from(thread / WARP)).copied().unwrap_or(0);
         Touch { time: sync.max(self.barrier), who: Who(thread), site }
@@ -143,7 +174,12 @@ impl Shared {
         let mut result = Ok(());
         let length = to.len();
         for (byte, to) in self.bytes[address..address + length].iter_mut().zip(to) {
-            // What nothing wrote reads as NaN, so that it shows in the result, too.
+            if byte.in_flight.issuer().is_some() {
+                *to = u8::MAX;
+                result = result.and(Err(Trouble::InFlight(byte.in_flight)));
+                continue;
+            }
+            // Bytes that nothing wrote read as NaN, so that the result shows them.
             *to = if byte.write.time < begin { u8::MAX } else { byte.value };
             if byte.write.time < begin {
                 result = result.and(Err(Trouble::Unwritten));
@@ -155,8 +191,8 @@ impl Shared {
             } else if !byte.read.who.in_warp_of(now.who) {
                 byte.read.who = Who::BLOCK;
             } else if byte.read.time < now.time {
-                // Nothing is lost: what this warp does from here on is ordered after the old reads, and what another warp does
-                // before the next barrier conflicts with the new one just as it does with them.
+                // The old reads may be forgotten. Later accesses of this warp are ordered after them. Accesses of other
+                // warps before the next barrier conflict with the new read as well.
                 byte.read = now;
             } else if byte.read.who != now.who {
                 byte.read.who = warp;
@@ -171,229 +207,63 @@ impl Shared {
         let (barrier, now) = (self.barrier, self.touch(thread, site));
         let mut result = Ok(());
         for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
-            if conflict(byte.write, now, barrier) {
-                result = result.and(Err(Trouble::Race { before: byte.write, wrote: true }));
-            } else if conflict(byte.read, now, barrier) {
-                result = result.and(Err(Trouble::Race { before: byte.read, wrote: false }));
-            }
+            result = result.and(byte.before_write(now, barrier));
             byte.value = *from;
             byte.write = now;
         }
         result
     }
+
+    /// Issues an asynchronous copy to bytes that lie inside: until it is complete, they are in flight.
+    pub(crate) fn issue(&mut self, address: usize, size: usize, thread: u16, site: u16) -> Result<(), Trouble> {
+        let (barrier, now) = (self.barrier, self.touch(thread, site));
+        let mut result = Ok(());
+        for byte in &mut self.bytes[address..address + size] {
+            result = result.and(byte.before_write(now, barrier));
+            byte.in_flight = InFlight::issued(thread, site);
+        }
+        result
+    }
+
+    /// Completes an asynchronous copy: its thread, which waited for it, has written the bytes now.
+    ///
+    /// There is no conflict left to find: `issue` has compared the bytes with the touches before it, and every access
+    /// since then was reported.
+    pub(crate) fn complete(&mut self, address: usize, from: &[u8], thread: u16, site: u16) {
+        let now = self.touch(thread, site);
+        for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
+            (byte.value, byte.write, byte.in_flight) = (*from, now, InFlight::default());
+        }
+    }
+
+    /// Forgets an asynchronous copy that its block never waited for.
+    pub(crate) fn abandon(&mut self, address: usize, size: usize) {
+        for byte in &mut self.bytes[address..address + size] {
+            byte.in_flight = InFlight::default();
+        }
+    }
 }
 
-/// Whether an earlier touch is another thread's and nothing orders it before that of now. `barrier` is the time of the last one.
+impl Byte {
+    /// What is wrong with a write now. `barrier` is the time of the last barrier.
+    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+        if self.in_flight.issuer().is_some() {
+            Err(Trouble::InFlight(self.in_flight))
+        } else if conflict(self.write, now, barrier) {
+            Err(Trouble::Race { before: self.write, wrote: true })
+        } else if conflict(self.read, now, barrier) {
+            Err(Trouble::Race { before: self.read, wrote: false })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether an earlier access is another thread's and not ordered before this one. `barrier` is the time of the last
+/// barrier.
 fn conflict(before: Touch, now: Touch, barrier: u32) -> bool {
     before.time >= barrier && before.who != now.who && (before.time >= now.time || !before.who.in_warp_of(now.who))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 16 bytes.
-    fn block() -> Shared {
-        let mut shared = Shared::default();
-        shared.begin_block(16).unwrap();
-        shared
-    }
-
-    #[test]
-    fn a_barrier_makes_the_difference() {
-        let mut shared = block();
-        shared.store(0, &[1, 2], 0, 7).unwrap();
-        let mut seen = [0; 2];
-        shared.load(0, &mut seen, 0, 8).unwrap();
-        let race = shared.load(0, &mut seen, 1, 8).unwrap_err();
-        assert!(matches!(race, Trouble::Race { before: Touch { who: Who(0), site: 7, .. }, wrote: true }));
-        shared.next_interval();
-        shared.load(0, &mut seen, 1, 8).unwrap();
-        assert_eq!(seen, [1, 2]);
-        let race = shared.store(1, &[3], 0, 9).unwrap_err();
-        assert!(matches!(race, Trouble::Race { before: Touch { who: Who(1), .. }, wrote: false }));
-    }
-
-    #[test]
-    fn neighbouring_bytes_are_no_race() {
-        let mut shared = block();
-        for thread in 0..16 {
-            shared.store(usize::from(thread), &[0], thread, 0).unwrap();
-        }
-    }
-
-    #[test]
-    fn what_another_block_wrote_is_unwritten() {
-        let mut shared = block();
-        shared.store(0, &[1], 0, 0).unwrap();
-        shared.begin_block(16).unwrap();
-        assert_eq!(shared.load(0, &mut [0], 0, 0), Err(Trouble::Unwritten));
-    }
-
-    /// Threads of two warps. `B` is another lane of the warp of `A`.
-    const A: u16 = 0;
-    const B: u16 = 31;
-    const OTHER: u16 = 32;
-
-    /// A block that has written byte 0 and passed a barrier.
-    fn written() -> Shared {
-        let mut shared = block();
-        shared.store(0, &[1], A, 0).unwrap();
-        shared.next_interval();
-        shared
-    }
-
-    fn read(shared: &mut Shared, thread: u16) -> Result<(), Trouble> {
-        shared.load(0, &mut [0], thread, 0)
-    }
-
-    fn write(shared: &mut Shared, thread: u16) -> Result<(), Trouble> {
-        shared.store(0, &[2], thread, 0)
-    }
-
-    /// The thread of a race's earlier touch, None for several, and whether it wrote.
-    fn race(result: Result<(), Trouble>) -> (Option<u16>, bool) {
-        match result {
-            Err(Trouble::Race { before, wrote }) => (before.who.thread(), wrote),
-            other => panic!("a race was expected, not {other:?}"),
-        }
-    }
-
-    #[test]
-    fn sync_warp_orders_reads_before_a_write_of_the_warp() {
-        let mut shared = written();
-        for lane in 0..32 {
-            read(&mut shared, lane).unwrap();
-        }
-        shared.sync_warp(0);
-        write(&mut shared, B).unwrap();
-    }
-
-    #[test]
-    fn without_sync_warp_they_are_a_race() {
-        let mut shared = written();
-        for lane in 0..32 {
-            read(&mut shared, lane).unwrap();
-        }
-        assert_eq!(race(write(&mut shared, B)), (None, false));
-    }
-
-    #[test]
-    fn sync_warp_does_not_order_two_warps() {
-        let mut shared = written();
-        for thread in [A, B, OTHER] {
-            read(&mut shared, thread).unwrap();
-        }
-        shared.sync_warp(0);
-        shared.sync_warp(1);
-        assert_eq!(race(write(&mut shared, A)), (None, false));
-
-        // Not even if no thread of the first warp reads again.
-        let mut shared = written();
-        read(&mut shared, A).unwrap();
-        shared.sync_warp(0);
-        shared.sync_warp(1);
-        assert_eq!(race(write(&mut shared, OTHER)), (Some(A), false));
-    }
-
-    #[test]
-    fn sync_warp_orders_a_write_before_reads_of_the_warp() {
-        let mut shared = written();
-        write(&mut shared, A).unwrap();
-        shared.sync_warp(1);
-        assert_eq!(race(read(&mut shared, B)), (Some(A), true));
-        shared.sync_warp(0);
-        read(&mut shared, B).unwrap();
-        assert_eq!(race(read(&mut shared, OTHER)), (Some(A), true));
-        shared.next_interval();
-        read(&mut shared, OTHER).unwrap();
-    }
-
-    #[test]
-    fn a_read_after_sync_warp_is_not_ordered_before_a_write() {
-        let mut shared = written();
-        read(&mut shared, A).unwrap();
-        shared.sync_warp(0);
-        read(&mut shared, B).unwrap();
-        assert_eq!(race(write(&mut shared, A)), (Some(B), false));
-    }
-
-    #[test]
-    fn a_read_before_sync_warp_is_ordered_though_another_came_after() {
-        let mut shared = written();
-        read(&mut shared, A).unwrap();
-        shared.sync_warp(0);
-        read(&mut shared, B).unwrap();
-        write(&mut shared, B).unwrap();
-    }
-
-    /// Against all touches since the last barrier, each compared with each, up to the first race.
-    #[test]
-    fn the_record_of_a_byte_loses_no_race_and_invents_none() {
-        let mut random = fastrand::Rng::with_seed(1);
-        let mut races = 0;
-        for _ in 0..20_000 {
-            let mut shared = written();
-            let mut syncs = [0; 3];
-            let mut touches: Vec<(u16, u32, bool)> = Vec::new();
-            loop {
-                let thread = random.u16(0..3) * WARP + random.u16(0..3);
-                let warp = thread / WARP;
-                let writes = match random.u32(0..16) {
-                    0 => {
-                        shared.next_interval();
-                        touches.clear();
-                        continue;
-                    }
-                    1..6 => {
-                        shared.sync_warp(warp.into());
-                        syncs[usize::from(warp)] += 1;
-                        continue;
-                    }
-                    6..8 => true,
-                    _ => false,
-                };
-                let now = syncs[usize::from(warp)];
-                let expected = touches.iter().any(|&(before, passed, wrote)| {
-                    (wrote || writes) && before != thread && (before / WARP != warp || passed == now)
-                });
-                let result = if writes { write(&mut shared, thread) } else { read(&mut shared, thread) };
-                assert_eq!(result.is_err(), expected, "{result:?} of thread {thread} after {touches:?}");
-                if expected {
-                    races += 1;
-                    break;
-                }
-                if touches.len() == 64 {
-                    break;
-                }
-                touches.push((thread, now, writes));
-            }
-        }
-        assert!(races > 10_000, "{races}");
-    }
-
-    #[test]
-    fn the_clock_goes_back() {
-        let mut shared = block();
-        shared.clock = u32::MAX - 2;
-        shared.begin_block(16).unwrap();
-        assert!(shared.clock < 8);
-        // A block that passes the end of the clock: what is not told apart there is still a race.
-        shared.store(0, &[5], A, 0).unwrap();
-        shared.clock = u32::MAX - 1;
-        shared.sync_warp(0);
-        read(&mut shared, B).unwrap();
-        shared.sync_warp(0);
-        assert_eq!(race(write(&mut shared, A)), (Some(B), false));
-        // What it wrote stays written behind the next barrier, the rest is as before.
-        shared.next_interval();
-        assert!(shared.clock < 8);
-        let mut seen = [0; 2];
-        assert_eq!(shared.load(0, &mut seen, OTHER, 0), Err(Trouble::Unwritten));
-        assert_eq!(seen, [2, u8::MAX]);
-        shared.sync_warp(1);
-        write(&mut shared, OTHER + 1).unwrap();
-        shared.begin_block(16).unwrap();
-        assert_eq!(read(&mut shared, A), Err(Trouble::Unwritten));
-    }
-}
+mod tests;

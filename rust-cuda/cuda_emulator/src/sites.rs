@@ -1,4 +1,4 @@
-//! Lines of kernels as small numbers, so that a record of an access can hold one.
+//! Numbers for the lines of kernels, so that a record of an access can hold one.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -7,21 +7,21 @@ use std::sync::{Mutex, PoisonError};
 /// The number of a line of a kernel.
 pub(crate) type Site = u16;
 
-/// The largest number that fits the records; what comes after shares it.
+/// The most numbers that fit the records. All further lines share the last one.
 const MOST: usize = (1 << 12) - 1;
 
-/// All lines seen in this process. A few dozen per kernel.
+/// All lines that this process has numbered. A kernel has a few dozen.
 static SITES: Mutex<Vec<&'static Location<'static>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The lines this thread has asked for, by address: most questions repeat the last ones.
+    /// A cache of the last lines that this thread has looked up, by address.
     static KNOWN: RefCell<[(usize, Site); 64]> = const { RefCell::new([(0, 0); 64]) };
 }
 
 /// The number of a line.
 pub(crate) fn number(location: &'static Location<'static>) -> Site {
     let address = std::ptr::from_ref(location).addr();
-    // Locations are static data of 24 bytes: dividing by 8 spreads them over the table.
+    // A `Location` is static data of 24 bytes; the quotient by 8 spreads them over the table.
     let slot = (address / 8) % 64;
     KNOWN.with_borrow_mut(|known| {
         if known[slot].0 != address {
@@ -36,7 +36,7 @@ pub(crate) fn location(site: Site) -> Option<&'static Location<'static>> {
     SITES.lock().unwrap_or_else(PoisonError::into_inner).get(usize::from(site)).copied()
 }
 
-/// Finds or adds a line. The same line may have several `Location`s (one per generic instance): they share a number.
+/// Finds or adds a line. A line may have several `Location`s, one per generic instance; they share a number.
 fn look_up(location: &'static Location<'static>) -> Site {
     let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
     let index = sites.iter().position(|&known| known == location).unwrap_or_else(|| {

@@ -1,13 +1,18 @@
-//! The accesses of single threads put together into the instructions of warps, and the traffic of each.
+//! Groups the accesses of threads into warp instructions and computes the traffic of each.
 //!
-//! Threads run one after the other here, and their accesses are put together into warp instructions afterwards: the n-th execution of
-//! one line of the kernel by each thread of a warp makes one. Counting begins again at each barrier, at each exchange within the warp, and in
-//! each iteration of a loop that is marked with [`lockstep`](cuda_std::warp::lockstep) or [`Steps`](cuda_std::warp::Steps).
+//! Threads run one after the other, so accesses are grouped afterwards: the n-th execution of a line by each thread of
+//! a warp makes one warp instruction. Counting starts again
 //!
-//! That is what hardware does, where lanes that have parted come together again at the end of an `if` and of an iteration, with one
-//! condition: a loop in which a lane may skip an access that it makes in a later iteration must be marked. In one that is not, the lane's
-//! first access is put together with the first ones of the others, though they made them an iteration earlier. A device
-//! may also part lanes for longer than it must; that is not seen here.
+//! - at each barrier,
+//! - at each warp collective,
+//! - in each iteration of a loop that is marked with [`lockstep`](cuda_std::warp::lockstep) or
+//!   [`Steps`](cuda_std::warp::Steps).
+//!
+//! Hardware does the same: diverged lanes reconverge at the end of an `if` and of an iteration. There is one condition:
+//! a loop must be marked if a lane may skip an access that it makes in a later iteration. Otherwise the lane's first
+//! access is grouped with the first ones of the others, which belong to an earlier iteration.
+//!
+//! A device may keep lanes diverged for longer than necessary. The counts do not show that.
 
 use std::collections::HashMap;
 
@@ -16,7 +21,7 @@ use cuda_std::executor::Lockstep;
 use crate::counts::{Counts, Traffic};
 use crate::sites::Site;
 
-/// Which count an access belongs to.
+/// The count that an access belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     GlobalLoad,
@@ -26,7 +31,7 @@ pub(crate) enum Class {
     ConstantLoad,
 }
 
-/// One warp instruction: what each lane accesses.
+/// One warp instruction: the address of each lane.
 #[derive(Clone, Debug)]
 struct Row {
     class: Class,
@@ -38,16 +43,16 @@ struct Row {
 /// The accesses of one warp since the last flush.
 #[derive(Debug)]
 pub(crate) struct Warp {
-    /// Where accesses were made: outside of marked loops, or in which iterations of them.
+    /// Where accesses were made: outside of marked loops, or in an iteration of one.
     places: Vec<Place>,
-    /// The places by their names.
+    /// The index of each place by its name.
     named: HashMap<u64, usize>,
     /// The place where the current lane is.
     here: usize,
-    /// Which turn of a lane this is: what was counted in another turn begins again.
+    /// The turn of a lane. Executions of a line count from 0 in each turn.
     turn: u64,
     lane: usize,
-    /// The marked loops that each lane is in, from the outermost on.
+    /// The marked loops around each lane, from the outermost on.
     loops: [Vec<Loop>; 32],
 }
 
@@ -55,36 +60,36 @@ pub(crate) struct Warp {
 #[derive(Debug, Default)]
 struct Place {
     lines: Vec<Line>,
-    /// The line that was executed last: the next one often follows it.
+    /// The line that was executed last. The next one often follows it.
     last: usize,
 }
 
-/// A line of the kernel at one place: an access, or the beginning of a marked loop.
+/// A line of the kernel at one place: an access, or the start of a marked loop.
 #[derive(Debug)]
 struct Line {
     site: Site,
     turn: u64,
-    /// How often the current lane has executed it in its turn.
+    /// The number of executions by the current lane in its turn.
     times: usize,
-    /// By how often the line had been executed before.
+    /// Row n holds the n-th execution of each lane.
     rows: Vec<Row>,
 }
 
-/// A marked loop that a lane is in.
+/// A marked loop around a lane.
 #[derive(Clone, Copy, Debug)]
 struct Loop {
-    /// The name of the place around it.
+    /// The name of the place around the loop.
     around: u64,
-    /// Its own: the line, and how often it had begun there.
+    /// The loop's name, from its line and the number of its earlier starts there.
     name: u64,
-    /// Iterations that have begun.
+    /// The number of iterations that have started.
     iterations: u64,
 }
 
 /// The name of the place outside of all marked loops.
 const OUTSIDE: u64 = 0;
 
-/// A name for what lies within `around`: 64 bits that are different for all that one warp does (the finaliser of splitmix64).
+/// A name for a place within `around`: a 64-bit hash, by the finaliser of splitmix64.
 fn name(around: u64, kind: u64, number: u64) -> u64 {
     [kind, number].into_iter().fold(around, |hash, part| {
         let mut bits = (hash ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -95,7 +100,7 @@ fn name(around: u64, kind: u64, number: u64) -> u64 {
 }
 
 impl Place {
-    /// The line with this number, and how often the current lane has executed it before in this turn.
+    /// The line with this number, and the number of earlier executions by the current lane in this turn.
     fn execute(&mut self, site: Site, turn: u64) -> (&mut Line, usize) {
         let count = self.lines.len();
         let mut order = (0..count).map(|step| (self.last + step) % count);
@@ -130,19 +135,19 @@ impl Default for Warp {
 }
 
 impl Warp {
-    /// A new block: no lane is in a loop, not even one that was given up in the block before.
+    /// Starts a block: no lane is in a loop. The block before may have been given up inside of one.
     pub(crate) fn begin_block(&mut self) {
         self.loops.iter_mut().for_each(Vec::clear);
     }
 
-    /// The next accesses are of this lane, from the start of a barrier interval on.
+    /// Starts a turn of a lane: the next accesses are its own.
     pub(crate) fn begin_lane(&mut self, lane: u32) {
         self.lane = lane as usize;
         self.turn += 1;
         self.go(self.loops[self.lane].last().map_or(OUTSIDE, |inside| name(inside.name, 1, inside.iterations)));
     }
 
-    /// The current lane is at the place with this name.
+    /// Moves the current lane to the place with this name.
     fn go(&mut self, name: u64) {
         let places = &mut self.places;
         self.here = *self.named.entry(name).or_insert_with(|| {
@@ -151,7 +156,7 @@ impl Warp {
         });
     }
 
-    /// The current lane begins a marked loop, an iteration of the innermost one, or ends that.
+    /// The current lane starts a marked loop, or starts an iteration of the innermost one, or leaves it.
     pub(crate) fn step(&mut self, step: Lockstep, site: Site) {
         let loops = &mut self.loops[self.lane];
         let to = match (step, loops.last_mut()) {
@@ -170,7 +175,7 @@ impl Warp {
                 loops.pop();
                 around
             }
-            // Of a thread that was given up.
+            // The thread was given up.
             (Lockstep::Next | Lockstep::End, None) => OUTSIDE,
         };
         self.go(to);
@@ -179,14 +184,14 @@ impl Warp {
     /// Notes an access of the current lane.
     pub(crate) fn note(&mut self, class: Class, site: Site, address: u64, size: u32) {
         let (line, time) = self.places[self.here].execute(site, self.turn);
-        // A row for each time before is there, unless the lanes before came here less often.
+        // The lanes before may have executed the line less often.
         line.rows.resize_with(line.rows.len().max(time + 1), || Row { class, size, lanes: 0, addresses: [0; 32] });
         let row = &mut line.rows[time];
         row.lanes |= 1 << self.lane;
         row.addresses[self.lane] = address;
     }
 
-    /// Counts what was noted, and forgets it.
+    /// Adds the noted accesses to the counts and forgets them.
     pub(crate) fn flush(&mut self, counts: &mut Counts) {
         for place in &mut self.places {
             for row in place.lines.iter_mut().flat_map(|line| line.rows.drain(..)) {
@@ -201,7 +206,7 @@ impl Warp {
             }
         }
         if self.places.len() > 1 {
-            // The iterations are over. The place outside, which most kernels have alone, stays with its lines.
+            // The iterations are over. The place outside of all loops keeps its lines for reuse.
             self.places.truncate(1);
             self.named.clear();
             self.named.insert(OUTSIDE, 0);
@@ -211,7 +216,7 @@ impl Warp {
 }
 
 impl Row {
-    /// The addresses of the lanes that take part.
+    /// The addresses of the active lanes.
     fn active(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         (0..32).filter(|lane| self.lanes >> lane & 1 == 1).map(|lane| (lane, self.addresses[lane]))
     }
@@ -226,7 +231,7 @@ impl Row {
         Traffic { threads, instructions: 1, transactions, ideal }
     }
 
-    /// The 32-byte sectors touched, and how many the different bytes would fill.
+    /// The number of 32-byte sectors, and the number that the different bytes fill at least.
     fn sectors(&self) -> (u64, u64) {
         let size = u64::from(self.size);
         let sectors = different(self.active().map(|(_, address)| address / 32));
@@ -234,10 +239,10 @@ impl Row {
         (sectors, bytes.div_ceil(32))
     }
 
-    /// The passes through the 32 banks, and how many the size of the access asks for.
+    /// The number of wavefronts, and the number that the size of the access needs.
     fn wavefronts(&self) -> (u64, u64) {
         let words = (self.size / 4).max(1) as usize;
-        // 4-byte accesses are served for the whole warp, 8-byte for half of it, 16-byte for a quarter at a time.
+        // An access of 4 bytes is served for the whole warp, of 8 bytes for half of it, of 16 bytes for a quarter.
         let group = 32 / words;
         let (mut passes, mut ideal) = (0, 0);
         for first in (0..32).step_by(group) {
@@ -254,7 +259,7 @@ impl Row {
     }
 }
 
-/// How many different values there are.
+/// The number of different values.
 fn different(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable();
@@ -306,7 +311,8 @@ mod tests {
         assert_eq!(passes(1, |lane| lane).transactions, 1);
     }
 
-    /// Eight iterations i; lane l skips the first l, and loads element 8 i + l in the others. Then all store one element.
+    /// Eight iterations i. Lane l skips the first l of them and loads element 8 i + l in the others. Then all lanes
+    /// store one element.
     fn skipping(marked: bool) -> Counts {
         let mut warp = Warp::default();
         warp.begin_block();
@@ -349,7 +355,7 @@ mod tests {
         let mut warp = Warp::default();
         for lane in 0..4 {
             warp.begin_lane(lane);
-            // A loop that begins twice; lane 0 leaves it after one iteration, the others after two.
+            // A loop that starts twice. Lane 0 leaves it after one iteration, the others after two.
             for _ in 0..2 {
                 warp.step(Lockstep::Begin, 5);
                 for _ in 0..=lane.min(1) {
@@ -362,7 +368,7 @@ mod tests {
         }
         let mut counts = Counts::default();
         warp.flush(&mut counts);
-        // Twice two iterations; the second of each without lane 0.
+        // Two times two iterations, the second ones without lane 0.
         assert_eq!((counts.global_loads.instructions, counts.global_loads.threads), (4, 2 * (4 + 3)));
         assert_eq!((counts.global_stores.instructions, counts.global_stores.threads), (1, 4));
     }
@@ -374,7 +380,7 @@ mod tests {
             warp.begin_lane(lane);
             for step in 0..3 {
                 warp.note(Class::ConstantLoad, 1, 4 * step, 4);
-                // Only some lanes take this way.
+                // Only some lanes take this branch.
                 if lane < 8 {
                     warp.note(Class::ConstantLoad, 2, u64::from(lane), 4);
                 }

@@ -1,10 +1,14 @@
-//! Planted defects: each must be found, with the right kind, place and line; and the same kernel without it must pass.
-#![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, clippy::if_same_then_else)] // kernels that are wrong on purpose
+//! Planted defects. Each must be found with its kind, place and line, and the same kernel without it must pass.
+// The kernels are wrong on purpose.
+#![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, clippy::if_same_then_else)]
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_emulator::{Buffer, Counts, Defect, Emulator, Error, Kind, Launch, LaunchError, Memory, Place, Role};
+use cuda_std::mma::mma_m16n8k32_u8s8;
 use cuda_std::prelude::*;
 
-/// Threads of a block in x in these tests: two warps.
+/// The number of threads of a block in these tests: two warps.
 const WIDTH: u32 = 64;
 
 /// Runs a kernel on two blocks of 64 threads with 1 KiB of shared memory.
@@ -32,14 +36,14 @@ fn buffers(memory: &mut Memory) -> (Buffer<f32>, Buffer<f32>) {
     (memory.upload("source", &values), memory.allocate("result", values.len(), Role::Output))
 }
 
-/// Reverses each block's part through shared memory. `with_barrier` false is the defect.
+/// Reverses each block's elements through shared memory. `with_barrier` 0 is the defect.
 #[kernel]
 pub unsafe fn reverse(source: Global<f32>, result: GlobalMut<f32>, with_barrier: u32) {
     let (i, tx) = (thread::index_1d(), thread::thread_idx_x());
     let tile = Shared::<f32>::dynamic();
     unsafe { tile.store(tx, source.load(i as isize)) };
     if with_barrier != 0 {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     }
     unsafe { result.store(i as isize, tile.load(WIDTH - 1 - tx)) };
 }
@@ -56,14 +60,14 @@ fn a_missing_barrier() {
     let mut memory = Memory::new();
     let (source, result) = buffers(&mut memory);
     let (s, r) = (source.global(), result.global_mut());
-    // Whichever of two threads comes first, the other races with it, or reads what is not yet written.
+    // The second of two threads races with the first one, or it reads what is not written yet.
     for defect in defects(run(&mut memory, || unsafe { reverse(s, r, 0) })) {
         assert!(matches!(defect.kind, Kind::Race { .. } | Kind::Uninitialised), "{defect}");
         assert!(defect.location.unwrap().file().ends_with("defects.rs"));
     }
 }
 
-/// Copies `length` elements; a length beyond the arrays is the defect.
+/// Copies elements `i * step + shift` to elements `i * step`.
 #[kernel]
 pub unsafe fn copy(source: Global<f32>, result: GlobalMut<f32>, shift: i32, step: u32) {
     let i = thread::index_1d() * step;
@@ -83,7 +87,7 @@ fn an_index_off_by_one() {
     let text = defect.to_string();
     assert!(text.contains("thread (63, 0, 0) of block (1, 0, 0)") && text.contains("defects.rs:"), "{text}");
 
-    // Handles of another memory: nothing is there.
+    // Handles of another memory.
     let found = defects(run(&mut Memory::new(), || unsafe { copy(s, r, 0, 0) }));
     assert!(found.iter().all(|defect| matches!(defect.kind, Kind::OutOfBounds { .. })), "{found:#?}");
 }
@@ -137,7 +141,45 @@ fn a_read_of_what_another_block_writes() {
     assert!(found.iter().all(|defect| matches!(defect.kind, Kind::Race { .. })), "{found:#?}");
 }
 
-/// Sums up in place with barriers between: no race, though every element is written by several threads in turn.
+/// Each of two blocks reads every element. Then block 1 writes all of them.
+///
+/// The blocks wait for each other before each element, but not for long: they may run on one host thread.
+fn read_all_then_write(data: GlobalMut<f32>, arrived: &[AtomicU32]) {
+    for (i, arrived) in (0..).zip(arrived) {
+        arrived.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..1000 {
+            if arrived.load(Ordering::Relaxed) == 2 {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let _ = unsafe { data.load(i) };
+    }
+    if thread::block_idx_x() == 1 {
+        for i in 0..arrived.len() as isize {
+            unsafe { data.store(i, 0.0) };
+        }
+    }
+}
+
+/// Two blocks note their reads of an element at the same time. Neither read may be lost.
+#[test]
+fn every_race_between_two_blocks_is_found() {
+    for _ in 0..20 {
+        let arrived: Vec<AtomicU32> = (0..5000).map(|_| AtomicU32::new(0)).collect();
+        let mut memory = Memory::new();
+        let data = memory.upload("data", &vec![1.0_f32; arrived.len()]);
+        let d = data.global_mut();
+        let launch = Launch::flat((2, 1), (1, 1), 0);
+        let kernel = || read_all_then_write(d, &arrived);
+        let found = defects(Emulator::new().launch("read_all_then_write", &launch, &mut memory, kernel));
+        // At each element the write sees the other block's read, or the read sees the write.
+        let times: u64 = found.iter().map(|defect| defect.times).sum();
+        assert!(times >= arrived.len() as u64, "{times} races at {} elements", arrived.len());
+    }
+}
+
+/// Several threads add to each element in turn. With barriers between there is no race.
 #[kernel]
 pub unsafe fn in_turn(data: GlobalMut<f32>, with_barrier: u32) {
     let tx = thread::thread_idx_x();
@@ -145,7 +187,7 @@ pub unsafe fn in_turn(data: GlobalMut<f32>, with_barrier: u32) {
         let i = (tx + step) % WIDTH;
         unsafe { data.store(i as isize, data.load(i as isize) + 1.0) };
         if with_barrier != 0 {
-            thread::sync_threads();
+            unsafe { thread::sync_threads() };
         }
     }
 }
@@ -166,17 +208,17 @@ fn turns_with_and_without_barriers_on_global_memory() {
 #[kernel]
 pub unsafe fn skipped_barrier(from: u32) {
     if thread::thread_idx_x() < from {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     }
 }
 
-/// Half of the block waits at one barrier, the other at another.
+/// One half of the block waits at one barrier, the other half at another.
 #[kernel]
 pub unsafe fn two_barriers() {
     if thread::thread_idx_x() < WIDTH / 2 {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     } else {
-        thread::sync_threads();
+        unsafe { thread::sync_threads() };
     }
 }
 
@@ -199,7 +241,7 @@ pub unsafe fn unwritten_halo(result: GlobalMut<f32>, missing: u32) {
     if tx < 2 - missing {
         unsafe { tile.store(WIDTH + tx, 2.0) };
     }
-    thread::sync_threads();
+    unsafe { thread::sync_threads() };
     unsafe { result.store(thread::index_1d() as isize, tile.load(tx + 2)) };
 }
 
@@ -227,7 +269,7 @@ fn memory_that_nothing_wrote() {
     let defect = one(run(&mut memory, || unsafe { copy(e, r, 0, 1) }));
     assert_eq!((defect.kind.clone(), defect.times), (Kind::Uninitialised, 128));
     assert!(defect.action.contains("empty["), "{defect}");
-    // What one launch wrote, the next may read.
+    // A launch may read what the one before wrote.
     let again = memory.allocate::<f32>("again", 128, Role::Output);
     let (from, to) = (result.global(), again.global_mut());
     run(&mut memory, || unsafe { copy(from, to, 0, 1) }).unwrap();
@@ -312,21 +354,21 @@ fn launches_beyond_the_device() {
     assert!(matches!(refused(Launch::flat((0, 1), (1, 1), 4)), LaunchError::Empty { .. }));
 }
 
-/// Sums a warp's values in two ways.
+/// Sums a warp's values by `shuffle_down` and by `shuffle_xor`.
 #[kernel]
 pub unsafe fn warp_sums(result: GlobalMut<f32>, lanes: u32) {
     if thread::thread_rank() % 32 < lanes {
         let mut down = thread::thread_rank() as f32;
         for delta in [16, 8, 4, 2, 1] {
-            down += warp::shuffle_down(down, delta);
+            down += unsafe { warp::shuffle_down(down, delta) };
         }
         let mut xor = thread::thread_rank() as f32;
         for bits in [16, 8, 4, 2, 1] {
-            xor += warp::shuffle_xor(xor, bits);
+            xor += unsafe { warp::shuffle_xor(xor, bits) };
         }
-        let first = warp::shuffle(down, 0);
-        let even = warp::ballot(warp::lane_id().is_multiple_of(2));
-        warp::sync_warp();
+        let first = unsafe { warp::shuffle(down, 0) };
+        let even = unsafe { warp::ballot(warp::lane_id().is_multiple_of(2)) };
+        unsafe { warp::sync_warp() };
         let same = first == xor && even == 0x5555_5555;
         unsafe { result.store(thread::index_1d() as isize, if same { xor } else { f32::NAN }) };
     }
@@ -346,22 +388,23 @@ fn warp_collectives() {
     }
 }
 
-/// Each thread gets the value of the one whose number differs in the bits of `partner`, through shared memory, and puts it where
-/// its own was. `by` is what the warp does together between the first write and the read: 0 is `sync_warp`. Anything else, and a
-/// partner in another warp, is the defect.
+/// Each thread reads the value of thread `tx ^ partner` from shared memory and stores it in its own place.
+///
+/// `by` selects the collective between the write and the read. 0 is `sync_warp`. Any other one is a defect, and so is a
+/// partner in another warp.
 #[kernel]
 pub unsafe fn hand_over(source: Global<f32>, result: GlobalMut<f32>, partner: u32, by: u32) {
     let (i, tx) = (thread::index_1d(), thread::thread_rank());
     let tile = Shared::<f32>::dynamic();
     unsafe { tile.store(tx, source.load(i as isize)) };
     match by {
-        0 => warp::sync_warp(),
-        1 => assert_eq!(warp::ballot(true), u32::MAX),
-        2 => assert_eq!(warp::shuffle(tx, 5) % 32, 5),
-        _ => assert_eq!(cuda_std::mma::mma_m16n8k32_u8s8([0; 4], [0; 2], [1; 4]), [1; 4]),
+        0 => unsafe { warp::sync_warp() },
+        1 => assert_eq!(unsafe { warp::ballot(true) }, u32::MAX),
+        2 => assert_eq!(unsafe { warp::shuffle(tx, 5) } % 32, 5),
+        _ => assert_eq!(unsafe { mma_m16n8k32_u8s8([0; 4], [0; 2], [1; 4]) }, [1; 4]),
     }
     let value = unsafe { tile.load(tx ^ partner) };
-    warp::sync_warp();
+    unsafe { warp::sync_warp() };
     unsafe { tile.store(tx, value) };
     unsafe { result.store(i as isize, tile.load(tx)) };
 }
@@ -376,20 +419,20 @@ fn values_handed_over_in_a_warp() {
     };
     let expected: Vec<f32> = (0..2 * WIDTH).map(|i| (i ^ 5) as f32).collect();
     assert_eq!(handed(5, 0).unwrap().1, expected);
-    // All lanes have written before one reads, but only sync_warp orders it.
+    // All lanes write before one reads, but only `sync_warp` orders these accesses.
     for by in 1..4 {
         let defect = one(handed(5, by).map(|(counts, _)| counts));
         let Kind::Race { before } = &defect.kind else { panic!("{defect}") };
         let (thread, writer) = (defect.place.thread[0], before.place.unwrap().thread[0]);
         assert!(before.wrote && writer == thread ^ 5 && defect.times == 128, "{defect}");
     }
-    // The line that reads what the other warp wrote, and the one that writes what the other warp read.
+    // The read of what the other warp wrote, and the write of what the other warp read.
     let found = defects(handed(32, 0).map(|(counts, _)| counts));
     assert_eq!(found.len(), 2, "{found:#?}");
     assert!(found.iter().all(|defect| matches!(defect.kind, Kind::Race { .. })), "{found:#?}");
 }
 
-/// Right only if thread 0 runs first.
+/// Its results depend on the order of the threads.
 #[kernel]
 pub unsafe fn depends_on_order(data: GlobalMut<u32>) {
     let seen = unsafe { data.load(0) };
@@ -413,13 +456,13 @@ fn the_order_of_threads_is_the_seed_s() {
     assert_ne!(order(7), order(8));
 }
 
-/// Reads a column of a tile: every word in one bank, unless the rows are padded.
+/// Reads a column of a tile. Without padding all words of the column are in one bank.
 #[kernel]
 pub unsafe fn column(result: GlobalMut<f32>, pitch: u32) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     let tile = Shared::<f32>::dynamic();
     unsafe { tile.store(ty * pitch + tx, 1.0) };
-    thread::sync_threads();
+    unsafe { thread::sync_threads() };
     unsafe { result.store((ty * 32 + tx) as isize, tile.load(tx * pitch + ty)) };
 }
 
@@ -442,10 +485,10 @@ fn counts_are_those_of_the_addresses() {
     assert_eq!(counted(33).bank_conflicts(), 0);
 }
 
-/// Four taps to the left and four to the right of each element, those outside left out.
+/// Sums four elements to the left and to the right of each element, as far as they are inside.
 ///
 /// # Safety
-/// Both hold 32 elements.
+/// - Both arrays hold 32 elements.
 #[kernel]
 pub unsafe fn taps(from: Global<f32>, to: GlobalMut<f32>) {
     let x = thread::thread_idx_x() as i32;
@@ -458,7 +501,7 @@ pub unsafe fn taps(from: Global<f32>, to: GlobalMut<f32>) {
     unsafe { to.store(x as isize, sum) };
 }
 
-/// With an array at the start of a sector, tap l reads elements max(l, 0) to min(31 + l, 31): 28 to 32 neighbours, 4 sectors.
+/// Tap l reads elements max(l, 0) to min(31 + l, 31). These are 28 to 32 neighbours in 4 sectors.
 #[test]
 fn skipped_iterations_are_counted_in_lockstep() {
     let mut memory = Memory::new();
@@ -474,7 +517,7 @@ fn skipped_iterations_are_counted_in_lockstep() {
     assert_eq!(memory.download(&to)[..5], [5.0, 6.0, 7.0, 8.0, 9.0]);
 }
 
-/// What a `main` that returns the error shows.
+/// `main` shows the `Debug` text of an error that it returns.
 #[test]
 fn debug_is_the_report() {
     let launch = Launch::flat((1, 1), (2048, 1), 0);

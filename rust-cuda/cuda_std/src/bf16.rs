@@ -1,7 +1,8 @@
-//! Numbers of 16 bits with the range of an `f32`, two to a word: bfloat16, the upper half of an `f32`, 8 digits.
+//! bfloat16, two to a word. It is the upper half of an `f32`: the same exponent and 8 significant bits.
 
-/// `low` and `high`, each rounded to the nearest such number, a half to the even one; `low` in the lower half of the word. What is too large
-/// becomes infinite. PTX `cvt.rn.bf16x2.f32`, from compute capability 8.0 on.
+/// Rounds `low` and `high` to bfloat16: PTX `cvt.rn.bf16x2.f32`, from compute capability 8.0 on.
+///
+/// `low` is the lower half of the word. Ties round to even. A value that is too large becomes infinite.
 ///
 /// ```
 /// use cuda_std::bf16::{pack, unpack};
@@ -15,7 +16,7 @@ pub fn pack(low: f32, high: f32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let word: u32;
-        // SAFETY: arithmetic on registers.
+        // SAFETY: the instruction computes with registers and accesses no memory.
         unsafe {
             core::arch::asm!(
                 "cvt.rn.bf16x2.f32 {word}, {high}, {low};",
@@ -31,21 +32,21 @@ pub fn pack(low: f32, high: f32) -> u32 {
     }
 }
 
-/// The two numbers of a word, the lower half's first.
+/// The two values of a word, the lower half first.
 #[inline(always)]
 #[must_use]
 pub const fn unpack(word: u32) -> [f32; 2] {
     [f32::from_bits(word << 16), f32::from_bits(word & 0xffff_0000)]
 }
 
-/// The nearest number of 16 bits.
+/// The nearest bfloat16; ties round to even.
 #[cfg(not(target_arch = "nvptx64"))]
 fn of_f32(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {
         return 0x7fff;
     }
-    // Half of what the digits that go are worth, less if the last one that stays is even.
+    // Adds half of the last place that stays, less one bit if that place is even.
     ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
@@ -54,7 +55,7 @@ mod tests {
     use super::{of_f32, pack, unpack};
 
     #[test]
-    fn each_number_is_its_own_nearest() {
+    fn a_bfloat16_rounds_to_itself() {
         for word in 0..=u16::MAX {
             let [value, zero] = unpack(u32::from(word));
             assert_eq!(zero, 0.0);
@@ -66,9 +67,9 @@ mod tests {
         }
     }
 
-    /// Just below, at and just above the middle of each two neighbours.
+    /// Just below, at and just above the middle of two neighbours.
     #[test]
-    fn middles_go_to_the_even_one() {
+    fn ties_round_to_even() {
         for word in 0..0x7f80_u16 {
             let middle = u32::from(word) << 16 | 0x8000;
             let even = word + (word & 1);

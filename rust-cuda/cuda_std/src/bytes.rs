@@ -1,10 +1,12 @@
-//! Bytes that become floats, and floats that become bytes, four to a word and in fewer instructions than a conversion each.
+//! Conversions between `f32` and bytes packed in words, in fewer instructions than one conversion each.
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// A word of four bytes of `a` (0 to 3) and `b` (4 to 7), each named by a hexadecimal digit of `selector` up to 7, the lowest byte by
-/// the lowest one: PTX `prmt`, `__byte_perm` in CUDA C++.
+/// Selects four bytes of `a` and `b`: PTX `prmt`, `__byte_perm` in CUDA C++.
+///
+/// Each hexadecimal digit of `selector` names one byte of the result, from the lowest on: 0 to 3 is a byte of `a`, 4 to
+/// 7 one of `b`.
 ///
 /// ```
 /// assert_eq!(cuda_std::bytes::byte_perm(0x33_22_11_00, 0x77_66_55_44, 0x7250), 0x77_22_55_00);
@@ -15,7 +17,7 @@ pub fn byte_perm(a: u32, b: u32, selector: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let word: u32;
-        // SAFETY: arithmetic on registers.
+        // SAFETY: the instruction computes with registers and accesses no memory.
         unsafe {
             asm!(
                 "prmt.b32 {word}, {a}, {b}, {selector};",
@@ -32,12 +34,12 @@ pub fn byte_perm(a: u32, b: u32, selector: u32) -> u32 {
     }
 }
 
-/// PTX `cvt.rni.u8`: the nearest whole number, saturated, in a word.
+/// The nearest integer, saturated to a byte: PTX `cvt.rni.u8.f32`.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn byte(value: f32) -> u32 {
     let byte: u32;
-    // SAFETY: arithmetic on registers.
+    // SAFETY: the instruction computes with registers and accesses no memory.
     unsafe {
         asm!(
             "cvt.rni.u8.f32 {byte}, {value};",
@@ -48,8 +50,9 @@ fn byte(value: f32) -> u32 {
     byte
 }
 
-/// Byte `i` of `word`, the lowest being 0. On the device a permutation of bytes makes `2^23 + byte`, from which `2^23` is subtracted:
-/// both exact.
+/// Byte `i` of `word` as a float; byte 0 is the lowest.
+///
+/// On the device `prmt` builds the float `2^23 + byte`, from which `2^23` is subtracted. Both steps are exact.
 ///
 /// ```
 /// assert_eq!([0, 1, 2, 3].map(|i| cuda_std::bytes::byte_to_f32(0xff_80_01_00, i)), [0.0, 1.0, 128.0, 255.0]);
@@ -59,10 +62,10 @@ fn byte(value: f32) -> u32 {
 pub fn byte_to_f32(word: u32, i: usize) -> f32 {
     #[cfg(target_arch = "nvptx64")]
     {
-        // From the highest on: 0x4b, 0, 0 of the constant, which is 2^23 as a float, and the byte.
+        // From the highest byte on: 0x4b, 0 and 0 of the constant, which is the float 2^23, then the byte.
         let float: f32;
         let selector: u32 = 0x7540 | i as u32;
-        // SAFETY: arithmetic on registers.
+        // SAFETY: the instruction computes with registers and accesses no memory.
         unsafe {
             asm!(
                 "prmt.b32 {float}, {word}, 0x4B000000, {selector};",
@@ -78,7 +81,9 @@ pub fn byte_to_f32(word: u32, i: usize) -> f32 {
     }
 }
 
-/// Four values as the bytes of a word, the first one lowest: the nearest whole number, a half to the even one, saturated; NaN becomes 0.
+/// Packs four values into the bytes of a word, the first one lowest.
+///
+/// Each value is rounded to the nearest integer, ties to even, and saturated. NaN becomes 0.
 ///
 /// ```
 /// assert_eq!(cuda_std::bytes::pack_sat_u8x4([0.5, 1.5, -3.0, 1e9]).to_le_bytes(), [0, 2, 0, 255]);
@@ -97,8 +102,10 @@ pub fn pack_sat_u8x4(values: [f32; 4]) -> u32 {
     }
 }
 
-/// Two whole numbers as the two lowest bytes of a word, `low` the lowest, saturated, below the lower half of `above`: PTX
-/// `cvt.pack.sat.u8.s32`, from compute capability 7.2 on.
+/// Packs two integers, saturated, into the two lowest bytes of a word: PTX `cvt.pack.sat.u8.s32.b32`.
+///
+/// `low` is the lowest byte. The lower half of `above` becomes the upper half of the result. It needs compute
+/// capability 7.2.
 ///
 /// ```
 /// assert_eq!(cuda_std::bytes::pack_sat_u8x2(-7, 300, 0x44_33_22_11).to_le_bytes(), [0, 255, 0x11, 0x22]);
@@ -109,7 +116,7 @@ pub fn pack_sat_u8x2(low: i32, high: i32, above: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let pair: u32;
-        // SAFETY: arithmetic on registers.
+        // SAFETY: the instruction computes with registers and accesses no memory.
         unsafe {
             asm!(
                 "cvt.pack.sat.u8.s32.b32 {pair}, {high}, {low}, {above};",
@@ -125,8 +132,9 @@ pub fn pack_sat_u8x2(low: i32, high: i32, above: u32) -> u32 {
     }
 }
 
-/// `bits` with one more at its lower end: whether `value` is at least `limit`, which is not 0. Two additions, the second with the
-/// first one's carry.
+/// Shifts `bits` left by one and sets the lowest bit if `value >= limit`. `limit` must not be 0.
+///
+/// On the device these are two additions; the second one takes the carry of the first.
 ///
 /// ```
 /// assert_eq!(cuda_std::bytes::with_at_least(0b10, 7, 7), 0b101);
@@ -138,7 +146,7 @@ pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let more: u32;
-        // SAFETY: arithmetic on registers.
+        // SAFETY: the instruction computes with registers and accesses no memory.
         unsafe {
             asm!(
                 "{{ .reg .u32 sum; add.cc.u32 sum, {value}, {complement}; addc.u32 {more}, {bits}, {bits}; }}",
@@ -155,7 +163,7 @@ pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
     }
 }
 
-/// Four pixels of three channels as three words of one channel each, the first pixel lowest.
+/// Deinterleaves four pixels of three channels: one word per channel, the first pixel lowest.
 ///
 /// ```
 /// let pixels = [0x21_13_12_11, 0x32_31_23_22, 0x43_42_41_33];
@@ -165,10 +173,10 @@ pub fn with_at_least(bits: u32, value: u32, limit: u32) -> u32 {
 #[must_use]
 pub fn deinterleave_3([a, b, c]: [u32; 3]) -> [u32; 3] {
     [(0x0630, 0x5210), (0x0741, 0x6210), (0x0052, 0x7410)]
-        .map(|(three_of, and_one)| byte_perm(byte_perm(a, b, three_of), c, and_one))
+        .map(|(from_ab, with_c)| byte_perm(byte_perm(a, b, from_ab), c, with_c))
 }
 
-/// The same of four channels: four words.
+/// Deinterleaves four pixels of four channels: one word per channel, the first pixel lowest.
 ///
 /// ```
 /// let pixels = [0x14_13_12_11, 0x24_23_22_21, 0x34_33_32_31, 0x44_43_42_41];

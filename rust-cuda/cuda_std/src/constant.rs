@@ -1,28 +1,36 @@
-//! Constant memory: up to 64 KiB per module that the host sets before a launch and all threads read.
+//! Constant memory: up to 64 KiB per module, written by the host before a launch and read by all threads.
 //!
-//! A read of one address by all threads of a warp is as fast as a register; that is how a filter's
-//! coefficients are read. Reads of different addresses are done one after the other.
+//! If all threads of a warp read the same address, a read is as fast as one of a register. Reads of different addresses
+//! are served one after the other.
 
 use crate::Scalar;
 
-/// An array in constant memory; made by [`constant!`](crate::constant!), not by hand.
-pub trait ConstantMemory: Copy {
-    /// What it holds.
+/// An array in constant memory. [`constant!`](crate::constant!) declares one.
+///
+/// # Safety
+/// An implementer guarantees:
+/// - [`SYMBOL`](Self::SYMBOL) names a `.const` variable of the module that the kernel is in.
+/// - The variable holds [`LENGTH`](Self::LENGTH) elements and is aligned for an element.
+/// - `address` returns the address of that variable in the constant window.
+/// - No other type names the same variable.
+pub unsafe trait ConstantMemory: Copy {
+    /// The type of an element.
     type Element: Scalar;
-    /// How many elements it holds.
+    /// The number of elements.
     const LENGTH: usize;
-    /// The symbol by which the host finds it in a loaded module.
+    /// The symbol by which the host finds the array in a loaded module.
     const SYMBOL: &'static str;
 
-    /// Its address in the constant window.
+    /// The array's address in the constant window.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     fn address() -> u64;
 
-    /// Element `index`.
+    /// Reads element `index`.
     ///
     /// # Safety
-    /// `index` is below [`LENGTH`](Self::LENGTH), and the host set the element before the launch.
+    /// - `index` is below [`LENGTH`](Self::LENGTH).
+    /// - The host wrote the element before the launch.
     #[inline(always)]
     #[track_caller]
     #[must_use]
@@ -30,7 +38,7 @@ pub trait ConstantMemory: Copy {
         #[cfg(target_arch = "nvptx64")]
         {
             let bytes = index as u64 * size_of::<Self::Element>() as u64;
-            // SAFETY: the caller's promise.
+            // SAFETY: `index` is below LENGTH, and the trait's implementer guarantees as many elements at `address`.
             unsafe { Self::Element::load_constant(Self::address() + bytes) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
@@ -40,11 +48,10 @@ pub trait ConstantMemory: Copy {
     }
 }
 
-/// Declares an array in constant memory, as CUDA's `__constant__`.
+/// Declares an array in constant memory, as `__constant__` does in CUDA C++.
 ///
-/// The name becomes a unit value whose [`load`](crate::constant::ConstantMemory::load) reads an element, and the PTX
-/// symbol that the host writes to. Length and element type are part of the declaration: 65,536 bytes is
-/// the most that a module may have.
+/// The name becomes a unit value whose [`load`](crate::constant::ConstantMemory::load) reads an element. It is also the
+/// PTX symbol that the host writes to. A module has at most 65,536 bytes of constant memory.
 ///
 /// ```
 /// cuda_std::constant! {
@@ -73,7 +80,9 @@ macro_rules! constant {
             bytes = const $length * ::core::mem::size_of::<$element>(),
         );
 
-        impl $crate::constant::ConstantMemory for $name {
+        // SAFETY: the `.const` variable declared above has this name and this length, and 16 bytes are an alignment for
+        // every element. Two variables of one name do not assemble.
+        unsafe impl $crate::constant::ConstantMemory for $name {
             type Element = $element;
             const LENGTH: usize = $length;
             const SYMBOL: &'static str = stringify!($name);
@@ -82,7 +91,7 @@ macro_rules! constant {
             #[inline(always)]
             fn address() -> u64 {
                 let address: u64;
-                // SAFETY: takes the address of the symbol declared above; touches no memory.
+                // SAFETY: the instruction takes the address of the variable declared above and accesses no memory.
                 unsafe {
                     ::core::arch::asm!(
                         concat!("mov.u64 {address}, ", stringify!($name), ";"),

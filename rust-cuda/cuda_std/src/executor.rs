@@ -1,14 +1,14 @@
-//! The host's half: whoever plays the GPU implements [`Executor`], and kernels run inside [`enter`].
+//! Kernels on the host: a type that acts as the GPU implements [`Executor`], and [`enter`] runs a kernel on it.
 //!
-//! A GPU thread's view of the machine is small: a dozen registers, a barrier, a few exchanges within the warp, loads and stores. [`Executor`] is just
-//! that view. Each access comes with the line of the kernel that made it, so that an executor can report it.
+//! [`Executor`] is what one GPU thread sees of the machine: special registers, the barrier, warp operations, loads,
+//! stores and asynchronous copies. Each access names the line of the kernel, so that an executor can report it.
 //!
 //! ```
 //! use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
 //! use cuda_std::prelude::*;
 //! use std::panic::Location;
 //!
-//! /// A grid of one thread, without shared memory.
+//! /// Executes a grid of one thread without shared memory.
 //! struct Alone;
 //! impl Executor for Alone {
 //!     fn register(&self, register: Register) -> u32 {
@@ -20,11 +20,11 @@
 //!     }
 //!     fn load(&self, access: Access, bytes: &mut [u8]) {
 //!         assert_eq!(access.space, Space::Global);
-//!         // SAFETY: the kernel below accesses only `data`.
+//!         // SAFETY: the kernel below accesses only `data`, which is live.
 //!         unsafe { (access.address as *const u8).copy_to(bytes.as_mut_ptr(), bytes.len()) }
 //!     }
 //!     fn store(&self, access: Access, bytes: &[u8]) {
-//!         // SAFETY: as above.
+//!         // SAFETY: the kernel below accesses only `data`, which is live.
 //!         unsafe { (access.address as *mut u8).copy_from(bytes.as_ptr(), bytes.len()) }
 //!     }
 //! }
@@ -32,10 +32,10 @@
 //! /// Doubles element 0.
 //! ///
 //! /// # Safety
-//! /// `data` holds an element.
+//! /// - `data` holds one element, and no other thread accesses it.
 //! #[kernel]
 //! pub unsafe fn double(data: GlobalMut<f32>) {
-//!     // SAFETY: the caller's promise.
+//!     // SAFETY: element 0 exists, and no other thread accesses it.
 //!     unsafe { data.store(0, 2.0 * data.load(0)) };
 //! }
 //!
@@ -49,11 +49,11 @@
 use std::cell::Cell;
 use std::panic::Location;
 
-use crate::Scalar;
 use crate::constant::ConstantMemory;
+use crate::{Global, Scalar, Shared};
 
 /// The special registers of a thread.
-#[allow(missing_docs)] // each is described where `thread` reads it
+#[allow(missing_docs)] // `thread` describes each of them
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Register {
     ThreadIdxX,
@@ -71,7 +71,7 @@ pub enum Register {
 }
 
 impl Register {
-    /// Whether this is a size (`blockDim`, `gridDim`, at least 1) rather than a position.
+    /// Whether this is a size (`blockDim`, `gridDim`) and not a position. A size is at least 1.
     #[must_use]
     pub fn is_dimension(self) -> bool {
         use Register::{BlockDimX, BlockDimY, BlockDimZ, GridDimX, GridDimY, GridDimZ};
@@ -82,11 +82,11 @@ impl Register {
 /// The memory that an access goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Global memory; addresses are those of the host's own memory.
+    /// Global memory. Addresses are those of the kernel's pointers.
     Global,
-    /// The block's dynamic shared memory; addresses count from its start.
+    /// The block's dynamic shared memory. Addresses count from its start.
     Shared,
-    /// A constant array; addresses count from its start.
+    /// An array in constant memory. Addresses count from its start.
     Constant {
         /// The array's symbol.
         symbol: &'static str,
@@ -98,56 +98,73 @@ pub enum Space {
 /// One load or store of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Which memory.
+    /// The memory.
     pub space: Space,
-    /// The first byte's address, counted as [`Space`] says.
+    /// The address of the first byte, counted as [`Space`] says.
     pub address: u64,
-    /// How many bytes; also the alignment that the device asks for.
+    /// The number of bytes, which is also the alignment that the device requires.
     pub size: u32,
     /// The line of the kernel.
     pub location: &'static Location<'static>,
 }
 
-/// What the threads of a warp do together; see [`crate::warp`].
+/// One asynchronous copy of one thread from global to shared memory; see [`crate::cp_async`].
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncCopy {
+    /// The address of the destination's first byte, counted from the start of the block's dynamic shared memory.
+    pub to: u64,
+    /// The address of the source's first byte in global memory.
+    pub from: u64,
+    /// The number of bytes that are written, 4 or 16. The device requires both addresses to be aligned to it.
+    pub size: u32,
+    /// The number of bytes that are read if zeros fill the rest. None if all `size` bytes are read.
+    pub zero_fill_from: Option<u32>,
+    /// The line of the kernel.
+    pub location: &'static Location<'static>,
+}
+
+/// An operation of the lanes of a warp; see [`crate::warp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
-    /// Wait for the warp; what its threads did in memory before comes before what they do after. The answer is 0.
+    /// Waits for the warp and orders its memory accesses. The answer is 0.
     Sync,
-    /// Wait for the warp; says nothing of memory. The answer is 0.
+    /// Waits for the warp and does not order memory accesses. The answer is 0.
     Gather,
-    /// Get the value of the lane that is this much higher, or the own one if there is none.
+    /// Answers the value of the lane that is this much higher, or the lane's own if there is none.
     ShuffleDown(u32),
-    /// Get the value of the lane whose number differs in these bits.
+    /// Answers the value of the lane whose number is this lane's XOR these bits.
     ShuffleXor(u32),
-    /// Get the value of this lane.
+    /// Answers the value of the lane with this number modulo 32.
     Shuffle(u32),
-    /// Get a bit for each lane, set where its value is not 0.
+    /// Answers one bit per lane, set where its value is not 0.
     Ballot,
 }
 
-/// Where a thread is in a loop whose iterations a warp makes together; see [`crate::warp::lockstep`].
+/// A thread's step in a loop whose iterations a warp executes together; see [`crate::warp::lockstep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lockstep {
-    /// Before the loop.
+    /// The thread is before the loop.
     Begin,
-    /// At the beginning of the next iteration.
+    /// The thread starts the next iteration.
     Next,
-    /// Behind the loop.
+    /// The thread is behind the loop.
     End,
 }
 
-/// How many values a lane gives to [`Executor::gather`]: a thread's part of the two factors of a product of matrices.
+/// The number of words that a lane passes to [`Executor::gather`]: its fragments of `A` and `B` of a matrix product.
 pub const GATHERED: usize = 6;
 
-/// What a kernel sees of the machine it runs on, seen by one thread.
+/// The machine as one thread of a kernel sees it.
 pub trait Executor {
     /// The value of a special register.
     fn register(&self, register: Register) -> u32;
-    /// Returns when all threads of the block have called it.
+    /// Waits until all threads of the block have called it.
     fn barrier(&self, location: &'static Location<'static>);
-    /// Returns when all threads of the warp have called it with the same operation: what this one gets for its `value`.
+    /// Waits until all lanes of the warp have called it with the same operation. Returns the answer for this lane.
     fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32;
-    /// Returns when all threads of the warp have called it: what each lane gave. Who has nothing faster asks lane after lane.
+    /// Waits until all lanes of the warp have called it. Returns the values of each lane.
+    ///
+    /// The default implementation shuffles each value of each lane.
     fn gather(&self, values: [u32; GATHERED], location: &'static Location<'static>) -> [[u32; GATHERED]; 32] {
         let mut all = [[0; GATHERED]; 32];
         for (lane, of_lane) in all.iter_mut().enumerate() {
@@ -161,36 +178,63 @@ pub trait Executor {
     fn load(&self, access: Access, bytes: &mut [u8]);
     /// Writes `bytes` to memory.
     fn store(&self, access: Access, bytes: &[u8]);
-    /// Notes where the thread is in a loop. Nobody waits; who does not care need not listen.
+    /// Issues an asynchronous copy.
+    ///
+    /// The default implementation copies at once.
+    fn cp_async(&self, copy: AsyncCopy) {
+        let AsyncCopy { to, from, size, zero_fill_from, location } = copy;
+        let (mut bytes, size_in_bytes) = ([0; 16], size as usize);
+        match zero_fill_from {
+            None => {
+                let access = Access { space: Space::Global, address: from, size, location };
+                self.load(access, &mut bytes[..size_in_bytes]);
+            }
+            Some(count) => {
+                for (address, byte) in (from..).zip(&mut bytes[..count.min(size) as usize]) {
+                    let access = Access { space: Space::Global, address, size: 1, location };
+                    self.load(access, std::slice::from_mut(byte));
+                }
+            }
+        }
+        self.store(Access { space: Space::Shared, address: to, size, location }, &bytes[..size_in_bytes]);
+    }
+    /// Ends a group of this thread's copies. The default implementation does nothing.
+    fn commit_group(&self) {}
+    /// Waits until at most the `pending` most recent groups of this thread are pending.
+    ///
+    /// The default implementation does nothing.
+    fn wait_group(&self, _pending: u32) {}
+    /// Notes a step of the thread in a loop. No thread waits. The default implementation does nothing.
     fn lockstep(&self, _step: Lockstep, _location: &'static Location<'static>) {}
 }
 
 thread_local! {
-    /// The executor of the kernel that this thread is in.
+    /// The executor of the kernel that this host thread runs.
     static CURRENT: Cell<Option<&'static dyn Executor>> = const { Cell::new(None) };
 }
 
-/// Calls `kernel` with `executor` as the GPU of all that this thread does inside. Calls may nest; the outer executor comes
-/// back after.
+/// Calls `kernel` with `executor` as the executor of this host thread.
+///
+/// Calls may nest. The outer executor is restored when `kernel` returns or panics.
 pub fn enter(executor: &dyn Executor, kernel: impl FnOnce()) {
-    /// Puts the outer executor back, also when the kernel panics.
+    /// Restores the outer executor, also if the kernel panics.
     struct Restore(Option<&'static dyn Executor>);
     impl Drop for Restore {
         fn drop(&mut self) {
             CURRENT.set(self.0);
         }
     }
-    // SAFETY: the longer lifetime exists only in CURRENT, only `current` reads it, for the length of one call each, and
-    // Restore takes it out before the borrow of `executor` ends.
+    // SAFETY: CURRENT alone holds the extended lifetime. The functions of this module use it for one call each, and
+    // Restore removes it before the borrow of `executor` ends.
     let executor: &'static dyn Executor = unsafe { std::mem::transmute(executor) };
     let _restore = Restore(CURRENT.replace(Some(executor)));
     kernel();
 }
 
-/// The executor of this thread.
+/// The executor of this host thread.
 ///
 /// # Panics
-/// If no kernel is running on this thread: a device function was called as if it were an ordinary one.
+/// If this host thread runs no kernel: a device function was called outside of [`enter`].
 #[track_caller]
 pub(crate) fn current() -> &'static dyn Executor {
     CURRENT.get().unwrap_or_else(|| {
@@ -198,14 +242,16 @@ pub(crate) fn current() -> &'static dyn Executor {
     })
 }
 
-/// Tells the executor of this thread, if there is one: a loop may also end because its thread is given up.
+/// Tells the executor of this host thread about a step in a loop.
+///
+/// There may be none: a loop also ends when its thread is unwound after the launch was given up.
 pub(crate) fn lockstep(step: Lockstep, location: &'static Location<'static>) {
     if let Some(executor) = CURRENT.get() {
         executor.lockstep(step, location);
     }
 }
 
-/// An access of a `T`.
+/// The access to a `T` at the caller's line.
 #[track_caller]
 fn access<T>(space: Space, address: u64) -> Access {
     Access { space, address, size: size_of::<T>() as u32, location: Location::caller() }
@@ -216,7 +262,7 @@ fn access<T>(space: Space, address: u64) -> Access {
 fn load<T: Scalar>(space: Space, address: u64) -> T {
     let access = access::<T>(space, address);
     let mut value = T::default();
-    // SAFETY: Scalar is sealed: its types are plain bytes without padding, valid for every bit pattern.
+    // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
     let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
     current().load(access, bytes);
     value
@@ -226,7 +272,7 @@ fn load<T: Scalar>(space: Space, address: u64) -> T {
 #[track_caller]
 fn store<T: Scalar>(space: Space, address: u64, value: T) {
     let access = access::<T>(space, address);
-    // SAFETY: as in `load`.
+    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
     let bytes = unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) };
     current().store(access, bytes);
 }
@@ -255,4 +301,12 @@ pub(crate) fn store_shared<T: Scalar>(address: u32, value: T) {
 pub(crate) fn load_constant<C: ConstantMemory>(index: usize) -> C::Element {
     let size = size_of::<C::Element>();
     load(Space::Constant { symbol: C::SYMBOL, bytes: C::LENGTH * size }, (index * size) as u64)
+}
+
+/// Issues an asynchronous copy through the current executor.
+#[track_caller]
+pub(crate) fn cp_async<T: Scalar>(to: Shared<T>, from: Global<T>, size: u32, zero_fill_from: Option<u32>) {
+    let from = from.pointer().expose_provenance() as u64;
+    let location = Location::caller();
+    current().cp_async(AsyncCopy { to: to.address().into(), from, size, zero_fill_from, location });
 }

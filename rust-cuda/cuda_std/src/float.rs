@@ -1,9 +1,8 @@
-//! Arithmetic that must round as written.
+//! Arithmetic with a fixed rounding.
 
-/// `a * b + c` with one rounding: PTX `fma.rn.f32`, the same bits as [`f32::mul_add`] on a CPU.
+/// `a * b + c` with one rounding: PTX `fma.rn.f32`, bit-exact with [`f32::mul_add`] on a CPU.
 ///
-/// rustc never fuses a product and a sum by itself, so what is written as `fma` is fused and nothing else is.
-/// Denormal numbers are kept.
+/// rustc does not fuse a product and a sum by itself. Subnormal numbers are kept.
 #[inline(always)]
 #[must_use]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
@@ -17,7 +16,7 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
-/// The nearest whole number, a half to the even one, saturated to 0 to 65,535; NaN becomes 0: PTX `cvt.rni.u16.f32`.
+/// The nearest integer, saturated to 0 to 65,535: PTX `cvt.rni.u16.f32`. Ties round to even, and NaN becomes 0.
 ///
 /// ```
 /// use cuda_std::round_to_u16;
@@ -30,7 +29,7 @@ pub fn round_to_u16(value: f32) -> u16 {
     #[cfg(target_arch = "nvptx64")]
     {
         let rounded: u16;
-        // SAFETY: arithmetic on registers.
+        // SAFETY: the instruction computes with registers and accesses no memory.
         unsafe {
             core::arch::asm!(
                 "cvt.rni.u16.f32 {rounded}, {value};",
@@ -42,11 +41,11 @@ pub fn round_to_u16(value: f32) -> u16 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        // NaN is not greater than 0, and becomes it.
+        // NaN is not greater than 0 and becomes 0.
         let value = if value > 0.0 { value } else { 0.0 };
         let value = if value < 65_535.0 { value } else { 65_535.0 };
-        // Of 2^23 and more only whole numbers are f32s: the sum is rounded to one, and its last bits are it. Without an instruction for
-        // rounding, which the oldest x86-64 lacks, a function would be called for each value.
+        // From 2^23 on every f32 is an integer: the sum is rounded to one, and its lowest bits are the result.
+        // `round_ties_even` would be a function call on baseline x86-64.
         ((value + 8_388_608.0).to_bits() & 0xffff) as u16
     }
 }

@@ -1,15 +1,18 @@
-//! Global memory: what the host allocates and every thread of the grid can reach.
+//! Global memory: the host allocates it, and every thread of the grid can access it.
 
 use crate::Scalar;
 use crate::vector::F32x4;
 
-/// An array in global memory that a kernel reads. As a kernel parameter it is one 64-bit pointer.
+/// An array in global memory that a kernel reads. As a kernel parameter it is one 64-bit generic pointer.
 ///
-/// Indices are in elements and may be negative, as with pointers.
+/// Indices count elements and may be negative, as with pointers. Address arithmetic wraps: a handle or an index may lie
+/// outside of the array as long as nothing is accessed there.
 #[repr(transparent)]
 pub struct Global<T>(*const T);
 
-/// An array in global memory that a kernel reads and writes. As a kernel parameter it is one 64-bit pointer.
+/// An array in global memory that a kernel reads and writes. As a kernel parameter it is one 64-bit generic pointer.
+///
+/// Indices and address arithmetic are those of [`Global`].
 #[repr(transparent)]
 pub struct GlobalMut<T>(*mut T);
 
@@ -28,57 +31,57 @@ impl<T> Clone for GlobalMut<T> {
 }
 impl<T> Copy for GlobalMut<T> {}
 
-// SAFETY: a handle is an address. Using it is unsafe, with the promise that threads don't get in each other's way.
+// SAFETY: a handle is an address. Every access through it is unsafe and requires that threads do not race.
 unsafe impl<T> Send for Global<T> {}
-// SAFETY: as above.
+// SAFETY: a handle is an address. Every access through it is unsafe and requires that threads do not race.
 unsafe impl<T> Sync for Global<T> {}
-// SAFETY: as above.
+// SAFETY: a handle is an address. Every access through it is unsafe and requires that threads do not race.
 unsafe impl<T> Send for GlobalMut<T> {}
-// SAFETY: as above.
+// SAFETY: a handle is an address. Every access through it is unsafe and requires that threads do not race.
 unsafe impl<T> Sync for GlobalMut<T> {}
 
 impl<T: Scalar> Global<T> {
-    /// A handle on the array that begins at `pointer`.
+    /// The handle of the array that begins at `pointer`.
     #[inline(always)]
     #[must_use]
     pub fn new(pointer: *const T) -> Self {
         Self(pointer)
     }
 
-    /// The handle on the elements from `elements` on; nothing is accessed, so any offset will do.
+    /// The handle of the elements from `elements` on. Any offset is allowed, because nothing is accessed.
     #[inline(always)]
     #[must_use]
     pub fn offset(self, elements: isize) -> Self {
         Self(self.0.wrapping_offset(elements))
     }
 
-    /// The same memory seen as elements of another type, such as vectors.
+    /// The same memory as elements of another type, such as vectors.
     #[inline(always)]
     #[must_use]
     pub fn cast<U: Scalar>(self) -> Global<U> {
         Global(self.0.cast())
     }
 
-    /// The address of the first element.
-    #[cfg(target_arch = "nvptx64")]
+    /// The generic address of the first element.
     #[inline(always)]
     pub(crate) fn pointer(self) -> *const T {
         self.0
     }
 
-    /// Element `index`.
+    /// Reads element `index`.
     ///
     /// # Safety
-    /// The element lies inside the allocation, was written before, is aligned for `T`, and no other thread
-    /// writes it unordered.
+    /// - The element lies inside the allocation and was written before.
+    /// - Its address is aligned for `T`.
+    /// - No other thread writes it without a barrier between.
     #[inline(always)]
     #[track_caller]
     #[must_use]
     pub unsafe fn load(self, index: isize) -> T {
         #[cfg(target_arch = "nvptx64")]
         {
-            // SAFETY: the caller's promise.
-            unsafe { T::load_global(self.0.offset(index)) }
+            // SAFETY: the element at `index` is live, initialised, aligned and free of races, as required above.
+            unsafe { T::load_global(self.0.wrapping_offset(index)) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
@@ -86,20 +89,21 @@ impl<T: Scalar> Global<T> {
         }
     }
 
-    /// Asks for the line of element `index` to be brought into the L2 cache. A hint: nothing waits for it, and executors of the
-    /// host pass over it.
+    /// Prefetches the cache line of element `index` into the L2 cache.
+    ///
+    /// This is a hint: no instruction waits for it. On the host it does nothing.
     ///
     /// # Safety
-    /// As for [`load`](Self::load).
+    /// - The element lies inside the allocation.
     #[inline(always)]
     pub unsafe fn prefetch(self, index: isize) {
         #[cfg(target_arch = "nvptx64")]
         {
             let address = self.0.wrapping_offset(index);
-            // SAFETY: it changes no memory that a program sees; the address is one that could be loaded from, as the caller promised.
+            // SAFETY: the address lies inside an allocation, and a prefetch changes no memory that a program sees.
             unsafe {
                 core::arch::asm!(
-                    "prefetch.global.L2 [{address}];",
+                    "{{ .reg .b64 at; cvta.to.global.u64 at, {address}; prefetch.global.L2 [at]; }}",
                     address = in(reg64) address,
                     options(nostack, preserves_flags, readonly),
                 );
@@ -111,50 +115,52 @@ impl<T: Scalar> Global<T> {
 }
 
 impl<T: Scalar> GlobalMut<T> {
-    /// A handle on the array that begins at `pointer`.
+    /// The handle of the array that begins at `pointer`.
     #[inline(always)]
     #[must_use]
     pub fn new(pointer: *mut T) -> Self {
         Self(pointer)
     }
 
-    /// The handle on the elements from `elements` on; nothing is accessed, so any offset will do.
+    /// The handle of the elements from `elements` on. Any offset is allowed, because nothing is accessed.
     #[inline(always)]
     #[must_use]
     pub fn offset(self, elements: isize) -> Self {
         Self(self.0.wrapping_offset(elements))
     }
 
-    /// The same memory seen as elements of another type, such as vectors.
+    /// The same memory as elements of another type, such as vectors.
     #[inline(always)]
     #[must_use]
     pub fn cast<U: Scalar>(self) -> GlobalMut<U> {
         GlobalMut(self.0.cast())
     }
 
-    /// Element `index`.
+    /// Reads element `index`.
     ///
     /// # Safety
-    /// As for [`Global::load`].
+    /// The conditions of [`Global::load`].
     #[inline(always)]
     #[track_caller]
     #[must_use]
     pub unsafe fn load(self, index: isize) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the conditions are the same, and the address is, too.
         unsafe { Global(self.0.cast_const()).load(index) }
     }
 
     /// Writes element `index`.
     ///
     /// # Safety
-    /// The element lies inside the allocation, is aligned for `T`, and no other thread reads or writes it unordered.
+    /// - The element lies inside the allocation.
+    /// - Its address is aligned for `T`.
+    /// - No other thread reads or writes it without a barrier between.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn store(self, index: isize, value: T) {
         #[cfg(target_arch = "nvptx64")]
         {
-            // SAFETY: the caller's promise.
-            unsafe { T::store_global(self.0.offset(index), value) }
+            // SAFETY: the element at `index` is live, aligned and free of races, as required above.
+            unsafe { T::store_global(self.0.wrapping_offset(index), value) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
@@ -164,31 +170,34 @@ impl<T: Scalar> GlobalMut<T> {
 }
 
 impl GlobalMut<F32x4> {
-    /// Element `index` if the condition holds, otherwise zeros: one predicated instruction. A branch around
-    /// [`load`](Self::load) would part the code before it from that behind it, and the assembler moves nothing across.
+    /// Reads element `index` if `predicate` holds, and returns zeros otherwise: one predicated instruction.
+    ///
+    /// The assembler moves instructions across a predicated load, but not across a branch around [`load`](Self::load).
     ///
     /// # Safety
-    /// If the condition holds, as for [`load`](Self::load).
+    /// If `predicate` holds, the conditions of [`load`](Self::load).
     #[inline(always)]
     #[track_caller]
     #[must_use]
-    pub unsafe fn load_if(self, index: isize, condition: bool) -> F32x4 {
+    pub unsafe fn load_if(self, index: isize, predicate: bool) -> F32x4 {
         #[cfg(target_arch = "nvptx64")]
         {
             let (a, b, c, d): (f32, f32, f32, f32);
-            // SAFETY: the caller's promise; without the condition nothing is read.
+            // SAFETY: the load is executed only if the predicate holds; then the element may be read.
             unsafe {
                 core::arch::asm!(
                     "{{",
                     ".reg .pred wanted;",
-                    "setp.ne.u32 wanted, {condition}, 0;",
+                    ".reg .b64 at;",
+                    "setp.ne.u32 wanted, {predicate}, 0;",
+                    "cvta.to.global.u64 at, {address};",
                     "mov.f32 {a}, 0f00000000;",
                     "mov.f32 {b}, 0f00000000;",
                     "mov.f32 {c}, 0f00000000;",
                     "mov.f32 {d}, 0f00000000;",
-                    "@wanted ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    "@wanted ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [at];",
                     "}}",
-                    condition = in(reg32) u32::from(condition),
+                    predicate = in(reg32) u32::from(predicate),
                     address = in(reg64) self.0.wrapping_offset(index),
                     a = out(reg32) a,
                     b = out(reg32) b,
@@ -201,30 +210,32 @@ impl GlobalMut<F32x4> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            // SAFETY: the caller's promise.
-            if condition { unsafe { self.load(index) } } else { F32x4::default() }
+            // SAFETY: the predicate holds, so the element may be read.
+            if predicate { unsafe { self.load(index) } } else { F32x4::default() }
         }
     }
 
-    /// Writes element `index` if the condition holds: one predicated instruction, see [`load_if`](Self::load_if).
+    /// Writes element `index` if `predicate` holds: one predicated instruction; see [`load_if`](Self::load_if).
     ///
     /// # Safety
-    /// If the condition holds, as for [`store`](Self::store).
+    /// If `predicate` holds, the conditions of [`store`](Self::store).
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn store_if(self, index: isize, condition: bool, value: F32x4) {
+    pub unsafe fn store_if(self, index: isize, predicate: bool, value: F32x4) {
         #[cfg(target_arch = "nvptx64")]
         {
             let F32x4([a, b, c, d]) = value;
-            // SAFETY: the caller's promise; without the condition nothing is written.
+            // SAFETY: the store is executed only if the predicate holds; then the element may be written.
             unsafe {
                 core::arch::asm!(
                     "{{",
                     ".reg .pred wanted;",
-                    "setp.ne.u32 wanted, {condition}, 0;",
-                    "@wanted st.global.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
+                    ".reg .b64 at;",
+                    "setp.ne.u32 wanted, {predicate}, 0;",
+                    "cvta.to.global.u64 at, {address};",
+                    "@wanted st.global.v4.f32 [at], {{{a}, {b}, {c}, {d}}};",
                     "}}",
-                    condition = in(reg32) u32::from(condition),
+                    predicate = in(reg32) u32::from(predicate),
                     address = in(reg64) self.0.wrapping_offset(index),
                     a = in(reg32) a,
                     b = in(reg32) b,
@@ -235,8 +246,8 @@ impl GlobalMut<F32x4> {
             }
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        if condition {
-            // SAFETY: the caller's promise.
+        if predicate {
+            // SAFETY: the predicate holds, so the element may be written.
             unsafe { self.store(index, value) }
         }
     }

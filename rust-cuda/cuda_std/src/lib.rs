@@ -1,17 +1,20 @@
-//! What a GPU kernel in Rust needs, on the plain `nvptx64-nvidia-cuda` target of rustc: thread and block
-//! indices, barriers, typed global, shared and constant memory, vector loads and stores, fused multiply-add.
+//! The device library for GPU kernels in Rust, on rustc's own `nvptx64-nvidia-cuda` target.
 //!
-//! The public names are those of rust-cuda where the meaning is the same ([`kernel`],
-//! [`thread::thread_idx_x`], [`thread::sync_threads`], [`thread::index_2d`] …); the code is our own, because the
-//! published `cuda_std` needs a compiler from 2021 and LLVM 7.
+//! It has thread and block indices, barriers, warp operations, matrix products, asynchronous copies, typed handles of
+//! global, shared and constant memory, vector loads and stores, and fused multiply-add.
+//!
+//! The public names are those of rust-cuda where the meaning is the same: [`kernel`], [`thread::thread_idx_x`],
+//! [`thread::sync_threads`], [`thread::index_2d`]. The code is our own, because the published `cuda_std` needs a
+//! compiler from 2021 and LLVM 7.
 //!
 //! # Two executors
 //!
-//! Every function here has two bodies. Compiled for `nvptx64` it is one or two PTX instructions.
-//! Compiled for the host it asks the [`Executor`](executor::Executor) of the current thread: the object that plays
-//! the part of the GPU. So one kernel source runs on both. That is also why memory is reached through
-//! handles ([`Global`], [`GlobalMut`], [`Shared`], [`constant!`]) with `load` and `store` instead of plain
-//! pointers: a handle can be watched.
+//! Every function has two bodies. Compiled for `nvptx64`, it is one or two PTX instructions. Compiled for the host, it
+//! calls the [`Executor`](executor::Executor) of the current host thread, which acts as the GPU. One kernel source runs
+//! on both.
+//!
+//! Kernels access memory through handles with `load` and `store` instead of pointers, so that an executor sees every
+//! access.
 //!
 //! | memory | handle | PTX |
 //! | --- | --- | --- |
@@ -19,8 +22,12 @@
 //! | dynamic shared | [`Shared::dynamic`] | `ld.shared`, `st.shared` with 32-bit addresses |
 //! | constant | a [`constant!`] declaration | `ld.const` |
 //!
-//! rustc knows no address spaces, so shared and constant memory are reached by inline assembly: an address made
-//! generic would cost the generic `LD`, which is slower than `LDS` and `LDC`.
+//! rustc has no address spaces, so inline assembly accesses shared and constant memory. A generic address would need
+//! the generic `LD`, which is slower than `LDS` and `LDC`.
+//!
+//! # Unsafe functions
+//! A function is unsafe if PTX leaves its behaviour undefined under some condition. `# Safety` lists the conditions:
+//! bounds, alignment and races of memory accesses, and convergence of barriers and warp operations.
 //!
 //! # Example
 //!
@@ -30,13 +37,14 @@
 //! /// `y = a x + y` for `length` elements.
 //! ///
 //! /// # Safety
-//! /// `x` and `y` hold `length` elements each; `y` is nobody else's.
+//! /// - `x` and `y` hold `length` elements each.
+//! /// - Nothing else accesses `y` during the launch.
 //! #[kernel]
 //! pub unsafe fn saxpy(a: f32, x: Global<f32>, y: GlobalMut<f32>, length: u32) {
 //!     let i = thread::index_1d();
 //!     if i < length {
 //!         let i = i as isize;
-//!         // SAFETY: i is below the length of both.
+//!         // SAFETY: i < length, checked above, and no other thread has this i.
 //!         unsafe { y.store(i, fma(a, x.load(i), y.load(i))) };
 //!     }
 //! }
@@ -70,19 +78,18 @@ pub use scalar::Scalar;
 pub use shared::Shared;
 pub use vector::{F32x2, F32x4};
 
-/// Everything a kernel file uses, for `use cuda_std::prelude::*`.
+/// The names that most kernels use: `use cuda_std::prelude::*`.
 pub mod prelude {
     pub use crate::constant::ConstantMemory;
     pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, round_to_u16, thread, warp};
 }
 
-/// A panic in a kernel stops the grid: the launch fails with "illegal instruction" and the context is lost.
+/// A panic stops the grid: the launch fails with "illegal instruction" and the context is lost.
 ///
-/// There is no formatting of messages on the device, on purpose: it would put thousands of instructions into every
-/// kernel that can panic. Kernels here are written so that they can't.
+/// The device formats no message. Formatting would add thousands of instructions to every kernel that can panic.
 #[cfg(target_arch = "nvptx64")]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: `trap` has no precondition; it ends the grid.
+    // SAFETY: `trap` has no precondition.
     unsafe { core::arch::nvptx::trap() }
 }

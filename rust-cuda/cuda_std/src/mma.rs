@@ -1,105 +1,86 @@
-//! Products of small matrices, each computed by a warp in its tensor cores: PTX `mma.sync`, from compute capability 8.0 on.
+//! Matrix products of one warp in the tensor cores: PTX `mma.sync`, from compute capability 8.0 on.
 //!
-//! # Who holds what
-//! Of `D = A B + C`, `A` is 16 x 32 bytes without a sign, `B` 32 x 8 bytes with a sign, `C` and `D` are 16 x 8 numbers of 32 bits. With
-//! `g = lane / 4` and `t = lane % 4`, bytes of a word counted from the lowest on:
+//! Each function computes `D = A B + C`. Each lane holds a fragment of every matrix. In the tables below `g = lane / 4`
+//! and `t = lane % 4`, and a word's bytes and halves are listed from the lowest on.
+//!
+//! # Integers
+//! [`mma_m16n8k32_u8s8`]: `A` is 16 x 32 of `u8`, `B` is 32 x 8 of `i8`, `C` and `D` are 16 x 8 of `i32`.
 //!
 //! | | rows | columns |
 //! | --- | --- | --- |
 //! | `a[0]`, `a[1]` | `g`, `g + 8` | `4 t` to `4 t + 3` |
 //! | `a[2]`, `a[3]` | `g`, `g + 8` | `16 + 4 t` to `16 + 4 t + 3` |
-//! | `b[0]`, `b[1]` | `4 t` to `4 t + 3`, the same from 16 on | `g` |
+//! | `b[0]` | `4 t` to `4 t + 3` | `g` |
+//! | `b[1]` | `16 + 4 t` to `16 + 4 t + 3` | `g` |
 //! | `c[0]`, `c[1]` | `g` | `2 t`, `2 t + 1` |
 //! | `c[2]`, `c[3]` | `g + 8` | `2 t`, `2 t + 1` |
 //!
 //! # Floating point
-//! Of [`mma_m16n8k8_tf32`] `A` is 16 x 8, `B` 8 x 8 numbers of 19 bits, a sign, 8 bits of exponent and 11 digits: an `f32` whose lower
-//! 13 bits are ignored. Of [`mma_m16n8k16_bf16`] `A` is 16 x 16, `B` 16 x 8, two numbers of [`bf16`](crate::bf16) to a word, the lower half first. `C` and `D` are `f32`:
+//! - [`mma_m16n8k8_tf32`]: `A` is 16 x 8 and `B` is 8 x 8 of TF32. TF32 is an `f32` whose lower 13 bits are ignored.
+//! - [`mma_m16n8k16_bf16`]: `A` is 16 x 16 and `B` is 16 x 8 of [`bf16`](crate::bf16), two to a word.
 //!
-//! | | rows | columns: 19 bits | 16 bits |
+//! `C` and `D` are 16 x 8 of `f32`, with the fragments above.
+//!
+//! | | rows of `A`, columns of `B` | columns of `A`, rows of `B`: TF32 | bf16 |
 //! | --- | --- | --- | --- |
 //! | `a[0]`, `a[1]` | `g`, `g + 8` | `t` | `2 t`, `2 t + 1` |
 //! | `a[2]`, `a[3]` | `g`, `g + 8` | `t + 4` | `8 + 2 t`, `8 + 2 t + 1` |
-//! | `b[0]` | the columns of `a[0]` | `g` | `g` |
-//! | `b[1]` | the columns of `a[2]` | `g` | `g` |
-//! | `c` | as above | | |
+//! | `b[0]` | `g` | `t` | `2 t`, `2 t + 1` |
+//! | `b[1]` | `g` | `t + 4` | `8 + 2 t`, `8 + 2 t + 1` |
 //!
-//! Products are exact. How a device adds them is its own: the terms of a sum are aligned to the largest of them and cut off behind 24
-//! digits or a few more, as is the sum (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021). On the host
-//! each is added to the one before and rounded: other bits, not less exact.
+//! The products are exact. The device aligns the terms of a sum to the largest one and truncates them to 24 bits or a
+//! few more (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021). On the host each term
+//! is added with one rounding. The results are as accurate, but not bit-exact.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor;
 
-/// LLVM's intrinsics and not inline assembly: LLVM knows that these are convergent, so that it neither copies them into
-/// the arms of
-/// a branch nor moves them past one. The compiler accepts them from `sm_80` on only.
+/// LLVM's intrinsics.
+///
+/// LLVM knows that they are convergent: it neither copies them into the arms of a branch nor moves them across one. It
+/// would do so with inline assembly. It accepts them from `sm_80` on.
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics {
-    /// An error of the compiler in a build for an older architecture. Generic, so that only kernels that get here are
-    /// asked.
+    /// A compile error in a build for an older architecture. Generic, so that only kernels that call it are checked.
     #[inline(always)]
     pub(super) fn require_sm_80<T>() {
         const { assert!(cfg!(target_feature = "sm_80"), "matrix products need a build for sm_80 or newer") };
     }
 
-    /// The registers of `D`: the struct that LLVM returns.
+    /// The fragment of `D`: the struct that LLVM returns.
     #[repr(C)]
     pub(super) struct Fragment<T>(pub(super) T, pub(super) T, pub(super) T, pub(super) T);
 
-    // "unadjusted" passes and returns values as LLVM has them: "C" would return the struct through memory.
-    #[allow(improper_ctypes)]
-    unsafe extern "unadjusted" {
-        #[link_name = "llvm.nvvm.mma.m16n8k32.row.col.u8.s8"]
-        pub(super) fn mma_m16n8k32_u8s8(
-            a0: u32,
-            a1: u32,
-            a2: u32,
-            a3: u32,
-            b0: u32,
-            b1: u32,
-            c0: i32,
-            c1: i32,
-            c2: i32,
-            c3: i32,
-        ) -> Fragment<i32>;
-        #[link_name = "llvm.nvvm.mma.m16n8k8.row.col.tf32"]
-        pub(super) fn mma_m16n8k8_tf32(
-            a0: u32,
-            a1: u32,
-            a2: u32,
-            a3: u32,
-            b0: u32,
-            b1: u32,
-            c0: f32,
-            c1: f32,
-            c2: f32,
-            c3: f32,
-        ) -> Fragment<f32>;
-        #[link_name = "llvm.nvvm.mma.m16n8k16.row.col.bf16"]
-        pub(super) fn mma_m16n8k16_bf16(
-            a0: u32,
-            a1: u32,
-            a2: u32,
-            a3: u32,
-            b0: u32,
-            b1: u32,
-            c0: f32,
-            c1: f32,
-            c2: f32,
-            c3: f32,
-        ) -> Fragment<f32>;
+    /// One declaration per shape: four words of `A`, two of `B`, four elements of `C`.
+    macro_rules! declare {
+        ($($name:ident($element:ty) = $link_name:literal;)*) => {
+            // The ABI "unadjusted" passes and returns values as LLVM has them. "C" would return the struct by memory.
+            #[allow(improper_ctypes)]
+            unsafe extern "unadjusted" {$(
+                #[link_name = $link_name]
+                pub(super) fn $name(
+                    a0: u32, a1: u32, a2: u32, a3: u32, b0: u32, b1: u32,
+                    c0: $element, c1: $element, c2: $element, c3: $element,
+                ) -> Fragment<$element>;
+            )*}
+        };
+    }
+
+    declare! {
+        mma_m16n8k32_u8s8(i32) = "llvm.nvvm.mma.m16n8k32.row.col.u8.s8";
+        mma_m16n8k8_tf32(f32) = "llvm.nvvm.mma.m16n8k8.row.col.tf32";
+        mma_m16n8k16_bf16(f32) = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
     }
 }
 
-/// A product of matrices: the intrinsic on the device, the executor's answer on the host.
+/// One matrix product: the intrinsic on the device, the executor's answer on the host.
 macro_rules! mma {
     ($intrinsic:ident, $product:ident, $a:ident, $b:ident, $c:ident) => {{
         #[cfg(target_arch = "nvptx64")]
         {
             intrinsics::require_sm_80::<()>();
             let ([a0, a1, a2, a3], [b0, b1], [c0, c1, c2, c3]) = ($a, $b, $c);
-            // SAFETY: arithmetic on registers; that all lanes take part is the caller's side, as documented.
+            // SAFETY: all 32 lanes of the warp are converged here, as the function requires. The operands are values.
             let d = unsafe { intrinsics::$intrinsic(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3) };
             [d.0, d.1, d.2, d.3]
         }
@@ -112,33 +93,47 @@ macro_rules! mma {
     }};
 }
 
-/// `A B + C`, whole numbers that wrap around. All lanes of the warp must call it together, as with
-/// [`warp`](crate::warp).
+/// `A B + C` of integers; sums wrap around.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn mma_m16n8k32_u8s8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
-    mma!(mma_m16n8k32_u8s8, product, a, b, c)
+pub unsafe fn mma_m16n8k32_u8s8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
+    mma!(mma_m16n8k32_u8s8, u8s8_product, a, b, c)
 }
 
-/// `A B + C` of `f32` whose lower 13 bits do not count. All lanes of the warp must call it together.
+/// `A B + C` of TF32.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn mma_m16n8k8_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+pub unsafe fn mma_m16n8k8_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     let (a, b) = (a.map(f32::to_bits), b.map(f32::to_bits));
     mma!(mma_m16n8k8_tf32, tf32_product, a, b, c)
 }
 
-/// `A B + C` of numbers of 16 bits. All lanes of the warp must call it together.
+/// `A B + C` of bfloat16.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn mma_m16n8k16_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+pub unsafe fn mma_m16n8k16_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
     mma!(mma_m16n8k16_bf16, bf16_product, a, b, c)
 }
 
-/// What `lane` gets when the lanes hold `all` of `A` and `B` in numbers of 19 bits.
+/// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in TF32.
 #[cfg(not(target_arch = "nvptx64"))]
 fn tf32_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4]) -> [f32; 4] {
     let value = |lane: usize, word: usize| f32::from_bits(all[lane][word] & !0x1fff);
@@ -146,13 +141,13 @@ fn tf32_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4])
         let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
         (0..8).fold(c[i], |sum, k| {
             let a = value(row % 8 * 4 + k % 4, row / 8 + k / 4 * 2);
-            // A product has at most 22 digits: a fused step rounds the sum alone.
+            // A product has at most 22 significant bits, so `mul_add` rounds the sum alone.
             a.mul_add(value(column * 4 + k % 4, 4 + k / 4), sum)
         })
     })
 }
 
-/// The same in numbers of 16 bits.
+/// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in bfloat16.
 #[cfg(not(target_arch = "nvptx64"))]
 fn bf16_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4]) -> [f32; 4] {
     let pair = |lane: usize, word: usize| crate::bf16::unpack(all[lane][word]);
@@ -166,13 +161,13 @@ fn bf16_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4])
     })
 }
 
-/// What `lane` gets when the lanes hold `all` of `A` and `B`.
+/// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in integers.
 #[cfg(not(target_arch = "nvptx64"))]
-fn product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
+fn u8s8_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
     let (g, t) = (lane / 4, lane % 4);
     std::array::from_fn(|i| {
         let (row, column) = (g + i / 2 * 8, 2 * t + i % 2);
-        // Four bytes of a word of either, for each half of the 32 and each of four lanes.
+        // Each half of the 32 terms lies in four lanes, four bytes in each.
         let words = (0..8).map(|word| (word / 4, word % 4));
         words.fold(c[i], |sum, (half, of)| {
             let a = all[row % 8 * 4 + of][row / 8 + 2 * half].to_le_bytes();
@@ -184,12 +179,12 @@ fn product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [
 
 #[cfg(test)]
 mod tests {
-    use super::{bf16_product, product, tf32_product};
+    use super::{bf16_product, tf32_product, u8s8_product};
     use crate::bf16;
 
-    /// The table of the documentation against a product of matrices, written out.
+    /// The fragments of the documentation against a matrix product by definition.
     #[test]
-    fn the_parts_of_the_lanes_make_the_product() {
+    fn integer_fragments_make_the_product() {
         let a = |row: usize, k: usize| (row * 37 + k * 101 + row * k * 13) as u8;
         let b = |k: usize, column: usize| (k * 59 + column * 23 + k * column * 7) as u8 as i8;
         let word = |byte: &dyn Fn(usize) -> u8, first: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| byte(first + i)));
@@ -200,7 +195,7 @@ mod tests {
             [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1)]
         });
         for lane in 0..32 {
-            let d = product(&all, lane, [5, -6, 7, i32::MAX]);
+            let d = u8s8_product(&all, lane, [5, -6, 7, i32::MAX]);
             for (i, c) in [5, -6, 7, i32::MAX].into_iter().enumerate() {
                 let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
                 let sum = (0..32).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
@@ -209,9 +204,9 @@ mod tests {
         }
     }
 
-    /// The same of floating-point numbers, whose products and sums here are exact.
+    /// All products and sums of these values are exact.
     #[test]
-    fn the_parts_of_the_lanes_make_the_products_of_floating_point_numbers() {
+    fn floating_point_fragments_make_the_products() {
         let a = |row: usize, k: usize| ((row * 5 + k * 3 + row * k) % 201) as f32 - 40.0;
         let b = |k: usize, column: usize| (k * 7 + column * 11) as f32 / 8.0;
         let right = |lane: usize, i: usize, c: f32, most: usize| {

@@ -1,7 +1,7 @@
-//! The types that a thread moves in one instruction, and the instructions that move them.
+//! The types that one PTX instruction loads or stores, and those instructions.
 //!
-//! On the device each memory has its own load and store instruction, so each type brings one body per memory. The
-//! bodies are made by one macro from the PTX type suffix and the register class.
+//! PTX has a load and a store instruction for each state space, so each type has one function for each. Macros write
+//! them from the PTX type suffix and the register class.
 
 use crate::vector::{F32x2, F32x4};
 
@@ -11,49 +11,54 @@ mod sealed {
 
 /// A type that one PTX instruction loads or stores: `u8`, `u16`, `u32`, `i32`, `f32`, [`F32x2`], [`F32x4`].
 ///
-/// Sealed: the executor relies on every implementor being plain bytes without padding, for which each
-/// bit pattern is a value.
+/// The trait is sealed: executors rely on types without padding for which every bit pattern is a value.
 pub trait Scalar: Copy + Default + sealed::Sealed + 'static {
-    /// Reads `[address]` in global memory.
+    /// Reads the value at a generic address in global memory.
     ///
     /// # Safety
-    /// `address` points to a live, initialised value in global memory, aligned for `Self`.
+    /// - `address` points to a live, initialised value in global memory, and is aligned for `Self`.
+    /// - No other thread writes it without a barrier between.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     unsafe fn load_global(address: *const Self) -> Self;
-    /// Writes `[address]` in global memory.
+    /// Writes to a generic address in global memory.
     ///
     /// # Safety
-    /// `address` points to live global memory, aligned for `Self`, that no other thread accesses unordered.
+    /// - `address` points to live global memory and is aligned for `Self`.
+    /// - No other thread accesses it without a barrier between.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     unsafe fn store_global(address: *mut Self, value: Self);
-    /// Reads `[address]` in shared memory, `address` being a 32-bit address of the shared window.
+    /// Reads the value at a 32-bit address of the shared window.
     ///
     /// # Safety
-    /// The address lies in the block's shared memory, is aligned for `Self` and initialised.
+    /// - The address lies in the block's shared memory and is aligned for `Self`.
+    /// - The value is initialised.
+    /// - No other thread writes it between the barriers around this read.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     unsafe fn load_shared(address: u32) -> Self;
-    /// Writes `[address]` in shared memory.
+    /// Writes to a 32-bit address of the shared window.
     ///
     /// # Safety
-    /// The address lies in the block's shared memory, aligned for `Self`, and no other thread
-    /// accesses it before the next barrier.
+    /// - The address lies in the block's shared memory and is aligned for `Self`.
+    /// - No other thread accesses it between the barriers around this write.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     unsafe fn store_shared(address: u32, value: Self);
-    /// Reads `[address]` in constant memory, `address` being an address of the constant window.
+    /// Reads the value at an address of the constant window.
     ///
     /// # Safety
-    /// The address lies in a constant symbol of the module, aligned for `Self`.
+    /// - The address lies in a `.const` variable of the module and is aligned for `Self`.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     unsafe fn load_constant(address: u64) -> Self;
 }
 
-/// Implements [`Scalar`] for a type in one register. Global accesses are plain Rust ones: LLVM knows that
-/// a kernel's pointer parameters are global and folds constant offsets into the instruction.
+/// Implements [`Scalar`] for a type in one register.
+///
+/// Global accesses are plain Rust ones: LLVM infers that kernel parameters point to global memory, and it folds
+/// constant offsets into the instruction.
 macro_rules! single {
     ($($type:ty, $suffix:literal, $class:ident;)*) => {$(
         impl sealed::Sealed for $type {}
@@ -61,21 +66,21 @@ macro_rules! single {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn load_global(address: *const Self) -> Self {
-                // SAFETY: the caller's promise is exactly that of a read.
+                // SAFETY: `address` points to a live, initialised, aligned value without a race.
                 unsafe { address.read() }
             }
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn store_global(address: *mut Self, value: Self) {
-                // SAFETY: the caller's promise is exactly that of a write.
+                // SAFETY: `address` points to live, aligned memory without a race.
                 unsafe { address.write(value) }
             }
-            // Shared loads are `readonly` and not `pure`: they keep their place between barriers and stores.
+            // `readonly` and not `pure`: a shared load must stay between the barriers and stores around it.
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn load_shared(address: u32) -> Self {
                 let value: Self;
-                // SAFETY: the caller promises a valid address in the shared window.
+                // SAFETY: the address lies in the block's shared memory and is aligned.
                 unsafe {
                     core::arch::asm!(
                         concat!("ld.shared.", $suffix, " {value}, [{address}];"),
@@ -88,7 +93,7 @@ macro_rules! single {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn store_shared(address: u32, value: Self) {
-                // SAFETY: the caller promises a valid address in the shared window.
+                // SAFETY: the address lies in the block's shared memory and is aligned.
                 unsafe {
                     core::arch::asm!(
                         concat!("st.shared.", $suffix, " [{address}], {value};"),
@@ -97,12 +102,12 @@ macro_rules! single {
                     );
                 }
             }
-            // Not `pure` either: LLVM would hoist every coefficient of a mask out of a loop into registers.
+            // Not `pure`: LLVM would hoist every coefficient of a mask out of a loop into registers.
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn load_constant(address: u64) -> Self {
                 let value: Self;
-                // SAFETY: the caller promises a valid address in the constant window.
+                // SAFETY: the address lies in a `.const` variable and is aligned.
                 unsafe {
                     core::arch::asm!(
                         concat!("ld.const.", $suffix, " {value}, [{address}];"),
@@ -124,7 +129,7 @@ single! {
     f32, "f32", reg32;
 }
 
-/// Implements [`Scalar`] for a vector: one instruction, a list of registers.
+/// Implements [`Scalar`] for a vector: one instruction with a list of registers.
 macro_rules! vector {
     ($($type:ident, $suffix:literal, $list:literal, [$($lane:ident = $index:literal),*];)*) => {$(
         impl sealed::Sealed for $type {}
@@ -133,7 +138,7 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn load_global(address: *const Self) -> Self {
                 let mut value = Self::default();
-                // SAFETY: the caller promises an aligned, live address in global memory.
+                // SAFETY: `address` points to live, aligned global memory without a race.
                 unsafe {
                     core::arch::asm!(
                         "{{ .reg .b64 at; cvta.to.global.u64 at, {address};",
@@ -147,7 +152,7 @@ macro_rules! vector {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn store_global(address: *mut Self, value: Self) {
-                // SAFETY: the caller promises an aligned, live address in global memory.
+                // SAFETY: `address` points to live, aligned global memory without a race.
                 unsafe {
                     core::arch::asm!(
                         "{{ .reg .b64 at; cvta.to.global.u64 at, {address};",
@@ -161,7 +166,7 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn load_shared(address: u32) -> Self {
                 let mut value = Self::default();
-                // SAFETY: the caller promises a valid, aligned address in the shared window.
+                // SAFETY: the address lies in the block's shared memory and is aligned.
                 unsafe {
                     core::arch::asm!(
                         concat!("ld.shared.", $suffix, " ", $list, ", [{address}];"),
@@ -174,7 +179,7 @@ macro_rules! vector {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn store_shared(address: u32, value: Self) {
-                // SAFETY: the caller promises a valid, aligned address in the shared window.
+                // SAFETY: the address lies in the block's shared memory and is aligned.
                 unsafe {
                     core::arch::asm!(
                         concat!("st.shared.", $suffix, " [{address}], ", $list, ";"),
@@ -187,7 +192,7 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn load_constant(address: u64) -> Self {
                 let mut value = Self::default();
-                // SAFETY: the caller promises a valid, aligned address in the constant window.
+                // SAFETY: the address lies in a `.const` variable and is aligned.
                 unsafe {
                     core::arch::asm!(
                         concat!("ld.const.", $suffix, " ", $list, ", [{address}];"),

@@ -1,10 +1,10 @@
-//! Shared memory: a few KiB per block, as fast as registers are near.
+//! Shared memory: on-chip memory of one block.
 
 use core::marker::PhantomData;
 
 use crate::Scalar;
 
-// One array of unknown length for the whole program, as CUDA's `extern __shared__`; each launch says how long it is.
+// One array of unknown length for the whole module, as CUDA's `extern __shared__`. Each launch sets its length.
 #[cfg(target_arch = "nvptx64")]
 core::arch::global_asm!(".extern .shared .align 16 .b8 cuda_std_dynamic_shared[];");
 
@@ -14,10 +14,10 @@ core::arch::global_asm!(".extern .shared .align 16 .b8 cuda_std_dynamic_shared[]
 /// [`cast`](Self::cast), as in CUDA. The start is aligned to 16 bytes.
 ///
 /// # Reading and writing
-/// What a thread writes, the others see after [`sync_threads`](crate::thread::sync_threads), and
-/// reading what another thread writes without a barrier between is a race.
+/// The other threads of the block see a write after the next [`sync_threads`](crate::thread::sync_threads). An access
+/// to what another thread writes, without a barrier between, is a race.
 pub struct Shared<T> {
-    /// A byte address in the shared window; on the host, the offset from the start of the block's dynamic memory.
+    /// A byte address in the shared window. On the host, the offset from the start of the dynamic shared memory.
     address: u32,
     element: PhantomData<*mut T>,
 }
@@ -38,7 +38,7 @@ impl<T: Scalar> Shared<T> {
         #[cfg(target_arch = "nvptx64")]
         let address = {
             let address: u32;
-            // SAFETY: takes the address of a symbol that this file declares; touches no memory.
+            // SAFETY: the instruction takes the address of the symbol declared above and accesses no memory.
             unsafe {
                 core::arch::asm!(
                     "mov.u32 {address}, cuda_std_dynamic_shared;",
@@ -53,14 +53,14 @@ impl<T: Scalar> Shared<T> {
         Self { address, element: PhantomData }
     }
 
-    /// The part of the array from element `elements` on.
+    /// The part of the array from element `elements` on. The address wraps, because nothing is accessed.
     #[inline(always)]
     #[must_use]
     pub fn offset(self, elements: u32) -> Self {
         Self { address: self.at(elements), element: PhantomData }
     }
 
-    /// The same memory seen as elements of another type.
+    /// The same memory as elements of another type.
     #[inline(always)]
     #[must_use]
     pub fn cast<U: Scalar>(self) -> Shared<U> {
@@ -68,24 +68,25 @@ impl<T: Scalar> Shared<T> {
     }
 
     /// The address of the first element in the shared window.
-    #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub(crate) fn address(self) -> u32 {
         self.address
     }
 
-    /// Element `index`.
+    /// Reads element `index`.
     ///
     /// # Safety
-    /// The element lies in the dynamic shared memory of the launch, is aligned for `T`, was written, and if by
-    /// another thread, before the last barrier.
+    /// - The element lies in the dynamic shared memory of the launch.
+    /// - Its address is aligned for `T`.
+    /// - It was written by this thread, or by another one before the last barrier.
+    /// - No asynchronous copy to it is pending.
     #[inline(always)]
     #[track_caller]
     #[must_use]
     pub unsafe fn load(self, index: u32) -> T {
         #[cfg(target_arch = "nvptx64")]
         {
-            // SAFETY: the caller's promise.
+            // SAFETY: the element is inside, aligned and initialised, as required above.
             unsafe { T::load_shared(self.at(index)) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
@@ -97,14 +98,16 @@ impl<T: Scalar> Shared<T> {
     /// Writes element `index`.
     ///
     /// # Safety
-    /// The element lies in the dynamic shared memory of the launch, is aligned for `T`, and no other thread
-    /// reads or writes it between the barriers around this write.
+    /// - The element lies in the dynamic shared memory of the launch.
+    /// - Its address is aligned for `T`.
+    /// - No other thread reads or writes it between the barriers around this write.
+    /// - No asynchronous copy to it is pending.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn store(self, index: u32, value: T) {
         #[cfg(target_arch = "nvptx64")]
         {
-            // SAFETY: the caller's promise.
+            // SAFETY: the element is inside, aligned and free of races, as required above.
             unsafe { T::store_shared(self.at(index), value) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
@@ -113,7 +116,7 @@ impl<T: Scalar> Shared<T> {
         }
     }
 
-    /// The byte address of element `index`; wraps as addresses do, because nothing is accessed yet.
+    /// The byte address of element `index`. It wraps, because nothing is accessed.
     #[inline(always)]
     fn at(self, index: u32) -> u32 {
         self.address.wrapping_add(index.wrapping_mul(size_of::<T>() as u32))

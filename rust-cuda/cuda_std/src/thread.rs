@@ -1,6 +1,6 @@
-//! Who am I: the position of the current thread in its block, of the block in the grid, and the barrier.
+//! The position of the current thread in its block and in the grid, and the barrier of the block.
 //!
-//! The functions are named as in rust-cuda; the table in each group says what CUDA C++ calls them.
+//! The names are those of rust-cuda. Each function's documentation has the name in CUDA C++.
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::nvptx;
@@ -8,7 +8,7 @@ use core::arch::nvptx;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, Register};
 
-/// One function per special register: the PTX read on the device, the executor's answer on the host.
+/// One function per special register: the intrinsic on the device, the executor's answer on the host.
 macro_rules! special_registers {
     ($($(#[$doc:meta])* $name:ident, $intrinsic:ident, $register:ident;)*) => {$(
         $(#[$doc])*
@@ -17,7 +17,7 @@ macro_rules! special_registers {
         pub fn $name() -> u32 {
             #[cfg(target_arch = "nvptx64")]
             {
-                // SAFETY: reading a special register has no precondition.
+                // SAFETY: a read of a special register has no precondition.
                 unsafe { nvptx::$intrinsic() as u32 }
             }
             #[cfg(not(target_arch = "nvptx64"))]
@@ -41,17 +41,17 @@ special_registers! {
     block_idx_y, _block_idx_y, BlockIdxY;
     /// This block's layer in the grid: `blockIdx.z`, at most 65,534.
     block_idx_z, _block_idx_z, BlockIdxZ;
-    /// Threads of a block in x: `blockDim.x`.
+    /// The number of threads of a block in x: `blockDim.x`.
     block_dim_x, _block_dim_x, BlockDimX;
-    /// Threads of a block in y: `blockDim.y`.
+    /// The number of threads of a block in y: `blockDim.y`.
     block_dim_y, _block_dim_y, BlockDimY;
-    /// Threads of a block in z: `blockDim.z`.
+    /// The number of threads of a block in z: `blockDim.z`.
     block_dim_z, _block_dim_z, BlockDimZ;
-    /// Blocks of the grid in x: `gridDim.x`.
+    /// The number of blocks of the grid in x: `gridDim.x`.
     grid_dim_x, _grid_dim_x, GridDimX;
-    /// Blocks of the grid in y: `gridDim.y`.
+    /// The number of blocks of the grid in y: `gridDim.y`.
     grid_dim_y, _grid_dim_y, GridDimY;
-    /// Blocks of the grid in z: `gridDim.z`.
+    /// The number of blocks of the grid in z: `gridDim.z`.
     grid_dim_z, _grid_dim_z, GridDimZ;
 }
 
@@ -62,36 +62,38 @@ pub fn index_1d() -> u32 {
     block_idx_x() * block_dim_x() + thread_idx_x()
 }
 
-/// This thread's `(x, y)` in a two-dimensional grid, x being the column.
+/// This thread's `(x, y)` in a two-dimensional grid; x is the column.
 ///
-/// Numba's `cuda.grid(2)` returns the same two numbers; its tutorials name the first one the row.
+/// Numba's `cuda.grid(2)` returns the same two numbers. Its tutorials call the first one the row.
 #[inline(always)]
 #[must_use]
 pub fn index_2d() -> (u32, u32) {
     (index_1d(), block_idx_y() * block_dim_y() + thread_idx_y())
 }
 
-/// This thread's number in its block, x running fastest: the order in which threads are put into warps.
+/// This thread's number in its block; x varies fastest. 32 consecutive numbers make a warp.
 #[inline(always)]
 #[must_use]
 pub fn thread_rank() -> u32 {
     (thread_idx_z() * block_dim_y() + thread_idx_y()) * block_dim_x() + thread_idx_x()
 }
 
-/// Waits until every thread of the block is here: `__syncthreads()`, PTX `bar.sync 0`.
+/// Waits for all threads of the block: `__syncthreads()`, PTX `bar.sync 0`.
 ///
-/// What any thread of the block wrote to shared or global memory before the barrier, every thread of the block
-/// sees after it.
+/// After the barrier, each thread of the block sees what the others wrote to shared and global memory before it.
 ///
-/// Every thread of the block must reach the same barriers in the same order; a barrier that only some threads
-/// reach hangs the device. That makes it a matter of correctness, not of memory safety, so the function is safe
-/// (as in rust-cuda).
+/// The function is unsafe, unlike rust-cuda's: `bar.sync` is aligned, and PTX leaves its behaviour undefined if the
+/// lanes of a warp diverge around it.
+///
+/// # Safety
+/// - All threads of the block execute this call together. No thread has returned.
+/// - Every branch around the call depends on values that are equal in all threads of the block.
 #[inline(always)]
 #[track_caller]
-pub fn sync_threads() {
+pub unsafe fn sync_threads() {
     #[cfg(target_arch = "nvptx64")]
     {
-        // SAFETY: bar.sync has no precondition on memory; see above for threads that never arrive.
+        // SAFETY: all threads of the block are here, in converged warps, as the function requires.
         unsafe { nvptx::_syncthreads() }
     }
     #[cfg(not(target_arch = "nvptx64"))]
@@ -100,27 +102,28 @@ pub fn sync_threads() {
     }
 }
 
-/// Asks the assembler to leave the loop in whose body this stands as it is: PTX `.pragma "nounroll"`, CUDA's
-/// `#pragma unroll 1`. Loops whose bounds are compile-time constants are unrolled before, by LLVM, all the same.
+/// Tells the assembler not to unroll the loop around this call: PTX `.pragma "nounroll"`, CUDA's `#pragma unroll 1`.
+///
+/// LLVM still unrolls loops whose bounds are compile-time constants.
 #[inline(always)]
 pub fn no_unroll() {
     #[cfg(target_arch = "nvptx64")]
     {
-        // SAFETY: a directive; it does nothing at run time.
+        // SAFETY: a directive does nothing at run time.
         unsafe { core::arch::asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) };
     }
 }
 
-/// `value`, of which the compiler knows nothing: it can't conclude from it, nor move it out of a loop.
+/// Returns `value` such that the compiler knows nothing about it.
 ///
-/// For conditions from which LLVM would make several copies of the code that they guard.
+/// LLVM can neither fold a computation with the result nor copy the code that depends on it.
 #[inline(always)]
 #[must_use]
 pub fn black_box(value: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let same: u32;
-        // SAFETY: a move between registers.
+        // SAFETY: the instruction moves a register and accesses no memory.
         unsafe {
             core::arch::asm!(
                 "mov.b32 {same}, {value};",

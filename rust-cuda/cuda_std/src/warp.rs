@@ -1,17 +1,19 @@
-//! What the 32 threads of a warp do together, without shared memory and without a barrier of the block.
-//!
-//! All functions are for whole warps: every thread of the warp must call them together, and the block's number of threads must
-//! be a multiple of 32. A call that only some threads reach hangs the device, as with
-//! [`sync_threads`](crate::thread::sync_threads); the emulator reports it.
+//! Operations of the 32 lanes of a warp, without shared memory and without a barrier of the block.
 //!
 //! | here | CUDA C++ |
 //! | --- | --- |
-//! | [`lane_id`] | `threadIdx.x % warpSize` in one dimension |
+//! | [`lane_id`] | `threadIdx.x % warpSize` in a one-dimensional block |
 //! | [`sync_warp`] | `__syncwarp()` |
-//! | [`shuffle`], [`shuffle_down`], [`shuffle_xor`] | `__shfl_sync`, `__shfl_down_sync`, `__shfl_xor_sync` with all lanes |
-//! | [`ballot`] | `__ballot_sync` with all lanes |
+//! | [`shuffle`] | `__shfl_sync` |
+//! | [`shuffle_down`] | `__shfl_down_sync` |
+//! | [`shuffle_xor`] | `__shfl_xor_sync` |
+//! | [`ballot`] | `__ballot_sync` |
 //!
-//! [`lockstep`] and [`Steps`] are for the emulator's counts, and nothing on a device.
+//! # Convergence
+//! These operations name all 32 lanes. PTX leaves the result undefined if a lane is missing, and the device may hang.
+//! Therefore the functions are unsafe. The emulator reports a missing lane.
+//!
+//! [`lockstep`] and [`Steps`] serve the emulator's counts. On a device they do nothing.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use std::panic::Location;
@@ -24,7 +26,7 @@ pub const WARP_SIZE: u32 = 32;
 
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics {
-    // Intrinsics and not inline assembly: LLVM knows that these must not be moved into or out of a branch.
+    // Intrinsics and not inline assembly: LLVM knows that they are convergent and moves them across no branch.
     #[allow(improper_ctypes)]
     unsafe extern "C" {
         #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
@@ -41,11 +43,11 @@ mod intrinsics {
 
     /// All 32 lanes.
     pub(super) const ALL: u32 = u32::MAX;
-    /// The highest lane, as `shfl` wants it for segments of a whole warp.
+    /// The clamp operand of `shfl` for segments of a whole warp: the highest lane.
     pub(super) const CLAMP: u32 = 31;
 }
 
-/// A 32-bit value that lanes can exchange: `u32`, `i32`, `f32`.
+/// A 32-bit value that lanes exchange: `u32`, `i32`, `f32`.
 pub trait ShuffleValue: Copy {
     /// The value's bits.
     #[doc(hidden)]
@@ -88,7 +90,7 @@ impl ShuffleValue for f32 {
     }
 }
 
-/// This thread's number in its warp, 0 to 31.
+/// This thread's lane in its warp, 0 to 31.
 #[inline(always)]
 #[must_use]
 pub fn lane_id() -> u32 {
@@ -100,8 +102,7 @@ macro_rules! exchange {
     ($operation:expr, $value:expr, $intrinsic:ident($($argument:expr),*)) => {{
         #[cfg(target_arch = "nvptx64")]
         {
-            // SAFETY: the intrinsic touches no memory of this thread; that all lanes take part is the caller's
-            // side, as documented at the top.
+            // SAFETY: all 32 lanes of the warp are converged here, as the function requires.
             unsafe { intrinsics::$intrinsic($($argument),*) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
@@ -111,11 +112,16 @@ macro_rules! exchange {
     }};
 }
 
-/// The value of lane `lane` (modulo 32).
+/// The `value` of lane `lane` modulo 32.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn shuffle<T: ShuffleValue>(value: T, lane: u32) -> T {
+pub unsafe fn shuffle<T: ShuffleValue>(value: T, lane: u32) -> T {
     T::of_bits(exchange!(
         Collective::Shuffle(lane),
         value.bits(),
@@ -123,11 +129,16 @@ pub fn shuffle<T: ShuffleValue>(value: T, lane: u32) -> T {
     ))
 }
 
-/// The value of the lane that is `delta` higher; the own value where there is none.
+/// The `value` of the lane that is `delta` higher, or this lane's own where there is none.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn shuffle_down<T: ShuffleValue>(value: T, delta: u32) -> T {
+pub unsafe fn shuffle_down<T: ShuffleValue>(value: T, delta: u32) -> T {
     T::of_bits(exchange!(
         Collective::ShuffleDown(delta),
         value.bits(),
@@ -135,11 +146,16 @@ pub fn shuffle_down<T: ShuffleValue>(value: T, delta: u32) -> T {
     ))
 }
 
-/// The value of the lane whose number differs from this one's in the bits of `bits` (0 to 31).
+/// The `value` of the lane whose number is this lane's XOR `bits`, which is 0 to 31.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn shuffle_xor<T: ShuffleValue>(value: T, bits: u32) -> T {
+pub unsafe fn shuffle_xor<T: ShuffleValue>(value: T, bits: u32) -> T {
     T::of_bits(exchange!(
         Collective::ShuffleXor(bits),
         value.bits(),
@@ -148,44 +164,55 @@ pub fn shuffle_xor<T: ShuffleValue>(value: T, bits: u32) -> T {
 }
 
 /// One bit per lane, set where `predicate` holds.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
 #[must_use]
-pub fn ballot(predicate: bool) -> u32 {
+pub unsafe fn ballot(predicate: bool) -> u32 {
     exchange!(Collective::Ballot, u32::from(predicate), ballot(intrinsics::ALL, predicate))
 }
 
-/// Waits for the threads of the warp; what they wrote to memory before, this thread sees after.
+/// Waits for all lanes of the warp. A lane sees what the others wrote to memory before.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
 #[inline(always)]
 #[track_caller]
-pub fn sync_warp() {
+pub unsafe fn sync_warp() {
     exchange!(Collective::Sync, 0, sync_warp(intrinsics::ALL));
 }
 
-/// Tells the emulator that a warp makes the iterations of a loop together.
+/// Tells the emulator that the lanes of a warp execute the iterations of a loop together.
 ///
-/// Where a loop's body loads under a condition, a lane may skip an iteration that others make; hardware brings the lanes together
-/// again at the iteration's end. The emulator runs one lane after the other and can't see where an iteration ends, unless the loop
-/// says so. On a device this is the iterator itself.
+/// A lane may skip a load of one iteration that other lanes make. Hardware reconverges the lanes at the end of the
+/// iteration. The emulator runs one lane after the other and sees the end of an iteration only in a loop that is marked
+/// with this function. On a device this is the iterator itself.
 ///
 /// ```
 /// use cuda_std::prelude::*;
 ///
-/// /// The sum of each element and its neighbours; those outside are left out.
+/// /// The sum of each element and its neighbours inside the array.
 /// ///
 /// /// # Safety
-/// /// Both hold an element for each thread of a block.
+/// /// - Both arrays hold one element for each thread of the block.
+/// /// - The grid is one block.
 /// #[kernel]
 /// pub unsafe fn with_neighbours(from: Global<f32>, to: GlobalMut<f32>) {
 ///     let x = thread::thread_idx_x() as i32;
 ///     let mut sum = 0.0;
 ///     for l in warp::lockstep(-1..2) {
 ///         if x + l >= 0 && x + l < thread::block_dim_x() as i32 {
-///             // Counted with the loads of the other lanes for this l. SAFETY: as was just asked.
+///             // SAFETY: 0 <= x + l < length, checked above.
 ///             sum += unsafe { from.load((x + l) as isize) };
 ///         }
 ///     }
-///     // SAFETY: the thread's own.
+///     // SAFETY: x is below the length, and no other thread has this x.
 ///     unsafe { to.store(x as isize, sum) };
 /// }
 /// ```
@@ -209,8 +236,10 @@ pub fn lockstep<I: IntoIterator>(iterations: I) -> impl Iterator<Item = I::Item>
     }
 }
 
-/// [`lockstep`] for a `while`: [`begin`](Self::begin) before the loop, [`next`](Self::next) where its body begins. The loop ends where
-/// this is dropped.
+/// [`lockstep`] for a `while` loop.
+///
+/// Call [`begin`](Self::begin) before the loop and [`next`](Self::next) at the start of its body. The loop ends where
+/// this value is dropped.
 #[derive(Debug)]
 pub struct Steps {
     #[cfg(not(target_arch = "nvptx64"))]
@@ -218,7 +247,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// A loop begins.
+    /// Marks the start of a loop.
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -235,7 +264,7 @@ impl Steps {
         }
     }
 
-    /// An iteration begins.
+    /// Marks the start of an iteration.
     #[inline(always)]
     pub fn next(&mut self) {
         #[cfg(not(target_arch = "nvptx64"))]

@@ -570,7 +570,8 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
             fetcher.put(slots, &mut share);
             fetcher.fetch(&mut share, top + 1);
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over passes depends on the parameters alone.
+        unsafe { thread::sync_threads() };
         let (mut r, mut slot) = (0, 0);
         let mut upto = if plain_from < plain_upto { plain_from } else { end };
         loop {
@@ -588,6 +589,7 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
                     }
                     let window = fetcher.take(slots.offset(slot));
                     slot = other;
+                    // SAFETY: all threads are here: `r` and its limits depend on the block alone.
                     thread::sync_threads();
                     R::add(&mut sums, &window, begin, part, Reach::new(r, rows));
                     if r >= more {
@@ -609,6 +611,7 @@ pub(crate) unsafe fn walk<R: AddWindow<K, H, C>, const K: usize, const H: usize,
                     slot = Window::<K, C>::SLOT - slot;
                     fetcher.put_plain(slots.offset(slot), &share, beside);
                     fetcher.fetch_plain(&mut share, source, beside);
+                    // SAFETY: all threads are here: `r` and its limits depend on the block alone.
                     thread::sync_threads();
                     R::add(&mut sums, &window, begin, part, reach);
                     target.write_plain(goal, &sums[0], finish, reach.ends());

@@ -208,7 +208,8 @@ pub unsafe fn stream_ring<const CHANNELS: usize, const K: usize>(image: Global<u
         offset,
     };
     // The table is whole before it is read.
-    thread::sync_threads();
+    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    unsafe { thread::sync_threads() };
     let mut at = 0;
     while at < walk.last {
         thread::no_unroll();
@@ -387,7 +388,8 @@ impl<const CHANNELS: usize, const K: usize> Walk<CHANNELS, K> {
     unsafe fn next(&mut self, inside: bool) -> [f32; MOST] {
         wait_group::<{ DEPTH - 2 }>();
         // All copies of the row are done, and nobody reads any more from the row before, which is filled next.
-        thread::sync_threads();
+        // SAFETY: all threads are here: the function requires it.
+        unsafe { thread::sync_threads() };
         let thread = thread::thread_idx_x();
         let to = self.ring.offset(self.last + thread * PIECE as u32);
         // SAFETY: the caller's promise; the row `last` is read again only after it was waited for.

@@ -341,7 +341,8 @@ pub(crate) unsafe fn walk<
             unsafe { table.store(i, stands_for::<CHANNELS>(&params, left + i as i32)) };
             i += thread::block_dim_x();
         }
-        thread::sync_threads();
+        // SAFETY: all threads are here: the condition depends on the block alone, and threads return only below.
+        unsafe { thread::sync_threads() };
     }
     if v >= values || rows <= 0 {
         return;

@@ -203,7 +203,8 @@ pub unsafe fn separable_tensor<
 
     let pixels = Shared::<f32>::dynamic();
     let tables = pixels.offset(STAGES * ROWS * pitch);
-    let share = Copies::<THREADS>::share(pin_register(thread));
+    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    let share = Copies::<THREADS>::share(unsafe { pin_register(thread) });
     let mut copies = Copies::<THREADS> {
         image,
         params,
@@ -241,13 +242,16 @@ pub unsafe fn separable_tensor<
 
     let (warp, lane) = (thread / 32, thread % 32);
     let (g, t) = (lane / 4, lane % 4);
-    let row_table = tables.offset(pin_register(7 + 2 * t - g));
+    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    let row_table = tables.offset(unsafe { pin_register(7 + 2 * t - g) });
     let column_table = row_table.offset(2 * elements);
-    let own = pixels.offset(pin_register(g * pitch + warp * COLUMNS + lead - odd + 2 * t));
+    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    let own = pixels.offset(unsafe { pin_register(g * pitch + warp * COLUMNS + lead - odd + 2 * t) });
     let bytes = copies.bytes(share);
 
     // The tables are whole before they are read.
-    thread::sync_threads();
+    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    unsafe { thread::sync_threads() };
     // SAFETY: all threads are here; nobody reads or writes the buffers.
     unsafe {
         let mut i = 0;
@@ -266,7 +270,8 @@ pub unsafe fn separable_tensor<
         thread::no_unroll();
         // This step's rows have arrived, and nobody reads those of the step before any more.
         wait_group::<1>();
-        thread::sync_threads();
+        // SAFETY: all threads are here: the loop over steps depends on the block alone.
+        unsafe { thread::sync_threads() };
         if done + 2 * (ROWS as i32) < rows {
             // SAFETY: all threads are here; see above.
             unsafe { next::<THREADS, ROWS>(&mut copies, fill, share, bytes) };
@@ -336,9 +341,13 @@ unsafe fn next<const THREADS: u32, const ROWS: u32>(
 }
 
 /// The number, exchanged with itself: the assembler would compute it again and again, from the number of the thread on, and wait for that.
+///
+/// # Safety
+/// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-fn pin_register(number: u32) -> u32 {
-    warp::shuffle_xor(number, 0)
+unsafe fn pin_register(number: u32) -> u32 {
+    // SAFETY: all lanes are here, as required above; the block is whole warps.
+    unsafe { warp::shuffle_xor(number, 0) }
 }
 
 /// Filters the rows of a step, the columns of a warp, from the lane's first two pixels on.
@@ -376,13 +385,15 @@ unsafe fn filter_rows<const BLOCKS: usize, const TILES: usize, const SUBTILES: u
         for subtile in 0..SUBTILES {
             for tile in 0..TILES {
                 let pixels = pixels[2 - ahead + 2 * tile][subtile];
-                large[subtile][tile] = add_high(first, pixels, large[subtile][tile]);
+                // SAFETY: all lanes are here: the loops are the same for all of them.
+                large[subtile][tile] = unsafe { add_high(first, pixels, large[subtile][tile]) };
             }
         }
         for subtile in 0..SUBTILES {
             for tile in 0..TILES {
                 let pixels = pixels[2 - ahead + 2 * tile][subtile];
-                small[subtile][tile] = add_low(rest, pixels, small[subtile][tile]);
+                // SAFETY: all lanes are here: the loops are the same for all of them.
+                small[subtile][tile] = unsafe { add_low(rest, pixels, small[subtile][tile]) };
             }
         }
     }
@@ -417,7 +428,8 @@ unsafe fn filter_columns<const KEPT: usize, const TILES: usize, const SUBTILES: 
             if takes(group, subtile) {
                 let [.., a, b] = coefficients[subtile];
                 for tile in 0..TILES {
-                    sums[tile] = add_low_columns(&filtered[subtile][tile], [a, b], sums[tile]);
+                    // SAFETY: all lanes are here: loops and conditions are the same for all of them.
+                    sums[tile] = unsafe { add_low_columns(&filtered[subtile][tile], [a, b], sums[tile]) };
                 }
             }
         }
@@ -441,7 +453,8 @@ unsafe fn filter_columns<const KEPT: usize, const TILES: usize, const SUBTILES: 
             if takes(group, subtile) {
                 let [a, b, ..] = coefficients[subtile];
                 for tile in 0..TILES {
-                    new[tile] = add_high_columns(&filtered[subtile][tile], [a, b], new[tile]);
+                    // SAFETY: all lanes are here: loops and conditions are the same for all of them.
+                    new[tile] = unsafe { add_high_columns(&filtered[subtile][tile], [a, b], new[tile]) };
                 }
             }
         }
@@ -472,8 +485,11 @@ fn here(value: f32) -> f32 {
 }
 
 /// Whether all sums of the warp are finite.
+///
+/// # Safety
+/// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-fn are_finite<const TILES: usize, const SUBTILES: usize>(sums: &[[Sums; TILES]; SUBTILES]) -> bool {
+unsafe fn are_finite<const TILES: usize, const SUBTILES: usize>(sums: &[[Sums; TILES]; SUBTILES]) -> bool {
     let mut zero = [0.0; 4];
     for sums in sums.as_flattened() {
         for (zero, &sum) in zero.iter_mut().zip(sums) {
@@ -481,7 +497,8 @@ fn are_finite<const TILES: usize, const SUBTILES: usize>(sums: &[[Sums; TILES]; 
         }
     }
     let [a, b, c, d] = zero;
-    warp::ballot(((a + b) + (c + d)).is_nan()) == 0
+    // SAFETY: all lanes are here, as required above; the block is whole warps.
+    unsafe { warp::ballot(((a + b) + (c + d)).is_nan()) == 0 }
 }
 
 /// Where a warp's results of a step go.

@@ -50,27 +50,43 @@ pub(super) fn pairs(values: [f32; 4]) -> [f32; 4] {
 }
 
 /// Adds the products of 16 rows of coefficients' [`pairs`] with pixels.
+///
+/// # Safety
+/// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) fn add_low(pairs: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
-    mma_m16n8k16_bf16(pairs.map(f32::to_bits), pixels.map(|pixel| pixel.pair), sums)
+pub(super) unsafe fn add_low(pairs: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
+    // SAFETY: all lanes are here, as required above; the block is whole warps.
+    unsafe { mma_m16n8k16_bf16(pairs.map(f32::to_bits), pixels.map(|pixel| pixel.pair), sums) }
 }
 
 /// The same of the first digits.
+///
+/// # Safety
+/// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) fn add_high(high: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
-    mma_m16n8k8_tf32(high, pixels.map(|pixel| pixel.high), sums)
+pub(super) unsafe fn add_high(high: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
+    // SAFETY: all lanes are here, as required above; the block is whole warps.
+    unsafe { mma_m16n8k8_tf32(high, pixels.map(|pixel| pixel.high), sums) }
 }
 
 /// Adds the products of 16 columns of filtered pixels with coefficients' [`pairs`].
+///
+/// # Safety
+/// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) fn add_low_columns(filtered: &[Factor; 4], pairs: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
+pub(super) unsafe fn add_low_columns(filtered: &[Factor; 4], pairs: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
     let [a, b, c, d] = filtered.map(|factor| factor.pair);
-    mma_m16n8k16_bf16([a, c, b, d], pairs.map(f32::to_bits), sums)
+    // SAFETY: all lanes are here, as required above; the block is whole warps.
+    unsafe { mma_m16n8k16_bf16([a, c, b, d], pairs.map(f32::to_bits), sums) }
 }
 
 /// Adds those of the first digits.
+///
+/// # Safety
+/// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) fn add_high_columns(filtered: &[Factor; 4], high: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
+pub(super) unsafe fn add_high_columns(filtered: &[Factor; 4], high: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
     let [a, b, c, d] = filtered.map(|factor| factor.high);
-    mma_m16n8k8_tf32([a, c, b, d], high, sums)
+    // SAFETY: all lanes are here, as required above; the block is whole warps.
+    unsafe { mma_m16n8k8_tf32([a, c, b, d], high, sums) }
 }
