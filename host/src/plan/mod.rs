@@ -240,7 +240,7 @@ impl Plan {
                     MaskSize::Square(side) => (side as i32 - 1) / 2,
                     MaskSize::Any | MaskSize::Reach(_) | MaskSize::Blocks(_) => self.params.origin_x,
                 };
-                factors.placed(separable_tile::row_at(height, origin_x), separable_tile::column_at(height))
+                factors.placed(separable_tile::row_offset(height, origin_x), separable_tile::column_offset(height))
             }
             (Some(factors), _) if !self.entry.variant.is_direct() => factors.coefficients(),
             (_, Some(fixed_point)) if self.entry.variant == Variant::Tensor => {

@@ -30,7 +30,7 @@ pub enum MaskSize {
     Any,
     /// One square size, for which the loops are unrolled.
     Square(u32),
-    /// Any width, and the heights of which [`separable_tile::reach`] is this.
+    /// Any width, and the heights of which [`separable_tile::padded_halo`] is this.
     Reach(u32),
     /// Those whose [`separable_tensor::blocks`] are at most this many.
     Blocks(u32),
@@ -71,7 +71,7 @@ impl MaskSize {
         match self {
             Self::Any => true,
             Self::Square(side) => width == side && height == side,
-            Self::Reach(reach) => separable_tile::reach(height) == reach,
+            Self::Reach(reach) => separable_tile::padded_halo(height) == reach,
             Self::Blocks(blocks) => separable_tensor::blocks(width, height, origin_x) <= blocks,
         }
     }
@@ -121,10 +121,7 @@ impl Entry {
             // So many threads would get fewer registers than they need; one block is enough.
             (Variant::SeparableTile | Variant::SeparableTensor, _) => Some((self.block().0, 1)),
             (_, Some(Schedule { resident, .. })) if self.is_staged() => Some((self.block().0, resident)),
-            (Variant::Tensor, _) => match tensor::resident(self.channels, self.mask.side()) {
-                Some(blocks) => Some((self.block().0, blocks)),
-                None => None,
-            },
+            (Variant::Tensor, _) => tensor::launch_bounds(self.channels, self.mask.side()),
             _ => None,
         }
     }
@@ -189,7 +186,7 @@ impl Entry {
         match self.variant {
             // Of the rows that a strip reads no more shall be its neighbour's than its own.
             Variant::StreamRing | Variant::SeparableRing if mask_height > rows => mask_height,
-            Variant::SeparableTile | Variant::SeparableTensor => rows + separable_tile::reach(mask_height),
+            Variant::SeparableTile | Variant::SeparableTensor => rows + separable_tile::padded_halo(mask_height),
             _ => rows,
         }
     }
@@ -215,9 +212,9 @@ impl Entry {
             (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
             (None, Variant::Tensor) => tensor::schedule(self.channels, self.mask.side()),
             (None, Variant::SeparableTile | Variant::SeparableTensor) => {
-                (separable_tile::RESIDENT, separable_tile::WAVES)
+                (separable_tile::BLOCKS_PER_SM, separable_tile::WAVES)
             }
-            (None, _) => (separable_ring::RESIDENT, separable_ring::WAVES),
+            (None, _) => (separable_ring::BLOCKS_PER_SM, separable_ring::WAVES),
         };
         let fitting = shared_per_sm / (self.shared_bytes(mask.0, mask.1) + OF_THE_SYSTEM);
         let resident = if fitting < resident as u64 { fitting } else { resident as u64 };
@@ -279,10 +276,10 @@ impl Entry {
         if !self.variant.is_direct() && !request.separable {
             return Err(Ineligible::NotSeparable);
         }
-        if matches!(self.variant, Variant::SeparableTensor) && !separable_tensor::holds(request.exponents) {
+        if matches!(self.variant, Variant::SeparableTensor) && !separable_tensor::accepts_exponents(request.exponents) {
             return Err(Ineligible::Exponents { found: request.exponents });
         }
-        if matches!(self.variant, Variant::Tensor) && request.uncertain > tensor::MOST_UNCERTAIN_PART {
+        if matches!(self.variant, Variant::Tensor) && request.uncertain > tensor::MAX_UNCERTAIN_FRACTION {
             return Err(Ineligible::Uncertain { found: request.uncertain });
         }
         let found = self.variant.coefficients(width, height);
@@ -378,7 +375,7 @@ macro_rules! entries {
                     /// The type of the image's values.
                     #[allow(dead_code)]
                     const P: PixelType = PixelType::$type;
-                    /// The masks' [`separable_tile::reach`], 0 where it is not limited.
+                    /// The masks' [`separable_tile::padded_halo`], 0 where it is not limited.
                     #[allow(dead_code)]
                     const REACH: u32 = 0 $(+ $reach)?;
                     /// The masks' [`separable_tensor::blocks`], at most, 0 where they are not limited.
@@ -440,7 +437,7 @@ entries! {
         F32 f32: shared_tile_f32_c1_15x15 1 15;
     }
     SmallTile sm_80 {
-        |image, result, mask, params| small_tile::small_tile::<{ K as usize }>(image, result.cast(), mask, params);
+        |image, result, mask, params| small_tile::shared_tile_async::<{ K as usize }>(image, result.cast(), mask, params);
         F32 f32: small_tile_f32_c1_3x3 1 3;
         F32 f32: small_tile_f32_c1_5x5 1 5;
         F32 f32: small_tile_f32_c1_7x7 1 7;
@@ -518,7 +515,7 @@ entries! {
         U8 u8: stream_ring_u8_c1_15x15 1 15;
     }
     Tensor sm_80 {
-        |image, result, mask, params| tensor::tensor::<C, K>(image, result, mask, params);
+        |image, result, mask, params| tensor::tensor_core_u8::<C, K>(image, result, mask, params);
         U8 u8: tensor_u8_c1 1, tensor_u8_c3 3, tensor_u8_c4 4;
         U8 u8: tensor_u8_c1_3x3 1 3, tensor_u8_c3_3x3 3 3, tensor_u8_c4_3x3 4 3;
         U8 u8: tensor_u8_c1_5x5 1 5, tensor_u8_c3_5x5 3 5, tensor_u8_c4_5x5 4 5;
@@ -531,12 +528,12 @@ entries! {
         U8 u8: tensor_u8_c1_31x31 1 31;
     }
     SeparableRing sm_70 {
-        |image, result, _mask, params| separable_ring::separable_ring(image, result.cast(), params);
+        |image, result, _mask, params| separable_ring::ring(image, result.cast(), params);
         F32 f32: separable_ring_f32_c1 1;
     }
     SeparableTile sm_80 {
         |image, result, _mask, params| {
-            separable_tile::separable_tile::<
+            separable_tile::block_tile::<
                 K,
                 { separable_tile::groups(K, REACH) },
                 { separable_tile::group(K, REACH) },
@@ -570,7 +567,7 @@ entries! {
     }
     SeparableTensor sm_80 {
         |image, result, mask, params| {
-            separable_tensor::separable_tensor::<
+            separable_tensor::tensor_core::<
                 { BLOCKS as usize },
                 { BLOCKS as usize - 1 },
                 { separable_tensor::tiles(BLOCKS) as usize },

@@ -162,7 +162,7 @@ impl core::fmt::Display for Ineligible {
                 write!(f, "these are 2^{} to 2^{}", found.0, found.1)
             }
             Self::Uncertain { found } => {
-                let (most, found) = (100.0 * tensor::MOST_UNCERTAIN_PART, 100.0 * found);
+                let (most, found) = (100.0 * tensor::MAX_UNCERTAIN_FRACTION, 100.0 * found);
                 write!(f, "of the sums in fixed point {found:.1} % would not decide a byte, {most} % may be")
             }
             Self::TooManyCoefficients { most, found } => {
