@@ -135,11 +135,11 @@ impl FixedPoint {
             words.extend((0..width).map(at));
             words.resize(words.len().next_multiple_of(4), 0);
         }
-        for part in 0..layout.parts(height) {
+        for part in 0..layout.matrices(height) {
             for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
                 words.push(u32::from_le_bytes([0, 1, 2, 3].map(|byte| {
-                    let (k, n, digit) = Layout::matrix_place(lane, word, byte);
-                    let place = layout.place((width, height), part, k, n);
+                    let (k, n, digit) = Layout::fragment_element(lane, word, byte);
+                    let place = layout.mask_element((width, height), part, k, n);
                     let index = place.and_then(|(row, column)| index(row, column));
                     index.map_or(0, |index| self.digits[index][digit as usize] as u8)
                 })));
@@ -397,7 +397,7 @@ mod tests {
             assert_eq!(FixedPoint::of(&problem(2, 1, mask, scale, offset)), None);
         }
         let large = FixedPoint::of(&problem(2, 1, vec![30.3, -29.7], 1.0, 0.0)).unwrap();
-        assert!(large.uncertain_part() > kernels_gpu::tensor_core_u8::MOST_UNCERTAIN_PART, "{large:?}");
+        assert!(large.uncertain_part() > kernels_gpu::tensor_core_u8::MAX_UNCERTAIN_FRACTION, "{large:?}");
     }
 
     #[test]

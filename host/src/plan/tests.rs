@@ -148,7 +148,7 @@ fn separable_masks_take_two_passes_unless_exact() {
         assert_eq!(of(box_of(side, side), VariantChoice::Auto), auto);
         assert_eq!(of(box_of(side, side), VariantChoice::Exact), exact);
     }
-    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_block_tile_f32_c1_reach_16");
+    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_block_tile_f32_c1_halo_16");
     assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tensor_core_f32_c1_blocks_5");
     let with = |limits, anchor: Option<(usize, usize)>| {
         let filter = Filter::new(box_of(7, 7));
@@ -158,7 +158,7 @@ fn separable_masks_take_two_passes_unless_exact() {
     };
     // A kernel of one size is for its own anchor, to the sides; the others are for any.
     assert_eq!(with(Limits::H100, Some((0, 3))), "separable_block_tile_f32_c1_7x7");
-    assert_eq!(with(Limits::H100, Some((3, 0))), "separable_block_tile_f32_c1_reach_16");
+    assert_eq!(with(Limits::H100, Some((3, 0))), "separable_block_tile_f32_c1_halo_16");
     let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
     assert_eq!(with(turing, None), "separable_ring_f32_c1");
     // A row alone is its own product.
@@ -192,7 +192,7 @@ fn large_separable_masks_take_the_tensor_cores() {
     assert_eq!(symbol(1024, (19, 19), same), "separable_block_tile_f32_c1_19x19");
     assert_eq!(symbol(8192, (19, 19), |filter| filter.anchor(0, 0)), "separable_tensor_core_f32_c1_blocks_5");
     assert_eq!(symbol(8192, (24, 24), |filter| filter.border(Border::Mirror)), "separable_tensor_core_f32_c1_blocks_5");
-    assert_eq!(symbol(8192, (63, 15), same), "separable_block_tile_f32_c1_reach_16");
+    assert_eq!(symbol(8192, (63, 15), same), "separable_block_tile_f32_c1_halo_16");
     assert_eq!(symbol(8192, (15, 63), same), "separable_tensor_core_f32_c1_blocks_9");
     assert_eq!(symbol(8192, (127, 127), same), "separable_tensor_core_f32_c1_blocks_17");
     assert_eq!(symbol(256, (127, 127), same), "separable_tensor_core_f32_c1_blocks_17");
@@ -245,7 +245,7 @@ fn a_separable_plan_states_its_bound() {
     let filter = Filter::new(Mask::new(7, 9, values).unwrap()).operation(Operation::Convolve);
     let problem = Problem::new(4096, 4096, &filter).unwrap();
     let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
-    assert_eq!(plan.entry.symbol, "separable_block_tile_f32_c1_reach_16");
+    assert_eq!(plan.entry.symbol, "separable_block_tile_f32_c1_halo_16");
     let (own, direct) = (plan.bound(&problem), Bound::direct(&problem));
     assert!(!own.promises_bits() && direct.promises_bits());
     assert_eq!(own.gamma(), Bound::with_constant(7.0 + 9.0 + 16.0).gamma());

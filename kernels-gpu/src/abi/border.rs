@@ -1,43 +1,45 @@
-//! What lies outside of the image: one index map for the GPU, the CPU and the oracle.
+//! The border around the image: one index map for the GPU, the CPU and the oracle.
 //!
-//! A border is a map from any position on an axis to a position inside it, or to "nothing there", for which the
-//! border's value stands. It is applied to rows and columns apart. The map holds far outside too, on 1-pixel images and for
-//! masks larger than the image.
+//! A border maps any position on an axis to a position in the image, or to [`OUTSIDE`], where the border's value
+//! stands. Rows and columns are mapped separately. The map also holds far outside, for 1-pixel images and for masks
+//! larger than the image.
 
-/// What the pixels outside of the image are. The patterns show a row `a b c d` and what stands beside it.
+/// How pixels outside of the image get their values.
+///
+/// The patterns show a row `a b c d` and the values to both sides of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum BorderMode {
-    /// `v v v | a b c d | v v v`: one value, 0 by default.
+    /// `v v v | a b c d | v v v`: one constant value, 0 by default.
     Constant = 0,
     /// `a a a | a b c d | d d d`: the nearest pixel.
     Clamp = 1,
-    /// `c b a | a b c d | d c b`: reflected at the edge of the image, the last pixel twice.
+    /// `c b a | a b c d | d c b`: reflected about the edge of the last pixel, which is repeated.
     Reflect = 2,
-    /// `d c b | a b c d | c b a`: reflected at the centre of the last pixel, which stands once.
+    /// `d c b | a b c d | c b a`: reflected about the center of the last pixel, which is not repeated.
     Mirror = 3,
-    /// `b c d | a b c d | a b c`: the image repeated.
+    /// `b c d | a b c d | a b c`: the image repeats.
     Wrap = 4,
 }
 
 impl BorderMode {
-    /// All of them, in the order of their numbers.
+    /// All modes, in the order of their codes.
     pub const ALL: [Self; 5] = [Self::Constant, Self::Clamp, Self::Reflect, Self::Mirror, Self::Wrap];
 
-    /// The number that launch parameters carry.
+    /// The number that stands for the mode in the launch parameters.
     #[must_use]
     pub const fn code(self) -> u32 {
         self as u32
     }
 }
 
-/// Returned by [`map`] where the border's value stands.
+/// The result of [`map`] where the border's value stands.
 pub const OUTSIDE: i32 = -1;
 
-/// The position inside `0..length` that stands for position `i` under the border with number `code`, or [`OUTSIDE`].
+/// The position in `0..length` that stands for position `i` under the border mode with this code, or [`OUTSIDE`].
 ///
-/// `length` is from 1 to 2^30 - 1 and `i` within 2^30 of it, which [`Params`](crate::abi::params::Params) guarantees, so
-/// that nothing here overflows. An unknown number counts as [`BorderMode::Constant`].
+/// `length` is from 1 to 2^30 - 1 and `i` lies within 2^30 of that range, so nothing overflows.
+/// [`Params`](crate::abi::params::Params) guarantees both. An unknown code counts as [`BorderMode::Constant`].
 #[inline(always)]
 #[must_use]
 pub const fn map(code: u32, i: i32, length: i32) -> i32 {
@@ -57,12 +59,12 @@ pub const fn map(code: u32, i: i32, length: i32) -> i32 {
             }
         }
         REFLECT => {
-            // The pattern `a b c d d c b a` repeats.
+            // The period is `a b c d d c b a`.
             let i = modulo(i, 2 * length);
             if i < length { i } else { 2 * length - 1 - i }
         }
         MIRROR => {
-            // The pattern `a b c d c b` repeats; of a single pixel, just that.
+            // The period is `a b c d c b`, or `a` for a single pixel.
             if length == 1 {
                 return 0;
             }
@@ -74,10 +76,10 @@ pub const fn map(code: u32, i: i32, length: i32) -> i32 {
     }
 }
 
-/// `i` modulo `n` in `0..n`. Written out because `rem_euclid` checks for zero, and a check is a panic's worth of code.
+/// `i` modulo `n`, in `0..n`. Unlike `rem_euclid` it has no panic for `n == 0`.
 #[inline(always)]
 const fn modulo(i: i32, n: i32) -> i32 {
-    // `n` is at least 1 for every caller; wrapping_rem by 0 would panic, so 0 is taken out for the compiler.
+    // Every caller passes n >= 1. The comparison shows it to the compiler, which then drops the panic of wrapping_rem.
     let n = if n < 1 { 1 } else { n };
     let remainder = i.wrapping_rem(n);
     if remainder < 0 { remainder + n } else { remainder }

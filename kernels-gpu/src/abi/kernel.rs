@@ -1,13 +1,13 @@
-//! A kernel as its PTX declares it: what a launch, and whoever checks the PTX, goes by.
+//! A kernel as its PTX declares it. Launches and the checks of the PTX use these declarations.
 
-/// A parameter of a kernel, as its PTX declares it.
+/// A kernel parameter, as the PTX declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: usize,
-    /// Its alignment in bytes.
+    /// The alignment in bytes.
     pub align: usize,
-    /// Whether it is an address of the device.
+    /// Whether the parameter is a device address.
     pub pointer: bool,
 }
 
@@ -22,55 +22,56 @@ impl Parameter {
     }
 }
 
-/// The oldest compute capability, major and minor, for which kernels are built that need nothing newer.
+/// The compute capability, major and minor, of kernels that need no newer instruction.
 pub const OLDEST: (u32, u32) = (7, 0);
 
-/// The instructions of a kernel that all threads of a block, or all lanes of a warp, must execute together.
+/// The convergent instructions of a kernel: all threads of a block, or all lanes of a warp, execute them together.
 ///
-/// The compiler must not put a copy of one into another branch: threads that take different branches would wait for
-/// each other for ever.
-/// So each family of kernels counts what its source has: a call counts once for each turn of the loops around it whose
-/// bounds are
-/// constants, because those are unrolled, and once in any other loop. The PTX must have as many.
+/// The compiler must not copy a convergent instruction into another branch. Threads in different branches would wait
+/// for each other forever. So each variant states how many its source has, and the PTX must have as many.
+///
+/// A call counts once for each iteration of the loops around it that have constant bounds, because the compiler unrolls
+/// them. A call in any other loop counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Convergent {
-    /// `bar.sync`, [`sync_threads`](cuda_std::thread::sync_threads).
+    /// `bar.sync`: [`sync_threads`](cuda_std::thread::sync_threads).
     pub barriers: u32,
-    /// `bar.warp.sync`, [`sync_warp`](cuda_std::warp::sync_warp).
+    /// `bar.warp.sync`: [`sync_warp`](cuda_std::warp::sync_warp).
     pub warp_barriers: u32,
-    /// `mma.sync`, [`matrix`](cuda_std::mma).
+    /// `mma.sync`: [`mma`](cuda_std::mma).
     pub matrix_products: u32,
-    /// `shfl.sync`, [`shuffle`](cuda_std::warp::shuffle) and its like.
+    /// `shfl.sync`: [`shuffle`](cuda_std::warp::shuffle) and its siblings.
     pub shuffles: u32,
-    /// `vote.sync`, [`ballot`](cuda_std::warp::ballot).
+    /// `vote.sync`: [`ballot`](cuda_std::warp::ballot).
     pub votes: u32,
 }
 
 impl Convergent {
-    /// None at all: no thread waits for another.
+    /// No convergent instruction: no thread waits for another.
     pub const NONE: Self = Self { barriers: 0, warp_barriers: 0, matrix_products: 0, shuffles: 0, votes: 0 };
 
-    /// So many barriers of the block, and nothing else.
+    /// This many block barriers, and no other convergent instruction.
     #[must_use]
     pub const fn barriers(barriers: u32) -> Self {
         Self { barriers, ..Self::NONE }
     }
 }
 
-/// A kernel of any kind, as the PTX must hold it.
+/// A kernel of any kind, as the PTX must declare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// The symbol.
     pub symbol: &'static str,
-    /// The module that it stands in.
+    /// The PTX module that holds the symbol.
     pub module: &'static str,
     /// The parameters, in order.
     pub parameters: &'static [Parameter],
-    /// The oldest compute capability, major and minor, that it runs on.
+    /// The oldest compute capability, major and minor, that runs the kernel.
     pub compute_capability: (u32, u32),
-    /// The threads of its blocks, and how many blocks a multiprocessor shall hold at a time, where the PTX has to say so: the
-    /// assembler then takes as many registers as these get, and no more.
+    /// The launch bounds: threads of a block, and the blocks that a multiprocessor should hold at a time.
+    ///
+    /// `None` leaves the number of registers to the assembler.
     pub launch_bounds: Option<(u32, u32)>,
-    /// The convergent instructions of its source.
+    /// The convergent instructions of the source.
     pub convergent: Convergent,
 }

@@ -1,4 +1,4 @@
-//! The types of pixels, and how they become the `f32` of the sums and come back.
+//! The pixel types and their conversions to and from the `f32` of the sums.
 
 use cuda_std::prelude::*;
 
@@ -15,16 +15,16 @@ pub enum PixelType {
 }
 
 impl PixelType {
-    /// All of them.
+    /// All pixel types.
     pub const ALL: [Self; 3] = [Self::U8, Self::U16, Self::F32];
 
-    /// The number that launch parameters carry.
+    /// The number that stands for the type in the launch parameters.
     #[must_use]
     pub const fn code(self) -> u32 {
         self as u32
     }
 
-    /// The name, in reports and in PTX symbols.
+    /// The name in reports and in PTX symbols.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl PixelType {
         }
     }
 
-    /// The size of a value.
+    /// The size of a value in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -44,12 +44,12 @@ impl PixelType {
         }
     }
 
-    /// Whether `value` is one of the type.
+    /// Whether the type represents `value` exactly.
     #[must_use]
     pub const fn holds(self, value: f32) -> bool {
         match self {
             Self::F32 => true,
-            // A conversion saturates, and of NaN makes 0: what is no value of the type comes back as another.
+            // A cast saturates and turns NaN into 0. A value that the type lacks comes back changed.
             Self::U8 => value as u8 as f32 == value,
             Self::U16 => value as u16 as f32 == value,
         }
@@ -63,15 +63,17 @@ mod sealed {
     impl Sealed for u16 {}
 }
 
-/// A type of values that an image can hold: `u8`, `u16` and `f32`.
+/// A type of an image's values: `u8`, `u16` or `f32`.
 ///
-/// Sealed: hosts rely on each type being plain bytes with a tag of its own.
+/// The trait is sealed. Hosts rely on each type being plain bytes with a tag of its own.
 pub trait Pixel: Scalar + PartialEq + core::fmt::Debug + Send + Sync + sealed::Sealed {
     /// The type's tag.
     const TYPE: PixelType;
-    /// The value as sums are computed with it.
+    /// The value as a term of a sum.
     fn to_f32(self) -> f32;
-    /// The value for a result: rounded half to even and saturated for integers, NaN becoming 0; unchanged for `f32`.
+    /// The value for a result.
+    ///
+    /// For integers: rounded half to even, saturated, 0 for NaN. For `f32`: unchanged.
     fn from_f32(value: f32) -> Self;
 }
 

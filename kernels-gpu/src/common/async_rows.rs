@@ -1,264 +1,331 @@
-//! Rows of pixels on their way to shared memory, for the kernels that go down a strip in steps, 16 rows at a time.
+//! Asynchronous copies of image rows from global to shared memory, 16 bytes at a time (`cp.async`).
 //!
-//! A piece of 4 pixels that lies in the image is copied as it is; one beyond the edge is filled up with zeros by the copy itself where the
-//! border is zero; any other one is put together pixel by pixel, by copies through a table of which column stands for which.
+//! [`copy_zfill`] copies one *vector* of 16 bytes of a row, and writes zeros for what lies outside of the row.
+//! [`RowCopies`] brings `f32` rows to shared memory, [`STEP_ROWS`] rows at a time, for kernels that walk down a strip:
+//!
+//! | vector | how it arrives |
+//! | --- | --- |
+//! | in the interior | one copy of 16 bytes |
+//! | across or beyond the edge, border of zeros | one copy that fills with zeros |
+//! | across or beyond the edge, any other border | pixel by pixel, through a [`border_table`] |
 
 use cuda_std::cp_async::{commit_group, cp_async_4, cp_async_16_if, cp_async_16_zfill};
 use cuda_std::prelude::*;
 
-use crate::abi::border::{self, BorderMode};
+use crate::abi::border;
 use crate::abi::params::Params;
+use crate::common::border_table;
 
-/// Rows that are copied at a time.
-pub(crate) const RUN: usize = 16;
-/// Pixels of one copy.
-pub(crate) const PIECE: u32 = 4;
+/// Bytes of a vector: the largest asynchronous copy.
+pub(crate) const VECTOR_BYTES: u32 = 16;
+/// Pixels of a vector of `f32`.
+pub(crate) const VECTOR: u32 = VECTOR_BYTES / size_of::<f32>() as u32;
+/// Rows that [`RowCopies`] copies at a time.
+pub(crate) const STEP_ROWS: usize = 16;
 
-/// Digits of a number of bytes of a piece, 0 to 16.
-const BITS: u32 = 5;
+/// Bits of a number from 0 to [`VECTOR_BYTES`].
+const BYTES_BITS: u32 = VECTOR_BYTES.ilog2() + 1;
+const _: () = assert!(VECTOR_BYTES < 1 << BYTES_BITS);
 
-/// From which one up to which one the pieces of a row whose first column is `left` can be copied as they are: those that
-/// begin at a multiple of 16 bytes, and lie in the image.
+/// How many values of the vector that begins with value `first` of a row lie in the row.
+///
+/// The row has `values` values, or none unless it `exists`. A vector to its left lies wholly outside, because rows
+/// begin with a vector.
 #[inline(always)]
-pub(crate) fn whole(left: i32, pieces: u32, params: &Params) -> (u32, u32) {
-    if (params.src_pitch | left) & (PIECE as i32 - 1) != 0 {
-        return (0, 0);
-    }
-    let end = ((params.width - left).max(0) as u32 / PIECE).min(pieces);
-    ((left.min(0).unsigned_abs() / PIECE).min(end), end)
+pub(crate) fn values_in_row<T>(exists: bool, first: i32, values: i32) -> i32 {
+    let most = const { VECTOR_BYTES as i32 / size_of::<T>() as i32 };
+    if first >= 0 && exists { (values - first).clamp(0, most) } else { 0 }
 }
 
-/// Brings the pixels of one step after the other to shared memory.
-pub(crate) struct Copies<const THREADS: u32> {
+/// Begins the copy of the vector from value `first` of a row on. All but its first `count` values arrive as zeros.
+///
+/// # Safety
+/// - The `count` values from `first` on lie in `row`, and value `first` is aligned to 16 bytes.
+/// - `image` is any readable address that is aligned to 16 bytes.
+/// - `to` is aligned to 16 bytes and has room for 16 bytes.
+/// - No thread reads or writes them until the copy has been waited for.
+#[inline(always)]
+pub(crate) unsafe fn copy_zfill<T: Scalar>(
+    to: Shared<T>,
+    row: Global<T>,
+    (first, count): (i32, i32),
+    image: Global<T>,
+) {
+    let from = if count > 0 { row.offset(first as isize) } else { image };
+    // SAFETY: `count` values lie in the row; the destination is as promised above.
+    unsafe { cp_async_16_zfill(true, to, from, const { size_of::<T>() as u32 } * count as u32) };
+}
+
+/// The vectors of a row that lie in the image and are aligned, from the first to the one past the last.
+///
+/// The row has `vectors` vectors and begins in column `left`.
+#[inline(always)]
+pub(crate) fn interior_vectors(left: i32, vectors: u32, params: &Params) -> (u32, u32) {
+    if (params.src_pitch | left) & (VECTOR as i32 - 1) != 0 {
+        return (0, 0);
+    }
+    let end = ((params.width - left).max(0) as u32 / VECTOR).min(vectors);
+    ((left.min(0).unsigned_abs() / VECTOR).min(end), end)
+}
+
+/// The vectors that a thread copies in [`RowCopies::copy_partitioned`]: of one row, at regular distances.
+#[derive(Clone, Copy)]
+pub(crate) struct Partition {
+    /// The row, below [`STEP_ROWS`].
+    pub(crate) row: u32,
+    /// The first vector.
+    pub(crate) vector: u32,
+}
+
+/// From one vector of a thread's [`Partition`] to the next.
+const fn partition_stride(threads: u32) -> u32 {
+    threads / STEP_ROWS as u32
+}
+
+/// Whether the byte counts of a thread's [`Partition`] fit in one `u32`: [`RowCopies::partition_bytes`] packs them.
+pub(crate) const fn bytes_fit_in_word(vectors: u32, threads: u32) -> bool {
+    BYTES_BITS * vectors.div_ceil(partition_stride(threads)) <= u32::BITS
+}
+
+/// The copies of one step of rows after the other, by a block of `THREADS` threads.
+pub(crate) struct RowCopies<const THREADS: u32> {
     pub(crate) image: Global<f32>,
     pub(crate) params: Params,
-    /// Of [`whole`]; the others are the row's edges.
-    pub(crate) whole: (u32, u32),
-    /// The first column.
+    /// From [`interior_vectors`].
+    pub(crate) interior: (u32, u32),
+    /// The column in which each row begins. It may lie outside.
     pub(crate) left: i32,
-    /// The next row; it may lie outside.
+    /// The next row. It may lie outside.
     pub(crate) y: i32,
-    /// Where the thread's first row of the next ones begins in the first buffer.
+    /// The thread's first destination in the first buffer.
     pub(crate) to: Shared<f32>,
-    /// Pieces of a row.
-    pub(crate) pieces: u32,
+    /// Vectors of a row.
+    pub(crate) vectors: u32,
+    /// Pixels from one row to the next in shared memory.
     pub(crate) pitch: u32,
-    /// For each column that which stands for it, or [`border::OUTSIDE`]: where there are edges.
+    /// The columns of the border: see [`border_table`].
     pub(crate) table: Shared<i32>,
 }
 
-impl<const THREADS: u32> Copies<THREADS> {
-    /// Pieces of a row that are not whole.
+impl<const THREADS: u32> RowCopies<THREADS> {
+    /// The vectors of a row that are not in the interior.
     #[inline(always)]
-    pub(crate) fn edges(&self) -> u32 {
-        self.pieces - (self.whole.1 - self.whole.0)
+    fn border_vectors(&self) -> u32 {
+        self.vectors - (self.interior.1 - self.interior.0)
     }
 
-    /// Fills the table where it is needed. All threads of the block call it; it is whole after the next barrier.
+    /// Fills the border table, where a row has border vectors.
     ///
     /// # Safety
-    /// The table has an element for each column of the pieces, and nobody reads it.
+    /// - All threads of the block call this, each with its rank.
+    /// - The table has an element for each pixel of the vectors.
+    /// - No thread reads the table before the next barrier.
     #[inline(always)]
     pub(crate) unsafe fn fill_table(&self, thread: u32) {
-        if self.edges() > 0 {
-            let mut i = thread;
-            while i < self.pieces * PIECE {
-                thread::no_unroll();
-                // SAFETY: the caller's promise; each element is one thread's.
-                unsafe {
-                    self.table.store(i, border::map(self.params.border, self.left + i as i32, self.params.width))
-                };
-                i += THREADS;
+        if self.border_vectors() > 0 {
+            // SAFETY: all threads call this, `thread` is below THREADS, and the table has this length.
+            unsafe {
+                let length = self.vectors * VECTOR;
+                border_table::fill::<1>(self.table, &self.params, self.left, length, (thread, THREADS));
             }
         }
     }
 
-    /// Begins the copies of the next rows to the buffer that begins `at` pixels after the first one.
+    /// Begins the copies of the next [`STEP_ROWS`] rows, a warp per row, and commits them as one group.
+    ///
+    /// `at` is the distance of the destination from the first buffer, in pixels.
     ///
     /// # Safety
-    /// All threads of the block call it, none of them reads or writes the buffer before it was waited for; the table is
-    /// filled where it is needed.
+    /// - All threads of the block call this. `to` is the beginning of row `thread / 32` in the first buffer.
+    /// - The border table is filled, and a barrier has passed since.
+    /// - No thread reads or writes the destination until the copies have been waited for and a barrier has passed.
     #[inline(always)]
-    pub(crate) unsafe fn next(&mut self, at: u32) {
+    pub(crate) unsafe fn copy_by_warps(&mut self, at: u32) {
         let params = &self.params;
         let (warps, warp, lane) = (THREADS / 32, thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
+        let rows = STEP_ROWS as u32;
         let mut to = self.to.offset(at);
-        if self.y >= 0 && self.y + RUN as i32 <= params.height {
-            let first = params.src_index(self.left + (lane * PIECE) as i32, self.y + warp as i32);
-            for trip in 0..self.pieces.div_ceil(32) {
-                let piece = lane + trip * 32;
-                let which = piece >= self.whole.0 && piece < self.whole.1;
-                let mut from = self.image.offset(first + (trip * 32 * PIECE) as isize);
-                for i in 0..(RUN as u32).div_ceil(warps) {
-                    let which = which && ((RUN as u32).is_multiple_of(warps) || i * warps < RUN as u32 - warp);
-                    // SAFETY: row and piece are in the image; the piece is this thread's.
-                    unsafe { cp_async_16_if(which, to.offset(i * warps * self.pitch + piece * PIECE), from) };
+        if self.y >= 0 && self.y + rows as i32 <= params.height {
+            let first = params.src_index(self.left + (lane * VECTOR) as i32, self.y + warp as i32);
+            for pass in 0..self.vectors.div_ceil(32) {
+                let vector = lane + pass * 32;
+                let is_interior = vector >= self.interior.0 && vector < self.interior.1;
+                let mut from = self.image.offset(first + (pass * 32 * VECTOR) as isize);
+                for i in 0..rows.div_ceil(warps) {
+                    let predicate = is_interior && (rows.is_multiple_of(warps) || i * warps < rows - warp);
+                    // SAFETY: an interior vector of a row of the image; the destination is this lane's alone.
+                    unsafe { cp_async_16_if(predicate, to.offset(i * warps * self.pitch + vector * VECTOR), from) };
                     from = from.offset(warps as isize * params.src_pitch as isize);
                 }
             }
-            if self.edges() > 0 {
-                let mut i = warp;
-                // Opaque, or LLVM would unroll the loops.
-                while i < thread::black_box(RUN as u32) {
+            if self.border_vectors() > 0 {
+                let mut row = warp;
+                // black_box keeps LLVM from unrolling the loops.
+                while row < thread::black_box(rows) {
                     thread::no_unroll();
-                    let mut edge = lane;
-                    while edge < thread::black_box(self.edges()) {
+                    let mut i = lane;
+                    while i < thread::black_box(self.border_vectors()) {
                         thread::no_unroll();
-                        let piece = if edge < self.whole.0 { edge } else { edge + self.whole.1 - self.whole.0 };
-                        // SAFETY: the row is in the image; the piece is this thread's.
-                        unsafe { self.edge(to.offset(piece * PIECE), self.y + i as i32, piece) };
-                        edge += 32;
+                        let vector = if i < self.interior.0 { i } else { i + self.interior.1 - self.interior.0 };
+                        // SAFETY: the row lies in the image; the destination is this lane's alone.
+                        unsafe { self.copy_border_vector(to.offset(vector * VECTOR), self.y + row as i32, vector) };
+                        i += 32;
                     }
-                    i += warps;
+                    row += warps;
                     to = to.offset(warps * self.pitch);
                 }
             }
         } else {
-            let mut i = warp;
-            while i < thread::black_box(RUN as u32) {
+            let mut row = warp;
+            while row < thread::black_box(rows) {
                 thread::no_unroll();
-                let y = border::map(params.border, self.y + i as i32, params.height);
-                let mut piece = lane;
-                while piece < thread::black_box(self.pieces) {
+                let y = border::map(params.border, self.y + row as i32, params.height);
+                let mut vector = lane;
+                while vector < thread::black_box(self.vectors) {
                     thread::no_unroll();
-                    // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
-                    unsafe { self.piece(to.offset(piece * PIECE), y, piece) };
-                    piece += 32;
+                    // SAFETY: `y` is a row of the image or OUTSIDE; the destination is this lane's alone.
+                    unsafe { self.copy_vector(to.offset(vector * VECTOR), y, vector) };
+                    vector += 32;
                 }
-                i += warps;
+                row += warps;
                 to = to.offset(warps * self.pitch);
             }
         }
         commit_group();
-        self.y += RUN as i32;
+        self.y += rows as i32;
     }
 
-    /// The pieces of a thread where a block's threads share out the rows evenly: eight neighbours have eight
-    /// neighbouring pieces. Its row, and its first piece.
+    /// The thread's part of a step's vectors, with the same number of vectors for each thread.
+    ///
+    /// Eight neighbouring threads copy eight neighbouring vectors of a row.
     #[inline(always)]
-    pub(crate) fn share(thread: u32) -> (u32, u32) {
-        (thread / 8 % RUN as u32, thread % 8 + thread / (8 * RUN as u32) * 8)
+    pub(crate) fn partition(thread: u32) -> Partition {
+        let rows = STEP_ROWS as u32;
+        Partition { row: thread / 8 % rows, vector: thread % 8 + thread / (8 * rows) * 8 }
     }
 
-    /// From one piece of a thread's share to the next.
-    const fn stride() -> u32 {
-        const { assert!(THREADS.is_multiple_of(8 * RUN as u32)) };
-        THREADS / RUN as u32
-    }
-
-    /// How many bytes one copy brings of each piece of a thread's share from a row of the image, [`BITS`] for each piece.
+    /// The bytes that each vector of a thread's partition has in a row of the image, [`BYTES_BITS`] bits a vector.
+    ///
+    /// [`bytes_fit_in_word`] holds. A vector that is copied pixel by pixel counts 0.
     #[inline(always)]
-    pub(crate) fn bytes(&self, (_, first): (u32, u32)) -> u32 {
-        let mut bytes = 0;
-        for trip in 0..self.pieces.div_ceil(Self::stride()) {
-            let piece = first + trip * Self::stride();
-            let x = self.left + (piece * PIECE) as i32;
-            let there = if x >= 0 { (self.params.width - x).clamp(0, PIECE as i32) as u32 } else { 0 };
-            let is_whole = piece >= self.whole.0 && piece < self.whole.1;
-            if piece < self.pieces && (is_whole || self.fills_with_zeros()) {
-                bytes |= (4 * there) << (BITS * trip);
+    pub(crate) fn partition_bytes(&self, partition: Partition) -> u32 {
+        let stride = const {
+            assert!(THREADS.is_multiple_of(8 * STEP_ROWS as u32));
+            partition_stride(THREADS)
+        };
+        let mut packed = 0;
+        for pass in 0..self.vectors.div_ceil(stride) {
+            let vector = partition.vector + pass * stride;
+            let count = values_in_row::<f32>(true, self.left + (vector * VECTOR) as i32, self.params.width) as u32;
+            let is_interior = vector >= self.interior.0 && vector < self.interior.1;
+            if vector < self.vectors && (is_interior || self.fills_with_zeros()) {
+                packed |= (4 * count) << (BYTES_BITS * pass);
             }
         }
-        bytes
+        packed
     }
 
-    /// Begins the copies of the next rows to the buffer that begins `at` pixels after the first one; `share` and `bytes` are the thread's
-    /// [`share`](Self::share) and [`bytes`](Self::bytes), and `to` is where that share begins in the first buffer. Where the border is zero there is nothing else to do for the pieces at the edge, so that blocks there are as
-    /// fast as others.
+    /// Begins the copies of the next [`STEP_ROWS`] rows, the same number for each thread, and does not commit them.
+    ///
+    /// `at` is the distance of the destination from the first buffer, in pixels; `bytes` comes from
+    /// [`partition_bytes`](Self::partition_bytes). Where the border is zero, blocks at the edge are as fast as others.
     ///
     /// # Safety
-    /// As for [`next`](Self::next), but the group of copies is not ended.
+    /// - All threads of the block call this. `to` is the destination of the first vector of `partition`.
+    /// - `bytes` are those of `partition`, and [`bytes_fit_in_word`] holds.
+    /// - The border table is filled, and a barrier has passed since.
+    /// - No thread reads or writes the destination until the copies have been waited for and a barrier has passed.
     #[inline(always)]
-    pub(crate) unsafe fn next_shared(&mut self, at: u32, (row, first): (u32, u32), bytes: u32) {
+    pub(crate) unsafe fn copy_partitioned(&mut self, at: u32, partition: Partition, bytes: u32) {
         let params = &self.params;
+        let Partition { row, vector: first } = partition;
         let to = self.to.offset(at);
-        let stride = Self::stride();
-        let zeros = self.fills_with_zeros();
+        let stride = partition_stride(THREADS);
+        let fills = self.fills_with_zeros();
         let y = self.y + row as i32;
-        if zeros || self.y >= 0 && self.y + RUN as i32 <= params.height {
+        if fills || self.y >= 0 && self.y + STEP_ROWS as i32 <= params.height {
             let inside = (y as u32) < params.height as u32;
             let bytes = if inside { bytes } else { 0 };
-            // Where no bytes are, the address is only made.
-            let from = self.image.offset(params.src_index(self.left + (first * PIECE) as i32, y));
-            for trip in 0..self.pieces.div_ceil(stride) {
-                let of_piece = (bytes >> (BITS * trip)) & ((1 << BITS) - 1);
-                // What is filled below must not be filled with zeros here: which of the two came last would be chance.
-                let mine = first + trip * stride < self.pieces && (zeros || of_piece > 0);
-                let place = trip * stride * PIECE;
-                // SAFETY: of the source so many bytes lie in the row; the piece is this thread's.
-                unsafe { cp_async_16_zfill(mine, to.offset(place), from.offset(place as isize), of_piece) };
+            // Where the vector has no bytes, the address is computed and never read.
+            let from = self.image.offset(params.src_index(self.left + (first * VECTOR) as i32, y));
+            for pass in 0..self.vectors.div_ceil(stride) {
+                let of_vector = (bytes >> (BYTES_BITS * pass)) & ((1 << BYTES_BITS) - 1);
+                // A vector that the loop below copies must not be filled here: the order of the two is undefined.
+                let predicate = first + pass * stride < self.vectors && (fills || of_vector > 0);
+                let offset = pass * stride * VECTOR;
+                // SAFETY: the first `of_vector` bytes lie in the row; the destination is this thread's alone.
+                unsafe { cp_async_16_zfill(predicate, to.offset(offset), from.offset(offset as isize), of_vector) };
             }
-            if !zeros && self.edges() > 0 {
-                let mut piece = first;
-                while piece < thread::black_box(self.pieces) {
+            if !fills && self.border_vectors() > 0 {
+                let mut vector = first;
+                while vector < thread::black_box(self.vectors) {
                     thread::no_unroll();
-                    if piece < self.whole.0 || piece >= self.whole.1 {
-                        // SAFETY: the row is in the image; the piece is this thread's.
-                        unsafe { self.edge(to.offset((piece - first) * PIECE), y, piece) };
+                    if vector < self.interior.0 || vector >= self.interior.1 {
+                        // SAFETY: the row lies in the image; the destination is this thread's alone.
+                        unsafe { self.copy_border_vector(to.offset((vector - first) * VECTOR), y, vector) };
                     }
-                    piece += stride;
+                    vector += stride;
                 }
             }
         } else {
             let y = border::map(params.border, y, params.height);
-            let mut piece = first;
-            while piece < thread::black_box(self.pieces) {
+            let mut vector = first;
+            while vector < thread::black_box(self.vectors) {
                 thread::no_unroll();
-                // SAFETY: the row is in the image or `OUTSIDE`; the piece is this thread's.
-                unsafe { self.piece(to.offset((piece - first) * PIECE), y, piece) };
-                piece += stride;
+                // SAFETY: `y` is a row of the image or OUTSIDE; the destination is this thread's alone.
+                unsafe { self.copy_vector(to.offset((vector - first) * VECTOR), y, vector) };
+                vector += stride;
             }
         }
-        self.y += RUN as i32;
+        self.y += STEP_ROWS as i32;
     }
 
-    /// Whether all that lies outside is zeros that the copies of pieces put there.
+    /// Whether copies of whole vectors can fill all of the border: it is zero, and the rows are aligned.
     #[inline(always)]
     fn fills_with_zeros(&self) -> bool {
-        let params = &self.params;
-        let zeros = params.border == BorderMode::Constant.code() && params.border_value == 0.0;
-        zeros && (params.src_pitch | self.left) & (PIECE as i32 - 1) == 0
+        self.params.border_is_zero() && (self.params.src_pitch | self.left) & (VECTOR as i32 - 1) == 0
     }
 
-    /// Begins the copies of a piece to its place, `to`.
+    /// Begins the copy of any vector of row `y`.
     ///
     /// # Safety
-    /// As for [`edge`](Self::edge).
+    /// As for [`copy_border_vector`](Self::copy_border_vector).
     #[inline(always)]
-    unsafe fn piece(&self, to: Shared<f32>, y: i32, piece: u32) {
-        if y >= 0 && piece >= self.whole.0 && piece < self.whole.1 {
-            let from = self.image.offset(self.params.src_index(self.left + (piece * PIECE) as i32, y));
-            // SAFETY: row and piece are in the image; the rest is the caller's promise.
+    unsafe fn copy_vector(&self, to: Shared<f32>, y: i32, vector: u32) {
+        if y >= 0 && vector >= self.interior.0 && vector < self.interior.1 {
+            let from = self.image.offset(self.params.src_index(self.left + (vector * VECTOR) as i32, y));
+            // SAFETY: the row and the vector lie in the image; the destination is promised.
             unsafe { cp_async_16_if(true, to, from) };
         } else {
-            // SAFETY: the caller's promise.
-            unsafe { self.edge(to, y, piece) };
+            // SAFETY: the conditions are the same.
+            unsafe { self.copy_border_vector(to, y, vector) };
         }
     }
 
-    /// The same of one that is not whole, or of one of a row that does not exist.
+    /// Begins the copy of a vector that is not in the interior, or of a row that does not exist.
     ///
     /// # Safety
-    /// `y` is a row of the image or [`border::OUTSIDE`], the piece one of the row's; no other thread writes there. The
-    /// table is filled where `y` is a row.
+    /// - `y` is a row of the image or [`border::OUTSIDE`], and `vector` is below `vectors`.
+    /// - `to` has room for the vector, and no other thread reads or writes there.
+    /// - The border table is filled where `y` is a row of the image.
     #[inline(always)]
-    unsafe fn edge(&self, to: Shared<f32>, y: i32, piece: u32) {
+    unsafe fn copy_border_vector(&self, to: Shared<f32>, y: i32, vector: u32) {
         let params = &self.params;
-        let first = piece * PIECE;
-        // Of a row that does not exist no pixel is read; its pointer is only made.
+        let first = vector * VECTOR;
+        // For OUTSIDE the pointer is computed and never read.
         let row = self.image.offset(params.src_index(0, y));
         if self.fills_with_zeros() {
             let x = self.left + first as i32;
-            let there = if x >= 0 && y >= 0 { (params.width - x).clamp(0, PIECE as i32) } else { 0 };
-            let from = if there > 0 { row.offset(x as isize) } else { self.image };
-            // SAFETY: of the source `there` pixels lie in the row; the piece is this thread's.
-            unsafe { cp_async_16_zfill(true, to, from, 4 * there as u32) };
+            let count = values_in_row::<f32>(y >= 0, x, params.width);
+            // SAFETY: `count` pixels lie in the row, and `fills_with_zeros` says that vectors are aligned.
+            unsafe { copy_zfill(to, row, (x, count), self.image) };
             return;
         }
-        for i in 0..PIECE {
-            // SAFETY: the table has a column in the image or `OUTSIDE`, the row exists; the piece is this thread's.
+        for i in 0..VECTOR {
+            // SAFETY: the table has an entry for the column: a column of the image or OUTSIDE.
+            let x = if y >= 0 { unsafe { self.table.load(first + i) } } else { y };
+            // SAFETY: the row exists where x >= 0, and x lies in it; the destination is promised.
             unsafe {
-                let x = if y >= 0 { self.table.load(first + i) } else { y };
                 if x >= 0 {
                     cp_async_4(to.offset(i), row.offset(x as isize));
                 } else {

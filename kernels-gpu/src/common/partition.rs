@@ -1,4 +1,4 @@
-//! How the rows of a grid of blocks divide the rows of an image among themselves.
+//! How work is partitioned: the rows of the image among the blocks of a grid, and short rows among the lanes of a warp.
 
 use cuda_std::prelude::*;
 
@@ -6,8 +6,8 @@ use crate::abi::params::Params;
 
 /// Part `index` of `count` parts of `rows` rows: its first row and its number of rows.
 ///
-/// Each part begins at a multiple of `STEP` rows and has a multiple of `STEP` rows, so the last one may end below the
-/// last row. The sizes differ by at most `STEP`: the device waits for the multiprocessor that has the most work.
+/// Each part begins at a multiple of `STEP` rows and has a multiple of `STEP` rows. So the last part may end below the
+/// last row. The sizes differ by at most `STEP`, because the device waits for the part with the most rows.
 #[inline(always)]
 #[must_use]
 pub const fn partition<const STEP: u32>(rows: u32, index: u32, count: u32) -> (u32, u32) {
@@ -19,9 +19,9 @@ pub const fn partition<const STEP: u32>(rows: u32, index: u32, count: u32) -> (u
     (begin * STEP, steps * STEP)
 }
 
-/// The part of the image's rows, from `first_row` on, that belongs to this block: its first row and its number of rows.
+/// This block's part of the rows from `first_row` on: its first row and its number of rows.
 ///
-/// The number is not positive where the block has no row. See [`partition`].
+/// The number is not positive where the block has no rows. See [`partition`].
 #[inline(always)]
 #[must_use]
 pub fn block_rows<const STEP: u32>(params: &Params) -> (i32, i32) {
@@ -31,9 +31,47 @@ pub fn block_rows<const STEP: u32>(params: &Params) -> (i32, i32) {
     (first, (most as i32).min(params.height - first))
 }
 
+/// The part of a lane where a warp goes over rows of `units` units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LanePart {
+    /// Rows that the warp takes at a time.
+    pub(crate) rows: u32,
+    /// The lane's row among them. A lane without work has row `rows`.
+    pub(crate) row: u32,
+    /// The lane's first unit of the row. In rows of more than 32 units it has every 32nd from there on.
+    pub(crate) unit: u32,
+}
+
+/// Partitions rows of `units` units among the lanes of a warp.
+#[inline(always)]
+pub(crate) const fn partition_lanes(units: u32, lane: u32) -> LanePart {
+    if units > 32 {
+        LanePart { rows: 1, row: 0, unit: lane }
+    } else {
+        LanePart { rows: 32 / units, row: lane / units, unit: lane % units }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lanes_hold_every_unit_once() {
+        for units in 1..=100 {
+            let LanePart { rows, .. } = partition_lanes(units, 0);
+            let mut seen = [0; 100];
+            for lane in 0..32 {
+                let part = partition_lanes(units, lane);
+                let mut unit = part.unit;
+                while part.row < rows && unit < units {
+                    seen[(part.row * units + unit) as usize] += 1;
+                    unit += 32;
+                }
+            }
+            assert!(seen[..(rows * units) as usize].iter().all(|&count| count == 1), "{units} units: {seen:?}");
+        }
+    }
 
     fn check<const STEP: u32>(rows: u32, count: u32) {
         let mut next = 0;

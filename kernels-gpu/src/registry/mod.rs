@@ -13,7 +13,7 @@ pub use self::entry::Function;
 pub use self::entry::{Entry, MaskSize, PARAMETERS};
 pub(crate) use self::entry::{compiled_for, entry_list, instances, kernel_functions};
 pub use self::spec::{
-    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, Partition, Spec,
+    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
 };
 pub(crate) use self::spec::{any_result, dense_rows, f32_result, no_launch_bounds, no_requirement};
 use crate::abi::kernel::Kernel;

@@ -128,12 +128,12 @@ pub enum Grid {
     Tiles,
     /// The rows of the grid partition the rows of the image, however many there are. See
     /// [`block_rows`](crate::common::partition::block_rows).
-    Partition(Partition),
+    Partition(RowPartition),
 }
 
 /// A grid whose rows partition the image's rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Partition {
+pub struct RowPartition {
     /// The fewest rows that a block should have, for a mask of this height. Fewer rows cost more than idle
     /// multiprocessors, because a block reads `mask_height - 1` rows in addition to its own.
     pub least_rows: fn(&Entry, mask_height: u32) -> u32,

@@ -1,35 +1,34 @@
-//! Masks of rank 1 of any size in one pass, through a ring of filtered rows in shared memory.
+//! Separable masks of any size in one pass over the image, through a ring of filtered rows in shared memory.
 //!
-//! What [`separable`](crate::separable::error_bound) computes, in the same order and with the same bits, for the sizes that it has
-//! no kernel for. There a thread's sums hold the rows that are still needed, one register a column and a row of the
-//! mask; here the filtered rows `T` themselves are held, in shared memory.
+//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`, `O[y, x] = sum over k of column[k] * T[y - origin_y + k,
+//! x]`
 //!
-//! [`separable_tile`](crate::separable::block_tile) is faster for masks of up to 129 rows, and needs compute capability 8.0.
+//! [`block_tile`](crate::separable::block_tile) is faster for masks of up to 129 rows, and needs compute capability
+//! 8.0. It keeps unfinished sums in registers, here the filtered rows `T` stay in shared memory.
 //!
-//! # Thread mapping and tiling
-//! A block of 8 warps owns 256 columns and a strip of rows, `ceil(rows / grid_dim_y)` of them, and goes down 8 rows a
-//! step:
-//! 1. Each warp filters one new row of pixels, 8 neighbouring columns a thread, and puts it into the ring.
-//! 2. After a barrier each thread adds up one column for 8 rows of outputs, those whose windows end with the new rows.
+//! # Thread mapping
+//! A block of 8 warps owns 256 columns and a strip of rows ([`partition`](crate::common::partition)). It walks down the
+//! strip, 8 rows a step:
+//! 1. Each warp filters one row of pixels, 8 neighbouring columns a thread, and stores it in the ring.
+//! 2. Behind a barrier each thread sums one column for the 8 rows of outputs whose windows end with the new rows.
+//!
+//! # Tiling
 //! ```text
-//!   group    0   1   2  …  m-1   m        the m + 1 groups of 8 rows that the outputs of this step need, in a ring of
-//! m + 2: ┌───┬───┬───┬─────┬───┬───┐    while some threads still read them, others write the next group into the
-//! └───┴───┴───┴─────┴───┴───┘    one that is left, so one barrier a step is enough
+//!   group    0   1   2   …  m-1   m        the outputs of a step need m + 1 groups of 8 filtered rows
+//!          ┌───┬───┬───┬─────┬───┬───┐     the ring has m + 2: while some threads read, others already write
+//!          └───┴───┴───┴─────┴───┴───┘     the next group, so one barrier a step is enough
 //! ```
-//! The column's coefficients are shifted by `skip`, so that the windows of the first row of outputs begin with a group:
-//! then a step of 8 coefficients needs 16 rows, 8 of which are the next step's, and the ring wraps between groups only.
+//! The column's coefficients are shifted by [`skip`], so that the windows of the first row of outputs begin with a
+//! group. Then a step of 8 coefficients needs 16 rows, of which the next step needs 8, and the ring wraps only between
+//! groups.
 //!
 //! Alignment and edges are those of [`register_tile`](crate::direct::register_tile).
 //!
-//! # What it costs
-//! `mask_width + mask_height` products for each output, and the first `mask_height - 1` rows of each strip filtered
-//! twice. A step of 64 products takes 2 loads of coefficients and 2 of pixels or 8 of filtered ones, and 8 moves.
+//! # Cost
+//! `mask_width + mask_height` products for each output. The first `mask_height - 1` rows of a strip are filtered twice.
+//! A step of 64 products takes 2 loads of coefficients, 2 of pixels or 8 of filtered values, and 8 moves.
 //!
-//! On an H200 (8192 x 8192, one channel, zero border):
-//!
-//! | | 3 x 3 | 8 x 8 | 16 x 16 | 31 x 31 | 63 x 63 | 95 x 95 | 127 x 127 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | µs | 215 | 225 | 300 | 478 | 1065 | 2401 | 3157 |
+//! H200, 2026-11-21, 8192 x 8192: 225 µs with 8 x 8, 3157 µs with 127 x 127.
 
 use cuda_std::prelude::*;
 
@@ -37,95 +36,90 @@ use super::error_bound::error_constant;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
+use crate::common::border_table;
 use crate::common::partition::block_rows;
-use crate::direct::register_tile::{COLUMNS, STEP, Source, columns_read, filled_up};
+use crate::common::row_reader::RowReader;
+use crate::direct::register_tile::{COLUMNS, STEP, columns_read, padded};
 use crate::registry::{
-    Accuracy, Arithmetic, FactorPlaces, Grid, MaskForm, MaskMemory, Occupancy, Partition, Spec, f32_result,
+    Accuracy, Arithmetic, FactorPlaces, Grid, MaskForm, MaskMemory, Occupancy, RowPartition, Spec, f32_result,
     no_launch_bounds, no_requirement,
 };
 use crate::teaching::constant_mask::MASK;
 
-/// Threads of a block.
+/// Threads of a block in x and y.
 pub const BLOCK: (u32, u32) = (32, 8);
+/// Outputs of a block in x. In y the grid partitions the rows.
+pub const OUTPUT_COLUMNS: u32 = COMPUTED - 4;
+/// The convergent instructions of the source: a barrier behind which the ring is cleared, and one in each step.
+pub const CONVERGENT: Convergent = Convergent::barriers(2);
+/// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0. Shared memory may hold
+/// fewer.
+pub const BLOCKS_PER_SM: u32 = 4;
+/// Blocks of a launch for each block that the device holds (measured).
+pub const WAVES: u32 = 4;
+
+/// The dynamic shared memory of a block, in bytes: coefficients of row and column, border table, ring.
+#[must_use]
+pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
+    let coefficients = padded(mask_width) as u64 + padded(mask_height + ROWS) as u64;
+    let ring = (groups(mask_height) as u64 + 2) * (ROWS * COMPUTED) as u64;
+    (coefficients + columns_read(mask_width) as u64 + ring) * size_of::<f32>() as u64
+}
 
 /// Rows of a step.
 pub(crate) const ROWS: u32 = BLOCK.1;
 
-/// Columns that a block computes, stored or not: one a thread.
+/// Columns that a block computes, stored or not: one for each thread.
 const COMPUTED: u32 = BLOCK.0 * BLOCK.1;
-
-/// How many times as many blocks as the device holds at a time a launch should have, as measured with the times above.
-pub const WAVES: u32 = 4;
-
-/// Blocks that the registers of a multiprocessor hold at a time on compute capability 9.0; shared memory may hold
-/// fewer.
-pub const RESIDENT: u32 = 4;
-
-/// Outputs of a block in x. In y, the rows of the grid share out the image's.
-pub const OUTPUT_COLUMNS: u32 = COMPUTED - 4;
 
 const _: () = assert!(COMPUTED == BLOCK.0 * COLUMNS as u32 && ROWS as usize == STEP);
 
-/// How far the column's coefficients are shifted.
+/// The zeros before the column's coefficients.
 #[inline(always)]
 const fn skip(mask_height: u32) -> u32 {
     (mask_height - 1).wrapping_neg() % ROWS
 }
 
-/// Whole groups in the window of an output: `m`.
+/// The groups of a window but for its last row: `m`.
 #[inline(always)]
 const fn groups(mask_height: u32) -> u32 {
     (skip(mask_height) + mask_height - 1) / ROWS
 }
 
-/// The dynamic shared memory that a launch needs, in bytes: the row's and the column's coefficients, the table of
-/// columns, the ring.
-#[must_use]
-pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
-    let coefficients = filled_up(mask_width) as u64 + filled_up(mask_height + ROWS) as u64;
-    let ring = (groups(mask_height) as u64 + 2) * (ROWS * COMPUTED) as u64;
-    (coefficients + columns_read(mask_width) as u64 + ring) * size_of::<f32>() as u64
-}
-
-/// What the kernel has of each convergent instruction: a barrier behind which the ring is filled with zeros, and one in
-/// each step.
-pub const CONVERGENT: Convergent = Convergent::barriers(2);
-
 /// The kernel.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, begin at a multiple of 16 bytes and do
-///   not overlap.
-/// - [`struct@MASK`] holds the `mask_width` coefficients of the mask's row and the `mask_height` of its column after
-///   them, both in window order.
+/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
+/// - `image` and `result` begin at multiples of 16 bytes.
+/// - [`struct@MASK`] holds the `mask_width` coefficients of the row, then the `mask_height` of the column.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
-pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params: Params) {
+pub unsafe fn ring(image: Global<f32>, result: GlobalMut<f32>, params: Params) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
     let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
     let first_column = (thread::block_idx_x() * OUTPUT_COLUMNS) as i32;
-    // The first column of pixels is a multiple of 4.
+    // Pixels are read in vectors: their first column is a multiple of 4.
     let left = (first_column - params.origin_x) & !3;
     let (first, rows) = block_rows::<1>(&params);
     let top = first - params.origin_y;
     let edge = params.src_pitch & 3 != 0 || !params.contains::<1>(left, 0, columns_read(mask_width) as i32, 1);
 
     let row = Shared::<f32>::dynamic();
-    let column = row.offset(filled_up(mask_width));
-    let table = column.offset(filled_up(mask_height + ROWS)).cast::<i32>();
+    let column = row.offset(padded(mask_width));
+    let table = column.offset(padded(mask_height + ROWS)).cast::<i32>();
     let ring = table.offset(columns_read(mask_width)).cast::<f32>();
-    // SAFETY: shared and constant memory are as the caller promised.
+    // SAFETY: the four parts follow each other as in `shared_bytes`; they are read behind the barrier.
     unsafe { fill(row, column, table, ring, left, &params) };
     // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
     unsafe { thread::sync_threads() };
 
-    // The column of the image that this thread adds up, and whether it is one of the block's outputs.
+    // The column that this thread sums, and whether the block stores it.
     let own = ty * BLOCK.0 + tx;
     let x = left + params.origin_x + own as i32;
     let stores = x >= first_column && x < params.width.min(first_column + OUTPUT_COLUMNS as i32);
     let ring_groups = groups(mask_height) + 2;
     let mut slot = 0;
-    // The first of the 8 rows that come into the ring, counted from the strip's first row of pixels.
+    // The first of the 8 new rows of the ring, relative to the strip's first row of pixels.
     let mut new = 0;
     while new < rows + mask_height as i32 - 1 {
         thread::no_unroll();
@@ -133,32 +127,32 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
         let inside = !edge && (y as u32) < params.height as u32;
         let mapped = if inside { y } else { border::map(params.border, y, params.height) };
         let x_of_pixels = if inside { left + (tx * COLUMNS as u32) as i32 } else { 0 };
-        let source = Source {
+        let source = RowReader {
             pixels: image.offset(params.src_index(x_of_pixels, mapped)),
-            columns: table.offset(tx * COLUMNS as u32),
+            table: table.offset(tx * COLUMNS as u32),
             edge: !inside,
             exists: mapped >= 0,
             border_value: params.border_value,
         };
-        // SAFETY: source, coefficients and table are as they should; each thread has its own 8 columns of its warp's
-        // row.
+        // SAFETY: `source` reads through the table wherever a column or the row may lie outside; the table and the
+        // coefficients are complete since the barrier. The 8 columns of the warp's row are this thread's alone.
         unsafe {
             let filtered = filter(&source, row, mask_width);
             let to = ring.offset((slot * ROWS + ty) * COMPUTED + tx * COLUMNS as u32).cast::<F32x4>();
             to.store(0, F32x4([filtered[0], filtered[1], filtered[2], filtered[3]]));
             to.store(1, F32x4([filtered[4], filtered[5], filtered[6], filtered[7]]));
         }
-        // SAFETY: all threads are here: the loop over rows depends on the block alone.
+        // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
 
         let output = new - (mask_height as i32 - 1);
         if output + ROWS as i32 > 0 {
-            // SAFETY: all groups but the newest were filled in before the barrier, or at the start.
-            let sums = unsafe { add_column(ring.offset(own), column, slot, mask_height) };
+            // SAFETY: all groups that the windows need were filtered before the barrier, or cleared by `fill`.
+            let sums = unsafe { sum_column(ring.offset(own), column, slot, mask_height) };
             for (o, &sum) in sums.iter().enumerate() {
                 let o = output + o as i32;
                 if stores && o >= 0 && o < rows {
-                    // SAFETY: the output lies in the result; columns and rows are this thread's alone.
+                    // SAFETY: x and the row lie in the result. Only this thread stores them.
                     unsafe { result.store(params.dst_index(x, first + o), params.finish(sum)) };
                 }
             }
@@ -168,10 +162,12 @@ pub unsafe fn separable_ring(image: Global<f32>, result: GlobalMut<f32>, params:
     }
 }
 
-/// Fills in the coefficients and the table, and the ring with zeros: what outputs above the strip would read.
+/// Fills the coefficients and the border table, and clears the ring, which outputs above the strip read.
 ///
 /// # Safety
-/// As for [`separable_ring`].
+/// - The four parts have the lengths that [`shared_bytes`] gives them, and do not overlap.
+/// - [`struct@MASK`] holds the row and the column.
+/// - All threads of the block call this, and no thread reads the parts before the next barrier.
 #[inline(always)]
 unsafe fn fill(
     row: Shared<f32>,
@@ -191,75 +187,76 @@ unsafe fn fill(
             i += COMPUTED;
         }
     };
-    each(filled_up(mask_width), &|i| {
-        // SAFETY: the array has this length by `shared_bytes`, here and below; the host set the coefficients.
+    each(padded(mask_width), &|i| {
+        // SAFETY: i < padded(mask_width), the row's length; MASK is read below mask_width.
         unsafe { row.store(i, if i < mask_width { MASK.load(i as usize) } else { 0.0 }) };
     });
-    each(filled_up(mask_height + ROWS), &|i| {
+    each(padded(mask_height + ROWS), &|i| {
         let k = i.wrapping_sub(skip);
-        // SAFETY: as above.
+        // SAFETY: i < padded(mask_height + ROWS), the column's length; MASK is read below mask_width + mask_height.
         unsafe { column.store(i, if k < mask_height { MASK.load((mask_width + k) as usize) } else { 0.0 }) };
     });
     each(columns_read(mask_width), &|i| {
-        // SAFETY: as above.
-        unsafe { table.store(i, border::map(params.border, left + i as i32, params.width)) };
+        // SAFETY: i is below the table's length.
+        unsafe { table.store(i, border_table::map_value::<1>(params, left + i as i32)) };
     });
     each((groups(mask_height) + 2) * ROWS * COMPUTED, &|i| {
-        // SAFETY: as above.
+        // SAFETY: i is below the ring's length.
         unsafe { ring.store(i, 0.0) };
     });
 }
 
-/// Eight coefficients from `coefficients` on, which are aligned to 16 bytes.
+/// The coefficients of a step.
 ///
 /// # Safety
-/// They are filled in.
+/// - `coefficients` has [`STEP`] filled elements, and is aligned to 16 bytes.
 #[inline(always)]
-unsafe fn eight(coefficients: Shared<f32>) -> [f32; STEP] {
-    let quads = coefficients.cast::<F32x4>();
-    // SAFETY: the caller's promise.
-    let (F32x4([a, b, c, d]), F32x4([e, f, g, h])) = unsafe { (quads.load(0), quads.load(1)) };
+unsafe fn load_step(coefficients: Shared<f32>) -> [f32; STEP] {
+    let vectors = coefficients.cast::<F32x4>();
+    // SAFETY: the two vectors are the STEP elements.
+    let (F32x4([a, b, c, d]), F32x4([e, f, g, h])) = unsafe { (vectors.load(0), vectors.load(1)) };
     [a, b, c, d, e, f, g, h]
 }
 
 /// Filters eight neighbouring columns of a row of pixels.
 ///
 /// # Safety
-/// `row` holds the filled-up coefficients, `source` the columns that the block reads.
+/// - `row` holds the padded row of coefficients.
+/// - `source` may read the columns from 0 to `padded(mask_width) + STEP - 1`.
 #[inline(always)]
-unsafe fn filter(source: &Source, row: Shared<f32>, mask_width: u32) -> [f32; COLUMNS] {
+unsafe fn filter(source: &RowReader, row: Shared<f32>, mask_width: u32) -> [f32; COLUMNS] {
     let mut sums = [0.0; COLUMNS];
-    // SAFETY: `first` is below the mask's width, here and below, so that the columns end with those that the block
-    // reads.
+    // SAFETY: columns 0 to STEP - 1.
     let mut window = [unsafe { source.read(0) }, [0.0; COLUMNS]];
     let mut first = 0;
     while first < mask_width {
         thread::no_unroll();
-        // SAFETY: see above; the coefficients are filled up to whole steps.
-        let factors = unsafe {
+        // SAFETY: first < mask_width, so the columns end before padded(mask_width) + STEP; the row is padded.
+        let coefficients = unsafe {
             window[1] = source.read(first + STEP as u32);
-            eight(row.offset(first))
+            load_step(row.offset(first))
         };
-        add(&mut sums, &window, &factors, 0, thread::black_box(mask_width - first));
+        add(&mut sums, &window, &coefficients, 0, thread::black_box(mask_width - first));
         window[0] = window[1];
         first += STEP as u32;
     }
     sums
 }
 
-/// Adds up a column of the ring, whose newest group is in `slot`, for eight rows of outputs.
+/// The sums of one column for eight rows of outputs. The newest group of the ring is in `slot`.
 ///
 /// # Safety
-/// `ring` begins with the thread's column and holds its groups, `column` the shifted coefficients.
+/// - `ring` begins with the thread's column, and its `groups + 2` groups are filled.
+/// - `column` holds the shifted and padded coefficients of the column.
 #[inline(always)]
-unsafe fn add_column(ring: Shared<f32>, column: Shared<f32>, slot: u32, mask_height: u32) -> [f32; COLUMNS] {
+unsafe fn sum_column(ring: Shared<f32>, column: Shared<f32>, slot: u32, mask_height: u32) -> [f32; COLUMNS] {
     let (skip, groups) = (skip(mask_height), groups(mask_height));
     let read = |slot: u32| -> [f32; COLUMNS] {
-        // SAFETY: the slot is one of the ring's.
+        // SAFETY: slot < groups + 2, and i < ROWS.
         core::array::from_fn(|i| unsafe { ring.load((slot * ROWS + i as u32) * COMPUTED) })
     };
     let mut sums = [0.0; COLUMNS];
-    // Two slots further on: the oldest group that is needed.
+    // Two slots further on is the oldest group that the windows need.
     let mut slot = if slot >= groups { slot - groups } else { slot + 2 };
     let mut window = [read(slot), [0.0; COLUMNS]];
     let mut from = skip;
@@ -267,28 +264,28 @@ unsafe fn add_column(ring: Shared<f32>, column: Shared<f32>, slot: u32, mask_hei
         thread::no_unroll();
         slot = if slot == groups + 1 { 0 } else { slot + 1 };
         window[1] = read(slot);
-        // SAFETY: the coefficients are filled up to whole steps.
-        let factors = unsafe { eight(column.offset(group * ROWS)) };
-        add(&mut sums, &window, &factors, thread::black_box(from), STEP as u32);
+        // SAFETY: group < groups, so the step lies in the padded column.
+        let coefficients = unsafe { load_step(column.offset(group * ROWS)) };
+        add(&mut sums, &window, &coefficients, thread::black_box(from), STEP as u32);
         window[0] = window[1];
         from = 0;
     }
-    // What is left is one coefficient: the shift makes the last group begin with it.
-    // SAFETY: see above.
-    let factors = unsafe { eight(column.offset(groups * ROWS)) };
-    // Without a whole group before it, it is the only one, and nothing was shifted.
+    // One coefficient is left: the shift makes the last group begin with it.
+    // SAFETY: the padded column has groups + 1 steps at least.
+    let coefficients = unsafe { load_step(column.offset(groups * ROWS)) };
+    // If there is no other group, it is the only coefficient, and nothing was shifted.
     for (sum, &value) in sums.iter_mut().zip(&window[0]) {
-        *sum = fma(value, factors[0], *sum);
+        *sum = fma(value, coefficients[0], *sum);
     }
     sums
 }
 
-/// Adds a step: eight neighbouring sums get the coefficients from number `from` to below `to`, in this order.
+/// Adds coefficients `from` to `to - 1` of a step to eight neighbouring sums, in this order.
 #[inline(always)]
-fn add(sums: &mut [f32; COLUMNS], window: &[[f32; COLUMNS]; 2], factors: &[f32; STEP], from: u32, to: u32) {
+fn add(sums: &mut [f32; COLUMNS], window: &[[f32; COLUMNS]; 2], coefficients: &[f32; STEP], from: u32, to: u32) {
     let mut one = |l: usize| {
         for (c, sum) in sums.iter_mut().enumerate() {
-            *sum = fma(window[(l + c) / COLUMNS][(l + c) % COLUMNS], factors[l], *sum);
+            *sum = fma(window[(l + c) / COLUMNS][(l + c) % COLUMNS], coefficients[l], *sum);
         }
     };
     if from == 0 && to >= STEP as u32 {
@@ -307,7 +304,7 @@ fn add(sums: &mut [f32; COLUMNS], window: &[[f32; COLUMNS]; 2], factors: &[f32; 
 crate::registry::instances! {
     SeparableRing;
     sm_70 "separable_ring_{T}_c{C}" for T in [f32], C in [1];
-        |image, result, _mask, params| separable_ring(image, result.cast(), params)
+        |image, result, _mask, params| ring(image, result.cast(), params)
 }
 
 /// See [`Spec`].
@@ -326,12 +323,12 @@ pub const SPEC: Spec = Spec {
     border_is_pixel: |_| false,
     requirement: no_requirement,
     uses_fp32_units: true,
-    grid: Grid::Partition(Partition {
+    grid: Grid::Partition(RowPartition {
         // A block reads no more rows of its neighbour than of its own.
         least_rows: |_, mask_height| BLOCK.1.max(mask_height),
         step: 1,
         row_step: 1,
-        occupancy: |_, _| Occupancy { blocks_per_sm: RESIDENT, waves: WAVES },
+        occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |_| BLOCK,
     outputs: |_| (OUTPUT_COLUMNS, BLOCK.1),

@@ -1,11 +1,13 @@
-//! The mask in constant memory: half of the naive kernel's loads are gone.
+//! The mask in constant memory: half of the naive kernel's loads disappear.
 //!
-//! All threads of a warp need the same coefficient at the same time. Constant memory has a cache of its own that hands
-//! one value to a whole warp in one step, so a coefficient costs neither a trip through L1 nor an address per thread.
-//! This is the constant-caching kernel of the "Programming Massively Parallel Processors" course.
+//! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!
-//! Formula, thread mapping and borders are those of [`naive`](crate::teaching::naive); the one line that differs is
-//! where a coefficient comes from.
+//! All threads of a warp need the same coefficient at the same time. The constant cache broadcasts one value to a whole
+//! warp, so a coefficient costs no load from L1 and no address per thread. This is the constant-caching kernel of the
+//! course "Programming Massively Parallel Processors".
+//!
+//! Thread mapping and borders are those of [`naive`](crate::teaching::naive). Only the source of the coefficients
+//! differs.
 
 use cuda_std::prelude::*;
 
@@ -20,17 +22,18 @@ use crate::teaching::naive::{Coefficients, naive};
 pub use crate::teaching::naive::BLOCK;
 
 cuda_std::constant! {
-    /// The mask in window order, row by row: 64 KiB, all the constant memory that a module has. The host sets
-    /// the part that is used before a launch.
+    /// The mask in window order, row by row. Its 64 KiB are all the constant memory of a module.
+    ///
+    /// The host sets the part that a launch uses.
     pub static MASK: [f32; 16_384];
 }
 
-/// A mask in constant memory: up to 16,384 coefficients.
+/// A mask of up to 16,384 coefficients in constant memory.
 impl Coefficients for MASK {
     #[inline(always)]
     #[track_caller]
     unsafe fn coefficient(self, index: usize) -> f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: index < number of coefficients <= the array's length.
         unsafe { self.load(index) }
     }
 }
@@ -38,10 +41,11 @@ impl Coefficients for MASK {
 /// The kernel for values of type `P` in `C` interleaved channels.
 ///
 /// # Safety
-/// As for [`naive`], with the coefficients in [`struct@MASK`].
+/// - The conditions of [`naive`] on `image`, `result` and the grid.
+/// - [`struct@MASK`] holds `mask_width * mask_height` coefficients.
 #[inline(always)]
 pub unsafe fn constant_mask<P: Pixel, const C: u32>(image: Global<P>, result: OutputPtr, params: Params) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the conditions are those of `naive`, with MASK as the coefficients.
     unsafe { naive::<P, C>(image, result, MASK, params) }
 }
 

@@ -1,4 +1,4 @@
-//! Three kernels in reading order; each adds one idea to the one before.
+//! Three kernels in reading order. Each adds one idea to the one before.
 
 pub mod constant_mask;
 pub mod naive;

@@ -1,40 +1,39 @@
-//! Bytes in the integer tensor cores, with the bits of the ordered sum in `f32`.
+//! Convolution of bytes in the integer tensor cores, bit-exact with the ordered sum in `f32`.
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!
-//! A tensor core multiplies bytes with bytes and adds exactly, at about twenty times the rate of the FP32 units. It
-//! knows neither `f32` nor an order. Here it computes an answer that is *nearly* right, together with a proof of how
-//! near; the few pixels for which that does not settle the byte are computed again, the ordinary way. So the result is
-//! right to the last bit.
+//! A tensor core multiplies bytes and adds exactly, at about twenty times the rate of the FP32 units. It knows neither
+//! `f32` nor the order of a sum. Here it computes an approximation with an error bound. Where the bound does not decide
+//! the byte of a pixel, the kernel recomputes that pixel in order. So every result is exact to the last bit.
 //!
-//! # Near, and how near
-//! The host writes `scale * W` in fixed point, `Q * 2^-shift` with whole numbers `Q` of two signed bytes each. For a
-//! window of bytes `T = sum of Q * I` is exact in 32 bits. `T * 2^-shift + offset` differs from the value that the
-//! contract names by at most a `radius` that the host knows (`FixedPoint` in the host's plan derives it): what was cut
-//! off `W`, times 255, and what `f32` rounds in so many steps. So with `y = (T + bias) * 2^-shift`, where `bias` holds
-//! the offset, the half for rounding and the radius:
-//! - the byte is `y`, cut off and saturated, where `y` is more than `2 * radius` above a whole number;
-//! - otherwise the two might round to different bytes, or the value is just between two. Such a pixel is *uncertain*.
+//! # Approximation and bound
+//! The host writes `scale * W` in fixed point: `Q * 2^-shift`, with integers `Q` of two signed bytes each. For a window
+//! of bytes, `T = sum of Q * I` is exact in 32 bits. `T * 2^-shift + offset` differs from the ordered sum by at most a
+//! `radius`, which the host derives (`FixedPoint` in its plan): the truncation of `W`, times 255, and the roundings of
+//! `f32`. Let `y = (T + bias) * 2^-shift`, where `bias` holds the offset, the half for rounding, and the radius:
+//! - If `y` is more than `2 * radius` above an integer, the byte is `y`, truncated and saturated.
+//! - Otherwise the two sums may round to different bytes. The pixel is *uncertain*.
 //!
-//! Of a random mask of 7 x 7 whose sum is 1 some 0.7 % are, and of sums of whole numbers none.
+//! Of a random 7 x 7 mask with sum 1, some 0.7 % of the pixels are uncertain. Sums of integers have none.
 //!
-//! # The product
-//! `multiply_add` ([`cuda_std::mma`]) takes 16 rows of 32 bytes of the image, as they lie there, and a matrix of 32
-//! x 8 with a row of the mask in each column, one further down from column to column (a Toeplitz matrix): 8 columns of
-//! outputs in 16 rows, for one row of the mask and one of its two bytes. Where a row and its shifts span at most 16 bytes, as up to 9 x
-//! 9, two rows make one matrix; one that spans more than 32 takes several *chunks*.
+//! # Matrix product
+//! [`mma_m16n8k32_u8s8`](cuda_std::mma::mma_m16n8k32_u8s8) takes 16 rows of 32 bytes of the image, as they lie there,
+//! and a 32 x 8 Toeplitz matrix: each column holds a row of the mask, one place further down from column to column. The
+//! product is 8 columns of outputs in 16 rows, for one row of the mask and one byte of its coefficients. If a row and
+//! its shifts span at most 16 bytes, as up to 9 x 9, two rows make one matrix. If they span more than 32 bytes, they
+//! take several *chunks*.
 //!
-//! # Several channels
-//! In interleaved channels the mask's row would take every third or fourth place, with zeros between, and half as many rows of it a matrix. So from 5 x 5
-//! on channels lie *apart*: each warp copies its rows as they are, parts the pixels in their place, 8 at a time from registers, and computes each
-//! channel like an image of one. The bytes of a pixel meet again in registers before they are written. In 3 x 3 a row with its zeros still spans
-//! half a matrix; there channels stay side by side, and a column is a value.
+//! # Channels
+//! With interleaved channels, the row of the mask has zeros between its coefficients and takes more matrices. So from 5
+//! x 5 on, channels are *planar* in shared memory. Each warp copies its rows as they are, deinterleaves them in place,
+//! and computes each channel like an image of one channel. The bytes of a pixel are joined in registers before the
+//! store. In 3 x 3 a row with its zeros spans half a matrix, so channels stay interleaved, and a column is a value.
 //!
 //! # Thread mapping
 //! A block of [`WARPS`] warps owns [`outputs`] values of a row, walks down a strip, and computes [`ROWS`] rows a step.
-//! A warp has 32 columns, or 16 of each channel, 8 at a time: 4 products of 16 rows that lie between each other, product `s` having the rows
-//! `4 m + s`. So the rows
-//! `4 m + t` of the image serve product `s` with row `t - s` of the mask, all 4 from registers:
+//! A warp has 32 columns, or 16 of each channel, 8 at a time. Its four M tiles of 16 rows are interleaved: tile `s` has
+//! the rows `4 m + s`. So the rows `4 m + t` of the image serve tile `s` with row `t - s` of the mask, all from
+//! registers:
 //! ```text
 //!   t          0   1   2   3   4   5 …      rows 4 m + t of the image, read once
 //!   s = 0      0   1   2   3   4   5        row of the mask
@@ -42,38 +41,27 @@
 //!   s = 2              0   1   2   3
 //!   s = 3                  0   1   2
 //! ```
-//!
-//! Each lane has its parts of all matrices in registers, if there are no more than `MOST_HELD`. Otherwise those of
-//! `AT_A_TIME` rows come from shared memory, and serve 16 columns.
+//! Each lane holds its fragments of all matrices in registers if there are at most `MAX_REGISTER_MATRICES`. Otherwise
+//! those of `MASK_ROWS` rows come from shared memory at a time, and serve 16 columns.
 //!
 //! # Shared memory
-//! Two stages of `ROWS + mask_height - 1` rows of the image, one being copied while one is used, but only one where channels lie apart: there more blocks
-//! at a time are worth more than copies ahead; the step's results, in
-//! which uncertain pixels are replaced before they are written in pieces of 16 bytes; the list of those, in whose place flags wait before; the mask, as
-//! coefficients and perhaps as matrices; at the edge a table of columns. Row `r` lies in plane `r % 4`, so that the 8 rows that a warp
-//! reads at once are neighbours, an odd number of 16 bytes apart: no bank conflict.
-//!
-//! # What it costs
-//! | | for each value of the result |
+//! | part | |
 //! | --- | --- |
-//! | products | 2 for each row of the mask and chunk, half of that for two rows in one, for 128 values; at the 1250 TOP/s measured for them 6.9 µs a row of the mask at 8192 x 8192 |
-//! | bytes of device memory | 2; of the second-level cache `1 + mask_height / 64` times the image |
-//! | instructions of a thread | about 6 to put two sums together, compare, shift and pack them; the uncertain part of `K * K` times 5 |
+//! | stages of `ROWS + mask_height - 1` rows | two, one being copied; for planar channels one, and more blocks instead |
+//! | the results of a step | uncertain ones are replaced before the store |
+//! | a list of uncertain results for each warp | its place first holds flags |
+//! | the mask | coefficients, and matrices that are not in registers |
+//! | the border table | at the edge |
 //!
-//! On an H100 (8192 x 8192 pixels, zero border, random masks whose sum is 1); the floor is 2 bytes a value at the 2.98
-//! TB/s of a copy:
+//! Row `r` of a stage lies in *slab* `r % 4`. The 8 rows that a warp reads at once are neighbours in a slab, an odd
+//! number of 16 bytes apart, so there are no bank conflicts.
 //!
-//! | | 3 x 3 | 5 x 5 | 7 x 7 | 9 x 9 | 11 x 11 | 13 x 13 | 15 x 15 | 21 x 21 | 31 x 31 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | one channel, µs | 60 | 65 | 76 | 84 | 140 | 158 | 203 | 307 | 931 |
-//! | of the floor | 75 % | 69 % | 59 % | 53 % | 32 % | 28 % | 22 % | 15 % | 5 % |
-//! | three channels, µs | 163 | 204 | 227 | 264 | 459 | | | | |
-//! | of the floor | 83 % | 66 % | 59 % | 51 % | 29 % | | | | |
-//! | four channels, µs | 215 | 278 | 341 | | | | | | |
+//! # Cost
+//! Each row of the mask and chunk takes 2 products for 128 values, or half of that if rows are paired. Packing takes
+//! about 6 instructions a value. Up to 9 x 9 the instructions, latencies and the three barriers of a step are the
+//! limit, for large masks the uncertain pixels: 961 products for 1.7 % of them with 31 x 31.
 //!
-//! (Four channels with 7 x 7 are of an earlier version.) Up to 9 x 9 instructions, latencies and
-//! the three barriers of a step bound it, for large masks the uncertain pixels: at 31 x 31, 961 products for 1.7 % of them. For a mask of any size, without a
-//! kernel of its own, it takes 1.5 to 2.5 times as long.
+//! H100, 2026-11-22, 8192 x 8192, one channel: 76 µs with 7 x 7, 59 % of the roofline.
 
 mod deinterleave;
 mod layout;
@@ -85,165 +73,166 @@ mod store;
 use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
-use self::deinterleave::Parter;
+use self::deinterleave::Deinterleaver;
 pub use self::layout::{Layout, coefficient_pitch, header, shared_bytes};
-use self::layout::{image_bytes, plane_bytes};
-use self::load::Filler;
+use self::layout::{image_bytes, slab_bytes};
+use self::load::Loader;
 use self::mma::Products;
-use self::recompute::Again;
+use self::recompute::Recompute;
 use self::store::write;
-use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
+use crate::common::async_rows::VECTOR_BYTES;
+use crate::common::border_table;
 use crate::common::partition::block_rows;
-use crate::registry::{Accuracy, Grid, Ineligible, MaskForm, MaskMemory, Occupancy, Partition, Spec};
+use crate::registry::{Accuracy, Grid, Ineligible, MaskForm, MaskMemory, Occupancy, RowPartition, Spec};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
 /// Threads of a block.
 pub const BLOCK: (u32, u32) = (32 * WARPS, 1);
-/// Rows that a block computes in a step.
+/// Rows that a block computes in a step, and the fewest rows that a strip should have.
 pub const ROWS: u32 = 64;
-/// The oldest compute capability that has the products and the copies.
-pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
+/// The largest fraction of uncertain pixels with which the kernel is used.
+pub const MAX_UNCERTAIN_FRACTION: f32 = 0.1;
 
-/// Channels that lie apart in shared memory, each in rows of its own: all of them, or one. In several channels a row of the mask has zeros
-/// between its coefficients unless they do; where it is so short that two of them make one product with their zeros, nothing is gained.
-const fn apart(channels: u32, size: u32) -> u32 {
-    if channels == 1 || size > 0 && TILE + (size - 1) * channels <= CHUNK / 2 { 1 } else { channels }
-}
-
-/// Values of a row that a block of the kernel for masks of `size` computes.
+/// Values of a row that a block computes, for masks of side `side`, or any if it is 0.
 #[must_use]
-pub const fn outputs(channels: u32, size: u32) -> u32 {
-    columns(apart(channels, size))
+pub const fn outputs(channels: u32, side: u32) -> u32 {
+    block_values(planar_channels(channels, side))
 }
 
-/// The same by the channels that lie apart.
-const fn columns(apart: u32) -> u32 {
-    of_block(apart) * apart
-}
-
-/// Columns that a block computes: pixels of channels that lie apart, or else values.
-const fn of_block(apart: u32) -> u32 {
-    WARPS * of_warp(apart)
-}
-
-/// Those of a warp.
-const fn of_warp(apart: u32) -> u32 {
-    if apart == 1 { 32 } else { 16 }
-}
-
-/// A number of blocks for each multiprocessor, and how many times as many a launch has: so many that of 8192 x 8192 pixels each gets three
-/// steps, measured with 1 to 43 of them; larger masks want steps of their own in one channel.
+/// The blocks of each multiprocessor, and how many times as many a launch has.
+///
+/// Blocks then have three steps at 8192 x 8192 pixels (measured with 1 to 43 steps).
 #[must_use]
-pub const fn schedule(channels: u32, size: u32) -> (u32, u32) {
-    let waves = match size {
-        _ if apart(channels, size) > 1 => 12,
+pub const fn schedule(channels: u32, side: u32) -> (u32, u32) {
+    let waves = match side {
+        _ if planar_channels(channels, side) > 1 => 12,
         1..=9 => 6 * channels,
         _ => 8,
     };
     (4, waves)
 }
 
-/// The blocks that a multiprocessor shall hold at a time, where the assembler has to know: as many as shared memory does, unless
-/// they had too few registers then.
+/// The launch bounds, if any: threads of a block and blocks of a multiprocessor.
+///
+/// Shared memory holds this many blocks. Where they would have too few registers, there are no bounds.
 #[must_use]
-pub const fn resident(channels: u32, size: u32) -> Option<u32> {
-    match size {
-        1..=5 if apart(channels, size) == 1 => Some(6),
-        1..=9 if channels == 1 => Some(5),
-        7 if channels == 3 => Some(5),
+pub const fn launch_bounds(channels: u32, side: u32) -> Option<(u32, u32)> {
+    match side {
+        1..=5 if planar_channels(channels, side) == 1 => Some((BLOCK.0, 6)),
+        1..=9 if channels == 1 => Some((BLOCK.0, 5)),
+        7 if channels == 3 => Some((BLOCK.0, 5)),
         _ => None,
     }
 }
 
-/// The largest part of all pixels that may be uncertain, for the kernel to be used.
-pub const MOST_UNCERTAIN_PART: f32 = 0.1;
+/// The convergent instructions of the source.
+#[must_use]
+pub const fn convergent(channels: u32, side: u32) -> Convergent {
+    // For masks of any size no matrix is in registers and no loop is unrolled, whatever the width.
+    let layout = Layout::new(channels, if side > 0 { side } else { 1 }, 0, side);
+    let is_planar = layout.planar > 1;
+    Convergent {
+        // Behind the table. In each step: behind the copies, behind the results, behind recomputed results.
+        barriers: 1 + 3,
+        // Behind the flags in the place of the list, and in the deinterleaver.
+        warp_barriers: if is_planar { 1 + deinterleave::warp_barriers(&layout, side) } else { 0 },
+        matrix_products: layout.planar * mma::products_per_tile(&layout, side),
+        // A prefix sum over the lanes, or votes: one before the rounds and one in each round.
+        shuffles: if is_planar { 32_u32.ilog2() } else { 0 },
+        votes: if is_planar { 1 } else { 2 },
+    }
+}
 
-/// Uncertain values of a warp and a step that the list holds: more than that part of them. Where more are, all of the block's are computed again.
-const fn most_uncertain(apart: u32) -> u32 {
-    match apart {
+/// Columns of outputs of a matrix product.
+const MMA_N: u32 = 8;
+/// Bytes of a row of the image in a matrix product.
+const MMA_K: u32 = 32;
+/// Row `r` of a stage lies in slab `r % SLABS`.
+const SLABS: u32 = 4;
+/// Tiles of 16 rows that a warp computes together: one for each slab.
+const M_TILES: usize = SLABS as usize;
+/// Tiles of 8 columns that a warp computes together, if matrices lie in shared memory.
+const N_TILES: usize = 2;
+/// Rows of the mask whose matrices are in registers at a time, if matrices lie in shared memory.
+const MASK_ROWS: u32 = 4;
+/// Words of a matrix: four for each lane, two for either byte of the coefficients.
+const MATRIX_WORDS: u32 = 4 * 32;
+/// The most matrices that fit in registers.
+const MAX_REGISTER_MATRICES: usize = 14;
+/// Pixels of several channels that a lane deinterleaves at a time.
+const GRANULE: u32 = 8;
+
+/// The number of channel planes in shared memory: all channels, or 1 if they are interleaved.
+///
+/// Interleaved channels put zeros between the coefficients of a row. If two rows with their zeros still fit in one
+/// matrix, planes would gain nothing.
+const fn planar_channels(channels: u32, side: u32) -> u32 {
+    if channels == 1 || side > 0 && MMA_N + (side - 1) * channels <= MMA_K / 2 { 1 } else { channels }
+}
+
+/// Columns that a warp computes.
+const fn warp_columns(planar: u32) -> u32 {
+    if planar == 1 { 32 } else { 16 }
+}
+
+/// Columns that a block computes: pixels if channels are planar, otherwise values.
+const fn block_columns(planar: u32) -> u32 {
+    WARPS * warp_columns(planar)
+}
+
+/// Values of a row that a block computes.
+const fn block_values(planar: u32) -> u32 {
+    block_columns(planar) * planar
+}
+
+/// Entries of the list of a warp. If a step has more, the block recomputes all of its values.
+///
+/// It is more than [`MAX_UNCERTAIN_FRACTION`] of a warp's values.
+const fn list_capacity(planar: u32) -> u32 {
+    match planar {
         1 => 256,
         3 => 320,
         _ => 416,
     }
 }
 
-/// Where a warp's list begins, in entries.
-const fn list_of(apart: u32, warp: u32) -> u32 {
-    warp * most_uncertain(apart)
+/// The first entry of a warp's list.
+const fn list_start(planar: u32, warp: u32) -> u32 {
+    warp * list_capacity(planar)
 }
 
-/// Bytes of a copy and of a piece of the result.
-const PIECE: u32 = 16;
-/// Pixels of several channels that a thread parts at a time.
-const GRANULE: u32 = 8;
-/// Products of 16 rows whose rows lie between each other; rows of the image lie in as many planes.
-const PLANES: u32 = 4;
-/// The same, to count with.
-const TILES: usize = PLANES as usize;
-/// Columns of a product.
-const TILE: u32 = 8;
-/// Products side by side, where matrices are in shared memory.
-const ACROSS: usize = 2;
-/// Bytes of a row of the image in one product.
-const CHUNK: u32 = 32;
-/// Words of a row of the mask in one chunk, or of a pair of rows, for the whole warp.
-const WORDS: u32 = 4 * 32;
-/// Rows of the mask that are in registers at a time then: zeros make up whole times of it.
-const AT_A_TIME: u32 = 4;
-/// The most matrices that a thread holds its part of.
-const MOST_HELD: usize = 14;
-
-/// Bytes from one row of a plane of results to the next.
-const fn result_pitch(apart: u32) -> u32 {
-    columns(apart) + PIECE
+/// Bytes from one row of a slab of results to the next.
+const fn result_pitch(planar: u32) -> u32 {
+    block_values(planar) + VECTOR_BYTES
 }
 
-/// What the kernel for `channels` interleaved channels, and masks of `size` x `size` or any, has of each convergent
-/// instruction.
-#[must_use]
-pub const fn convergent(channels: u32, size: u32) -> Convergent {
-    // Of masks of any size nothing is held, nor unrolled, whatever their width.
-    let layout = Layout::new(channels, if size > 0 { size } else { 1 }, 0, size);
-    let are_apart = layout.apart > 1;
-    Convergent {
-        // Behind which the table is whole; in each step behind the copies, the results, and what is computed again.
-        barriers: 1 + 3,
-        // Behind the words that wait in the place of the list, and those of the parting.
-        warp_barriers: if are_apart { 1 + deinterleave::warp_barriers(&layout, size) } else { 0 },
-        matrix_products: layout.apart * mma::of_tile(&layout, size),
-        // A prefix sum over the lanes, or else votes: one before the rounds and one in each.
-        shuffles: if are_apart { 32_u32.ilog2() } else { 0 },
-        votes: if are_apart { 1 } else { 2 },
-    }
-}
-
-/// The kernel for `CHANNELS` interleaved channels, and a mask of `SIZE` x `SIZE`, or of any size where `SIZE` is 0.
+/// The kernel for `CHANNELS` interleaved channels, and a mask of `SIDE` x `SIDE`, or of any size if `SIDE` is 0.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, begin at a multiple of 16
-///   bytes and do not overlap.
-/// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`], the border's value a whole number
-///   from 0 to 255 where it stands for pixels.
-/// - `mask` holds the words of the [`header`], the coefficients, and the matrices of all parts for this origin, each at
-///   a multiple of 16 bytes.
+/// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, and do not overlap.
+/// - `image`, `result` and `mask` begin at multiples of 16 bytes.
+/// - `mask` holds the [`header`], the coefficients, and all matrices for this origin, each at a multiple of 16 bytes.
+/// - If the border is constant, its value is an integer from 0 to 255.
+/// - If `SIDE` is not 0, the mask is `SIDE` x `SIDE`.
+/// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
-pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
+pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     image: Global<u8>,
     result: OutputPtr,
     mask: Global<f32>,
     params: Params,
 ) {
     let (mask_width, rows) =
-        if SIZE > 0 { (SIZE, SIZE) } else { (params.mask_width as u32, params.mask_height as u32) };
-    let layout = Layout::new(CHANNELS, mask_width, params.origin_x, SIZE);
-    let apart = const { apart(CHANNELS, SIZE) };
+        if SIDE > 0 { (SIDE, SIDE) } else { (params.mask_width as u32, params.mask_height as u32) };
+    let layout = Layout::new(CHANNELS, mask_width, params.origin_x, SIDE);
+    let planar = const { planar_channels(CHANNELS, SIDE) };
     let thread = thread::thread_idx_x();
     let values = params.width * CHANNELS as i32;
-    let block_v = (thread::block_idx_x() * outputs(CHANNELS, SIZE)) as i32;
+    let block_v = (thread::block_idx_x() * outputs(CHANNELS, SIDE)) as i32;
 
     let (first, own) = block_rows::<ROWS>(&params);
     if own <= 0 {
@@ -251,130 +240,116 @@ pub unsafe fn tensor<const CHANNELS: u32, const SIZE: u32>(
     }
     let end = first + own;
 
-    let plane = plane_bytes(&layout, rows);
+    let slab = slab_bytes(&layout, rows);
     let stages = Shared::<u8>::dynamic();
     let results = stages.offset(image_bytes(&layout, rows));
-    let list = results.offset(ROWS * result_pitch(apart));
-    let counts = list.offset(WARPS * 2 * most_uncertain(apart)).cast::<u32>();
+    let list = results.offset(ROWS * result_pitch(planar));
+    let counts = list.offset(WARPS * 2 * list_capacity(planar)).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
     let matrices = coefficients.offset(coefficient_pitch(mask_width) * rows);
     // Words of the matrices that are not in registers.
-    let of_matrices = if layout.held { 0 } else { layout.parts(rows) * WORDS };
-    let table = matrices.offset(of_matrices).cast::<i32>();
+    let matrix_words = if layout.in_registers { 0 } else { layout.matrices(rows) * MATRIX_WORDS };
+    let table = matrices.offset(matrix_words).cast::<i32>();
 
-    let before = layout.left * apart as i32 + layout.lead as i32;
+    let before = layout.left * planar as i32 + layout.lead as i32;
     let left = block_v - before;
-    let aligned = (params.src_pitch | before) % PIECE as i32 == 0;
+    let aligned = (params.src_pitch | before) % VECTOR_BYTES as i32 == 0;
     let edge = !aligned || left < 0 || left + layout.copied as i32 > values;
     if edge {
-        let mut i = thread;
-        while i < layout.copied {
-            thread::no_unroll();
-            // A multiple of the channels is added, so that the quotient is rounded down.
-            let v = (left + i as i32 + (CHANNELS << 24) as i32) as u32;
-            let x = border::map(params.border, (v / CHANNELS) as i32 - (1 << 24), params.width);
-            let v = if x >= 0 { x * CHANNELS as i32 + (v % CHANNELS) as i32 } else { x };
-            // SAFETY: the table has `pitch` elements, no fewer than `copied`; each is one thread's.
-            unsafe { table.store(i, v) };
-            i += BLOCK.0;
-        }
+        // SAFETY: all threads of the block take this branch; the table has `pitch` elements, no fewer than `copied`,
+        // and is read behind the next barrier.
+        unsafe { border_table::fill::<CHANNELS>(table, &params, left, layout.copied, (thread, BLOCK.0)) };
     }
-    let filler = Filler::<CHANNELS, SIZE> {
+    let loader = Loader::<CHANNELS, SIDE> {
         image,
         params,
         edge,
         aligned,
         left,
         rows: ROWS + layout.rows(rows) - 1,
-        plane,
+        slab,
         pitch: layout.pitch,
         bytes: layout.copied,
         table,
     };
-    let parter = Parter::<CHANNELS, SIZE> { layout, rows: filler.rows, plane };
-    // The table is whole before it is read.
-    // SAFETY: all threads are here: what is returned before depends on the block alone.
+    let deinterleaver = Deinterleaver::<CHANNELS, SIDE> { layout, rows: loader.rows, slab };
+    // Behind the barrier the table is complete.
+    // SAFETY: all threads are here: only whole blocks have returned.
     unsafe { thread::sync_threads() };
     let mut y = first;
     let mut stage = 0;
-    // SAFETY: nobody reads or writes the stages.
-    unsafe { filler.fill(stages, y - params.origin_y) };
+    // SAFETY: all threads are here, the table is complete, and no thread uses the stages yet.
+    unsafe { loader.fill(stages, y - params.origin_y) };
 
-    // Coefficients and matrices lie behind each other there and here.
+    // The matrices follow the coefficients, in global and in shared memory.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
-    let quads = (coefficient_pitch(mask_width) * rows + of_matrices) / 4;
+    let vectors = (coefficient_pitch(mask_width) * rows + matrix_words) / 4;
     let mut i = thread;
-    while i < quads {
+    while i < vectors {
         thread::no_unroll();
-        // SAFETY: the caller's promise for the mask, and there is room for as much.
+        // SAFETY: the mask holds coefficients and matrices; shared memory has room for both, as in `shared_bytes`.
         unsafe { coefficients.cast::<F32x4>().store(i, from.load(i as isize)) };
         i += BLOCK.0;
     }
-    let mut held = [[0; 4]; MOST_HELD];
-    if layout.held {
-        for part in 0..layout.parts(rows) {
-            let quad = coefficient_pitch(mask_width) * rows / 4 + part * 32 + thread % 32;
-            // SAFETY: the caller's promise for the mask.
-            held[part as usize] = unsafe { from.load(quad as isize) }.0.map(f32::to_bits);
+    let mut registers = [[0; 4]; MAX_REGISTER_MATRICES];
+    if layout.in_registers {
+        for matrix in 0..layout.matrices(rows) {
+            let vector = coefficient_pitch(mask_width) * rows / 4 + matrix * 32 + thread % 32;
+            // SAFETY: the mask holds 32 fragments for each matrix, after the coefficients.
+            registers[matrix as usize] = unsafe { from.load(vector as isize) }.0.map(f32::to_bits);
         }
     }
-    // SAFETY: the header is there.
+    // SAFETY: index < header::WORDS.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, uncertain) = (word(header::SHIFT), word(header::UNCERTAIN));
-    let bias = if SIZE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
+    let bias = if SIDE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
 
     let products =
-        Products::<CHANNELS, SIZE> { layout, rows, matrices, plane, shift, bias, uncertain, results, list, counts };
+        Products::<CHANNELS, SIDE> { layout, rows, matrices, slab, shift, bias, uncertain, results, list, counts };
     while y < end {
         thread::no_unroll();
         wait_group::<0>();
         let pixels = stages.offset(stage);
-        if apart > 1 {
-            // SAFETY: this warp's copies have come.
-            unsafe { parter.part(pixels) };
+        if planar > 1 {
+            // SAFETY: all threads are here; each warp has waited for the copies of its slab.
+            unsafe { deinterleaver.run(pixels) };
         }
-        // The stage is there, nobody reads any more from the other one, and the results of the step before are written.
-        // SAFETY: all threads are here: the loop over rows depends on the block alone.
+        // Behind the barrier the stage is filled, the other one is free, and the results of the last step are written.
+        // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
         let next = y + ROWS as i32;
-        if apart == 1 {
-            stage = PLANES * plane - stage;
+        if planar == 1 {
+            stage = SLABS * slab - stage;
             if next < end {
-                // SAFETY: see above.
-                unsafe { filler.fill(stages.offset(stage), next - params.origin_y) };
+                // SAFETY: all threads are here; the stage is free since the barrier.
+                unsafe { loader.fill(stages.offset(stage), next - params.origin_y) };
             }
         }
-        // SAFETY: the stage was filled, the mask copied; all threads are here.
-        unsafe { products.compute(pixels, (values - block_v) / apart as i32, &held) };
-        // SAFETY: all threads are here: the loop over rows depends on the block alone.
+        // SAFETY: all threads are here; stage and matrices were filled before the barrier.
+        unsafe { products.compute(pixels, (values - block_v) / planar as i32, &registers) };
+        // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
-        let again = Again { layout, rows, mask_width, plane, coefficients, list, counts, results, params };
-        // SAFETY: the lists were written before the barrier; all threads are here.
-        unsafe { again.run::<CHANNELS, SIZE>(pixels) };
-        if apart > 1 && next < end {
-            // SAFETY: nobody reads any more from this one.
-            unsafe { filler.fill(pixels, next - params.origin_y) };
+        let recompute = Recompute { layout, rows, mask_width, slab, coefficients, list, counts, results, params };
+        // SAFETY: all threads are here; lists and counts were written before the barrier.
+        unsafe { recompute.run::<CHANNELS, SIDE>(pixels) };
+        if planar > 1 && next < end {
+            // SAFETY: all threads are here. `recompute` ends with a barrier if it reads the stage.
+            unsafe { loader.fill(pixels, next - params.origin_y) };
         }
-        // Opaque, or what is computed from them would be kept from step to step in registers that the sums need.
+        // Without black_box LLVM keeps what follows from `column` and `y` in registers that the sums need.
         let column =
-            if resident(CHANNELS, SIZE).is_some() { block_v } else { thread::black_box(block_v as u32) as i32 };
+            if launch_bounds(CHANNELS, SIDE).is_some() { block_v } else { thread::black_box(block_v as u32) as i32 };
         let to = result.offset(params.dst_index(column, y));
-        // SAFETY: results are written, all of them before a barrier; rows `y` to `end` and the columns are this
-        // block's.
-        unsafe { write(apart, results, to, values - block_v, end - y, params.dst_pitch) };
+        // SAFETY: all results were written before a barrier. Rows `y` to `end - 1` and the columns belong to this
+        // block.
+        unsafe { write(planar, results, to, values - block_v, end - y, params.dst_pitch) };
         y = thread::black_box(next as u32) as i32;
     }
 }
 
-/// How the lanes of a warp share out rows of `units` units: how many rows at a time, and which of them and which unit this lane has. Of a row of
-/// more than 32 units a lane has every 32nd one from there on.
-#[inline(always)]
-const fn shared_out(units: u32, lane: u32) -> (u32, u32, u32) {
-    if units > 32 { (1, 0, lane) } else { (32 / units, lane / units, lane % units) }
-}
-
-/// The thread's number, of which the compiler knows nothing: what is computed from it in a step would be kept from step
-/// to step otherwise, in registers that the sums need.
+/// The thread's index. The compiler knows nothing about it.
+///
+/// Otherwise LLVM keeps what follows from the index from step to step, in registers that the sums need.
 #[inline(always)]
 fn this_thread() -> u32 {
     thread::black_box(thread::thread_idx_x())
@@ -383,11 +358,11 @@ fn this_thread() -> u32 {
 crate::registry::instances! {
     TensorCoreU8;
     sm_80 "tensor_core_u8_{T}_c{C}" for T in [u8], C in [1, 3, 4];
-        |image, result, mask, params| tensor::<C, 0>(image, result, mask, params)
+        |image, result, mask, params| tensor_core_u8::<C, 0>(image, result, mask, params)
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3, 5, 7, 9, 11];
-        |image, result, mask, params| tensor::<C, K>(image, result, mask, params)
+        |image, result, mask, params| tensor_core_u8::<C, K>(image, result, mask, params)
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1], K in [13, 15, 21, 31];
-        |image, result, mask, params| tensor::<C, K>(image, result, mask, params)
+        |image, result, mask, params| tensor_core_u8::<C, K>(image, result, mask, params)
 }
 
 /// See [`Spec`].
@@ -402,15 +377,15 @@ pub const SPEC: Spec = Spec {
     results: |_| &[PixelType::U8],
     border_is_pixel: |_| true,
     requirement: |request| {
-        if request.undecided > MOST_UNCERTAIN_PART {
+        if request.undecided > MAX_UNCERTAIN_FRACTION {
             let property = "fraction of the results that fixed point does not decide";
-            let (required, found) = ((0.0, MOST_UNCERTAIN_PART), (request.undecided, request.undecided));
+            let (required, found) = ((0.0, MAX_UNCERTAIN_FRACTION), (request.undecided, request.undecided));
             return Err(Ineligible::Range { property, required, found });
         }
         Ok(())
     },
     uses_fp32_units: false,
-    grid: Grid::Partition(Partition {
+    grid: Grid::Partition(RowPartition {
         least_rows: |_, _| ROWS,
         step: ROWS,
         row_step: 1,
@@ -422,6 +397,6 @@ pub const SPEC: Spec = Spec {
     block: |_| BLOCK,
     outputs: |entry| (outputs(entry.channels, entry.side()), ROWS),
     shared_bytes: |entry, (width, height)| shared_bytes(entry.channels, width, height, entry.side()),
-    launch_bounds: |entry| resident(entry.channels, entry.side()).map(|blocks| (BLOCK.0, blocks)),
+    launch_bounds: |entry| launch_bounds(entry.channels, entry.side()),
     convergent: |entry| convergent(entry.channels, entry.side()),
 };

@@ -1,59 +1,63 @@
-//! The sums in `f32`, of the pixels that fixed point left uncertain.
+//! The sums in `f32` of the pixels that fixed point leaves uncertain.
 
 use cuda_std::bytes::byte_to_f32;
 use cuda_std::prelude::*;
 
-use super::mma::Item;
-use super::store::result_place;
+use super::mma::ListEntry;
+use super::store::result_offset;
 use super::{
-    BLOCK, Layout, PLANES, ROWS, WARPS, apart, coefficient_pitch, columns, list_of, most_uncertain, this_thread,
+    BLOCK, Layout, ROWS, SLABS, WARPS, block_values, coefficient_pitch, list_capacity, list_start, planar_channels,
+    this_thread,
 };
 use crate::abi::params::Params;
 use crate::abi::pixel::Pixel as _;
 use crate::common::mask_row::add_row;
 
-/// Adds a row of a window that begins `skip` bytes after the word `pixels`. Pixels are read in words and coefficients
-/// in fours: bytes one by one, for 32 pixels of which none is the other's neighbour, meet in the same banks again and
-/// again.
+/// Adds a row of a window that begins `skip` bytes after the word `pixels`.
+///
+/// It reads pixels in words and coefficients in vectors. Single bytes of 32 scattered pixels would have bank conflicts.
 ///
 /// # Safety
-/// The stage has a word more than the window, the row of coefficients is padded to a multiple of 4.
+/// - `pixels` holds the words of the window, and one word more.
+/// - `coefficients` holds a row of the mask, padded to a multiple of 4, and is aligned to 16 bytes.
 #[inline(always)]
-unsafe fn add_words<const CHANNELS: u32, const SIZE: u32>(
+unsafe fn add_words<const CHANNELS: u32, const SIDE: u32>(
     sum: f32,
     pixels: Shared<u8>,
     skip: u32,
     coefficients: Shared<f32>,
 ) -> f32 {
-    const MOST_WORDS: usize = 9;
-    let stride = const { CHANNELS / apart(CHANNELS, SIZE) };
-    let span = (SIZE - 1) * stride + 1;
-    let mut words = [0; MOST_WORDS];
+    const MAX_WORDS: usize = 9;
+    let stride = const { CHANNELS / planar_channels(CHANNELS, SIDE) };
+    let span = (SIDE - 1) * stride + 1;
+    let mut words = [0; MAX_WORDS];
     for i in 0..span.div_ceil(4) + 1 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the window's words and one more.
         words[i as usize] = unsafe { pixels.cast::<u32>().load(i) };
     }
     let mut sum = sum;
-    let mut four = F32x4::default();
-    for l in 0..SIZE {
+    let mut vector = F32x4::default();
+    for l in 0..SIDE {
         if l % 4 == 0 {
-            // SAFETY: the caller's promise.
-            four = unsafe { coefficients.cast::<F32x4>().load(l / 4) };
+            // SAFETY: l < SIDE, and the row is padded to whole vectors.
+            vector = unsafe { coefficients.cast::<F32x4>().load(l / 4) };
         }
         let at = l * stride;
         let i = (at / 4) as usize;
         let word = (u64::from(words[i + 1]) << 32 | u64::from(words[i])) >> (8 * skip);
-        sum = fma(four.0[l as usize % 4], byte_to_f32(word as u32, at as usize % 4), sum);
+        sum = fma(vector.0[l as usize % 4], byte_to_f32(word as u32, at as usize % 4), sum);
     }
     sum
 }
 
-/// The ordinary way, for uncertain pixels.
-pub(super) struct Again {
+/// The sums in order, for uncertain pixels.
+pub(super) struct Recompute {
     pub(super) layout: Layout,
+    /// Rows of the mask.
     pub(super) rows: u32,
     pub(super) mask_width: u32,
-    pub(super) plane: u32,
+    /// Bytes of a slab.
+    pub(super) slab: u32,
     pub(super) coefficients: Shared<f32>,
     pub(super) list: Shared<u8>,
     pub(super) counts: Shared<u32>,
@@ -61,21 +65,22 @@ pub(super) struct Again {
     pub(super) params: Params,
 }
 
-impl Again {
-    /// Computes the listed pixels, or all where a list was too short, and puts them among the results.
+impl Recompute {
+    /// Computes the listed pixels and stores them among the results. If a list overflowed, it computes all pixels.
     ///
     /// # Safety
-    /// All threads of the block call it. `pixels` are those of the step; the lists were written before the last
-    /// barrier.
+    /// - All threads of the block call it.
+    /// - `stage` holds the rows of the step. The lists, their counts and the coefficients are filled.
+    /// - A barrier has passed since.
     #[inline(always)]
-    pub(super) unsafe fn run<const CHANNELS: u32, const SIZE: u32>(&self, pixels: Shared<u8>) {
-        let apart = const { apart(CHANNELS, SIZE) };
+    pub(super) unsafe fn run<const CHANNELS: u32, const SIDE: u32>(&self, stage: Shared<u8>) {
+        let planar = const { planar_channels(CHANNELS, SIDE) };
         let mut ends = [0; WARPS as usize];
         let (mut total, mut all) = (0, false);
         for (warp, end) in ends.iter_mut().enumerate() {
-            // SAFETY: one number a warp.
+            // SAFETY: warp < WARPS, and each warp has a count.
             let count = unsafe { self.counts.load(warp as u32) };
-            all |= count > most_uncertain(apart);
+            all |= count > list_capacity(planar);
             total += count;
             *end = total;
         }
@@ -83,12 +88,12 @@ impl Again {
             return;
         }
         if all {
-            total = ROWS * columns(apart);
+            total = ROWS * block_values(planar);
         }
         let mut i = this_thread();
         while i < total {
             thread::no_unroll();
-            let (mut row, mut value) = (i / columns(apart), i % columns(apart));
+            let (mut row, mut value) = (i / block_values(planar), i % block_values(planar));
             if !all {
                 let mut warp = 0;
                 let mut before = 0;
@@ -98,29 +103,29 @@ impl Again {
                         before = end;
                     }
                 }
-                // SAFETY: entry `i - before` of the warp's list.
-                let item = unsafe { self.list.cast::<u16>().load(list_of(apart, warp) + i - before) };
-                (row, value) = Item::unpack(item).place(apart, warp);
+                // SAFETY: i - before is below the warp's count, which is at most the list's capacity.
+                let entry = unsafe { self.list.cast::<u16>().load(list_start(planar, warp) + i - before) };
+                (row, value) = ListEntry::unpack(entry).place(planar, warp);
             }
-            let pixels = pixels.offset(value % apart * self.layout.run);
+            let pixels = stage.offset(value % planar * self.layout.run);
             // The word in which the window begins, and the byte of it.
-            let first = self.layout.phase + value / apart;
+            let first = self.layout.phase + value / planar;
             let (pixels, skip) = (pixels.offset(self.layout.first + first / 4 * 4), first % 4);
             let mut coefficients = self.coefficients;
             let mut sum = 0.0;
-            // Opaque, or the loop would be unrolled where it is known: worth its code for small masks only.
-            let rows = if SIZE > 9 { thread::black_box(self.rows) } else { self.rows };
+            // black_box keeps LLVM from unrolling the loop, which pays for small masks only.
+            let rows = if SIDE > 9 { thread::black_box(self.rows) } else { self.rows };
             let mut k = 0;
             while k < rows {
                 thread::no_unroll();
-                let (plane, slot) = ((row + k) % PLANES, (row + k) / PLANES);
-                let pixels = pixels.offset(plane * self.plane + slot * self.layout.pitch);
-                if SIZE > 0 {
-                    // SAFETY: the window lies in the stage, its coefficients in the mask.
-                    sum = unsafe { add_words::<CHANNELS, SIZE>(sum, pixels, skip, coefficients) };
+                let (slab, slot) = ((row + k) % SLABS, (row + k) / SLABS);
+                let pixels = pixels.offset(slab * self.slab + slot * self.layout.pitch);
+                if SIDE > 0 {
+                    // SAFETY: row row + k of the stage holds the window; row k of the coefficients is padded.
+                    sum = unsafe { add_words::<CHANNELS, SIDE>(sum, pixels, skip, coefficients) };
                 } else {
                     sum = add_row(sum, self.mask_width, |l, sum| {
-                        // SAFETY: as above.
+                        // SAFETY: l < mask_width; row row + k of the stage holds the window.
                         let (pixel, coefficient) =
                             unsafe { (pixels.load(skip + l as u32), coefficients.load(l as u32)) };
                         fma(coefficient, pixel.to_f32(), sum)
@@ -130,8 +135,8 @@ impl Again {
                 k += 1;
             }
             let byte = u8::from_f32(self.params.finish(sum));
-            // SAFETY: a value is in one list once, so it is this thread's.
-            unsafe { self.results.store(result_place(apart, row, value), byte) };
+            // SAFETY: a value is in one list once, so it is this thread's alone.
+            unsafe { self.results.store(result_offset(planar, row, value), byte) };
             i += BLOCK.0;
         }
         // SAFETY: all threads are here: the function requires it, and the loop depends on counts that all threads read.

@@ -8,7 +8,7 @@ pub mod strip;
 
 use self::strip::Schedule;
 use crate::abi::pixel::PixelType;
-use crate::registry::{Accuracy, Entry, Grid, MaskForm, MaskMemory, Occupancy, Partition, Spec, no_requirement};
+use crate::registry::{Accuracy, Entry, Grid, MaskForm, MaskMemory, Occupancy, RowPartition, Spec, no_requirement};
 
 crate::registry::instances! {
     SlidingWindow;
@@ -56,7 +56,7 @@ pub const SPEC: Spec = Spec {
     border_is_pixel: |pixel| matches!(pixel, PixelType::U8),
     requirement: no_requirement,
     uses_fp32_units: true,
-    grid: Grid::Partition(Partition { least_rows: |_, _| LEAST_ROWS, step: 1, row_step: 1, occupancy }),
+    grid: Grid::Partition(RowPartition { least_rows: |_, _| LEAST_ROWS, step: 1, row_step: 1, occupancy }),
     block: |_| strip::BLOCK,
     outputs: |entry| (strip::BLOCK.0 * columns(entry) as u32, LEAST_ROWS),
     shared_bytes: |entry, (width, _)| match (entry.pixel, entry.channels) {

@@ -1,16 +1,22 @@
-//! Where a sum came out as no number: the same in `f32`, in the order of [`separable`](crate::separable::error_bound).
+//! The same outputs in `f32`, for warps with a sum that is not finite. The order is that of the other separable
+//! kernels.
 
 use cuda_std::prelude::*;
 
 use super::SUBTILE;
+use crate::abi::image_view::{Channel, ImageView};
 use crate::abi::params::Params;
 
-/// Computes `COLUMNS` columns of 8 rows for each of `SUBTILES`, from column `x` and row `y` on, of which at most `most` rows and the columns of the image are written.
+/// Computes `COLUMNS` columns of `SUBTILES` times 8 rows, from column `x` and row `y` on.
+///
+/// It stores the first `most` rows, and the columns that lie in the image.
 ///
 /// # Safety
-/// As for [`separable_tensor`](super::separable_tensor); all lanes of the warp call it, and the outputs are this warp's.
+/// - `image`, `result` and `mask` satisfy the conditions of [`tensor_core`](super::tensor_core).
+/// - All lanes of the warp call it. Row `y` lies in the image, and so do `most` rows from there on.
+/// - No other warp stores these outputs.
 #[inline(always)]
-pub(super) unsafe fn slow<const COLUMNS: u32, const SUBTILES: usize>(
+pub(super) unsafe fn filter<const COLUMNS: u32, const SUBTILES: usize>(
     image: Global<f32>,
     result: GlobalMut<f32>,
     mask: Global<f32>,
@@ -20,37 +26,37 @@ pub(super) unsafe fn slow<const COLUMNS: u32, const SUBTILES: usize>(
 ) {
     let lane = thread::thread_idx_x() % 32;
     let x = x + lane as i32;
+    // SAFETY: the image has the size and the pitch of `params`, and the kernel does not write it.
+    let view = unsafe { ImageView::<f32, 1>::new(image, params) };
     let mut sums = [[0.0_f32; SUBTILE as usize]; SUBTILES];
-    let sums = sums.as_flattened_mut();
     let mut p = 0;
-    while p < sums.len() as i32 - 1 + params.mask_height {
+    while p < (SUBTILES as u32 * SUBTILE) as i32 - 1 + params.mask_height {
         thread::no_unroll();
-        let row = params.row_or_border(image, y - params.origin_y + p);
+        let row = view.row(y - params.origin_y + p);
         let mut filtered = 0.0;
         let mut l = 0;
         while l < params.mask_width {
             thread::no_unroll();
-            // SAFETY: the row is of `row_or_border`, the mask has the coefficient.
-            filtered = unsafe {
-                let pixel = params.value_or_border::<f32, 1>(row, x - params.origin_x + l, 0);
-                fma(pixel, mask.load(l as isize), filtered)
-            };
+            let pixel = row.value(x - params.origin_x + l, Channel::FIRST);
+            // SAFETY: l < mask_width, a coefficient of the row.
+            filtered = fma(pixel, unsafe { mask.load(l as isize) }, filtered);
             l += 1;
         }
-        for (o, sum) in sums.iter_mut().enumerate() {
+        for (o, sum) in sums.as_flattened_mut().iter_mut().enumerate() {
             let k = p - o as i32;
             if k >= 0 && k < params.mask_height {
-                // SAFETY: the mask has the coefficient.
+                // SAFETY: 0 <= k < mask_height, a coefficient of the column.
                 *sum = fma(filtered, unsafe { mask.load((params.mask_width + k) as isize) }, *sum);
             }
         }
         p += 1;
     }
+    // Not a ColumnStore: its second branch costs registers in the main loop.
     let (scale, offset) = params.exact_finish();
     let mut to = result.offset(params.dst_index(x, y));
-    for (i, &sum) in sums.iter().enumerate() {
+    for (i, &sum) in sums.as_flattened().iter().enumerate() {
         if lane < COLUMNS && x < params.width && (i as i32) < most {
-            // SAFETY: the pixel is this thread's.
+            // SAFETY: x and row y + i lie in the result, and column x is this lane's alone.
             unsafe { to.store(0, fma(sum, scale, offset)) };
         }
         to = to.offset(params.dst_pitch as isize);

@@ -1,16 +1,16 @@
-//! Numbers in two parts, and their products.
+//! Numbers split for the tensor cores, and their products.
 
 use cuda_std::bf16;
 use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16};
 
-/// A coefficient as its first 11 digits, rounded, and what is left.
+/// A coefficient as its first 11 significant bits, rounded, and the residual.
 #[derive(Clone, Copy)]
-struct Parts {
+struct Split {
     high: f32,
     low: f32,
 }
 
-impl Parts {
+impl Split {
     /// `value == high + low`.
     #[inline(always)]
     fn of(value: f32) -> Self {
@@ -19,17 +19,17 @@ impl Parts {
     }
 }
 
-/// A pixel, or a sum of pixels, as a factor of products.
+/// A pixel, or a filtered pixel, as an operand of matrix products.
 #[derive(Clone, Copy)]
-pub(super) struct Factor {
-    /// All of it, of which the tensor cores take the first 11 digits.
+pub(super) struct Operand {
+    /// The whole number. The tensor cores take its first 11 significant bits.
     high: f32,
-    /// What is left, and all of it, in 8 digits each.
+    /// The residual and the whole number as `bf16`.
     pair: u32,
 }
 
-impl Factor {
-    /// The first digits are not rounded, which would take one instruction more.
+impl Operand {
+    /// The split of `value`. The high part is truncated: rounding it would take one instruction more.
     #[inline(always)]
     pub(super) fn of(value: f32) -> Self {
         let low = value - f32::from_bits(value.to_bits() & !0x1fff);
@@ -37,56 +37,56 @@ impl Factor {
     }
 }
 
-/// The first digits of coefficients as factors, in the order of [`mma_m16n8k8_tf32`].
+/// The high parts of coefficients, in the order of [`mma_m16n8k8_tf32`].
 #[inline(always)]
-pub(super) fn high(values: [f32; 4]) -> [f32; 4] {
-    values.map(|value| Parts::of(value).high)
+pub(super) fn tf32_parts(values: [f32; 4]) -> [f32; 4] {
+    values.map(|value| Split::of(value).high)
 }
 
-/// All of coefficients and what is left of them, in 8 digits each: what pixels' [`Factor::pair`] are multiplied with.
+/// Each coefficient and its residual as `bf16`: the factors of a pixel's `pair`.
 #[inline(always)]
-pub(super) fn pairs(values: [f32; 4]) -> [f32; 4] {
-    values.map(|value| f32::from_bits(bf16::pack(value, Parts::of(value).low)))
+pub(super) fn bf16_pairs(values: [f32; 4]) -> [f32; 4] {
+    values.map(|value| f32::from_bits(bf16::pack(value, Split::of(value).low)))
 }
 
-/// Adds the products of 16 rows of coefficients' [`pairs`] with pixels.
+/// Adds the products of 16 rows of coefficients with pixels, as [`bf16_pairs`].
 ///
 /// # Safety
 /// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) unsafe fn add_low(pairs: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
-    // SAFETY: all lanes are here, as required above; the block is whole warps.
+pub(super) unsafe fn add_bf16(pairs: [f32; 4], pixels: [Operand; 2], sums: [f32; 4]) -> [f32; 4] {
+    // SAFETY: all lanes of the warp are here.
     unsafe { mma_m16n8k16_bf16(pairs.map(f32::to_bits), pixels.map(|pixel| pixel.pair), sums) }
 }
 
-/// The same of the first digits.
+/// Adds the products of 16 rows of coefficients with pixels, as [`tf32_parts`].
 ///
 /// # Safety
 /// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) unsafe fn add_high(high: [f32; 4], pixels: [Factor; 2], sums: [f32; 4]) -> [f32; 4] {
-    // SAFETY: all lanes are here, as required above; the block is whole warps.
+pub(super) unsafe fn add_tf32(high: [f32; 4], pixels: [Operand; 2], sums: [f32; 4]) -> [f32; 4] {
+    // SAFETY: all lanes of the warp are here.
     unsafe { mma_m16n8k8_tf32(high, pixels.map(|pixel| pixel.high), sums) }
 }
 
-/// Adds the products of 16 columns of filtered pixels with coefficients' [`pairs`].
+/// Adds the products of 16 columns of filtered pixels with coefficients, as [`bf16_pairs`].
 ///
 /// # Safety
 /// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) unsafe fn add_low_columns(filtered: &[Factor; 4], pairs: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
-    let [a, b, c, d] = filtered.map(|factor| factor.pair);
-    // SAFETY: all lanes are here, as required above; the block is whole warps.
+pub(super) unsafe fn add_bf16_columns(filtered: &[Operand; 4], pairs: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
+    let [a, b, c, d] = filtered.map(|operand| operand.pair);
+    // SAFETY: all lanes of the warp are here.
     unsafe { mma_m16n8k16_bf16([a, c, b, d], pairs.map(f32::to_bits), sums) }
 }
 
-/// Adds those of the first digits.
+/// Adds the products of 16 columns of filtered pixels with coefficients, as [`tf32_parts`].
 ///
 /// # Safety
 /// All 32 lanes of the warp execute this call together.
 #[inline(always)]
-pub(super) unsafe fn add_high_columns(filtered: &[Factor; 4], high: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
-    let [a, b, c, d] = filtered.map(|factor| factor.high);
-    // SAFETY: all lanes are here, as required above; the block is whole warps.
+pub(super) unsafe fn add_tf32_columns(filtered: &[Operand; 4], high: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
+    let [a, b, c, d] = filtered.map(|operand| operand.high);
+    // SAFETY: all lanes of the warp are here.
     unsafe { mma_m16n8k8_tf32([a, c, b, d], high, sums) }
 }
