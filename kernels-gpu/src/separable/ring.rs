@@ -18,7 +18,7 @@
 //!          ┌───┬───┬───┬─────┬───┬───┐     the ring has m + 2: while some threads read, others already write
 //!          └───┴───┴───┴─────┴───┴───┘     the next group, so one barrier a step is enough
 //! ```
-//! The column's coefficients are shifted by [`skip`], so that the windows of the first row of outputs begin with a
+//! The column's coefficients are shifted by `skip`, so that the windows of the first row of outputs begin with a
 //! group. Then a step of 8 coefficients needs 16 rows, of which the next step needs 8, and the ring wraps only between
 //! groups.
 //!

@@ -45,7 +45,7 @@
 //!
 //! # NaN, infinity, overflow
 //! A zero of the Toeplitz matrix times infinity is NaN, in outputs whose window does not hold the infinity. So where a
-//! warp has a sum that is not finite, [`nonfinite_fallback`] computes its outputs of the step again, in `f32`. NaN and
+//! warp has a sum that is not finite, `nonfinite_fallback` computes its outputs of the step again, in `f32`. NaN and
 //! infinity then reach only the outputs that they must. The fallback is up to a hundred times as slow. It also runs for
 //! rows below the last one of a launch, so the rows under their windows may decide the last bits of rows above.
 //!
