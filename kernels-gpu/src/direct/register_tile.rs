@@ -321,9 +321,9 @@ unsafe fn add_step(
             if width > 2 {
                 for i in 0..STEP / 4 {
                     if 4 * i < width as usize {
-                        let quad = row.cast::<F32x4>().load(i as u32).0;
+                        let vector = row.cast::<F32x4>().load(i as u32).0;
                         for j in 0..4 {
-                            coefficients[4 * i + j] = quad[j];
+                            coefficients[4 * i + j] = vector[j];
                         }
                     }
                 }

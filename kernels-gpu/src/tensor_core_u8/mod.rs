@@ -99,6 +99,8 @@ pub const RESULTS: &[PixelType] = &[PixelType::U8];
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 /// Where the coefficients lie: the [`header`], the coefficients in window order, the matrices.
 pub const MASK_PLACEMENT: MaskPlacement = MaskPlacement::Global;
+/// Whether a constant border's value must be a pixel: shared memory holds it as a byte.
+pub const BORDER_IS_PIXEL: bool = true;
 /// The largest fraction of uncertain pixels with which the kernel is used.
 pub const MAX_UNCERTAIN_FRACTION: f32 = 0.1;
 

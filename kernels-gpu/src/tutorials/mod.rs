@@ -3,7 +3,7 @@
 //! | file | tutorial | kernels |
 //! | --- | --- | --- |
 //! | [`numba`] | Numba, "CUDA in Python, part 3" | a convolution with rows along x, and with columns along x |
-//! | [`hpp`] | "Programming Massively Parallel Processors" | RGB, constant memory: direct, in tiles, in tiles without idle threads |
+//! | [`hpp`] | "Programming Massively Parallel Processors" | RGB: direct, in tiles, in tiles without idle threads |
 //! | [`pointwise`] | a CuPy notebook on raw kernels | add a constant; a device function; an image |
 //! | [`mean_1d`] | the same | a moving mean: direct, through shared memory, four elements a thread |
 //! | [`reduce`] | the same | a sum by a tree, and by warp shuffles |
