@@ -18,8 +18,8 @@
 //!
 //! # Cost
 //! The first pass reads one byte of a pixel and writes four. The second pass has four loads of four bytes, for the rows
-//! that enter and leave, and writes one byte. The size of the box matters only in the first row of each strip: `2 *
-//! mask_height / strip` loads a pixel.
+//! that enter and leave, and writes one byte. The size of the box matters only in the first row of each strip:
+//! `2 * mask_height / strip` loads a pixel.
 
 use cuda_std::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Separable masks in the tensor cores: `f32` split in two, both passes in registers.
 //!
-//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`, `O[y, x] = sum over k of column[k] * T[y - origin_y + k,
-//! x]`, as products of small matrices.
+//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
+//! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`, as products of small matrices.
 //!
 //! For large masks the multiply-adds of two passes take longer than the memory traffic. Tensor cores have many times
 //! the rate of the FP32 units, but take only short numbers.
