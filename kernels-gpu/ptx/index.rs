@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "a701e6089ff2c91542daf0f6a02b1b640d61daab979a11447b34915bce2e72a2";
+pub const SOURCE_HASH: &str = "381fb8681eee0188a7143afede900858722687fcb182df4ca37e89bf6c903e0c";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -54,14 +54,14 @@ pub const MODULES: &[Module] = &[
     Module { name: "separable_block_tile_f32_c1_63x63", packed: packed!("separable_block_tile_f32_c1_63x63.ptx") },
     Module { name: "separable_block_tile_f32_c1_7x7", packed: packed!("separable_block_tile_f32_c1_7x7.ptx") },
     Module { name: "separable_block_tile_f32_c1_9x9", packed: packed!("separable_block_tile_f32_c1_9x9.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_112", packed: packed!("separable_block_tile_f32_c1_reach_112.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_128", packed: packed!("separable_block_tile_f32_c1_reach_128.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_16", packed: packed!("separable_block_tile_f32_c1_reach_16.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_32", packed: packed!("separable_block_tile_f32_c1_reach_32.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_48", packed: packed!("separable_block_tile_f32_c1_reach_48.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_64", packed: packed!("separable_block_tile_f32_c1_reach_64.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_80", packed: packed!("separable_block_tile_f32_c1_reach_80.ptx") },
-    Module { name: "separable_block_tile_f32_c1_reach_96", packed: packed!("separable_block_tile_f32_c1_reach_96.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_112", packed: packed!("separable_block_tile_f32_c1_halo_112.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_128", packed: packed!("separable_block_tile_f32_c1_halo_128.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_16", packed: packed!("separable_block_tile_f32_c1_halo_16.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_32", packed: packed!("separable_block_tile_f32_c1_halo_32.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_48", packed: packed!("separable_block_tile_f32_c1_halo_48.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_64", packed: packed!("separable_block_tile_f32_c1_halo_64.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_80", packed: packed!("separable_block_tile_f32_c1_halo_80.ptx") },
+    Module { name: "separable_block_tile_f32_c1_halo_96", packed: packed!("separable_block_tile_f32_c1_halo_96.ptx") },
     Module { name: "separable_ring_f32_c1", packed: packed!("separable_ring_f32_c1.ptx") },
     Module { name: "separable_tensor_core_f32_c1_blocks_13", packed: packed!("separable_tensor_core_f32_c1_blocks_13.ptx") },
     Module { name: "separable_tensor_core_f32_c1_blocks_17", packed: packed!("separable_tensor_core_f32_c1_blocks_17.ptx") },

@@ -148,18 +148,14 @@ impl Params {
 pub type OutputPtr = GlobalMut<u8>;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Offsets beyond 2^31 values, in both directions.
-    #[test]
-    fn offsets_have_64_bits() {
-        let pitch = (1 << 30) - 1;
-        let params = Params {
-            width: pitch,
-            height: 40,
-            src_pitch: pitch,
-            dst_pitch: pitch - 7,
+impl Params {
+    /// The parameters of an image of one channel and a mask of 1 x 1, with a zero border.
+    pub(crate) const fn of_image(width: i32, height: i32) -> Self {
+        Self {
+            width,
+            height,
+            src_pitch: width,
+            dst_pitch: width,
             mask_width: 1,
             mask_height: 1,
             origin_x: 0,
@@ -170,7 +166,40 @@ mod tests {
             scale: 1.0,
             offset: 0.0,
             result_kind: 0,
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `finish` and `exact_finish` agree, also in the sign of a zero.
+    #[test]
+    fn exact_finish_gives_the_bits_of_finish() {
+        for (scale, offset) in [(1.0, 0.0), (1.0, -0.0), (2.0, 0.0), (1.0, 3.0), (-0.5, 1.0)] {
+            let params = Params { scale, offset, ..Params::of_image(1, 1) };
+            let (factor, summand) = params.exact_finish();
+            for sum in [0.0, -0.0, 1.5, -7.25, f32::INFINITY] {
+                assert_eq!(fma(sum, factor, summand).to_bits(), params.finish(sum).to_bits(), "{scale} {sum} {offset}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_border_of_another_mode_or_value_is_not_zero() {
+        let zero = Params::of_image(3, 2);
+        assert!(zero.border_is_zero());
+        assert!(!Params { border_value: 1.0, ..zero }.border_is_zero());
+        assert!(!Params { border: border::BorderMode::Clamp.code(), ..zero }.border_is_zero());
+        assert!(!Params { border_value: f32::NAN, ..zero }.border_is_zero());
+    }
+
+    /// Offsets beyond 2^31 values, in both directions.
+    #[test]
+    fn offsets_have_64_bits() {
+        let pitch = (1 << 30) - 1;
+        let params = Params { src_pitch: pitch, dst_pitch: pitch - 7, ..Params::of_image(pitch, 40) };
         assert_eq!(params.src_index(5, 39), 39 * ((1_isize << 30) - 1) + 5);
         assert_eq!(params.dst_index(-5, 39), 39 * ((1_isize << 30) - 8) - 5);
         assert_eq!(params.src_index(0, -3), -3 * ((1_isize << 30) - 1));

@@ -335,3 +335,57 @@ impl<const THREADS: u32> RowCopies<THREADS> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_row_counts_the_values_of_a_vector() {
+        fn check<T>(per_vector: i32) {
+            for values in 1..40 {
+                for first in (-32..64).step_by(per_vector as usize) {
+                    let count = (first..first + per_vector).filter(|v| (0..values).contains(v)).count();
+                    assert_eq!(values_in_row::<T>(true, first, values) as usize, count, "{first} of {values}");
+                    assert_eq!(values_in_row::<T>(false, first, values), 0);
+                }
+            }
+        }
+        check::<f32>(4);
+        check::<u8>(16);
+    }
+
+    #[test]
+    fn interior_vectors_lie_in_the_image() {
+        for (width, pitch) in [(1, 4), (15, 16), (16, 16), (40, 44), (40, 41)] {
+            let params = Params { src_pitch: pitch, ..Params::of_image(width, 1) };
+            for left in -20..24 {
+                for vectors in 1..12 {
+                    let aligned = left % 4 == 0 && pitch % 4 == 0;
+                    let inside = |i: &u32| {
+                        let first = left + 4 * *i as i32;
+                        aligned && first >= 0 && first + 4 <= width
+                    };
+                    let (begin, end) = interior_vectors(left, vectors, &params);
+                    assert!(begin <= end && end <= vectors, "{width}, {left}: {begin}..{end} of {vectors}");
+                    assert!((0..vectors).filter(inside).eq(begin..end), "{width}, {left}: {begin}..{end} of {vectors}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn partitions_hold_every_vector_once() {
+        const THREADS: u32 = 384;
+        for vectors in 1..100 {
+            let mut seen = [[0; 100]; STEP_ROWS];
+            for thread in 0..THREADS {
+                let Partition { row, vector } = RowCopies::<THREADS>::partition(thread);
+                for vector in (vector..vectors).step_by(partition_stride(THREADS) as usize) {
+                    seen[row as usize][vector as usize] += 1;
+                }
+            }
+            assert!(seen.iter().all(|row| row[..vectors as usize].iter().all(|&count| count == 1)), "{vectors}");
+        }
+    }
+}

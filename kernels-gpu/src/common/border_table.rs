@@ -53,3 +53,40 @@ pub(crate) unsafe fn fill<const CHANNELS: u32>(
         i += threads;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The map of values agrees with the map of columns, channel by channel.
+    fn check<const CHANNELS: u32>() {
+        for mode in border::BorderMode::ALL {
+            for width in [1, 2, 7] {
+                let params = Params { border: mode.code(), ..Params::of_image(width, 1) };
+                for x in -20..30 {
+                    let expected = border::map(mode.code(), x, width);
+                    for channel in 0..CHANNELS as i32 {
+                        let found = map_value::<CHANNELS>(&params, x * CHANNELS as i32 + channel);
+                        let value = if expected >= 0 { expected * CHANNELS as i32 + channel } else { border::OUTSIDE };
+                        assert_eq!(found, value, "{mode:?}, {width} x {CHANNELS}: column {x}, channel {channel}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_map_like_their_columns() {
+        check::<1>();
+        check::<2>();
+        check::<3>();
+        check::<4>();
+    }
+
+    #[test]
+    fn values_map_as_far_as_promised() {
+        let params = Params { border: border::BorderMode::Clamp.code(), ..Params::of_image(5, 1) };
+        assert_eq!(map_value::<3>(&params, -3 * LEFTMOST + 1), 1);
+        assert_eq!(map_value::<4>(&params, 4 * ((1 << 28) - 1) - 4 * LEFTMOST + 2), 18);
+    }
+}

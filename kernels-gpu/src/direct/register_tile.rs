@@ -25,7 +25,7 @@
 //! # Alignment
 //! Pixels are read in vectors of four. The window of a column begins `origin_x` columns to its left. So a block begins
 //! up to three columns before its outputs, where windows are aligned, and stores [`OUTPUTS`] of its 256 columns. Blocks
-//! at the edge read pixel by pixel, through a [`border_table`](crate::common::border_table).
+//! at the edge read pixel by pixel, through a `border_table`.
 //!
 //! # Loops
 //! Only the first and the last `ROWS - 1` rows of pixels lack some rows of the mask, and test which. The rows between
@@ -318,9 +318,9 @@ unsafe fn add_step(
             if width > 2 {
                 for i in 0..STEP / 4 {
                     if 4 * i < width as usize {
-                        let quad = row.cast::<F32x4>().load(i as u32).0;
+                        let vector = row.cast::<F32x4>().load(i as u32).0;
                         for j in 0..4 {
-                            coefficients[4 * i + j] = quad[j];
+                            coefficients[4 * i + j] = vector[j];
                         }
                     }
                 }

@@ -1,7 +1,7 @@
 //! Separable masks of any size in one pass over the image, through a ring of filtered rows in shared memory.
 //!
-//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`, `O[y, x] = sum over k of column[k] * T[y - origin_y + k,
-//! x]`
+//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
+//! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`
 //!
 //! [`block_tile`](crate::separable::block_tile) is faster for masks of up to 129 rows, and needs compute capability
 //! 8.0. It keeps unfinished sums in registers, here the filtered rows `T` stay in shared memory.
@@ -18,9 +18,8 @@
 //!          ┌───┬───┬───┬─────┬───┬───┐     the ring has m + 2: while some threads read, others already write
 //!          └───┴───┴───┴─────┴───┴───┘     the next group, so one barrier a step is enough
 //! ```
-//! The column's coefficients are shifted by [`skip`], so that the windows of the first row of outputs begin with a
-//! group. Then a step of 8 coefficients needs 16 rows, of which the next step needs 8, and the ring wraps only between
-//! groups.
+//! The column's coefficients are shifted by `skip`, so that the windows of the first row of outputs begin with a group.
+//! Then a step of 8 coefficients needs 16 rows, of which the next step needs 8, and the ring wraps only between groups.
 //!
 //! Alignment and edges are those of [`register_tile`](crate::direct::register_tile).
 //!

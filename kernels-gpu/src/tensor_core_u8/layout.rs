@@ -34,7 +34,7 @@ pub struct Layout {
     pub first: u32,
     /// The byte of that word in which the window begins.
     pub phase: u32,
-    /// Chunks of [`MMA_K`] bytes that a row of the mask takes.
+    /// Chunks of 32 bytes that a row of the mask takes.
     pub chunks: u32,
     /// Whether a row of the mask takes half a chunk, so that two rows make one matrix.
     pub paired: bool,

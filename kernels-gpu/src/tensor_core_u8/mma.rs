@@ -170,9 +170,9 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     #[inline(always)]
     unsafe fn store(&self, pairs: &[Pairs; 2], column: u32, group: u32, member: u32) {
         let to = self.results.offset(group * result_pitch(Self::PLANAR) + Self::PLANAR * (column + 2 * member));
-        // Let a to d be the channels, 0 and 1 the pixels. From the lowest byte on, the words are b0 b1 a0 a1 and d0 d1
-        // c0 c1. With three channels the six bytes of every other lane begin in the middle of a word. They are stored
-        // as a0 b0 c0 a1, b1 c1 or as a0 b0, c0 a1 b1 c1.
+        // Let a to d be the channels, 0 and 1 the pixels. From the lowest byte on, `ab` is b0 b1 a0 a1, and `cd` is d0
+        // d1 c0 c1, or c0 c1 with three channels. Their six bytes begin in the middle of a word in every other lane:
+        // they are stored as a0 b0 c0 a1, b1 c1 or as a0 b0, c0 a1 b1 c1.
         let odd = member % 2;
         let (four, two) = if odd == 0 { (0x3402, 0x0051) } else { (0x5134, 0x0002) };
         for (i, (&ab, &cd)) in pairs[0].iter().zip(&pairs[1]).enumerate() {

@@ -1,24 +1,23 @@
-//! ROCm's tutorial on stencils: a blur of 8-bit pixels, all products of a mask of equal coefficients.
+//! ROCm's stencil tutorial: a blur of 8-bit pixels that computes every product, with equal coefficients.
 //!
 //! `R[y, x] = round(255 * sum over i, j of M[j, i] * I[y + j - mask_height / 2, x + i - mask_width / 2] / 255)`
 //!
-//! Positions outside of the image are skipped: the sum has fewer terms there and is not made up for it, so that edges get
-//! darker. Sums in f32 as there, each pixel divided by 255; the result is rounded half to even, where the tutorial's
-//! conversion cuts off.
+//! Positions outside of the image are skipped, so edges get darker. As in the tutorial, sums are in f32, and each pixel
+//! is divided by 255. The result is rounded half to even, where the tutorial truncates.
 //!
 //! # Thread mapping
-//! One thread a pixel, blocks of 16 x 16: a warp is two rows of 16 pixels.
+//! One thread computes one pixel. A block is 16 x 16 threads: a warp is two rows of 16 pixels.
 //!
-//! # In place, or not
-//! The tutorial reads and writes the *same* image. A thread then reads pixels that others have already replaced, which
-//! ones depends on the order in which blocks happen to run: a race, and a different picture on each device.
-//! [`box_blur`] writes to a second image. `box_blur_in_place` is the tutorial's way, for the emulator alone, which finds the race; it
-//! is not compiled for the GPU.
+//! # In place or not
+//! The tutorial reads and writes the *same* image. So a thread may read pixels that other threads have already
+//! replaced. Which ones depends on the order of the blocks: it is a race, with a different picture on each device.
+//! [`box_blur`] writes to a second image. `box_blur_in_place` is the tutorial's kernel. It is compiled for the emulator
+//! only, which reports the race.
 //!
-//! # What it costs
-//! 200 x 200 = 40,000 products a pixel, each with two loads, a division and four comparisons; and yet all coefficients are the
-//! same. [`box_separable`](super::box_separable) takes 400 loads a pixel for the same sum, [`box_running`](super::box_running)
-//! from 5 on.
+//! # Cost
+//! With 200 x 200 a pixel takes 40,000 products, each with two loads, a division and four comparisons, although all
+//! coefficients are equal. [`box_separable`](super::box_separable) takes 400 loads for the same sum,
+//! [`box_running`](super::box_running) takes 5.
 
 use cuda_std::prelude::*;
 
@@ -32,10 +31,11 @@ super::listed! {
 /// Threads of a block in x and y, as in the tutorial.
 pub const BLOCK: (u32, u32) = (16, 16);
 
-/// The blurred pixel in column `x`, row `y`, both inside.
+/// The blurred pixel in column `x` of row `y`.
 ///
 /// # Safety
-/// As for [`box_blur`].
+/// - The conditions of [`box_blur`] on `image` and `mask`.
+/// - (x, y) lies in the image.
 #[inline(always)]
 #[track_caller]
 unsafe fn blurred(image: Global<u8>, mask: Global<f32>, x: u32, y: u32, size: (u32, u32), mask_size: (u32, u32)) -> u8 {
@@ -50,7 +50,7 @@ unsafe fn blurred(image: Global<u8>, mask: Global<f32>, x: u32, y: u32, size: (u
             }
             let of_image = image_y as isize * width as isize + image_x as isize;
             let of_mask = j as isize * mask_size.0 as isize + i as isize;
-            // SAFETY: the position lies in the image, as was just asked, (j, i) in the mask.
+            // SAFETY: the position lies in the image (tested above), and (j, i) in the mask.
             unsafe { sum += f32::from(image.load(of_image)) / 255.0 * mask.load(of_mask) };
         }
     }
@@ -60,9 +60,10 @@ unsafe fn blurred(image: Global<u8>, mask: Global<f32>, x: u32, y: u32, size: (u
 /// The tutorial's kernel, with a second image for the result.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels, `mask` `mask_width * mask_height` coefficients; `result` overlaps
-///   neither.
-/// - The sides are below 2^30. The grid is two-dimensional.
+/// - `image` and `result` hold `height` rows of `width` pixels.
+/// - `mask` holds `mask_width * mask_height` coefficients.
+/// - `result` overlaps neither `image` nor `mask`.
+/// - All sides are below 2^30. The grid is two-dimensional.
 #[kernel]
 pub unsafe fn box_blur(
     image: Global<u8>,
@@ -77,17 +78,17 @@ pub unsafe fn box_blur(
     if x >= width || y >= height {
         return;
     }
-    // SAFETY: the caller's promise; no other thread has this pixel of the result.
+    // SAFETY: (x, y) lies in image and result (tested above), and no other thread has it.
     unsafe {
         let pixel = blurred(image, mask, x, y, (width, height), (mask_width, mask_height));
         result.store(y as isize * width as isize + x as isize, pixel);
     }
 }
 
-/// The tutorial's kernel as it stands there, on one image, which `read` and `image` both are. It is wrong.
+/// The tutorial's kernel as it is: `read` and `image` are the same image. It is wrong.
 ///
 /// # Safety
-/// It has a race, so it is never sound on a device; the emulator reports it.
+/// It has a race, so it is never sound on a device. The emulator reports the race.
 #[cfg(not(target_arch = "nvptx64"))]
 pub unsafe fn box_blur_in_place(
     read: Global<u8>,
@@ -102,7 +103,7 @@ pub unsafe fn box_blur_in_place(
     if x >= width || y >= height {
         return;
     }
-    // SAFETY: none: this is the defect that is shown.
+    // SAFETY: none. This is the defect that the tutorial shows.
     unsafe {
         let pixel = blurred(read, mask, x, y, (width, height), (mask_width, mask_height));
         image.store(y as isize * width as isize + x as isize, pixel);

@@ -1,23 +1,24 @@
-//! ROCm's box blur, rows first: the sum over a box is the sum, over its rows, of sums over columns.
+//! ROCm's box blur, rows first: the sum over a box is the sum of its rows' sums.
 //!
 //! ```text
-//! S[y, x] = sum over i of I[y, x + i - mask_width / 2]            box_sum_rows      8 bits to 32
+//! S[y, x] = sum over i of I[y, x + i - mask_width / 2]                  box_sum_rows      8 bits to 32
 //! R[y, x] = round(sum over j of S[y + j - mask_height / 2, x] / area)   box_sum_columns   32 bits to 8
 //! ```
-//! All sums are integers, exact below 2^32: no rounding but the last, half to even. `area` is the mask's number of
-//! coefficients, also where positions are skipped.
+//! All sums are integers, exact below 2^32. Only the result is rounded, half to even. `area` is the number of
+//! coefficients of the mask, also where positions are skipped.
 //!
 //! # Edges
-//! Both take the code of a border ([`BorderMode`](crate::abi::border::BorderMode)): `Constant` skips positions outside, as the tutorial
-//! does; `Clamp`, `Wrap` and `Mirror` are the other ways of its best practices.
+//! Both kernels take the code of a [`BorderMode`](crate::abi::border::BorderMode). `Constant` skips positions outside,
+//! as the tutorial does. `Clamp`, `Wrap` and `Mirror` are the other choices of its best practices.
 //!
 //! # Thread mapping
-//! One thread a pixel, blocks of 32 x 8: a warp is a row of 32 pixels in both passes, so that its loads are neighbours in both,
-//! along the row and down the column.
+//! One thread computes one pixel. A block is 32 x 8 threads, so a warp is a row of 32 pixels. Its loads coalesce in
+//! both passes, along the row and down the column.
 //!
-//! # What it costs
-//! `mask_width + mask_height` loads a pixel instead of `mask_width * mask_height`: 400 in place of 40,000 for the pixels and
-//! as many for the mask, no division for each of them, and 8 bytes a pixel of global memory for what lies between.
+//! # Cost
+//! A pixel takes `mask_width + mask_height` loads instead of `mask_width * mask_height`: 400 instead of 40,000. There
+//! are no loads of coefficients and no divisions for them. The sums between the passes take 8 bytes of memory traffic a
+//! pixel.
 
 use cuda_std::prelude::*;
 
@@ -32,11 +33,11 @@ super::listed! {
 /// Threads of a block in x and y.
 pub const BLOCK: (u32, u32) = (32, 8);
 
-/// `sum / area`, rounded half to even, in integers. `area` is at least 1, and the result fits 8 bits.
+/// `sum / area` in integers, rounded half to even. `area` is at least 1, and the result fits in 8 bits.
 #[inline(always)]
 #[must_use]
 pub(super) fn divide(sum: u32, area: u32) -> u8 {
-    // Not 0, so that the compiler sees it.
+    // The comparison shows the compiler that the divisor is not 0.
     let area = if area < 1 { 1 } else { area };
     let (quotient, rest) = (sum / area, sum % area);
     let up = rest > area - rest || (rest == area - rest && quotient % 2 == 1);
@@ -46,7 +47,8 @@ pub(super) fn divide(sum: u32, area: u32) -> u8 {
 /// The sums along rows.
 ///
 /// # Safety
-/// - `image` and `sums` hold `height` rows of `width` elements. The sides are below 2^29, as is `mask_width`.
+/// - `image` and `sums` hold `height` rows of `width` elements, and do not overlap.
+/// - `width`, `height` and `mask_width` are below 2^29.
 /// - The grid is two-dimensional.
 #[kernel]
 pub unsafe fn box_sum_rows(
@@ -67,7 +69,7 @@ pub unsafe fn box_sum_rows(
     for i in warp::lockstep(0..mask_width as i32) {
         let at = border::map(border, left + i, width as i32);
         if at >= 0 {
-            // SAFETY: the map's positions lie in the row.
+            // SAFETY: `border::map` returns OUTSIDE or a position in the row.
             sum += u32::from(unsafe { row.load(at as isize) });
         }
     }
@@ -78,8 +80,10 @@ pub unsafe fn box_sum_rows(
 /// The sums down columns, divided by `area`.
 ///
 /// # Safety
-/// - `sums` and `result` hold `height` rows of `width` elements. The sides are below 2^29, as is `mask_height`.
-/// - `area` is the number of coefficients of the mask, and 255 times that is below 2^32. The grid is two-dimensional.
+/// - `sums` and `result` hold `height` rows of `width` elements, and do not overlap.
+/// - `width`, `height` and `mask_height` are below 2^29.
+/// - `area` is the number of coefficients of the mask, and 255 times that is below 2^32.
+/// - The grid is two-dimensional.
 #[kernel]
 pub unsafe fn box_sum_columns(
     sums: Global<u32>,
@@ -100,7 +104,7 @@ pub unsafe fn box_sum_columns(
     for j in warp::lockstep(0..mask_height as i32) {
         let at = border::map(border, top + j, height as i32);
         if at >= 0 {
-            // SAFETY: the map's positions lie in the column.
+            // SAFETY: `border::map` returns OUTSIDE or a position in the column.
             sum += unsafe { column.load(at as isize * width as isize) };
         }
     }

@@ -1,7 +1,7 @@
 //! The course "Programming Massively Parallel Processors": a 5 x 5 mask in constant memory on RGB pictures, in tiles.
 //!
-//! `P[y, x, c] = sum over k, l of M[k, l] * N[y - 2 + k, x - 2 + l, c]`, pixels outside being zeros. Pictures are interleaved,
-//! `pitch` elements from one row to the next: `3 * width`, or more where rows are padded to begin at a DRAM burst.
+//! `P[y, x, c] = sum over k, l of M[k, l] * N[y - 2 + k, x - 2 + l, c]`, with zeros outside. Pictures are interleaved.
+//! From one row to the next there are `pitch` elements: `3 * width`, or more if rows are padded to DRAM bursts.
 //!
 //! | kernel | block | outputs of a block | loads | threads that compute |
 //! | --- | --- | --- | --- | --- |
@@ -18,13 +18,14 @@
 //!     │ ..└────────┘.. │   loaded a pixel and wait: 44 % of the block
 //!     └────────────────┘
 //! ```
-//! The threads of a warp that wait are not free: a warp is two rows of 16, and it walks through all 25 products with
-//! 24 of its 32 lanes at work; two of the eight warps (rows 12 to 15) do nothing at all but hold their registers.
+//! The waiting threads are not free. A warp is two rows of 16 threads. It executes all 25 products with 24 of its 32
+//! lanes. Two of the eight warps (rows 12 to 15) only hold their registers.
 //!
-//! # The other one
-//! [`hpp_tile_busy`] has a thread for each *output*, and the threads step over the input tile to fill it. It takes all three
-//! channels at once: a row of the tile is 36 pixels, 108 neighbouring floats, read in whole sectors, and one barrier serves
-//! three sums. In the course's kernel a warp reads every third float, three times, with two barriers each time.
+//! # The alternative
+//! [`hpp_tile_busy`] has one thread for each *output*, and the threads step over the input tile to fill it. It takes
+//! all three channels at once. A row of the tile is 36 pixels: 108 neighbouring floats, read in whole sectors. One
+//! barrier serves three sums. In the course's kernel a warp reads every third float, three times, with two barriers
+//! each time.
 
 use cuda_std::prelude::*;
 
@@ -33,7 +34,7 @@ use crate::abi::kernel::Convergent;
 super::listed! {
     "tutorial_hpp";
     hpp_constant: 2 pointers, u32 u32 u32;
-    // Two for each of the channels.
+    // Two for each channel.
     hpp_tile: 2 pointers, u32 u32 u32 => Convergent::barriers(2 * CHANNELS);
     hpp_tile_busy: 2 pointers, u32 u32 u32 => Convergent::barriers(1);
 }
@@ -42,28 +43,28 @@ super::listed! {
 pub const MASK_WIDTH: u32 = 5;
 /// Rows and columns of outputs of a block of [`hpp_tile`].
 pub const O_TILE_WIDTH: u32 = 12;
-/// Rows and columns of threads of a block of [`hpp_tile`]: its input tile.
+/// Rows and columns of threads of a block of [`hpp_tile`], and of its input tile.
 pub const BLOCK_WIDTH: u32 = O_TILE_WIDTH + MASK_WIDTH - 1;
 /// Red, green and blue.
 pub const CHANNELS: u32 = 3;
-/// Threads of a block in x and y of [`hpp_constant`] and [`hpp_tile_busy`]: as many as in [`hpp_tile`].
+/// Threads of a block of [`hpp_constant`] and [`hpp_tile_busy`] in x and y: as many as in [`hpp_tile`].
 pub const BUSY_BLOCK: (u32, u32) = (32, 8);
 /// Dynamic shared memory of [`hpp_tile`], in bytes.
 pub const TILE_BYTES: u32 = BLOCK_WIDTH * BLOCK_WIDTH * 4;
-/// Floats in a row of the tile of [`hpp_tile_busy`], and its rows.
+/// The tile of [`hpp_tile_busy`]: floats of a row, and rows.
 const BUSY_TILE: (u32, u32) = ((BUSY_BLOCK.0 + MASK_WIDTH - 1) * CHANNELS, BUSY_BLOCK.1 + MASK_WIDTH - 1);
 /// Dynamic shared memory of [`hpp_tile_busy`], in bytes.
 pub const BUSY_TILE_BYTES: u32 = BUSY_TILE.0 * BUSY_TILE.1 * 4;
 
-/// How far the mask reaches to each side.
+/// The halo of the mask on each side.
 const RADIUS: i32 = MASK_WIDTH as i32 / 2;
 
 cuda_std::constant! {
-    /// The mask, row by row, as the walk over the picture meets it.
+    /// The mask in window order, row by row.
     pub static HPP_MASK: [f32; 25];
 }
 
-/// A picture as the kernels get it.
+/// A picture in global memory.
 #[derive(Clone, Copy)]
 struct Picture {
     values: Global<f32>,
@@ -73,22 +74,22 @@ struct Picture {
 }
 
 impl Picture {
-    /// The value in row `y` and column `column` of *floats*, three to a pixel; 0 outside.
+    /// The value in row `y` and column `column`, or 0 outside. A column is a float: a pixel has three.
     ///
     /// # Safety
-    /// The picture has the rows and the pitch that it says.
+    /// - `values` holds `height` rows of `3 * width` floats, `pitch` floats apart.
     #[inline(always)]
     #[track_caller]
     unsafe fn or_zero(self, y: i32, column: i32) -> f32 {
         if y < 0 || y >= self.height || column < 0 || column >= self.width * CHANNELS as i32 {
             return 0.0;
         }
-        // SAFETY: row and column lie in the picture.
+        // SAFETY: row and column lie in the picture (tested above).
         unsafe { self.values.load(y as isize * self.pitch as isize + column as isize) }
     }
 }
 
-/// Sums up a window: `value(k, l)` is the picture's value under coefficient (k, l).
+/// The sum over a window. `value(k, l)` is the picture's value under coefficient (k, l).
 ///
 /// # Safety
 /// The host has set [`struct@HPP_MASK`].
@@ -97,7 +98,7 @@ unsafe fn sum(value: impl Fn(u32, u32) -> f32) -> f32 {
     let mut sum = 0.0;
     for k in warp::lockstep(0..MASK_WIDTH) {
         for l in warp::lockstep(0..MASK_WIDTH) {
-            // SAFETY: the caller's promise; the index is below 25.
+            // SAFETY: the index is below 25, and the host has set all 25.
             sum = unsafe { fma(HPP_MASK.load((k * MASK_WIDTH + l) as usize), value(k, l), sum) };
         }
     }
@@ -108,7 +109,9 @@ unsafe fn sum(value: impl Fn(u32, u32) -> f32) -> f32 {
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` RGB pixels, `pitch` elements apart, and do not overlap.
-/// - The sides are below 2^28, [`struct@HPP_MASK`] is set, the grid is two-dimensional.
+/// - The sides are below 2^28.
+/// - The host has set [`struct@HPP_MASK`].
+/// - The grid is two-dimensional.
 #[kernel]
 pub unsafe fn hpp_constant(image: Global<f32>, result: GlobalMut<f32>, width: u32, height: u32, pitch: u32) {
     let (x, y) = thread::index_2d();
@@ -117,7 +120,7 @@ pub unsafe fn hpp_constant(image: Global<f32>, result: GlobalMut<f32>, width: u3
     }
     let picture = Picture { values: image, width: width as i32, height: height as i32, pitch };
     for c in warp::lockstep(0..CHANNELS) {
-        // SAFETY: the picture is as promised, the mask is set.
+        // SAFETY: the picture has `height` rows at this pitch, and HPP_MASK is set.
         let sum = unsafe {
             sum(|k, l| {
                 let column = (x as i32 - RADIUS + l as i32) * CHANNELS as i32 + c as i32;
@@ -132,7 +135,8 @@ pub unsafe fn hpp_constant(image: Global<f32>, result: GlobalMut<f32>, width: u3
 /// The course's kernel: as many threads as the input tile has pixels.
 ///
 /// # Safety
-/// As for [`hpp_constant`]. The block is [`BLOCK_WIDTH`] x [`BLOCK_WIDTH`], the dynamic shared memory [`TILE_BYTES`].
+/// - The conditions of [`hpp_constant`].
+/// - The block is [`BLOCK_WIDTH`] x [`BLOCK_WIDTH`], the dynamic shared memory [`TILE_BYTES`].
 #[kernel]
 pub unsafe fn hpp_tile(image: Global<f32>, result: GlobalMut<f32>, width: u32, height: u32, pitch: u32) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
@@ -142,7 +146,7 @@ pub unsafe fn hpp_tile(image: Global<f32>, result: GlobalMut<f32>, width: u32, h
     let picture = Picture { values: image, width: width as i32, height: height as i32, pitch };
     let tile = Shared::<f32>::dynamic();
     for c in 0..CHANNELS {
-        // SAFETY: the thread's own place in the tile.
+        // SAFETY: tx and ty are below BLOCK_WIDTH; the element is this thread's alone.
         unsafe {
             let value = picture.or_zero(row_i, col_i * CHANNELS as i32 + c as i32);
             tile.store(ty * BLOCK_WIDTH + tx, value);
@@ -150,22 +154,24 @@ pub unsafe fn hpp_tile(image: Global<f32>, result: GlobalMut<f32>, width: u32, h
         // SAFETY: all threads are here: the loop over channels is the same for all of them.
         unsafe { thread::sync_threads() };
         if tx < O_TILE_WIDTH && ty < O_TILE_WIDTH && col_o < width && row_o < height {
-            // SAFETY: the window of an output thread lies in the tile, filled before the barrier; the output is its own.
+            // SAFETY: tx, ty < O_TILE_WIDTH, so the window lies in the tile, filled before the barrier. The output lies
+            // in the result and is this thread's alone.
             unsafe {
                 let sum = sum(|k, l| tile.load((ty + k) * BLOCK_WIDTH + tx + l));
                 result.store(row_o as isize * pitch as isize + (col_o * CHANNELS + c) as isize, sum);
             }
         }
-        // Nobody overwrites what another still sums up.
+        // Behind the barrier no thread reads the tile any more.
         // SAFETY: all threads are here: the loop over channels is the same for all of them.
         unsafe { thread::sync_threads() };
     }
 }
 
-/// A thread for each output; all of them fill the tile.
+/// One thread for each output. All threads fill the tile.
 ///
 /// # Safety
-/// As for [`hpp_constant`]. The block is [`BUSY_BLOCK`], the dynamic shared memory [`BUSY_TILE_BYTES`].
+/// - The conditions of [`hpp_constant`].
+/// - The block is [`BUSY_BLOCK`], the dynamic shared memory [`BUSY_TILE_BYTES`].
 #[kernel]
 pub unsafe fn hpp_tile_busy(image: Global<f32>, result: GlobalMut<f32>, width: u32, height: u32, pitch: u32) {
     let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
@@ -179,7 +185,7 @@ pub unsafe fn hpp_tile_busy(image: Global<f32>, result: GlobalMut<f32>, width: u
         while column < BUSY_TILE.0 {
             columns.next();
             let from = (left as i32 - RADIUS) * CHANNELS as i32 + column as i32;
-            // SAFETY: (row, column) lies in the tile, and no other thread has it.
+            // SAFETY: row and column lie in the tile (tested above); the element is this thread's alone.
             unsafe {
                 let value = picture.or_zero(top as i32 - RADIUS + row as i32, from);
                 tile.store(row * BUSY_TILE.0 + column, value);
@@ -189,15 +195,16 @@ pub unsafe fn hpp_tile_busy(image: Global<f32>, result: GlobalMut<f32>, width: u
         row += BUSY_BLOCK.1;
     }
     drop(rows);
-    // SAFETY: all threads are here: those without an output return only below.
+    // SAFETY: all threads are here: threads without an output return below.
     unsafe { thread::sync_threads() };
     let (x, y) = (left + tx, top + ty);
     if x >= width || y >= height {
         return;
     }
     for c in 0..CHANNELS {
-        // Words three apart in the threads of a warp lie in 32 different banks.
-        // SAFETY: the window of an output lies in the tile, filled before the barrier; the output is the thread's own.
+        // The words of a warp are three apart, in 32 different banks.
+        // SAFETY: the window lies in the tile, filled before the barrier. (x, y) lies in the result (tested above) and
+        // is this thread's alone.
         unsafe {
             let sum = sum(|k, l| tile.load((ty + k) * BUSY_TILE.0 + (tx + l) * CHANNELS + c));
             result.store(y as isize * pitch as isize + (x * CHANNELS + c) as isize, sum);

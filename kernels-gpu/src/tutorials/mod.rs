@@ -1,18 +1,18 @@
-//! The kernels of four well-known tutorials, and for each that is slow, the one that shows what to do.
+//! The kernels of four well-known tutorials, and a faster kernel for each slow one.
 //!
-//! | file | of | kernels |
+//! | file | tutorial | kernels |
 //! | --- | --- | --- |
 //! | [`numba`] | Numba, "CUDA in Python, part 3" | a convolution with rows along x, and with columns along x |
-//! | [`hpp`] | "Programming Massively Parallel Processors" | RGB with constant memory: plain, in tiles, in tiles without idle threads |
-//! | [`pointwise`] | a CuPy notebook on raw kernels | a constant added; a device function; an image |
-//! | [`mean_1d`] | the same | a moving mean, plain, through shared memory, four elements a thread |
+//! | [`hpp`] | "Programming Massively Parallel Processors" | RGB: direct, in tiles, in tiles without idle threads |
+//! | [`pointwise`] | a CuPy notebook on raw kernels | add a constant; a device function; an image |
+//! | [`mean_1d`] | the same | a moving mean: direct, through shared memory, four elements a thread |
 //! | [`reduce`] | the same | a sum by a tree, and by warp shuffles |
 //! | [`box_blur`] | ROCm's tutorial on stencils | a box blur of 8-bit pixels, all products |
 //! | [`box_separable`] | the same | rows, then columns |
 //! | [`box_running`] | the same | running sums: no cost for a larger box |
 //!
-//! Their parameters are those of the originals, so that each can be read beside its own. They are explained line by line in
-//! `docs/tutorials`; `host tutorial` runs them.
+//! Their parameters are those of the originals, so that both can be compared. `docs/tutorials` explains them line by
+//! line. `host tutorial` runs them.
 
 pub mod box_blur;
 pub mod box_running;
@@ -25,7 +25,7 @@ pub mod reduce;
 
 use crate::abi::kernel::Kernel;
 
-/// All kernels of the tutorials. Those of a file are one module: they are small, and are used together.
+/// All kernels of the tutorials. The kernels of a file are one PTX module: they are small and used together.
 pub fn kernels() -> impl Iterator<Item = Kernel> {
     [
         numba::KERNELS,
@@ -42,8 +42,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
     .copied()
 }
 
-/// The list of a file's kernels: symbol, pointers, the types of what is passed by value, and its convergent
-/// instructions, if any.
+/// Declares the kernels of a file: symbol, number of pointers, types of the values, and convergent instructions if any.
 macro_rules! listed {
     (@convergent) => {
         $crate::abi::kernel::Convergent::NONE
@@ -52,7 +51,7 @@ macro_rules! listed {
         $convergent
     };
     ($module:literal; $($symbol:ident: $pointers:literal pointers, $($value:ty)* $(=> $convergent:expr)?;)*) => {
-        /// The kernels of this file, as the PTX must hold them.
+        /// The kernels of this file, as the PTX must declare them.
         pub const KERNELS: &[$crate::abi::kernel::Kernel] = &[$(
             $crate::abi::kernel::Kernel {
                 symbol: stringify!($symbol),

@@ -1,22 +1,22 @@
 //! Numba's "CUDA in Python, part 3": a convolution, one thread a pixel, mask and image in global memory.
 //!
-//! `R[i, j] = sum over k, l of M[k, l] * I[i - k + mask_rows / 2, j - l + mask_columns / 2]`, outside of the image zero.
+//! `R[i, j] = sum over k, l of M[k, l] * I[i - k + mask_rows / 2, j - l + mask_columns / 2]`, with zeros outside.
 //!
 //! # Thread mapping
-//! [`numba_convolve`] does as the tutorial: the *first* number of `cuda.grid(2)` is the row. That number runs along x, so
-//! the 32 threads of a warp, whose x differs, take 32 pixels of one *column*: each load of a warp touches 32 rows, in 32
-//! sectors of 32 bytes, of which it needs 4 bytes each. [`numba_convolve_by_columns`] is the same with the two numbers
-//! exchanged: a warp takes 32 neighbours of a row, 128 bytes, 4 or 5 sectors. One line differs.
+//! In [`numba_convolve`], as in the tutorial, the *first* number of `cuda.grid(2)` is the row. That number runs along
+//! x. So the 32 threads of a warp compute 32 pixels of one *column*. Each load of a warp touches 32 rows, in 32 sectors
+//! of 32 bytes, and uses 4 bytes of each. [`numba_convolve_by_columns`] exchanges the two numbers. A warp then computes
+//! 32 neighbours of a row: 128 bytes, in 4 or 5 sectors. One line differs.
 //!
-//! # What it costs
-//! Two loads and four comparisons a product. For the tutorial's 200 x 200 pixels and 13 x 13 mask the emulator counts 14.6 sectors a
-//! load with rows along x and 2.7 with columns, those of the mask, one each, included. The next steps are those of
-//! this crate's [`naive`](crate::teaching::naive) (the border asked once a block), [`constant_mask`](crate::teaching::constant_mask) and
-//! [`shared_tile`](crate::teaching::shared_tile).
+//! # Cost
+//! A product takes two loads and four comparisons. For the tutorial's 200 x 200 pixels and 13 x 13 mask, the emulator
+//! counts 14.6 sectors a load with rows along x, and 2.7 with columns. That includes one sector for each load of the
+//! mask. The next steps are those of this crate's [`naive`](crate::teaching::naive) (one test of the border for a
+//! block), [`constant_mask`](crate::teaching::constant_mask) and [`shared_tile`](crate::teaching::shared_tile).
 //!
 //! # Rounding
-//! `fma` in f32. In Numba `s` begins as the integer 0 and becomes a float64 by adding float32 to it, so that the tutorial's kernel adds
-//! in double precision, product by product.
+//! `fma` in f32. In Numba `s` begins as the integer 0, and adding a float32 makes it a float64. So the tutorial's
+//! kernel adds in double precision, product by product.
 
 use cuda_std::prelude::*;
 
@@ -29,10 +29,11 @@ super::listed! {
 /// Threads of a block in x and y, as in the tutorial.
 pub const BLOCK: (u32, u32) = (32, 32);
 
-/// The tutorial's kernel: x is the row.
+/// The tutorial's kernel: x runs along the rows' numbers.
 ///
 /// # Safety
-/// - `result` and `image` hold `rows * columns` elements, `mask` `mask_rows * mask_columns`; `result` overlaps neither.
+/// - `result` and `image` hold `rows * columns` elements, `mask` holds `mask_rows * mask_columns`.
+/// - `result` overlaps neither `image` nor `mask`.
 /// - The sides are below 2^30. The grid is two-dimensional.
 #[kernel]
 pub unsafe fn numba_convolve(
@@ -45,14 +46,14 @@ pub unsafe fn numba_convolve(
     mask_columns: u32,
 ) {
     let (i, j) = thread::index_2d();
-    // SAFETY: the caller's promise.
+    // SAFETY: the arrays are as promised above; the grid gives each pixel to one thread.
     unsafe { pixel(result, mask, image, (i, j), (rows, columns), (mask_rows, mask_columns)) };
 }
 
-/// The same, but x is the column.
+/// The same with x along the columns.
 ///
 /// # Safety
-/// As for [`numba_convolve`].
+/// The conditions of [`numba_convolve`].
 #[kernel]
 pub unsafe fn numba_convolve_by_columns(
     result: GlobalMut<f32>,
@@ -64,14 +65,15 @@ pub unsafe fn numba_convolve_by_columns(
     mask_columns: u32,
 ) {
     let (j, i) = thread::index_2d();
-    // SAFETY: the caller's promise.
+    // SAFETY: the arrays are as promised above; the grid gives each pixel to one thread.
     unsafe { pixel(result, mask, image, (i, j), (rows, columns), (mask_rows, mask_columns)) };
 }
 
 /// Computes the pixel in row `at.0`, column `at.1`.
 ///
 /// # Safety
-/// As for [`numba_convolve`]; no other thread has this pixel.
+/// - The conditions of [`numba_convolve`].
+/// - No other thread has this pixel.
 #[inline(always)]
 unsafe fn pixel(
     result: GlobalMut<f32>,
@@ -95,11 +97,11 @@ unsafe fn pixel(
             if i_k >= 0 && i_k < rows && j_l >= 0 && j_l < columns {
                 let of_mask = k as isize * mask_columns as isize + l as isize;
                 let of_image = i_k as isize * columns as isize + j_l as isize;
-                // SAFETY: (k, l) lies in the mask, and (i_k, j_l) in the image, as was just asked.
+                // SAFETY: (k, l) lies in the mask, and (i_k, j_l) in the image (tested above).
                 s = unsafe { fma(mask.load(of_mask), image.load(of_image), s) };
             }
         }
     }
-    // SAFETY: (i, j) lies in the result.
+    // SAFETY: (i, j) lies in the result (tested above), and is this thread's alone.
     unsafe { result.store(i as isize * columns as isize + j as isize, s) };
 }

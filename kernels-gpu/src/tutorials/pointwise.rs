@@ -1,4 +1,4 @@
-//! The CuPy notebook's first kernels: each thread one element, nothing shared.
+//! The CuPy notebook's first kernels: one element a thread, nothing shared.
 //!
 //! | kernel | formula |
 //! | --- | --- |
@@ -7,12 +7,12 @@
 //! | [`adjust_brightness_2d`] | `output[y, x] = clip(image[y, x] + brightness, 0, 255)` |
 //!
 //! # Thread mapping
-//! Thread i of a one-dimensional grid has element i; thread (x, y) of a two-dimensional one the pixel in column x, row y.
-//! The last block has threads without an element, which leave at once.
+//! Thread i of a one-dimensional grid has element i. Thread (x, y) of a two-dimensional grid has the pixel in column x
+//! of row y. Threads of the last block without an element return at once.
 //!
-//! # What it costs
-//! 8 bytes an element, 4 read and 4 written, and nearly no arithmetic: the memory's speed is the limit, and a copy's time
-//! is the floor. At 1,000 elements it is the launch.
+//! # Cost
+//! 8 bytes an element, 4 read and 4 written, and nearly no arithmetic. So the roofline is the time of a copy. At 1,000
+//! elements the launch takes longer.
 
 use cuda_std::prelude::*;
 
@@ -26,20 +26,21 @@ super::listed! {
 /// Adds `constant` to `size` elements.
 ///
 /// # Safety
-/// `input` and `output` hold `size` elements each and do not overlap. The grid is one-dimensional.
+/// - `input` and `output` hold `size` elements each, and do not overlap.
+/// - The grid is one-dimensional.
 #[kernel]
 pub unsafe fn add_constant(input: Global<f32>, output: GlobalMut<f32>, constant: f32, size: u32) {
     let i = thread::index_1d();
     if i < size {
-        // SAFETY: i lies in both, and no other thread has it.
+        // SAFETY: i < size, and no other thread has i.
         unsafe { output.store(i as isize, input.load(i as isize) + constant) };
     }
 }
 
-/// `value`, but at least `min` and at most `max`. NaN stays NaN.
+/// `value`, limited to `min` and `max`. NaN stays NaN.
 ///
-/// A function of the device is an ordinary function: whatever a kernel calls is compiled for the GPU, too. `inline(always)`,
-/// because a kernel's PTX holds nothing but kernels here.
+/// A device function is an ordinary function: what a kernel calls is compiled for the GPU. It is `inline(always)`,
+/// because the PTX of this crate holds only kernels.
 #[inline(always)]
 #[must_use]
 pub fn clip_value(value: f32, min: f32, max: f32) -> f32 {
@@ -62,7 +63,7 @@ pub fn safe_divide(numerator: f32, denominator: f32) -> f32 {
 /// Divides by `scale` and clips.
 ///
 /// # Safety
-/// As for [`add_constant`].
+/// The conditions of [`add_constant`].
 #[kernel]
 pub unsafe fn normalise_and_clip(
     input: Global<f32>,
@@ -74,15 +75,16 @@ pub unsafe fn normalise_and_clip(
 ) {
     let i = thread::index_1d();
     if i < size {
-        // SAFETY: i lies in both, and no other thread has it.
+        // SAFETY: i < size, and no other thread has i.
         unsafe { output.store(i as isize, clip_value(safe_divide(input.load(i as isize), scale), min, max)) };
     }
 }
 
-/// Makes an image brighter, or darker, within 0 to 255.
+/// Makes an image brighter or darker, within 0 to 255.
 ///
 /// # Safety
-/// `image` and `output` hold `height` rows of `width` pixels and do not overlap. The grid is two-dimensional.
+/// - `image` and `output` hold `height` rows of `width` pixels, and do not overlap.
+/// - The grid is two-dimensional.
 #[kernel]
 pub unsafe fn adjust_brightness_2d(
     image: Global<f32>,
@@ -94,7 +96,7 @@ pub unsafe fn adjust_brightness_2d(
     let (x, y) = thread::index_2d();
     if x < width && y < height {
         let i = y as isize * width as isize + x as isize;
-        // SAFETY: (x, y) lies in both, and no other thread has it.
+        // SAFETY: x < width and y < height, and no other thread has (x, y).
         unsafe { output.store(i, clip_value(image.load(i) + brightness, 0.0, 255.0)) };
     }
 }

@@ -1,4 +1,4 @@
-//! How fast the arithmetic of a device is: the ceiling that `bench` holds the other kernels against.
+//! The FP32 peak of a device: `bench` compares the other kernels with it.
 
 use cuda_std::prelude::*;
 
@@ -6,12 +6,12 @@ use crate::abi::kernel::{Convergent, Kernel, OLDEST, Parameter};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 512;
-/// Independent chains of multiply-adds per thread: more than the latency of one (4 cycles) asks for.
+/// Independent chains of multiply-adds of a thread: more than the latency of 4 cycles needs.
 pub const CHAINS: usize = 16;
-/// Multiply-adds of each chain per round.
+/// Multiply-adds of each chain in a round.
 pub const STEPS: usize = 16;
 
-/// Fused multiply-adds of a launch of `blocks` blocks and `rounds` rounds. Each counts as two operations.
+/// The fused multiply-adds of a launch of `blocks` blocks and `rounds` rounds. Each counts as two operations.
 #[must_use]
 pub const fn multiply_adds(blocks: u32, rounds: u32) -> u64 {
     blocks as u64 * BLOCK as u64 * rounds as u64 * (CHAINS * STEPS) as u64
@@ -27,11 +27,12 @@ pub const FMA_RATE: Kernel = Kernel {
     convergent: Convergent::NONE,
 };
 
-/// Does `rounds` rounds of multiply-adds in registers. Everything stays in registers: no memory is read, and written only if
-/// the sum is one that it never is, which the compiler can't know.
+/// Executes `rounds` rounds of multiply-adds in registers.
+///
+/// It reads no memory. It would write memory only for a sum that never occurs, which the compiler cannot know.
 ///
 /// # Safety
-/// `sink` holds one element.
+/// `sink` holds one element, and `factor` is at least 1.
 #[kernel]
 pub unsafe fn fma_rate(sink: GlobalMut<f32>, rounds: u32, factor: f32) {
     let start = thread::index_1d() as f32;
@@ -54,9 +55,9 @@ pub unsafe fn fma_rate(sink: GlobalMut<f32>, rounds: u32, factor: f32) {
     for sum in sums {
         total += sum;
     }
-    // The sums grow from at least 0 by at least 1, so the total is never negative.
+    // The sums begin at 0 or above and grow, so the total is never negative.
     if total < 0.0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: `sink` holds one element.
         unsafe { sink.store(0, total) };
     }
 }

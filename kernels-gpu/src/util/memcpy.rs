@@ -1,7 +1,10 @@
-//! A copy by a kernel: from page-locked memory of the host, which the device reads through its own addresses, to its own memory.
+//! A copy by a kernel, from page-locked host memory to device memory.
 //!
-//! For a small image that is sooner over than a copy that the driver starts: a kernel that follows a kernel waits one microsecond for it, one that
-//! follows a copy several (`docs/measurements/2026-11-21-h100-small.md`). One thread copies 16 bytes, and a warp 512 that lie together.
+//! For a small image it is faster than a copy of the driver: the next kernel waits one microsecond for a kernel, and
+//! several for a copy (`docs/measurements/2026-11-21-h100-small.md`).
+//!
+//! # Thread mapping
+//! One thread copies 16 bytes, so a warp copies 512 contiguous bytes.
 
 use cuda_std::prelude::*;
 
@@ -20,15 +23,17 @@ pub const COPY_QUADS: Kernel = Kernel {
     convergent: Convergent::NONE,
 };
 
-/// Copies `quads` times 16 bytes. The grid's threads, [`BLOCK`] in each block, are at least as many.
+/// Copies `quads` times 16 bytes, one for each thread.
 ///
 /// # Safety
-/// `from` holds that many and `to` has room for them, they do not overlap and begin at multiples of 16 bytes.
+/// - `from` and `to` hold `16 * quads` bytes each, and do not overlap.
+/// - Both begin at multiples of 16 bytes.
+/// - The grid is one-dimensional and has at least `quads` threads, [`BLOCK`] in each block.
 #[kernel]
 pub unsafe fn copy_quads(from: Global<f32>, to: GlobalMut<f32>, quads: u32) {
     let i = thread::index_1d();
     if i < quads {
-        // SAFETY: the caller's promise.
+        // SAFETY: i < quads, both are aligned, and no other thread has i.
         unsafe { to.cast::<F32x4>().store(i as isize, from.cast::<F32x4>().load(i as isize)) };
     }
 }

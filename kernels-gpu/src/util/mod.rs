@@ -1,4 +1,4 @@
-//! Kernels that do not convolve: a copy, and the measurement of the FMA peak.
+//! Kernels that do not convolve: a copy, and a measurement of the FP32 peak.
 
 pub mod fma_peak;
 pub mod memcpy;

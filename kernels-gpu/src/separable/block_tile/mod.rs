@@ -1,7 +1,7 @@
 //! Separable masks in one pass over the image, 16 rows at a time: rows in shared memory, column sums in registers.
 //!
-//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`, `O[y, x] = sum over k of column[k] * T[y - origin_y + k,
-//! x]`
+//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
+//! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`
 //!
 //! # Thread mapping
 //! A block owns one column for each thread, and a strip of rows ([`partition`](crate::common::partition)).

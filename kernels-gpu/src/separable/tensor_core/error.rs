@@ -10,8 +10,8 @@ use crate::separable::error_bound::MASK_ERROR;
 /// `u = 2^-24`, and let `A` be the sum of a pass's absolute products.
 ///
 /// # Products
-/// A coefficient is split as `m = mh + ml` with `|ml| <= 2^-11 |m|`. A pixel, or a filtered one, is truncated: `p = ph
-/// + pl` with `|pl| <= 2^-10 |p|`. Then `m p = mh ph + m pl + ml p - ml pl`.
+/// A coefficient is split as `m = mh + ml` with `|ml| <= 2^-11 |m|`. A pixel, or a filtered one, is truncated:
+/// `p = ph + pl` with `|pl| <= 2^-10 |p|`. Then `m p = mh ph + m pl + ml p - ml pl`.
 ///
 /// Rounding to 8 bits is off by at most `2^-8` of the number. A number below `2^-10` times a power of two is off by at
 /// most `2^-19` times that power, one of at most `2^-11` times it by `2^-20`.

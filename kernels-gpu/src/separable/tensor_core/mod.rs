@@ -1,7 +1,7 @@
 //! Separable masks in the tensor cores: `f32` split in two, both passes in registers.
 //!
-//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`, `O[y, x] = sum over k of column[k] * T[y - origin_y + k,
-//! x]`, as products of small matrices.
+//! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
+//! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`, as products of small matrices.
 //!
 //! For large masks the multiply-adds of two passes take longer than the memory traffic. Tensor cores have many times
 //! the rate of the FP32 units, but take only short numbers.
@@ -45,7 +45,7 @@
 //!
 //! # NaN, infinity, overflow
 //! A zero of the Toeplitz matrix times infinity is NaN, in outputs whose window does not hold the infinity. So where a
-//! warp has a sum that is not finite, [`nonfinite_fallback`] computes its outputs of the step again, in `f32`. NaN and
+//! warp has a sum that is not finite, `nonfinite_fallback` computes its outputs of the step again, in `f32`. NaN and
 //! infinity then reach only the outputs that they must. The fallback is up to a hundred times as slow. It also runs for
 //! rows below the last one of a launch, so the rows under their windows may decide the last bits of rows above.
 //!
