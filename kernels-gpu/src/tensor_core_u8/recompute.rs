@@ -134,7 +134,7 @@ impl Again {
             unsafe { self.results.store(result_place(apart, row, value), byte) };
             i += BLOCK.0;
         }
-        // SAFETY: all threads are here: the function requires it, and the loop depends on counts that all threads read.
+        // SAFETY: all threads are here: the function requires it, and `total` is equal in all of them.
         unsafe { thread::sync_threads() };
     }
 }
