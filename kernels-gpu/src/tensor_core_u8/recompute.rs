@@ -139,7 +139,7 @@ impl Recompute {
             unsafe { self.results.store(result_offset(planar, row, value), byte) };
             i += BLOCK.0;
         }
-        // SAFETY: all threads are here: the function requires it, and the loop depends on counts that all threads read.
+        // SAFETY: all threads are here: the function requires it, and `total` is equal in all of them.
         unsafe { thread::sync_threads() };
     }
 }

@@ -1,10 +1,10 @@
-//! The GPUs that code is made for.
+//! GPU architectures.
 
 use std::fmt;
 
 /// An NVIDIA GPU architecture, `-Ctarget-cpu` of rustc.
 ///
-/// PTX for an older one runs on every newer GPU: the driver compiles it for the device that it finds.
+/// PTX for an older architecture runs on every newer GPU: the driver compiles it for the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Arch {
@@ -36,7 +36,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The name that rustc, ptxas and PTX itself use: `sm_70`.
+    /// The name in rustc, ptxas and PTX: `sm_70`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

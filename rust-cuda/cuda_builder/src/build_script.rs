@@ -1,4 +1,4 @@
-//! What a build says to whoever runs it: to cargo, where it is a part of a build script, else to people.
+//! The messages of a build: for cargo in a build script, otherwise for people.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::Build;
 
 /// Prints the warnings and, for cargo, the sources.
 pub(crate) fn report(build: &Build) {
-    // cargo sets it for build scripts, and reads their standard output.
+    // cargo sets OUT_DIR for build scripts and reads their standard output.
     if std::env::var_os("OUT_DIR").is_some() {
         lines(&build.sources, &build.warnings).iter().for_each(|line| println!("{line}"));
     } else if !build.warnings.is_empty() {

@@ -1,4 +1,4 @@
-//! From a crate of kernels to PTX.
+//! Compiles a crate of kernels to PTX.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,8 +15,9 @@ use crate::{Arch, CudaBuilderError};
 /// The target, as rustc calls it.
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// The child's release profile. Every key that changes code is named, so that no configuration file decides it: one
-/// codegen unit and fat LTO put everything into one PTX.
+/// The child's release profile. It sets every key that changes code, so that no configuration file does.
+///
+/// One codegen unit and fat LTO put everything into one PTX.
 const PROFILE: [&str; 9] = [
     "opt-level=3",
     "lto=\"fat\"",
@@ -31,8 +32,8 @@ const PROFILE: [&str; 9] = [
 
 /// Builds a crate of kernels to PTX.
 ///
-/// The crate is an ordinary `rlib` with `extern "ptx-kernel"` functions; the crate type that the PTX needs is asked for
-/// on the command line.
+/// The crate is an ordinary `rlib` with `extern "ptx-kernel"` functions. The command line sets the crate type that PTX
+/// needs.
 #[derive(Clone, Debug)]
 pub struct CudaBuilder {
     path: PathBuf,
@@ -43,35 +44,35 @@ pub struct CudaBuilder {
     deny_functions: bool,
 }
 
-/// What [`CudaBuilder::build`] made.
+/// The result of [`CudaBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct Build {
-    /// The PTX as the compiler wrote it.
+    /// The PTX text as the compiler wrote it.
     pub text: String,
-    /// The same, taken apart.
+    /// The parsed PTX.
     pub ptx: Ptx,
     /// The version of the compiler: `1.95.0`.
     pub rustc: String,
-    /// What the compiler warned of; empty where all is well.
+    /// The compiler's warnings; empty if there are none.
     pub warnings: String,
     /// The files that the PTX was made from: sources, manifests, `Cargo.lock` and `rust-toolchain.toml`.
     pub sources: Vec<PathBuf>,
 }
 
 impl Build {
-    /// The kernels in it.
+    /// The kernels of the PTX.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.ptx.entries()
     }
 
-    /// The PTX in modules; `module_of` says for the name of an entry where it belongs. See [`Ptx::split`].
+    /// Splits the PTX into modules. `module_of` returns the name of the module of an entry. See [`Ptx::split`].
     pub fn split(&self, module_of: impl Fn(&str) -> String) -> Vec<Module> {
         self.ptx.split(module_of)
     }
 }
 
 impl CudaBuilder {
-    /// For the kernels crate in the folder `path`, for [`Arch::Sm70`] and with whatever rustc works in that folder.
+    /// A builder for the crate in the folder `path`, for [`Arch::Sm70`], with the rustc that rustup chooses there.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -84,50 +85,49 @@ impl CudaBuilder {
         }
     }
 
-    /// The oldest GPU that the PTX shall run on.
+    /// Sets the oldest GPU architecture that the PTX runs on.
     #[must_use]
     pub fn arch(mut self, arch: Arch) -> Self {
         self.arch = arch;
         self
     }
 
-    /// Options for LLVM, one string each: `-unroll-threshold=1000000`.
+    /// Sets options for LLVM, one string each, such as `-unroll-threshold=1000000`.
     #[must_use]
     pub fn llvm_args(mut self, options: &[&str]) -> Self {
         self.llvm_args.extend(options.iter().map(|option| (*option).to_owned()));
         self
     }
 
-    /// Refuses any rustc but this version (`1.95.0`): another one writes other PTX.
+    /// Requires this version of rustc, such as `1.95.0`. Another one writes different PTX.
     #[must_use]
     pub fn rustc(mut self, version: impl Into<String>) -> Self {
         self.rustc = Some(version.into());
         self
     }
 
-    /// Writes the PTX to this file, too. It appears whole or not at all.
+    /// Writes the PTX to this file as well. The file appears complete or not at all.
     #[must_use]
     pub fn copy_to(mut self, path: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(path.into());
         self
     }
 
-    /// Makes functions beside the entries an error: in a kernel that was meant to be inlined whole, a call is a mistake
-    /// that costs a stack frame.
+    /// Rejects functions beside the entries. In a kernel that should be inlined completely, a call costs a stack frame.
     #[must_use]
     pub fn deny_functions(mut self, deny: bool) -> Self {
         self.deny_functions = deny;
         self
     }
 
-    /// The flags that rustc is given for every crate that is compiled for the GPU.
+    /// The flags of rustc for every crate that is compiled for the GPU.
     ///
-    /// With the sources and the compiler's version they decide every byte of the PTX.
+    /// The flags, the sources and the compiler's version determine every byte of the PTX.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         let mut flags = vec![format!("-Ctarget-cpu={}", self.arch)];
-        // This pass may clone a barrier into both arms of a branch (rust-lang/rust#137086): then not all threads reach
-        // the same one.
+        // This pass may clone a barrier into both arms of a branch (rust-lang/rust#137086). Then threads wait at
+        // different barriers.
         flags.push("-Zmir-enable-passes=-JumpThreading".to_owned());
         if !self.llvm_args.is_empty() {
             flags.push(format!("-Cllvm-args={}", self.llvm_args.join(" ")));
@@ -135,28 +135,30 @@ impl CudaBuilder {
         flags
     }
 
-    /// Compiles.
+    /// Compiles the crate.
     ///
     /// # The same bytes everywhere
     ///
-    /// The child cargo does not see the variables by which an outer cargo, a shell or a CI machine changes code
-    /// (`RUSTFLAGS`, `CARGO_BUILD_*`, `CARGO_PROFILE_*`, `RUSTC_WRAPPER` …), and its command line overrides flags,
-    /// wrappers, profile and target folder of configuration files. The kernels are compiled again each time, `core` when needed.
-    /// What is left is the compiler's version ([`rustc`](Self::rustc)) and the sources. The compiler is the one that
-    /// rustup finds for
-    /// the folder of the kernels: a `rust-toolchain.toml` there wins over `cargo +nightly` and `RUSTC`.
+    /// The same sources and the same compiler give the same bytes:
+    ///
+    /// - The child cargo does not see environment variables that change code, such as `RUSTFLAGS`, `CARGO_BUILD_*`,
+    ///   `CARGO_PROFILE_*` and `RUSTC_WRAPPER`.
+    /// - Its command line overrides the flags, wrappers, profile and target folder of configuration files.
+    /// - The kernels are compiled again each time, `core` when needed.
+    /// - The compiler is the one that rustup chooses in the folder of the kernels. A `rust-toolchain.toml` there
+    ///   overrides `cargo +nightly` and `RUSTC`. [`rustc`](Self::rustc) requires a version.
     ///
     /// # One at a time
     ///
-    /// Builds for one architecture in one target folder wait for each other.
+    /// Builds for one architecture wait for each other if they use the same target folder.
     ///
     /// # What it prints
     ///
-    /// The compiler's warnings, to standard error. In a build script they become `cargo::warning` lines, and each of
-    /// [`Build::sources`] a `cargo::rerun-if-changed` line.
+    /// The compiler's warnings go to standard error. In a build script each becomes a `cargo::warning` line, and each
+    /// of [`Build::sources`] becomes a `cargo::rerun-if-changed` line.
     ///
     /// # Errors
-    /// See [`CudaBuilderError`]; each says what was required, what was found and, where there is one, the remedy.
+    /// See [`CudaBuilderError`]. Each error names what was required, what was found and the remedy, if there is one.
     pub fn build(&self) -> Result<Build, CudaBuilderError> {
         let package = Package::of(&self.path)?;
         let toolchain = Toolchain::of(&self.path)?;
@@ -201,26 +203,26 @@ impl CudaBuilder {
         Ok(())
     }
 
-    /// The child process.
+    /// The command of the child cargo.
     fn cargo(&self, package: &Package, target: &Path) -> std::process::Command {
         let mut cargo = command("cargo", &self.path);
-        // Allows the unstable features of the device's crates on a stable compiler, for this process alone.
+        // Allows the unstable features of the device's crates on a stable compiler, in this process only.
         cargo.env("RUSTC_BOOTSTRAP", "1");
-        // The environment wins over build.rustflags and target.*.rustflags of configuration files. Panic locations and
-        // whatever else may hold a path get one that is the same everywhere.
+        // The environment overrides build.rustflags and target.*.rustflags of configuration files. Remapped paths make
+        // panic locations the same everywhere.
         let mut flags = OsString::from(self.flags().join("\x1f"));
         flags.push("\x1f--remap-path-prefix=");
         flags.push(&package.workspace);
         flags.push("=/kernels");
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
-        // The one that was asked for its version; `build.rustc` of a configuration file names another.
+        // The rustc whose version was checked. `build.rustc` of a configuration file may name another one.
         cargo.env("RUSTC", "rustc").env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
-        // Standard error then has nothing but warnings and errors.
+        // Standard error then has only warnings and errors.
         cargo.args(["rustc", "--quiet", "--release", "--lib", "--crate-type=staticlib", "-Zbuild-std=core"]);
         cargo.arg(format!("--package={}", package.name)).arg(format!("--target={TARGET}"));
         cargo.arg("--target-dir").arg(target);
-        // By the environment, where a path needs no quotes. It wins over configuration files. cargo takes braces for a
-        // template's.
+        // The environment overrides configuration files, and a path in it needs no quotes. cargo reads braces as a
+        // template.
         if !target.to_string_lossy().contains(['{', '}']) {
             cargo.env("CARGO_BUILD_BUILD_DIR", target);
         }
@@ -232,7 +234,7 @@ impl CudaBuilder {
     }
 }
 
-/// Writes beside the file, then renames.
+/// Writes a file next to the target, then renames it.
 fn write_whole(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -258,7 +260,10 @@ mod tests {
     fn another_rustc_is_refused_before_anything_is_built() {
         let error = CudaBuilder::new(env!("CARGO_MANIFEST_DIR")).rustc("1.0.0").build().unwrap_err();
         assert!(
-            matches!(&error, CudaBuilderError::WrongRustc { required, found, .. } if required == "1.0.0" && found != required),
+            matches!(
+                &error,
+                CudaBuilderError::WrongRustc { required, found, .. } if required == "1.0.0" && found != required
+            ),
             "{error}"
         );
     }

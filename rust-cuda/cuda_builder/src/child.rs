@@ -1,12 +1,13 @@
-//! The programs that are started: rustc to ask, cargo to build; without what the outer cargo set for itself.
+//! Runs rustc and cargo without the environment of an outer cargo.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::CudaBuilderError;
 
-/// Variables that say where cargo, rustup and the registries are: they change no code. `CARGO` itself goes, too: it
-/// names the outer toolchain's program, and here the folder of the kernels decides.
+/// Variables that locate cargo, rustup and the registries. The child keeps them, because they change no code.
+///
+/// `CARGO` is removed: it names the outer toolchain's program, and the folder of the kernels chooses the toolchain.
 const KEPT: [&str; 8] = [
     "CARGO_HOME",
     "CARGO_HTTP_",
@@ -18,7 +19,7 @@ const KEPT: [&str; 8] = [
     "RUST_BACKTRACE",
 ];
 
-/// Variables that cargo sets for the programs it runs, and those by which flags and programs reach a build.
+/// Variables that cargo sets for the programs that it runs, and variables that set flags and programs of a build.
 const REMOVED: [&str; 14] = [
     "CARGO",
     "RUST",
@@ -36,17 +37,17 @@ const REMOVED: [&str; 14] = [
     "MAKEOVERRIDES",
 ];
 
-/// By these rustup's proxies tell each other which toolchain an outer `cargo` was, `cargo +nightly` included.
+/// Variables by which rustup's proxies pass on the toolchain of an outer `cargo`, as of `cargo +nightly`.
 const OUTER_TOOLCHAIN: [&str; 2] = ["RUSTUP_TOOLCHAIN", "RUSTUP_TOOLCHAIN_SOURCE"];
 
-/// Whether a file of rustup's says which toolchain works in `directory`.
+/// Whether a file of rustup chooses the toolchain in `directory`.
 fn has_toolchain_file(directory: &Path) -> bool {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let names = ["rust-toolchain.toml", "rust-toolchain"];
     directory.ancestors().any(|folder| names.iter().any(|name| folder.join(name).is_file()))
 }
 
-/// Whether a variable of the environment is kept from the child.
+/// Whether a variable of the environment is removed for the child.
 fn is_removed(variable: &str) -> bool {
     REMOVED.iter().any(|name| match *name {
         "CARGO" | "RUST" | "__CARGO" => variable.starts_with(name),
@@ -54,9 +55,9 @@ fn is_removed(variable: &str) -> bool {
     }) && !KEPT.iter().any(|name| variable == *name || (name.ends_with('_') && variable.starts_with(name)))
 }
 
-/// A program to run in `directory`, with an environment in which the same sources give the same code.
+/// A command that runs in `directory`, with an environment in which the same sources give the same code.
 ///
-/// Where a `rust-toolchain.toml` is in charge of the directory, the toolchain of an outer cargo does not override it.
+/// A `rust-toolchain.toml` for the directory overrides the toolchain of an outer cargo.
 pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory);
@@ -73,7 +74,7 @@ pub(crate) fn command(program: &str, directory: &Path) -> Command {
     command
 }
 
-/// Runs it to its end; `name` is what an error calls it.
+/// Runs a command to its end. Errors show `name`.
 pub(crate) fn output(command: &mut Command, name: &str) -> Result<Output, CudaBuilderError> {
     let output = command.output().map_err(|source| CudaBuilderError::Start {
         program: command.get_program().to_string_lossy().into_owned(),
@@ -89,7 +90,7 @@ pub(crate) fn output(command: &mut Command, name: &str) -> Result<Output, CudaBu
     })
 }
 
-/// The compiler that works in a folder.
+/// The compiler that rustup chooses in a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolchain {
     /// Its version: `1.95.0`.
@@ -99,7 +100,7 @@ pub(crate) struct Toolchain {
 }
 
 impl Toolchain {
-    /// Asks rustc.
+    /// Queries rustc in a folder.
     pub(crate) fn of(directory: &Path) -> Result<Self, CudaBuilderError> {
         let ask = |arguments: &[&str], name| {
             let output = output(command("rustc", directory).args(arguments), name)?;
@@ -116,20 +117,20 @@ impl Toolchain {
     }
 }
 
-/// What cargo says about a package.
+/// A package as cargo describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// The name of its library, as files have it: `kernels_gpu`.
+    /// The name of its library in file names: `kernels_gpu`.
     pub(crate) library: String,
-    /// The target folder of its workspace; `CARGO_TARGET_DIR` and configuration files included.
+    /// The target folder of its workspace, after `CARGO_TARGET_DIR` and configuration files.
     pub(crate) target: PathBuf,
     /// The folder of its workspace.
     pub(crate) workspace: PathBuf,
 }
 
 impl Package {
-    /// Asks cargo about the package in a folder.
+    /// Queries cargo about the package in a folder.
     pub(crate) fn of(directory: &Path) -> Result<Self, CudaBuilderError> {
         let no_package = || CudaBuilderError::NoPackage { path: directory.to_owned() };
         let manifest = directory.join("Cargo.toml").canonicalize().map_err(|_| no_package())?;

@@ -1,47 +1,47 @@
-//! What can go wrong, with what was required and what was found.
+//! The errors of a build, with what was required and what was found.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::ptx::PtxError;
 
-/// Why there is no PTX.
+/// The reason why a build failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaBuilderError {
-    /// `-Zbuild-std=core` has nothing to compile.
+    /// The sources of `core`, which `-Zbuild-std=core` compiles, are missing.
     #[error(
         "the sources of core are missing at {path}: get them with `rustup component add rust-src`, \
          or in this project with `cargo xtask setup`"
     )]
     RustSrcMissing {
-        /// Where the compiler looks.
+        /// The folder in which the compiler looks.
         path: PathBuf,
     },
-    /// The sources of `core` are those of another compiler.
+    /// The sources of `core` belong to another compiler.
     #[error(
         "the sources of core at {path} are those of Rust {found}, the compiler is {required}: remove that folder, then \
          `rustup component add rust-src`, or in this project `cargo xtask setup`"
     )]
     RustSrcVersion {
-        /// Where the compiler looks.
+        /// The folder in which the compiler looks.
         path: PathBuf,
         /// The compiler's version.
         required: String,
         /// The version of the sources.
         found: String,
     },
-    /// The PTX is promised for one compiler, and this is another.
+    /// The build requires another version of the compiler.
     #[error(
         "the kernels need rustc {required}, `rustc --version` in {directory} says {found}: install {required}, and let \
          a `rust-toolchain.toml` name it; with rustup, `rustup show` says what else decides (an override of the folder)"
     )]
     WrongRustc {
-        /// The version asked for.
+        /// The required version.
         required: String,
-        /// The version there is.
+        /// The version that was found.
         found: String,
-        /// Where rustc was asked; a `rust-toolchain.toml` above it decides.
+        /// The folder of the query. A `rust-toolchain.toml` in it or above it chooses the compiler.
         directory: PathBuf,
     },
     /// A program could not be started.
@@ -49,50 +49,50 @@ pub enum CudaBuilderError {
     Start {
         /// The program's name.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A program ended with an error; for cargo, the compiler's messages are in `stderr`.
+    /// A program failed. The compiler's messages are in cargo's `stderr`.
     #[error("`{command}` failed ({status}):\n{stderr}")]
     Failed {
-        /// The program and what matters of its arguments.
+        /// The program and its relevant arguments.
         command: String,
         /// Its exit status.
         status: String,
         /// What it wrote to standard error.
         stderr: String,
     },
-    /// A program answered something that can't be understood.
+    /// The answer of a program lacks something.
     #[error("`{command}` answered without {missing}")]
     Answer {
         /// The program and its arguments.
         command: String,
-        /// What should have been there.
+        /// The part that is missing.
         missing: &'static str,
     },
-    /// The folder given to [`CudaBuilder::new`](crate::CudaBuilder::new) holds no package.
+    /// The folder of [`CudaBuilder::new`](crate::CudaBuilder::new) holds no package.
     #[error("{path} is no crate of kernels: there is no Cargo.toml in it that names a package")]
     NoPackage {
         /// The folder.
         path: PathBuf,
     },
-    /// The compiler ended well, but left no PTX or more than one.
+    /// The compiler succeeded but wrote no PTX file or more than one.
     #[error("one PTX file (*.s) was expected in {directory}, found {found}")]
     NoPtx {
-        /// Where it should be.
+        /// The folder of the PTX file.
         directory: PathBuf,
-        /// How many there are.
+        /// The number of PTX files.
         found: usize,
     },
-    /// The PTX is not what [`ptx`](crate::ptx) understands, or not whole.
+    /// [`ptx`](crate::ptx) can't parse the PTX, or the PTX is incomplete.
     #[error("the PTX of {crate_name} can't be used")]
     Ptx {
         /// The kernels crate.
         crate_name: String,
-        /// Where and why.
+        /// The error in the text.
         source: PtxError,
     },
-    /// Functions were left that [`deny_functions`](crate::CudaBuilder::deny_functions) does not allow.
+    /// The PTX has functions, which [`deny_functions`](crate::CudaBuilder::deny_functions) forbids.
     #[error(
         "the PTX of {crate_name} has {} function(s) beside its entries: {}; a call costs a stack frame: mark what \
          the kernels call #[inline(always)], and make what can panic impossible",
@@ -108,14 +108,14 @@ pub enum CudaBuilderError {
     /// A file or folder could not be read or written.
     #[error("could not {action} {path}")]
     File {
-        /// "read", "write", …
+        /// The action, such as "read" or "write".
         action: &'static str,
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A lock file lacks the package whose versions should be hashed.
+    /// A lock file lacks the package whose versions are hashed.
     #[error("{path} has no package {package}")]
     NotLocked {
         /// The `Cargo.lock`.
@@ -123,7 +123,7 @@ pub enum CudaBuilderError {
         /// The package's name.
         package: String,
     },
-    /// A source that the hash should cover does not exist.
+    /// A source of the hash does not exist.
     #[error("{path}, which the PTX depends on, does not exist")]
     NoSource {
         /// The file or folder.

@@ -1,4 +1,4 @@
-//! A fingerprint of what PTX is made from, so that a stale copy is seen without compiling anything.
+//! A hash of the sources of PTX. It reveals a stale copy without a build.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,8 +10,8 @@ use crate::CudaBuilderError;
 
 /// SHA-256 over files and settings.
 ///
-/// Files count with their path relative to the root and their bytes as they are; where the root lies, the order of
-/// a folder's listing and dates do not count. Hidden files and editors' copies (`.name`, `name~`) are left out.
+/// The hash covers the path of each file relative to the root, and its bytes. The place of the root, the order of a
+/// folder's listing and dates have no influence. Hidden files and editors' backups (`.name`, `name~`) are left out.
 ///
 /// ```
 /// # let root = tempfile::tempdir().unwrap();
@@ -38,10 +38,10 @@ impl SourceHash {
         Self { root: root.into(), digest: Sha256::new() }
     }
 
-    /// Adds files, and folders with everything in them, given relative to the root.
+    /// Adds files, and folders with everything in them. The paths are relative to the root.
     ///
     /// # Errors
-    /// One does not exist or can't be read.
+    /// A path does not exist or can't be read.
     pub fn sources(mut self, relative: &[impl AsRef<Path>]) -> Result<Self, CudaBuilderError> {
         let mut files = Vec::new();
         for path in relative {
@@ -68,9 +68,7 @@ impl SourceHash {
         Ok(self)
     }
 
-    /// Adds the packages that `package` is built with, by the `Cargo.lock` of the root: their versions and checksums.
-    /// Others may
-    /// change.
+    /// Adds the versions and checksums of the packages that `package` is built with, from the `Cargo.lock` of the root.
     ///
     /// # Errors
     /// There is no such file, or the package is not in it.
@@ -85,14 +83,14 @@ impl SourceHash {
         Ok(self)
     }
 
-    /// Adds something that changes the PTX but is in no file: a compiler's version, a flag.
+    /// Adds something that changes the PTX but is in no file, such as a flag or the compiler's version.
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.part("setting", name.as_bytes(), value.as_bytes());
         self
     }
 
-    /// 64 hexadecimal digits.
+    /// The hash as 64 hexadecimal digits.
     #[must_use]
     pub fn finish(self) -> String {
         self.digest.finalize().iter().fold(String::new(), |mut text, byte| {
@@ -101,7 +99,7 @@ impl SourceHash {
         })
     }
 
-    /// Lengths go first, so that no two different lists of parts have the same bytes.
+    /// The length precedes the bytes, so that different lists of parts have different bytes.
     fn part(&mut self, kind: &str, name: &[u8], value: &[u8]) {
         for bytes in [kind.as_bytes(), name, value] {
             self.digest.update((bytes.len() as u64).to_le_bytes());

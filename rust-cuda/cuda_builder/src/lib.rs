@@ -1,8 +1,8 @@
 //! Builds a crate of GPU kernels to PTX with plain rustc: no LLVM 7, no libNVVM, no linker, no CUDA installation.
 //!
-//! The name and the shape of the API are those of rust-cuda's `cuda_builder`; the code is our own. rustc's
-//! `nvptx64-nvidia-cuda` target writes PTX as its assembly, so a kernels crate is compiled like any
-//! other, with `core` compiled along (`-Zbuild-std=core`), and the assembly file is the result.
+//! The name and the API follow rust-cuda's `cuda_builder`; the code is our own. rustc's target `nvptx64-nvidia-cuda`
+//! writes PTX as its assembly. A crate of kernels is compiled as any other crate, together with `core`
+//! (`-Zbuild-std=core`), and the assembly file is the result.
 //!
 //! ```no_run
 //! use cuda_builder::{Arch, CudaBuilder};
@@ -16,22 +16,23 @@
 //! # }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **The same sources give the same bytes**, wherever the checkout and the target folder lie, and whatever flags the
-//!   outer cargo was given: the child process sees neither the environment variables nor the settings
-//!   that change code. See [`CudaBuilder::build`].
-//! - **The outer build is left alone**: the child has a target folder of its own, `cuda-builder` in the
-//!   workspace's, and `RUSTC_BOOTSTRAP=1`, which the device's unstable features need, is set for the child only.
-//! - **The kernels' folder decides on the compiler**, and builds in one target folder wait for each other.
-//! - **A build script needs no lines of its own**: `cargo::rerun-if-changed` is printed for every source.
-//! - **Errors say what to do**: see [`CudaBuilderError`].
+//! - **The same sources give the same bytes**, in any checkout and target folder and with any flags of an outer cargo.
+//!   The child process sees no variables and settings that change code. See [`CudaBuilder::build`].
+//! - **The outer build is not affected.** The child has a target folder of its own, `cuda-builder` in that of the
+//!   workspace. `RUSTC_BOOTSTRAP=1`, which the device's unstable features need, is set for the child only.
+//! - **The folder of the kernels chooses the compiler.**
+//! - **Builds in one target folder wait for each other.**
+//! - **A build script needs no further lines**: `cargo::rerun-if-changed` is printed for every source.
+//! - **Errors name the remedy**: see [`CudaBuilderError`].
 //!
 //! # The parts
 //!
-//! [`CudaBuilder`] compiles. [`ptx`] reads what came out: which entries there are, what parameters they take, whether every
-//! symbol is there; and splits one PTX into modules that a program can load one by one.
-//! [`SourceHash`] tells whether a committed PTX belongs to the sources beside it.
+//! - [`CudaBuilder`] compiles.
+//! - [`ptx`] parses the result: entries, parameters and symbols. It also splits one PTX into modules that a program
+//!   loads one by one.
+//! - [`SourceHash`] checks whether a committed PTX belongs to its sources.
 
 mod arch;
 mod build_script;

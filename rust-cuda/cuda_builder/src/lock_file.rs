@@ -1,4 +1,4 @@
-//! `Cargo.lock`, as far as it takes to know which versions a package is built with.
+//! Parses `Cargo.lock` as far as it takes to list the versions that a package is built with.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ struct Locked<'a> {
     dependencies: Vec<&'a str>,
 }
 
-/// The packages of a lock file. cargo writes a key a line, and a dependency a line.
+/// The packages of a lock file. cargo writes one key a line and one dependency a line.
 fn packages(text: &str) -> Vec<Locked<'_>> {
     let mut packages: Vec<Locked<'_>> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -36,12 +36,11 @@ fn packages(text: &str) -> Vec<Locked<'_>> {
     packages
 }
 
-/// One line for each package that `root` depends on, directly or through others: its name, version, source and
-/// checksum, sorted.
-/// Nothing where the lock file does not have `root`.
+/// One line for each package that `root` depends on, directly or indirectly: its name, version, source and checksum,
+/// sorted. None if the lock file does not have `root`.
 pub(crate) fn closure(text: &str, root: &str) -> Option<Vec<String>> {
     let packages = packages(text);
-    // A dependency is "name", "name version" or "name version (source)": as much as it takes to be the only one.
+    // A dependency is "name", "name version" or "name version (source)", whichever is unambiguous.
     let find = |dependency: &str| {
         let mut words = dependency.split(' ');
         let (name, version) = (words.next(), words.next());

@@ -16,29 +16,30 @@ pub struct RustSrc {
 }
 
 impl RustSrc {
-    /// Where the sources of the compiler that works in `directory` belong, there or not.
+    /// The place of the sources of the compiler in `directory`. They may be missing.
     ///
     /// # Errors
-    /// rustc does not start or does not say where its sysroot is.
+    /// rustc does not start, or it does not print its sysroot.
     pub fn locate(directory: &Path) -> Result<Self, CudaBuilderError> {
         let toolchain = Toolchain::of(directory)?;
         Ok(Self { folder: toolchain.sysroot.join("lib/rustlib/src/rust"), rustc: toolchain.release })
     }
 
-    /// The file that names the version in a source tree of Rust. rustup's component leaves it out, and is never of another
-    /// version than the compiler; other sources must have it.
+    /// The file with the version in a source tree of Rust.
+    ///
+    /// rustup's component lacks it, but always has the version of the compiler. Other sources must have it.
     #[must_use]
     pub fn version_file(&self) -> PathBuf {
         self.folder.join("src/version")
     }
 
-    /// Looks whether they are there, and those of this compiler.
+    /// Checks that the sources exist and belong to this compiler.
     ///
     /// # Errors
     /// [`RustSrcMissing`](CudaBuilderError::RustSrcMissing) or [`RustSrcVersion`](CudaBuilderError::RustSrcVersion).
     pub fn check(&self) -> Result<(), CudaBuilderError> {
         let library = self.folder.join("library");
-        // What cargo reads first, and what is compiled.
+        // The file that cargo reads first, and the one that is compiled.
         if !library.join("Cargo.lock").is_file() || !library.join("core/src/lib.rs").is_file() {
             return Err(CudaBuilderError::RustSrcMissing { path: library });
         }

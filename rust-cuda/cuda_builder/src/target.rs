@@ -1,4 +1,4 @@
-//! The target folder of a build: for one build at a time, and what the build leaves in it.
+//! The target folder of a build: its lock, and the files that a build writes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,14 +10,14 @@ use crate::child::Package;
 /// A target folder that no other build uses while this value lives.
 #[derive(Debug)]
 pub(crate) struct TargetFolder {
-    /// Where cargo puts what is for the GPU.
+    /// The folder of cargo's files for the GPU.
     release: PathBuf,
-    /// Locked; the system unlocks it when it is closed, also when the process is killed.
+    /// The locked file. The system unlocks it when it is closed, also if the process is killed.
     _lock: File,
 }
 
 impl TargetFolder {
-    /// Waits until no other build uses `folder`; `target` is the name that rustc has for the GPU.
+    /// Waits until no other build uses `folder`. `target` is rustc's name of the GPU target.
     pub(crate) fn lock(folder: &Path, target: &str) -> Result<Self, CudaBuilderError> {
         fs::create_dir_all(folder).map_err(CudaBuilderError::file("create", folder))?;
         let path = folder.join(".cuda-builder-lock");
@@ -27,7 +27,7 @@ impl TargetFolder {
         Ok(Self { release: folder.join(target).join("release"), _lock: file })
     }
 
-    /// Removes what an earlier build of the kernels left, so that the PTX found afterwards is this build's.
+    /// Removes the files of an earlier build, so that the PTX that is found later is of this build.
     pub(crate) fn forget(&self, package: &str) -> Result<(), CudaBuilderError> {
         for path in list(&self.release.join("deps"))? {
             if path.extension() == Some(OsStr::new("s")) {
@@ -54,9 +54,8 @@ impl TargetFolder {
         }
     }
 
-    /// What the PTX was made from, sorted: the files that cargo lists, their manifests, and the workspace's files that
-    /// choose versions.
-    /// The compiler's own files under `sysroot` are left out.
+    /// The sources of the PTX, sorted: the files that cargo lists, their manifests, and the workspace's files that
+    /// choose versions. The compiler's own files under `sysroot` are left out.
     pub(crate) fn sources(&self, package: &Package, sysroot: &Path) -> Result<Vec<PathBuf>, CudaBuilderError> {
         let path = self.release.join(format!("lib{}.d", package.library));
         let text = fs::read_to_string(&path).map_err(CudaBuilderError::file("read", &path))?;
@@ -74,7 +73,7 @@ impl TargetFolder {
     }
 }
 
-/// The files behind the colon of a line of cargo's `.d` files, in which a space of a name has a backslash before it.
+/// The files after the colon in a line of cargo's `.d` files. A backslash escapes a space.
 fn dependencies(text: &str) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for line in text.lines() {
@@ -93,7 +92,7 @@ fn dependencies(text: &str) -> Vec<PathBuf> {
     paths.into_iter().map(PathBuf::from).collect()
 }
 
-/// What is in a folder; nothing, if there is no such folder.
+/// The entries of a folder. None if there is no such folder.
 fn list(folder: &Path) -> Result<Vec<PathBuf>, CudaBuilderError> {
     if !folder.exists() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Says which driver and which GPUs this machine has. Runs, and says so, where there are none.
+//! Prints the driver and the GPUs of this machine, or that there are none.
 
 use cust::device::Device;
 use cust::error::CudaResult;

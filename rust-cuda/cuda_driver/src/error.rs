@@ -1,8 +1,8 @@
-//! What can go wrong when the driver is opened.
+//! The errors of opening the driver.
 
 use std::path::{Path, PathBuf};
 
-/// Why no CUDA driver is in use.
+/// The reason why no CUDA driver is in use.
 ///
 /// ```
 /// // SAFETY: there is no such file, so no code of it can run.
@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The dynamic loader could not open the library: mostly because no NVIDIA driver is installed,
-    /// else because the file, or a library it needs, is broken or for another machine.
+    /// The dynamic loader could not open the library.
+    ///
+    /// Most often no NVIDIA driver is installed. Otherwise the file, or a library that it needs, is broken or for
+    /// another architecture.
     #[error("{}", not_found(searched, reason))]
     NotFound {
-        /// The name or path handed to the dynamic loader.
+        /// The name or path that was passed to the dynamic loader.
         searched: PathBuf,
-        /// The loader's own text.
+        /// The loader's message.
         reason: String,
     },
 
@@ -30,28 +32,28 @@ pub enum LoadError {
         opened.display()
     )]
     NotADriver {
-        /// The name or path handed to the dynamic loader.
+        /// The name or path that was passed to the dynamic loader.
         opened: PathBuf,
-        /// The loader's own text.
+        /// The loader's message.
         reason: String,
     },
 
-    /// [`load_from`](crate::load_from) asked for a second driver. The slots hold functions of the
-    /// first, whose contexts and handles mean nothing to another library.
+    /// [`load_from`](crate::load_from) was called for a second driver. The slots hold the functions of the first one,
+    /// whose contexts and handles are not valid in another library.
     #[error(
         "`{}` was requested as the CUDA driver library, but this process already uses `{}`",
         requested.display(),
         loaded.display()
     )]
     AlreadyLoaded {
-        /// The name or path that was asked for.
+        /// The requested name or path.
         requested: PathBuf,
         /// The library whose functions are in use.
         loaded: PathBuf,
     },
 }
 
-/// The usual case, that there is no driver, in a few words; anything else with the loader's, which name the file.
+/// The message: short if there is no driver, otherwise with the loader's message, which names the file.
 fn not_found(searched: &Path, reason: &str) -> String {
     let searched = searched.display();
     if reason == format!("{searched}: cannot open shared object file: No such file or directory") {
@@ -74,7 +76,7 @@ mod tests {
         };
         let missing = "libcuda.so.1: cannot open shared object file: No such file or directory";
         assert_eq!(text("libcuda.so.1", missing), "no NVIDIA driver, `libcuda.so.1`, is installed");
-        // A library that the driver itself needs is another matter.
+        // The message may be about a library that the driver needs.
         let other = "libother.so: cannot open shared object file: No such file or directory";
         let expected = format!("the CUDA driver library `libcuda.so.1` cannot be opened: {other}");
         assert_eq!(text("libcuda.so.1", other), expected);

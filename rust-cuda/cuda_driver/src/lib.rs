@@ -1,37 +1,36 @@
-//! The CUDA driver, opened at run time, under the symbol names that `cust` links against.
+//! Opens the CUDA driver at run time and provides the symbols that `cust` links against.
 //!
-//! `cust` declares the driver's functions as `extern "C"` and asks the linker for `-lcuda`. A program
-//! built that way needs a CUDA installation to build, and the dynamic loader refuses to start it on
-//! a machine without a driver. With this crate in the program neither holds:
+//! `cust` declares the driver's functions as `extern "C"` and links with `-lcuda`. Such a program needs a CUDA
+//! installation to build, and it does not start on a machine without a driver. This crate removes both requirements:
 //!
-//! * every driver function is *defined* here, as a trampoline: one indirect jump through a slot, which
-//!   leaves the arguments, in registers and on the stack, where they are: it serves any signature;
-//! * at first each slot holds a fallback, which returns `CUDA_ERROR_NOT_INITIALIZED` (3);
-//! * [`load`] opens `libcuda.so.1` and puts the driver's own functions into the slots;
-//! * `lib64/libcuda.a` in this crate's folder is an empty archive, which satisfies `-lcuda`. Set
-//!   `CUDA_LIBRARY_PATH` to the crate's folder (not to `lib64`) when building `cust`, for a workspace
-//!   in the `[env]` table of `.cargo/config.toml`, and it is found before any installed CUDA.
+//! * It *defines* every driver function as a trampoline: one indirect jump through a slot. A jump leaves the arguments
+//!   in registers and on the stack unchanged, so it serves any signature.
+//! * At first each slot holds a fallback, which returns `CUDA_ERROR_NOT_INITIALIZED` (3).
+//! * [`load`] opens `libcuda.so.1` and stores the driver's functions in the slots.
+//! * `lib64/libcuda.a` in this crate's folder is an empty archive, which satisfies `-lcuda`.
+//!
+//! Set `CUDA_LIBRARY_PATH` to the crate's folder (not to `lib64`) when `cust` is built, in a workspace by the `[env]`
+//! table of `.cargo/config.toml`. Then the archive is found before any installed CUDA.
 //!
 //! # Use
 //!
-//! Call [`load`] before the first call of `cust`. A program that names this crate nowhere in its
-//! sources does not link it, and then the linker reports every `cu…` symbol as undefined; calling
-//! [`load`], or `use cuda_driver as _;`, is enough.
+//! Call [`load`] before the first call of `cust`. A program that does not name this crate in its sources does not link
+//! it, and the linker reports every `cu…` symbol as undefined. A call of [`load`] or `use cuda_driver as _;` is enough.
 //!
 //! ```
 //! match cuda_driver::load() {
 //!     Ok(driver) => println!("{} is loaded", driver.path().display()),
 //!     Err(error) => println!("no GPU: {error}"),
 //! }
-//! // Safe either way: without a driver this is `Err(CudaError::NotInitialized)`.
+//! // Without a driver this is `Err(CudaError::NotInitialized)`.
 //! let _ = cust::init(cust::CudaFlags::empty());
 //! ```
 //!
 //! # How to add a symbol
 //!
-//! Add its name to the table in `src/symbols.rs`, in alphabetical order, spelled as the driver
-//! exports it: with the `_v2` that the CUDA headers hide behind a macro. Nothing else depends on
-//! the signature. A function that the declarations in `cust::sys` lack is declared by its caller:
+//! Add its name to the table in `src/symbols.rs`, in alphabetical order. Spell it as the driver exports it, with the
+//! `_v2` that the CUDA headers hide behind a macro. The signature does not matter. The caller declares a function that
+//! `cust::sys` does not declare:
 //!
 //! ```standalone_crate
 //! unsafe extern "C" {
@@ -43,19 +42,17 @@
 //! assert_eq!(result, 3);
 //! ```
 //!
-//! The test `covers_cust_raw` compares the table with all the declarations of `cust_raw`, so an update of
-//! `cust` that needs more functions fails there with their names.
+//! The test `covers_cust_raw` compares the table with all declarations of `cust_raw`. After an update of `cust` that
+//! needs more functions, it fails with their names.
 //!
 //! # Limits
 //!
-//! * Linux on x86-64 and AArch64 only: the trampolines are assembly for ELF. Windows' driver has
-//!   another name and another calling convention.
-//! * The symbols are hidden: they serve the program or the shared library that this crate is linked
-//!   into and are invisible to others. That is on purpose. The driver also calls its own functions
-//!   by these names; were they exported here, its calls could end in the trampolines, which lead
-//!   back to it. The price: `cust` and this crate must be linked into the same binary, so neither
-//!   may sit alone in a Rust `dylib`.
-//! * The library stays open until the process ends, and one process uses one driver.
+//! * Linux on x86-64 and AArch64 only: the trampolines are assembly for ELF. The driver for Windows has another name
+//!   and another calling convention.
+//! * The symbols are hidden: only the program or the shared library that this crate is linked into sees them. The
+//!   driver calls its own functions by the same names, and exported trampolines could catch these calls. Therefore
+//!   `cust` and this crate must be linked into the same binary, and neither may be alone in a Rust `dylib`.
+//! * The library stays open until the process ends. A process uses one driver.
 
 #[cfg(not(all(
     target_os = "linux",

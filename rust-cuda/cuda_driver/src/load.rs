@@ -12,11 +12,11 @@ use crate::trampoline::ENTRIES;
 /// The name under which Linux systems install the CUDA driver library.
 pub const DRIVER_LIBRARY: &str = "libcuda.so.1";
 
-/// The one symbol that tells a driver from any other library: no CUDA call works without it.
+/// The symbol that identifies a CUDA driver: no CUDA call works without it.
 const REQUIRED: &str = "cuInit";
 
-/// The driver in use. Set once, after the slots are filled; a static is never dropped, which keeps
-/// the library open for as long as a slot can lead into it.
+/// The driver in use. It is set once, after the slots are filled. A static is never dropped, so the library stays open
+/// as long as a slot points into it.
 static LOADED: OnceLock<Driver> = OnceLock::new();
 
 /// The loaded CUDA driver library. It stays open until the process ends.
@@ -24,19 +24,20 @@ static LOADED: OnceLock<Driver> = OnceLock::new();
 pub struct Driver {
     path: PathBuf,
     missing: Vec<&'static str>,
-    /// Held, never read: dropping it would close the library.
+    /// Never read. Dropping it would close the library.
     _library: Library,
 }
 
 impl Driver {
-    /// The name or path that the library was opened by.
+    /// The name or path by which the library was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The functions of [`SYMBOLS`](crate::SYMBOLS) that this driver lacks, in alphabetical order: one
-    /// older than CUDA 12, say, has no `cuTensorMapEncodeTiled`. Calling one of them returns
+    /// The functions of [`SYMBOLS`](crate::SYMBOLS) that this driver lacks, in alphabetical order.
+    ///
+    /// A driver older than CUDA 12 has no `cuTensorMapEncodeTiled`, for example. A call of a missing function returns
     /// `CUDA_ERROR_NOT_INITIALIZED` (3).
     ///
     /// ```
@@ -51,17 +52,17 @@ impl Driver {
     }
 }
 
-/// Opens the system's CUDA driver, [`DRIVER_LIBRARY`], and makes its functions available under
-/// their own names.
+/// Opens the system's CUDA driver, [`DRIVER_LIBRARY`], and makes its functions available under their names.
 ///
-/// The first call decides: later ones, from any thread, return its result, the error included. A driver
-/// already loaded by [`load_from`] is returned as it is. This does not call `cuInit`: `cust::init` does.
+/// Later calls from any thread return the result of the first one, also if it is an error. A driver that [`load_from`]
+/// has loaded before is returned. This function does not call `cuInit`; `cust::init` does.
 ///
 /// # Errors
 ///
-/// [`LoadError::NotFound`] where no driver is installed, [`LoadError::NotADriver`] where something
-/// else bears its name. The driver functions can still be called; they return
-/// `CUDA_ERROR_NOT_INITIALIZED` (3).
+/// - [`LoadError::NotFound`] if no driver is installed.
+/// - [`LoadError::NotADriver`] if another library has its name.
+///
+/// The driver's functions can still be called. They return `CUDA_ERROR_NOT_INITIALIZED` (3).
 ///
 /// ```
 /// match cuda_driver::load() {
@@ -78,11 +79,11 @@ pub fn load() -> Result<&'static Driver, LoadError> {
     if let Some(error) = FAILED.get() {
         return Err(error.clone());
     }
-    // SAFETY: whoever administers the system puts the CUDA driver, and nothing else, under this name
-    // in the loader's search path. A program linked with `-lcuda` relies on the same.
+    // SAFETY: the library of this name in the loader's search path is the CUDA driver. A program that is linked with
+    // `-lcuda` relies on the same.
     match unsafe { load_from(DRIVER_LIBRARY) } {
         Ok(driver) => Ok(driver),
-        // Another thread's `load_from` came first.
+        // `load_from` on another thread was first.
         Err(LoadError::AlreadyLoaded { .. }) if LOADED.get().is_some() => load(),
         Err(error) => Err(FAILED.get_or_init(|| error).clone()),
     }
@@ -90,31 +91,31 @@ pub fn load() -> Result<&'static Driver, LoadError> {
 
 /// Opens the library at `path` as the CUDA driver; [`load`] is this with [`DRIVER_LIBRARY`].
 ///
-/// A path without a slash is searched for as the dynamic loader does. A failure changes nothing and is
-/// not remembered: another path may be tried. Meant for tests, and for drivers in unusual places.
+/// The dynamic loader searches for a path without a slash. A failure changes nothing, and another path may be tried.
+/// The function serves tests and drivers in unusual places.
 ///
 /// # Safety
 ///
-/// Opening the library runs its initialisers. If it defines `cuInit`, then every function in it
-/// whose name is in [`SYMBOLS`](crate::SYMBOLS) must have the C signature and the behaviour of the CUDA
-/// driver's function of that name.
+/// - The initialisers of the library are sound to run.
+/// - If the library defines `cuInit`, each of its functions whose name is in [`SYMBOLS`](crate::SYMBOLS) has the C
+///   signature and the behaviour of the CUDA driver's function of that name.
 ///
 /// # Errors
 ///
-/// [`LoadError::NotFound`], [`LoadError::NotADriver`], or [`LoadError::AlreadyLoaded`] if a library
-/// opened by another path is in use.
+/// - [`LoadError::NotFound`] or [`LoadError::NotADriver`], as for [`load`].
+/// - [`LoadError::AlreadyLoaded`] if a library from another path is in use.
 ///
 /// ```no_run
-/// // SAFETY: the file is the driver that the container image brings along.
+/// // SAFETY: the file is the CUDA driver of the container image.
 /// let driver = unsafe { cuda_driver::load_from("/opt/driver/libcuda.so.1") }?;
 /// # Ok::<(), cuda_driver::LoadError>(())
 /// ```
 pub unsafe fn load_from(path: impl AsRef<Path>) -> Result<&'static Driver, LoadError> {
-    /// One at a time: two threads must not fill the slots from two libraries.
+    /// Held while the slots are filled: two threads must not fill them from two libraries.
     static LOADING: Mutex<()> = Mutex::new(());
 
     let path = path.as_ref();
-    // The lock guards no data, so a panic while it was held left nothing half done.
+    // The lock guards no data, so a poisoned lock is as good as any.
     let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(driver) = LOADED.get() {
         return if driver.path == path {
@@ -123,7 +124,7 @@ pub unsafe fn load_from(path: impl AsRef<Path>) -> Result<&'static Driver, LoadE
             Err(LoadError::AlreadyLoaded { requested: path.to_owned(), loaded: driver.path.clone() })
         };
     }
-    // SAFETY: the caller upholds the same contract.
+    // SAFETY: the caller upholds this function's contract, which is that of `open`.
     let driver = unsafe { open(path) }?;
     Ok(LOADED.get_or_init(|| driver))
 }
@@ -132,10 +133,10 @@ pub unsafe fn load_from(path: impl AsRef<Path>) -> Result<&'static Driver, LoadE
 ///
 /// # Safety
 ///
-/// As for [`load_from`]. On success the caller must keep the returned value for the process' life: the
-/// slots point into the library.
+/// - The conditions of [`load_from`] hold.
+/// - On success the caller keeps the returned value until the process ends: the slots point into the library.
 unsafe fn open(path: &Path) -> Result<Driver, LoadError> {
-    // SAFETY: the caller vouches for the library's initialisers.
+    // SAFETY: the initialisers are sound to run, as required above.
     let library = unsafe { Library::new(path) }
         .map_err(|error| LoadError::NotFound { searched: path.to_owned(), reason: error.to_string() })?;
     if let Err(error) = address_of(&library, REQUIRED) {
@@ -153,10 +154,9 @@ unsafe fn open(path: &Path) -> Result<Driver, LoadError> {
     Ok(Driver { path: path.to_owned(), missing, _library: library })
 }
 
-/// The address of a symbol; never null. Valid for as long as the library is open.
+/// The address of a symbol, which is not null. It is valid as long as the library is open.
 fn address_of(library: &Library, name: &str) -> Result<*mut (), libloading::Error> {
-    // SAFETY: the symbol's address itself is all that is taken, as an untyped pointer. Nothing is
-    // read through it or called here.
+    // SAFETY: only the address of the symbol is taken, as an untyped pointer. Nothing is read or called through it.
     let symbol = unsafe { library.get::<*mut ()>(name.as_bytes()) }?;
     Ok(*symbol)
 }

@@ -1,9 +1,8 @@
 //! The table of driver functions: the one place to edit when a function is missing.
 //!
-//! It holds all that `cust_raw` declares, so `cust` always links, and what kernels for newer GPUs need
-//! beyond that. The names are the driver's exported ones, in alphabetical order (`sort` with
-//! `LC_ALL=C`). `name = function` names the fallback of [`crate::fallback`] for a function where returning
-//! `CUDA_ERROR_NOT_INITIALIZED` would not do.
+//! It holds all functions that `cust_raw` declares, so that `cust` always links, and further ones for kernels of newer
+//! GPUs. The names are those that the driver exports, in alphabetical order (`sort` with `LC_ALL=C`). `name = function`
+//! sets a fallback of [`crate::fallback`] for a function that must not return `CUDA_ERROR_NOT_INITIALIZED`.
 
 /// Calls the macro `$callback` with the whole table.
 macro_rules! for_each_symbol {

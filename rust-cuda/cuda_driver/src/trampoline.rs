@@ -2,12 +2,12 @@
 //!
 //! # Soundness
 //!
-//! A slot is an atomic pointer that always holds the address of a function which may be called with the
-//! arguments of the driver function of that name: first a fallback (see [`crate::fallback`]), then,
-//! perhaps, the driver's own. The loader stores with `Release`; the trampolines load with acquire
-//! semantics (every load on x86-64, `ldar` on AArch64). So whoever jumps to a driver's function also
-//! sees what opening the library wrote. A call that races with [`crate::load`] takes either function,
-//! and both are valid. The driver's library is never closed, so no slot can dangle.
+//! A slot is an atomic pointer that always holds the address of a function which may be called with the arguments of
+//! the driver function of that name: first a fallback (see [`crate::fallback`]), later perhaps the driver's own. The
+//! loader stores with `Release`; the trampolines load with acquire semantics (every load on x86-64, `ldar` on AArch64).
+//! A thread that jumps to a driver's function therefore sees what opening the library wrote. A call that races with
+//! [`crate::load`] takes either function, and both are valid. The driver's library is never closed, so no slot can
+//! dangle.
 
 use std::sync::atomic::AtomicPtr;
 
@@ -19,8 +19,8 @@ pub(crate) struct Entry {
 
 /// The body of a trampoline: a jump to the function in `$slot`.
 ///
-/// It may touch no register that could hold an argument. `.hidden` keeps the name inside the binary:
-/// the crate's documentation says why, under "Limits".
+/// It must not change a register that may hold an argument. `.hidden` keeps the name inside the binary; see "Limits" in
+/// the crate's documentation.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump_through {
     ($name:ident, $slot:path) => {
@@ -32,7 +32,7 @@ macro_rules! jump_through {
     };
 }
 
-/// See above. `x16` is the register which the AArch64 ABI sets aside for code between a call and its target.
+/// The same on AArch64, whose ABI reserves `x16` for code between a call and its target.
 #[cfg(not(target_arch = "x86_64"))]
 macro_rules! jump_through {
     ($name:ident, $slot:path) => {
@@ -59,7 +59,7 @@ macro_rules! fallback_address {
 
 macro_rules! define {
     ($($name:ident $(= $fallback:ident)?,)*) => {
-        /// In a module of their own, so that a slot and its trampoline can share the symbol's name.
+        /// The slots, in a module so that a slot and its trampoline can have the same name.
         mod slots {
             use super::AtomicPtr;
             $(
@@ -75,7 +75,7 @@ macro_rules! define {
                 ///
                 /// # Safety
                 ///
-                /// The signature is a dummy: only for callers that declare the driver's own.
+                /// - The caller declares the function with the driver's signature: the one here is a placeholder.
                 #[unsafe(naked)]
                 #[unsafe(no_mangle)]
                 unsafe extern "C" fn $name() {
@@ -84,7 +84,7 @@ macro_rules! define {
             )*
         }
 
-        /// The names of all the driver functions that this crate defines, in alphabetical order.
+        /// The names of all driver functions that this crate defines, in alphabetical order.
         ///
         /// ```
         /// assert!(cuda_driver::SYMBOLS.contains(&"cuInit"));

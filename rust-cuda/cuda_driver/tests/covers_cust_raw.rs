@@ -1,7 +1,7 @@
-//! The table holds every function that `cust_raw` declares, and so every one that `cust` can call.
+//! The table holds every function that `cust_raw` declares, and so every function that `cust` can call.
 //!
-//! Linking a program cannot show that: it asks only for what the program uses. So this reads the
-//! declarations, a generated file of one pattern, where Cargo says that it is.
+//! A linked program needs only the functions that it uses. The test therefore reads the declarations of `cust_raw`, a
+//! generated file with one pattern, at the place that Cargo names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use cuda_driver::SYMBOLS;
 /// The folder of the `cust_raw` that this test is built with.
 fn cust_raw() -> PathBuf {
     let cargo = std::env::var_os("CARGO").expect("Cargo runs the tests");
-    // Without the filter Cargo wants the packages of every platform, which are not all downloaded.
+    // Without the filter Cargo needs the packages of every platform, and not all of them are downloaded.
     let platform = format!("--filter-platform={}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(cargo)
         .args(["metadata", "--format-version=1", "--offline", &platform, "--manifest-path"])
@@ -25,7 +25,7 @@ fn cust_raw() -> PathBuf {
         .split("\"manifest_path\":\"")
         .skip(1)
         .filter_map(|rest| Path::new(rest.split('"').next()?).parent())
-        // The registry's copies have the version in the folder's name, vendored ones may not.
+        // The folder's name has the version in the registry. Vendored copies may lack it.
         .filter(|folder| {
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
             name == "cust_raw" || name.starts_with("cust_raw-")
@@ -45,7 +45,7 @@ fn the_table_covers_cust_raw() {
         .filter_map(|line| line.trim_start().strip_prefix("pub fn "))
         .filter_map(|rest| rest.split('(').next())
         .collect();
-    // If the file's pattern changes, this must not pass for lack of anything to compare.
+    // The test must not pass because the pattern of the file changed and nothing was found.
     assert!(declared.len() > 300, "only {} declarations found", declared.len());
     assert!(declared.contains("cuLaunchKernel"));
 

@@ -1,4 +1,4 @@
-//! What `load_from` says of files that are no driver.
+//! `load_from` with files that are not a driver.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn a_missing_library_is_not_found() {
     };
     assert_eq!(searched, Path::new("libno_such_cuda.so.1"));
     assert!(reason.contains("cannot open shared object file"), "{reason}");
-    // The loader's own words, which say the same at length, stay in `reason`.
+    // The loader's longer message stays in `reason`.
     assert_eq!(error.to_string(), "no NVIDIA driver, `libno_such_cuda.so.1`, is installed");
 }
 

@@ -1,5 +1,4 @@
-//! `load` gives one answer per process. In a file of its own, because on a machine with a driver it
-//! loads that.
+//! `load` returns one result per process. The test has a file of its own, because it loads the driver if there is one.
 
 #[test]
 fn load_repeats_its_first_answer() {

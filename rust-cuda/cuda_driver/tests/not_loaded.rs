@@ -1,4 +1,4 @@
-//! Before `load`, and where there is no driver.
+//! The functions before `load`, and on a machine without a driver.
 
 mod common;
 
@@ -13,7 +13,7 @@ use cuda_driver as _;
 
 #[test]
 fn the_program_starts_without_the_driver_library() {
-    // A program linked against libcuda would have it mapped by now, or would not run at all.
+    // A program that is linked with libcuda would have it mapped now, or would not start.
     assert!(!common::is_mapped("libcuda.so"));
 }
 
@@ -62,14 +62,14 @@ fn errors_can_be_printed() {
 #[test]
 fn errors_have_a_name() {
     let mut name = ptr::null();
-    // SAFETY: `name` is valid for the write, and what is written is a C string.
+    // SAFETY: `name` is valid for the write, and the function writes a C string.
     let name = unsafe {
         let result = sys::cuGetErrorName(sys::CUresult::CUDA_ERROR_NOT_INITIALIZED, &mut name);
         assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
         CStr::from_ptr(name)
     };
     assert_eq!(name, c"CUDA_ERROR_NOT_INITIALIZED");
-    // SAFETY: a null pointer is one of the arguments that the function answers with an error.
+    // SAFETY: the function returns an error for a null pointer.
     let result = unsafe { sys::cuGetErrorName(sys::CUresult::CUDA_SUCCESS, ptr::null_mut()) };
     assert_eq!(result, sys::CUresult::CUDA_ERROR_INVALID_VALUE);
 }

@@ -1,4 +1,4 @@
-//! The `#[kernel]` attribute and `instantiate!`. Use them through `cuda_std`.
+//! The `#[kernel]` attribute and `instantiate!`. Use them as `cuda_std::kernel` and `cuda_std::instantiate!`.
 
 mod instantiate;
 
@@ -9,27 +9,32 @@ use syn::{Error, ItemFn, ReturnType, parse_macro_input};
 
 /// Marks a function as a kernel: an entry point that the host launches over a grid of threads.
 ///
-/// Compiled for the GPU the function becomes a PTX `.visible .entry` whose symbol is its name. Compiled
-/// for the host it stays an ordinary `unsafe fn`, so that an executor can run the same source.
+/// Compiled for the GPU, the function becomes a PTX `.visible .entry` whose symbol is its name. Compiled for the host,
+/// it stays an ordinary `unsafe fn`, so that an executor can run the same source.
 ///
-/// # What the function must be
+/// # Rules
 ///
-/// `pub unsafe fn name(arguments)`: public because the host looks it up by name, unsafe because only the
-/// launch knows that pointers, lengths and grid fit together. It returns nothing, has no type
-/// or const parameters (an entry is one symbol) and names no ABI. Each rule that is broken is a compile error of its own.
+/// - It is `pub`: the host finds it by its name.
+/// - It is `unsafe`: only the launch knows that pointers, lengths and grid fit together.
+/// - It returns nothing.
+/// - It has no type or const parameters: an entry is one symbol.
+/// - It is not `const`, `async` or `extern`.
+///
+/// A broken rule is a compile error.
 ///
 /// ```
 /// use cuda_std::prelude::*;
 ///
-/// /// Adds one to `length` elements; the grid may be larger than that.
+/// /// Adds one to `length` elements. The grid may be larger.
 /// ///
 /// /// # Safety
-/// /// `data` holds `length` elements, and no other thread touches them.
+/// /// - `data` holds `length` elements.
+/// /// - Nothing else accesses them during the launch.
 /// #[kernel]
 /// pub unsafe fn add_one(data: GlobalMut<f32>, length: u32) {
 ///     let i = thread::index_1d();
 ///     if i < length {
-///         // SAFETY: i < length, and each thread has its own i.
+///         // SAFETY: i < length, checked above, and no other thread has this i.
 ///         unsafe { data.store(i as isize, data.load(i as isize) + 1.0) };
 ///     }
 /// }
@@ -113,7 +118,7 @@ fn broken_rule(function: &ItemFn) -> Option<TokenStream> {
     None
 }
 
-/// A compile error at `place`.
+/// A compile error with `message` at `place`.
 fn reject(place: &impl Spanned, message: &str) -> TokenStream {
     Error::new(place.span(), message).to_compile_error().into()
 }

@@ -16,9 +16,9 @@ macro_rules! codes {
                 pub(crate) const $name: Self = Self($number);
             )*
 
-            /// Name and description; None for a number that is no code.
+            /// The name and the description. None for a number that is not a code.
             fn texts(self) -> Option<(&'static CStr, &'static CStr)> {
-                /// A text for C.
+                /// The text as a C string.
                 const fn text(bytes: &'static [u8]) -> &'static CStr {
                     match CStr::from_bytes_with_nul(bytes) {
                         Ok(text) => text,
@@ -77,24 +77,24 @@ impl Code {
         self.texts().is_some()
     }
 
-    /// Whether the code is that of a kernel's failure, which ends its context but not the device.
+    /// Whether the code is of a kernel's failure, which ends the context and not the device.
     pub(crate) fn ends_the_context_only(self) -> bool {
         matches!(self.0, 700 | 702 | 710 | 714..=719)
     }
 }
 
 driver_functions! {
-    /// Not counted and never failed: callers describe a failure with it.
+    /// It is not counted and never fails: callers describe a failure with it.
     fn cuGetErrorName(code: u32, text: *mut *const c_char) at PLAIN, |_driver| {
         let (name, _) = Code(code).texts().ok_or(Code::INVALID_VALUE)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { crate::driver::put(text, name.as_ptr()) }
     }
 
-    /// As [`cuGetErrorName`].
+    /// The same as [`cuGetErrorName`], with the description.
     fn cuGetErrorString(code: u32, text: *mut *const c_char) at PLAIN, |_driver| {
         let (_, words) = Code(code).texts().ok_or(Code::INVALID_VALUE)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { crate::driver::put(text, words.as_ptr()) }
     }
 }

@@ -8,21 +8,21 @@ use crate::driver::{CONTEXT, Driver, FREES_CONTEXT, Failure, Outcome, PLAIN, Sta
 use crate::table::{Handle, Kind, Table};
 
 thread_local! {
-    /// The contexts of this thread, the current one last. 0 is none.
+    /// The context stack of this thread, the current one last. 0 is no context.
     static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A context.
 pub(crate) struct Context {
-    /// The stream that a null handle means, made when it is first used.
+    /// The default stream, which is created at its first use.
     pub(crate) default_stream: Option<Handle>,
 }
 
-/// The contexts, and which of them is the primary one.
+/// The contexts, among them the primary one.
 pub(crate) struct Contexts {
     table: Table<Context>,
     primary: Option<Handle>,
-    /// How often the primary context is retained.
+    /// The reference count of the primary context.
     retained: u32,
 }
 
@@ -33,7 +33,7 @@ impl Default for Contexts {
 }
 
 impl Contexts {
-    /// Contexts that exist.
+    /// The contexts that exist.
     pub(crate) fn live(&self) -> usize {
         self.table.iter().count()
     }
@@ -59,9 +59,9 @@ impl State {
 }
 
 impl Driver {
-    /// Ends a context after its work, with all that it has. What it has is a leak.
+    /// Ends a context after its work. All objects that it still has are leaks.
     fn destroy(&mut self, context: Handle) -> Outcome {
-        // A failure of the work is nobody's concern any more.
+        // A failure of the work does not matter any more.
         let _ = self.drain(|stream| stream.context == context);
         let default = self.contexts.table.remove(context)?.default_stream;
         if let Some(stream) = default {
@@ -69,7 +69,7 @@ impl Driver {
         }
         let State { streams, events, modules, functions, graphs, graph_execs, memory, page_locked, counts, .. } =
             &mut **self;
-        // Streams that were destroyed before, and had work left, are none.
+        // Streams that were destroyed before, with work left, are no leaks.
         streams.retain(|stream| stream.is_live() || stream.context != context);
         let leaked = [
             (Kind::Stream.name(), streams.retain(|stream| stream.context != context)),
@@ -94,7 +94,7 @@ impl Driver {
         Ok(())
     }
 
-    /// One user of the primary context less; the last one ends it.
+    /// Releases the primary context. The last release ends it.
     fn release_primary(&mut self) -> Outcome {
         let Some(primary) = self.contexts.primary else {
             return Err(Failure::misuse(Code::INVALID_CONTEXT, "the primary context is not retained"));
@@ -119,7 +119,7 @@ fn set_current(context: Handle) {
 }
 
 driver_functions! {
-    /// As with the real one a context that was retained before is returned again.
+    /// A context that is retained already is returned again, as by the real driver.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) at PLAIN, |driver| {
         driver.device(device)?;
         if let Some(code) = driver.lost {
@@ -129,7 +129,7 @@ driver_functions! {
             Some(primary) => primary,
             None => driver.contexts.table.insert(Context { default_stream: None }),
         };
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(context, primary) }?;
         driver.contexts.primary = Some(primary);
         driver.contexts.retained += 1;
@@ -142,7 +142,7 @@ driver_functions! {
         driver.release_primary()
     }
 
-    /// The flags say how the host waits, which makes no difference here.
+    /// The flags set how the host waits, which has no effect here.
     fn cuDevicePrimaryCtxSetFlags_v2(device: c_int, _flags: c_uint) at PLAIN, |driver| {
         driver.device(device)
     }
@@ -150,23 +150,23 @@ driver_functions! {
     /// Whether the primary context is retained.
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) at PLAIN, |driver| {
         driver.device(device)?;
-        // SAFETY: the caller's pointers, of the types that the driver's function asks for.
+        // SAFETY: each pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe {
             put(flags, 0)?;
             put(active, c_int::from(driver.contexts.primary.is_some()))
         }
     }
 
-    /// A context that is not the primary one, made current.
+    /// Creates a context that is not the primary one, and makes it current.
     fn cuCtxCreate_v2(context: *mut Handle, _flags: c_uint, device: c_int) at PLAIN, |driver| {
         driver.device(device)?;
         let made = driver.contexts.table.insert(Context { default_stream: None });
         STACK.with_borrow_mut(|stack| stack.push(made));
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(context, made) }
     }
 
-    /// Not for the primary context.
+    /// Fails for the primary context.
     fn cuCtxDestroy_v2(context: Handle) at FREES_CONTEXT, |driver| {
         if driver.contexts.primary == Some(context) {
             return Err(Failure::misuse(Code::INVALID_CONTEXT, "the primary context is released, not destroyed"));
@@ -177,7 +177,7 @@ driver_functions! {
         driver.destroy(context)
     }
 
-    /// Null makes no context current. Fails once the device is lost; the real one may not.
+    /// Null makes no context current. It fails once the device is lost; the real driver's may not.
     fn cuCtxSetCurrent(context: Handle) at PLAIN, |driver| {
         if context != 0 {
             driver.contexts.table.get(context)?;
@@ -189,46 +189,46 @@ driver_functions! {
         Ok(())
     }
 
-    /// Null where there is none.
+    /// Null if there is no current context.
     fn cuCtxGetCurrent(context: *mut Handle) at PLAIN, |_driver| {
         let top = STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0));
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(context, top) }
     }
 
-    /// Makes a context current, and keeps the one before.
+    /// Pushes a context.
     fn cuCtxPushCurrent_v2(context: Handle) at PLAIN, |driver| {
         driver.contexts.table.get(context)?;
         STACK.with_borrow_mut(|stack| stack.push(context));
         Ok(())
     }
 
-    /// Makes the context before the current one again.
+    /// Pops the current context.
     fn cuCtxPopCurrent_v2(context: *mut Handle) at PLAIN, |driver| {
         let top = driver.current()?;
         STACK.with_borrow_mut(|stack| stack.pop());
         if context.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(context, top) }
     }
 
     /// There is one device.
     fn cuCtxGetDevice(device: *mut c_int) at CONTEXT, |_driver| {
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(device, 0) }
     }
 
-    /// That of the functions' names.
+    /// The API version of the functions.
     fn cuCtxGetApiVersion(_context: *mut c_void, version: *mut c_uint) at PLAIN, |_driver| {
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(version, 3020) }
     }
 
     /// One priority for all streams.
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) at CONTEXT, |_driver| {
-        // SAFETY: the caller's pointers, of the types that the driver's function asks for.
+        // SAFETY: each pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe {
             put(least, 0)?;
             put(greatest, 0)

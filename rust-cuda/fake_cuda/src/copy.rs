@@ -29,7 +29,7 @@ struct Memcpy2D {
     height: usize,
 }
 
-/// One side of it.
+/// One side of the copy.
 fn side(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> Outcome<Side> {
     /// `CU_MEMORYTYPE_HOST`.
     const HOST: c_uint = 1;
@@ -43,13 +43,13 @@ fn side(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> Outcom
 }
 
 impl Copy {
-    /// A copy of bytes that lie together.
+    /// A copy of contiguous bytes.
     fn flat(from: Side, to: Side, bytes: usize) -> Self {
         Self { from, from_pitch: bytes, to, to_pitch: bytes, rows: Rows { bytes, rows: 1 } }
     }
 }
 
-/// Begins a copy, and waits for it where the driver does.
+/// Enqueues a copy, and waits for it if the real driver does.
 fn begin(driver: &mut Driver, mut copy: Copy, stream: Handle, waits: bool) -> Outcome {
     let stream = driver.stream_handle(stream)?;
     let is_captured = driver.is_capturing(stream)?;
@@ -77,7 +77,7 @@ fn begin(driver: &mut Driver, mut copy: Copy, stream: Handle, waits: bool) -> Ou
         if is_source {
             let from = std::ptr::with_exposed_provenance::<u8>(address);
             let row = |row: usize| {
-                // SAFETY: the caller of the driver's function has these rows there, at least until it returns.
+                // SAFETY: the rows are valid for reads until the driver's function returns, by its contract.
                 unsafe { std::slice::from_raw_parts(from.add(row * *pitch), copy.rows.bytes) }
             };
             let staged = (0..copy.rows.rows).flat_map(|index| row(index).iter().copied()).collect();
@@ -93,15 +93,15 @@ fn begin(driver: &mut Driver, mut copy: Copy, stream: Handle, waits: bool) -> Ou
     if waits { driver.wait_for(stream, operation) } else { Ok(()) }
 }
 
-/// A copy that a caller describes.
+/// Reads a caller's description of a copy.
 ///
 /// # Safety
-/// `copy` is null or valid for reads.
+/// - `copy` is null or valid for a read.
 unsafe fn described(copy: *const Memcpy2D) -> Outcome<Copy> {
     if copy.is_null() {
         return Err(Code::INVALID_VALUE.into());
     }
-    // SAFETY: not null, so the caller vouches for it.
+    // SAFETY: `copy` is not null, so it is valid for a read.
     let copy = unsafe { &*copy };
     let from_offset = copy.src_y * copy.src_pitch + copy.src_x_in_bytes;
     let to_offset = copy.dst_y * copy.dst_pitch + copy.dst_x_in_bytes;
@@ -114,7 +114,7 @@ unsafe fn described(copy: *const Memcpy2D) -> Outcome<Copy> {
     })
 }
 
-/// Begins a fill; it does not wait, on no stream.
+/// Enqueues a fill. It does not wait, not even on the default stream.
 fn fill(driver: &mut Driver, address: u64, value: &[u8], count: usize, stream: Handle) -> Outcome {
     if !address.is_multiple_of(value.len() as u64) {
         return Err(Failure::misuse(Code::INVALID_VALUE, format!("{address:#x} is not aligned for the value to set")));
@@ -127,83 +127,83 @@ fn fill(driver: &mut Driver, address: u64, value: &[u8], count: usize, stream: H
 }
 
 driver_functions! {
-    /// Waits.
+    /// Waits for the copy.
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Host(from.expose_provenance()), Side::Device(to), bytes), 0, true)
     }
 
-    /// Waits.
+    /// Waits for the copy.
     fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Device(from), Side::Host(to.expose_provenance()), bytes), 0, true)
     }
 
-    /// Does not wait for the host.
+    /// Asynchronous to the host.
     fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Device(from), Side::Device(to), bytes), 0, false)
     }
 
-    /// See the crate's documentation for what is pageable.
+    /// Asynchronous, with the rules for pageable memory in the crate's documentation.
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Host(from.expose_provenance()), Side::Device(to), bytes), stream, false)
     }
 
-    /// See the crate's documentation for what is pageable.
+    /// Asynchronous, with the rules for pageable memory in the crate's documentation.
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Device(from), Side::Host(to.expose_provenance()), bytes), stream, false)
     }
 
-    /// In the order of the stream.
+    /// Asynchronous, in the order of the stream.
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Device(from), Side::Device(to), bytes), stream, false)
     }
 
-    /// Waits.
+    /// Waits for the copy.
     fn cuMemcpy2D_v2(copy: *const Memcpy2D) at CONTEXT, |driver| {
-        // SAFETY: the caller's description, as the driver's function asks for it.
+        // SAFETY: the description is null or valid for a read, by the contract of all driver functions.
         let copy = unsafe { described(copy) }?;
         begin(driver, copy, 0, true)
     }
 
-    /// Waits.
+    /// Waits for the copy.
     fn cuMemcpy2DUnaligned_v2(copy: *const Memcpy2D) at CONTEXT, |driver| {
-        // SAFETY: the caller's description, as the driver's function asks for it.
+        // SAFETY: the description is null or valid for a read, by the contract of all driver functions.
         let copy = unsafe { described(copy) }?;
         begin(driver, copy, 0, true)
     }
 
-    /// See the crate's documentation for what is pageable.
+    /// Asynchronous, with the rules for pageable memory in the crate's documentation.
     fn cuMemcpy2DAsync_v2(copy: *const Memcpy2D, stream: Handle) at CONTEXT, |driver| {
-        // SAFETY: the caller's description, as the driver's function asks for it.
+        // SAFETY: the description is null or valid for a read, by the contract of all driver functions.
         let copy = unsafe { described(copy) }?;
         begin(driver, copy, stream, false)
     }
 
-    /// Like those below it does not wait.
+    /// Does not wait, as all fills below.
     fn cuMemsetD8_v2(address: u64, value: u8, count: usize) at CONTEXT, |driver| {
         fill(driver, address, &[value], count, 0)
     }
 
-    /// Values of 2 bytes.
+    /// Fills with a value of 2 bytes.
     fn cuMemsetD16_v2(address: u64, value: u16, count: usize) at CONTEXT, |driver| {
         fill(driver, address, &value.to_ne_bytes(), count, 0)
     }
 
-    /// Values of 4 bytes.
+    /// Fills with a value of 4 bytes.
     fn cuMemsetD32_v2(address: u64, value: u32, count: usize) at CONTEXT, |driver| {
         fill(driver, address, &value.to_ne_bytes(), count, 0)
     }
 
-    /// Bytes, in the order of the stream.
+    /// Fills with a byte, in the order of the stream.
     fn cuMemsetD8Async(address: u64, value: u8, count: usize, stream: Handle) at CONTEXT, |driver| {
         fill(driver, address, &[value], count, stream)
     }
 
-    /// Values of 2 bytes, in the order of the stream.
+    /// Fills with a value of 2 bytes, in the order of the stream.
     fn cuMemsetD16Async(address: u64, value: u16, count: usize, stream: Handle) at CONTEXT, |driver| {
         fill(driver, address, &value.to_ne_bytes(), count, stream)
     }
 
-    /// Values of 4 bytes, in the order of the stream.
+    /// Fills with a value of 4 bytes, in the order of the stream.
     fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: Handle) at CONTEXT, |driver| {
         fill(driver, address, &value.to_ne_bytes(), count, stream)
     }

@@ -1,17 +1,17 @@
-//! What is counted and reported.
+//! Counts and the report.
 //!
-//! A report is text, a line for each fact:
+//! A report is text with one fact per line:
 //!
 //! | line | meaning |
 //! | --- | --- |
-//! | `calls N` | calls of driver functions |
-//! | `call NAME N` | of one of them |
-//! | `fired N` | failures on request that came about |
+//! | `calls N` | number of calls of driver functions |
+//! | `call NAME N` | number of calls of one function |
+//! | `fired N` | number of failures on request that happened |
 //! | `struck NAME` | a function that failed on request |
-//! | `live KIND N` | objects that exist now |
-//! | `leaked KIND N` | objects that existed when their context ended |
-//! | `waiting_frees N` | frees of memory that had to wait for work that used it |
-//! | `violation TEXT` | something that a correct program does not do |
+//! | `live KIND N` | number of objects that exist now |
+//! | `leaked KIND N` | number of objects that existed when their context ended |
+//! | `waiting_frees N` | number of frees that had to wait for work on the memory |
+//! | `violation TEXT` | a misuse of the driver |
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use crate::driver::State;
 use crate::faults::Fault;
 use crate::table::Kind;
 
-/// What happened until now.
+/// The counts so far.
 #[derive(Default)]
 pub(crate) struct Counts {
     calls: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Notes something that a correct program does not do.
+    /// Notes a misuse of the driver.
     pub(crate) fn report(&mut self, text: String) {
         eprintln!("fake_cuda: {text}");
         self.violations.push(text);
@@ -40,7 +40,7 @@ impl Counts {
 }
 
 impl State {
-    /// Counts a call; the failure that was asked for it, if any.
+    /// Counts a call. Returns the failure that was requested for it, if any.
     pub(crate) fn count(&mut self, name: &'static str) -> Option<Fault> {
         self.counts.calls += 1;
         *self.counts.by_function.entry(name).or_default() += 1;

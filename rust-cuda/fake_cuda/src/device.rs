@@ -1,13 +1,13 @@
-//! The device: an H100 by its attributes, with less memory.
+//! The device. It has the attributes of an H100, and less memory.
 
 use std::ffi::{c_char, c_int};
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Outcome, PLAIN, State, put};
 
-/// As the H100 with HBM3 has it, so that plans are the same.
+/// The multiprocessors of an H100 with HBM3, so that plans are the same.
 const NAME: &std::ffi::CStr = c"Fake H100 for tests";
-/// CUDA 12.4.
+/// The driver version: CUDA 12.4.
 const VERSION: c_int = 12_040;
 
 impl State {
@@ -20,10 +20,10 @@ impl State {
     fn attribute(&self, attribute: u32) -> Option<c_int> {
         let (major, minor) = self.settings.compute;
         Some(match attribute {
-            // Threads of a block, in all and by axis.
+            // Threads of a block, total and per axis.
             1..=3 => 1024,
             4 => 64,
-            // Blocks of a grid by axis.
+            // Blocks of a grid per axis.
             5 => i32::MAX,
             6 | 7 => 65_535,
             // Shared memory of a block without opting in, constant memory, the size of a warp, the largest pitch.
@@ -70,7 +70,7 @@ impl State {
 }
 
 driver_functions! {
-    /// Needed before all others.
+    /// All other functions need it before.
     fn cuInit(flags: u32) at PLAIN, |driver| {
         if flags != 0 {
             return Err(Code::INVALID_VALUE.into());
@@ -82,26 +82,26 @@ driver_functions! {
         Ok(())
     }
 
-    /// Known before `cuInit`, too.
+    /// Allowed before `cuInit`.
     fn cuDriverGetVersion(version: *mut c_int) at PLAIN, |_driver| {
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(version, VERSION) }
     }
 
-    /// As many as the settings say.
+    /// The number of devices of the settings.
     fn cuDeviceGetCount(count: *mut c_int) at PLAIN, |driver| {
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(count, driver.settings.devices) }
     }
 
     /// A device's handle is its number.
     fn cuDeviceGet(device: *mut c_int, number: c_int) at PLAIN, |driver| {
         driver.device(number)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(device, number) }
     }
 
-    /// Cut to the caller's room, with its NUL.
+    /// The name with its NUL, cut to the caller's room.
     fn cuDeviceGetName(name: *mut c_char, room: c_int, device: c_int) at PLAIN, |driver| {
         driver.device(device)?;
         let bytes = NAME.to_bytes();
@@ -109,7 +109,7 @@ driver_functions! {
         if name.is_null() || room < 1 {
             return Err(Code::INVALID_VALUE.into());
         }
-        // SAFETY: the caller has `room` bytes there, at least `length` and a NUL.
+        // SAFETY: the caller's buffer has `room` bytes, at least `length` and a NUL.
         unsafe {
             name.copy_from_nonoverlapping(bytes.as_ptr().cast(), length);
             name.add(length).write(0);
@@ -117,25 +117,25 @@ driver_functions! {
         Ok(())
     }
 
-    /// Those that a program may plan by.
+    /// The attributes that a program may plan with.
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: u32, device: c_int) at PLAIN, |driver| {
         driver.device(device)?;
         let found = driver.attribute(attribute).ok_or(Code::INVALID_VALUE)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(value, found) }
     }
 
-    /// What the settings say.
+    /// The memory of the settings.
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) at PLAIN, |driver| {
         driver.device(device)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(bytes, driver.settings.memory) }
     }
 
-    /// What is not allocated is free.
+    /// The memory that is not allocated counts as free.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) at CONTEXT, |driver| {
         let memory = driver.settings.memory;
-        // SAFETY: the caller's pointers, of the types that the driver's function asks for.
+        // SAFETY: each pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe {
             put(free, memory.saturating_sub(driver.memory.used()))?;
             put(total, memory)

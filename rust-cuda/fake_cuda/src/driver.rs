@@ -1,4 +1,4 @@
-//! The state of the driver, and what every call has in common: the lock, counting, failures on request, the context.
+//! The state of the driver, and the parts of every call: lock, counting, failures on request, context.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -18,11 +18,11 @@ use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::table::{Kind, Table};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
-    /// What the caller did wrong; None for a failure that a correct caller may see.
+    /// The caller's error. None for a failure that a correct caller may see.
     pub(crate) misuse: Option<String>,
 }
 
@@ -39,10 +39,10 @@ impl Failure {
     }
 }
 
-/// What a call comes to.
+/// The result of a call.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Everything that the driver holds.
+/// All state of the driver.
 pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) counts: Counts,
@@ -57,11 +57,11 @@ pub(crate) struct State {
     pub(crate) graphs: Table<Graph>,
     pub(crate) graph_execs: Table<GraphExec>,
     pub(crate) lent: Lent,
-    /// The code that every call returns since the device was lost.
+    /// The code of every call after the loss of the device.
     pub(crate) lost: Option<Code>,
-    /// The code with which the next piece of work will fail when it runs.
+    /// The code with which the next work item fails when it runs.
     pub(crate) failing_work: Option<Code>,
-    /// Whether the call that is under way fails, whatever its body comes to.
+    /// Whether the current call fails, whatever its body returns.
     is_failing: bool,
 }
 
@@ -87,12 +87,12 @@ impl State {
         }
     }
 
-    /// Whether the call that is under way fails, whatever its body comes to: then it may return nothing to its caller.
+    /// Whether the current call fails, whatever its body returns. Then it must not write results.
     pub(crate) fn fails_now(&self) -> bool {
         self.is_failing
     }
 
-    /// From now on every call fails with `code`. What was begun is abandoned, and touches no memory any more.
+    /// Loses the device: every later call fails with `code`. Pending work is abandoned and accesses no memory.
     pub(crate) fn lose(&mut self, code: Code) {
         self.lost.get_or_insert(code);
         for (_, stream) in self.streams.iter_mut() {
@@ -102,9 +102,9 @@ impl State {
     }
 }
 
-/// The one state of the process.
+/// The state of the process.
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(Settings::from_environment())));
-/// Signalled when anything changes that somebody may wait for.
+/// Signalled when anything changes that a thread may wait for.
 static CHANGED: Condvar = Condvar::new();
 
 /// The locked state.
@@ -112,24 +112,24 @@ pub(crate) struct Driver(Option<MutexGuard<'static, State>>);
 
 impl Driver {
     pub(crate) fn lock() -> Self {
-        // A panic while it was held has ended the process or a thread of ours; what is left is still of use for a report.
+        // After a panic of another thread the state still serves for the report.
         Self(Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Lets others work until something changes.
+    /// Unlocks the state until something changes.
     pub(crate) fn wait_for_change(&mut self) {
         let guard = self.0.take().expect("taken only here, and put back");
         self.0 = Some(CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Lets others work until something changes, or until `end`.
+    /// Unlocks the state until something changes, or until `end`.
     pub(crate) fn wait_until(&mut self, end: Instant) {
         let guard = self.0.take().expect("taken only here, and put back");
         let left = end.saturating_duration_since(Instant::now());
         self.0 = Some(CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0);
     }
 
-    /// Says that something has changed.
+    /// Signals that something has changed.
     pub(crate) fn changed(&self) {
         CHANGED.notify_all();
     }
@@ -149,22 +149,22 @@ impl DerefMut for Driver {
     }
 }
 
-/// What a function needs, and what it does when it is to fail.
+/// The requirements of a function, and its behaviour when it fails on request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
-    /// A current context, on a device that is not lost.
+    /// It needs a current context on a device that is not lost.
     context: bool,
-    /// Its work is done before it fails on request, or because the device is lost.
+    /// It runs before it fails on request, and also if the device is lost.
     works_anyway: bool,
 }
 
-/// No context.
+/// It needs no context.
 pub(crate) const PLAIN: Needs = Needs { context: false, works_anyway: false };
-/// A current context.
+/// It needs a current context.
 pub(crate) const CONTEXT: Needs = Needs { context: true, works_anyway: false };
-/// Waits for work or frees something: done in any case, because the caller can't do it again.
+/// It waits for work or frees something. It always runs, because the caller can't repeat it.
 pub(crate) const WAITS_OR_FREES: Needs = Needs { context: true, works_anyway: true };
-/// Gives a context back.
+/// It releases a context.
 pub(crate) const FREES_CONTEXT: Needs = Needs { context: false, works_anyway: true };
 
 /// Runs a driver function.
@@ -173,7 +173,7 @@ pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Driv
     let describes = matches!(name, "cuGetErrorName" | "cuGetErrorString");
     let fault = if describes { None } else { driver.count(name) };
     let (asked, effect) = match fault {
-        // What begins no work fails at once.
+        // A function that starts no work fails at once.
         Some(fault) if fault.effect == Effect::Late && !begins_work(name) => (Some(fault.code), Some(Effect::Once)),
         fault => (fault.as_ref().map(|fault| fault.code), fault.map(|fault| fault.effect)),
     };
@@ -183,7 +183,7 @@ pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Driv
         Some(Effect::Once) | None => {}
     }
     let result = run(&mut driver, name, needs, asked.filter(|_| effect != Some(Effect::Late)), body);
-    // Nor does one that has only told a graph of it.
+    // A call that only adds to a graph starts no work.
     let code = match driver.failing_work.take() {
         Some(code) if result.is_ok() => Err(code.into()),
         _ => result,
@@ -199,13 +199,13 @@ pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Driv
     }
 }
 
-/// Whether a function gives work to a stream.
+/// Whether a function enqueues work on a stream.
 fn begins_work(name: &str) -> bool {
     let starts = ["cuMemcpy", "cuMemset", "cuLaunch", "cuGraphLaunch", "cuEventRecord", "cuStreamWaitEvent"];
     starts.iter().any(|start| name.starts_with(start))
 }
 
-/// Runs the function's body if its time has come.
+/// Runs the function's body unless the call fails before.
 fn run(
     driver: &mut Driver,
     name: &str,
@@ -219,7 +219,7 @@ fn run(
             driver.is_failing = true;
             let done = body(driver);
             driver.is_failing = false;
-            // Its own result does not count, but what the caller did wrong does.
+            // The result of the body does not count, but the caller's error does.
             if let Err(Failure { misuse: Some(text), .. }) = done {
                 driver.counts.report(format!("{name}: {text}"));
             }
@@ -238,7 +238,7 @@ fn run(
     body(driver)
 }
 
-/// Writes a result to where the caller wants it.
+/// Writes a result through the caller's pointer.
 ///
 /// # Safety
 /// `to` is null or valid for a write of a `T`.
@@ -246,12 +246,12 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
     if to.is_null() {
         return Err(Failure::misuse(Code::INVALID_VALUE, "a null pointer for a result"));
     }
-    // SAFETY: `to` is not null, so the caller vouches for it.
+    // SAFETY: `to` is not null, so it is valid for a write of a `T`.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// Defines functions of the driver. Each is exported under its name, and runs its body under the lock.
+/// Defines functions of the driver. Each is exported under its name and runs its body under the lock.
 macro_rules! driver_functions {
     ($(
         $(#[$attribute:meta])*
@@ -260,7 +260,7 @@ macro_rules! driver_functions {
         $(#[$attribute])*
         ///
         /// # Safety
-        /// * Each pointer is null or valid for what the driver's function of this name reads and writes there.
+        /// - Each pointer is null or valid for the reads and writes of the driver's function of this name.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the driver's name")]
         #[allow(clippy::too_many_arguments, reason = "the driver's signature")]

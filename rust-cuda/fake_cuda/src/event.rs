@@ -1,4 +1,4 @@
-//! Events: marks in streams that can be waited for, with the time when they were reached.
+//! Events: marks in streams with the time at which they were reached.
 
 use std::ffi::c_uint;
 use std::time::Instant;
@@ -8,21 +8,21 @@ use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, pu
 use crate::table::Handle;
 use crate::work::Work;
 
-/// The flag of an event without a time.
+/// The flag of an event without timing.
 const DISABLE_TIMING: c_uint = 2;
 
 /// An event.
 pub(crate) struct Event {
     pub(crate) context: Handle,
     has_time: bool,
-    /// The stream and the number of the work that its last record is.
+    /// The stream and the number of the work item of its last record.
     pub(crate) recorded: Option<(Handle, u64)>,
-    /// When that was reached.
+    /// The time at which the last record was reached.
     reached: Option<Instant>,
 }
 
 impl State {
-    /// A stream has come to an event's record.
+    /// Notes that a stream has reached an event's record.
     pub(crate) fn reached(&mut self, event: Handle, stream: Handle, operation: u64) {
         // It may have been destroyed, or recorded again.
         if let Ok(event) = self.events.get_mut(event)
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Records an event behind what a stream was given.
+    /// Records an event behind the work of a stream.
     fn record(&mut self, event: Handle, stream: Handle) -> Outcome {
         let stream = self.stream_handle(stream)?;
         self.events.get(event)?;
@@ -45,7 +45,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether an event's last record is reached; one that was never recorded is.
+    /// Whether an event's last record is reached. An event that was never recorded counts as reached.
     fn is_reached(&self, event: Handle) -> Outcome<bool> {
         Ok(match self.events.get(event)?.recorded {
             Some((stream, operation)) => self.streams.get(stream).map_or(true, |stream| stream.has_done(operation)),
@@ -53,7 +53,7 @@ impl State {
         })
     }
 
-    /// When an event was reached, for a time between two.
+    /// The time at which an event was reached, for `cuEventElapsedTime`.
     fn time(&self, event: Handle) -> Outcome<Instant> {
         let found = self.events.get(event)?;
         if !found.has_time || found.recorded.is_none() {
@@ -72,12 +72,12 @@ fn synchronize(driver: &mut Driver, event: Handle) -> Outcome {
 }
 
 driver_functions! {
-    /// With a time unless the flags say otherwise.
+    /// The event has timing unless the flags disable it.
     fn cuEventCreate(event: *mut Handle, flags: c_uint) at CONTEXT, |driver| {
         let context = driver.current()?;
         let has_time = flags & DISABLE_TIMING == 0;
         let made = driver.events.insert(Event { context, has_time, recorded: None, reached: None });
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(event, made) }
     }
 
@@ -86,31 +86,31 @@ driver_functions! {
         driver.events.remove(event).map(|_| ())
     }
 
-    /// Behind all that the stream was given.
+    /// Records the event behind all work of the stream.
     fn cuEventRecord(event: Handle, stream: Handle) at CONTEXT, |driver| {
         driver.record(event, stream)
     }
 
-    /// The flags are for graphs.
+    /// The flags matter for graphs only.
     fn cuEventRecordWithFlags(event: Handle, stream: Handle, _flags: c_uint) at CONTEXT, |driver| {
         driver.record(event, stream)
     }
 
-    /// Does not hurry the stream.
+    /// Does not start pending work.
     fn cuEventQuery(event: Handle) at CONTEXT, |driver| {
         if driver.is_reached(event)? { Ok(()) } else { Err(Code::NOT_READY.into()) }
     }
 
-    /// Waits for the last record; not at all if there is none.
+    /// Waits for the last record, if there is one.
     fn cuEventSynchronize(event: Handle) at WAITS_OR_FREES, |driver| {
         synchronize(driver, event)
     }
 
-    /// In milliseconds.
+    /// The time between two events in milliseconds.
     fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) at CONTEXT, |driver| {
         let (start, end) = (driver.time(start)?, driver.time(end)?);
         let elapsed = end.saturating_duration_since(start).as_secs_f32() * 1e3;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(milliseconds, elapsed) }
     }
 }

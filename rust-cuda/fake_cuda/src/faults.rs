@@ -1,35 +1,35 @@
-//! Failures on request: the Nth call of a function, or of any, fails with a code.
+//! Failures on request: the Nth call of a function, or of any function, fails with a code.
 
 use crate::code::Code;
 
-/// What a failure does beside the code that it returns.
+/// The effect of a failure beside its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing: the call alone fails.
+    /// Only the call fails.
     Once,
-    /// The device is lost: work that was begun is abandoned, and every later call fails with the same code.
+    /// The device is lost: pending work is abandoned, and every later call fails with the same code.
     Lost,
-    /// The call succeeds, and the work that it began fails when it runs, which loses the device.
+    /// The call succeeds. Its work fails when it runs, which loses the device.
     Late,
 }
 
-/// A failure that was asked for.
+/// A requested failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The function; None for any.
+    /// The function. None for any.
     function: Option<String>,
     /// The number of the call, from 1 on.
     call: u64,
     pub(crate) code: Code,
     pub(crate) effect: Effect,
-    /// Whether later calls fail, too.
+    /// Whether later calls fail as well.
     repeats: bool,
-    /// Calls that were counted.
+    /// The number of calls so far.
     seen: u64,
 }
 
 impl Fault {
-    /// Reads `FUNCTION:CALL:CODE[:once|always|lost|late]`; `*` is any function.
+    /// Parses `FUNCTION:CALL:CODE[:once|always|lost|late]`. `*` is any function.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("a fault is FUNCTION:CALL:CODE[:once|always|lost|late], not \"{text}\"");
         let parts: Vec<&str> = text.split(':').collect();
@@ -50,7 +50,7 @@ impl Fault {
         Ok(Self { function: (function != "*").then(|| function.to_owned()), call, code, effect, repeats, seen: 0 })
     }
 
-    /// Counts a call; whether it is one that fails.
+    /// Counts a call. Returns whether it fails.
     pub(crate) fn strikes(&mut self, function: &str) -> bool {
         if self.function.as_ref().is_some_and(|wanted| wanted != function) {
             return false;

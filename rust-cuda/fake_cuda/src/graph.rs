@@ -1,4 +1,4 @@
-//! Graphs, made by capturing a stream.
+//! Graphs from stream capture.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -7,20 +7,20 @@ use crate::driver::{CONTEXT, WAITS_OR_FREES, put};
 use crate::table::Handle;
 use crate::work::Work;
 
-/// What was captured.
+/// The captured work items.
 pub(crate) struct Graph {
     pub(crate) context: Handle,
     works: Vec<Work>,
 }
 
-/// A graph that can be launched.
+/// An executable graph.
 pub(crate) struct GraphExec {
     pub(crate) context: Handle,
     works: Vec<Work>,
 }
 
 driver_functions! {
-    /// In each mode only this thread's calls are refused meanwhile.
+    /// In every mode only calls of this thread are refused during the capture.
     fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_uint) at CONTEXT, |driver| {
         if stream <= 2 {
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED.into());
@@ -29,55 +29,55 @@ driver_functions! {
         driver.begin_capture(stream)
     }
 
-    /// Null if something happened meanwhile that no graph can hold.
+    /// Null if the capture was invalidated.
     fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) at WAITS_OR_FREES, |driver| {
         let stream = driver.stream_handle(stream)?;
         let context = driver.current()?;
         let capture = driver.end_capture(stream)?;
         if capture.is_invalid {
-            // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+            // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
             unsafe { put(graph, 0) }?;
             return Err(Code::STREAM_CAPTURE_INVALIDATED.into());
         }
         if driver.fails_now() {
-            // Nobody learns of the graph.
+            // The call fails, so the caller does not get the graph.
             return Ok(());
         }
         let made = driver.graphs.insert(Graph { context, works: capture.works });
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(graph, made) }
     }
 
-    /// 0 or 1.
+    /// The status of the capture, 0 or 1.
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
         let is_capturing = driver.is_capturing(stream)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(status, c_int::from(is_capturing)) }
     }
 
-    /// Stands by itself.
+    /// The executable graph is independent of the graph.
     fn cuGraphInstantiateWithFlags(made: *mut Handle, graph: Handle, _flags: c_ulonglong) at CONTEXT, |driver| {
         let context = driver.current()?;
         let works = driver.graphs.get(graph)?.works.clone();
         let handle = driver.graph_execs.insert(GraphExec { context, works });
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(made, handle) }
     }
 
-    /// In the order of the capture.
+    /// Enqueues the work items in the order of the capture.
     fn cuGraphLaunch(graph: Handle, stream: Handle) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
         let works = driver.graph_execs.get(graph)?.works.clone();
         works.into_iter().try_for_each(|work| driver.enqueue(stream, work).map(|_| ()))
     }
 
-    /// What was made of it stays.
+    /// Executable graphs stay valid.
     fn cuGraphDestroy(graph: Handle) at WAITS_OR_FREES, |driver| {
         driver.graphs.remove(graph).map(|_| ())
     }
 
-    /// What it has launched goes on.
+    /// Work that was launched continues.
     fn cuGraphExecDestroy(graph: Handle) at WAITS_OR_FREES, |driver| {
         driver.graph_execs.remove(graph).map(|_| ())
     }

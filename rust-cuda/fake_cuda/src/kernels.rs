@@ -1,7 +1,8 @@
-//! Kernels, run by the emulator on copies of the memory that they use.
+//! Kernels, which the emulator runs on copies of the memory that they use.
 //!
-//! A kernel's pointers become arrays of the emulator: from the pointer on, as much as the launch's parameters say that
-//! the kernel may use. So an access beyond is found, as one that races. What the kernel has changed is copied back.
+//! Each pointer of a kernel becomes an array of the emulator. It begins at the pointer and is as long as the launch's
+//! parameters allow. The emulator therefore finds accesses out of bounds and races. Elements that the kernel changed
+//! are copied back.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -32,10 +33,10 @@ pub(crate) struct Launch {
     task: Task,
 }
 
-/// What a launch computes.
+/// The kinds of kernels.
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// Source, result, mask.
+    /// A convolution with source, result and mask.
     Convolution {
         entry: &'static Entry,
         source: u64,
@@ -48,7 +49,7 @@ enum Task {
         to: u64,
         quads: u32,
     },
-    /// Arithmetic in registers, which nobody sees.
+    /// A kernel that computes in registers and writes nothing.
     Nothing,
 }
 
@@ -58,7 +59,7 @@ fn pixel_of(code: u32) -> Option<PixelType> {
 }
 
 impl Launch {
-    /// A launch of a kernel, its arguments in bytes.
+    /// The launch of a kernel, with its arguments as bytes.
     pub(crate) fn new(
         kernel: Kernel,
         module: Handle,
@@ -73,7 +74,7 @@ impl Launch {
             Task::Copy { from: address(0), to: address(1), quads }
         } else if let Some(entry) = entries().find(|entry| entry.symbol == kernel.symbol) {
             assert_eq!(arguments[3].len(), size_of::<Params>(), "bytes of the parameters of {}", entry.symbol);
-            // SAFETY: the bytes are as many, and the type is plain numbers, for which each bit pattern is a value.
+            // SAFETY: there are enough bytes, and the type consists of numbers, for which every bit pattern is a value.
             let params = unsafe { arguments[3].as_ptr().cast::<Params>().read_unaligned() };
             Task::Convolution { entry, source: address(0), result: address(1), mask: address(2), params }
         } else {
@@ -88,7 +89,7 @@ impl Launch {
         self.symbol
     }
 
-    /// The areas that it uses: addresses, and bytes from each on.
+    /// The areas that the kernel uses: addresses and sizes in bytes.
     fn areas(&self) -> Vec<(u64, usize)> {
         match self.task {
             Task::Convolution { entry, source, result, mask, params } => {
@@ -106,12 +107,12 @@ impl Launch {
         }
     }
 
-    /// The addresses that it uses.
+    /// The addresses that the kernel uses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
         self.areas().into_iter().map(|(address, _)| address)
     }
 
-    /// The page-locked memory that it uses.
+    /// The page-locked memory that the kernel uses.
     pub(crate) fn host_spans(&self, page_locked: &PageLocked) -> Vec<Span> {
         let span = |(address, bytes): (u64, usize)| {
             let start = usize::try_from(address).ok()?;
@@ -122,12 +123,14 @@ impl Launch {
     }
 }
 
-/// An area of the device's memory, as an array of the emulator.
+/// An area of device memory as an array of the emulator.
 struct Window<T> {
-    /// Where it begins in the device's memory: before the kernel's pointer, at a multiple of the alignment of blocks, so that the
-    /// emulator sees how well accesses are aligned.
+    /// The first address of the area in device memory.
+    ///
+    /// It is the last multiple of the blocks' alignment before the kernel's pointer, so that the emulator sees the
+    /// alignment of accesses.
     start: u64,
-    /// Bytes from there to the kernel's pointer.
+    /// The number of bytes from there to the kernel's pointer.
     lead: usize,
     before: Vec<T>,
     buffer: Buffer<T>,
@@ -135,12 +138,12 @@ struct Window<T> {
 
 /// The bytes of values.
 fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed: its types are plain bytes without padding.
+    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 impl<T: Scalar> Window<T> {
-    /// `bytes` bytes from `address` on, or as many as there are.
+    /// `bytes` bytes from `address` on, or fewer if the memory ends before.
     fn open(
         state: &mut State,
         emulated: &mut cuda_emulator::Memory,
@@ -162,7 +165,7 @@ impl<T: Scalar> Window<T> {
         let length = (lead + bytes).min(room - (start - first) as usize);
         let from = state.reachable(start, length).map_err(|failure| failure.code)?;
         let value = |index: usize| {
-            // SAFETY: the first `length` bytes are there, and hold this value. It may lie at any address.
+            // SAFETY: the value lies in the first `length` bytes, which exist. An unaligned read needs no alignment.
             unsafe { from.add(index * size_of::<T>()).cast::<T>().read_unaligned() }
         };
         let before: Vec<T> = (0..length / size_of::<T>()).map(value).collect();
@@ -180,15 +183,15 @@ impl<T: Scalar> Window<T> {
         self.buffer.global_mut().cast::<u8>().offset(self.lead as isize).cast()
     }
 
-    /// Puts what the kernel has changed into the device's memory.
+    /// Copies the elements that the kernel changed back to device memory.
     fn close(self, state: &mut State, emulated: &cuda_emulator::Memory) -> Result<(), Code> {
         let after = emulated.download(&self.buffer);
         let (old, new) = (bytes_of(&self.before), bytes_of(&after));
         let to = state.reachable(self.start, new.len()).map_err(|failure| failure.code)?;
         for (index, (old, new)) in old.iter().zip(new).enumerate() {
             if old != new {
-                // SAFETY: `new.len()` bytes are there, and nobody else of this library writes them while the state is locked.
-                // What is not changed may be somebody else's, such as a copy's from this memory.
+                // SAFETY: `new.len()` bytes exist there, and the locked state gives exclusive access. Elements that did
+                // not change are not written: a copy may read them.
                 unsafe { to.add(index).write(*new) };
             }
         }
@@ -196,7 +199,7 @@ impl<T: Scalar> Window<T> {
     }
 }
 
-/// A name that lives as long as the emulator wants it to. There are few: one for each constant array of the kernels.
+/// A name with a static lifetime, as the emulator needs it. There is one for each constant array of the kernels.
 fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +225,7 @@ impl State {
                 let from = Window::<f32>::open(self, &mut emulated, "source", from, bytes)?;
                 let to = Window::<f32>::open(self, &mut emulated, "target", to, bytes)?;
                 let (source, target) = (from.global(), to.global_mut());
-                // SAFETY: the emulator checks every access; none reaches memory of this program.
+                // SAFETY: the emulator checks every access. None reaches memory of this program.
                 let ran = Emulator::new().launch(launch.symbol, &launch.shape, &mut emulated, || unsafe {
                     copy_quads(source, target, quads)
                 });
@@ -251,13 +254,13 @@ impl State {
         let coefficients: Global<f32> = if entry.variant.reads_constant_memory() {
             Global::new(std::ptr::without_provenance(mask as usize))
         } else {
-            // All that there are: they are few.
+            // The rest of the block of the mask: the launch has no parameter for its length.
             Window::<f32>::open(self, emulated, "mask", mask, usize::MAX / 2)?.global()
         };
         let to = Window::<R>::open(self, emulated, "result", result, result_bytes)?;
         let output: GlobalMut<u8> = to.global_mut().cast();
         let emulator = Emulator::new();
-        // SAFETY: the emulator checks every access; none reaches memory of this program.
+        // SAFETY: the emulator checks every access. None reaches memory of this program.
         let ran = unsafe {
             match entry.function {
                 Function::U8(kernel) => {
@@ -281,7 +284,7 @@ impl State {
         to.close(self, emulated)
     }
 
-    /// What a kernel's end means for the device. A defect is one of the kernel or of its launch.
+    /// The result of a kernel for the device. A defect of the kernel or of its launch loses the context.
     fn ended(&mut self, ran: Result<(), Error>) -> Result<(), Code> {
         let Err(error) = ran else { return Ok(()) };
         self.counts.report(format!("a kernel did something wrong: {error}"));

@@ -1,4 +1,4 @@
-//! The launch of a kernel: its arguments are read at once, it runs later.
+//! Launches of kernels. The arguments are read at once; the kernel runs later.
 
 use std::ffi::{c_uint, c_void};
 
@@ -13,14 +13,15 @@ use crate::work::Work;
 /// The bytes of the arguments.
 ///
 /// # Safety
-/// `arguments` is null or points to as many pointers as the kernel has parameters, each to a value of its parameter's size.
+/// - `arguments` is null or points to one pointer for each parameter of the kernel.
+/// - Each of these points to a value of the parameter's size.
 unsafe fn read(kernel: &kernels_gpu::abi::kernel::Kernel, arguments: *const *const c_void) -> Outcome<Vec<Vec<u8>>> {
     if arguments.is_null() {
         return Err(Failure::misuse(Code::INVALID_VALUE, "a launch without arguments"));
     }
     let of = |(index, parameter): (usize, &kernels_gpu::abi::kernel::Parameter)| {
         let mut bytes = vec![0_u8; parameter.bytes];
-        // SAFETY: the caller promises this many pointers, each to a value of this size.
+        // SAFETY: `arguments` has one pointer for each parameter, to a value of its size, as required above.
         unsafe {
             let value = arguments.add(index).read();
             value.cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), parameter.bytes);
@@ -45,10 +46,10 @@ fn check(grid: [u32; 3], block: [u32; 3], shared_bytes: u32, shared_limit: u32) 
     Ok(())
 }
 
-/// Gives a launch to a stream.
+/// Enqueues a launch on a stream.
 ///
 /// # Safety
-/// As for [`read`], for the kernel of the function.
+/// The conditions of [`read`] hold for the kernel of the function.
 unsafe fn launch(
     driver: &mut Driver,
     function: Handle,
@@ -63,14 +64,14 @@ unsafe fn launch(
     let Some(kernel) = kernels().find(|kernel| kernel.symbol == symbol) else {
         return Err(Failure::misuse(Code::NOT_SUPPORTED, format!("this driver knows no kernel {symbol}")));
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `arguments` fits the kernel of the function, as required above.
     let arguments = unsafe { read(&kernel, arguments) }?;
     let launch = Launch::new(kernel, module, (grid, block, shared_bytes), arguments)?;
     driver.enqueue(stream, Work::Launch(launch)).map(|_| ())
 }
 
 driver_functions! {
-    /// The arguments are those of the kernel's parameters; `extra` is not supported.
+    /// The arguments are passed as pointers; `extra` is not supported.
     fn cuLaunchKernel(
         function: Handle,
         grid_x: c_uint,
@@ -88,7 +89,7 @@ driver_functions! {
             return Err(Code::NOT_SUPPORTED.into());
         }
         let shape = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z], shared_bytes);
-        // SAFETY: the caller's arguments, as the driver's function asks for them.
+        // SAFETY: the arguments fit the kernel's parameters, by the contract of all driver functions.
         unsafe { launch(driver, function, shape, stream, arguments) }
     }
 }

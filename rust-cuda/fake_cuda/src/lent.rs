@@ -1,25 +1,25 @@
-//! Host memory that a test lends to a library call, and has back when the call returns: nothing may touch it afterwards.
+//! Host memory that a test lends to a library call until the call returns. Nothing may access it afterwards.
 
 use crate::driver::State;
 use crate::work::Span;
 
-/// Which host memory is lent, and which was.
+/// The host memory that is lent, and the memory that was lent.
 #[derive(Default)]
 pub(crate) struct Lent {
-    /// During a call.
+    /// The memory that is lent to a call in progress.
     now: Vec<Span>,
-    /// By calls that have returned.
+    /// The memory that was lent to calls that have returned.
     before: Vec<Span>,
 }
 
 impl State {
-    /// The test lends memory to a call.
+    /// Notes that the test lends memory to a call.
     pub(crate) fn lend(&mut self, span: Span) {
         self.lent.before.retain(|other| !other.overlaps(span));
         self.lent.now.push(span);
     }
 
-    /// The call has returned. Work that still uses what was lent is reported, and is kept from doing so.
+    /// Notes that the call has returned. Work that still uses lent memory is reported and dropped.
     pub(crate) fn has_returned(&mut self) {
         let Self { streams, lent, page_locked, counts, .. } = self;
         lent.before.append(&mut lent.now);
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// The test's memory is its own affair from now on.
+    /// Notes that the test may use its memory for anything again.
     pub(crate) fn forget_lent(&mut self) {
         self.lent = Lent::default();
     }

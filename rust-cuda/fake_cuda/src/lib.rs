@@ -3,30 +3,30 @@
 //! The library exports the `cu…` functions that `cust`, `cuda_driver`'s users and the host's GPU backend call. A test
 //! puts it into the loader's path as `libcuda.so.1`, or opens it with `cuda_driver::load_from`. No product uses it.
 //!
-//! # As the real driver
+//! # Like the real driver
 //! * Contexts: a stack per thread, and a primary context with a reference count. Its release frees all its objects.
 //! * Streams: ordered queues, each with a thread of its own. Asynchronous work completes late and in that thread.
-//! * Page-locked memory: a copy from or to it is asynchronous, and the device reads and writes it at the host's address.
-//! * Pageable memory: a copy from it reads it before the call returns, a copy to it returns when it is done. With
+//! * Page-locked memory: copies from and to it are asynchronous. The device accesses it at the host's address.
+//! * Pageable memory: a copy from it reads it before the call returns, and a copy to it returns when it is done. With
 //!   `pageable=late` both are asynchronous, as on devices that share the host's page tables.
 //! * Events, graphs by stream capture, modules from PTX, constant memory per module, functions and their attributes.
-//! * A failure of a kernel shows at the next synchronisation and stays: every later call returns the same code.
-//! * Freeing memory waits for the work that was begun before.
+//! * A failure of a kernel appears at the next synchronisation. Every later call returns the same code.
+//! * Freeing memory waits for the work that was enqueued before.
 //!
-//! # Not as the real driver
+//! # Unlike the real driver
 //! * Device addresses lie beyond the address space of the host. A host pointer is never taken for a device pointer.
-//! * Work begins as late as is allowed: when somebody waits for it, or when its delay is over. Nothing overlaps.
-//! * Kernels run in [`cuda_emulator`]. The PTX text is searched for names only. `fma_rate`, which writes nothing, is
-//!   not run, and kernels that are not in [`kernels_gpu::registry`] are refused.
+//! * Work starts as late as possible: when a thread waits for it, or when its delay is over. Nothing overlaps.
+//! * Kernels run in [`cuda_emulator`]. Only the declarations of the PTX are read. `fma_rate`, which writes nothing,
+//!   does not run. Kernels that are not in [`kernels_gpu::registry`] are refused.
 //! * The default stream waits for the others only where the real one does so for streams without the flag
 //!   `NON_BLOCKING`; those streams do not wait for the default stream.
-//! * A synchronising call that fails on request has waited first. A call that frees or destroys has done so first.
+//! * A synchronising call that fails on request waits first. A call that frees or destroys does so first.
 //! * Once the device is lost even `cuCtxSetCurrent` fails.
 //!
 //! # Control
 //! The module `settings` lists the settings. A process reads them from the variable `FAKE_CUDA`. A test in the same
 //! process sets them by the functions of the module `control`, which it finds in the library by name. The module
-//! `counts` says what is counted and reported.
+//! `counts` describes the report.
 
 #[macro_use]
 mod driver;

@@ -1,4 +1,4 @@
-//! Device memory, in host RAM under addresses of its own.
+//! Device memory: host RAM with addresses of its own.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, put};
 use crate::table::Handle;
 
-/// Where the first block lies: beyond what a process on x86-64 or AArch64 can have at an address.
+/// The address of the first block: beyond the address space of a process on x86-64 or AArch64.
 pub(crate) const FIRST_ADDRESS: u64 = 0x00d0_0000_0000_0000;
-/// Between blocks, so that a small overrun meets no other block.
+/// The gap between blocks, so that a small overrun reaches no other block.
 const GAP: u64 = 1 << 20;
-/// What blocks begin at multiples of.
+/// The alignment of blocks.
 pub(crate) const ALIGNMENT: u64 = 256;
 
 /// A block of device memory.
@@ -21,26 +21,26 @@ pub(crate) struct Block {
     of_module: Option<Handle>,
 }
 
-/// All blocks, by address.
+/// All blocks by address.
 #[derive(Default)]
 pub(crate) struct Memory {
     blocks: BTreeMap<u64, Block>,
-    /// Bytes of the address space that were given away. None is given away twice.
+    /// The bytes of the address space that are used up. No address is used twice.
     given: u64,
 }
 
 impl Memory {
-    /// Bytes that callers have.
+    /// The number of bytes in blocks of callers.
     pub(crate) fn used(&self) -> usize {
         self.blocks.values().filter(|block| block.of_module.is_none()).map(|block| block.bytes.len()).sum()
     }
 
-    /// Blocks that callers have.
+    /// The number of blocks of callers.
     pub(crate) fn live(&self) -> usize {
         self.blocks.values().filter(|block| block.of_module.is_none()).count()
     }
 
-    /// A new block that nothing has written: ones in all bits, which is NaN in `f32`.
+    /// Allocates a block of all ones, which is NaN in `f32`.
     pub(crate) fn allocate(&mut self, bytes: usize, context: Handle, of_module: Option<Handle>) -> Outcome<u64> {
         let mut storage = Vec::new();
         storage.try_reserve_exact(bytes).map_err(|_| Code::OUT_OF_MEMORY)?;
@@ -51,13 +51,13 @@ impl Memory {
         Ok(address)
     }
 
-    /// The block that `address` lies in: where it begins, and itself.
+    /// The block of an address, with its first address.
     pub(crate) fn block(&self, address: u64) -> Option<(u64, &Block)> {
         let (&start, block) = self.blocks.range(..=address).next_back()?;
         (address - start < block.bytes.len() as u64).then_some((start, block))
     }
 
-    /// `bytes` bytes from `address` on, if one block has them all.
+    /// `bytes` bytes from `address` on, if they lie in one block.
     pub(crate) fn bytes_mut(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
         let (&start, block) = self.blocks.range_mut(..=address).next_back()?;
         let from = usize::try_from(address - start).ok()?;
@@ -75,12 +75,12 @@ impl Memory {
         }
     }
 
-    /// Frees what a module has.
+    /// Frees the blocks of a module.
     pub(crate) fn end_module(&mut self, module: Handle) {
         self.blocks.retain(|_, block| block.of_module != Some(module));
     }
 
-    /// Frees all that a context has, and returns how many blocks its callers had left.
+    /// Frees all blocks of a context. Returns the number of blocks that callers have not freed.
     pub(crate) fn end_context(&mut self, context: Handle) -> usize {
         let before = self.live();
         self.blocks.retain(|_, block| block.context != context);
@@ -89,7 +89,7 @@ impl Memory {
 }
 
 impl State {
-    /// `bytes` bytes that the device can reach from `address` on: its own, or page-locked ones of the host.
+    /// `bytes` bytes from `address` on that the device can access: its own, or page-locked ones of the host.
     pub(crate) fn reachable(&mut self, address: u64, bytes: usize) -> Outcome<*mut u8> {
         if let Some(bytes) = self.memory.bytes_mut(address, bytes) {
             return Ok(bytes.as_mut_ptr());
@@ -104,18 +104,18 @@ impl State {
 }
 
 impl Driver {
-    /// Waits for all work before memory goes, as the real driver does, and counts if there was some that uses it.
+    /// Waits for all work before memory is freed, as the real driver does. Counts the free if work used the memory.
     pub(crate) fn wait_before_free(&mut self, uses: impl Fn(&State, &crate::work::Work) -> bool) {
         let state: &State = self;
         let in_use = state.streams.iter().any(|(_, stream)| stream.pending().any(|work| uses(state, work)));
         self.counts.waiting_frees += u64::from(in_use);
-        // A failure of the work shows at the next call.
+        // A failure of the work appears at the next call.
         let _ = self.drain(|_| true);
     }
 }
 
 driver_functions! {
-    /// Limited by the settings.
+    /// The settings limit the memory.
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) at CONTEXT, |driver| {
         driver.refuse_during_capture("cuMemAlloc_v2")?;
         if bytes == 0 {
@@ -126,7 +126,7 @@ driver_functions! {
             return Err(Code::OUT_OF_MEMORY.into());
         }
         let block = driver.memory.allocate(bytes, context, None)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(address, block) }
     }
 

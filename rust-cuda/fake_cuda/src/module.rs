@@ -10,17 +10,17 @@ use crate::table::Handle;
 
 /// The attribute of a function for the most dynamic shared memory of its blocks.
 const MAX_DYNAMIC_SHARED_SIZE_BYTES: u32 = 8;
-/// Dynamic shared memory that needs no opting in.
+/// The most dynamic shared memory without opting in.
 const SHARED_WITHOUT_OPT_IN: u32 = 48 * 1024;
-/// The most after opting in.
+/// The most dynamic shared memory after opting in.
 const SHARED_WITH_OPT_IN: u32 = 227 * 1024;
 
 /// A module.
 pub(crate) struct Module {
     pub(crate) context: Handle,
-    /// By name, the handles that were given out.
+    /// The handles of functions that were returned, by name.
     entries: BTreeMap<String, Option<Handle>>,
-    /// With their addresses.
+    /// The arrays with their addresses.
     pub(crate) arrays: Vec<(ptx::Array, u64)>,
 }
 
@@ -35,16 +35,16 @@ pub(crate) struct Function {
 /// The text of a C string.
 ///
 /// # Safety
-/// `text` is null or a C string.
+/// - `text` is null or a C string.
 unsafe fn text(text: *const c_char) -> Outcome<String> {
     if text.is_null() {
         return Err(Failure::misuse(Code::INVALID_VALUE, "a null pointer for a text"));
     }
-    // SAFETY: not null, so the caller vouches for it.
+    // SAFETY: `text` is not null, so it is a C string.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// Loads PTX as a just-in-time compiler would, but for the instructions.
+/// Loads the declarations of PTX.
 fn load(driver: &mut Driver, module: *mut Handle, source: &str) -> Outcome {
     driver.refuse_during_capture("cuModuleLoadData")?;
     let context = driver.current()?;
@@ -58,19 +58,19 @@ fn load(driver: &mut Driver, module: *mut Handle, source: &str) -> Outcome {
         let address = driver.memory.allocate(array.bytes, context, Some(made))?;
         driver.modules.get_mut(made)?.arrays.push((array, address));
     }
-    // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+    // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
     unsafe { put(module, made) }
 }
 
 driver_functions! {
-    /// PTX with a NUL at its end.
+    /// The image is PTX with a NUL at its end.
     fn cuModuleLoadData(module: *mut Handle, image: *const c_void) at CONTEXT, |driver| {
-        // SAFETY: PTX is a C string.
+        // SAFETY: the image is a C string: this driver takes PTX only, which ends with a NUL.
         let source = unsafe { text(image.cast()) }?;
         load(driver, module, &source)
     }
 
-    /// The options make no difference.
+    /// The options have no effect.
     fn cuModuleLoadDataEx(
         module: *mut Handle,
         image: *const c_void,
@@ -78,15 +78,15 @@ driver_functions! {
         _keys: *mut c_uint,
         _values: *mut *mut c_void,
     ) at CONTEXT, |driver| {
-        // SAFETY: PTX is a C string.
+        // SAFETY: the image is a C string: this driver takes PTX only, which ends with a NUL.
         let source = unsafe { text(image.cast()) }?;
         load(driver, module, &source)
     }
 
-    /// After the work that uses it.
+    /// Waits for the work that uses the module.
     fn cuModuleUnload(module: Handle) at WAITS_OR_FREES, |driver| {
         driver.modules.get(module)?;
-        // A failure of the work shows at the next call.
+        // A failure of the work appears at the next call.
         let _ = driver.drain(|_| true);
         driver.modules.remove(module)?;
         driver.functions.retain(|function| function.module != module);
@@ -94,9 +94,9 @@ driver_functions! {
         Ok(())
     }
 
-    /// The same handle each time.
+    /// Returns the same handle each time.
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) at CONTEXT, |driver| {
-        // SAFETY: the caller's C string.
+        // SAFETY: the pointer is null or a C string, by the contract of all driver functions.
         let symbol = unsafe { text(name) }?;
         let known = *driver.modules.get(module)?.entries.get(&symbol).ok_or(Code::NOT_FOUND)?;
         let handle = known.unwrap_or_else(|| {
@@ -104,17 +104,19 @@ driver_functions! {
             driver.functions.insert(Function { module, symbol: symbol.clone(), shared_limit })
         });
         driver.modules.get_mut(module)?.entries.insert(symbol, Some(handle));
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(function, handle) }
     }
 
     /// An array in constant or global memory.
-    fn cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char) at CONTEXT, |driver| {
-        // SAFETY: the caller's C string.
+    fn cuModuleGetGlobal_v2(
+        address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char
+    ) at CONTEXT, |driver| {
+        // SAFETY: the pointer is null or a C string, by the contract of all driver functions.
         let symbol = unsafe { text(name) }?;
         let found = driver.modules.get(module)?.arrays.iter().find(|(array, _)| array.name == symbol);
         let (array, at) = found.ok_or(Code::NOT_FOUND)?;
-        // SAFETY: the caller's pointers, of the types that the driver's function asks for; null is allowed.
+        // SAFETY: each pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe {
             if !address.is_null() {
                 put(address, *at)?;
@@ -126,14 +128,14 @@ driver_functions! {
         Ok(())
     }
 
-    /// The module that a function is of.
+    /// The module of a function.
     fn cuFuncGetModule(module: *mut Handle, function: Handle) at CONTEXT, |driver| {
         let found = driver.functions.get(function)?.module;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(module, found) }
     }
 
-    /// Threads of a block and dynamic shared memory; others are 0.
+    /// The most threads of a block and dynamic shared memory. Other attributes are 0.
     fn cuFuncGetAttribute(value: *mut c_int, attribute: u32, function: Handle) at CONTEXT, |driver| {
         let found = driver.functions.get(function)?;
         let number = match attribute {
@@ -141,11 +143,11 @@ driver_functions! {
             MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_limit as c_int,
             _ => 0,
         };
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(value, number) }
     }
 
-    /// Dynamic shared memory up to what an H100 has.
+    /// Sets dynamic shared memory up to the limit of an H100.
     fn cuFuncSetAttribute(function: Handle, attribute: u32, value: c_int) at CONTEXT, |driver| {
         let function = driver.functions.get_mut(function)?;
         if attribute == MAX_DYNAMIC_SHARED_SIZE_BYTES {
@@ -155,7 +157,7 @@ driver_functions! {
         Ok(())
     }
 
-    /// Makes no difference.
+    /// Has no effect.
     fn cuFuncSetCacheConfig(function: Handle, _config: c_uint) at CONTEXT, |driver| {
         driver.functions.get(function).map(|_| ())
     }

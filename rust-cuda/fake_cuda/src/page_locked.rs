@@ -1,4 +1,4 @@
-//! Page-locked memory of the host. The device reaches it at the host's address.
+//! Page-locked host memory. The device accesses it at the host's address.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::driver::{CONTEXT, Driver, Failure, Outcome, WAITS_OR_FREES, put};
 use crate::table::Handle;
 use crate::work::Span;
 
-/// Bytes of a page.
+/// The size of a page in bytes.
 const PAGE: usize = 4096;
 
 /// An area of page-locked memory.
@@ -17,11 +17,11 @@ struct Area {
     bytes: usize,
     context: Handle,
     flags: c_uint,
-    /// How it was allocated here; None for memory of the caller that was registered.
+    /// The layout of memory that was allocated here. None for registered memory of the caller.
     layout: Option<Layout>,
 }
 
-/// All areas, by their first byte's address.
+/// All areas by the address of their first byte.
 #[derive(Default)]
 pub(crate) struct PageLocked(BTreeMap<usize, Area>);
 
@@ -30,7 +30,7 @@ impl PageLocked {
         self.0.len()
     }
 
-    /// The area that an address lies in: first byte and length.
+    /// The area of an address: its first byte and its length.
     pub(crate) fn area(&self, address: usize) -> Option<Span> {
         let (&start, area) = self.0.range(..=address).next_back()?;
         (address - start < area.bytes).then_some(Span { start, bytes: area.bytes })
@@ -41,7 +41,7 @@ impl PageLocked {
         self.area(address).is_some_and(|area| bytes <= area.bytes - (address - area.start))
     }
 
-    /// Frees all that a context has, and returns how much that was.
+    /// Frees all areas of a context and returns their number.
     pub(crate) fn end_context(&mut self, context: Handle) -> usize {
         let ended: Vec<usize> =
             self.0.iter().filter(|(_, area)| area.context == context).map(|(start, _)| *start).collect();
@@ -51,16 +51,16 @@ impl PageLocked {
         ended.len()
     }
 
-    /// Takes an area out, and gives its memory back if it was allocated here.
+    /// Removes an area, and frees its memory if it was allocated here.
     fn remove(&mut self, start: usize) {
         if let Some(Area { layout: Some(layout), .. }) = self.0.remove(&start) {
-            // SAFETY: allocated with this layout in `allocate`, and known under this address until now.
+            // SAFETY: `allocate` allocated it with this layout, and it was in the table until now.
             unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
         }
     }
 }
 
-/// Memory of the host for the caller.
+/// Allocates page-locked memory for the caller.
 fn allocate(driver: &mut Driver, to: *mut *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
     if bytes == 0 {
         return Err(Code::INVALID_VALUE.into());
@@ -72,14 +72,14 @@ fn allocate(driver: &mut Driver, to: *mut *mut c_void, bytes: usize, flags: c_ui
     if memory.is_null() {
         return Err(Code::OUT_OF_MEMORY.into());
     }
-    // SAFETY: `bytes` bytes were just allocated there. A pattern shows what reads memory that nothing wrote.
+    // SAFETY: `bytes` bytes were just allocated there. The pattern reveals reads of memory that nothing wrote.
     unsafe { memory.write_bytes(u8::MAX, bytes) };
     driver.page_locked.0.insert(memory.expose_provenance(), Area { bytes, context, flags, layout: Some(layout) });
-    // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+    // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
     unsafe { put(to, memory.cast()) }
 }
 
-/// Ends an area after the work that uses it.
+/// Removes an area after the work that uses it.
 fn end(driver: &mut Driver, address: *mut c_void, allocated: bool, code: Code) -> Outcome {
     let start = address.addr();
     let Some(area) = driver.page_locked.0.get(&start).filter(|area| area.layout.is_some() == allocated) else {
@@ -94,12 +94,12 @@ fn end(driver: &mut Driver, address: *mut c_void, allocated: bool, code: Code) -
 }
 
 driver_functions! {
-    /// Mapped, as with unified addressing.
+    /// The memory is mapped, as with unified addressing.
     fn cuMemAllocHost_v2(memory: *mut *mut c_void, bytes: usize) at CONTEXT, |driver| {
         allocate(driver, memory, bytes, 0)
     }
 
-    /// The flags make no difference.
+    /// The flags have no effect.
     fn cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) at CONTEXT, |driver| {
         allocate(driver, memory, bytes, flags)
     }
@@ -109,7 +109,7 @@ driver_functions! {
         end(driver, memory, true, Code::INVALID_VALUE)
     }
 
-    /// Locks the caller's memory.
+    /// Registers the caller's memory.
     fn cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: c_uint) at CONTEXT, |driver| {
         let (start, context) = (memory.expose_provenance(), driver.current()?);
         if start == 0 || bytes == 0 {
@@ -129,20 +129,20 @@ driver_functions! {
         end(driver, memory, false, Code::HOST_MEMORY_NOT_REGISTERED)
     }
 
-    /// The host's own address.
+    /// The host's address.
     fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: *mut c_void, _flags: c_uint) at CONTEXT, |driver| {
         if driver.page_locked.area(memory.addr()).is_none() {
             return Err(Code::INVALID_VALUE.into());
         }
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(address, memory.addr() as u64) }
     }
 
-    /// Those that it was allocated with. An error for pageable memory, by which callers ask what it is.
+    /// The flags of the allocation. An error for pageable memory, by which callers detect it.
     fn cuMemHostGetFlags(flags: *mut c_uint, memory: *mut c_void) at CONTEXT, |driver| {
         let area = driver.page_locked.area(memory.addr()).ok_or(Code::INVALID_VALUE)?;
         let found = driver.page_locked.0[&area.start].flags;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(flags, found) }
     }
 }

@@ -1,4 +1,6 @@
-//! What a module's PTX declares: target, entries, arrays in constant and global memory. The instructions are not read.
+//! The declarations of a module's PTX: target, entries, arrays in constant and global memory.
+//!
+//! Instructions are not parsed.
 
 /// An array that the host can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,16 +10,16 @@ pub(crate) struct Array {
     pub(crate) is_constant: bool,
 }
 
-/// What the text declares.
+/// The declarations of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declared {
-    /// Major and minor compute capability.
+    /// The compute capability, major and minor.
     pub(crate) target: (u32, u32),
     pub(crate) entries: Vec<String>,
     pub(crate) arrays: Vec<Array>,
 }
 
-/// Reads PTX; None if it is none.
+/// Parses PTX. None if the text is not PTX.
 pub(crate) fn parse(text: &str) -> Option<Declared> {
     let mut declared = Declared::default();
     let (mut has_version, mut depth) = (false, 0_i64);
@@ -44,7 +46,7 @@ pub(crate) fn parse(text: &str) -> Option<Declared> {
     (has_version && declared.target.0 > 0 && depth == 0).then_some(declared)
 }
 
-/// The name that a text begins with.
+/// The name at the start of a text.
 fn name(text: &str) -> Option<&str> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len());
     (end > 0).then(|| &text[..end])

@@ -3,7 +3,7 @@
 //! | key | value | default |
 //! | --- | --- | --- |
 //! | `fail` | a [`Fault`]; may be given more than once | none |
-//! | `delay_us` | microseconds that work waits if nobody waits for it | 20000 |
+//! | `delay_us` | delay of work that no thread waits for, in microseconds | 20000 |
 //! | `memory` | bytes of device memory | 268435456 |
 //! | `kernels` | `emulate`, or `skip`: launches complete and do nothing | `emulate` |
 //! | `pageable` | `staged`, or `late`: copies from and to pageable memory are asynchronous | `staged` |
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::faults::Fault;
 
-/// How the driver behaves.
+/// The behaviour of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) faults: Vec<Fault>,
@@ -45,16 +45,16 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Those of the variable `FAKE_CUDA`.
+    /// The settings of the variable `FAKE_CUDA`.
     ///
     /// # Panics
-    /// If they are wrong: a test that asks for something else than it gets proves nothing.
+    /// If the settings are wrong: a test with other settings than it requests proves nothing.
     pub(crate) fn from_environment() -> Self {
         let text = std::env::var("FAKE_CUDA").unwrap_or_default();
         Self::parse(&text).unwrap_or_else(|error| panic!("FAKE_CUDA: {error}"))
     }
 
-    /// Reads settings; what they do not name has its default.
+    /// Parses settings. Keys that are missing have their defaults.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut settings = Self::default();
         for item in text.split([';', '\n']).map(str::trim).filter(|item| !item.is_empty()) {
@@ -88,7 +88,7 @@ impl Settings {
     }
 }
 
-/// Whether the value is the second of two.
+/// Whether the value is the second of two allowed values.
 fn choose(value: &str, [no, yes]: [&str; 2]) -> Option<bool> {
     if value == yes { Some(true) } else { (value == no).then_some(false) }
 }

@@ -1,7 +1,7 @@
-//! Streams: ordered queues of work, each with a thread that does it.
+//! Streams: ordered queues of work items, each with a thread that executes them.
 //!
-//! A piece of work begins when somebody waits for it, or when it has waited for as long as the settings' delay. So a
-//! program that does not wait meets work that is not done, each time.
+//! A work item starts when a thread waits for it, or after the delay of the settings. A program that forgets to wait
+//! therefore always finds work that is not done.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint};
@@ -12,16 +12,16 @@ use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, pu
 use crate::table::Handle;
 use crate::work::Work;
 
-/// A piece of work in a queue.
+/// A work item in a queue.
 pub(crate) struct Operation {
     pub(crate) work: Work,
     /// Its number in the stream, from 1 on.
     number: u64,
-    /// When it begins if nobody waits for it.
+    /// The time at which it starts if no thread waits for it.
     due: Instant,
-    /// The code that it fails with on request.
+    /// The code with which it fails on request.
     fails: Option<Code>,
-    /// Whether it uses memory of a test that is the test's again: it is not done.
+    /// Whether it uses memory that the test has taken back. Then it is dropped.
     pub(crate) is_forbidden: bool,
 }
 
@@ -31,23 +31,23 @@ pub(crate) struct Stream {
     flags: c_uint,
     priority: c_int,
     queue: VecDeque<Operation>,
-    /// The number of the last piece of work that it was given.
+    /// The number of the last work item that was enqueued.
     issued: u64,
-    /// The number of the last one that is done.
+    /// The number of the last work item that is done.
     done: u64,
-    /// The number of the last one that somebody waits for.
+    /// The number of the last work item that a thread waits for.
     wanted: u64,
-    /// Whether its handle was destroyed; it ends with its work.
+    /// Whether its handle was destroyed. The stream ends with its work.
     is_closed: bool,
-    /// What it was given since capture began.
+    /// The work items of the capture in progress.
     capture: Option<Capture>,
 }
 
-/// A capture under way.
+/// A capture in progress.
 pub(crate) struct Capture {
     pub(crate) works: Vec<Work>,
     thread: std::thread::ThreadId,
-    /// Whether something happened that no graph can hold.
+    /// Whether an operation invalidated the capture.
     pub(crate) is_invalid: bool,
 }
 
@@ -57,13 +57,13 @@ impl Stream {
         !self.is_closed
     }
 
-    /// Gives up what is not done.
+    /// Abandons the pending work.
     pub(crate) fn abandon(&mut self) {
         self.queue.clear();
         self.done = self.issued;
     }
 
-    /// What is not done.
+    /// The pending work.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Work> {
         self.queue.iter().map(|operation| &operation.work)
     }
@@ -72,14 +72,14 @@ impl Stream {
         self.queue.iter_mut()
     }
 
-    /// Whether it has come so far.
+    /// Whether the stream has reached a work item.
     pub(crate) fn has_done(&self, operation: u64) -> bool {
         self.done >= operation
     }
 }
 
 impl State {
-    /// The stream of a handle that a caller gave; 0, 1 and 2 are the default stream.
+    /// The stream of a caller's handle. 0, 1 and 2 are the default stream.
     pub(crate) fn stream_handle(&mut self, handle: Handle) -> Outcome<Handle> {
         if handle > 2 {
             if !self.streams.get(handle)?.is_live() {
@@ -119,7 +119,8 @@ impl State {
         Ok(handle)
     }
 
-    /// Gives work to a stream, or to the graph that it captures. `stream` is of [`stream_handle`](Self::stream_handle).
+    /// Enqueues work on a stream, or adds it to the graph of its capture. `stream` comes from
+    /// [`stream_handle`](Self::stream_handle).
     pub(crate) fn enqueue(&mut self, stream: Handle, work: Work) -> Outcome<u64> {
         self.check(&work)?;
         let spans = work.host_spans(&self.page_locked);
@@ -141,7 +142,7 @@ impl State {
         Ok(number)
     }
 
-    /// Fails if this thread captures a stream: such a call can't be made meanwhile, and ends the capture.
+    /// Fails if this thread captures a stream: the call is not allowed during a capture and invalidates it.
     pub(crate) fn refuse_during_capture(&mut self, name: &str) -> Outcome {
         let here = std::thread::current().id();
         for (_, stream) in self.streams.iter_mut() {
@@ -175,14 +176,14 @@ impl State {
         Ok(self.streams.get(stream)?.capture.is_some())
     }
 
-    /// The number of the last work that a stream was given.
+    /// The number of the last work item of a stream.
     pub(crate) fn issued(&self, stream: Handle) -> Outcome<u64> {
         Ok(self.streams.get(stream)?.issued)
     }
 }
 
 impl Driver {
-    /// Waits until these streams have done what they were given until now.
+    /// Waits until these streams have done all work that is enqueued now.
     pub(crate) fn drain(&mut self, which: impl Fn(&Stream) -> bool) -> Outcome {
         let given: Vec<(Handle, u64)> = (self.streams.iter())
             .filter(|(_, stream)| which(stream))
@@ -191,13 +192,13 @@ impl Driver {
         given.into_iter().try_for_each(|(stream, operation)| self.wait_for(stream, operation))
     }
 
-    /// Waits until a stream has come so far. An error if the device is lost.
+    /// Waits until a stream has reached a work item. An error if the device is lost.
     pub(crate) fn wait_for(&mut self, stream: Handle, operation: u64) -> Outcome {
         loop {
             if let Some(code) = self.lost {
                 return Err(code.into());
             }
-            // A stream that is gone has done its work.
+            // A stream that does not exist any more has done its work.
             let Ok(waited) = self.streams.get_mut(stream) else { return Ok(()) };
             if waited.has_done(operation) {
                 return Ok(());
@@ -209,7 +210,7 @@ impl Driver {
     }
 }
 
-/// A stream's thread: does its work until it is closed and has none, or is no more.
+/// The thread of a stream. It executes work until the stream is removed, or is closed and has none left.
 fn do_work(handle: Handle) {
     let mut driver = Driver::lock();
     while let Ok(stream) = driver.streams.get_mut(handle) {
@@ -271,22 +272,22 @@ fn create(driver: &mut Driver, stream: *mut Handle, flags: c_uint, priority: c_i
         return Err(Code::INVALID_VALUE.into());
     }
     let made = driver.open_stream(context, flags, priority)?;
-    // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+    // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
     unsafe { put(stream, made) }
 }
 
 driver_functions! {
-    /// With its thread.
+    /// Creates the stream with its thread.
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) at CONTEXT, |driver| {
         create(driver, stream, flags, 0)
     }
 
-    /// The priority makes no difference.
+    /// The priority has no effect.
     fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) at CONTEXT, |driver| {
         create(driver, stream, flags, priority)
     }
 
-    /// Returns at once; the stream ends with its work.
+    /// Returns at once. The stream ends with its work.
     fn cuStreamDestroy_v2(stream: Handle) at WAITS_OR_FREES, |driver| {
         let stream = driver.stream_handle(stream)?;
         driver.streams.get_mut(stream)?.is_closed = true;
@@ -294,7 +295,7 @@ driver_functions! {
         Ok(())
     }
 
-    /// Waits for all that the stream was given.
+    /// Waits for all work of the stream.
     fn cuStreamSynchronize(stream: Handle) at WAITS_OR_FREES, |driver| {
         let stream = driver.stream_handle(stream)?;
         driver.refuse_during_capture("cuStreamSynchronize")?;
@@ -302,7 +303,7 @@ driver_functions! {
         driver.wait_for(stream, issued)
     }
 
-    /// Whether it has anything to do. Does not hurry it.
+    /// Whether the stream has pending work. Does not start it.
     fn cuStreamQuery(stream: Handle) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
         driver.refuse_during_capture("cuStreamQuery")?;
@@ -310,7 +311,7 @@ driver_functions! {
         if driver.streams.get(stream)?.has_done(issued) { Ok(()) } else { Err(Code::NOT_READY.into()) }
     }
 
-    /// What the stream is given from now on waits for what the event was recorded behind.
+    /// Later work of the stream waits for the event's last record.
     fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: c_uint) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
         match driver.events.get(event)?.recorded {
@@ -319,17 +320,17 @@ driver_functions! {
         }
     }
 
-    /// Those that it was made with.
+    /// The flags of the stream's creation.
     fn cuStreamGetFlags(stream: Handle, flags: *mut c_uint) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(flags, driver.streams.get(stream)?.flags) }
     }
 
-    /// That which it was made with.
+    /// The priority of the stream's creation.
     fn cuStreamGetPriority(stream: Handle, priority: *mut c_int) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
-        // SAFETY: the caller's pointer, of the type that the driver's function asks for.
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(priority, driver.streams.get(stream)?.priority) }
     }
 }

@@ -1,4 +1,4 @@
-//! Handles, and tables of what they stand for. A handle is a number, never used twice, that is no address.
+//! Handles and tables of objects. A handle is a number that is used once and is not an address.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::code::Code;
 use crate::driver::{Failure, Outcome};
 
-/// What a handle stands for.
+/// The kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Context,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// For messages and reports.
+    /// The name for messages and reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Context => "context",
@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// A handle as the caller has it.
+/// A handle as callers hold it.
 pub(crate) type Handle = u64;
 
 /// The live objects of a kind.
@@ -47,10 +47,10 @@ impl<T> Table<T> {
         Self { kind, live: BTreeMap::new() }
     }
 
-    /// Adds an object, and returns its handle.
+    /// Adds an object and returns its handle.
     pub(crate) fn insert(&mut self, object: T) -> Handle {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Beyond the address space of the host, so that nothing can be read through it.
+        // Handles lie beyond the address space of the host, so that nothing can be read through them.
         let handle = 0xfa00_0000_0000_0000 | (self.kind as u64) << 48 | NEXT.fetch_add(1, Ordering::Relaxed) << 4;
         self.live.insert(handle, object);
         handle
@@ -74,7 +74,7 @@ impl<T> Table<T> {
         Ok(self.live.get_mut(&handle).expect("it is there"))
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub(crate) fn remove(&mut self, handle: Handle) -> Outcome<T> {
         self.live.remove(&handle).ok_or_else(|| self.missing(handle))
     }
@@ -87,7 +87,7 @@ impl<T> Table<T> {
         self.live.iter_mut().map(|(handle, object)| (*handle, object))
     }
 
-    /// Keeps those that `wanted` says, and returns how many were dropped.
+    /// Keeps the objects that `wanted` accepts. Returns the number of those that were removed.
     pub(crate) fn retain(&mut self, mut wanted: impl FnMut(&T) -> bool) -> usize {
         let before = self.live.len();
         self.live.retain(|_, object| wanted(object));

@@ -1,4 +1,4 @@
-//! Work that streams do: copies, fills, launches, records of events, waits.
+//! The work items of streams: copies, fills, launches, records of events, waits.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::kernels::Launch;
 use crate::page_locked::PageLocked;
 use crate::table::Handle;
 
-/// Bytes of the host's memory.
+/// A range of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
@@ -30,11 +30,11 @@ impl fmt::Display for Span {
 /// One side of a copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Side {
-    /// The host's memory.
+    /// Host memory.
     Host(usize),
-    /// Memory that the device reaches.
+    /// Memory that the device can access.
     Device(u64),
-    /// A copy of the host's memory, taken when the call was made; without gaps between rows.
+    /// A copy of host memory from the time of the call, without gaps between rows.
     Staged(Vec<u8>),
 }
 
@@ -55,37 +55,37 @@ pub(crate) struct Copy {
     pub(crate) rows: Rows,
 }
 
-/// The same value again and again in device memory.
+/// A fill of device memory with one value.
 #[derive(Clone, Debug)]
 pub(crate) struct Fill {
     pub(crate) address: u64,
-    /// The value's bytes.
+    /// The bytes of the value.
     pub(crate) value: Vec<u8>,
     pub(crate) count: usize,
 }
 
-/// A piece of work.
+/// A work item.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Copy(Copy),
     Fill(Fill),
     Launch(Launch),
-    /// Says when it is reached.
+    /// Records an event.
     Record(Handle),
-    /// Waits until a stream has come so far.
+    /// Waits until a stream has reached a work item.
     Wait {
         stream: Handle,
         operation: u64,
     },
 }
 
-/// Bytes from the first to the last one of rows.
+/// The number of bytes from the first to the last byte of rows.
 pub(crate) fn extent(Rows { bytes, rows }: Rows, pitch: usize) -> usize {
     if rows == 0 { 0 } else { (rows - 1) * pitch + bytes }
 }
 
 impl Work {
-    /// For messages.
+    /// The name for messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Copy(_) => "a copy".to_owned(),
@@ -96,7 +96,7 @@ impl Work {
         }
     }
 
-    /// The host's memory that it uses.
+    /// The host memory that the work uses.
     pub(crate) fn host_spans(&self, page_locked: &PageLocked) -> Vec<Span> {
         match self {
             Self::Copy(Copy { from, from_pitch, to, to_pitch, rows }) => {
@@ -111,7 +111,7 @@ impl Work {
         }
     }
 
-    /// Addresses in the blocks of device memory that it uses.
+    /// An address in each block of device memory that the work uses.
     pub(crate) fn device_addresses(&self) -> Vec<u64> {
         match self {
             Self::Copy(Copy { from, to, .. }) => {
@@ -126,7 +126,7 @@ impl Work {
 }
 
 impl State {
-    /// Whether the device reaches all that a piece of work uses.
+    /// Whether the device can access all memory that a work item uses.
     pub(crate) fn check(&mut self, work: &Work) -> Outcome {
         match work {
             Work::Copy(Copy { from, from_pitch, to, to_pitch, rows }) => {
@@ -138,12 +138,12 @@ impl State {
                 Ok(())
             }
             Work::Fill(fill) => self.reachable(fill.address, fill.value.len() * fill.count).map(|_| ()),
-            // A kernel's pointers are looked at when it runs.
+            // A kernel's pointers are checked when it runs.
             Work::Launch(_) | Work::Record(_) | Work::Wait { .. } => Ok(()),
         }
     }
 
-    /// Does a piece of work, but for those that concern streams.
+    /// Executes a work item that does not concern streams.
     pub(crate) fn perform(&mut self, work: &Work) -> Result<(), Code> {
         let found = match work {
             Work::Copy(copy) => self.copy(copy),
@@ -151,7 +151,7 @@ impl State {
             Work::Launch(launch) => return self.emulate(launch),
             Work::Record(_) | Work::Wait { .. } => Ok(()),
         };
-        // The memory was there when the work was begun: it was freed since.
+        // The memory existed when the work was enqueued, so it was freed since.
         found.map_err(|failure| {
             self.counts.report(format!("{} uses memory that was freed: {:?}", work.name(), failure.misuse));
             Code::ILLEGAL_ADDRESS
@@ -162,14 +162,14 @@ impl State {
         let mut pointer = |side: &Side, pitch: usize| match side {
             Side::Host(address) => Ok(std::ptr::with_exposed_provenance_mut::<u8>(*address)),
             Side::Device(address) => self.reachable(*address, extent(*rows, pitch)),
-            // Only read from.
+            // The device side is only read.
             Side::Staged(bytes) => Ok(bytes.as_ptr().cast_mut()),
         };
         let (source, target) = (pointer(from, *from_pitch)?, pointer(to, *to_pitch)?);
         for row in 0..rows.rows {
-            // SAFETY: on the device's side the rows lie in one block, as was just checked, and blocks stay while the state is
-            // locked. On the host's side the caller of the driver's function vouches for the memory until it has waited
-            // for the stream; what a test has told to be back with its owner is forbidden before.
+            // SAFETY: on the device side the rows lie in one block, checked above, and blocks stay while the state is
+            // locked. On the host side the caller of the driver's function keeps the memory until it has waited for the
+            // stream. Work on memory that a test has taken back is dropped before.
             unsafe {
                 std::ptr::copy(source.add(row * from_pitch), target.add(row * to_pitch), rows.bytes);
             }
@@ -179,7 +179,7 @@ impl State {
 
     fn fill(&mut self, Fill { address, value, count }: &Fill) -> Outcome {
         let target = self.reachable(*address, value.len() * count)?;
-        // SAFETY: the bytes lie in one block, as was just checked, and nobody else has them while the state is locked.
+        // SAFETY: the bytes lie in one block, checked above, and the locked state gives exclusive access.
         let bytes = unsafe { std::slice::from_raw_parts_mut(target, value.len() * count) };
         bytes.chunks_exact_mut(value.len()).for_each(|bytes| bytes.copy_from_slice(value));
         Ok(())

@@ -6,9 +6,9 @@ use super::lexer::{Kind, Token};
 /// A kernel: a `.entry` of the PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The symbol by which a program finds it.
+    /// The symbol by which a program finds the kernel.
     pub name: String,
-    /// What a launch passes, in order.
+    /// The parameters that a launch passes, in order.
     pub params: Vec<Param>,
 }
 
@@ -21,11 +21,11 @@ pub struct Param {
     pub bytes: usize,
     /// Its alignment in bytes.
     pub align: usize,
-    /// Whether it is a pointer to the device's memory.
+    /// Whether it is a pointer to device memory.
     pub pointer: bool,
 }
 
-/// The parameters between the parentheses of an entry; `line` gives a token's line.
+/// The parameters between the parentheses of an entry. `line` returns the line of a token.
 pub(super) fn params(tokens: &[Token<'_>], line: impl Fn(&Token<'_>) -> usize) -> Result<Vec<Param>, PtxError> {
     if tokens.is_empty() {
         return Ok(Vec::new());
@@ -56,7 +56,7 @@ fn param(tokens: &[Token<'_>], line: impl Fn(&Token<'_>) -> usize) -> Result<Par
                 let number = rest.next();
                 let bytes = number.and_then(|number| number.text.parse::<usize>().ok());
                 let bytes = bytes.ok_or_else(|| unexpected(number, "an alignment"))?;
-                // After `.ptr` it is the alignment of what is pointed to.
+                // After `.ptr`, `.align` is the alignment of the memory and not of the parameter.
                 if !pointer {
                     align = Some(bytes);
                 }
@@ -79,7 +79,7 @@ fn param(tokens: &[Token<'_>], line: impl Fn(&Token<'_>) -> usize) -> Result<Par
     Ok(Param { name: name.to_owned(), bytes: element * count, align: align.unwrap_or(element), pointer })
 }
 
-/// The bytes of `.b8`, `.u64`, `.f32` …
+/// The size in bytes of a type such as `.b8`, `.u64` or `.f32`.
 fn size_of_type(directive: &str) -> Option<usize> {
     match directive {
         ".b8" | ".u8" | ".s8" => Some(1),

@@ -1,32 +1,32 @@
-//! What instructions need: the oldest `.target` and `.version` that have them.
+//! The requirements of instructions: the oldest `.target` and `.version` that have them.
 //!
-//! The compiler does not look into inline assembly, and writes the header of what it was asked for. The table is of the
-//! PTX manual's sections "PTX ISA Notes" and "Target ISA Notes": what is newer than `sm_70` and PTX 6.0. The kinds of
-//! instructions in the tests below were tried with `ptxas` 12.9. It takes each with what the table says, and refuses it
-//! with less.
+//! The compiler does not parse inline assembly, so its header names only the requested target. The table holds the
+//! instructions that are newer than `sm_70` and PTX 6.0, from the sections "PTX ISA Notes" and "Target ISA Notes" of
+//! the PTX manual. `ptxas` 12.9 accepts each instruction of the tests below with the header of the table, and rejects
+//! it with an older one.
 
 use std::fmt;
 
 /// A `.target` and a `.version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Needs {
-    /// Of `sm_90` 90.
+    /// The number of the architecture: 90 of `sm_90`.
     target: u32,
-    /// Whether it is `sm_90a`, which runs on that architecture alone.
+    /// Whether the target is one as `sm_90a`, which runs on that architecture alone.
     is_specific: bool,
-    /// Of PTX 7.8 (7, 8).
+    /// The version of PTX: (7, 8) of 7.8.
     version: (u32, u32),
 }
 
 impl Needs {
-    /// What both need.
+    /// The oldest header that has both.
     pub(super) fn and(self, other: Self) -> Self {
-        // The newer target; of two that are the same, the specific one.
+        // The newer target. Of two with the same number, the specific one.
         let (target, is_specific) = (self.target, self.is_specific).max((other.target, other.is_specific));
         Self { target, is_specific, version: self.version.max(other.version).max(least_version(target)) }
     }
 
-    /// What a header says; what can't be read needs nothing.
+    /// The requirement that a header states. An unknown text requires nothing.
     pub(super) fn of_header(version: &str, target: &str) -> Self {
         let number = |text: &str| text.parse().unwrap_or(0);
         let (major, minor) = version.split_once('.').unwrap_or((version, ""));
@@ -41,19 +41,20 @@ impl Needs {
 }
 
 impl fmt::Display for Needs {
-    /// The target.
+    /// The target as text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sm_{}{}", self.target, if self.is_specific { "a" } else { "" })
     }
 }
 
-/// An opcode, modifiers that it has all of, the target and the version that it needs then. A modifier with a `*` stands
-/// for all that begin with what is before it; several with dots between them are the last ones, in that order.
+/// An opcode, the modifiers that must all be present, and the target and the version that it then needs.
+///
+/// `x*` matches every modifier that begins with `x`. Modifiers with dots between match the last ones in this order.
 type Row = (&'static str, &'static [&'static str], u32, (u32, u32));
 
-/// An instruction may fit several rows, and needs what the newest of them says.
+/// An instruction may match several rows. The newest one counts.
 const TABLE: &[Row] = &[
-    // Matrices of the tensor cores. The shape stands before the types, and a row without types is of all.
+    // Matrices of the tensor cores. The shape stands before the types. A row without types matches all of them.
     ("wmma", &["u8"], 72, (6, 3)),
     ("wmma", &["s8"], 72, (6, 3)),
     ("wmma", &["u4"], 75, (6, 3)),
@@ -185,11 +186,11 @@ const TABLE: &[Row] = &[
     ("red", &["noftz", "bf16*"], 90, (7, 8)),
 ];
 
-/// Opcodes that one architecture has, and none after it.
+/// Opcodes that exist on one architecture only.
 const SPECIFIC: &[(&str, u32, (u32, u32))] =
     &[("wgmma", 90, (8, 0)), ("setmaxnreg", 90, (8, 0)), ("tcgen05", 100, (8, 6))];
 
-/// The oldest version that knows a target.
+/// The oldest version of PTX that has a target.
 const TARGETS: &[(u32, (u32, u32))] = &[
     (70, (6, 0)),
     (72, (6, 1)),
@@ -205,7 +206,7 @@ const TARGETS: &[(u32, (u32, u32))] = &[
     (121, (8, 8)),
 ];
 
-/// What an instruction with all of its modifiers needs.
+/// The requirement of an instruction with all of its modifiers.
 pub(super) fn needs(instruction: &str) -> Needs {
     let (opcode, modifiers) = instruction.split_once('.').unwrap_or((instruction, ""));
     let has = |wanted: &&str| {
@@ -218,13 +219,13 @@ pub(super) fn needs(instruction: &str) -> Needs {
     let needs = of_table.map(|&(_, _, target, version)| Needs { target, is_specific: false, version });
     let specific = SPECIFIC.iter().filter(|row| row.0 == opcode);
     let specific = specific.map(|&(_, target, version)| Needs { target, is_specific: true, version });
-    // The shared memory of other blocks, whatever the instruction.
+    // The shared memory of other blocks, with any instruction.
     let of_cluster = Needs { target: 90, is_specific: false, version: (7, 8) };
     let of_cluster = Some(of_cluster).filter(|_| has(&"shared::cluster"));
     needs.chain(specific).chain(of_cluster).fold(Needs::default(), Needs::and)
 }
 
-/// The oldest version that knows a target.
+/// The oldest version of PTX that has a target.
 fn least_version(target: u32) -> (u32, u32) {
     TARGETS.iter().take_while(|(known, _)| *known <= target).map(|(_, version)| *version).last().unwrap_or_default()
 }
@@ -233,11 +234,11 @@ fn least_version(target: u32) -> (u32, u32) {
 mod tests {
     use super::{Needs, needs};
 
-    /// Each feature alone, operand types and modifiers among them, and what needs nothing.
+    /// Each feature alone, and instructions that need nothing newer.
     #[test]
     fn each_feature_alone_has_its_target_and_version() {
         for (instruction, target, version) in [
-            // What the kernels here use.
+            // Instructions that cuda_std uses.
             ("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "sm_80", "7.0"),
             ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80", "7.0"),
             ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_80", "7.0"),

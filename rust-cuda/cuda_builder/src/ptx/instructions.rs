@@ -3,8 +3,7 @@
 use super::body::statements;
 use super::lexer::{Kind, Token};
 
-/// The instructions of a body, each with all of its modifiers: `mma.sync.aligned.m16n8k32…`. Guards and operands are
-/// left out.
+/// The instructions of a body with their modifiers, such as `mma.sync.aligned.m16n8k32…`, without guards and operands.
 pub(super) fn instructions<'a>(text: &'a str, body: &[Token<'_>]) -> impl Iterator<Item = &'a str> {
     statements(body).into_iter().filter_map(opcode).map(|token| whole(text, token))
 }
@@ -15,7 +14,7 @@ fn opcode<'a, 't>(mut statement: &'t [Token<'a>]) -> Option<&'t Token<'a>> {
         match statement {
             [at, not, _, rest @ ..] if at.is('@') && not.is('!') => statement = rest,
             [at, _, rest @ ..] if at.is('@') => statement = rest,
-            // A label.
+            // The statement begins with a label.
             [label, colon, rest @ ..] if label.kind == Kind::Word && colon.is(':') => statement = rest,
             [first, ..] => return (first.kind == Kind::Word).then_some(first),
             [] => return None,
@@ -23,7 +22,7 @@ fn opcode<'a, 't>(mut statement: &'t [Token<'a>]) -> Option<&'t Token<'a>> {
     }
 }
 
-/// From the opcode to the end of its modifiers.
+/// The text from the opcode to the end of its modifiers.
 fn whole<'a>(text: &'a str, opcode: &Token<'_>) -> &'a str {
     let rest = &text[opcode.start..];
     let ends = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '$' | '%'));

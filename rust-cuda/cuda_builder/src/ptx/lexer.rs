@@ -1,13 +1,13 @@
-//! Text to tokens: comments and white space go, strings stay whole.
+//! Splits a text into tokens. Comments and white space are dropped; a string is one token.
 
 use super::PtxError;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A name or an opcode: `MASK`, `%r1`, `$L__BB0_1`, `ld`.
     Word,
-    /// A word with a dot before it: `.entry`, `.b32`. Opcodes' suffixes are directives, too.
+    /// A word after a dot: `.entry`, `.b32`. The suffixes of opcodes are directives, too.
     Directive,
     /// `16`, `0x1F`, `0f3F800000`, `1.5`.
     Number,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Mark,
 }
 
-/// A piece of PTX and where it stands.
+/// A token and its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,
@@ -27,18 +27,18 @@ pub(super) struct Token<'a> {
 }
 
 impl Token<'_> {
-    /// Whether it is this mark.
+    /// Whether it is this character.
     pub(super) fn is(&self, mark: char) -> bool {
         self.kind == Kind::Mark && self.text.starts_with(mark)
     }
 
-    /// Where the next token can begin.
+    /// The offset behind the token.
     pub(super) fn end(&self) -> usize {
         self.start + self.text.len()
     }
 }
 
-/// The number of the line, from 1, in which byte `offset` stands.
+/// The number of the line of byte `offset`, from 1.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count()
 }
@@ -72,7 +72,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, PtxError> {
     Ok(tokens)
 }
 
-/// The kind and the length of the token at the start of `rest`; a length of 0 is a string that does not end.
+/// The kind and the length of the token at the start of `rest`. The length of an unterminated string is 0.
 fn next(rest: &str) -> Option<(Kind, usize)> {
     let bytes = rest.as_bytes();
     let word = |from: usize| from + bytes[from..].iter().take_while(|byte| continues_word(**byte)).count();
@@ -87,12 +87,12 @@ fn next(rest: &str) -> Option<(Kind, usize)> {
     })
 }
 
-/// PTX's followsym.
+/// Whether a character may follow the first one of an identifier: `followsym` in the PTX manual.
 fn continues_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
 
-/// The length of a number; a dot belongs to it when a digit follows.
+/// The length of a number. A dot is a part of it if a digit follows.
 fn number(bytes: &[u8]) -> usize {
     let mut length = 1;
     while let Some(byte) = bytes.get(length) {
@@ -105,7 +105,7 @@ fn number(bytes: &[u8]) -> usize {
     length
 }
 
-/// The length of a string with its quotes, or 0 where it does not end.
+/// The length of a string with its quotes, or 0 if it is not terminated.
 fn string(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {

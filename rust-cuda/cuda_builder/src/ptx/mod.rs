@@ -1,8 +1,8 @@
-//! Reading PTX, as far as it takes to know its entries and to split it into modules.
+//! Parses PTX as far as it takes to list its entries and to split it into modules.
 //!
-//! A PTX text is a header and a list of items: variables, functions and entries. [`Ptx::parse`] finds them, checks that every
-//! symbol that one uses is there, and keeps their text as it is. Nothing is rewritten, so what a
-//! split module computes is what the whole would.
+//! A PTX text is a header and a list of items: variables, functions and entries. [`Ptx::parse`] finds the items, checks
+//! that every symbol that they use is defined, and keeps their text unchanged. A split module computes what the whole
+//! text computes.
 //!
 //! ```
 //! use cuda_builder::ptx::Ptx;
@@ -34,56 +34,56 @@ pub use entry::{Entry, Param};
 pub use parse::{Item, ItemKind, Ptx};
 pub use split::Module;
 
-/// Why a text is not PTX that can be used. Lines count from 1.
+/// The reason why a text is not usable PTX. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PtxError {
-    /// A character that PTX does not have outside of strings and comments.
+    /// A character that PTX allows only in strings and comments.
     #[error("line {line}: {found:?} does not belong in PTX")]
     Character {
-        /// Where.
+        /// The line.
         line: usize,
         /// The character.
         found: char,
     },
-    /// A comment, a string, an item or a bracket that does not end.
+    /// A comment, a string, an item or a bracket that is not closed.
     #[error("line {line}: the {what} that begins here does not end")]
     Unclosed {
-        /// Where it begins.
+        /// The line in which it begins.
         line: usize,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
     /// `.version`, `.target` or `.address_size` is missing or has no value.
     #[error("the header has no {directive}")]
     Header {
-        /// Which.
+        /// The missing directive.
         directive: &'static str,
     },
-    /// Something that this reader does not know; debug information is among it.
+    /// A construct that this parser does not know, such as debug information.
     #[error("line {line}: {found:?} is not known here: {expected} was expected")]
     Unexpected {
-        /// Where.
+        /// The line.
         line: usize,
-        /// What stands there.
+        /// The text that was found.
         found: String,
-        /// What was expected.
+        /// The text that was expected.
         expected: &'static str,
     },
     /// Two items define the same symbol.
     #[error("line {line}: {name} is defined in line {first} already")]
     Duplicate {
-        /// The second definition.
+        /// The line of the second definition.
         line: usize,
-        /// The first.
+        /// The line of the first definition.
         first: usize,
         /// The symbol.
         name: String,
     },
-    /// An item uses a symbol that is neither its own nor in the list.
+    /// An item uses a symbol that neither it nor another item defines.
     #[error("line {line}: {user} uses {name}, which is not there")]
     Missing {
-        /// Where it is used.
+        /// The line of the use.
         line: usize,
         /// The item that uses it.
         user: String,

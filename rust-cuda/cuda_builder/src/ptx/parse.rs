@@ -7,16 +7,16 @@ use super::entry::{self, Entry};
 use super::lexer::{Kind, Token, line_of, tokens};
 use super::{PtxError, body, instructions};
 
-/// A PTX text taken apart.
+/// A parsed PTX text.
 #[derive(Clone, Debug)]
 pub struct Ptx {
-    /// `.version`: the version of PTX itself.
+    /// `.version`: the version of PTX.
     pub version: String,
-    /// `.target`: the architecture, `sm_70`.
+    /// `.target`: the architecture, such as `sm_70`.
     pub target: String,
     /// `.address_size`, in bits.
     pub address_size: String,
-    /// Everything else, in its order.
+    /// The items in their order.
     pub items: Vec<Item>,
 }
 
@@ -25,34 +25,34 @@ pub struct Ptx {
 pub struct Item {
     /// Its symbol.
     pub name: String,
-    /// Variable, function or entry.
+    /// The kind of the item.
     pub kind: ItemKind,
-    /// As it stands in the PTX.
+    /// The text of the item.
     pub text: String,
     /// The symbols of other items that it uses, in order of their first use.
     pub uses: Vec<String>,
-    /// Its instructions with their modifiers, without operands: `bar.sync`, `ld.global.f32`. A variable has none.
+    /// Its instructions with modifiers and without operands: `bar.sync`, `ld.global.f32`. A variable has none.
     pub instructions: Vec<String>,
 }
 
 /// The kinds of items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
-    /// In global, constant or shared memory.
+    /// A variable in global, constant or shared memory.
     Variable,
     /// A `.func` with a body.
     Function,
-    /// A `.func` without one: declared ahead of its definition, or left to others to define.
+    /// A `.func` without a body: a declaration.
     Declaration,
     /// A kernel.
     Entry(Entry),
 }
 
 impl Ptx {
-    /// Takes a text apart and checks that each symbol is defined once and each one used is there.
+    /// Parses a text. Checks that each symbol is defined once and that each used symbol is defined.
     ///
     /// # Errors
-    /// The first thing that is not as it should be, with its line.
+    /// The first error in the text, with its line.
     pub fn parse(text: &str) -> Result<Self, PtxError> {
         let tokens = tokens(text)?;
         let mut parser = Parser { text, tokens: &tokens, at: 0 };
@@ -92,14 +92,14 @@ impl Ptx {
     }
 }
 
-/// An item whose references are not looked up yet.
+/// An item whose references are not resolved yet.
 struct RawItem {
     name: String,
     kind: ItemKind,
     all: Range<usize>,
     /// A function's results, name and parameters.
     signature: Range<usize>,
-    /// What may refer to others: the initial value of a variable, the body of a function.
+    /// The part that may refer to other items: the initial value of a variable, the body of a function.
     code: Range<usize>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
         line_of(self.text, token.start)
     }
 
-    /// A header directive's value: the rest of its line.
+    /// The value of a header directive: the rest of its line.
     fn header_line(&mut self) -> String {
         let start = self.tokens[self.at].end();
         let end = self.text[start..].find('\n').map_or(self.text.len(), |length| start + length);
@@ -154,7 +154,7 @@ impl<'a> Parser<'a> {
     fn variable(&mut self, start: usize) -> Result<RawItem, PtxError> {
         let end = self.find(start, |token| token.is(';'))?;
         let tokens = &self.tokens[self.at..end];
-        // Attributes stand in parentheses: the name is the first word, and all words before `=` but the name are unknown.
+        // Attributes stand in parentheses. The name is the first word; any other word before `=` is unknown.
         let value = tokens.iter().position(|token| token.is('=')).map_or(end, |offset| self.at + offset);
         let mut words = (self.at..value).filter(|&at| self.tokens[at].kind == Kind::Word);
         let Some(name) = words.next() else { return self.unexpected(end, "the name of a variable") };
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
             params = self.at + 1..close;
             self.at = close + 1;
         }
-        // Performance directives, then the body or a semicolon.
+        // Performance directives follow, then the body or a semicolon.
         let next = self.find(start, |token| token.is(';') || token.is('{'))?;
         let has_body = self.tokens[next].is('{');
         let end = if has_body { self.closing(next)? } else { next };
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The next token that `wanted` takes; without one the item that begins at `start` does not end.
+    /// The next token that `wanted` accepts. If there is none, the item that begins at `start` is not closed.
     fn find(&self, start: usize, wanted: impl Fn(&Token<'_>) -> bool) -> Result<usize, PtxError> {
         let found = self.tokens[self.at..].iter().position(wanted);
         let line = self.line(&self.tokens[start]);
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Looks up what each item uses.
+/// Resolves the references of each item.
 fn resolve(text: &str, tokens: &[Token<'_>], raw: &[RawItem]) -> Result<Vec<Item>, PtxError> {
     let line = |token: usize| line_of(text, tokens[token].start);
     let mut defined: HashMap<&str, usize> = HashMap::new();

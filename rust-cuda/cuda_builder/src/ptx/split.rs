@@ -1,4 +1,4 @@
-//! One PTX into modules that are loaded one by one.
+//! Splits one PTX text into modules that a program loads one by one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -6,24 +6,25 @@ use std::fmt::Write as _;
 use super::features::{Needs, needs};
 use super::{Entry, ItemKind, Ptx};
 
-/// A PTX text of its own, with some of the entries.
+/// A complete PTX text with some of the entries.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// As the caller named it.
+    /// The name that the caller chose.
     pub name: String,
-    /// The kernels in it.
+    /// The kernels of the module.
     pub entries: Vec<Entry>,
-    /// The PTX.
+    /// The PTX text.
     pub text: String,
 }
 
 impl Ptx {
-    /// Splits the PTX: `module_of` says for the name of each entry in which module it belongs.
+    /// Splits the PTX into modules. `module_of` returns the name of the module of an entry.
     ///
-    /// A module has the header, its entries and everything that these use, directly or through others, in the
-    /// original order; so a function or a variable may be in several modules, and one that no entry uses is in none. The
-    /// modules are sorted by name. Where a module has instructions that the header's architecture or version lacks, its
-    /// own names the
+    /// A module has the header, its entries, and every item that these use directly or indirectly, in the original
+    /// order. A function or variable may be in several modules. One that no entry uses is in none. The modules are
+    /// sorted by name.
+    ///
+    /// If a module has instructions that the header's target or version lacks, the header of the module names the
     /// oldest ones that have them.
     pub fn split(&self, module_of: impl Fn(&str) -> String) -> Vec<Module> {
         let mut modules: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
@@ -39,7 +40,7 @@ impl Ptx {
             .collect()
     }
 
-    /// The header, and the items that `names` need.
+    /// The header and the items that `names` need.
     fn text_with<'a>(&'a self, names: impl Iterator<Item = &'a str>) -> String {
         let mut to_visit: Vec<&str> = names.collect();
         let mut needed: HashSet<&str> = to_visit.iter().copied().collect();
@@ -54,7 +55,7 @@ impl Ptx {
         let items = || self.items.iter().filter(|item| needed.contains(item.name.as_str()));
         let header = Needs::of_header(&self.version, &self.target);
         let needs = items().flat_map(|item| &item.instructions).map(|name| needs(name)).fold(header, Needs::and);
-        // What suffices stays as it was written.
+        // A header that suffices stays as it is.
         let (version, target) = if needs == header {
             (self.version.clone(), self.target.clone())
         } else {

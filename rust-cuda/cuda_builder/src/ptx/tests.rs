@@ -1,4 +1,4 @@
-//! Reading and splitting, on texts that have what LLVM writes and what it might.
+//! Parsing and splitting of texts with everything that LLVM writes or may write.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn parse(items: &str) -> Result<Ptx, PtxError> {
     Ptx::parse(&format!("{HEADER}{items}"))
 }
 
-/// Two entries, a function that both may reach, tables, and braces and semicolons where they mean nothing.
+/// Two entries, a function that both may call, tables, and braces and semicolons in strings and comments.
 const WHOLE: &str = r#"
 .visible .const .align 16 .b8 MASK[65536];
 .extern .shared .align 16 .b8 pool[];
@@ -128,7 +128,7 @@ fn a_module_is_for_what_its_instructions_need() {
     assert_eq!(header(copies, "8.7", "sm_120"), of("8.7", "sm_120"));
     assert_eq!(header(copies, "10.0", "sm_75"), of("10.0", "sm_80"));
     assert_eq!(header(".entry one() { cp.async.bulk.commit_group; ret; }", "6.0", "sm_70"), of("8.0", "sm_90"));
-    // Also where a function that the entry calls has it.
+    // The same in a function that the entry calls.
     let called = ".func f() { cp.async.wait_all; ret; }\n.entry one() { call f; ret; }";
     assert_eq!(header(called, "6.0", "sm_70"), of("7.0", "sm_80"));
 }

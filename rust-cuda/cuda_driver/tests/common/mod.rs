@@ -1,5 +1,5 @@
-//! Shared by the integration tests. The slots are global to a process, so each state of them has a test
-//! file, and thereby a process, of its own.
+//! Functions for all integration tests. The slots are global to a process, so each of their states has a test file, and
+//! with it a process, of its own.
 
 use std::path::PathBuf;
 use std::process::Command;
