@@ -38,8 +38,8 @@ pub const OUTSIDE: i32 = -1;
 
 /// The position in `0..length` that stands for position `i` under the border mode with this code, or [`OUTSIDE`].
 ///
-/// `length` is from 1 to 2^30 - 1 and `i` lies within 2^30 of that range, so nothing overflows.
-/// [`Params`](crate::abi::params::Params) guarantees both. An unknown code counts as [`BorderMode::Constant`].
+/// `length` is from 1 to 2^30 - 1, which [`Params`](crate::abi::params::Params) guarantees. Then no position overflows.
+/// An unknown code counts as [`BorderMode::Constant`].
 #[inline(always)]
 #[must_use]
 pub const fn map(code: u32, i: i32, length: i32) -> i32 {
@@ -108,6 +108,20 @@ mod tests {
         assert_eq!(seen(BorderMode::Reflect), letters("ddcbaabcddcbaa"));
         assert_eq!(seen(BorderMode::Mirror), letters("bcdcbabcdcbabc"));
         assert_eq!(seen(BorderMode::Wrap), letters("dabcdabcdabcda"));
+    }
+
+    /// No position overflows, and the result is a position or OUTSIDE.
+    #[test]
+    fn any_position_is_safe() {
+        for mode in BorderMode::ALL {
+            for n in [1, 2, 3, 1_000, (1 << 30) - 2, (1 << 30) - 1] {
+                for i in [i32::MIN, i32::MIN + 1, -(1 << 30), -1, 0, n - 1, n, 1 << 30, i32::MAX - 1, i32::MAX] {
+                    let position = map(mode.code(), i, n);
+                    assert!((0..n).contains(&position) || position == OUTSIDE, "{mode:?}, {i} of {n}: {position}");
+                    assert!(position != OUTSIDE || mode == BorderMode::Constant, "{mode:?}, {i} of {n}");
+                }
+            }
+        }
     }
 
     /// Far outside, against maps that step back one reflection at a time.

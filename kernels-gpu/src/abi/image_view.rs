@@ -21,8 +21,9 @@ impl<'a, P: Pixel, const C: u32> ImageView<'a, P, C> {
     /// # Safety
     /// While the view is in use:
     /// - `pixels` holds `params.height` rows, and row `y` begins `y * params.src_pitch` values after the first.
-    /// - each row holds `params.width * C` initialized values.
-    /// - no thread writes the image.
+    /// - Each row holds `params.width * C` initialized values.
+    /// - `params.width * C` and `params.height` are from 1 to [`MAX_SIDE`](crate::abi::params::MAX_SIDE).
+    /// - No thread writes the image.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(pixels: Global<P>, params: &'a Params) -> Self {
@@ -30,8 +31,6 @@ impl<'a, P: Pixel, const C: u32> ImageView<'a, P, C> {
     }
 
     /// Row `y`, or the row that the border puts there.
-    ///
-    /// `y` lies within 2^30 of the image.
     #[inline(always)]
     #[must_use]
     pub fn row(&self, y: i32) -> Row<'a, P, C> {
@@ -51,8 +50,6 @@ pub struct Row<'a, P, const C: u32> {
 
 impl<P: Pixel, const C: u32> Row<'_, P, C> {
     /// One channel of the pixel in column `x`, or of the pixel that the border puts there.
-    ///
-    /// `x` lies within 2^30 of the image.
     #[inline(always)]
     #[track_caller]
     #[must_use]
