@@ -2,6 +2,7 @@
 
 pub(crate) mod async_rows;
 pub(crate) mod border_table;
+pub(crate) mod contributing_rows;
 pub(crate) mod mask_row;
 pub mod partition;
 pub mod vector;

@@ -1,5 +1,5 @@
 //! A thread computes a tile of outputs from registers, for a mask of any size: the kernel behind
-//! [`stream`](crate::direct::sliding_window::stream).
+//! [`sliding_window`](crate::direct::sliding_window).
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!
@@ -47,7 +47,7 @@ use cuda_std::prelude::*;
 use crate::abi::border;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
-use crate::direct::sliding_window::strip::Needed;
+use crate::common::contributing_rows::MaskRowBits as Needed;
 
 /// Threads of a block.
 pub const BLOCK: (u32, u32) = (32, 4);

@@ -12,8 +12,7 @@ use cuda_std::prelude::*;
 use crate::abi::kernel::{Convergent, Kernel, Parameter};
 use crate::abi::params::{MAX_SIDE, OutputPtr, Params};
 use crate::abi::pixel::PixelType;
-use crate::direct::sliding_window::strip::Schedule;
-use crate::direct::sliding_window::{staged, stream, stream_ring, stream_values, strip};
+use crate::direct::sliding_window::{self, Schedule, cp_async_ring, double_buffered, global_rows};
 use crate::direct::{register_tile, shared_tile_async as small_tile};
 use crate::separable::{block_tile as separable_tile, ring as separable_ring, tensor_core as separable_tensor};
 use crate::teaching::constant_mask::MASK;
@@ -99,17 +98,13 @@ impl Entry {
         self.symbol
     }
 
-    /// Whether rows reach it through shared memory, as [`staged`] has it: the streams of one `f32` a pixel.
-    const fn is_staged(&self) -> bool {
-        matches!((self.variant, self.pixel, self.channels), (Variant::Stream, PixelType::F32, 1))
-    }
-
     /// How the entry walks down the image, if it does.
     #[must_use]
     pub const fn schedule(&self) -> Option<Schedule> {
         match (self.variant, self.mask) {
-            (Variant::Stream, MaskSize::Square(side)) if self.is_staged() => Some(stream::schedule(side)),
-            (Variant::Stream, MaskSize::Square(side)) => Some(stream_values::schedule(self.pixel, self.channels, side)),
+            (Variant::Stream | Variant::StreamRing, MaskSize::Square(side)) => {
+                Some(sliding_window::schedule(self.pixel, self.channels, side))
+            }
             _ => None,
         }
     }
@@ -117,11 +112,13 @@ impl Entry {
     /// See [`Kernel::residency`].
     #[must_use]
     pub const fn residency(&self) -> Option<(u32, u32)> {
-        match (self.variant, self.schedule()) {
+        match self.variant {
             // So many threads would get fewer registers than they need; one block is enough.
-            (Variant::SeparableTile | Variant::SeparableTensor, _) => Some((self.block().0, 1)),
-            (_, Some(Schedule { resident, .. })) if self.is_staged() => Some((self.block().0, resident)),
-            (Variant::Tensor, _) => match tensor::resident(self.channels, self.mask.side()) {
+            Variant::SeparableTile | Variant::SeparableTensor => Some((self.block().0, 1)),
+            Variant::Stream | Variant::StreamRing => {
+                sliding_window::launch_bounds(self.pixel, self.channels, self.mask.side())
+            }
+            Variant::Tensor => match tensor::resident(self.channels, self.mask.side()) {
                 Some(blocks) => Some((self.block().0, blocks)),
                 None => None,
             },
@@ -137,9 +134,7 @@ impl Entry {
             Variant::SharedTile => shared_tile::CONVERGENT,
             Variant::SmallTile => small_tile::CONVERGENT,
             Variant::RegisterTile => register_tile::CONVERGENT,
-            Variant::Stream if self.is_staged() => staged::CONVERGENT,
-            Variant::Stream => strip::CONVERGENT,
-            Variant::StreamRing => stream_ring::CONVERGENT,
+            Variant::Stream | Variant::StreamRing => sliding_window::convergent(self.pixel, self.channels),
             Variant::Tensor => tensor::convergent(self.channels, self.mask.side()),
             Variant::SeparableRing => separable_ring::CONVERGENT,
             Variant::SeparableTile => separable_tile::CONVERGENT,
@@ -162,15 +157,11 @@ impl Entry {
     /// image's ([`Variant::shares_out_rows`]), the rows are the fewest that a block should have.
     #[must_use]
     pub const fn outputs(&self) -> (u32, u32) {
-        /// The least height of a strip. Below it the rows that are read and not written, one less than the mask has,
-        /// are most of them.
-        const LEAST_ROWS: u32 = 8;
         match self.schedule() {
-            Some(Schedule { columns, .. }) => (strip::BLOCK.0 * columns as u32, LEAST_ROWS),
+            Some(_) => sliding_window::outputs(self.pixel, self.channels, self.mask.side()),
             None => match self.variant {
                 Variant::SmallTile => small_tile::OUTPUTS,
                 Variant::RegisterTile => register_tile::OUTPUTS,
-                Variant::StreamRing => (stream_ring::BLOCK.0 * stream_ring::COLUMNS as u32, LEAST_ROWS),
                 Variant::Tensor => (tensor::outputs(self.channels, self.mask.side()), tensor::ROWS),
                 Variant::SeparableRing => (separable_ring::OUTPUT_COLUMNS, separable_ring::BLOCK.1),
                 Variant::SeparableTile => (self.block().0, separable_tile::OUTPUT_ROWS),
@@ -188,7 +179,7 @@ impl Entry {
         let (_, rows) = self.outputs();
         match self.variant {
             // Of the rows that a strip reads no more shall be its neighbour's than its own.
-            Variant::StreamRing | Variant::SeparableRing if mask_height > rows => mask_height,
+            Variant::SeparableRing if mask_height > rows => mask_height,
             Variant::SeparableTile | Variant::SeparableTensor => rows + separable_tile::reach(mask_height),
             _ => rows,
         }
@@ -211,8 +202,7 @@ impl Entry {
         /// What a block takes of shared memory for the system.
         const OF_THE_SYSTEM: u64 = 1024;
         let (resident, waves) = match (self.schedule(), self.variant) {
-            (Some(Schedule { resident, waves, .. }), _) => (resident, waves),
-            (None, Variant::StreamRing) => stream_ring::schedule(self.channels, mask.0),
+            (Some(Schedule { blocks_per_sm, waves, .. }), _) => (blocks_per_sm, waves),
             (None, Variant::Tensor) => tensor::schedule(self.channels, self.mask.side()),
             (None, Variant::SeparableTile | Variant::SeparableTensor) => {
                 (separable_tile::RESIDENT, separable_tile::WAVES)
@@ -228,13 +218,11 @@ impl Entry {
     #[must_use]
     pub const fn shared_bytes(&self, mask_width: u32, mask_height: u32) -> u64 {
         match self.schedule() {
-            Some(Schedule { columns, .. }) if self.is_staged() => staged::shared_bytes(columns as u32),
-            Some(Schedule { columns, .. }) => strip::shared_bytes(columns as u32, self.channels, mask_width),
+            Some(_) => sliding_window::shared_bytes(self.pixel, self.channels, self.mask.side()),
             None => match self.variant {
                 Variant::SharedTile => shared_tile::shared_bytes(mask_width, mask_height, self.channels),
                 Variant::SmallTile => small_tile::shared_bytes(mask_width),
                 Variant::RegisterTile => register_tile::shared_bytes(mask_width, mask_height),
-                Variant::StreamRing => stream_ring::shared_bytes(self.channels, mask_width),
                 Variant::Tensor => tensor::shared_bytes(self.channels, mask_width, mask_height, self.mask.side()),
                 Variant::SeparableRing => separable_ring::shared_bytes(mask_width, mask_height),
                 Variant::SeparableTile => separable_tile::shared_bytes(self.block().0, mask_width),
@@ -463,8 +451,11 @@ entries! {
     }
     Stream sm_70 {
         |image, result, _mask, params| {
-            const ROWS: usize = stream::rows(K) as usize;
-            stream::stream::<{ K as usize }, ROWS, { stream::schedule(K).columns }>(image, result.cast(), params)
+            double_buffered::sliding_window::<
+                { K as usize },
+                { sliding_window::rows_per_pass(K) as usize },
+                { sliding_window::schedule(P, C, K).columns_per_thread as usize },
+            >(image, result.cast(), params)
         };
         F32 f32: stream_f32_c1_3x3 1 3;
         F32 f32: stream_f32_c1_4x4 1 4;
@@ -493,8 +484,14 @@ entries! {
     }
     Stream sm_70 {
         |image, result, _mask, params| {
-            const WALK: Schedule = stream_values::schedule(P, C, K);
-            stream_values::stream_values::<_, { K as usize }, { WALK.columns }, { C as usize }, { WALK.ahead }>(image, result, params)
+            const WALK: Schedule = sliding_window::schedule(P, C, K);
+            global_rows::sliding_window::<
+                _,
+                { K as usize },
+                { WALK.columns_per_thread as usize },
+                C,
+                { WALK.prefetch_distance },
+            >(image, result, params)
         };
         F32 f32: stream_f32_c3_3x3 3 3, stream_f32_c4_3x3 4 3;
         F32 f32: stream_f32_c3_5x5 3 5, stream_f32_c4_5x5 4 5;
@@ -508,14 +505,8 @@ entries! {
         U16 u16: stream_u16_c1_11x11 1 11, stream_u16_c3_11x11 3 11;
     }
     StreamRing sm_80 {
-        |image, result, _mask, params| stream_ring::stream_ring::<{ C as usize }, { K as usize }>(image, result, params);
+        |image, result, _mask, params| cp_async_ring::sliding_window::<C>(image, result, params);
         U8 u8: stream_ring_u8_c1_3x3 1 3, stream_ring_u8_c3_3x3 3 3, stream_ring_u8_c4_3x3 4 3;
-        U8 u8: stream_ring_u8_c1_5x5 1 5, stream_ring_u8_c3_5x5 3 5, stream_ring_u8_c4_5x5 4 5;
-        U8 u8: stream_ring_u8_c1_7x7 1 7, stream_ring_u8_c3_7x7 3 7, stream_ring_u8_c4_7x7 4 7;
-        U8 u8: stream_ring_u8_c1_9x9 1 9, stream_ring_u8_c3_9x9 3 9, stream_ring_u8_c4_9x9 4 9;
-        U8 u8: stream_ring_u8_c1_11x11 1 11, stream_ring_u8_c3_11x11 3 11, stream_ring_u8_c4_11x11 4 11;
-        U8 u8: stream_ring_u8_c1_13x13 1 13;
-        U8 u8: stream_ring_u8_c1_15x15 1 15;
     }
     Tensor sm_80 {
         |image, result, mask, params| tensor::tensor::<C, K>(image, result, mask, params);

@@ -2,8 +2,7 @@
 
 use crate::abi::kernel::OLDEST;
 use crate::abi::pixel::PixelType;
-use crate::direct::sliding_window::{stream, stream_ring, strip};
-use crate::direct::{register_tile, shared_tile_async as small_tile};
+use crate::direct::{register_tile, shared_tile_async as small_tile, sliding_window};
 use crate::separable::{block_tile as separable_tile, ring as separable_ring, tensor_core as separable_tensor};
 use crate::teaching::{constant_mask, naive, shared_tile};
 use crate::tensor_core_u8 as tensor;
@@ -21,9 +20,9 @@ pub enum Variant {
     SmallTile,
     /// [`register_tile`]: a thread computes a tile from registers.
     RegisterTile,
-    /// [`stream`](crate::direct::sliding_window::stream): a thread walks down a strip, its sums in registers.
+    /// [`sliding_window`]: a thread walks down a strip, its sums in registers.
     Stream,
-    /// [`stream_ring`]: the same for bytes, which reach the thread through shared memory.
+    /// [`cp_async_ring`](sliding_window::cp_async_ring): the same for bytes, which reach the thread through shared memory.
     StreamRing,
     /// [`tensor`]: bytes in the tensor cores.
     Tensor,
@@ -98,8 +97,7 @@ impl Variant {
             Self::SharedTile => shared_tile::BLOCK,
             Self::SmallTile => small_tile::BLOCK,
             Self::RegisterTile => register_tile::BLOCK,
-            Self::Stream => strip::BLOCK,
-            Self::StreamRing => stream_ring::BLOCK,
+            Self::Stream | Self::StreamRing => sliding_window::BLOCK,
             Self::Tensor => tensor::BLOCK,
             Self::SeparableRing => separable_ring::BLOCK,
             Self::SeparableTile => separable_tile::BLOCK,
@@ -112,7 +110,7 @@ impl Variant {
     pub const fn compute_capability(self) -> (u32, u32) {
         match self {
             Self::SmallTile => small_tile::COMPUTE_CAPABILITY,
-            Self::StreamRing => stream_ring::COMPUTE_CAPABILITY,
+            Self::StreamRing => sliding_window::compute_capability(PixelType::U8),
             Self::Tensor => tensor::COMPUTE_CAPABILITY,
             Self::SeparableTile => separable_tile::COMPUTE_CAPABILITY,
             Self::SeparableTensor => separable_tensor::COMPUTE_CAPABILITY,
@@ -167,7 +165,7 @@ impl Variant {
     pub const fn mask_row(self, mask_width: u32, row: u32) -> u32 {
         match self {
             Self::SmallTile => row * small_tile::mask_pitch(mask_width),
-            Self::Stream => stream::mask_row(mask_width, row),
+            Self::Stream => sliding_window::mask_row(mask_width, row),
             _ => row * mask_width,
         }
     }
@@ -177,11 +175,10 @@ impl Variant {
     pub const fn results(self, pixel: PixelType) -> &'static [PixelType] {
         match (self, pixel) {
             (Self::Naive | Self::ConstantMask | Self::SharedTile, _) => &PixelType::ALL,
-            (Self::Stream, PixelType::U16) => &[PixelType::U16, PixelType::F32],
+            (Self::Stream, _) => sliding_window::results(pixel),
             (
                 Self::SmallTile
                 | Self::RegisterTile
-                | Self::Stream
                 | Self::SeparableRing
                 | Self::SeparableTile
                 | Self::SeparableTensor,

@@ -14,7 +14,7 @@
 //! ```
 //! All three at the same time, for three different groups of rows, so that one barrier a step is enough. For either
 //! pass a thread needs 16 coefficients for 256 products, and 16 values. The sums that are not finished move up by 16,
-//! by being computed there: the free shift of [`stream`](crate::direct::sliding_window::stream).
+//! by being computed there: the free shift of [`sliding_window`](crate::direct::sliding_window).
 //!
 //! # What shapes it
 //! - *Wide blocks.* 512 columns took 5 % less time than 256 at 21 x 21, those 5 % less than 128. One block then fills a
