@@ -1,103 +1,129 @@
-//! The types of values of which neighbours are read and written in one access, for [`strip`](crate::direct::sliding_window::strip).
+//! Vector loads and stores of neighbouring values of a row, for each type of pixel.
 
+use cuda_std::bytes::{byte_to_f32, pack_sat_u8x4};
 use cuda_std::prelude::*;
 
 use crate::abi::pixel::Pixel;
 
-/// The most values of one access.
-pub const MOST_LANES: usize = 8;
+/// The most values of one vector.
+pub const MAX_LANES: usize = 8;
 
-/// A type of values of which neighbours are read and written in one access.
-pub trait Vector: Pixel {
-    /// Values of 16 bytes, at most [`MOST_LANES`].
+/// A type of values that is stored in vectors.
+pub trait StoreVector: Pixel {
+    /// Values of the widest vector, a multiple of 4 and at most [`MAX_LANES`].
     const LANES: usize;
-    /// Whether results may be of another type than the image.
-    const CONVERTS: bool;
+    /// Whether a kernel for images of this type can also write `f32`.
+    const WRITES_F32: bool;
 
+    /// Stores the first `lanes` values from `index` on. `lanes` is 4 or [`LANES`](Self::LANES).
+    ///
+    /// # Safety
+    /// - The conditions of [`GlobalMut::store`] hold for `lanes` values.
+    /// - `row + index` is aligned to the size of `lanes` values.
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MAX_LANES], lanes: usize);
+}
+
+/// A type of values that is loaded in vectors, or one by one with the border's value where there is no pixel.
+pub trait LoadVector: StoreVector {
     /// The bits of a value.
     fn to_raw(self) -> u32;
 
     /// Bits that stand for the border's value.
-    fn outside(border_value: f32) -> u32;
+    fn raw_border(border_value: f32) -> u32;
 
-    /// The value of bits that one of the two has made.
-    fn of_raw(raw: u32, border_value: f32) -> f32;
+    /// The value of bits from [`to_raw`](Self::to_raw) or [`raw_border`](Self::raw_border).
+    fn from_raw(raw: u32, border_value: f32) -> f32;
 
-    /// The first `lanes` values from `index` on, 4 or [`LANES`](Self::LANES) of them.
+    /// Loads `lanes` values from `index` on. `lanes` is 4 or [`LANES`](StoreVector::LANES).
     ///
     /// # Safety
-    /// As for [`Global::load`], for that many values that begin at a multiple of their size.
-    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MOST_LANES];
-
-    /// Writes the first `lanes` values from `index` on.
-    ///
-    /// # Safety
-    /// As for [`GlobalMut::store`], for that many values that begin at a multiple of their size.
-    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MOST_LANES], lanes: usize);
+    /// - The conditions of [`Global::load`] hold for `lanes` values.
+    /// - `row + index` is aligned to the size of `lanes` values.
+    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MAX_LANES];
 }
 
-impl Vector for f32 {
+impl StoreVector for f32 {
     const LANES: usize = 4;
-    const CONVERTS: bool = false;
+    const WRITES_F32: bool = false;
 
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MAX_LANES], _lanes: usize) {
+        let [a, b, c, d, ..] = values;
+        // SAFETY: the 4 values may be stored and are aligned to 16 bytes, as this function requires.
+        unsafe { row.offset(index).cast::<F32x4>().store(0, F32x4([a, b, c, d])) };
+    }
+}
+
+impl LoadVector for f32 {
     #[inline(always)]
     fn to_raw(self) -> u32 {
         self.to_bits()
     }
 
     #[inline(always)]
-    fn outside(border_value: f32) -> u32 {
+    fn raw_border(border_value: f32) -> u32 {
         border_value.to_bits()
     }
 
     #[inline(always)]
-    fn of_raw(raw: u32, _border_value: f32) -> f32 {
+    fn from_raw(raw: u32, _border_value: f32) -> f32 {
         f32::from_bits(raw)
     }
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn load_vector(row: Global<Self>, index: isize, _lanes: usize) -> [f32; MOST_LANES] {
-        // SAFETY: the caller's promise.
+    unsafe fn load_vector(row: Global<Self>, index: isize, _lanes: usize) -> [f32; MAX_LANES] {
+        // SAFETY: the 4 values may be loaded and are aligned to 16 bytes, as this function requires.
         let F32x4([a, b, c, d]) = unsafe { row.offset(index).cast::<F32x4>().load(0) };
         [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
     }
+}
+
+impl StoreVector for u16 {
+    const LANES: usize = 8;
+    const WRITES_F32: bool = true;
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MOST_LANES], _lanes: usize) {
-        let [a, b, c, d, ..] = values;
-        // SAFETY: the caller's promise.
-        unsafe { row.offset(index).cast::<F32x4>().store(0, F32x4([a, b, c, d])) };
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MAX_LANES], lanes: usize) {
+        let row = row.offset(index);
+        let bits = |value: f32| u32::from(Self::from_f32(value));
+        let word = |i: usize| f32::from_bits(bits(values[2 * i]) | bits(values[2 * i + 1]) << 16);
+        // SAFETY: the 8 or 4 values may be stored and are aligned to 16 or 8 bytes, as this function requires.
+        unsafe {
+            if lanes == Self::LANES {
+                row.cast::<F32x4>().store(0, F32x4([word(0), word(1), word(2), word(3)]));
+            } else {
+                row.cast::<F32x2>().store(0, F32x2([word(0), word(1)]));
+            }
+        }
     }
 }
 
-impl Vector for u16 {
-    const LANES: usize = 8;
-    const CONVERTS: bool = true;
-
+impl LoadVector for u16 {
     #[inline(always)]
     fn to_raw(self) -> u32 {
         self.into()
     }
 
     #[inline(always)]
-    fn outside(_border_value: f32) -> u32 {
-        // No value of 16 bits: the border's need not be one.
+    fn raw_border(_border_value: f32) -> u32 {
+        // No pixel has these bits. The border's value need not be a whole number.
         u32::MAX
     }
 
     #[inline(always)]
-    fn of_raw(raw: u32, border_value: f32) -> f32 {
+    fn from_raw(raw: u32, border_value: f32) -> f32 {
         if raw == u32::MAX { border_value } else { f32::from(raw as u16) }
     }
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MOST_LANES] {
+    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MAX_LANES] {
         let row = row.offset(index);
-        let mut words = [0.0; MOST_LANES / 2];
-        // SAFETY: the caller's promise.
+        let mut words = [0.0; MAX_LANES / 2];
+        // SAFETY: the 8 or 4 values may be loaded and are aligned to 16 or 8 bytes, as this function requires.
         unsafe {
             if lanes == Self::LANES {
                 words = row.cast::<F32x4>().load(0).0;
@@ -109,20 +135,54 @@ impl Vector for u16 {
         }
         core::array::from_fn(|i| f32::from((words[i / 2].to_bits() >> (16 * (i % 2))) as u16))
     }
+}
+
+impl StoreVector for u8 {
+    const LANES: usize = 8;
+    const WRITES_F32: bool = false;
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MOST_LANES], lanes: usize) {
+    unsafe fn store_vector(row: GlobalMut<Self>, index: isize, values: [f32; MAX_LANES], lanes: usize) {
         let row = row.offset(index);
-        let bits = |value: f32| u32::from(Self::from_f32(value));
-        let word = |i: usize| f32::from_bits(bits(values[2 * i]) | bits(values[2 * i + 1]) << 16);
-        // SAFETY: the caller's promise.
+        let [a, b, c, d, e, f, g, h] = values;
+        // SAFETY: the 8 or 4 values may be stored and are aligned to their size, as this function requires.
         unsafe {
             if lanes == Self::LANES {
-                row.cast::<F32x4>().store(0, F32x4([word(0), word(1), word(2), word(3)]));
+                let words = [pack_sat_u8x4([a, b, c, d]), pack_sat_u8x4([e, f, g, h])];
+                row.cast::<F32x2>().store(0, F32x2(words.map(f32::from_bits)));
             } else {
-                row.cast::<F32x2>().store(0, F32x2([word(0), word(1)]));
+                row.cast::<f32>().store(0, f32::from_bits(pack_sat_u8x4([a, b, c, d])));
             }
         }
+    }
+}
+
+impl LoadVector for u8 {
+    #[inline(always)]
+    fn to_raw(self) -> u32 {
+        self.into()
+    }
+
+    #[inline(always)]
+    fn raw_border(_border_value: f32) -> u32 {
+        // No pixel has these bits. The border's value need not be a whole number.
+        u32::MAX
+    }
+
+    #[inline(always)]
+    fn from_raw(raw: u32, border_value: f32) -> f32 {
+        if raw == u32::MAX { border_value } else { f32::from(raw as u8) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn load_vector(row: Global<Self>, index: isize, lanes: usize) -> [f32; MAX_LANES] {
+        let row = row.offset(index);
+        // SAFETY: the 8 or 4 values may be loaded and are aligned to their size, as this function requires.
+        let words = unsafe {
+            if lanes == Self::LANES { row.cast::<F32x2>().load(0).0 } else { [row.cast::<f32>().load(0), 0.0] }
+        };
+        core::array::from_fn(|i| byte_to_f32(words[i / 4].to_bits(), i % 4))
     }
 }

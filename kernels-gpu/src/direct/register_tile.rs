@@ -43,8 +43,8 @@ use cuda_std::prelude::*;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::border_table;
+use crate::common::contributing_rows::MaskRowBits;
 use crate::common::row_reader::{READ, RowReader};
-use crate::direct::sliding_window::strip::Needed;
 use crate::registry::{
     Accuracy, Grid, MaskForm, MaskMemory, Spec, dense_rows, f32_result, no_launch_bounds, no_requirement,
 };
@@ -150,7 +150,7 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
         thread::no_unroll();
         source.move_to(image, &params, y - params.origin_y + r);
         // SAFETY: `source` is at row r of the tile; the coefficients and the table were filled before the barrier.
-        unsafe { add_row::<true>(&mut sums, &source, coefficients, mask_size, r, Needed::at(r, all)) };
+        unsafe { add_row::<true>(&mut sums, &source, coefficients, mask_size, r, MaskRowBits::at(r, all)) };
         r += 1;
     }
     // In the interior the rows with tests come before and after the rows without.
@@ -159,14 +159,14 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
         while r < upto {
             thread::no_unroll();
             // SAFETY: `source` is at row r of the tile; the coefficients were filled before the barrier.
-            unsafe { add_row::<false>(&mut sums, &source, coefficients, mask_size, r, Needed::at(r, all)) };
+            unsafe { add_row::<false>(&mut sums, &source, coefficients, mask_size, r, MaskRowBits::at(r, all)) };
             source.pixels = source.pixels.offset(params.src_pitch as isize);
             r += 1;
         }
         while r < all {
             thread::no_unroll();
             // SAFETY: as above; ROWS - 1 <= r < all, so the mask has row r - o for each row o of outputs.
-            unsafe { add_row::<false>(&mut sums, &source, coefficients, mask_size, r, Needed::ALL) };
+            unsafe { add_row::<false>(&mut sums, &source, coefficients, mask_size, r, MaskRowBits::ALL) };
             source.pixels = source.pixels.offset(params.src_pitch as isize);
             r += 1;
         }
@@ -254,7 +254,7 @@ unsafe fn add_row<const EDGE: bool>(
     coefficients: Shared<f32>,
     (mask_width, mask_height): (u32, u32),
     r: i32,
-    needed: Needed,
+    needed: MaskRowBits,
 ) {
     const STEP_: u32 = STEP as u32;
     // SAFETY: no call below ends after column `mask_width + 2 * STEP` of the thread, the last prefetched one.
@@ -305,7 +305,7 @@ unsafe fn add_step(
     chunk: Shared<f32>,
     width: u32,
     r: i32,
-    needed: Needed,
+    needed: MaskRowBits,
 ) {
     for (o, sums) in sums.iter_mut().enumerate() {
         if !needed.has(o) {

@@ -225,6 +225,7 @@ macro_rules! kernel_functions {
                 const C: u32 = $channels;
                 $(
                     /// The side, or the class, of the masks.
+                    #[allow(dead_code)]
                     const $size: u32 = $value;
                 )?
                 // SAFETY: the conditions of this function are those of the body.
