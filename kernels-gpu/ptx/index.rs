@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "381fb8681eee0188a7143afede900858722687fcb182df4ca37e89bf6c903e0c";
+pub const SOURCE_HASH: &str = "7a484cb60a00381c04c90b29ee65a2989fcdf906649dc34addbd5dd105ad693c";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
