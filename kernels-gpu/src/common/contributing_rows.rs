@@ -1,8 +1,8 @@
 //! Which rows of the mask a row of the image contributes to.
 //!
-//! A strip of `rows` output rows reads `rows + H - 1` rows of the image. Row `r` of them contributes to output row `r - k`
-//! through row `k` of the mask. The first and the last `H - 1` rows also contribute to the neighbouring strips, which
-//! compute those products themselves.
+//! A strip of `rows` output rows reads `rows + H - 1` rows of the image. Through row `k` of the mask, row `r` of them
+//! contributes to output row `r - k`. The first and the last `H - 1` rows also contribute to the neighbouring strips,
+//! which compute those products themselves.
 
 use cuda_std::prelude::*;
 
@@ -11,8 +11,7 @@ pub(crate) trait MaskRows: Copy {
     /// Rows of the mask that share one test.
     const GROUP: usize;
 
-    /// Those whose output row lies in a strip of `rows` rows. `INTERIOR` rows contribute to all of their output rows, or
-    /// the type tests them, too.
+    /// Those whose output row lies in a strip of `rows` rows. `INTERIOR`: for a row of the interior loop.
     fn new<const INTERIOR: bool>(r: i32, rows: i32) -> Self;
 
     /// Whether any of the `count` rows from `first` on is one of them. `count` is at most [`GROUP`](Self::GROUP).
@@ -82,7 +81,8 @@ impl<const K: usize, const H: usize> MaskRows for MaskRowRange<K, H> {
         let r = thread::black_box(self.r as u32) as i32;
         let behind = thread::black_box(self.behind as u32) as i32;
         // `r >= first`: the output of row `first` is not above the strip. It always holds for row 0.
-        // `behind < first + count - 1`: the output of the last row is not below the strip. It always holds for row H - 1.
+        // `behind < first + count - 1`: the output of the last row is not below the strip. It always holds for the
+        // mask's last row.
         (first == 0 || r >= first as i32) & (first + count == H || behind + 1 < (first + count) as i32)
     }
 }

@@ -3,26 +3,26 @@
 //! Larger masks of bytes are faster on the tensor cores.
 //!
 //! # Thread mapping
-//! A thread owns [`COLUMNS`] neighbouring *values* of a row, a block [`COLUMNS`]` * BLOCK` of them. A pixel has `CHANNELS`
-//! values, and the window takes every `CHANNELS`-th one.
+//! A thread owns [`COLUMNS`] neighbouring *values* of a row, a block [`COLUMNS`]` * BLOCK` of them. A pixel has
+//! `CHANNELS` values, and the window takes every `CHANNELS`-th one.
 //!
 //! # The ring
 //! Warps that start together reach the loads of a row together, and then all wait. Rows that are loaded ahead into
-//! registers take so many of them that fewer warps fit. So a block copies rows to shared memory, [`PREFETCH_DISTANCE`] rows
-//! before their use and without registers. A thread reads its window from there.
+//! registers take so many of them that fewer warps fit. So a block copies rows to shared memory, [`PREFETCH_DISTANCE`]
+//! rows before their use and without registers. A thread reads its window from there.
 //!
 //! # Tiling
 //! ```text
 //!    CHUNK    COLUMNS of each thread                 CHUNK
 //!  ├────────┼──────┼──────┼──────┼ … ┼──────┼──────┼────────┤   a row of the ring, PITCH bytes
-//!                  ├──────┼──────┼──────┤                       what a thread reads: its own and as much on either side
+//!                  ├──────┼──────┼──────┤             what a thread reads: its own, and COLUMNS on either side
 //! ```
 //! Bytes become floats in the thread: a byte permutation makes `2^23 + byte`, from which `2^23` is subtracted. Both run
 //! at four times the rate of a conversion.
 //!
 //! # Border
-//! A block whose row of the ring lies in the image makes no test. Otherwise a zero border is filled by the copy itself. Any
-//! other border is stored value by value, through the [border table](crate::common::border_table).
+//! A block whose row of the ring lies in the image makes no test. Otherwise a zero border is filled by the copy itself.
+//! Any other border is stored value by value, through the [border table](crate::common::border_table).
 
 use cuda_std::bytes::byte_to_f32;
 use cuda_std::cp_async::{commit_group, cp_async_16_if, cp_async_16_zfill, wait_group};
@@ -48,7 +48,7 @@ pub const PREFETCH_DISTANCE: u32 = STAGES - 1;
 /// The oldest compute capability that has `cp.async`.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 
-/// One barrier: the border table is complete. One for each row: in the loop of boundary rows and in that of interior rows.
+/// A barrier after the border table, and one for each row: in the loop of boundary rows and in that of interior rows.
 pub const CONVERGENT: Convergent = Convergent::barriers(1 + 2);
 
 /// Rows of the ring.
@@ -130,8 +130,7 @@ pub unsafe fn sliding_window<const CHANNELS: u32>(image: Global<u8>, result: Out
     let interior_end = if edge { 0 } else { rows.min(params.height - top - PREFETCH_DISTANCE as i32) };
     let interior_begin = if interior_end > halo { halo } else { rows + halo };
     let strip = Strip { rows, halo, interior_begin, interior_end };
-    // SAFETY: rows `first` to `first + rows` of values `v` to `v + COLUMNS` are this thread's alone. The mask holds 3 * 3
-    // coefficients, as this function requires.
+    // SAFETY: rows `first` to `first + rows` of values `v` to `v + COLUMNS` are this thread's alone. The mask is 3 x 3.
     unsafe { walk::<_, _, K, K, C, CHANNELS>(&mut source, &mut writer, strip, Pass::ALL_ROWS) }
 }
 
@@ -142,7 +141,8 @@ struct CpAsyncRing<const CHANNELS: u32> {
     ring: Shared<u8>,
     /// The border table of a row of the ring: where not all of it lies in the image.
     table: Shared<i32>,
-    /// Rows of the image that are copied without a test of their columns: all, or 0 where some are outside or not aligned.
+    /// Rows of the image that are copied without a test of their columns: all, or 0 where some are outside or not
+    /// aligned.
     interior_height: u32,
     /// Whether the chunks of a row are aligned.
     aligned: bool,
@@ -200,7 +200,8 @@ impl<const CHANNELS: u32> CpAsyncRing<CHANNELS> {
             // SAFETY: the first `bytes` bytes of the chunk lie in the image's row, the whole chunk in the ring's.
             unsafe { cp_async_16_zfill(is_wanted, to.offset(thread * CHUNK), from, bytes as u32) };
         } else {
-            // All loads are issued before the first value is used. The array has words, or LLVM would put it into local memory.
+            // All loads are issued before the first value is used. The array has words, or LLVM would put it into local
+            // memory.
             const EACH: usize = (PITCH / BLOCK.0) as usize;
             let mut found = [u32::from(u8::from_f32(params.border_value)); EACH];
             for i in 0..EACH {

@@ -1,9 +1,9 @@
 //! Rows double-buffered through registers and shared memory: for one channel of `f32`.
 //!
 //! # Thread mapping
-//! A thread owns `C` neighbouring columns, a multiple of 4, and a block, which is one warp, `C * BLOCK` of them. The last
-//! block of a row moves to the left until it ends in the image. It leaves the columns that it computes for the second
-//! time to the block beside it.
+//! A thread owns `C` neighbouring columns, a multiple of 4, and a block, which is one warp, `C * BLOCK` of them. The
+//! last block of a row moves to the left until it ends in the image. It leaves the columns that it computes for the
+//! second time to the block beside it.
 //!
 //! # Tiling
 //! Each thread loads one [fragment](super::fragments) of each row. In the step of row `r` a thread
@@ -14,13 +14,14 @@
 //! So one barrier a row is enough, and the products of a row hide the latency of global memory.
 //!
 //! # Border
-//! The block's own columns lie in the image. Each thread loads one of the columns of the halo through a border table. So a
-//! block at the border costs what all others cost: were it slower, the whole device would wait for it. The exceptions
-//! load all columns through the table: rows that are not aligned, an anchor beside the mask's middle, and an image narrower
-//! than a block.
+//! The block's own columns lie in the image. Each thread loads one of the columns of the halo through a border table.
+//! So a block at the border costs what all others cost: were it slower, the whole device would wait for it. The
+//! exceptions load all columns through the table: rows that are not aligned, an anchor beside the mask's middle, and an
+//! image narrower than a block.
 //!
 //! # Passes
-//! A large mask takes several [passes](super::passes). A later pass begins its sums with what the pass before has stored.
+//! A large mask takes several [passes](super::passes). A later pass begins its sums with what the pass before has
+//! stored.
 
 use cuda_std::prelude::*;
 
@@ -115,10 +116,11 @@ pub unsafe fn sliding_window<const K: usize, const H: usize, const C: usize>(
         let interior_end = if has_interior && (H == K || top + end > 0) { interior_end } else { 0 };
         let interior_begin = if interior_begin < interior_end { interior_begin } else { end };
 
+        let mut fragment = Fragment::ZERO;
         let mut source = DoubleBuffered::<K, H, C> {
             loader,
             buffers,
-            fragment: Fragment::ZERO,
+            fragment: &mut fragment,
             current: 0,
             top,
             end,
@@ -127,31 +129,32 @@ pub unsafe fn sliding_window<const K: usize, const H: usize, const C: usize>(
         };
         // SAFETY: the table is filled. The other threads read the buffer behind the barrier.
         unsafe {
-            loader.load(&mut source.fragment, top);
-            loader.store(buffers, &mut source.fragment);
-            loader.load(&mut source.fragment, top + 1);
+            loader.load(source.fragment, top);
+            loader.store(buffers, source.fragment);
+            loader.load(source.fragment, top + 1);
         }
         // SAFETY: all threads are here: the number of passes is the same in all of them.
         unsafe { thread::sync_threads() };
         let strip = Strip { rows, halo, interior_begin, interior_end };
-        // SAFETY: rows `first` to `first + rows` of the columns from `first_x` on are this block's alone. The mask holds the
-        // coefficients of all passes, as this function requires.
+        // SAFETY: rows `first` to `first + rows` of the columns from `first_x` on are this block's alone. The mask
+        // holds the coefficients of all passes, as this function requires.
         unsafe { walk::<_, _, K, H, C, 1>(&mut source, &mut writer, strip, pass) };
         index += 1;
         if H < K {
-            // Computed from `index`, it would not be in a uniform register: ptxas must see that all threads have the same.
+            // Computed from `index`, it would not be in a uniform register: ptxas must see that all threads have the
+            // same.
             coefficients = thread::black_box(coefficients + pass_pitch(K as u32));
         }
     }
 }
 
 /// Loads rows two steps ahead of their use through two buffers, and stores the rows of one pass.
-struct DoubleBuffered<const K: usize, const H: usize, const C: usize> {
+struct DoubleBuffered<'a, const K: usize, const H: usize, const C: usize> {
     loader: FragmentLoader<K, C>,
     /// Two buffers of a row each.
     buffers: Shared<f32>,
-    /// The thread's fragment of the row after the one in the current buffer.
-    fragment: Fragment,
+    /// The thread's fragment of the row after the one in the current buffer. (Held by value, it makes ptxas spill.)
+    fragment: &'a mut Fragment,
     /// Where the current buffer begins. (ptxas takes two addresses that swap places for one another.)
     current: u32,
     /// The first row of the strip's input, and its number of rows.
@@ -163,31 +166,39 @@ struct DoubleBuffered<const K: usize, const H: usize, const C: usize> {
     rows: i32,
 }
 
-impl<const K: usize, const H: usize, const C: usize> RowSource for DoubleBuffered<K, H, C> {
+impl<const K: usize, const H: usize, const C: usize> DoubleBuffered<'_, K, H, C> {
+    /// Whether row `r` is one of the strip's input. (By its distance from `rows`: `end` would take a register.)
+    #[inline(always)]
+    fn has_input(&self, r: i32) -> bool {
+        r - self.rows < H as i32 - 1
+    }
+}
+
+impl<const K: usize, const H: usize, const C: usize> RowSource for DoubleBuffered<'_, K, H, C> {
     type MaskRows = MaskRowRange<K, H>;
 
     #[inline(always)]
     unsafe fn load<const INTERIOR: bool>(&mut self, r: i32) -> Window {
-        let other = FragmentLoader::<K, C>::BUFFER - self.current;
-        // SAFETY: the current buffer was filled before the last barrier, behind which no thread reads the other one. An interior
-        // row loads a row that is inside, and the columns of the table are the image's or negative.
+        // SAFETY: the current buffer was filled before the last barrier, behind which no thread reads the other one. An
+        // interior row loads a row that is inside, and the columns of the table are the image's or negative.
         unsafe {
             let window;
             if INTERIOR {
                 let halo_column = self.loader.halo_column();
                 window = self.loader.window(self.buffers.offset(self.current));
-                let halo = if halo_column < 0 { self.loader.params.border_value } else { self.fragment.halo };
-                self.loader.store_values(self.buffers.offset(other), &self.fragment, halo);
-                self.loader.load_own(&mut self.fragment, self.next_row);
+                self.current = FragmentLoader::<K, C>::BUFFER - self.current;
+                self.loader.store_interior(self.buffers.offset(self.current), self.fragment, halo_column);
+                self.loader.load_own(self.fragment, self.next_row);
                 self.fragment.halo = self.next_row.load(halo_column.max(0) as u32 as isize);
             } else {
-                self.loader.store(self.buffers.offset(other), &mut self.fragment);
-                if r + (PREFETCH_DISTANCE as i32) < self.end {
-                    self.loader.load(&mut self.fragment, self.top + r + PREFETCH_DISTANCE as i32);
+                let other = FragmentLoader::<K, C>::BUFFER - self.current;
+                self.loader.store(self.buffers.offset(other), self.fragment);
+                if self.has_input(r + PREFETCH_DISTANCE as i32) {
+                    self.loader.load(self.fragment, self.top + r + PREFETCH_DISTANCE as i32);
                 }
                 window = self.loader.window(self.buffers.offset(self.current));
+                self.current = other;
             }
-            self.current = other;
             // All threads of the block walk the same rows, so all are here.
             thread::sync_threads();
             window
@@ -202,7 +213,7 @@ impl<const K: usize, const H: usize, const C: usize> RowSource for DoubleBuffere
     #[inline(always)]
     fn end_interior_row(&mut self, r: i32) {
         // After the last row that is needed, the same one again.
-        let is_needed = r - self.rows + PREFETCH_DISTANCE as i32 + 1 < H as i32 - 1;
+        let is_needed = self.has_input(r + PREFETCH_DISTANCE as i32 + 1);
         self.next_row = self.next_row.offset(if is_needed { self.loader.pitch } else { 0 });
     }
 

@@ -5,8 +5,8 @@
 //!   ├──────┼──────┼──────┼──── … ────┼──────┼──────┤
 //!   ├─ 4 VECTORS columns ─┤  the aligned vectors of the first thread's window, which begins at column LEAD
 //! ```
-//! A fragment is what one thread loads of a row: every 32nd vector of the block's own columns, and one column of the halo. So
-//! a warp loads and stores 512 contiguous bytes at a time.
+//! A fragment is what one thread loads of a row: every 32nd vector of the block's own columns, and one column of the
+//! halo. So a warp loads and stores 512 contiguous bytes at a time.
 
 use cuda_std::prelude::*;
 
@@ -34,9 +34,9 @@ pub(crate) const HALO_BIT: usize = 4 * MAX_VECTORS;
 impl Fragment {
     pub(crate) const ZERO: Self = Self { own: [[0.0; 4]; MAX_VECTORS], halo: 0.0, outside: 0 };
 
-    /// Puts the border's value into the columns that lie outside.
+    /// Puts the border's value into the own columns that lie outside. Returns the halo column, or the border's value.
     #[inline(always)]
-    fn fill_outside<const C: usize>(&mut self, border_value: f32) {
+    fn fill_outside<const C: usize>(&mut self, border_value: f32) -> f32 {
         if self.outside & !(1 << HALO_BIT) != 0 {
             for c in 0..C {
                 if self.outside >> c & 1 != 0 {
@@ -44,9 +44,7 @@ impl Fragment {
                 }
             }
         }
-        if self.outside >> HALO_BIT & 1 != 0 {
-            self.halo = border_value;
-        }
+        if self.outside >> HALO_BIT & 1 != 0 { border_value } else { self.halo }
     }
 }
 
@@ -55,8 +53,8 @@ impl Fragment {
 pub(crate) struct FragmentLoader<const K: usize, const C: usize> {
     pub(crate) image: Global<f32>,
     pub(crate) params: Params,
-    /// Whether the block loads all columns one by one: its own columns go beyond the image, or are not aligned, or the anchor
-    /// is beside the mask's middle. The same in all threads of the block.
+    /// Whether the block loads all columns one by one: its own columns go beyond the image, or are not aligned, or the
+    /// anchor is beside the mask's middle. The same in all threads of the block.
     pub(crate) scalar: bool,
     /// The pitch of the image, converted from an unsigned number: its upper half takes no register.
     pub(crate) pitch: isize,
@@ -86,7 +84,8 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
         4 * Self::VECTORS - C
     };
 
-    /// The thread's number, unknown to the compiler: it would keep in registers what follows from it in two instructions.
+    /// The thread's number, unknown to the compiler: it would keep in registers what follows from it in two
+    /// instructions.
     #[inline(always)]
     fn rematerialize_lane(&self) -> u32 {
         thread::black_box(self.lane)
@@ -104,7 +103,8 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
         if lane < Self::LEFT as u32 { lane } else { BLOCK.0 * C as u32 + lane }
     }
 
-    /// Fills the thread's part of the border table, for buffers that begin with column `left`. No other thread reads it.
+    /// Fills the thread's part of the border table, for buffers that begin with column `left`. No other thread reads
+    /// it.
     #[inline(always)]
     pub(crate) fn fill_table(&self, left: i32) {
         // The compiler must not know the count, or it would unroll the loop.
@@ -201,9 +201,20 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     /// No thread reads the buffer before the next barrier.
     #[inline(always)]
     pub(crate) unsafe fn store(&self, buffer: Shared<f32>, fragment: &mut Fragment) {
-        fragment.fill_outside::<C>(self.params.border_value);
+        let halo = fragment.fill_outside::<C>(self.params.border_value);
         // SAFETY: as this function requires.
-        unsafe { self.store_values(buffer, fragment, fragment.halo) };
+        unsafe { self.store_values(buffer, fragment, halo) };
+    }
+
+    /// Stores the fragment of an interior row. `halo_column` is [`halo_column`](Self::halo_column).
+    ///
+    /// # Safety
+    /// No thread reads the buffer before the next barrier.
+    #[inline(always)]
+    pub(crate) unsafe fn store_interior(&self, buffer: Shared<f32>, fragment: &Fragment, halo_column: i32) {
+        let halo = if halo_column < 0 { self.params.border_value } else { fragment.halo };
+        // SAFETY: as this function requires.
+        unsafe { self.store_values(buffer, fragment, halo) };
     }
 
     /// Stores the own columns of a fragment, and a halo column.
@@ -211,7 +222,7 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     /// # Safety
     /// No thread reads the buffer before the next barrier.
     #[inline(always)]
-    pub(crate) unsafe fn store_values(&self, buffer: Shared<f32>, fragment: &Fragment, halo: f32) {
+    unsafe fn store_values(&self, buffer: Shared<f32>, fragment: &Fragment, halo: f32) {
         let lane = self.rematerialize_lane();
         for i in 0..C / 4 {
             // SAFETY: the vector lies in the buffer, aligned, and no other thread stores it.
@@ -226,6 +237,7 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     /// # Safety
     /// All threads have stored their fragments to the buffer before the last barrier.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     pub(crate) unsafe fn window(&self, buffer: Shared<f32>) -> Window {
         let mut window = Window::ZERO;
         let vectors = buffer.offset(self.rematerialize_lane() * C as u32).cast::<F32x4>();

@@ -2,8 +2,8 @@
 //! for `u16`, and for `u8`.
 //!
 //! # Thread mapping
-//! A thread owns `C` neighbouring *values* of a row, a block `C * BLOCK` of them. A pixel has `CHANNELS` values, and the
-//! window takes every `CHANNELS`-th one. So all channels of a pixel share the loads of a window.
+//! A thread owns `C` neighbouring *values* of a row, a block `C * BLOCK` of them. A pixel has `CHANNELS` values, and
+//! the window takes every `CHANNELS`-th one. So all channels of a pixel share the loads of a window.
 //!
 //! # Tiling
 //! ```text
@@ -16,8 +16,9 @@
 //!
 //! # Border
 //! A block whose vectors all lie between the image's left and right edges loads vectors. Any other block, and any row
-//! outside of the image, loads single values through the [border table](crate::common::border_table). All loads of a window
-//! are issued before the first value is used: otherwise the whole device would wait for the blocks at the border.
+//! outside of the image, loads single values through the [border table](crate::common::border_table). All loads of a
+//! window are issued before the first value is used: otherwise the whole device would wait for the blocks at the
+//! border.
 
 use cuda_std::prelude::*;
 
@@ -32,7 +33,7 @@ use crate::direct::sliding_window::BLOCK;
 use crate::direct::sliding_window::passes::Pass;
 use crate::direct::sliding_window::walk::{MAX_WINDOW, RowSource, RowWriter, Strip, Window, walk};
 
-/// One barrier: the border table is complete.
+/// A barrier after the border table.
 pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The dynamic shared memory of a block in bytes: the border table.
@@ -50,7 +51,8 @@ pub const fn shared_bytes(columns_per_thread: u32, channels: u32, side: u32) -> 
 /// - Both begin at a multiple of 16 bytes and do not overlap.
 /// - The result is of type `P`, or of `f32` where [`WRITES_F32`](crate::common::vector::StoreVector::WRITES_F32).
 /// - The block is [`BLOCK`], its dynamic shared memory at least [`shared_bytes`].
-/// - The mask is `K` x `K`, and [`MASK`](struct@crate::teaching::constant_mask::MASK) holds its coefficients row after row.
+/// - The mask is `K` x `K`, and [`MASK`](struct@crate::teaching::constant_mask::MASK) holds its coefficients row after
+///   row.
 #[inline(always)]
 pub unsafe fn sliding_window<
     P: LoadVector,
@@ -71,7 +73,8 @@ pub unsafe fn sliding_window<
 struct GlobalRows<P, const K: usize, const C: usize, const CHANNELS: u32, const PREFETCH_DISTANCE: u32> {
     image: Global<P>,
     params: Params,
-    /// Whether the block loads values one by one: a window goes beyond the image's left or right edge, or is not aligned.
+    /// Whether the block loads values one by one: a window goes beyond the image's left or right edge, or is not
+    /// aligned.
     scalar: bool,
     /// The thread's first vector of row `y`, where that row is inside.
     vectors: Global<P>,
@@ -124,8 +127,8 @@ impl<P: LoadVector, const K: usize, const C: usize, const CHANNELS: u32, const P
         let table = Shared::<i32>::dynamic();
         if scalar || top < 0 || top + rows + halo > params.height {
             let length = columns + (K as u32 - 1) * CHANNELS;
-            // SAFETY: the table has an element for each value of the block's windows. All threads are here: the condition is
-            // the same in all of them.
+            // SAFETY: the table has an element for each value of the block's windows. All threads are here: the
+            // condition is the same in all of them.
             unsafe { border_table::fill::<CHANNELS>(table, &params, left, length, (thread, thread::block_dim_x())) };
             // SAFETY: all threads are here: the condition is the same in all of them.
             unsafe { thread::sync_threads() };
@@ -145,8 +148,7 @@ impl<P: LoadVector, const K: usize, const C: usize, const CHANNELS: u32, const P
         };
         let mut writer = RowWriter::<P, C>::new(result, &params, (v, first), values, !scalar);
         let strip = Strip { rows, halo, interior_begin: halo, interior_end: rows };
-        // SAFETY: rows `first` to `first + rows` of values `v` to `v + C` are this thread's alone. The mask holds `K * K`
-        // coefficients, as this function requires.
+        // SAFETY: rows `first` to `first + rows` of values `v` to `v + C` are this thread's alone. The mask is K x K.
         unsafe { walk::<_, _, K, K, C, CHANNELS>(&mut source, &mut writer, strip, Pass::ALL_ROWS) }
     }
 }

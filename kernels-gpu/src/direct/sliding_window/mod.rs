@@ -3,9 +3,9 @@
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`, for each channel
 //!
 //! # The idea
-//! From shared memory each product takes a load, which is four times as slow as the product. Here a thread loads a window
-//! of `C + K - 1` pixels of a row once, and multiplies it with all `K` rows of the mask: `C * K * K` products out of
-//! `(C + K) / 4` vector loads. It adds them to the partial sums of the `K` output rows that the row contributes to.
+//! From shared memory each product takes a load, which is four times as slow as the product. Here a thread loads a
+//! window of `C + K - 1` pixels of a row once, and multiplies it with all `K` rows of the mask: `C * K * K` products
+//! out of `(C + K) / 4` vector loads. It adds them to the partial sums of `K` output rows.
 //!
 //! # The free shift
 //! After each row the sums move up by one. Nothing is copied, because a multiply-add names its destination:
@@ -15,13 +15,13 @@
 //!   …
 //! sums[K-1]   = window * W[0]   + 0
 //! ```
-//! So the loop over the rows stays rolled and fits the instruction cache. Each output adds its products from top to bottom
-//! and from left to right, the order of every direct kernel: the results are bit-exact.
+//! So the loop over the rows stays rolled and fits the instruction cache. Each output adds its products from top to
+//! bottom and from left to right, the order of every direct kernel: the results are bit-exact.
 //!
 //! # Thread mapping and tiling
-//! A thread owns `C` neighbouring values of a row. A block is one warp, so that a multiprocessor holds as many blocks as its
-//! registers allow. The rows of the grid partition the rows of the image: each block has one strip, and the host chooses as
-//! many strips as fill the device. A strip of `n` rows loads `n + K - 1` rows.
+//! A thread owns `C` neighbouring values of a row. A block is one warp, so that a multiprocessor holds as many blocks
+//! as its registers allow. The rows of the grid partition the rows of the image: each block has one strip, and the host
+//! chooses as many strips as fill the device. A strip of `n` rows loads `n + K - 1` rows.
 //!
 //! # The sources of rows
 //! [`walk`] is the walk down a strip. It takes its windows from one of three sources:
@@ -38,8 +38,9 @@
 //! | | for each value of the result |
 //! | --- | --- |
 //! | products | `K * K` |
-//! | bytes of device memory | a value read and a value written, `(K - 1) / n` of a value for the halo; 12 for each further pass |
-//! | other instructions, for `C` values | 75 for loads, stores and the loop; one for two coefficients beyond the 60 in uniform registers |
+//! | device memory | one value read and one written; `(K - 1) / n` values read for the halo |
+//! | device memory of each further pass | two values read and one written |
+//! | other instructions, for `C` values | 75; one for two coefficients beyond the 60 in uniform registers |
 //!
 //! Sums and window take `C (H + 1) + K` registers, with `H` rows of the mask in a pass.
 //!
@@ -160,11 +161,14 @@ pub const SPEC: Spec = Spec {
         }
         Source::CpAsyncRing => cp_async_ring::shared_bytes(),
     },
-    launch_bounds: |entry| match (entry.pixel, entry.channels, entry.side()) {
-        (PixelType::F32, 1, _) => Some((BLOCK.0, of_entry(entry).blocks_per_sm)),
-        // ptxas would take 72 registers, which are 28 blocks.
-        (PixelType::U16, 1 | 3, 3) => Some((BLOCK.0, 32)),
-        (PixelType::F32 | PixelType::U16 | PixelType::U8, ..) => None,
+    launch_bounds: |entry| {
+        let blocks_per_sm = of_entry(entry).blocks_per_sm;
+        match (Source::of(entry.pixel, entry.channels, entry.side()), entry.pixel, entry.side()) {
+            // Without bounds ptxas takes 72 registers, which leave 28 blocks.
+            (Source::GlobalRows, PixelType::U16, 3) => Some((BLOCK.0, 32)),
+            (Source::DoubleBuffered, ..) | (Source::GlobalRows, _, 5) => Some((BLOCK.0, blocks_per_sm)),
+            (Source::GlobalRows | Source::CpAsyncRing, ..) => None,
+        }
     },
     convergent: |entry| match Source::of(entry.pixel, entry.channels, entry.side()) {
         Source::DoubleBuffered => double_buffered::CONVERGENT,

@@ -1,9 +1,9 @@
 //! Large masks in several *passes* over a strip, each with the rows of the mask that fit the registers and caches.
 //!
-//! From 21 x 21 on, the sums of all rows of the mask do not fit the registers at 8 columns a thread. Nor do the products
-//! fit the instruction cache, or the coefficients the constant cache. So the strip is walked several times. Each pass adds
-//! up to [`rows_per_pass`] rows of the mask. A later pass begins its sums with what the pass before has written to the
-//! result. So each output still adds its products in the order of the mask.
+//! From 21 x 21 on, the sums of all rows of the mask do not fit the registers at 8 columns a thread. Nor do the
+//! products fit the instruction cache, or the coefficients the constant cache. So the strip is walked several times.
+//! Each pass adds up to [`rows_per_pass`] rows of the mask. A later pass begins its sums with what the pass before has
+//! written to the result. So each output still adds its products in the order of the mask.
 //!
 //! What bounds a pass on an H100:
 //! - The instruction cache: a loop of 2000 instructions (32 KB) runs at 90 % of the FMA rate, one of 3600 at 73 %.
@@ -14,8 +14,8 @@ use cuda_std::prelude::*;
 use crate::abi::params::Params;
 use crate::direct::sliding_window::walk::RowSink;
 
-/// Rows of the mask in one pass, for masks up to 31 x 31: with 8 columns a thread, about 1700 products and less than 1 KB
-/// of coefficients.
+/// Rows of the mask in one pass, for masks up to 31 x 31: with 8 columns a thread, about 1700 products and
+/// less than 1 KB of coefficients.
 #[must_use]
 pub const fn rows_per_pass(side: u32) -> u32 {
     match side {
@@ -52,8 +52,8 @@ pub const fn mask_row(side: u32, row: u32) -> u32 {
 
 /// The rows of the mask that one pass adds: `H` of them, or `H - 1`.
 ///
-/// Where the rows of the mask are no multiple of `H`, the last passes have `H - 1` rows. Their first row is the last one of
-/// the pass before and is skipped. So all passes run the same code.
+/// Where the rows of the mask are no multiple of `H`, the last passes have `H - 1` rows. Their first row is the last
+/// one of the pass before and is skipped. So all passes run the same code.
 #[derive(Clone, Copy)]
 pub(crate) struct Pass {
     /// The first row.
@@ -122,13 +122,15 @@ impl<const C: usize> PassWriter<C> {
         x >= self.first_x && x < self.params.width
     }
 
-    /// Whether the block stores vector `i` of the thread, where all columns of the block lie in the image and are aligned.
+    /// Whether the block stores vector `i` of the thread, where all columns of the block lie in the image and are
+    /// aligned.
     #[inline(always)]
     fn has_vector(&self, i: usize) -> bool {
         self.x + 4 * i as i32 >= self.first_x
     }
 
-    /// The thread's columns `rows` rows below `row`. (Unsigned: the upper half of a signed pitch would take a register.)
+    /// The thread's columns `rows` rows below `row`. (Unsigned: the upper half of a signed pitch would take a
+    /// register.)
     #[inline(always)]
     fn below(&self, row: GlobalMut<f32>, rows: i32) -> GlobalMut<f32> {
         let index = rows as u32 as u64 * self.params.dst_pitch as u32 as u64;

@@ -1,7 +1,7 @@
 //! How the kernel for each type of pixel, number of channels and size of mask walks, and how many blocks fill a device.
 //!
-//! Measured on an H100, 8192 x 8192 values and more: the fastest of 4 and 8 columns a thread, 0 and 4 rows of prefetch, and
-//! 1 to 12 waves.
+//! Measured on an H100, 8192 x 8192 values and more: the fastest of 4 and 8 columns a thread, 0 and 4 rows of prefetch,
+//! and 1 to 12 waves.
 
 use crate::abi::pixel::PixelType;
 use crate::direct::sliding_window::{Source, cp_async_ring, double_buffered};
@@ -15,8 +15,8 @@ pub struct Schedule {
     pub prefetch_distance: u32,
     /// Blocks that a multiprocessor holds at a time: what its registers allow on compute capability 9.0.
     pub blocks_per_sm: u32,
-    /// Blocks of a launch for each block that the device holds at a time. More waves keep the device busy while the last blocks
-    /// end. Each strip loads `K - 1` rows more than it stores.
+    /// Blocks of a launch for each block that the device holds at a time. More waves keep the device busy while the
+    /// last blocks end. Each strip loads `K - 1` rows more than it stores.
     pub waves: u32,
 }
 
@@ -42,7 +42,8 @@ pub const fn schedule(pixel: PixelType, channels: u32, side: u32) -> Schedule {
 }
 
 const fn double_buffered(side: u32) -> Schedule {
-    // A loop beyond the instruction cache is slow: from 16 x 16 on a thread has 4 columns, from 21 x 21 on the mask has passes.
+    // A loop beyond the instruction cache is slow: from 16 x 16 on a thread has 4 columns, from 21 x 21 on the mask has
+    // passes.
     let (columns, blocks_per_sm, waves) = match side {
         3..=5 => (4, 32, 1),
         6 => (4, 28, 1),

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! for each row of the strip's input:
-//!     window = source.next()
+//!     window = source.load()
 //!     sums[a] = sums[a + 1] + window * row H - 1 - a of the mask      for a in 0..H
 //!     sink.store(sums[0])                                             once sums[0] is complete
 //! ```
-//! The rows are of two kinds. An *interior* row contributes to output rows of this strip alone, or lies where the source
-//! needs no test. The rows before and after are *boundary* rows. Each kind has a loop of its own, so that interior rows do
-//! not pay for the tests. The boundary loop runs twice: before the interior loop and after it.
+//! Each kernel names its *interior* rows: those that it loads, multiplies and stores without bounds tests. The rows
+//! before and after are *boundary* rows. Each kind has a loop of its own. The boundary loop runs twice: before the
+//! interior loop and after it.
 
 use core::marker::PhantomData;
 
@@ -48,7 +48,7 @@ pub(crate) trait RowSource {
     ///
     /// # Safety
     /// - All threads that walk call it for each row once, in order.
-    /// - Where `INTERIOR`, the row is one of those that need no test.
+    /// - Where `INTERIOR`, row `r` is one of the kernel's interior rows.
     unsafe fn load<const INTERIOR: bool>(&mut self, r: i32) -> Window;
 
     /// Called before the interior loop, which begins with row `r`.
@@ -66,20 +66,22 @@ pub(crate) trait RowSource {
 
 /// Stores the rows of a strip's output.
 pub(crate) trait RowSink<const C: usize> {
-    /// What the sums begin with that have row `r` as their first one.
+    /// The initial values of the sums whose first row is row `r`.
     ///
     /// # Safety
-    /// All rows before row `r` were stored. Where `INTERIOR`, the row needs no test.
+    /// - `store` was called for all rows before row `r`.
+    /// - Where `INTERIOR`, row `r` is one of the kernel's interior rows.
     #[inline(always)]
     unsafe fn initial<const INTERIOR: bool>(&self, _r: i32) -> [f32; C] {
         [0.0; C]
     }
 
-    /// Stores the row of the output that row `r` completes. Unless it is `complete`, the row belongs to the strip above.
+    /// Stores the row of the output that row `r` completes, if it is `complete`. Otherwise it belongs to the strip above.
     ///
     /// # Safety
-    /// - The block owns the row, if it is `complete`. The walk calls it for each row once, in order.
-    /// - Where `INTERIOR`, the row needs no test.
+    /// - The thread calls it for each row once, in order.
+    /// - The block owns the output row, if it is `complete`.
+    /// - Where `INTERIOR`, row `r` is one of the kernel's interior rows.
     unsafe fn store<const INTERIOR: bool>(&mut self, r: i32, sums: &[f32; C], complete: bool);
 
     /// Called before the interior loop, which begins with row `r`.
@@ -106,11 +108,13 @@ pub(crate) struct Strip {
     pub(crate) interior_end: i32,
 }
 
-/// Adds `H` rows of a mask `K` columns wide to the output rows of a strip. `C` values a thread, `CHANNELS` values a pixel.
+/// Adds `H` rows of a mask `K` columns wide to the output rows of a strip. `C` values a thread, `CHANNELS` values a
+/// pixel.
 ///
 /// # Safety
 /// - [`struct@MASK`] holds the coefficients of `pass`, `K` for each row.
-/// - The block owns the `strip.rows` rows that `sink` stores. The rows from `interior_begin` to `interior_end` need no test.
+/// - The block owns the `strip.rows` output rows that `sink` stores.
+/// - The rows from `interior_begin` to `interior_end` are interior rows of the kernel.
 #[inline(always)]
 pub(crate) unsafe fn walk<
     S: RowSource,
@@ -133,7 +137,7 @@ pub(crate) unsafe fn walk<
     loop {
         while r < boundary_end {
             thread::no_unroll();
-            // SAFETY: here and below, `r` counts the rows. The interior is as this function requires.
+            // SAFETY: here and below, `r` takes each row of the strip's input once, in order.
             unsafe {
                 let initial = sink.initial::<false>(r);
                 let window = source.load::<false>(r);
