@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7a484cb60a00381c04c90b29ee65a2989fcdf906649dc34addbd5dd105ad693c";
+pub const SOURCE_HASH: &str = "efde0708a9138af89373a2e4aada29238e3c61a4f42d04fb757a091ba6adb833";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
