@@ -192,7 +192,8 @@ impl Plan {
             .iter()
             .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
             .map(|one| one.entry)
-            .min_by_key(|entry| situation.preference(entry));
+            // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
+            .min_by_key(|entry| (situation.preference(entry), entry.side()));
         let Some(entry) = best else { return Err(refused(&considered, choice, values)) };
         let reason = situation.reason(entry, &considered, choice);
         let pitch = |bytes: usize| (problem.row_values() * bytes).next_multiple_of(ROW_ALIGNMENT) / bytes;
