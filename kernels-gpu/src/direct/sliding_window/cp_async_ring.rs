@@ -185,7 +185,7 @@ impl<const CHANNELS: u32> CpAsyncRing<CHANNELS> {
             unsafe { self.copy_interior_row() };
             return;
         }
-        // All branches here are uniform. Otherwise the coefficients would not stay in uniform registers.
+        // The branches on row and border are uniform. Otherwise the coefficients would not stay in uniform registers.
         let (params, thread) = (&self.params, thread::thread_idx_x());
         let y = border::map(params.border, self.y, params.height);
         let values = if y >= 0 { params.width * CHANNELS as i32 } else { 0 };
