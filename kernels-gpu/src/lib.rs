@@ -26,7 +26,7 @@
 //! | [`direct::sliding_window`] | a thread walks down the image, and its sums move up at no cost |
 //! | [`tensor_core_u8`] | bytes in the tensor cores, with bit-exact results |
 //! | [`separable::ring`] | separable masks: a row pass and a column pass over a ring of filtered rows |
-//! | [`separable::block_tile`] | the same with 16 rows at a time, and all parts of a step under way at once |
+//! | [`separable::block_tile`] | the same with 16 rows at a time, pipelined: copies, row pass and column pass overlap |
 //! | [`separable::tensor_core`] | the same in the tensor cores, with each number split in two |
 //!
 //! # The operation
@@ -38,14 +38,14 @@
 //! multiply-add a step, from 0. `W` is the mask in window order: as given for a correlation, rotated by 180° for a
 //! convolution. The host rotates the mask and sets the origin. So operation and anchor cost the kernels nothing.
 //!
-//! The order of the sum is part of the contract. Every direct kernel, [`tensor_core_u8`] and the CPU give the same
-//! bits. The separable kernels have another order and state an error bound: [`separable::error_bound::error_constant`]
-//! and [`separable::tensor_core::error_constant`].
+//! The order of the sum is part of the contract. Every direct kernel and [`tensor_core_u8`] are bit-exact with the CPU.
+//! The separable kernels have another order and state an error bound: [`separable::error_bound::error_constant`] and
+//! [`separable::tensor_core::error_constant`].
 //!
 //! # Loops over arrays
-//! Where an array should lie in registers, loops over it count indices. `into_iter()` of an array, or `take` after
-//! `enumerate`, would put the array into local memory: LLVM does not unroll these loops without a pass that may copy
-//! barriers, and so is disabled (`cuda_builder`).
+//! A loop over an array that should lie in registers counts indices. With `into_iter()` of an array, or `take` after
+//! `enumerate`, LLVM does not unroll the loop and puts the array into local memory. rustc's pass `JumpThreading` would
+//! make it unroll, but may copy barriers. So `cuda_builder` disables that pass.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 

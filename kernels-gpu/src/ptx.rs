@@ -1,7 +1,7 @@
 //! The kernels as PTX, ready to be loaded: what `cargo xtask build-ptx` made of this crate.
 //!
 //! The generated files are committed, so that a host program needs neither the sources of `core` nor a second
-//! compilation. [`SOURCE_HASH`] tells whether they belong to the sources beside them; a test of xtask compares.
+//! compilation. [`SOURCE_HASH`] tells whether they belong to the sources next to them; a test of xtask compares.
 //!
 //! There is one module per [`Entry::module`](crate::registry::Entry::module), because the driver compiles a module
 //! when it is loaded: what a program does not use costs it nothing.

@@ -29,7 +29,7 @@ pub(super) struct Band {
 /// higher than the mask, whatever rows the border repeats above the image.
 ///
 /// Bands of outputs begin a multiple of `step` rows apart
-/// ([`Entry::row_step`](kernels_gpu::registry::Entry::row_step)).
+/// ([`Entry::launch_row_alignment`](kernels_gpu::registry::Entry::launch_row_alignment)).
 pub(super) fn bands(params: &Params, row_bytes: usize, step: usize) -> Option<Vec<Band>> {
     let (height, mask) = (params.height as usize, params.mask_height as usize);
     // The last band brings back what the rows of the one before were not enough for, too.

@@ -327,7 +327,7 @@ mod tests {
                 whole.run(&source, &mut right).unwrap();
                 let strip = &whole.strips[0];
                 let mut resident = whole.resident(strip, &source).unwrap();
-                for band in bands_of(&whole.plan.params, rows, whole.plan.entry.row_step() as usize) {
+                for band in bands_of(&whole.plan.params, rows, whole.plan.entry.launch_row_alignment() as usize) {
                     whole.launch(whole.emulator, band.rows.end, band.outputs, &mut resident).unwrap();
                 }
                 whole.collect(strip, &resident, &mut found).unwrap();

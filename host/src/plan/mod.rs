@@ -179,7 +179,7 @@ impl Plan {
             origin_x: problem.params().origin_x,
             padded_side: padded_side(problem),
             factor_exponents: factors.as_ref().map(Factors::exponents),
-            undecided: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
+            uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
             result: layout.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
@@ -187,7 +187,7 @@ impl Plan {
         };
         let considered: Vec<_> =
             of_format().map(|entry| Considered { entry, answer: entry.eligibility(&request) }).collect();
-        let situation = Situation { problem, limits, undecided: request.undecided };
+        let situation = Situation { problem, limits, uncertain: request.uncertain };
         let best = considered
             .iter()
             .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
@@ -302,7 +302,7 @@ impl Plan {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
         // What a multiprocessor keeps for the system is not a block's to have.
         let shared_per_sm = self.limits.shared_bytes + 1024;
-        self.entry.parts(mask, (rows, MAX_GRID_Y), blocks_across, (self.limits.sm_count, shared_per_sm))
+        self.entry.grid_dim_y(mask, (rows, MAX_GRID_Y), blocks_across, (self.limits.sm_count, shared_per_sm))
     }
 }
 

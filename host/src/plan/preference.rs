@@ -147,7 +147,7 @@ pub(super) struct Situation<'a> {
     pub(super) problem: &'a Problem,
     pub(super) limits: Limits,
     /// The fraction of the results that the mask in fixed point does not decide.
-    pub(super) undecided: f32,
+    pub(super) uncertain: f32,
 }
 
 impl Situation<'_> {
@@ -287,8 +287,8 @@ impl Situation<'_> {
         }
         let spec = entry.variant.spec();
         let why = match spec.mask_form {
-            MaskForm::FixedPoint if self.undecided > 0.0 => {
-                format!("{}, about {:.2} % of the pixels recomputed in order", spec.reason, 100.0 * self.undecided)
+            MaskForm::FixedPoint if self.uncertain > 0.0 => {
+                format!("{}, about {:.2} % of the pixels recomputed in order", spec.reason, 100.0 * self.uncertain)
             }
             MaskForm::FixedPoint | MaskForm::Rows(_) | MaskForm::Factors(_) => spec.reason.to_owned(),
         };

@@ -346,7 +346,7 @@ fn drivers_know_the_ptx() {
     }
 }
 
-/// Where fixed point leaves too many results undecided, the sliding window is taken.
+/// Where fixed point leaves too many results uncertain, the sliding window is taken.
 #[test]
 fn bytes_that_fixed_point_does_not_decide_take_the_sliding_window() {
     let of = |width, height, mask: Mask| {
@@ -525,7 +525,7 @@ fn launches_cover_every_row_once() {
 }
 
 #[test]
-fn strips_share_out_the_rows() {
+fn grids_partition_the_rows() {
     for variant in Variant::ALL.into_iter().filter(|variant| variant.partitions_rows()) {
         for height in [1, 7, 8, 9, 200, 8192, 3_000_000] {
             for first in [0, height / 3] {
@@ -535,7 +535,7 @@ fn strips_share_out_the_rows() {
                 assert_eq!(launch.params.first_row as usize, first);
                 // As the kernels share them out: none is empty.
                 let Grid::Partition(grid) = variant.spec().grid else { panic!("{variant:?} has tiles") };
-                let (begin, _) = match grid.step {
+                let (begin, _) = match grid.block_row_alignment {
                     1 => partition::<1>(rows, strips - 1, strips),
                     32 => partition::<32>(rows, strips - 1, strips),
                     64 => partition::<64>(rows, strips - 1, strips),

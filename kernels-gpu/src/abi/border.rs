@@ -38,8 +38,8 @@ pub const OUTSIDE: i32 = -1;
 
 /// The position in `0..length` that stands for position `i` under the border mode with this code, or [`OUTSIDE`].
 ///
-/// `length` is from 1 to 2^30 - 1, which [`Params`](crate::abi::params::Params) guarantees. Then no position overflows.
-/// An unknown code counts as [`BorderMode::Constant`].
+/// `length` must be from 1 to 2^30 - 1; the host checks it for every image. Then no position overflows. An unknown code
+/// counts as [`BorderMode::Constant`].
 #[inline(always)]
 #[must_use]
 pub const fn map(code: u32, i: i32, length: i32) -> i32 {

@@ -1,4 +1,4 @@
-//! Reads of an image that may lie outside of it: the border is mapped here and nowhere else.
+//! Reads of an image at any position. Outside of the image the [border map](crate::abi::border) gives the value.
 
 use cuda_std::prelude::*;
 

@@ -29,8 +29,8 @@ const _: () = assert!(VECTOR_BYTES < 1 << BYTES_BITS);
 
 /// How many values of the vector that begins with value `first` of a row lie in the row.
 ///
-/// The row has `values` values, or none unless it `exists`. A vector to its left lies wholly outside, because rows
-/// begin with a vector.
+/// The row has `values` values, or none unless it `exists`. `first` is a multiple of a vector's length, so a vector
+/// with a negative `first` lies wholly outside.
 #[inline(always)]
 pub(crate) fn values_in_row<T>(exists: bool, first: i32, values: i32) -> i32 {
     let most = const { VECTOR_BYTES as i32 / size_of::<T>() as i32 };
@@ -52,7 +52,7 @@ pub(crate) unsafe fn copy_zfill<T: Scalar>(
     image: Global<T>,
 ) {
     let from = if count > 0 { row.offset(first as isize) } else { image };
-    // SAFETY: `count` values lie in the row; the destination is as promised above.
+    // SAFETY: `count` values lie in `row`, or `count` is 0 and nothing is read; `to` has 16 aligned bytes.
     unsafe { cp_async_16_zfill(true, to, from, const { size_of::<T>() as u32 } * count as u32) };
 }
 
@@ -294,10 +294,10 @@ impl<const THREADS: u32> RowCopies<THREADS> {
     unsafe fn copy_vector(&self, to: Shared<f32>, y: i32, vector: u32) {
         if y >= 0 && vector >= self.interior.0 && vector < self.interior.1 {
             let from = self.image.offset(self.params.src_index(self.left + (vector * VECTOR) as i32, y));
-            // SAFETY: the row and the vector lie in the image; the destination is promised.
+            // SAFETY: y >= 0 and the vector is interior, tested above; the vector at `to` is this thread's alone.
             unsafe { cp_async_16_if(true, to, from) };
         } else {
-            // SAFETY: the conditions are the same.
+            // SAFETY: `y`, `vector` and `to` are passed on unchanged, to a function with the same conditions.
             unsafe { self.copy_border_vector(to, y, vector) };
         }
     }
@@ -324,7 +324,7 @@ impl<const THREADS: u32> RowCopies<THREADS> {
         for i in 0..VECTOR {
             // SAFETY: the table has an entry for the column: a column of the image or OUTSIDE.
             let x = if y >= 0 { unsafe { self.table.load(first + i) } } else { y };
-            // SAFETY: the row exists where x >= 0, and x lies in it; the destination is promised.
+            // SAFETY: x >= 0 only if row `y` exists and has column x; `to` has room for VECTOR values of this thread.
             unsafe {
                 if x >= 0 {
                     cp_async_4(to.offset(i), row.offset(x as isize));

@@ -51,7 +51,8 @@ impl ColumnStore {
                 }
                 next = next.offset(self.pitch as isize);
             }
-            // Without it LLVM merges the last store of both branches and computes its address again.
+            // There is no loop here. The directive keeps LLVM from merging the last stores of the two branches, which
+            // would compute the address again.
             thread::no_unroll();
         }
         self.next = self.next.offset(ROWS as isize * self.pitch as isize);

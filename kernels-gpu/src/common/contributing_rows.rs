@@ -1,4 +1,4 @@
-//! Which rows of the mask a row of the image contributes to.
+//! Which rows of the mask multiply a row of the image.
 //!
 //! A strip of `rows` output rows reads `rows + H - 1` rows of the image. Through row `k` of the mask, row `r` of them
 //! contributes to output row `r - k`. The first and the last `H - 1` rows also contribute to the neighbouring strips,
@@ -11,7 +11,7 @@ pub(crate) trait MaskRows: Copy {
     /// Rows of the mask that share one test.
     const GROUP: usize;
 
-    /// Those whose output row lies in a strip of `rows` rows. `INTERIOR`: for a row of the interior loop.
+    /// The rows of the mask for row `r` of the input of a strip of `rows` rows. `INTERIOR`: the interior loop calls.
     fn new<const INTERIOR: bool>(r: i32, rows: i32) -> Self;
 
     /// Whether any of the `count` rows from `first` on is one of them. `count` is at most [`GROUP`](Self::GROUP).
@@ -31,7 +31,7 @@ impl MaskRowBits {
     pub(crate) fn at(r: i32, rows: i32) -> Self {
         let first = (r - rows + 1).clamp(0, 31) as u32;
         let up_to_last = u32::MAX >> (31 - r.min(31) as u32);
-        // LLVM would see that one bit implies the next, and clone the code for each first one.
+        // Without black_box LLVM sees that the set bits are contiguous, and clones the code for each first bit.
         Self(Some(thread::black_box(up_to_last >> first << first)))
     }
 
@@ -77,7 +77,7 @@ impl<const K: usize, const H: usize> MaskRows for MaskRowRange<K, H> {
 
     #[inline(always)]
     fn any(self, first: usize, count: usize) -> bool {
-        // LLVM would see that one answer implies the next, and clone the code for each first one.
+        // Without black_box LLVM derives one test from another, and clones the code for each first group.
         let r = thread::black_box(self.r as u32) as i32;
         let behind = thread::black_box(self.behind as u32) as i32;
         // `r >= first`: the output of row `first` is not above the strip. It always holds for row 0.

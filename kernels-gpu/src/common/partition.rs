@@ -31,7 +31,7 @@ pub fn block_rows<const STEP: u32>(params: &Params) -> (i32, i32) {
     (first, (most as i32).min(params.height - first))
 }
 
-/// The part of a lane where a warp goes over rows of `units` units.
+/// The work of one lane when a warp processes rows of `units` units. A unit is a vector or a granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LanePart {
     /// Rows that the warp takes at a time.

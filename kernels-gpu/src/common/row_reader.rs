@@ -43,7 +43,7 @@ impl RowReader {
         if self.edge { unsafe { self.read_edge(first) } } else { unsafe { self.read_interior(first) } }
     }
 
-    /// The same, through the table.
+    /// Reads [`READ`] columns from the `first`-th one on, each through the border table.
     ///
     /// # Safety
     /// - The table has [`READ`] filled elements from the `first`-th one on.
@@ -62,7 +62,7 @@ impl RowReader {
         })
     }
 
-    /// The same in the interior, in vectors.
+    /// Reads [`READ`] columns from the `first`-th one on, as vectors. All of them lie in the image.
     ///
     /// # Safety
     /// - The pixels from the `first`-th one on lie in the image.

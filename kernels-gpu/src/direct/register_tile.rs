@@ -8,9 +8,9 @@
 //! one row of tiles for each of its warps.
 //!
 //! # Tiling
-//! The thread walks over all rows of pixels that its tile needs, and along each row in steps of [`STEP`] columns. In a
-//! step it has `COLUMNS + STEP` neighbouring pixels in registers. It multiplies them with `STEP` coefficients of each
-//! row of the mask that joins this row of pixels to one of its rows of outputs:
+//! The thread walks over all rows of pixels that its tile needs, and along each row in steps of [`STEP`] columns. A
+//! step has `COLUMNS + STEP` neighbouring pixels in registers. For each row of outputs it multiplies them with `STEP`
+//! coefficients, from the row of the mask that this row of pixels needs:
 //! ```text
 //!   row of pixels r  ── row r - 0 of the mask ──> outputs of row 0
 //!                    ── row r - 1 of the mask ──> outputs of row 1
@@ -53,14 +53,14 @@ use crate::registry::{
 pub const BLOCK: (u32, u32) = (32, 4);
 /// Outputs of a block in x and y.
 pub const OUTPUTS: (u32, u32) = (COMPUTED - 4, BLOCK.1 * ROWS as u32);
-/// The convergent instructions of the source: one barrier, behind which coefficients and table are complete.
+/// The convergent instructions of the source: one barrier, after which coefficients and table are complete.
 pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The dynamic shared memory of a block, in bytes: the coefficients and the border table.
 #[must_use]
 pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
     let coefficients = padded(mask_width) as u64 * mask_height as u64;
-    (coefficients + columns_prefetched(mask_width) as u64) * size_of::<f32>() as u64
+    (coefficients + columns_read(mask_width) as u64) * size_of::<f32>() as u64
 }
 
 /// Columns of a thread's tile.
@@ -81,14 +81,14 @@ pub(crate) const fn padded(mask_width: u32) -> u32 {
 
 /// Columns that the threads of a block use. The last thread's last step ends there.
 #[inline(always)]
-pub(crate) const fn columns_read(mask_width: u32) -> u32 {
+pub(crate) const fn columns_used(mask_width: u32) -> u32 {
     COMPUTED + padded(mask_width)
 }
 
 /// Columns that the threads of a block read: they prefetch one step, used or not.
 #[inline(always)]
-const fn columns_prefetched(mask_width: u32) -> u32 {
-    columns_read(mask_width) + STEP as u32
+const fn columns_read(mask_width: u32) -> u32 {
+    columns_used(mask_width) + STEP as u32
 }
 
 /// The kernel.
@@ -111,19 +111,14 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
     let top = block_y - params.origin_y;
 
     let edge = params.src_pitch & 3 != 0
-        || !params.contains::<1>(
-            left,
-            top,
-            columns_prefetched(mask_width) as i32,
-            (OUTPUTS.1 + mask_height - 1) as i32,
-        );
+        || !params.contains::<1>(left, top, columns_read(mask_width) as i32, (OUTPUTS.1 + mask_height - 1) as i32);
     let coefficients = Shared::<f32>::dynamic();
     let table = coefficients.offset(pitch * mask_height).cast::<i32>();
     // SAFETY: the coefficients come first in the shared memory of `shared_bytes`; the mask has its size in `params`.
     unsafe { fill(coefficients, mask, mask_width, mask_height) };
     if edge {
-        let (length, thread) = (columns_prefetched(mask_width), ty * BLOCK.0 + tx);
-        // SAFETY: all threads of the block take this branch; the table has `length` elements, read behind the barrier.
+        let (length, thread) = (columns_read(mask_width), ty * BLOCK.0 + tx);
+        // SAFETY: all threads of the block take this branch; the table has `length` elements, read after the barrier.
         unsafe { border_table::fill::<1>(table, &params, left, length, (thread, BLOCK.0 * BLOCK.1)) };
     }
     // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
@@ -149,6 +144,7 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
     while edge && r < end {
         thread::no_unroll();
         source.move_to(image, &params, y - params.origin_y + r);
+        // Rows of mask and outputs trade places here: bit `o` says that the mask has row `r - o`.
         // SAFETY: `source` is at row r of the tile; the coefficients and the table were filled before the barrier.
         unsafe { add_row::<true>(&mut sums, &source, coefficients, mask_size, r, MaskRowBits::at(r, all)) };
         r += 1;

@@ -42,7 +42,7 @@ use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, Spec, f32_result, no
 pub const BLOCK: (u32, u32) = (8, 16);
 /// Outputs of a block in x and y.
 pub const OUTPUTS: (u32, u32) = (BLOCK.0 * VECTOR as u32, BLOCK.1);
-/// The convergent instructions of the source: one barrier, behind which all copies have arrived.
+/// The convergent instructions of the source: one barrier, after which all copies have arrived.
 pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// Values from one row of coefficients to the next: whole vectors.
@@ -172,7 +172,7 @@ pub unsafe fn shared_tile_async<const K: usize>(
     }
     let left = (thread::block_idx_x() * OUTPUTS.0) as i32 - params.origin_x - layout.lead as i32;
     let corner = Corner { left, top: block_y - params.origin_y };
-    // SAFETY: the image is as `params` say; the tile follows the coefficients in shared memory, as in `shared_bytes`.
+    // SAFETY: `image` has the size and pitch of `params`, and its alignment; the tile follows the coefficients.
     unsafe { fill::<K>(tile, image, corner, rank, &params) };
     commit_group();
     wait_group::<0>();
@@ -236,7 +236,8 @@ struct Corner {
 /// The threads take the tile's vectors row by row. Each thread stays in one column of vectors.
 ///
 /// # Safety
-/// - `image` is as `params` say.
+/// - `image` holds `params.height` rows of `params.width` pixels, `params.src_pitch` values apart.
+/// - `image` begins at a multiple of 16 bytes.
 /// - The tile fits in the dynamic shared memory.
 /// - Each thread of the block calls this with its own `rank`.
 /// - No thread reads the tile until the copies have been waited for and a barrier has passed.

@@ -15,14 +15,16 @@ pub struct Request {
     pub mask: (u32, u32),
     /// The window begins this many columns left of the output.
     pub origin_x: i32,
-    /// The side of the smallest square with an odd side and the output below its middle column that holds the mask. None
-    /// where zeros around the mask could change a result: only whole numbers are always finite.
+    /// The side of the smallest odd square that holds the mask, with the output in its middle column.
+    ///
+    /// `None` if zeros around the mask could change a result: for `f32` images or results, and for a border value that
+    /// is not finite.
     pub padded_side: Option<u32>,
-    /// The least and the largest binary exponent of the coefficients of the mask's row and column factors, zeros left out.
-    /// None where the mask is not separable to within [`MASK_ERROR`].
+    /// The least and the largest binary exponent of the coefficients of the mask's row and column factors, zeros left
+    /// out. None where the mask is not separable to within [`MASK_ERROR`].
     pub factor_exponents: Option<(i32, i32)>,
-    /// The fraction of the results that a sum in fixed point does not decide; 1 where there is no such sum.
-    pub undecided: f32,
+    /// The fraction of uncertain results of [`tensor_core_u8`](crate::tensor_core_u8); 1 if it has no fixed-point form.
+    pub uncertain: f32,
     /// The type of the result's values.
     pub result: PixelType,
     /// The most shared memory of a block, in bytes.
@@ -33,7 +35,7 @@ pub struct Request {
     pub compute_capability: (u32, u32),
 }
 
-/// Why an entry can't compute a problem. Required and found are in the fields.
+/// Why an entry can't compute a problem. The fields hold what is required and what was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ineligible {
     /// The variant has no entry for images of this type and number of channels.
@@ -140,8 +142,8 @@ impl Entry {
         Ok(())
     }
 
-    /// The mask that the entry computes with: the requested one, or a square with zeros around it. None if the entry does
-    /// not take the mask.
+    /// The mask that the entry computes with: the requested one, or a square with zeros around it. None if the entry
+    /// does not take the mask.
     fn mask_for(&self, request: &Request) -> Option<(u32, u32)> {
         match self.mask {
             MaskSize::Any => Some(request.mask),

@@ -14,7 +14,8 @@ pub enum MaskSize {
     Any,
     /// One square size, for which the loops are unrolled.
     Square(u32),
-    /// The masks of a class, which [`Spec::mask_class`](super::Spec::mask_class) of the variant defines.
+    /// A size class. [`Spec::mask_class`](super::Spec::mask_class) says which masks belong to it; the number is the
+    /// kernel's const parameter.
     Class(u32),
 }
 
@@ -31,7 +32,7 @@ pub struct Entry {
     pub channels: u32,
     /// The masks that it takes.
     pub mask: MaskSize,
-    /// The oldest compute capability that has its instructions, major and minor. It is compiled for that one.
+    /// The compute capability, major and minor, that the entry is compiled for: the oldest with its instructions.
     pub compute_capability: (u32, u32),
     /// The kernel as a function of the host, for an executor to run.
     #[cfg(not(target_arch = "nvptx64"))]
@@ -45,7 +46,8 @@ impl PartialEq for Entry {
     }
 }
 
-/// An entry compiled for the host, by the type of its image's values: source, result, mask, parameters.
+/// An entry compiled for the host. The variants differ in the type of the image. Arguments: source, result, mask,
+/// params.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy, Debug)]
 pub enum Function {
@@ -110,21 +112,22 @@ impl Entry {
         }
     }
 
-    /// A launch must begin with a multiple of this many rows to give the bits that a launch of the whole image gives.
+    /// The first row of a launch must be a multiple of this. Otherwise its last bits may differ from those of one
+    /// launch over the whole image.
     #[must_use]
-    pub fn row_step(&self) -> u32 {
+    pub fn launch_row_alignment(&self) -> u32 {
         match self.variant.spec().grid {
             Grid::Tiles => 1,
-            Grid::Partition(partition) => partition.row_step,
+            Grid::Partition(partition) => partition.launch_row_alignment,
         }
     }
 
-    /// The number of rows of blocks into which a grid should partition `rows` rows of an image, at most `most`.
+    /// `gridDim.y`, at most `most`, for a grid that partitions `rows` rows of an image. None for grids of tiles.
     ///
-    /// `blocks_across` blocks lie side by side. The device has `sm_count` multiprocessors with `shared_per_sm` bytes of
-    /// shared memory each. None for grids of tiles.
+    /// `gridDim.x` is `blocks_across`. The device has `sm_count` multiprocessors with `shared_per_sm` bytes of shared
+    /// memory each.
     #[must_use]
-    pub fn parts(
+    pub fn grid_dim_y(
         &self,
         mask: (u32, u32),
         (rows, most): (u32, u32),
@@ -169,11 +172,11 @@ pub const PARAMETERS: [Parameter; 4] =
 ///         |image, result, _mask, params| shared_tile::<T, C, K>(image, result, params)
 /// }
 /// ```
-/// There is one kernel for each combination; its symbol is the pattern with the values in their places. `T` is the type of
-/// the image's values and `C` the number of interleaved channels. `K` is the side of the square masks that the kernel takes.
-/// A list of another name has the classes of masks instead; without a third list the kernel takes any mask. The body uses
-/// the names of the lists, as a type and as `u32` constants. `sm_70` or `sm_80` is the oldest architecture with the body's
-/// instructions.
+/// There is one kernel for each combination; its symbol is the pattern with the values in their places. `T` is the type
+/// of the image's values and `C` the number of interleaved channels. `K` is the side of the square masks that the
+/// kernel takes. A list of another name has the classes of masks instead; without a third list the kernel takes any
+/// mask. The body uses the names of the lists, as a type and as `u32` constants. `sm_70` or `sm_80` is the oldest
+/// architecture with the body's instructions.
 macro_rules! instances {
     ($variant:ident; $(
         $arch:ident $pattern:literal for $($list:ident in [$($value:tt),* $(,)?]),+;

@@ -1,7 +1,7 @@
 //! The list of variants. PTX symbols, the host's tables, the names on the command line and the tests derive from it.
 //!
-//! A variant is one file of this crate and one line of the list below. Its file holds the kernel, its [`Spec`] and the lists
-//! of types, channels and mask sizes for which there are entries.
+//! A variant is one file of this crate and one line of the list below. Its file holds the kernel, its [`Spec`] and the
+//! lists of types, channels and mask sizes for which there are entries.
 
 mod eligibility;
 mod entry;

@@ -6,8 +6,8 @@ use crate::abi::pixel::PixelType;
 
 /// All facts of a variant, stated in the variant's own file.
 ///
-/// Plan, launches, checks and benchmarks read them from here. A mask is given as `(width, height)`, a block and a tile as
-/// `(x, y)`.
+/// Plan, launches, checks and benchmarks read them from here. A mask is given as `(width, height)`, a block and a tile
+/// as `(x, y)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// The name on the command line and in reports. It begins the symbol of each entry.
@@ -36,13 +36,14 @@ pub struct Spec {
     pub grid: Grid,
     /// Threads of a block.
     pub block: fn(&Entry) -> (u32, u32),
-    /// Output values of a block: several channels are as many values. With [`Grid::Partition`] the rows are the fewest
-    /// that a block should have.
+    /// Output values of a block in x and y. Each channel of a pixel is one value.
+    ///
+    /// With [`Grid::Partition`] a block computes more rows. The host then uses y to estimate how many blocks have work.
     pub outputs: fn(&Entry) -> (u32, u32),
     /// Dynamic shared memory of a block for a mask, in bytes.
     pub shared_bytes: fn(&Entry, mask: (u32, u32)) -> u64,
-    /// The largest number of threads of a block and the least number of blocks that a multiprocessor holds, where the PTX
-    /// states them: `__launch_bounds__`. They limit the registers of a thread.
+    /// The largest number of threads of a block and the least number of blocks that a multiprocessor holds, where the
+    /// PTX states them: `__launch_bounds__`. They limit the registers of a thread.
     pub launch_bounds: fn(&Entry) -> Option<(u32, u32)>,
     /// The convergent instructions of an entry.
     pub convergent: fn(&Entry) -> Convergent,
@@ -51,7 +52,7 @@ pub struct Spec {
 /// What a variant promises of its results.
 #[derive(Clone, Copy, Debug)]
 pub enum Accuracy {
-    /// Bit-exact: each output is the sum that the accuracy contract names, in its order.
+    /// Bit-exact: each output is the ordered sum that the [crate's documentation](crate) defines.
     Exact,
     /// `|O - exact| <= gamma(c) * sum |M I|` for each output, with `gamma(n) = n u / (1 - n u)` and `u = 2^-24`.
     Bounded {
@@ -74,7 +75,8 @@ pub enum Arithmetic {
 /// The memory that a variant reads the mask from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskMemory {
-    /// Constant memory: [`MASK`](struct@crate::teaching::constant_mask::MASK), so at most as many coefficients as it holds.
+    /// Constant memory: [`MASK`](struct@crate::teaching::constant_mask::MASK), so at most as many coefficients as it
+    /// holds.
     Constant,
     /// Global memory.
     Global,
@@ -84,12 +86,12 @@ pub enum MaskMemory {
 #[derive(Clone, Copy, Debug)]
 pub enum MaskForm {
     /// All coefficients in window order, row by row. The function gives the index at which row `row` of a mask of
-    /// `mask_width` columns begins; the row after the last one begins behind all coefficients.
+    /// `mask_width` columns begins; the row after the last one begins after all coefficients.
     Rows(fn(mask_width: u32, row: u32) -> u32),
-    /// The row factor and the column factor of a separable mask. The function gives the index of the first coefficient of
-    /// each, for a mask whose window begins `origin_x` columns left of the output.
+    /// The row factor and the column factor of a separable mask. The function gives the index of the first coefficient
+    /// of each, for a mask whose window begins `origin_x` columns left of the output.
     Factors(fn(&Entry, mask: (u32, u32), origin_x: i32) -> FactorPlaces),
-    /// The fixed-point matrices of [`tensor_core_u8`](crate::tensor_core_u8), behind the coefficients in window order.
+    /// The fixed-point matrices of [`tensor_core_u8`](crate::tensor_core_u8), after the coefficients in window order.
     FixedPoint,
 }
 
@@ -103,7 +105,7 @@ pub struct FactorPlaces {
 }
 
 impl FactorPlaces {
-    /// The row factor first, the column factor directly behind it.
+    /// The row factor first, the column factor directly after it.
     #[must_use]
     pub fn side_by_side(_: &Entry, (mask_width, _): (u32, u32), _: i32) -> Self {
         Self { row: 0, column: mask_width }
@@ -137,10 +139,11 @@ pub struct RowPartition {
     /// The fewest rows that a block should have, for a mask of this height. Fewer rows cost more than idle
     /// multiprocessors, because a block reads `mask_height - 1` rows in addition to its own.
     pub least_rows: fn(&Entry, mask_height: u32) -> u32,
-    /// The rows of a block begin at a multiple of this many rows from the first row of the launch on.
-    pub step: u32,
-    /// A launch must begin with a multiple of this many rows to give the bits that a launch of the whole image gives.
-    pub row_step: u32,
+    /// Each block's first row is a multiple of this many rows below the first row of the launch.
+    pub block_row_alignment: u32,
+    /// The first row of a launch must be a multiple of this. Otherwise its last bits may differ from those of one
+    /// launch over the whole image.
+    pub launch_row_alignment: u32,
     /// How many blocks fill a device, for a mask.
     pub occupancy: fn(&Entry, mask: (u32, u32)) -> Occupancy,
 }
@@ -148,9 +151,9 @@ pub struct RowPartition {
 /// How many blocks fill a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0.
+    /// Resident blocks per multiprocessor that the host plans for. Shared memory may allow fewer.
     pub blocks_per_sm: u32,
-    /// How many times as many blocks a launch has. More waves keep multiprocessors busy while the last blocks end.
+    /// Blocks of a launch, divided by the resident blocks of the device. More waves shorten the idle time at the end.
     pub waves: u32,
 }
 

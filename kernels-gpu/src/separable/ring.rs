@@ -3,14 +3,14 @@
 //! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
 //! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`
 //!
-//! [`block_tile`](crate::separable::block_tile) is faster for masks of up to 129 rows, and needs compute capability
-//! 8.0. It keeps unfinished sums in registers, here the filtered rows `T` stay in shared memory.
+//! [`block_tile`](crate::separable::block_tile) is faster for masks of up to 129 rows, but needs compute capability
+//! 8.0. It keeps unfinished sums in registers. This kernel keeps the filtered rows `T` in shared memory.
 //!
 //! # Thread mapping
 //! A block of 8 warps owns 256 columns and a strip of rows ([`partition`](crate::common::partition)). It walks down the
 //! strip, 8 rows a step:
 //! 1. Each warp filters one row of pixels, 8 neighbouring columns a thread, and stores it in the ring.
-//! 2. Behind a barrier each thread sums one column for the 8 rows of outputs whose windows end with the new rows.
+//! 2. After a barrier each thread sums one column for the 8 rows of outputs whose windows end with the new rows.
 //!
 //! # Tiling
 //! ```text
@@ -24,8 +24,8 @@
 //! Alignment and edges are those of [`register_tile`](crate::direct::register_tile).
 //!
 //! # Cost
-//! `mask_width + mask_height` products for each output. The first `mask_height - 1` rows of a strip are filtered twice.
-//! A step of 64 products takes 2 loads of coefficients, 2 of pixels or 8 of filtered values, and 8 moves.
+//! `mask_width + mask_height` products for each output. The strip above also filters the first `mask_height - 1` rows
+//! of a strip. A step of 64 products takes 2 loads of coefficients, 2 of pixels or 8 of filtered values, and 8 moves.
 //!
 //! H200, 2026-11-21, 8192 x 8192: 225 µs with 8 x 8, 3157 µs with 127 x 127.
 
@@ -38,7 +38,7 @@ use crate::abi::params::Params;
 use crate::common::border_table;
 use crate::common::partition::block_rows;
 use crate::common::row_reader::RowReader;
-use crate::direct::register_tile::{COLUMNS, STEP, columns_read, padded};
+use crate::direct::register_tile::{COLUMNS, STEP, columns_used, padded};
 use crate::registry::{
     Accuracy, Arithmetic, FactorPlaces, Grid, MaskForm, MaskMemory, Occupancy, RowPartition, Spec, f32_result,
     no_launch_bounds, no_requirement,
@@ -49,12 +49,12 @@ use crate::teaching::constant_mask::MASK;
 pub const BLOCK: (u32, u32) = (32, 8);
 /// Outputs of a block in x. In y the grid partitions the rows.
 pub const OUTPUT_COLUMNS: u32 = COMPUTED - 4;
-/// The convergent instructions of the source: a barrier behind which the ring is cleared, and one in each step.
+/// The convergent instructions of the source: a barrier after which the ring is cleared, and one in each step.
 pub const CONVERGENT: Convergent = Convergent::barriers(2);
 /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0. Shared memory may hold
 /// fewer.
 pub const BLOCKS_PER_SM: u32 = 4;
-/// Blocks of a launch for each block that the device holds (measured).
+/// Blocks of a launch for each resident block of the device.
 pub const WAVES: u32 = 4;
 
 /// The dynamic shared memory of a block, in bytes: coefficients of row and column, border table, ring.
@@ -62,7 +62,7 @@ pub const WAVES: u32 = 4;
 pub const fn shared_bytes(mask_width: u32, mask_height: u32) -> u64 {
     let coefficients = padded(mask_width) as u64 + padded(mask_height + ROWS) as u64;
     let ring = (groups(mask_height) as u64 + 2) * (ROWS * COMPUTED) as u64;
-    (coefficients + columns_read(mask_width) as u64 + ring) * size_of::<f32>() as u64
+    (coefficients + columns_used(mask_width) as u64 + ring) * size_of::<f32>() as u64
 }
 
 /// Rows of a step.
@@ -79,7 +79,7 @@ const fn skip(mask_height: u32) -> u32 {
     (mask_height - 1).wrapping_neg() % ROWS
 }
 
-/// The groups of a window but for its last row: `m`.
+/// The number of groups before the one in which a window ends: `m`.
 #[inline(always)]
 const fn groups(mask_height: u32) -> u32 {
     (skip(mask_height) + mask_height - 1) / ROWS
@@ -101,13 +101,13 @@ pub unsafe fn ring(image: Global<f32>, result: GlobalMut<f32>, params: Params) {
     let left = (first_column - params.origin_x) & !3;
     let (first, rows) = block_rows::<1>(&params);
     let top = first - params.origin_y;
-    let edge = params.src_pitch & 3 != 0 || !params.contains::<1>(left, 0, columns_read(mask_width) as i32, 1);
+    let edge = params.src_pitch & 3 != 0 || !params.contains::<1>(left, 0, columns_used(mask_width) as i32, 1);
 
     let row = Shared::<f32>::dynamic();
     let column = row.offset(padded(mask_width));
     let table = column.offset(padded(mask_height + ROWS)).cast::<i32>();
-    let ring = table.offset(columns_read(mask_width)).cast::<f32>();
-    // SAFETY: the four parts follow each other as in `shared_bytes`; they are read behind the barrier.
+    let ring = table.offset(columns_used(mask_width)).cast::<f32>();
+    // SAFETY: the four parts follow each other as in `shared_bytes`; they are read after the barrier.
     unsafe { fill(row, column, table, ring, left, &params) };
     // SAFETY: all threads are here: no thread has returned, and no branch is around the barrier.
     unsafe { thread::sync_threads() };
@@ -161,7 +161,8 @@ pub unsafe fn ring(image: Global<f32>, result: GlobalMut<f32>, params: Params) {
     }
 }
 
-/// Fills the coefficients and the border table, and clears the ring, which outputs above the strip read.
+/// Fills the coefficients and the border table, and clears the ring. The first steps read groups that are not yet
+/// filled.
 ///
 /// # Safety
 /// - The four parts have the lengths that [`shared_bytes`] gives them, and do not overlap.
@@ -195,7 +196,7 @@ unsafe fn fill(
         // SAFETY: i < padded(mask_height + ROWS), the column's length; MASK is read below mask_width + mask_height.
         unsafe { column.store(i, if k < mask_height { MASK.load((mask_width + k) as usize) } else { 0.0 }) };
     });
-    each(columns_read(mask_width), &|i| {
+    each(columns_used(mask_width), &|i| {
         // SAFETY: i is below the table's length.
         unsafe { table.store(i, border_table::map_value::<1>(params, left + i as i32)) };
     });
@@ -255,7 +256,7 @@ unsafe fn sum_column(ring: Shared<f32>, column: Shared<f32>, slot: u32, mask_hei
         core::array::from_fn(|i| unsafe { ring.load((slot * ROWS + i as u32) * COMPUTED) })
     };
     let mut sums = [0.0; COLUMNS];
-    // Two slots further on is the oldest group that the windows need.
+    // The oldest group that the windows need lies `groups` slots back in a ring of `groups + 2` slots.
     let mut slot = if slot >= groups { slot - groups } else { slot + 2 };
     let mut window = [read(slot), [0.0; COLUMNS]];
     let mut from = skip;
@@ -325,8 +326,8 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Partition(RowPartition {
         // A block reads no more rows of its neighbour than of its own.
         least_rows: |_, mask_height| BLOCK.1.max(mask_height),
-        step: 1,
-        row_step: 1,
+        block_row_alignment: 1,
+        launch_row_alignment: 1,
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |_| BLOCK,

@@ -3,7 +3,7 @@
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!
 //! Neighbouring outputs need nearly the same pixels. A block of 32 x 16 outputs with a 9 x 9 mask reads 41,472 pixels,
-//! of which 960 are different. Here the block copies these 960 pixels, its *tile*, from global to shared memory. Behind
+//! of which 960 are different. Here the block copies these 960 pixels, its *tile*, from global to shared memory. After
 //! a barrier, all threads sum from the tile.
 //!
 //! # Thread mapping
@@ -46,7 +46,7 @@ use crate::teaching::constant_mask::MASK;
 
 /// Threads of a block in x and y. Each computes one value.
 pub const BLOCK: (u32, u32) = (32, 16);
-/// The convergent instructions of the source: one barrier, behind which the tile is complete.
+/// The convergent instructions of the source: one barrier, after which the tile is complete.
 pub const CONVERGENT: Convergent = Convergent::barriers(1);
 
 /// The dynamic shared memory of a block, in bytes: the tile, as `f32` whatever the image's type.

@@ -9,9 +9,9 @@ use crate::common::partition::{LanePart, partition_lanes};
 /// The words of a granule.
 type Granule = [[u32; 2]; 4];
 
-/// Granules that a lane holds at a time: of several rows where their number is known, otherwise of one row.
+/// Granules that a lane holds at a time. For masks of known side they lie in several rows, otherwise in one row.
 ///
-/// The longest row of which 227 KiB of shared memory hold 64 has 3 granules for each lane.
+/// If 64 rows fit in 227 KiB of shared memory, a lane has at most 3 granules of a row.
 const BATCH: usize = 7;
 
 /// The `sync_warp`s of [`Deinterleaver::run`]: one before the loop over batches, and one in each of its iterations.

@@ -12,7 +12,7 @@ pub mod header {
     pub const SHIFT: u32 = 0;
     /// The summand of each sum.
     pub const BIAS: u32 = 1;
-    /// A fraction below this, shifted up to 32 bits, is uncertain.
+    /// The threshold: a sum is uncertain if its fraction bits, at the top of a word, are below this.
     pub const UNCERTAIN: u32 = 2;
     /// Words of the header. The last four are the initial accumulators: the bias.
     pub const WORDS: u32 = 8;
@@ -77,7 +77,8 @@ impl Layout {
         let span = phase + MMA_N + (width - 1) * stride;
         let chunks = span.div_ceil(MMA_K);
         let paired = side > 0 && span <= MMA_K / 2;
-        // Matrix products read the first, the windows of uncertain pixels the second: in words, and one word more.
+        // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
+        // whole words and one word more.
         let of_products = block_columns(planar) - MMA_N + if paired { MMA_K / 2 } else { MMA_K * chunks };
         let of_windows = (phase + block_columns(planar) - 1) / 4 * 4 + 4 * (((width - 1) * stride + 1).div_ceil(4) + 1);
         let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
@@ -183,5 +184,5 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, side
 
 // Each warp fills and writes one slab. A pass of products takes one row of each slab.
 const _: () = assert!(WARPS == SLABS && MASK_ROWS == SLABS);
-// Four words of flags for each lane wait in the place of the list.
+// Until the list is written, its memory holds four words of flags for each lane.
 const _: () = assert!(4 * 32 * 4 <= 2 * list_capacity(3) && list_capacity(3) <= list_capacity(4));

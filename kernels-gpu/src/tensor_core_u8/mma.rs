@@ -77,8 +77,8 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         let first = warp * warp_columns(Self::PLANAR);
         let mut from = stage.offset(group * self.layout.pitch + 4 * member + self.layout.first + first);
         let mut column = first;
-        // Interleaved: two N tiles make a word of flags. Planar: an N tile has two words, which wait in the list's
-        // place.
+        // Interleaved channels: two N tiles make a word of flags. Planar channels: an N tile has two words. The memory
+        // of the list holds them until the list is written.
         let mut certain = [u32::MAX; 2];
         let waiting = self.list.offset(2 * list_start(Self::PLANAR, warp)).cast::<u32>().offset(lane);
         // N tiles are computed in pairs.
@@ -134,7 +134,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
                 // SAFETY: the loop above has stored the words of both N tiles.
                 uncertain = [0, 1, 2, 3].map(|word| unsafe { waiting.load(word * 32) });
             }
-            // Behind it the list may overwrite the words.
+            // After the barrier the list may overwrite the flags.
             // SAFETY: all lanes are here: `first` and `inside` are equal in the warp.
             unsafe { warp::sync_warp() };
         }
@@ -142,9 +142,10 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         unsafe { self.push(uncertain) };
     }
 
-    /// The bytes of sums, packed below the lower halves of `above`.
+    /// Packs the result bytes of sums into the lower halves of words. The lower halves of `above` become the upper
+    /// ones.
     ///
-    /// It shifts a bit for each byte into `certain`: whether the byte is certain.
+    /// For each byte, shifts a bit into `certain`: 1 if the byte is certain.
     #[inline(always)]
     fn pairs(&self, sums: &Sums, above: &Pairs, certain: &mut u32) -> Pairs {
         let mut pairs = Pairs::default();

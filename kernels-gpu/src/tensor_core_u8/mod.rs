@@ -103,9 +103,7 @@ pub const fn outputs(channels: u32, side: u32) -> u32 {
     block_values(planar_channels(channels, side))
 }
 
-/// The blocks of each multiprocessor, and how many times as many a launch has.
-///
-/// Blocks then have three steps at 8192 x 8192 pixels (measured with 1 to 43 steps).
+/// `blocks_per_sm` and `waves` of [`Occupancy`]. At 8192 x 8192 pixels a block then has three steps.
 #[must_use]
 pub const fn schedule(channels: u32, side: u32) -> (u32, u32) {
     let waves = match side {
@@ -136,9 +134,9 @@ pub const fn convergent(channels: u32, side: u32) -> Convergent {
     let layout = Layout::new(channels, if side > 0 { side } else { 1 }, 0, side);
     let is_planar = layout.planar > 1;
     Convergent {
-        // Behind the table. In each step: behind the copies, behind the results, behind recomputed results.
+        // After the table. In each step: after the copies, after the results, after recomputed results.
         barriers: 1 + 3,
-        // Behind the flags in the place of the list, and in the deinterleaver.
+        // After the flags in the place of the list, and in the deinterleaver.
         warp_barriers: if is_planar { 1 + deinterleave::warp_barriers(&layout, side) } else { 0 },
         matrix_products: layout.planar * mma::products_per_tile(&layout, side),
         // A prefix sum over the lanes, or votes: one before the rounds and one in each round.
@@ -257,7 +255,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     let edge = !aligned || left < 0 || left + layout.copied as i32 > values;
     if edge {
         // SAFETY: all threads of the block take this branch; the table has `pitch` elements, no fewer than `copied`,
-        // and is read behind the next barrier.
+        // and is read after the next barrier.
         unsafe { border_table::fill::<CHANNELS>(table, &params, left, layout.copied, (thread, BLOCK.0)) };
     }
     let loader = Loader::<CHANNELS, SIDE> {
@@ -273,7 +271,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
         table,
     };
     let deinterleaver = Deinterleaver::<CHANNELS, SIDE> { layout, rows: loader.rows, slab };
-    // Behind the barrier the table is complete.
+    // After the barrier the table is complete.
     // SAFETY: all threads are here: only whole blocks have returned.
     unsafe { thread::sync_threads() };
     let mut y = first;
@@ -314,7 +312,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
             // SAFETY: all threads are here; each warp has waited for the copies of its slab.
             unsafe { deinterleaver.run(pixels) };
         }
-        // Behind the barrier the stage is filled, the other one is free, and the results of the last step are written.
+        // After the barrier the stage is filled, the other one is free, and the results of the last step are written.
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
         let next = y + ROWS as i32;
@@ -377,9 +375,9 @@ pub const SPEC: Spec = Spec {
     results: |_| &[PixelType::U8],
     border_is_pixel: |_| true,
     requirement: |request| {
-        if request.undecided > MAX_UNCERTAIN_FRACTION {
+        if request.uncertain > MAX_UNCERTAIN_FRACTION {
             let property = "fraction of the results that fixed point does not decide";
-            let (required, found) = ((0.0, MAX_UNCERTAIN_FRACTION), (request.undecided, request.undecided));
+            let (required, found) = ((0.0, MAX_UNCERTAIN_FRACTION), (request.uncertain, request.uncertain));
             return Err(Ineligible::Range { property, required, found });
         }
         Ok(())
@@ -387,8 +385,8 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: false,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, _| ROWS,
-        step: ROWS,
-        row_step: 1,
+        block_row_alignment: ROWS,
+        launch_row_alignment: 1,
         occupancy: |entry, _| {
             let (blocks_per_sm, waves) = schedule(entry.channels, entry.side());
             Occupancy { blocks_per_sm, waves }

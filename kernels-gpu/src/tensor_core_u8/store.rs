@@ -23,7 +23,8 @@ pub(super) const fn result_offset(planar: u32, row: u32, column: u32) -> u32 {
 /// - `result` is aligned to 16 bytes if `pitch` is a multiple of 16.
 #[inline(always)]
 pub(super) unsafe fn write(planar: u32, results: Shared<u8>, result: OutputPtr, values: i32, rows: i32, pitch: i32) {
-    // Vectors of a row and rows that a warp writes at a time; the bytes of these vectors.
+    // `across`: vectors of a row that a warp writes at a time. `group`: their bytes. `down`: rows that the block's
+    // warps write at a time.
     let across = if planar == 1 { 8 } else { 4 };
     let down = SLABS * (32 / across);
     let group = across * VECTOR_BYTES;

@@ -93,7 +93,7 @@ pub unsafe fn row_prefix_sums(image: Global<u8>, prefix: GlobalMut<u32>, width: 
             // SAFETY: x < width, and no other thread has x.
             unsafe { prefix.store(x as isize, before + sum) };
         }
-        // Behind the barrier no thread reads the totals any more.
+        // After the barrier no thread reads the totals any more.
         // SAFETY: all threads are here: `row`, `first` and the width are equal in all of them.
         unsafe { thread::sync_threads() };
         first += PREFIX_BLOCK;

@@ -161,7 +161,7 @@ pub unsafe fn hpp_tile(image: Global<f32>, result: GlobalMut<f32>, width: u32, h
                 result.store(row_o as isize * pitch as isize + (col_o * CHANNELS + c) as isize, sum);
             }
         }
-        // Behind the barrier no thread reads the tile any more.
+        // After the barrier no thread reads the tile any more.
         // SAFETY: all threads are here: the loop over channels is the same for all of them.
         unsafe { thread::sync_threads() };
     }

@@ -135,7 +135,7 @@ pub unsafe fn mean_filter_1d_shared(input: Global<f32>, output: GlobalMut<f32>, 
         }
         done += now;
         if done < window {
-            // Behind the barrier no thread reads the tile any more.
+            // After the barrier no thread reads the tile any more.
             // SAFETY: all threads are here: `done` and the window are equal in all of them.
             unsafe { thread::sync_threads() };
         }

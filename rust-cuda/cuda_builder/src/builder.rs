@@ -113,7 +113,8 @@ impl CudaBuilder {
         self
     }
 
-    /// Rejects functions beside the entries. In a kernel that should be inlined completely, a call costs a stack frame.
+    /// Rejects functions other than the entries. In a kernel that should be inlined completely, a call costs a stack
+    /// frame.
     #[must_use]
     pub fn deny_functions(mut self, deny: bool) -> Self {
         self.deny_functions = deny;

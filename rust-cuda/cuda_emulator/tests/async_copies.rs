@@ -1,4 +1,4 @@
-//! Planted defects of asynchronous copies, each beside a kernel without it.
+//! Planted defects of asynchronous copies, each next to a kernel without it.
 // The kernels are wrong on purpose.
 #![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 
@@ -228,7 +228,7 @@ fn zero_fill_reads_no_more_than_it_copies() {
     assert!(defect(16, 8).action.starts_with("asynchronous read of 8 bytes at 0x"), "{}", defect(16, 8));
 }
 
-/// One thread copies an element and overwrites the source: before the issue, before the wait, or behind it.
+/// One thread copies an element and overwrites the source: before the issue, before the wait, or after it.
 #[kernel]
 pub unsafe fn source_written(data: GlobalMut<f32>, result: GlobalMut<f32>, from: Global<f32>, when: u32) {
     let tile = Shared::<f32>::dynamic();

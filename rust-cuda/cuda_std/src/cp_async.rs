@@ -28,13 +28,15 @@ use crate::{Global, Scalar, Shared};
 /// - Both addresses are multiples of 16.
 /// - No thread accesses the destination between this call and the wait for the copy.
 /// - No thread writes the source between this call and the wait for the copy.
-/// - Other threads access the destination only behind a barrier before this call or after the wait.
+/// - A barrier lies between this call and any earlier access of another thread to the destination.
+/// - A barrier lies between the wait and any later access of another thread to the destination.
 #[inline(always)]
 #[track_caller]
 pub unsafe fn cp_async_16_if<T: Scalar>(predicate: bool, to: Shared<T>, from: Global<T>) {
     #[cfg(target_arch = "nvptx64")]
     {
-        // SAFETY: if the predicate holds, the caller has checked bounds, alignment and exclusive use of 16 bytes.
+        // SAFETY: if the predicate holds, both ranges of 16 bytes are valid, aligned and free of races, as listed
+        // above.
         unsafe {
             asm!(
                 "{{ .reg .b64 at; .reg .pred p; setp.ne.u32 p, {predicate}, 0; cvta.to.global.u64 at, {from};",
@@ -62,8 +64,8 @@ pub unsafe fn cp_async_16_if<T: Scalar>(predicate: bool, to: Shared<T>, from: Gl
 pub unsafe fn cp_async_16_zfill<T: Scalar>(predicate: bool, to: Shared<T>, from: Global<T>, bytes: u32) {
     #[cfg(target_arch = "nvptx64")]
     {
-        // SAFETY: if the predicate holds, the caller has checked bounds, alignment and exclusive use of 16 bytes of the
-        // destination and of `bytes` bytes of the source. PTX reads no more than `bytes`.
+        // SAFETY: if the predicate holds, the 16 bytes of the destination and the first `bytes` bytes of the source are
+        // valid, aligned and free of races, as listed above. PTX reads only `bytes` bytes of the source.
         unsafe {
             asm!(
                 "{{ .reg .b64 at; .reg .pred p; setp.ne.u32 p, {predicate}, 0; cvta.to.global.u64 at, {from};",
@@ -90,7 +92,7 @@ pub unsafe fn cp_async_4<T: Scalar>(to: Shared<T>, from: Global<T>) {
     const { assert!(size_of::<T>() == 4) };
     #[cfg(target_arch = "nvptx64")]
     {
-        // SAFETY: the caller has checked bounds, alignment and exclusive use of 4 bytes.
+        // SAFETY: both ranges of 4 bytes are valid, aligned and free of races, as listed above.
         unsafe {
             asm!(
                 "{{ .reg .b64 at; cvta.to.global.u64 at, {from}; cp.async.ca.shared.global [{to}], [at], 4; }}",

@@ -147,7 +147,7 @@ pub enum Lockstep {
     Begin,
     /// The thread starts the next iteration.
     Next,
-    /// The thread is behind the loop.
+    /// The thread is past the loop.
     End,
 }
 

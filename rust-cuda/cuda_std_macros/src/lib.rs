@@ -65,8 +65,8 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Calls a macro with one row for each combination of several lists, each with an identifier made from its values.
 ///
-/// A kernel is one symbol, so a generic function needs one `#[kernel]` function for each type and size. This macro makes
-/// the names; the macro that it calls makes the functions.
+/// A kernel is one symbol, so a generic function needs one `#[kernel]` function for each type and size. This macro
+/// makes the names; the macro that it calls makes the functions.
 ///
 /// ```
 /// /// Makes a constant function of each row.

@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Records an event behind the work of a stream.
+    /// Records an event after the work of a stream.
     fn record(&mut self, event: Handle, stream: Handle) -> Outcome {
         let stream = self.stream_handle(stream)?;
         self.events.get(event)?;
@@ -86,7 +86,7 @@ driver_functions! {
         driver.events.remove(event).map(|_| ())
     }
 
-    /// Records the event behind all work of the stream.
+    /// Records the event after all work of the stream.
     fn cuEventRecord(event: Handle, stream: Handle) at CONTEXT, |driver| {
         driver.record(event, stream)
     }

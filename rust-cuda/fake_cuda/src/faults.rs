@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 
-/// The effect of a failure beside its code.
+/// The effect of a failure in addition to its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Only the call fails.

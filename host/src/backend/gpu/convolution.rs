@@ -338,7 +338,7 @@ impl<'gpu> GpuConvolution<'gpu> {
     /// In bands, if the image is fit for them.
     fn bands(&self) -> Way {
         let (from, to) = self.row_bytes();
-        let step = self.plan.entry.row_step() as usize;
+        let step = self.plan.entry.launch_row_alignment() as usize;
         bands::bands(&self.plan.params, from.bytes.max(to.bytes), step)
             .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
     }

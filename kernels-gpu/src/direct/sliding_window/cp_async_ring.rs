@@ -1,15 +1,15 @@
 //! Rows of bytes in a ring in shared memory, filled by `cp.async`: for `u8` and masks of 3 x 3.
 //!
-//! Larger masks of bytes are faster on the tensor cores.
+//! Larger masks of bytes take [`global_rows`](super::global_rows).
 //!
 //! # Thread mapping
 //! A thread owns [`COLUMNS`] neighbouring *values* of a row, a block [`COLUMNS`]` * BLOCK` of them. A pixel has
 //! `CHANNELS` values, and the window takes every `CHANNELS`-th one.
 //!
 //! # The ring
-//! Warps that start together reach the loads of a row together, and then all wait. Rows that are loaded ahead into
-//! registers take so many of them that fewer warps fit. So a block copies rows to shared memory, [`PREFETCH_DISTANCE`]
-//! rows before their use and without registers. A thread reads its window from there.
+//! Warps that start together load a row at the same time, and then all wait. Prefetching rows into registers costs
+//! occupancy. So a block copies each row to shared memory, [`PREFETCH_DISTANCE`] rows before its use. A thread reads
+//! its window from there.
 //!
 //! # Tiling
 //! ```text
@@ -84,7 +84,7 @@ pub unsafe fn sliding_window<const CHANNELS: u32>(image: Global<u8>, result: Out
     let values = params.width * CHANNELS as i32;
     let block_v = (thread::block_idx_x() * BLOCK.0 * COLUMNS) as i32;
     let v = block_v + (thread * COLUMNS) as i32;
-    // Windows begin one pixel before their outputs, unless the anchor is beside the mask's middle.
+    // With a centered anchor a window begins one pixel before its output. Any other anchor shifts the rows of the ring.
     let left = block_v - CHUNK as i32 + (1 - params.origin_x) * CHANNELS as i32;
 
     let (first, rows) = block_rows::<1>(&params);
@@ -126,7 +126,7 @@ pub unsafe fn sliding_window<const CHANNELS: u32>(image: Global<u8>, result: Out
         unsafe { source.copy_row() };
         source.write += PITCH;
     }
-    // The row that is copied in the step of an interior row lies in the image.
+    // Interior row `r` copies row `r + PREFETCH_DISTANCE` of the input, which lies in the image.
     let interior_end = if edge { 0 } else { rows.min(params.height - top - PREFETCH_DISTANCE as i32) };
     let interior_begin = if interior_end > halo { halo } else { rows + halo };
     let strip = Strip { rows, halo, interior_begin, interior_end };
@@ -139,20 +139,21 @@ struct CpAsyncRing<const CHANNELS: u32> {
     image: Global<u8>,
     params: Params,
     ring: Shared<u8>,
-    /// The border table of a row of the ring: where not all of it lies in the image.
+    /// The border table of a row of the ring. It is filled if values may lie outside of the image, or chunks are not
+    /// aligned.
     table: Shared<i32>,
     /// Rows of the image that are copied without a test of their columns: all, or 0 where some are outside or not
     /// aligned.
     interior_height: u32,
     /// Whether the chunks of a row are aligned.
     aligned: bool,
-    /// The value of the image's row with which the ring's row begins.
+    /// The index, in a row of the image, of the first value of a row of the ring.
     left: i32,
     /// The thread's chunk of row `y`.
     chunk: Global<u8>,
     /// The row that is copied next. It may lie outside.
     y: i32,
-    /// Where the ring has the row that is read next, and where the one that is copied next.
+    /// The byte offsets in the ring of the row that is read next (`read`) and of the row that is copied next (`write`).
     read: u32,
     write: u32,
 }
@@ -180,11 +181,11 @@ impl<const CHANNELS: u32> CpAsyncRing<CHANNELS> {
     #[allow(clippy::needless_range_loop)]
     unsafe fn copy_row(&mut self) {
         if (self.y as u32) < self.interior_height {
-            // SAFETY: as just tested, and as this function requires.
+            // SAFETY: 0 <= y < interior_height, tested above. `y` is the same in all threads, so all are here.
             unsafe { self.copy_interior_row() };
             return;
         }
-        // Every condition here is the same in all threads, or the coefficients would not stay in uniform registers.
+        // The branches on row and border are uniform. Otherwise the coefficients would not stay in uniform registers.
         let (params, thread) = (&self.params, thread::thread_idx_x());
         let y = border::map(params.border, self.y, params.height);
         let values = if y >= 0 { params.width * CHANNELS as i32 } else { 0 };
@@ -237,7 +238,8 @@ impl<const CHANNELS: u32> RowSource for CpAsyncRing<CHANNELS> {
     #[inline(always)]
     unsafe fn load<const INTERIOR: bool>(&mut self, _r: i32) -> Window {
         wait_group::<{ PREFETCH_DISTANCE - 1 }>();
-        // Behind the barrier, the row is complete, and no thread reads the row before it, which is overwritten next.
+        // After the barrier this row is complete, and no thread still reads the previous row, whose slot is reused
+        // next.
         // SAFETY: all threads of the block walk the same rows.
         unsafe { thread::sync_threads() };
         // SAFETY: row `write` is read after its copies were waited for. An interior row copies a row that is inside.

@@ -2,8 +2,8 @@
 //!
 //! # Thread mapping
 //! A thread owns `C` neighbouring columns, a multiple of 4, and a block, which is one warp, `C * BLOCK` of them. The
-//! last block of a row moves to the left until it ends in the image. It leaves the columns that it computes for the
-//! second time to the block beside it.
+//! last block of a row is shifted left so that it ends at the edge of the image. It computes some columns of its left
+//! neighbour again, and does not store them.
 //!
 //! # Tiling
 //! Each thread loads one [fragment](super::fragments) of each row. In the step of row `r` a thread
@@ -14,10 +14,9 @@
 //! So one barrier a row is enough, and the products of a row hide the latency of global memory.
 //!
 //! # Border
-//! The block's own columns lie in the image. Each thread loads one of the columns of the halo through a border table.
-//! So a block at the border costs what all others cost: were it slower, the whole device would wait for it. The
-//! exceptions load all columns through the table: rows that are not aligned, an anchor beside the mask's middle, and an
-//! image narrower than a block.
+//! The block's own columns lie in the image. Each thread loads one column of the halo through a border table. So a
+//! block at the border is as fast as any other; a slower one would delay the whole launch. Three cases load all columns
+//! through the table: rows that are not aligned, an anchor that is not the center, an image narrower than a block.
 //!
 //! # Passes
 //! A large mask takes several [passes](super::passes). A later pass begins its sums with what the pass before has
@@ -127,7 +126,7 @@ pub unsafe fn sliding_window<const K: usize, const H: usize, const C: usize>(
             next_row: image,
             rows,
         };
-        // SAFETY: the table is filled. The other threads read the buffer behind the barrier.
+        // SAFETY: the table is filled. The other threads read the buffer after the barrier.
         unsafe {
             loader.load(source.fragment, top);
             loader.store(buffers, source.fragment);
@@ -141,21 +140,20 @@ pub unsafe fn sliding_window<const K: usize, const H: usize, const C: usize>(
         unsafe { walk::<_, _, K, H, C, 1>(&mut source, &mut writer, strip, pass) };
         index += 1;
         if H < K {
-            // Computed from `index`, it would not be in a uniform register: ptxas must see that all threads have the
-            // same.
+            // An offset computed from `index` would not stay in a uniform register: ptxas must see that it is uniform.
             coefficients = thread::black_box(coefficients + pass_pitch(K as u32));
         }
     }
 }
 
-/// Loads rows two steps ahead of their use through two buffers, and stores the rows of one pass.
+/// Loads rows two steps before their use, through registers and two buffers in shared memory.
 struct DoubleBuffered<'a, const K: usize, const H: usize, const C: usize> {
     loader: FragmentLoader<K, C>,
     /// Two buffers of a row each.
     buffers: Shared<f32>,
     /// The thread's fragment of the row after the one in the current buffer. (Held by value, it makes ptxas spill.)
     fragment: &'a mut Fragment,
-    /// Where the current buffer begins. (ptxas takes two addresses that swap places for one another.)
+    /// The offset of the current buffer. (An offset, because ptxas miscompiles two addresses that are swapped.)
     current: u32,
     /// The first row of the strip's input, and its number of rows.
     top: i32,
@@ -179,7 +177,7 @@ impl<const K: usize, const H: usize, const C: usize> RowSource for DoubleBuffere
 
     #[inline(always)]
     unsafe fn load<const INTERIOR: bool>(&mut self, r: i32) -> Window {
-        // SAFETY: the current buffer was filled before the last barrier, behind which no thread reads the other one. An
+        // SAFETY: the current buffer was filled before the last barrier, after which no thread reads the other one. An
         // interior row loads a row that is inside, and the columns of the table are the image's or negative.
         unsafe {
             let window;

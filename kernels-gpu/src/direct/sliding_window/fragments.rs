@@ -54,9 +54,9 @@ pub(crate) struct FragmentLoader<const K: usize, const C: usize> {
     pub(crate) image: Global<f32>,
     pub(crate) params: Params,
     /// Whether the block loads all columns one by one: its own columns go beyond the image, or are not aligned, or the
-    /// anchor is beside the mask's middle. The same in all threads of the block.
+    /// anchor is off-center. The same in all threads of the block.
     pub(crate) scalar: bool,
-    /// The pitch of the image, converted from an unsigned number: its upper half takes no register.
+    /// The pitch of the image, zero-extended from 32 bits, so that its upper half takes no register.
     pub(crate) pitch: isize,
     /// The block's first column of the result. Unless `scalar`, its first own column of the image, too.
     pub(crate) block_x: i32,
@@ -69,7 +69,7 @@ pub(crate) struct FragmentLoader<const K: usize, const C: usize> {
 impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     /// The column of the mask's middle.
     pub(crate) const ORIGIN: usize = (K - 1) / 2;
-    /// Columns of a buffer. Each thread has a place for a halo column, so that none is tested.
+    /// Columns of a buffer. Each thread has a place for a halo column, so the store needs no test.
     pub(crate) const BUFFER: u32 = BLOCK.0 * (C as u32 + 1);
     /// Columns before the first thread's window, so that its own columns begin at a multiple of 4.
     pub(crate) const LEAD: usize = Self::ORIGIN.next_multiple_of(4) - Self::ORIGIN;
@@ -84,8 +84,8 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
         4 * Self::VECTORS - C
     };
 
-    /// The thread's number, unknown to the compiler: it would keep in registers what follows from it in two
-    /// instructions.
+    /// The lane, hidden from the compiler. Otherwise LLVM keeps values derived from it in registers, although two
+    /// instructions recompute them.
     #[inline(always)]
     fn rematerialize_lane(&self) -> u32 {
         thread::black_box(self.lane)
@@ -158,7 +158,7 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
         fragment.outside = 0;
         let lane = self.rematerialize_lane();
         let row = self.row(y);
-        // In place of a column outside, the first one is loaded: so nothing waits for the table's answer.
+        // A column outside loads column 0 instead, so the load needs no branch on the table's value.
         if self.scalar {
             for i in 0..C / 4 {
                 // SAFETY: the table has an element for each place of a buffer. A vector begins at a multiple of 4.
@@ -202,7 +202,7 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     #[inline(always)]
     pub(crate) unsafe fn store(&self, buffer: Shared<f32>, fragment: &mut Fragment) {
         let halo = fragment.fill_outside::<C>(self.params.border_value);
-        // SAFETY: as this function requires.
+        // SAFETY: the thread stores only its own places, and no thread reads them before the next barrier.
         unsafe { self.store_values(buffer, fragment, halo) };
     }
 
@@ -213,7 +213,7 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     #[inline(always)]
     pub(crate) unsafe fn store_interior(&self, buffer: Shared<f32>, fragment: &Fragment, halo_column: i32) {
         let halo = if halo_column < 0 { self.params.border_value } else { fragment.halo };
-        // SAFETY: as this function requires.
+        // SAFETY: the thread stores only its own places, and no thread reads them before the next barrier.
         unsafe { self.store_values(buffer, fragment, halo) };
     }
 

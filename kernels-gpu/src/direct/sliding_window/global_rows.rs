@@ -1,5 +1,5 @@
-//! Rows from global memory: each thread loads its own window. For `f32` in 3 and 4 channels,
-//! for `u16`, and for `u8`.
+//! Rows from global memory: each thread loads its own window. For `f32` in 3 and 4 channels, for `u16`, and for `u8`
+//! with masks from 5 x 5 on.
 //!
 //! # Thread mapping
 //! A thread owns `C` neighbouring *values* of a row, a block `C * BLOCK` of them. A pixel has `CHANNELS` values, and
@@ -28,7 +28,7 @@ use crate::abi::params::{OutputPtr, Params};
 use crate::common::border_table;
 use crate::common::contributing_rows::MaskRowBits;
 use crate::common::partition::block_rows;
-use crate::common::vector::{LoadVector, MAX_LANES};
+use crate::common::vector::{LoadVector, MAX_VECTOR_VALUES};
 use crate::direct::sliding_window::BLOCK;
 use crate::direct::sliding_window::passes::Pass;
 use crate::direct::sliding_window::walk::{MAX_WINDOW, RowSource, RowWriter, Strip, Window, walk};
@@ -65,7 +65,7 @@ pub unsafe fn sliding_window<
     result: OutputPtr,
     params: Params,
 ) {
-    // SAFETY: as this function requires.
+    // SAFETY: `run` has exactly the conditions of this function.
     unsafe { GlobalRows::<P, K, C, CHANNELS, PREFETCH_DISTANCE>::run(image, result, params) }
 }
 
@@ -92,13 +92,14 @@ impl<P: LoadVector, const K: usize, const C: usize, const CHANNELS: u32, const P
     /// Values of the window.
     const VALUES: usize = C + (K - 1) * CHANNELS as usize;
     /// Values of a vector.
-    const LANES: usize = if C.is_multiple_of(P::LANES) { P::LANES } else { 4 };
+    const VECTOR_VALUES: usize = if C.is_multiple_of(P::VECTOR_VALUES) { P::VECTOR_VALUES } else { 4 };
     /// Values from the start of the first vector to the window, where the anchor is the mask's middle.
-    const LEAD: usize = (Self::LANES - Self::ORIGIN * CHANNELS as usize % Self::LANES) % Self::LANES;
+    const LEAD: usize =
+        (Self::VECTOR_VALUES - Self::ORIGIN * CHANNELS as usize % Self::VECTOR_VALUES) % Self::VECTOR_VALUES;
     /// Vectors that cover the window.
     const VECTORS: usize = {
-        assert!(C.is_multiple_of(4) && Self::VALUES <= MAX_WINDOW && P::LANES <= MAX_LANES);
-        (Self::LEAD + Self::VALUES).div_ceil(Self::LANES)
+        assert!(C.is_multiple_of(4) && Self::VALUES <= MAX_WINDOW && P::VECTOR_VALUES <= MAX_VECTOR_VALUES);
+        (Self::LEAD + Self::VALUES).div_ceil(Self::VECTOR_VALUES)
     };
 
     /// The body of the kernel.
@@ -119,9 +120,9 @@ impl<P: LoadVector, const K: usize, const C: usize, const CHANNELS: u32, const P
         let top = first - params.origin_y;
 
         let first_vector = left - Self::LEAD as i32;
-        let covered = columns as i32 + (Self::LANES * Self::VECTORS) as i32 - C as i32;
+        let covered = columns as i32 + (Self::VECTOR_VALUES * Self::VECTORS) as i32 - C as i32;
         let scalar = params.origin_x != Self::ORIGIN as i32
-            || (params.src_pitch | params.dst_pitch) & (Self::LANES as i32 - 1) != 0
+            || (params.src_pitch | params.dst_pitch) & (Self::VECTOR_VALUES as i32 - 1) != 0
             || first_vector < 0
             || first_vector + covered > values;
         let table = Shared::<i32>::dynamic();
@@ -167,9 +168,10 @@ impl<P: LoadVector, const K: usize, const C: usize, const CHANNELS: u32, const P
         if !self.scalar && (self.y as u32) < params.height as u32 {
             for i in 0..Self::VECTORS {
                 // SAFETY: the row is inside, and so are its vectors, aligned: the block is not `scalar`.
-                let vector = unsafe { P::load_vector(self.vectors, (i * Self::LANES) as isize, Self::LANES) };
-                for j in 0..Self::LANES {
-                    let at = (i * Self::LANES + j).wrapping_sub(Self::LEAD);
+                let vector =
+                    unsafe { P::load_vector(self.vectors, (i * Self::VECTOR_VALUES) as isize, Self::VECTOR_VALUES) };
+                for j in 0..Self::VECTOR_VALUES {
+                    let at = (i * Self::VECTOR_VALUES + j).wrapping_sub(Self::LEAD);
                     if at < Self::VALUES {
                         window.0[at] = vector[j];
                     }
@@ -178,10 +180,10 @@ impl<P: LoadVector, const K: usize, const C: usize, const CHANNELS: u32, const P
             if PREFETCH_DISTANCE > 0 && self.y + (PREFETCH_DISTANCE as i32) < params.height {
                 let later = self.vectors.offset(PREFETCH_DISTANCE as isize * params.src_pitch as isize);
                 // The thread's own values. Its neighbours prefetch the halo.
-                for i in 0..C / Self::LANES {
-                    let vector = i + (Self::ORIGIN * CHANNELS as usize).div_ceil(Self::LANES);
+                for i in 0..C / Self::VECTOR_VALUES {
+                    let vector = i + (Self::ORIGIN * CHANNELS as usize).div_ceil(Self::VECTOR_VALUES);
                     // SAFETY: that row is inside, too, and the vector is one of the window's.
-                    unsafe { later.prefetch((Self::LANES * vector) as isize) };
+                    unsafe { later.prefetch((Self::VECTOR_VALUES * vector) as isize) };
                 }
             }
         } else {

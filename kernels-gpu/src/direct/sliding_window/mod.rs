@@ -3,9 +3,9 @@
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`, for each channel
 //!
 //! # The idea
-//! From shared memory each product takes a load, which is four times as slow as the product. Here a thread loads a
-//! window of `C + K - 1` pixels of a row once, and multiplies it with all `K` rows of the mask: `C * K * K` products
-//! out of `(C + K) / 4` vector loads. It adds them to the partial sums of `K` output rows.
+//! A product of a pixel from shared memory needs a load, which takes four times as long as the product. Here a thread
+//! loads a window of `C + K - 1` pixels of a row once and multiplies it with all `K` rows of the mask: about
+//! `(C + K) / 4` vector loads serve `C * K * K` products. It adds them to the partial sums of `K` output rows.
 //!
 //! # The free shift
 //! After each row the sums move up by one. Nothing is copied, because a multiply-add names its destination:
@@ -40,7 +40,7 @@
 //! | products | `K * K` |
 //! | device memory | one value read and one written; `(K - 1) / n` values read for the halo |
 //! | device memory of each further pass | two values read and one written |
-//! | other instructions, for `C` values | 75; one for two coefficients beyond the 60 in uniform registers |
+//! | other instructions, for `C` values | 75, and a load for every two coefficients beyond 60 in uniform registers |
 //!
 //! Sums and window take `C (H + 1) + K` registers, with `H` rows of the mask in a pass.
 //!
@@ -63,7 +63,7 @@ pub use self::schedule::{Schedule, schedule};
 /// Threads of a block: one warp.
 pub const BLOCK: (u32, u32) = (32, 1);
 
-/// The fewest rows of a strip. A shorter one loads more rows for its neighbours than for itself.
+/// The fewest rows of a strip. With masks of up to 9 x 9 it loads no more rows of halo than rows of its own.
 pub const MIN_STRIP_ROWS: u32 = 8;
 
 /// Where the rows of an image come from.
@@ -128,7 +128,7 @@ crate::registry::instances! {
 /// See [`Spec`].
 pub const SPEC: Spec = Spec {
     name: "sliding_window",
-    summary: "a thread walks down a strip of columns with its sums in registers",
+    summary: "a thread walks down a strip of rows with its sums in registers",
     reason: "sums in registers, each pixel read about once",
     accuracy: Accuracy::Exact,
     mask_memory: MaskMemory::Constant,
@@ -139,14 +139,14 @@ pub const SPEC: Spec = Spec {
         PixelType::U16 => &[PixelType::U16, PixelType::F32],
         PixelType::U8 => &[PixelType::U8],
     },
-    // The ring holds the border's value as a byte.
+    // The ring of the 3 x 3 kernels holds the border's value as a byte. The other `u8` kernels inherit the restriction.
     border_is_pixel: |pixel| matches!(pixel, PixelType::U8),
     requirement: no_requirement,
     uses_fp32_units: true,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, _| MIN_STRIP_ROWS,
-        step: 1,
-        row_step: 1,
+        block_row_alignment: 1,
+        launch_row_alignment: 1,
         occupancy: |entry, _| {
             let Schedule { blocks_per_sm, waves, .. } = of_entry(entry);
             Occupancy { blocks_per_sm, waves }

@@ -1,9 +1,9 @@
 //! Large masks in several *passes* over a strip, each with the rows of the mask that fit the registers and caches.
 //!
-//! From 21 x 21 on, the sums of all rows of the mask do not fit the registers at 8 columns a thread. Nor do the
-//! products fit the instruction cache, or the coefficients the constant cache. So the strip is walked several times.
-//! Each pass adds up to [`rows_per_pass`] rows of the mask. A later pass begins its sums with what the pass before has
-//! written to the result. So each output still adds its products in the order of the mask.
+//! From 21 x 21 on, with 8 columns a thread, three things overflow: the sums the registers, the products the
+//! instruction cache, the coefficients the constant cache. So the strip is walked several times. Each pass adds up to
+//! [`rows_per_pass`] rows of the mask. A later pass begins its sums with what the pass before has written to the
+//! result. So each output still adds its products in the order of the mask.
 //!
 //! What bounds a pass on an H100:
 //! - The instruction cache: a loop of 2000 instructions (32 KB) runs at 90 % of the FMA rate, one of 3600 at 73 %.
@@ -14,8 +14,8 @@ use cuda_std::prelude::*;
 use crate::abi::params::Params;
 use crate::direct::sliding_window::walk::RowSink;
 
-/// Rows of the mask in one pass, for masks up to 31 x 31: with 8 columns a thread, about 1700 products and
-/// less than 1 KB of coefficients.
+/// Rows of the mask in one pass, for masks up to 31 x 31. With 8 columns a thread, a pass has up to 1800 products, and
+/// its coefficients fit 1000 bytes.
 #[must_use]
 pub const fn rows_per_pass(side: u32) -> u32 {
     match side {
@@ -30,7 +30,7 @@ pub const fn rows_per_pass(side: u32) -> u32 {
 /// Coefficients in a line of the constant cache.
 const CACHE_LINE: u32 = 16;
 
-/// The distance between the first coefficients of two passes: as short as cache lines allow.
+/// The coefficients of a pass, rounded up to whole cache lines: the distance between the starts of two passes.
 pub(crate) const fn pass_pitch(side: u32) -> u32 {
     let coefficients = rows_per_pass(side) * side;
     assert!(
@@ -40,7 +40,7 @@ pub(crate) const fn pass_pitch(side: u32) -> u32 {
     coefficients.next_multiple_of(CACHE_LINE)
 }
 
-/// The index of the first coefficient of row `row` of a mask of `side` x `side`. Row `side` is behind them all.
+/// The index of the first coefficient of row `row` of a mask of `side` x `side`. Row `side` begins after all of them.
 #[must_use]
 pub const fn mask_row(side: u32, row: u32) -> u32 {
     if rows_per_pass(side) == side {
@@ -68,7 +68,7 @@ impl Pass {
     /// The only pass over a mask whose rows all fit.
     pub(crate) const ALL_ROWS: Self = Self { first_row: 0, skips_first: false, coefficients: 0 };
 
-    /// How many of the passes over `rows` rows have `height` rows and not one less.
+    /// How many passes over `rows` rows of the mask have `height` rows. The others have one row less.
     const fn full(height: usize, rows: usize) -> usize {
         rows - rows.div_ceil(height) * (height - 1)
     }
@@ -99,7 +99,7 @@ pub(crate) struct PassWriter<const C: usize> {
     pub(crate) params: Params,
     /// The thread's first column.
     pub(crate) x: i32,
-    /// The first column that the block stores. It computes those before for the second time.
+    /// The first column that the block stores. The left neighbour stores the columns before it.
     pub(crate) first_x: i32,
     /// The first row of the strip's output, and its number of rows.
     pub(crate) first: i32,

@@ -21,7 +21,7 @@ pub struct Schedule {
 }
 
 /// A schedule by its four numbers, in the order of the fields.
-const fn row(columns_per_thread: u32, prefetch_distance: u32, blocks_per_sm: u32, waves: u32) -> Schedule {
+const fn schedule_of(columns_per_thread: u32, prefetch_distance: u32, blocks_per_sm: u32, waves: u32) -> Schedule {
     Schedule { columns_per_thread, prefetch_distance, blocks_per_sm, waves }
 }
 
@@ -36,7 +36,7 @@ pub const fn schedule(pixel: PixelType, channels: u32, side: u32) -> Schedule {
         Source::GlobalRows => global_rows(pixel, channels, side),
         Source::CpAsyncRing => {
             let blocks_per_sm = if channels == 1 { 28 } else { 20 };
-            row(cp_async_ring::COLUMNS, cp_async_ring::PREFETCH_DISTANCE, blocks_per_sm, 4)
+            schedule_of(cp_async_ring::COLUMNS, cp_async_ring::PREFETCH_DISTANCE, blocks_per_sm, 4)
         }
     }
 }
@@ -56,25 +56,25 @@ const fn double_buffered(side: u32) -> Schedule {
         25 | 27 => (8, 12, 2),
         _ => panic!("no kernel for this size"),
     };
-    row(columns, double_buffered::PREFETCH_DISTANCE, blocks_per_sm, waves)
+    schedule_of(columns, double_buffered::PREFETCH_DISTANCE, blocks_per_sm, waves)
 }
 
 const fn global_rows(pixel: PixelType, channels: u32, side: u32) -> Schedule {
     match (pixel, channels, side) {
-        (PixelType::F32, _, 3) => row(8, 0, 28, 2),
-        (PixelType::F32, _, 5) => row(8, 0, 20, 2),
-        (PixelType::F32, _, 7) => row(4, 4, 24, 4),
-        (PixelType::F32, _, 9) => row(4, 4, 20, 8),
-        (PixelType::F32, _, 11) => row(4, 4, 16, 4),
-        (PixelType::U16, 1, 3) => row(8, 4, 32, 8),
-        (PixelType::U16, 1, 5 | 7) => row(4, 4, 32, 4),
-        (PixelType::U16, 1, 9) => row(4, 4, 24, 4),
-        (PixelType::U16, 1, 11) => row(4, 4, 20, 4),
-        (_, _, 3) => row(8, 4, 28, 12),
-        (_, _, 5) => row(8, 4, 20, 4),
-        (_, _, 7) => row(8, 4, 16, 4),
-        (_, _, 9) => row(8, 4, 12, 4),
-        (_, _, 11) => row(4, 4, 16, 8),
+        (PixelType::F32, _, 3) => schedule_of(8, 0, 28, 2),
+        (PixelType::F32, _, 5) => schedule_of(8, 0, 20, 2),
+        (PixelType::F32, _, 7) => schedule_of(4, 4, 24, 4),
+        (PixelType::F32, _, 9) => schedule_of(4, 4, 20, 8),
+        (PixelType::F32, _, 11) => schedule_of(4, 4, 16, 4),
+        (PixelType::U16, 1, 3) => schedule_of(8, 4, 32, 8),
+        (PixelType::U16, 1, 5 | 7) => schedule_of(4, 4, 32, 4),
+        (PixelType::U16, 1, 9) => schedule_of(4, 4, 24, 4),
+        (PixelType::U16, 1, 11) => schedule_of(4, 4, 20, 4),
+        (_, _, 3) => schedule_of(8, 4, 28, 12),
+        (_, _, 5) => schedule_of(8, 4, 20, 4),
+        (_, _, 7) => schedule_of(8, 4, 16, 4),
+        (_, _, 9) => schedule_of(8, 4, 12, 4),
+        (_, _, 11) => schedule_of(4, 4, 16, 8),
         _ => panic!("no kernel for this size"),
     }
 }

@@ -6,9 +6,9 @@
 //!     sums[a] = sums[a + 1] + window * row H - 1 - a of the mask      for a in 0..H
 //!     sink.store(sums[0])                                             once sums[0] is complete
 //! ```
-//! Each kernel names its *interior* rows: those that it loads, multiplies and stores without bounds tests. The rows
-//! before and after are *boundary* rows. Each kind has a loop of its own. The boundary loop runs twice: before the
-//! interior loop and after it.
+//! Each kernel names its *interior* rows. Its source and its sink may skip bounds tests there. The rows before and
+//! after are *boundary* rows. Each kind has a loop of its own. The boundary loop runs before the interior loop and once
+//! more after it.
 
 use core::marker::PhantomData;
 
@@ -41,7 +41,7 @@ pub(crate) type Sums<const H: usize, const C: usize> = [[f32; C]; H];
 ///
 /// Here and in [`RowSink`], `INTERIOR` is whether the interior loop calls, and row `r` is a row of the strip's input.
 pub(crate) trait RowSource {
-    /// How a row finds the rows of the mask that it contributes to.
+    /// How to find the rows of the mask that multiply a row of the image.
     type MaskRows: MaskRows;
 
     /// The thread's window of row `r`.
@@ -76,7 +76,8 @@ pub(crate) trait RowSink<const C: usize> {
         [0.0; C]
     }
 
-    /// Stores the row of the output that row `r` completes, if it is `complete`. Otherwise it belongs to the strip above.
+    /// Stores the row of the output that row `r` completes, if it is `complete`. Otherwise it belongs to the strip
+    /// above.
     ///
     /// # Safety
     /// - The thread calls it for each row once, in order.
@@ -104,7 +105,7 @@ pub(crate) struct Strip {
     pub(crate) halo: i32,
     /// The boundary loop first runs up to this row of the input, then the interior loop up to `interior_end`.
     pub(crate) interior_begin: i32,
-    /// The row behind the last interior row. It may lie before `interior_begin`.
+    /// The row after the last interior row. It may lie before `interior_begin`.
     pub(crate) interior_end: i32,
 }
 
@@ -151,7 +152,7 @@ pub(crate) unsafe fn walk<
         sink.enter_interior(r);
         while r < interior_end {
             thread::no_unroll();
-            // SAFETY: see above.
+            // SAFETY: `r` continues after the boundary loop, and rows before `interior_end` are interior rows.
             unsafe {
                 let initial = sink.initial::<true>(r);
                 let window = source.load::<true>(r);
@@ -277,11 +278,11 @@ impl<P: StoreVector, const C: usize> RowWriter<P, C> {
         let row = self.row.cast::<R>();
         let finished = |c: usize| fma(sums[c], self.finish.0, self.finish.1);
         if self.vectorized {
-            let lanes = if C.is_multiple_of(R::LANES) { R::LANES } else { 4 };
-            for i in 0..C / lanes {
-                let values = core::array::from_fn(|j| if j < lanes { finished(i * lanes + j) } else { 0.0 });
+            let count = if C.is_multiple_of(R::VECTOR_VALUES) { R::VECTOR_VALUES } else { 4 };
+            for i in 0..C / count {
+                let values = core::array::from_fn(|j| if j < count { finished(i * count + j) } else { 0.0 });
                 // SAFETY: `vectorized` says that the vector lies in the row and is aligned.
-                unsafe { R::store_vector(row, (i * lanes) as isize, values, lanes) };
+                unsafe { R::store_vector(row, (i * count) as isize, values, count) };
             }
         } else {
             for c in 0..C {

@@ -23,9 +23,9 @@
 //!   the column pass takes 8 rows at a time ([`group`]).
 //! - *Coefficients in uniform registers*, two per load: they lie at offsets that the kernel knows ([`column_offset`],
 //!   [`row_offset`]).
-//! - *Warps in step.* They fetch the same code. Without the barrier 63 x 63 is 6 % slower.
+//! - *Warps in step.* The barrier of each step keeps the warps at the same code, so they share the instruction cache.
 //! - *No slow block.* All blocks start together, so the slowest one sets the time. A block at the edge copies its
-//!   interior vectors like any other block, and only the few others another way.
+//!   interior vectors like any other block. Only its border vectors take a slower path.
 //! - *Registers.* A thread has a sum for each row of the mask. The launch bounds tell the assembler how many registers
 //!   it may use ([`threads`]).
 //!
@@ -61,7 +61,7 @@ pub const OUTPUT_ROWS: u32 = STEP_ROWS as u32;
 pub const CONVERGENT: Convergent = Convergent::barriers(1);
 /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0.
 pub const BLOCKS_PER_SM: u32 = 1;
-/// Blocks of a launch for each block that the device holds. With 2 it is 1 % faster up to 17 x 17, and slower above.
+/// Blocks of a launch for each resident block of the device.
 pub const WAVES: u32 = 1;
 
 /// The dynamic shared memory of a block of `columns` threads, in bytes.
@@ -73,7 +73,7 @@ pub const fn shared_bytes(columns: u32, mask_width: u32) -> u64 {
     ((pitch + filtered_pitch(columns) as u64) * 2 * STEP_ROWS as u64 + pitch) * size_of::<f32>() as u64
 }
 
-/// The rows between the first and the last row of a window, padded to whole steps.
+/// `mask_height - 1`, rounded up to whole steps of 16 rows.
 #[must_use]
 pub const fn padded_halo(mask_height: u32) -> u32 {
     mask_height.saturating_sub(1).next_multiple_of(STEP_ROWS as u32)
@@ -190,8 +190,7 @@ pub unsafe fn block_tile<const K: u32, const GROUPS: usize, const GROUP: usize, 
         pitch,
         table: filtered.offset(2 * STEP_ROWS as u32 * filtered_pitch).cast(),
     };
-    // SAFETY: the table has `pitch` elements, no fewer than the vectors have pixels; it is read behind the next
-    // barrier.
+    // SAFETY: the table has `pitch` elements, no fewer than the vectors have pixels; it is read after the next barrier.
     unsafe { copies.fill_table(thread) };
 
     // In the row pass 16 consecutive threads have 16 rows, and each thread 16 columns.
@@ -209,7 +208,7 @@ pub unsafe fn block_tile<const K: u32, const GROUPS: usize, const GROUP: usize, 
     let mut done = begin - 2 * STEP_ROWS as i32;
     loop {
         thread::no_unroll();
-        // Behind the barrier all copies have arrived, the table is complete, and the buffers to write are free.
+        // After the barrier all copies have arrived, the table is complete, and the buffers to write are free.
         wait_group::<0>();
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
@@ -230,7 +229,7 @@ pub unsafe fn block_tile<const K: u32, const GROUPS: usize, const GROUP: usize, 
             }
         }
         if copies_remain && copies_late(K) {
-            // SAFETY: as above.
+            // SAFETY: the branch is uniform; the buffer is free and the table complete since the barrier.
             unsafe { copies.copy_by_warps(write * pitch) };
         }
         if done >= begin {
@@ -244,13 +243,13 @@ pub unsafe fn block_tile<const K: u32, const GROUPS: usize, const GROUP: usize, 
                 // SAFETY: the 16 rows were filtered in the step before.
                 let values: [f32; GROUP] =
                     core::array::from_fn(|i| unsafe { from.load((r + i as u32) * filtered_pitch) });
-                // SAFETY: the column's coefficients lie at `column_offset`, here and below.
+                // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
                 let finished = unsafe { add(&sums[0], &values, GROUPS, GROUPS, skip) };
                 for g in 1..GROUPS {
-                    // SAFETY: as above.
+                    // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
                     sums[g - 1] = unsafe { add(&sums[g], &values, GROUPS - g, GROUPS, skip) };
                 }
-                // SAFETY: as above.
+                // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
                 sums[GROUPS - 1] = unsafe { add(&[0.0; GROUP], &values, 0, GROUPS, skip) };
                 let done = done + r as i32;
                 if done >= 0 {
@@ -309,14 +308,14 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: true,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, mask_height| OUTPUT_ROWS + padded_halo(mask_height),
-        step: 1,
-        row_step: 1,
+        block_row_alignment: 1,
+        launch_row_alignment: 1,
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |entry| (threads(entry.side(), entry.class()), 1),
     outputs: |entry| (threads(entry.side(), entry.class()), OUTPUT_ROWS),
     shared_bytes: |entry, (width, _)| shared_bytes(threads(entry.side(), entry.class()), width),
-    // So many threads would get fewer registers than they need; one block is enough.
+    // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
     launch_bounds: |entry| Some((threads(entry.side(), entry.class()), 1)),
     convergent: |_| CONVERGENT,
 };

@@ -24,8 +24,8 @@ pub(super) unsafe fn add<const GROUP: usize>(
     skip: u32,
 ) -> [f32; GROUP] {
     let mut sums = *sums;
-    // Coefficient `GROUP * distance + r - o` joins value `r` and output `o`: there is one for each diagonal. Each
-    // output receives its rows from top to bottom.
+    // Coefficient `GROUP * distance + r - o` multiplies value `r` for output `o`: one coefficient for each diagonal.
+    // Each output receives its rows from top to bottom.
     for diagonal in 0..2 * GROUP - 1 {
         let k = GROUP * distance + diagonal;
         if k < GROUP - 1 || k - (GROUP - 1) > GROUP * groups {
@@ -82,16 +82,16 @@ pub(super) unsafe fn filter(
         unsafe {
             if !unrolled && left >= 2 * RUN as u32 {
                 // black_box keeps LLVM from specializing copies of the steps.
-                step(&mut sums, &mut window, 0, source, at, thread::black_box(from), RUN as u32);
+                add_run(&mut sums, &mut window, 0, source, at, thread::black_box(from), RUN as u32);
                 source = source.offset(RUN as u32 / 4);
-                step(&mut sums, &mut window, RUN, source, at + RUN, 0, RUN as u32);
+                add_run(&mut sums, &mut window, RUN, source, at + RUN, 0, RUN as u32);
                 left -= 2 * RUN as u32;
                 at += 2 * RUN;
                 from = 0;
                 continue;
             }
             let (first, end) = if unrolled { (from, left) } else { (thread::black_box(from), thread::black_box(left)) };
-            step(&mut sums, &mut window, 0, source, at, first, end);
+            add_run(&mut sums, &mut window, 0, source, at, first, end);
         }
         for i in 0..RUN {
             window[i] = window[RUN + i];
@@ -111,7 +111,7 @@ pub(super) unsafe fn filter(
 /// - `source` is the pixels after those in the window. They have arrived as far as coefficient `to - 1` needs them.
 /// - Constant memory holds coefficients `from` to `to - 1` from offset `at` on.
 #[inline(always)]
-unsafe fn step(
+unsafe fn add_run(
     sums: &mut [f32; RUN],
     window: &mut Window,
     half: usize,

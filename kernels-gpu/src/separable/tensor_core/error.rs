@@ -34,7 +34,7 @@ use crate::separable::error_bound::MASK_ERROR;
 ///
 /// # Sums in the tensor cores
 /// Products are exact. From compute capability 8.0 on, a tensor core adds 4 or more products and the sum so far at a
-/// time. It aligns them to the largest, truncates behind at least 24 bits, and truncates the sum to an `f32`. (Fasi,
+/// time. It aligns them to the largest, truncates after at least 24 bits, and truncates the sum to an `f32`. (Fasi,
 /// Higham, Mikaitis, Pranesh, *Numerical behavior of NVIDIA tensor cores*, 2021. Khattak, Mikaitis, *Accurate models of
 /// NVIDIA tensor cores*, 2025, finds no fewer bits on later ones.)
 ///

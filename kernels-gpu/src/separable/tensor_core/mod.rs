@@ -8,7 +8,7 @@
 //!
 //! # Splitting
 //! The first 11 significant bits of a number are its `tf32`, with the range of an `f32`. A second word holds two
-//! `bf16`: the residual and the whole number, each rounded to 8 bits. For a coefficient `m` and a pixel `p`
+//! `bf16`: the residual and the full value, each rounded to 8 bits. For a coefficient `m` and a pixel `p`
 //! ```text
 //! m p  ~  high(m) high(p)  +  [all(m), residual(m)] . [residual(p), all(p)]
 //! ```
@@ -32,8 +32,8 @@
 //! # Design constraints
 //! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. A step
 //!   of 32 rows uses each load four times.
-//! - *Registers.* A lane has 4 sums for each group of 8 unfinished outputs, up to 64. So masks of up to 33 and 65 rows
-//!   and columns have 16 warps a multiprocessor, the others 12.
+//! - *Registers.* A lane has 4 sums for each group of 8 unfinished outputs, up to 64. So the kernels for 5 and 9
+//!   [`blocks`] have 16 warps a multiprocessor, the others 12.
 //! - *Truncation.* The tensor cores take the first 11 bits of a pixel anyway, so splitting it is three instructions.
 //! - *Edge.* If the border is zero, the copies fill it in: blocks at the edge are as fast as others.
 //!
@@ -46,8 +46,9 @@
 //! # NaN, infinity, overflow
 //! A zero of the Toeplitz matrix times infinity is NaN, in outputs whose window does not hold the infinity. So where a
 //! warp has a sum that is not finite, `nonfinite_fallback` computes its outputs of the step again, in `f32`. NaN and
-//! infinity then reach only the outputs that they must. The fallback is up to a hundred times as slow. It also runs for
-//! rows below the last one of a launch, so the rows under their windows may decide the last bits of rows above.
+//! infinity then reach only the outputs that they must. The fallback is up to a hundred times as slow. The test covers
+//! the whole step, including rows below the last row of the launch. A NaN in their windows selects the fallback, which
+//! may change the last bits of the rows above.
 //!
 //! The host uses the kernel only for coefficients far from the ends of the range: [`EXPONENTS`].
 //!
@@ -87,20 +88,12 @@ use crate::registry::{
 pub const BLOCK: (u32, u32) = (32 * warps(9), 1);
 /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0.
 pub const BLOCKS_PER_SM: u32 = 1;
-/// Blocks of a launch for each block that the device holds.
+/// Blocks of a launch for each resident block of the device.
 pub const WAVES: u32 = 1;
-/// The range of the exponents of nonzero coefficients, of row and column.
+/// The range of the binary exponents of nonzero coefficients. Below `2^-114`, `bf16` loses bits of the residual.
 pub const EXPONENTS: (i32, i32) = (-100, 100);
 /// Strips begin a multiple of this many rows apart. It is a multiple of [`rows`] for every kernel.
 pub const STRIP_STEP: u32 = 32;
-
-/// Whether the split holds coefficients whose least and largest exponents are these.
-///
-/// Below `2^-114` the residual's last bits would lie below the smallest numbers.
-#[must_use]
-pub const fn accepts_exponents(exponents: (i32, i32)) -> bool {
-    exponents.0 >= EXPONENTS.0 && exponents.1 <= EXPONENTS.1
-}
 
 /// The convergent instructions of the source, for masks of up to this many [`blocks`].
 #[must_use]
@@ -110,7 +103,7 @@ pub const fn convergent(blocks: u32) -> Convergent {
     // the row pass.
     let (row_pass, column_pass) = (2 * tiles * (blocks + 1), 2 * tiles * blocks);
     Convergent {
-        // One behind which the tables are complete, one in each step.
+        // One after which the tables are complete, one in each step.
         barriers: 2,
         warp_barriers: 0,
         matrix_products: row_pass + column_pass,
@@ -188,8 +181,8 @@ pub unsafe fn tensor_core<
         pitch,
         table: tables.offset(TABLES * 4 * elements).cast(),
     };
-    // SAFETY: the border table has an element for each pixel of the vectors, as in `shared_bytes`; it is read behind
-    // the next barrier.
+    // SAFETY: the border table has an element for each pixel of the vectors, as in `shared_bytes`; it is read after the
+    // next barrier.
     unsafe { copies.fill_table(thread) };
     let tables = tables.cast::<F32x4>();
     let mut i = thread;
@@ -222,7 +215,7 @@ pub unsafe fn tensor_core<
     let own = pixels.offset(unsafe { pin_register(g * pitch + warp * COLUMNS + lead - odd + 2 * t) });
     let bytes = copies.partition_bytes(partition);
 
-    // Behind the barrier the tables are complete.
+    // After the barrier the tables are complete.
     // SAFETY: all threads are here: only whole blocks have returned.
     unsafe { thread::sync_threads() };
     // SAFETY: the branch is uniform, the border table complete; no thread uses the buffers yet.
@@ -241,7 +234,7 @@ pub unsafe fn tensor_core<
     let (mut write, mut read) = (2 * ROWS * pitch, 0);
     loop {
         thread::no_unroll();
-        // Behind the barrier this step's rows have arrived, and the buffer of the step before is free.
+        // After the barrier this step's rows have arrived, and the buffer of the step before is free.
         wait_group::<1>();
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
@@ -368,14 +361,14 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: false,
     grid: Grid::Partition(RowPartition {
         least_rows: |entry, mask_height| rows(entry.class()) + block_tile::padded_halo(mask_height),
-        step: STRIP_STEP,
-        row_step: STRIP_STEP,
+        block_row_alignment: STRIP_STEP,
+        launch_row_alignment: STRIP_STEP,
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |entry| (32 * warps(entry.class()), 1),
     outputs: |entry| (columns(entry.class()), rows(entry.class())),
     shared_bytes: |entry, _| shared_bytes(entry.class()),
-    // So many threads would get fewer registers than they need; one block is enough.
+    // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
     launch_bounds: |entry| Some((32 * warps(entry.class()), 1)),
     convergent: |entry| convergent(entry.class()),
 };

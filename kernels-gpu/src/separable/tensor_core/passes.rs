@@ -80,8 +80,7 @@ pub(super) unsafe fn filter_columns<const PENDING: usize, const TILES: usize, co
     mut finish: impl FnMut(&[[Sums; TILES]; SUBTILES]),
 ) {
     let mut finished = [[[0.0; 4]; TILES]; SUBTILES];
-    // Group `j` of 8 outputs takes 8 rows with the coefficients `PENDING - j` blocks on. Each next 8 rows take those
-    // one block later.
+    // Group `j` of 8 outputs multiplies the rows of subtile `i` with coefficient block `PENDING - j + i`.
     // SAFETY: group <= PENDING, so the element lies in the table of the column.
     let load = |table: Shared<F32x4>, group: usize| unsafe { table.load(SUBTILE * (PENDING - group) as u32) }.0;
     let takes = |group: usize, subtile: usize| group >= subtile && group <= PENDING + subtile;

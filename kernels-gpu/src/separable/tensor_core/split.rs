@@ -22,18 +22,18 @@ impl Split {
 /// A pixel, or a filtered pixel, as an operand of matrix products.
 #[derive(Clone, Copy)]
 pub(super) struct Operand {
-    /// The whole number. The tensor cores take its first 11 significant bits.
-    high: f32,
-    /// The residual and the whole number as `bf16`.
+    /// The full value. The tensor cores use only its first 11 significant bits.
+    value: f32,
+    /// `bf16` of the residual (low half) and of the full value (high half).
     pair: u32,
 }
 
 impl Operand {
-    /// The split of `value`. The high part is truncated: rounding it would take one instruction more.
+    /// The split of `value`. The `tf32` part is truncated: rounding it would take one instruction more.
     #[inline(always)]
     pub(super) fn of(value: f32) -> Self {
         let low = value - f32::from_bits(value.to_bits() & !0x1fff);
-        Self { high: value, pair: bf16::pack(low, value) }
+        Self { value, pair: bf16::pack(low, value) }
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) unsafe fn add_bf16(pairs: [f32; 4], pixels: [Operand; 2], sums: [f32;
 #[inline(always)]
 pub(super) unsafe fn add_tf32(high: [f32; 4], pixels: [Operand; 2], sums: [f32; 4]) -> [f32; 4] {
     // SAFETY: all lanes of the warp are here.
-    unsafe { mma_m16n8k8_tf32(high, pixels.map(|pixel| pixel.high), sums) }
+    unsafe { mma_m16n8k8_tf32(high, pixels.map(|pixel| pixel.value), sums) }
 }
 
 /// Adds the products of 16 columns of filtered pixels with coefficients, as [`bf16_pairs`].
@@ -86,7 +86,7 @@ pub(super) unsafe fn add_bf16_columns(filtered: &[Operand; 4], pairs: [f32; 2], 
 /// All 32 lanes of the warp execute this call together.
 #[inline(always)]
 pub(super) unsafe fn add_tf32_columns(filtered: &[Operand; 4], high: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
-    let [a, b, c, d] = filtered.map(|operand| operand.high);
+    let [a, b, c, d] = filtered.map(|operand| operand.value);
     // SAFETY: all lanes of the warp are here.
     unsafe { mma_m16n8k8_tf32([a, c, b, d], high, sums) }
 }

@@ -32,7 +32,7 @@ impl Token<'_> {
         self.kind == Kind::Mark && self.text.starts_with(mark)
     }
 
-    /// The offset behind the token.
+    /// The offset after the token.
     pub(super) fn end(&self) -> usize {
         self.start + self.text.len()
     }
