@@ -55,11 +55,16 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
-        let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
-        let problem = Problem::new(width, height, &filter)?;
-        let takes_planes = |variant: &Variant| variant.entries().any(|entry| entry.pixel == PixelType::F32);
-        for variant in Variant::ALL.into_iter().filter(takes_planes) {
-            let variant = VariantChoice::Exactly(variant);
+        let planes = |variant: Variant| variant.entries().find(|entry| entry.pixel == PixelType::F32);
+        for entry in Variant::ALL.into_iter().filter_map(planes) {
+            let variant = VariantChoice::Exactly(entry.variant);
+            let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
+            let mut problem = Problem::new(width, height, &filter)?;
+            if Device::select(device)?.choice(&problem, variant).is_err() {
+                let (columns, rows) = entry.example_mask();
+                let filter = Filter::new(Mask::average(columns as usize, rows as usize)?).border(border);
+                problem = Problem::new(width, height, &filter)?;
+            }
             let right: Image = Device::select(device)?.convolution(&problem, variant)?.run(&image)?;
             // A third of what the images take.
             let limited = Device::select(device)?.with_memory_limit(width * height * 8 / 3);

@@ -84,6 +84,16 @@ impl Entry {
         }
     }
 
+    /// Width and height of a mask that the entry takes, for tests.
+    #[must_use]
+    pub fn example_mask(&self) -> (u32, u32) {
+        match (self.mask, self.variant.spec().mask_class) {
+            (MaskSize::Square(side), _) => (side, side),
+            (MaskSize::Class(class), Some(of)) => (of.example)(class),
+            (MaskSize::Any | MaskSize::Class(_), _) => (3, 3),
+        }
+    }
+
     /// Threads of a block in x and y.
     #[must_use]
     pub fn block(&self) -> (u32, u32) {
