@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "9663d64d5b31184a904a2aae32ce065ae1f7dcc2616fac2382b0d6b40387ae29";
+pub const SOURCE_HASH: &str = "59bff4b1951e53ec1edc4e4e11189cbd4bdce53011b27f435de371fd345ccc63";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
