@@ -65,7 +65,7 @@ fn variants_by_name() {
     // And refused with it.
     let args =
         ["filter", "--device", "emulator", "--variant", "tensor_core_u8", "deep.png", "-o", "none.png", "--box", "3"];
-    place.host(&args).with(1, &["deep.png", "the variant tensor can't compute this", "this one is u16 x 1"]);
+    place.host(&args).with(1, &["deep.png", "the variant tensor_core_u8 can't compute this", "this one is u16 x 1"]);
     assert!(!place.path("none.png").exists());
 }
 

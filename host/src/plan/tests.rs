@@ -328,7 +328,9 @@ fn bytes_take_the_tensor_cores_where_they_can() {
         other(PixelType::U8, Border::Constant(value), 1920, Limits::H100, &why);
     }
     let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
-    other(PixelType::U8, zero, 1920, turing, "made for compute capability 8.0 or later, the device has 7.5");
+    let (symbol, reason) = plan(1, PixelType::U8, zero, 1920, turing);
+    assert_eq!(symbol, "sliding_window_u8_c1_7x7");
+    assert!(reason.contains("made for compute capability 8.0 or later, the device has 7.5"), "{reason}");
     for (major, minor) in [(8, 0), (8, 6), (12, 1)] {
         let newer = Limits { compute_capability: (major, minor), ..Limits::H100 };
         assert_eq!(plan(1, PixelType::U8, zero, 1920, newer).0, "tensor_core_u8_u8_c1_7x7");
