@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "59bff4b1951e53ec1edc4e4e11189cbd4bdce53011b27f435de371fd345ccc63";
+pub const SOURCE_HASH: &str = "5c17f2727a1051bf804fda247d7dcc288e8850cb852901a2d562473afe93a8f6";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -22,7 +22,7 @@
 //!
 //! # Border
 //! A block whose row of the ring lies in the image makes no test. Otherwise a zero border is filled by the copy itself.
-//! Any other border is stored value by value, through the [border table](crate::common::border_table).
+//! Any other border is stored value by value, through the border table (`common::border_table`).
 
 use cuda_std::bytes::byte_to_f32;
 use cuda_std::cp_async::{commit_group, cp_async_16_if, cp_async_16_zfill, wait_group};

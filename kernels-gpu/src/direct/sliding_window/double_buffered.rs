@@ -6,7 +6,7 @@
 //! neighbour again, and does not store them.
 //!
 //! # Tiling
-//! Each thread loads one [fragment](super::fragments) of each row. In the step of row `r` a thread
+//! Each thread loads one fragment (`fragments`) of each row. In the step of row `r` a thread
 //! - loads its window of row `r` from one buffer,
 //! - stores its fragment of row `r + 1`, which it has held in `C + 1` registers for a whole step, to the other buffer,
 //! - issues the loads of its fragment of row `r + 2`.
@@ -19,7 +19,7 @@
 //! through the table: rows that are not aligned, an anchor that is not the center, an image narrower than a block.
 //!
 //! # Passes
-//! A large mask takes several [passes](super::passes). A later pass begins its sums with what the pass before has
+//! A large mask takes several passes. A later pass begins its sums with what the pass before has
 //! stored.
 
 use cuda_std::prelude::*;

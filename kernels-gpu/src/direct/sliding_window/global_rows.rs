@@ -16,7 +16,7 @@
 //!
 //! # Border
 //! A block whose vectors all lie between the image's left and right edges loads vectors. Any other block, and any row
-//! outside of the image, loads single values through the [border table](crate::common::border_table). All loads of a
+//! outside of the image, loads single values through the border table (`common::border_table`). All loads of a
 //! window are issued before the first value is used: otherwise the whole device would wait for the blocks at the
 //! border.
 

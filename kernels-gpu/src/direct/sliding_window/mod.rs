@@ -24,7 +24,7 @@
 //! chooses as many strips as fill the device. A strip of `n` rows loads `n + K - 1` rows.
 //!
 //! # The sources of rows
-//! [`walk`] is the walk down a strip. It takes its windows from one of three sources:
+//! `walk` is the walk down a strip. It takes its windows from one of three sources:
 //!
 //! | source | images | how a row reaches a thread |
 //! | --- | --- | --- |
@@ -32,7 +32,7 @@
 //! | [`global_rows`] | `f32`, 3 and 4 channels; `u16`; `u8`, masks from 5 x 5 on | loaded at use, prefetched into L2 |
 //! | [`cp_async_ring`] | `u8`, masks of 3 x 3 | copied 3 rows ahead to shared memory by `cp.async` |
 //!
-//! [`passes`] walks a strip several times for masks from 21 x 21 on.
+//! `passes` walks a strip several times for masks from 21 x 21 on.
 //!
 //! # What it costs
 //! | | for each value of the result |
