@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "5c17f2727a1051bf804fda247d7dcc288e8850cb852901a2d562473afe93a8f6";
+pub const SOURCE_HASH: &str = "0f47033f6412ef4b6a90977d1622d79dc82c318539a1ba829c095b577ab76ce1";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

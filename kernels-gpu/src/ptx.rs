@@ -43,7 +43,7 @@ include!("../ptx/index.rs");
 /// The module of this name.
 ///
 /// ```
-/// let entry = &kernels_gpu::registry::ENTRIES[0];
+/// let entry = kernels_gpu::registry::entries().next().expect("there are entries");
 /// let module = kernels_gpu::ptx::module(entry.module()).expect("each entry has a module");
 /// assert!(module.ptx().contains(entry.symbol));
 /// ```
