@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "0f47033f6412ef4b6a90977d1622d79dc82c318539a1ba829c095b577ab76ce1";
+pub const SOURCE_HASH: &str = "b4b8372338a380430e97e0c59618c4ec54de13593f08060264d489577b56729d";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -310,7 +310,7 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
 /// sums, the last block of a row in its place, moved to the left, and with columns that are not aligned.
 fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 3] = [516, 513, 512];
-    let of_windows = |entry: &&Entry| entry.side() >= 16 && is_plane(entry) && entry.variant.is_exact();
+    let of_windows = |entry: &&Entry| entry.side() >= 16 && entry.is_plane() && entry.variant.is_exact();
     let partitions = |entry: &&Entry| matches!(entry.variant.spec().grid, Grid::Partition(_));
     let sides = entries().filter(of_windows).filter(partitions).map(|entry| entry.side() as usize);
     let case = |(number, side): (usize, usize)| Case {
@@ -345,7 +345,7 @@ fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
 
 /// Masks of the sizes that kernels of one `f32` a pixel are made for and that no other case has.
 fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
-    let masks = entries().filter(|entry| is_plane(entry)).filter_map(|entry| {
+    let masks = entries().filter(|entry| entry.is_plane()).filter_map(|entry| {
         let spec = entry.variant.spec();
         let separable = matches!(spec.mask_form, MaskForm::Factors(_));
         match entry.mask {
@@ -387,7 +387,7 @@ fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
         Border::Reflect,
     ];
     let of_rows = |entry: &&Entry| matches!(entry.variant.spec().mask_form, MaskForm::Rows(_));
-    let kinds = entries().filter(|entry| entry.side() > 0 && !is_plane(entry)).filter(of_rows);
+    let kinds = entries().filter(|entry| entry.side() > 0 && !entry.is_plane()).filter(of_rows);
     let kinds = kinds.map(|entry| (entry, entry.side() as usize, entry.channels as usize));
     let turns = kinds.flat_map(|kind| (0..5).map(move |turn| (kind, turn))).enumerate();
     let case = |(number, ((entry, side, channels), turn)): (usize, ((&Entry, usize, usize), usize))| {
@@ -479,11 +479,6 @@ fn tensor_planes(quick: bool, seed: u64) -> Vec<Case> {
         seed: seed.wrapping_add(700_000 + number as u64),
     };
     turns.filter(|(number, _)| !quick || number % 7 == 0).map(case).collect()
-}
-
-/// Whether an entry is for images of one `f32` a pixel.
-fn is_plane(entry: &Entry) -> bool {
-    (entry.pixel, entry.channels) == (PixelType::F32, 1)
 }
 
 /// What the sweep does not reach: a mask too large for constant memory, one too long for a tile, and an image of more

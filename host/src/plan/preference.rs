@@ -8,7 +8,7 @@ use kernels_gpu::registry::{Entry, Ineligible, MaskForm, MaskSize, Variant};
 use kernels_gpu::separable::tensor_core;
 
 use super::{Considered, Limits, VariantChoice};
-use crate::{PixelType, Problem};
+use crate::Problem;
 
 /// Separable variants are preferred to `sliding_window` from this side of the mask on. For smaller masks memory limits
 /// both, and a few per cent are not worth results that are not bit-exact.
@@ -100,7 +100,7 @@ const RULES: &[Rule] = &[
     Rule { variant: Variant::SharedTileAsync, holds: |now, entry| now.is_small_for_all(entry.side()) },
     Rule {
         variant: Variant::SlidingWindow,
-        holds: |now, entry| is_plane(entry) && entry.side() < SEPARABLE_SIDE && now.suits(entry),
+        holds: |now, entry| entry.is_plane() && entry.side() < SEPARABLE_SIDE && now.suits(entry),
     },
     Rule { variant: Variant::SeparableTensorCore, holds: |now, entry| now.suits_separable_tensor_core(entry.class()) },
     Rule {
@@ -174,7 +174,7 @@ impl Situation<'_> {
         if entry.variant == Variant::TensorCoreU8 {
             return values(up_to(if entry.channels > 1 { &BYTES_FOR_CHANNELS } else { &BYTES_FOR_TENSOR_CORE }, side));
         }
-        if entry.variant == Variant::SlidingWindow && !is_plane(entry) {
+        if entry.variant == Variant::SlidingWindow && !entry.is_plane() {
             return values(if side <= 3 { VALUES_FOR_WINDOW.0 } else { VALUES_FOR_WINDOW.1 });
         }
         self.warps(entry)
@@ -318,11 +318,6 @@ impl Situation<'_> {
         (found < wanted)
             .then(|| format!("too few pixels for {}: {found} of {wanted} {unit}", unfilled.entry.variant.name()))
     }
-}
-
-/// Whether an entry is for images of one `f32` a pixel.
-fn is_plane(entry: &Entry) -> bool {
-    (entry.pixel, entry.channels) == (PixelType::F32, 1)
 }
 
 /// What stands in a list for the first side that is not below this one; the last one's, if there is none.

@@ -84,6 +84,12 @@ impl Entry {
         }
     }
 
+    /// Whether the entry is for images of one `f32` a pixel.
+    #[must_use]
+    pub const fn is_plane(&self) -> bool {
+        matches!((self.pixel, self.channels), (PixelType::F32, 1))
+    }
+
     /// Width and height of a mask that the entry takes, for tests.
     #[must_use]
     pub fn example_mask(&self) -> (u32, u32) {
@@ -185,11 +191,11 @@ pub const PARAMETERS: [Parameter; 4] =
 /// There is one kernel for each combination; its symbol is the pattern with the values in their places. `T` is the type
 /// of the image's values and `C` the number of interleaved channels. `K` is the side of the square masks that the
 /// kernel takes. A list of another name has the classes of masks instead; without a third list the kernel takes any
-/// mask. The body uses the names of the lists, as a type and as `u32` constants. `sm_70` or `sm_80` is the oldest
-/// architecture with the body's instructions.
+/// mask. The body uses the names of the lists, as a type and as `u32` constants; several lines of lists may share one.
+/// `sm_70` or `sm_80` is the oldest architecture with the body's instructions.
 macro_rules! instances {
     ($variant:ident; $(
-        $arch:ident $pattern:literal for $($list:ident in [$($value:tt),* $(,)?]),+;
+        $($arch:ident $pattern:literal for $($list:ident in [$($value:tt),* $(,)?]),+;)+
         |$image:ident, $result:ident, $mask:ident, $params:ident| $body:expr
     )+) => {
         /// The kernels: one function for each symbol. Those that read the mask from constant memory ignore the third
@@ -197,25 +203,36 @@ macro_rules! instances {
         pub mod kernels {
             #[allow(clippy::wildcard_imports)]
             use super::*;
-            $(::cuda_std::instantiate! {
-                $crate::registry::kernel_functions! { $arch |$image, $result, $mask, $params| $body }
-                $pattern for $($list in [$($value),*]),+
+            $($crate::registry::kernels_of! {
+                { |$image, $result, $mask, $params| $body }
+                $($arch $pattern for $($list in [$($value),*]),+;)+
             })+
         }
 
         /// The entries of the variant.
-        pub const ENTRIES: &[&[$crate::registry::Entry]] = &[$(::cuda_std::instantiate! {
+        pub const ENTRIES: &[&[$crate::registry::Entry]] = &[$($(::cuda_std::instantiate! {
             $crate::registry::entry_list! { $variant $arch }
             $pattern for $($list in [$($value),*]),+
-        }),+];
+        }),+),+];
     };
 }
 pub(crate) use instances;
 
+/// The kernels of several lists with one body.
+macro_rules! kernels_of {
+    ($body:tt $($arch:ident $pattern:literal for $($list:ident in $values:tt),+;)+) => {
+        $(::cuda_std::instantiate! {
+            $crate::registry::kernel_functions! { $arch $body }
+            $pattern for $($list in $values),+
+        })+
+    };
+}
+pub(crate) use kernels_of;
+
 /// One `#[kernel]` function for each row of `instantiate!`.
 macro_rules! kernel_functions {
     (
-        { $arch:ident |$image:ident, $result:ident, $mask:ident, $params:ident| $body:expr }
+        { $arch:ident { |$image:ident, $result:ident, $mask:ident, $params:ident| $body:expr } }
         $(($symbol:ident, T = $type:ident, C = $channels:literal $(, $size:ident = $value:literal)?))*
     ) => {
         $($crate::registry::compiled_for! { $arch

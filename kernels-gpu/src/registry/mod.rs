@@ -11,7 +11,7 @@ pub use self::eligibility::{Ineligible, Request};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use self::entry::Function;
 pub use self::entry::{Entry, MaskSize, PARAMETERS};
-pub(crate) use self::entry::{compiled_for, entry_list, instances, kernel_functions};
+pub(crate) use self::entry::{compiled_for, entry_list, instances, kernel_functions, kernels_of};
 pub use self::spec::{
     Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
 };

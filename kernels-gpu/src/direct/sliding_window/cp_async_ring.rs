@@ -45,8 +45,6 @@ pub const SIDE: u32 = 3;
 pub const COLUMNS: u32 = 8;
 /// Rows between the copy of a row and its use.
 pub const PREFETCH_DISTANCE: u32 = STAGES - 1;
-/// The oldest compute capability that has `cp.async`.
-pub const COMPUTE_CAPABILITY: (u32, u32) = (8, 0);
 
 /// A barrier after the border table, and one for each row: in the loop of boundary rows and in that of interior rows.
 pub const CONVERGENT: Convergent = Convergent::barriers(1 + 2);
@@ -75,7 +73,7 @@ pub const fn shared_bytes() -> u64 {
 /// - The block is [`BLOCK`], its dynamic shared memory at least [`shared_bytes`].
 /// - The mask is 3 x 3, and [`MASK`](struct@crate::teaching::constant_mask::MASK) holds its coefficients row after row.
 /// - Where the border is constant, its value is a whole number from 0 to 255.
-/// - The compute capability is at least [`COMPUTE_CAPABILITY`].
+/// - The compute capability is at least 8.0.
 #[inline(always)]
 pub unsafe fn sliding_window<const CHANNELS: u32>(image: Global<u8>, result: OutputPtr, params: Params) {
     const K: usize = SIDE as usize;
