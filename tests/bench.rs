@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use host::Image;
+use faltung::Image;
 use host::files::{Existing, Picture};
 use serde_json::Value;
 

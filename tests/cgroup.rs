@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
-use host::Image;
+use faltung::Image;
 use host::files::{Existing, Picture};
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -34,8 +34,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use faltung::{Image, Pixel};
 use host::files::{Existing, Picture, Pixels};
-use host::{Image, Pixel};
 use tempfile::TempDir;
 
 /// The program. A test that was moved to another machine finds it by `HOST_BIN`.

@@ -15,12 +15,12 @@ mod ways;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use host::check::{Case, Checker, Content, SEED, Verdict, cases};
-use host::compare::Bound;
-use host::plan::VariantChoice;
-use host::{
+use faltung::Bound;
+use faltung::plan::VariantChoice;
+use faltung::{
     Border, Device, DeviceChoice, Error, Filter, Image, Layout, Mask, Operation, PixelType, Problem, View, ViewMut,
 };
+use host::check::{Case, Checker, Content, SEED, Verdict, cases};
 use kernels_gpu::registry::Variant;
 use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::*;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use faltung::{Border, Device, Filter, Image, Mask, Operation};
 use host::files::{Picture, Pixels, read_mask};
-use host::{Border, Device, Filter, Image, Mask, Operation};
 
 /// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
 fn data() -> PathBuf {
@@ -111,8 +111,8 @@ fn read_f64(path: &Path) -> Vec<f64> {
 /// The CPU, the emulator, and every CUDA device there is: with `HOST_TEST_GPU=require`, one must be there.
 fn devices() -> Vec<Device> {
     let cuda = match std::env::var("HOST_TEST_GPU").as_deref() {
-        Ok("require") => host::devices().expect("HOST_TEST_GPU=require: a CUDA device"),
-        _ => host::devices().unwrap_or_default(),
+        Ok("require") => faltung::devices().expect("HOST_TEST_GPU=require: a CUDA device"),
+        _ => faltung::devices().unwrap_or_default(),
     };
     let cuda = cuda.iter().map(|gpu| Device::cuda(gpu.number).unwrap());
     [Device::cpu(), Device::emulator(1)].into_iter().chain(cuda).collect()

@@ -2,8 +2,8 @@
 //! bits, because each pass has the same order. That is sharper than their error bound, which the sweep over the devices
 //! holds them against.
 
+use faltung::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
 use host::oracle::Oracle;
-use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
 use kernels_gpu::registry::{MaskSize, Variant};
 
 /// Numbers in -1 to 1.
@@ -13,7 +13,7 @@ fn noise(count: usize, seed: u64) -> Vec<f32> {
 }
 
 /// What two passes of the CPU make of an image.
-fn two_passes(image: &Image, row: &[f32], column: &[f32], border: Border) -> host::Result<Image> {
+fn two_passes(image: &Image, row: &[f32], column: &[f32], border: Border) -> faltung::Result<Image> {
     let pass = |image: &Image, width, height, coefficients: &[f32]| {
         let mask = Mask::new(width, height, coefficients.to_vec())?;
         Device::cpu().apply(&Filter::new(mask).operation(Operation::Correlate).border(border), image)
@@ -22,7 +22,7 @@ fn two_passes(image: &Image, row: &[f32], column: &[f32], border: Border) -> hos
 }
 
 /// Tries a variant with masks of these widths and heights on images of several sizes.
-fn compare(variant: Variant, masks: &[(usize, usize)]) -> host::Result<()> {
+fn compare(variant: Variant, masks: &[(usize, usize)]) -> faltung::Result<()> {
     const IMAGES: [(usize, usize); 5] = [(1, 1), (31, 7), (260, 40), (516, 37), (1030, 9)];
     // Under a border of another constant the second pass would need the first one's value of that.
     const BORDERS: [Border; 5] = [Border::ZERO, Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
@@ -50,7 +50,7 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> host::Result<()> {
 }
 
 #[test]
-fn any_size_through_the_ring_has_the_bits_of_two_passes() -> host::Result<()> {
+fn any_size_through_the_ring_has_the_bits_of_two_passes() -> faltung::Result<()> {
     let sizes =
         [(1, 1), (2, 3), (3, 2), (8, 8), (9, 9), (7, 16), (17, 10), (31, 4), (1, 33), (40, 1), (63, 63), (127, 127)];
     compare(Variant::SeparableRing, &sizes)
@@ -59,7 +59,7 @@ fn any_size_through_the_ring_has_the_bits_of_two_passes() -> host::Result<()> {
 /// Each entry: the squares of fixed size, and of each class of heights the lowest, the highest and one between, narrow
 /// and wide. The images have blocks of which none, one and both sides are beyond the edge.
 #[test]
-fn each_tile_has_the_bits_of_two_passes() -> host::Result<()> {
+fn each_tile_has_the_bits_of_two_passes() -> faltung::Result<()> {
     let mut masks = Vec::new();
     for entry in Variant::SeparableBlockTile.entries() {
         match entry.mask {
@@ -77,7 +77,7 @@ fn each_tile_has_the_bits_of_two_passes() -> host::Result<()> {
 
 /// A kernel of one size with an anchor that it was not made for, which a small image leaves it.
 #[test]
-fn a_tile_of_one_size_takes_any_anchor() -> host::Result<()> {
+fn a_tile_of_one_size_takes_any_anchor() -> faltung::Result<()> {
     for (side, anchor) in [(7, (0, 0)), (31, (30, 29)), (63, (1, 62))] {
         let (row, column) = (noise(side, 4), noise(side, 5));
         let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
@@ -96,7 +96,7 @@ fn a_tile_of_one_size_takes_any_anchor() -> host::Result<()> {
 
 /// An image whose blocks in the middle need no edge, in both directions, with every border.
 #[test]
-fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> host::Result<()> {
+fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> faltung::Result<()> {
     for (mask_width, mask_height, width, height) in [(21, 21, 1600, 90), (6, 9, 1540, 60), (9, 66, 900, 200)] {
         let (row, column) = (noise(mask_width, 1), noise(mask_height, 2));
         let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
@@ -123,7 +123,7 @@ fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> host::Result<()> {
 /// Pixels near the end of the range, under coefficients that are 0 or small: what is finite and within the bound as a
 /// direct sum must be so in two passes, although the row alone would overflow there.
 #[test]
-fn a_row_does_not_overflow_where_the_sum_does_not() -> host::Result<()> {
+fn a_row_does_not_overflow_where_the_sum_does_not() -> faltung::Result<()> {
     let mask = Mask::new(3, 3, vec![1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0])?;
     let image = Image::from_fn(300, 12, |_, y| if y == 5 { 3e38 } else { 1.0 })?;
     for operation in [Operation::Correlate, Operation::Convolve] {

@@ -1,9 +1,9 @@
 //! The tensor cores' variant for separable masks on the emulator, against the oracle within its bound: all sizes, and
 //! contents that two short parts might not hold.
 
+use faltung::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
 use host::compare::{Comparison, with_oracle};
 use host::oracle::Oracle;
-use host::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
 use kernels_gpu::registry::Variant;
 
 /// The value of a pixel, by column and row.
@@ -30,7 +30,7 @@ fn bell(count: usize, spread: f32) -> impl Fn(usize) -> f32 {
 }
 
 /// What the variant makes of an image, and how it compares with the oracle.
-fn compare(filter: &Filter, image: &Image) -> host::Result<(Image, Comparison)> {
+fn compare(filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
     let problem = Problem::new(image.width(), image.height(), filter)?;
     let device = Device::emulator(1);
     let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::SeparableTensorCore))?;
@@ -41,7 +41,7 @@ fn compare(filter: &Filter, image: &Image) -> host::Result<(Image, Comparison)> 
 
 /// Sizes at which blocks begin and end, all borders, anchors, odd images.
 #[test]
-fn results_are_within_the_bound() -> host::Result<()> {
+fn results_are_within_the_bound() -> faltung::Result<()> {
     const MASKS: [(usize, usize); 13] = [
         (1, 1),
         (2, 3),
@@ -81,7 +81,7 @@ fn results_are_within_the_bound() -> host::Result<()> {
 
 /// Contents of all magnitudes: huge and tiny numbers, near and far from each other, and what is no number.
 #[test]
-fn any_content_is_within_the_bound() -> host::Result<()> {
+fn any_content_is_within_the_bound() -> faltung::Result<()> {
     const WIDTH: usize = 330;
     const HEIGHT: usize = 70;
     let gauss = product(bell(5, 2.0), 5, bell(31, 3.5), 31);
@@ -125,7 +125,7 @@ fn any_content_is_within_the_bound() -> host::Result<()> {
 
 /// NaN and infinity touch the outputs whose window holds them, and no others; those are as good as without them.
 #[test]
-fn what_is_no_number_touches_its_own_outputs() -> host::Result<()> {
+fn what_is_no_number_touches_its_own_outputs() -> faltung::Result<()> {
     let random = noise(400 * 60, 9);
     let image = Image::from_fn(400, 60, |x, y| match (x, y) {
         (50, 20) => f32::NAN,

@@ -19,7 +19,7 @@ mod program;
 
 use std::process::ExitCode;
 
-use host::{Device, DeviceChoice};
+use faltung::{Device, DeviceChoice};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A test of kernels on a device, with a seed.

@@ -9,11 +9,9 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::oracle::Oracle;
-use crate::{PixelType, Problem};
+use faltung::{Bound, PixelType, Problem};
 
-/// A NaN that no arithmetic makes of other values, to be found where nothing was written. Both comparisons fail where a
-/// result holds these bits, even where NaN is right.
-pub const POISON: f32 = f32::from_bits(0x7fc0_dead);
+pub use faltung::POISON;
 
 /// The unit roundoff of `f32`: a result of one operation is off by at most this part of itself.
 const U: f64 = 1.0 / (1 << 24) as f64;
@@ -22,89 +20,27 @@ const UNDERFLOW: f64 = f64::from_bits((1023 - 150) << 52);
 /// From this magnitude on a rounded value is infinite: half a step above `f32::MAX`.
 const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 
-/// By how much a variant may miss the exact result.
-///
-/// # The direct sum
-/// n fused multiply-adds round n times. The first product passes through at most n roundings, so `|S - exact| <=
-/// gamma(n) * sum|M*I|` with `gamma(n) = n u / (1 - n u)`, u = 2^-24 (Higham, *Accuracy and Stability of Numerical
-/// Algorithms*, 2nd edition, section 3.1; a fused step has one rounding where that has two). Each step may also lose
-/// 2^-150 to underflow. Scale s and offset are one more rounding, of `s * S + offset`:
-/// ```text
-/// |O - exact| <= E + u (|exact| + E) + 2^-150   with   E = |s| (gamma(n) sum|M*I| + n 2^-150)
-/// ```
-/// To that comes what the oracle itself may be off by, n 2^-53 sum|M*I| and a rounding or two of `exact`.
-///
-/// # Other orders
-/// A variant that sums in another way states its own constant c in place of n, and derives it:
-/// [`kernels_gpu::separable::error_bound::error_constant`].
-///
-/// # Integers
-/// A result of `u8` or `u16` is rounded: half a unit more; and saturated, which takes no two values further apart.
-///
-/// # Overflow
-/// If a partial sum may exceed `f32::MAX`, which is so if `sum|M*I|` or `|s| sum|M*I| + |offset|` does (with the errors
-/// above), infinities of either sign and NaN are right as well, because they are what the order of the sum makes of it.
-/// An exact value that is itself NaN or infinite, because the image or the mask is, must be met.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
-    constant: f64,
-    /// How many times a sum may lose 2^-150, if that is more often than the mask has coefficients.
-    underflows: f64,
-    /// Whether the bits of the direct sum are promised.
-    direct: bool,
+/// What a bound says of one result.
+trait Judge {
+    /// By how much a finite result may miss `exact`.
+    fn tolerance(self, problem: &Problem, exact: f64, magnitude: f64) -> f64;
+    /// Whether a partial sum or the result may exceed the range of `f32`.
+    fn may_overflow(self, problem: &Problem, magnitude: f64) -> bool;
+    /// The error of `result`, and in units of the tolerance, where above 1 is wrong.
+    fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64);
 }
 
-impl Bound {
-    /// The bound of the direct variants: one fused multiply-add a coefficient, in any order of the coefficients.
-    #[must_use]
-    pub fn direct(problem: &Problem) -> Self {
-        let window = problem.window();
-        let coefficients = window.width() as f64 * window.height() as f64;
-        Self { direct: true, ..Self::with_constant(coefficients) }
-    }
-
-    /// Whether results with this bound have the bits of the direct sum, too, as those of the CPU do.
-    #[must_use]
-    pub fn promises_bits(self) -> bool {
-        self.direct
-    }
-
-    /// The bound `gamma(c) * sum|M*I|` for variants that sum otherwise.
-    ///
-    /// # Panics
-    /// If `constant` is negative or not finite.
-    #[must_use]
-    pub fn with_constant(constant: f64) -> Self {
-        assert!(constant >= 0.0 && constant.is_finite(), "the constant of a bound: {constant}");
-        Self { constant, underflows: constant, direct: false }
-    }
-
-    /// The same bound, with up to `underflows` losses of 2^-150 where those are more than the mask has coefficients: a
-    /// variant that multiplies what underflowed multiplies the loss.
-    #[must_use]
-    pub fn with_underflows(self, underflows: f64) -> Self {
-        Self { underflows: self.underflows.max(underflows), ..self }
-    }
-
-    /// `gamma(c) = c u / (1 - c u)`; infinite from 2^24 on, where `f32` promises nothing.
-    #[must_use]
-    pub fn gamma(self) -> f64 {
-        let cu = self.constant * U;
-        if cu < 1.0 { cu / (1.0 - cu) } else { f64::INFINITY }
-    }
-
-    /// By how much a finite result may miss `exact`.
+impl Judge for Bound {
     fn tolerance(self, problem: &Problem, exact: f64, magnitude: f64) -> f64 {
         let taps = problem.window().width() as f64 * problem.window().height() as f64;
         let scale = f64::from(problem.scale_and_offset().0).abs();
         let oracle = taps * 2.0_f64.powi(-52);
         // 0 * infinity: an infinite gamma allows nothing where there is nothing to round.
         let gamma = if magnitude == 0.0 { 0.0 } else { (self.gamma() + oracle) * magnitude };
-        let sum = scale * (gamma + self.underflows.max(taps) * UNDERFLOW);
+        let sum = scale * (gamma + self.underflows().max(taps) * UNDERFLOW);
         if problem.is_plain() { sum } else { sum + (U + 2.0_f64.powi(-51)) * (exact.abs() + sum) + UNDERFLOW }
     }
 
-    /// Whether a partial sum or the result may exceed the range of `f32`.
     fn may_overflow(self, problem: &Problem, magnitude: f64) -> bool {
         let (scale, offset) = problem.scale_and_offset();
         let sums = magnitude * (1.0 + self.gamma());
@@ -112,7 +48,6 @@ impl Bound {
         sums >= OVERFLOW || result >= OVERFLOW
     }
 
-    /// The error of `result`, and in units of the tolerance, where above 1 is wrong.
     fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64) {
         let value = f64::from(result);
         if let Some(most) = largest(problem.layout().output) {
@@ -253,8 +188,8 @@ pub fn same_bits(a: &[f32], b: &[f32]) -> Result<(), BitDifference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu;
-    use crate::{Border, Filter, Layout, Mask};
+
+    use faltung::{Border, Filter, Layout, Mask, Operation};
 
     /// Right by a half and wrong by more, at the ends of the range, and for what is no number.
     #[test]
@@ -283,7 +218,7 @@ mod tests {
         let problem = Problem::new(WIDTH, HEIGHT, &filter(Filter::new(mask).border(Border::Mirror))).unwrap();
         let source: Vec<f32> = (0..WIDTH * HEIGHT).map(|i| ((i * 7919 + i * i) % 1009) as f32 / 100.0 - 3.0).collect();
         let mut result = vec![POISON; source.len()];
-        cpu::reference(&problem, &source, &mut result);
+        faltung::reference(&problem, &source, &mut result);
         (problem.clone(), Oracle::new(&problem, &source), result)
     }
 
@@ -428,7 +363,7 @@ mod tests {
         let problem = Problem::new(5, 5, &Filter::new(mask)).unwrap();
         let source: Vec<f32> = (0..25).map(|i| f32::from_bits(i * 37 % 29)).collect();
         let mut result = vec![POISON; 25];
-        cpu::reference(&problem, &source, &mut result);
+        faltung::reference(&problem, &source, &mut result);
         let found = compare(&problem, &Oracle::new(&problem, &source), &result);
         assert!(found.passes(), "{found:?}");
         assert!(found.max_abs_error > 0.0);
@@ -446,5 +381,32 @@ mod tests {
         let (problem, ..) = right(|filter| filter.scale(-2.0).offset(1.0));
         let tolerance = Bound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
         assert!(tolerance > 73.0 && tolerance < 73.000_1, "{tolerance}");
+    }
+
+    /// The reference, with which all backends agree bit by bit, is within the bound of the independent oracle.
+    #[test]
+    fn the_reference_is_right() {
+        let mut random = fastrand::Rng::with_seed(13);
+        let borders =
+            [Border::ZERO, Border::Constant(-2.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+        for (width, height, mask_width, mask_height) in [(1, 1, 3, 3), (40, 23, 4, 3), (23, 40, 7, 7), (9, 5, 20, 31)] {
+            for (border, operation) in
+                borders.iter().flat_map(|border| [Operation::Convolve, Operation::Correlate].map(|one| (*border, one)))
+            {
+                let mut numbers = |count: usize| (0..count).map(|_| random.f32() - 0.4).collect::<Vec<_>>();
+                let mask = Mask::new(mask_width, mask_height, numbers(mask_width * mask_height)).unwrap();
+                let filter = Filter::new(mask).border(border).operation(operation).scale(0.7);
+                let filter = filter.anchor(mask_height / 3, mask_width - 1);
+                let problem = Problem::new(width, height, &filter).unwrap();
+                let source = numbers(width * height);
+                let mut result = vec![POISON; source.len()];
+                faltung::reference(&problem, &source, &mut result);
+                let found = compare(&problem, &Oracle::new(&problem, &source), &result);
+                assert!(
+                    found.passes(),
+                    "{width} x {height}, {mask_width} x {mask_height}, {border}, {operation:?}: {found:?}"
+                );
+            }
+        }
     }
 }

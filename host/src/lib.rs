@@ -18,32 +18,15 @@
 //! # Ok::<(), host::Error>(())
 //! ```
 
-mod backend;
 pub mod batch;
 pub mod bench;
-mod border;
 pub mod check;
 pub mod compare;
 mod error;
 pub mod files;
-mod image;
-mod mask;
-mod memory;
 pub mod oracle;
-pub mod plan;
-mod problem;
+mod threads;
 pub mod tutorial;
-mod view;
 
-pub use backend::{Convolution, Device, DeviceChoice, GpuInfo, PageLocked, Rates, devices, lab};
-pub use border::Border;
-pub use cuda_emulator;
-pub use error::{DriverError, Error, Result};
-pub use image::{Image, Pixel, PixelType};
-pub use kernels_gpu;
-pub use kernels_gpu::registry::Variant;
-pub use mask::{Axis, Gabor, Mask, WrittenMask};
-pub use memory::fit_threads;
-pub use plan::VariantChoice;
-pub use problem::{Filter, Layout, Operation, Problem};
-pub use view::{View, ViewMut};
+pub use error::{Error, Result};
+pub use threads::fit_threads;

@@ -10,7 +10,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Border, Problem};
+use faltung::{Border, Problem};
 
 /// Outputs whose sums are gathered together: they stay in the first-level cache.
 const COLUMNS: usize = 1024;
@@ -167,7 +167,7 @@ impl Iterator for Walker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Mask, Operation};
+    use faltung::{Filter, Mask, Operation};
     use kernels_gpu::abi::border::{OUTSIDE, map};
 
     #[test]

@@ -107,7 +107,7 @@ fn devices() {
     let run = |device: &str| place.host(&["filter", "a.png", "-o", "b.png", "--emboss", "--device", device]);
     run("gpu").with(2, &["--device", "cuda:NUMBER", "not \"gpu\""]);
     run("cuda:9999").with(3, &["cuda:9999"]);
-    if host::devices().is_err() {
+    if faltung::devices().is_err() {
         run("cuda:0").with(3, &["cuda:0", "no CUDA device can be used"]);
     }
     let ended = place.host(&["filter", "a.png", "-o", "out/", "--emboss", "--device", "cuda:9999"]);
@@ -166,7 +166,7 @@ fn variants_of_check() {
 /// The first line that is printed of a reason is for people: short, and it repeats nothing.
 #[test]
 fn a_missing_driver_is_one_short_line() {
-    if host::devices().is_ok() {
+    if faltung::devices().is_ok() {
         return;
     }
     let place = prepared();

@@ -92,7 +92,7 @@ pub(super) fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
 }
 
 /// The same for one type and mask.
-fn strips_of<T: host::Pixel>(
+fn strips_of<T: faltung::Pixel>(
     device: DeviceChoice,
     variant: Variant,
     channels: &[usize],

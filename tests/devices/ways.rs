@@ -64,7 +64,7 @@ pub(super) fn in_bands() -> Result<(), Failed> {
 }
 
 /// One problem with every variant that can, and the number of those.
-fn in_bands_of<T: host::Pixel>(
+fn in_bands_of<T: faltung::Pixel>(
     filter: &Filter,
     (width, height, channels): (usize, usize, usize),
     value: fn(&mut fastrand::Rng) -> T,
@@ -177,7 +177,7 @@ pub(super) fn page_locked(device: DeviceChoice) -> Result<(), Failed> {
 
 /// One problem through more pairs of images and results than a convolution keeps in mind, then through memory that is
 /// given back and asked for again.
-fn page_locked_of<T: host::Pixel>(
+fn page_locked_of<T: faltung::Pixel>(
     device: &Device,
     (width, height, channels): (usize, usize, usize),
     side: usize,

@@ -1,6 +1,6 @@
 //! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
 
-use host::{Border, Device, Filter, Image, Layout, Mask, Pixel, Problem, Variant, VariantChoice};
+use faltung::{Border, Device, Filter, Image, Layout, Mask, Pixel, Problem, Variant, VariantChoice};
 use libtest_mimic::Failed;
 
 use crate::Test;
@@ -292,7 +292,7 @@ fn jit_refuses() -> Result<(), Failed> {
 /// No device, an older one, one that is too old.
 fn other_devices() -> Result<(), Failed> {
     cleanly("devices=0", |_| {
-        assert!(matches!(Device::cuda(0), Err(host::Error::NoDevice { .. })));
+        assert!(matches!(Device::cuda(0), Err(faltung::Error::NoDevice { .. })));
         assert_eq!(Device::auto().backend(), "cpu");
         Ok(())
     })?;

@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use host::{Device, Error, Image, Variant, VariantChoice};
+use faltung::{Device, Error, Image, Variant, VariantChoice};
 use libtest_mimic::Failed;
 
 use crate::Test;
@@ -45,7 +45,7 @@ const FAULTS: &[(u32, &str, &str, u64)] = &[
 ];
 
 /// What a scenario comes to.
-type Outcome = host::Result<()>;
+type Outcome = faltung::Result<()>;
 
 /// All messages of an error and its sources.
 fn words(error: &dyn std::error::Error) -> String {

@@ -1,7 +1,7 @@
 //! Kernels on one-dimensional arrays: the CuPy notebook's.
 
-use host::Device;
-use host::lab::{
+use faltung::Device;
+use faltung::lab::{
     AddConstant, AdjustBrightness, FinalSum, Lab, MeanNaive, MeanShared, MeanVectors, NormaliseAndClip, SumReduction,
     SumShuffle,
 };

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use faltung::lab::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
+use faltung::{Device, Filter, Image, Mask, Operation};
 use host::files::{Picture, Pixels};
-use host::kernels_gpu::abi::border::BorderMode;
-use host::lab::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
-use host::{Device, Filter, Image, Mask, Operation};
+use kernels_gpu::abi::border::BorderMode;
 use libtest_mimic::Failed;
 
 use crate::data::{pixels, same};

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use host::cuda_emulator::{Emulator, Error as Found, Kind, Launch, Memory, Role};
-use host::kernels_gpu::cuda_std::prelude::*;
-use host::kernels_gpu::tutorials::box_blur::{BLOCK, box_blur, box_blur_in_place};
-use host::lab::{AddConstant, BoxSumColumns, HppConstant, Lab, MeanShared, NumbaConvolve};
-use host::{Device, Error};
+use cuda_emulator::{Emulator, Error as Found, Kind, Launch, Memory, Role};
+use faltung::lab::{AddConstant, BoxSumColumns, HppConstant, Lab, MeanShared, NumbaConvolve};
+use faltung::{Device, Error};
+use kernels_gpu::cuda_std::prelude::*;
+use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur, box_blur_in_place};
 use libtest_mimic::Failed;
 
 /// Fails with these words unless it holds.

@@ -1,8 +1,8 @@
 //! Numba's convolution and the course's, on images of all awkward sizes.
 
-use host::Device;
-use host::kernels_gpu::tutorials::hpp::HPP_MASK;
-use host::lab::{Call, HppConstant, HppTile, HppTileBusy, NumbaConvolve, NumbaConvolveByColumns};
+use faltung::Device;
+use faltung::lab::{Call, HppConstant, HppTile, HppTileBusy, NumbaConvolve, NumbaConvolveByColumns};
+use kernels_gpu::tutorials::hpp::HPP_MASK;
 use libtest_mimic::Failed;
 
 use crate::data::{close, gamma, values};

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use faltung::Image;
+use host::files;
 use host::files::{Existing, Picture};
 use host::tutorial::Tutorial;
-use host::{Image, files};
 use libtest_mimic::Failed;
 
 /// How a run ended.

@@ -58,7 +58,6 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use self::queue::{Queue, Task};
-use crate::memory;
 
 /// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): those of reading, and as many for the
 /// result and what the encoder holds. Computing takes as much once more, for the one job that is computed: a copy as
@@ -121,8 +120,8 @@ impl Limits {
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.
         const UNKNOWN: u64 = 4 << 30;
-        let workers = memory::threads_that_fit(std::thread::available_parallelism().map_or(1, usize::from));
-        let free = memory::free_beside(workers).unwrap_or(UNKNOWN);
+        let workers = crate::threads::threads_that_fit(std::thread::available_parallelism().map_or(1, usize::from));
+        let free = crate::threads::free_beside(workers).unwrap_or(UNKNOWN);
         // With one job on the device and one waiting for it, all workers can be busy.
         Self { workers, jobs: workers + 2, bytes: free / MEMORY_PER_BYTE }
     }

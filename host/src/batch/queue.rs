@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Limits, MEMORY_PER_BYTE};
-use crate::memory::{self, Reservation};
+use faltung::memory::{self, Reservation};
 
 /// What a worker is to do.
 pub(super) enum Task<O> {

@@ -1,7 +1,7 @@
 //! Pictures in other types and channels than their files hold.
 
 use crate::files::Pixels;
-use crate::{Image, Pixel, PixelType, Result};
+use faltung::{Image, Pixel, PixelType, Result};
 
 /// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from
 /// ITU-R BT.709).

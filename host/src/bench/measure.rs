@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
-use crate::compare::{Bound, POISON};
+use crate::compare::POISON;
 use crate::files::{Pixels, each_type};
-use crate::{Convolution, Device, Error, Image, Pixel, Result};
+use faltung::Bound;
+use faltung::{Convolution, Device, Error, Image, Pixel, Result};
 
 /// What can be measured: a convolution, or a stand-in for one in a test.
 pub trait Executor {

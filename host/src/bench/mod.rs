@@ -50,7 +50,7 @@ pub use self::run::run;
 pub use self::system::{Build, Machine};
 pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
 
-use crate::{Border, DeviceChoice, Error, PixelType, Result, VariantChoice};
+use faltung::{Border, DeviceChoice, Error, PixelType, Result, VariantChoice};
 
 /// Variants that are asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Problem, Rates};
+use faltung::{Problem, Rates};
 
 /// Which of the two ceilings bounds a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,7 +79,7 @@ pub struct Roofline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Mask};
+    use faltung::{Filter, Mask};
 
     /// The roofline of an H100, in Gpix/s, for an n = 8192 image.
     fn roofline(k: usize) -> (f64, Bound) {

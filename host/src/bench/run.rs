@@ -13,11 +13,10 @@ use super::system::{Build, Machine};
 use super::verify::Expected;
 use super::workload::{self, ImageSize, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
-use crate::backend::cpu;
 use crate::files::Pixels;
-use crate::memory::{self, Reservation};
-use crate::plan::{Limits, Plan};
-use crate::{Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
+use faltung::memory::{self, Reservation};
+use faltung::plan::{Limits, Plan};
+use faltung::{Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -49,9 +48,9 @@ fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repo
         emulator: gpu.as_ref().filter(|_| info.is_none()).map(Device::describe),
         gpu: info.zip(first_rates.gpu),
         no_gpu,
-        cpu_name: cpu::name(),
+        cpu_name: faltung::cpu_name(),
         cpu: cpu_device.describe(),
-        cpu_threads: cpu::threads(),
+        cpu_threads: rayon::current_num_threads(),
         cpu_rates: first_rates.cpu,
         build: Build::this(),
     };
@@ -214,7 +213,7 @@ impl Bench<'_> {
     /// The GPU's variants that are asked for and can, each once; what can't is noted in the cell.
     fn candidates(&self, gpu: &Device, problem: &Problem, cell: &mut Cell) -> Vec<Candidate> {
         // The emulator has an H100's.
-        let limits = gpu.gpu().map_or(Limits::H100, crate::GpuInfo::limits);
+        let limits = gpu.gpu().map_or(Limits::H100, faltung::GpuInfo::limits);
         let exact = self.settings.exact;
         let by_itself = if exact { VariantChoice::Exact } else { VariantChoice::Auto };
         let mut choices = Vec::new();

@@ -1,6 +1,6 @@
 //! What the figures were measured on: this machine, this program.
 
-use crate::{GpuInfo, Rates};
+use faltung::{GpuInfo, Rates};
 
 /// How the program was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

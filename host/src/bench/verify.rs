@@ -1,9 +1,10 @@
 //! Whether an answer may be timed: the whole frame against the f64 oracle, and bit by bit against the CPU's answer.
 
-use crate::compare::{self, Bound};
+use crate::compare;
 use crate::files::Pixels;
 use crate::oracle::Oracle;
-use crate::{Image, Problem};
+use faltung::Bound;
+use faltung::{Image, Problem};
 
 /// What a variant's answer is held against; made once for all variants of a cell.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::grey::converted;
 use crate::files::Pixels;
-use crate::{Error, Image, Mask, PixelType, Result};
+use faltung::{Error, Image, Mask, PixelType, Result};
 
 /// The seed of everything random.
 pub const SEED: u64 = 20_260;
 
 /// The photograph whose crop the tutorial filters. It is part of the program, which so can be moved.
-pub(crate) const COFFEE: &[u8] = include_bytes!("../../../tests/data/seed_coffee/coffee.png");
+pub(crate) const COFFEE: &[u8] = include_bytes!("../../data/coffee.png");
 /// First column and row of the crop.
 const CROP: (usize, usize) = (200, 150);
 /// Columns and rows of the crop.
@@ -194,9 +194,8 @@ impl Picture {
 /// The part of the photograph that the tutorial takes.
 fn crop() -> Result<Image<u8>> {
     let format = image::ImageFormat::Png;
-    let photograph = image::load_from_memory_with_format(COFFEE, format)
-        .map_err(|error| Error::File { path: "the coffee picture".into(), reason: error.to_string() })?
-        .into_rgb8();
+    let photograph =
+        image::load_from_memory_with_format(COFFEE, format).expect("the picture in the program is a PNG").into_rgb8();
     let (width, height) = (photograph.width() as usize, photograph.height() as usize);
     Image::new(width, height, 3, photograph.into_raw())?.crop(CROP.0, CROP.1, CROP_SIDE, CROP_SIDE)
 }
@@ -300,7 +299,7 @@ mod tests {
         let one = mask("1x1".parse().unwrap(), SEED, false).unwrap();
         assert_eq!(one.coefficients(), [1.0]);
         let separable =
-            |yes| mask("7x5".parse().unwrap(), SEED, yes).unwrap().separated(crate::Mask::SEPARABLE).is_some();
+            |yes| mask("7x5".parse().unwrap(), SEED, yes).unwrap().separated(faltung::Mask::SEPARABLE).is_some();
         assert!(separable(true) && !separable(false));
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
 
 use crate::files::Pixels;
-use crate::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
+use faltung::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
 
 /// The seed of the data when none is given.
 pub const SEED: u64 = 20_260;
@@ -510,8 +510,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::Variant;
-    use crate::plan::{Limits, Plan, VariantChoice};
+    use faltung::Variant;
+    use faltung::plan::{Limits, Plan, VariantChoice};
 
     /// By name each variant takes the kernel that is made for a mask, so that the cases run every kernel there is.
     #[test]

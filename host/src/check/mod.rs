@@ -6,13 +6,12 @@ pub use cases::{Case, Content, SEED, cases};
 
 use kernels_gpu::registry::Ineligible;
 
-use crate::backend::cpu;
 use crate::bench::measure::{self, Executor};
-use crate::compare::{self, Bound, Comparison, POISON};
+use crate::compare::{self, Comparison, POISON};
 use crate::files::Pixels;
 use crate::oracle::Oracle;
-use crate::plan::VariantChoice;
-use crate::{Device, Error, Image, Pixel, PixelType, Problem, Result};
+use faltung::plan::VariantChoice;
+use faltung::{Bound, Device, Error, Image, Pixel, PixelType, Problem, Result};
 
 /// A case with its data and the two answers that any variant's is held against.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ impl Checker {
             let plane = floats.channel(channel);
             oracles.push(Oracle::new(&problem, plane.values()));
             let mut reference = vec![POISON; plane.values().len()];
-            cpu::reference(&problem, plane.values(), &mut reference);
+            faltung::reference(&problem, plane.values(), &mut reference);
             planes.push(Image::new(problem.width(), problem.height(), 1, reference)?.map(
                 |sum| match case.layout.output {
                     PixelType::U8 => u8::from_f32(sum).to_f32(),

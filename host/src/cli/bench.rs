@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use faltung::{Border, DeviceChoice, Error, PixelType};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
 use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
 use host::files::{self, Existing, escaped};
-use host::{Border, DeviceChoice, Error, PixelType};
 use indicatif::ProgressBar;
 
 use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use faltung::{Device, DeviceChoice, VariantChoice};
 use host::bench::Wanted;
 use host::check::{Checker, SEED, Verdict, cases};
-use host::{Device, DeviceChoice, VariantChoice};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{OrUsage as _, Outcome, output, select};
-use host::kernels_gpu::registry::Variant;
+use kernels_gpu::registry::Variant;
 
 const EXAMPLES: &str = "\
 Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the \

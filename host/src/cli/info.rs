@@ -3,10 +3,10 @@
 use std::fmt::{self, Display};
 
 use anyhow::{Context, Result};
+use faltung::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
 use host::bench::ImageSize;
-use host::kernels_gpu::ptx;
-use host::kernels_gpu::registry::{Entry, MaskSize, entries};
-use host::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
+use kernels_gpu::ptx;
+use kernels_gpu::registry::{Entry, MaskSize, entries};
 use serde::Serialize;
 
 use super::{Outcome, output};
@@ -166,7 +166,7 @@ impl Info {
         let auto = Device::auto();
         let asked_for = if chooser == DeviceChoice::Auto { None } else { Some(super::select(chooser)?) };
         let chooser = asked_for.as_ref().unwrap_or(&auto);
-        let (devices, reason) = match host::devices() {
+        let (devices, reason) = match faltung::devices() {
             Ok(devices) if devices.is_empty() => (devices, Some("the driver finds no device".to_owned())),
             Ok(devices) => (devices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),

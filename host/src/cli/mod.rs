@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
-use host::PixelType;
+use faltung::PixelType;
 
 /// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
 #[derive(Parser)]
@@ -55,13 +55,13 @@ struct Usage(anyhow::Error);
 #[derive(Debug, thiserror::Error)]
 #[error("{choice}: {error}")]
 struct NoDevice {
-    choice: host::DeviceChoice,
-    error: host::Error,
+    choice: faltung::DeviceChoice,
+    error: faltung::Error,
 }
 
 /// The device of a `--device` argument.
-fn select(choice: host::DeviceChoice) -> anyhow::Result<host::Device> {
-    host::Device::select(choice).map_err(|error| NoDevice { choice, error }.into())
+fn select(choice: faltung::DeviceChoice) -> anyhow::Result<faltung::Device> {
+    faltung::Device::select(choice).map_err(|error| NoDevice { choice, error }.into())
 }
 
 /// The names of the types of values.

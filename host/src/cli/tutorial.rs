@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use faltung::{Device, DeviceChoice};
+use host::Error;
 use host::files::{self, Existing, Picture, escaped};
 use host::tutorial::{self, Report, Settings, Tutorial};
-use host::{Device, DeviceChoice, Error};
 
 use super::{OrUsage, Outcome, interrupt, output, select};
 
@@ -157,7 +158,7 @@ fn save_one(path: &Path, picture: &Picture, overwrite: bool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use host::Image;
+    use faltung::Image;
 
     use super::*;
 

@@ -13,8 +13,8 @@ use super::limits::{self, MEMORY_CONSTANT, SMALL};
 use super::metadata::MOST_METADATA;
 use super::parts::{Kept, Parts};
 use super::{Content, Format, MOST_BYTES, Metadata, Picture, Pixels, Source, exr, jpeg, orient, png, tiff_read, webp};
-use crate::memory::{self, has_room};
-use crate::{Image, Pixel};
+use faltung::memory::{self, has_room};
+use faltung::{Image, Pixel};
 
 /// What a file holds apart from the values.
 pub(super) struct Scan {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{Error, PixelType, Result};
+use crate::{Error, Result};
+use faltung::PixelType;
 
 use PixelType::{F32, U8, U16};
 

@@ -68,7 +68,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Seek, Write};
 use std::path::Path;
 
-use crate::{Error, Image, Mask, Pixel, PixelType, Result, WrittenMask, memory};
+use crate::{Error, Result};
+use faltung::{Image, Mask, Pixel, PixelType, WrittenMask, memory};
 
 pub use content::Content;
 pub use escaped::{Escaped, escaped};
@@ -158,7 +159,7 @@ impl Pixels {
     ///
     /// # Errors
     /// Those of [`Image::new`], [`Error::HostMemory`].
-    pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> Result<Self> {
+    pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> faltung::Result<Self> {
         Ok(match kind {
             PixelType::U8 => Self::U8(Image::zeros(width, height, channels)?),
             PixelType::U16 => Self::U16(Image::zeros(width, height, channels)?),
@@ -325,7 +326,7 @@ pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
         return Ok(Mask::new(width, height, values)?.into());
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| failed("is neither text nor .npy".into()))?;
-    WrittenMask::from_text(text)
+    Ok(WrittenMask::from_text(text)?)
 }
 
 /// Writes text, such as a report. The file appears whole or not at all.

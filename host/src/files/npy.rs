@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 
 use super::Pixels;
-use crate::{Image, Pixel, memory};
+use faltung::{Image, Pixel, memory};
 
 /// What a `.npy` file begins with.
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -111,7 +111,7 @@ fn read(mut reader: impl Read) -> Result<Array, String> {
 
 /// Values whose first index runs fastest, so arranged that the last one does.
 fn to_c_order(shape: &[usize], size: usize, bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let too_little = |error: crate::Error| format!("has the shape {shape:?}: {error}");
+    let too_little = |error: faltung::Error| format!("has the shape {shape:?}: {error}");
     let mut result = memory::with_capacity(bytes.len(), "to reorder its values").map_err(too_little)?;
     let mut index = vec![0_usize; shape.len()];
     for _ in 0..bytes.len() / size {
@@ -137,7 +137,7 @@ fn values<T, const N: usize>(array: &Array, from: fn([u8; N]) -> T) -> Result<Ve
         }
         from(bytes)
     };
-    let too_little = |error: crate::Error| format!("has the shape {:?}: {error}", array.shape);
+    let too_little = |error: faltung::Error| format!("has the shape {:?}: {error}", array.shape);
     memory::collect(chunks.iter().map(value), "to convert its values").map_err(too_little)
 }
 

@@ -4,7 +4,8 @@ use image::metadata::Orientation;
 
 use super::metadata::swaps_sides;
 use super::{Pixels, each_type};
-use crate::{Image, Pixel, Result, memory};
+use crate::Result;
+use faltung::{Image, Pixel, memory};
 
 /// The values as they are to be seen.
 pub(super) fn apply(pixels: Pixels, orientation: Orientation) -> Result<Pixels> {
@@ -40,7 +41,7 @@ fn turned<T: Pixel>(image: &Image<T>, orientation: Orientation) -> Result<Image<
             }
         }
     }
-    Image::new(columns, rows, channels, values)
+    Ok(Image::new(columns, rows, channels, values)?)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::metadata::Resolution;
 use super::parts::Patched;
 use super::tiff_directory::{Directory, tags};
 use super::{Content, MOST_BYTES, Metadata, Picture, Pixels, Source, jpeg, limits, orient};
-use crate::{Image, Pixel, memory};
+use faltung::{Image, Pixel, memory};
 
 /// The compression that is JPEG.
 const JPEG: u16 = 7;
@@ -153,7 +153,7 @@ fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, 
         other => return Err(unreadable(format!("{other:?}"))),
     };
     let (width, height) = (width as usize, height as usize);
-    let too_large = |error: crate::Error| error.to_string();
+    let too_large = |error: faltung::Error| error.to_string();
     let values = Image::<f32>::checked_len(width, height, channels).map_err(too_large)? as u64;
     let bytes_per_value = match sample(&layout) {
         Some(SampleKind::U8) => 1,

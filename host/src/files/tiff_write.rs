@@ -7,7 +7,7 @@ use tiff::tags::Tag;
 use tiff::{TiffError, TiffResult};
 
 use super::{Picture, Pixels};
-use crate::{Image, Pixel};
+use faltung::{Image, Pixel};
 
 /// Bytes of a strip at least, so that a reader of a part need not read all.
 const STRIP: usize = 1 << 20;

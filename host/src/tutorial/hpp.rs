@@ -11,10 +11,11 @@ use super::session::{Session, times_as_fast};
 use super::timing::Timing;
 use crate::bench::report::units::digits;
 use crate::bench::workload::{self, MaskSize};
-use crate::compare::{self, Bound};
-use crate::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
+use crate::compare;
 use crate::oracle::Oracle;
-use crate::{Device, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
+use faltung::Bound;
+use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
+use faltung::{Device, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
 
 /// What rows are padded to, in bytes: a line of the caches, two or four bursts of the memory.
 const BURST: usize = 128;

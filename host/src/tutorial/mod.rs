@@ -2,7 +2,7 @@
 //!
 //! [`run`] takes a [`Tutorial`] and a device and gives a [`Report`]: tables, notes, checks and pictures as data.
 //! `docs/tutorials` explains the kernels. On a CUDA device and on the emulator the kernels run through
-//! [`lab`](crate::lab); on the CPU plain Rust computes the same.
+//! [`lab`](faltung::lab); on the CPU plain Rust computes the same.
 //!
 //! ```no_run
 //! use host::Device;
@@ -30,7 +30,7 @@ pub use self::report::{Check, Part, Report, Table};
 pub use self::timing::Timing;
 
 use self::session::Session;
-use crate::{Device, Error, Result};
+use faltung::{Device, Error, Result};
 
 /// A tutorial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use super::session::{Session, times_as_fast};
 use super::timing::Timing;
 use crate::bench::report::units::digits;
 use crate::bench::workload::{self, MaskSize};
-use crate::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
 use crate::oracle::Oracle;
-use crate::{Convolution, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
+use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
+use faltung::{Convolution, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
 /// The problem, and its exact answer.
@@ -190,7 +190,7 @@ fn table(session: &mut Session<'_>, rows: &[Row]) {
 /// Before and after, stretched to 0 to 255: the tutorial's image reaches up to 1/255. And the mask, whose values nobody
 /// else has.
 fn pictures(session: &mut Session<'_>, work: &Work, answer: Option<Vec<f32>>) -> Result<()> {
-    let stretch = |value: f32| <u8 as crate::Pixel>::from_f32(value * 255.0 * 255.0);
+    let stretch = |value: f32| <u8 as faltung::Pixel>::from_f32(value * 255.0 * 255.0);
     session.note("The pictures are scaled by 255 x 255 to be seen; numba-mask.npy has the mask as it is.");
     let mask = &work.mask;
     session.picture("numba-mask.npy", Image::new(mask.width(), mask.height(), 1, mask.coefficients().to_vec())?);

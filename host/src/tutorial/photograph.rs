@@ -1,12 +1,12 @@
 //! The photograph that the tutorials filter, as each of them wants it.
 
 use crate::bench::workload::COFFEE;
-use crate::{Error, Image, Result};
+use faltung::{Image, Result};
 
 /// The coffee picture: 600 x 400 pixels, RGB, 8 bits.
 pub(super) fn rgb() -> Result<Image<u8>> {
     let picture = image::load_from_memory_with_format(COFFEE, image::ImageFormat::Png)
-        .map_err(|error| Error::File { path: "the coffee picture".into(), reason: error.to_string() })?
+        .expect("the picture in the program is a PNG")
         .into_rgb8();
     Image::new(picture.width() as usize, picture.height() as usize, 3, picture.into_raw())
 }

@@ -7,8 +7,8 @@ use super::report::{Check, Part, Report, Table};
 use super::{Settings, Timing, Tutorial};
 use crate::bench::report::units::digits;
 use crate::files::Picture;
-use crate::lab::Lab;
-use crate::{Device, Result};
+use faltung::lab::Lab;
+use faltung::{Device, Result};
 
 /// A tutorial that runs.
 pub(super) struct Session<'a> {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Result;
 use crate::bench::report::units::time;
+use faltung::Result;
 
 /// The runs of a measurement: those of IPython's `%timeit`.
 const RUNS: usize = 7;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::bench::workload::{MaskSize, Picture, mask};
-use crate::{Border, Device, Filter, Image, Layout, PixelType, Problem, VariantChoice};
+use faltung::{Border, Device, Filter, Image, Layout, PixelType, Problem, VariantChoice};
 
 /// What a stand-in does to the right answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl Executor for StandIn<'_> {
 
     fn execute(&mut self, times: usize) -> Result<Duration> {
         if self.fault == Fault::Driver {
-            let source = crate::DriverError::new(999, "CUDA_ERROR_UNKNOWN", "planted");
+            let source = faltung::DriverError::new(999, "CUDA_ERROR_UNKNOWN", "planted");
             return Err(Error::Driver { action: "run the kernel".into(), source });
         }
         let mut resident = self.resident.take().expect("uploaded");

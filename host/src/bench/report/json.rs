@@ -4,8 +4,8 @@ use cuda_emulator::{Counts, Traffic};
 use serde::Serialize;
 
 use super::{Cell, Report, Timed, Verified};
-use crate::Rates;
 use crate::bench::system::Machine;
+use faltung::Rates;
 
 /// The document. Names that are here stay; a field that does not apply is null.
 #[derive(Clone, Debug, PartialEq, Serialize)]

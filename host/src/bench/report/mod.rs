@@ -23,7 +23,7 @@ use super::roofline::{Roofline, Work};
 use super::system::Machine;
 use super::verify::Verdict;
 use super::workload::{ImageSize, MaskSize};
-use crate::{Border, Error, Layout, Rates};
+use faltung::{Border, Error, Layout, Rates};
 
 /// A whole run.
 #[derive(Debug)]

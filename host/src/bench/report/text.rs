@@ -3,7 +3,7 @@
 use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::system::Machine;
-use crate::{Layout, Rates};
+use faltung::{Layout, Rates};
 
 /// What it is measured on: device, CPU, program, a line each.
 #[must_use]

@@ -13,7 +13,7 @@
 //! pull A up or down, and the colour is divided by A before it is limited. What can't be seen (a = 0) takes no part, be
 //! it NaN.
 
-use host::{Image, Pixel, PixelType};
+use faltung::{Image, Pixel, PixelType};
 use rayon::prelude::*;
 
 /// What becomes of alpha.

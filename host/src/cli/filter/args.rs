@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use faltung::{Border, DeviceChoice, Operation, PixelType, VariantChoice};
 use host::files::Existing;
-use host::{Border, DeviceChoice, Operation, PixelType, VariantChoice};
 
 use super::alpha::Alpha;
 use super::mask::MaskArgs;

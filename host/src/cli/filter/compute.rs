@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use faltung::{
+    Border, Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice,
+};
 use host::files::Pixels;
-use host::{Border, Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice};
 
 /// One convolution of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +56,7 @@ impl<'device> Compute<'device> {
         device: &'device Device,
         filters: &'device [Filter],
         variant: VariantChoice,
-    ) -> host::Result<Self> {
+    ) -> faltung::Result<Self> {
         // What a variant refuses else depends on the picture's values and channels.
         for filter in filters {
             if let Err(error @ Error::NeedsGpu { .. }) = device.choice(&Problem::new(1, 1, filter)?, variant) {
@@ -76,7 +78,7 @@ impl<'device> Compute<'device> {
     }
 
     /// The image, filtered: on the device, or on its replacement once that is lost.
-    pub(super) fn run<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> host::Result<Image<U>> {
+    pub(super) fn run<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
         match (self.run_on_device(task, image), self.replacement) {
             (Err(error @ Error::DeviceLost { .. }), Some(replacement)) => {
                 self.replacement = None;
@@ -88,7 +90,7 @@ impl<'device> Compute<'device> {
         }
     }
 
-    fn run_on_device<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> host::Result<Image<U>> {
+    fn run_on_device<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
         let layout = Layout::of::<T, U>(image.channels());
         let convolution = self.convolution(Key { task, width: image.width(), height: image.height(), layout })?;
         let known = convolution.note().map(str::to_owned);
@@ -115,7 +117,7 @@ impl<'device> Compute<'device> {
     }
 
     /// The convolution for pictures of this kind, from those that are ready, or made so.
-    fn convolution(&mut self, key: Key) -> host::Result<&mut Convolution<'device>> {
+    fn convolution(&mut self, key: Key) -> faltung::Result<&mut Convolution<'device>> {
         let found = self.ready.iter().position(|(ready, _)| *ready == key);
         let last = match found {
             Some(place) => self.ready.remove(place),
@@ -129,7 +131,7 @@ impl<'device> Compute<'device> {
         Ok(&mut self.ready.last_mut().expect("it was just put there").1)
     }
 
-    fn prepare(&mut self, key: Key) -> host::Result<Convolution<'device>> {
+    fn prepare(&mut self, key: Key) -> faltung::Result<Convolution<'device>> {
         let Key { task, width, height, layout } = key;
         let mut filter = self.filters[task.filter].clone().border(task.border);
         if task.sums {
@@ -183,7 +185,7 @@ impl<'device> Compute<'device> {
     }
 
     /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
-    fn trial(&self, pixels: &Pixels, output: PixelType) -> host::Result<f64> {
+    fn trial(&self, pixels: &Pixels, output: PixelType) -> faltung::Result<f64> {
         const LARGEST_MASK: usize = 31;
         const LARGEST_IMAGE: usize = 2048;
         // A part of a mask is a column times a row if the whole is, so that the same variant computes.
@@ -199,7 +201,7 @@ impl<'device> Compute<'device> {
             let image = Pixels::zeros(side, side, channels, input)?;
             let problem = Problem::new(side, side, &filter)?.with_layout(Layout { channels, input, output })?;
             let mut convolution = self.device.convolution(&problem, self.variant)?;
-            let mut run = || -> host::Result<Duration> {
+            let mut run = || -> faltung::Result<Duration> {
                 let start = Instant::now();
                 match &image {
                     Pixels::U8(image) => convolve(&mut convolution, image, output),
@@ -237,7 +239,7 @@ fn coefficients(filter: &Filter) -> f64 {
 }
 
 /// Filters values of one type to values of any type.
-fn convolve<T: Pixel>(convolution: &mut Convolution<'_>, image: &Image<T>, output: PixelType) -> host::Result<()> {
+fn convolve<T: Pixel>(convolution: &mut Convolution<'_>, image: &Image<T>, output: PixelType) -> faltung::Result<()> {
     match output {
         PixelType::U8 => convolution.run::<T, u8>(image).map(drop),
         PixelType::U16 => convolution.run::<T, u16>(image).map(drop),

@@ -4,7 +4,7 @@
 //! Below 0 it is continued as an odd function and above the greatest value by its formula, so that it has an inverse
 //! everywhere: what a mask takes beyond the range can come back.
 
-use host::{Image, PixelType};
+use faltung::{Image, PixelType};
 use rayon::prelude::*;
 
 use super::alpha::most;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
-use host::{Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
+use faltung::{Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
 
 use super::steps::{Kind, Step};
 

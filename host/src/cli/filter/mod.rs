@@ -13,9 +13,9 @@ mod saturation;
 mod steps;
 
 use anyhow::Result;
+use faltung::{Border, Device, DeviceChoice, Filter};
 use host::batch::{self, Limits};
 use host::files::DeferredSync;
-use host::{Border, Device, DeviceChoice, Filter};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use host::PixelType;
+use faltung::PixelType;
 use host::files::{Existing, Format, escaped};
 
 use super::pattern;

@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use faltung::PixelType;
+use host::Error;
 use host::batch::Work;
 use host::files::{Content, Format, Picture, Pixels, WriteOptions};
-use host::{Error, PixelType};
 
 use super::alpha::Alpha;
 use super::args::Args;
@@ -220,7 +221,7 @@ impl Work for Pictures<'_> {
 
     /// Every other picture would fail alike.
     fn is_final(&self, error: &anyhow::Error) -> bool {
-        matches!(error.downcast_ref(), Some(Error::DeviceLost { .. }))
+        matches!(error.downcast_ref(), Some(faltung::Error::DeviceLost { .. }))
     }
 
     fn finished(&self, _: &Job, result: Result<()>) {

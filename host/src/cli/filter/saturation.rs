@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use host::{Image, Pixel, PixelType, Problem};
+use faltung::{Image, Pixel, PixelType, Problem};
 use rayon::prelude::*;
 
 use super::alpha::most;
@@ -161,7 +161,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::{Filter, Layout, Mask};
+    use faltung::{Filter, Layout, Mask};
 
     fn problem(mask: Mask, scale: f32, offset: f32) -> Problem {
         let filter = Filter::new(mask).scale(scale).offset(offset);
@@ -176,7 +176,7 @@ mod tests {
             (Mask::average(4, 4).unwrap(), 0.5, 127.0, false),
             (Mask::average(4, 4).unwrap(), 0.5, 128.5, true),
             (Mask::sharpen(0.1).unwrap(), 1.0, 0.0, true),
-            (Mask::sobel(host::Axis::X), 0.125, 127.5, false),
+            (Mask::sobel(faltung::Axis::X), 0.125, 127.5, false),
             (Mask::new(1, 1, vec![f32::NAN]).unwrap(), 1.0, 0.0, true),
         ] {
             assert_eq!(is_possible(&problem(mask.clone(), scale, offset)), expected, "{mask:?} {scale} {offset}");

@@ -6,8 +6,8 @@
 //! possible.
 
 use anyhow::{Result, bail};
+use faltung::{Border, Filter, Image, Pixel, PixelType, Problem};
 use host::files::{Content, Pixels};
-use host::{Border, Filter, Image, Pixel, PixelType, Problem};
 use rayon::prelude::*;
 
 use super::alpha::{self, Alpha, most};

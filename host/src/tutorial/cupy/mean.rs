@@ -3,11 +3,11 @@
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::Result;
 use crate::bench::report::units::{digits, time};
-use crate::lab::{Array, Call, Lab, MeanNaive, MeanShared, MeanVectors};
 use crate::tutorial::judge::{self, U, gamma};
 use crate::tutorial::session::{Session, times_as_fast};
+use faltung::Result;
+use faltung::lab::{Array, Call, Lab, MeanNaive, MeanShared, MeanVectors};
 
 /// The notebook's radius in its table.
 const RADIUS: u32 = 8;

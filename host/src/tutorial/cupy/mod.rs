@@ -5,7 +5,7 @@ mod pointwise;
 mod sum;
 
 use super::session::Session;
-use crate::Result;
+use faltung::Result;
 
 /// Threads of a block, as in the notebook.
 const BLOCK: u32 = 256;

@@ -3,10 +3,10 @@
 use kernels_gpu::tutorials::pointwise::{clip_value, safe_divide};
 
 use super::BLOCK;
-use crate::Result;
-use crate::lab::{AddConstant, AdjustBrightness, Lab, NormaliseAndClip};
 use crate::tutorial::judge;
 use crate::tutorial::session::Session;
+use faltung::Result;
+use faltung::lab::{AddConstant, AdjustBrightness, Lab, NormaliseAndClip};
 
 /// Elements of the first two examples.
 const COUNT: usize = 1000;

@@ -4,11 +4,11 @@ use kernels_gpu::tutorials::reduce::{self, shuffle_depth, tree_depth};
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::Result;
 use crate::bench::report::units::time;
-use crate::lab::{Array, FinalSum, Lab, SumReduction, SumShuffle};
 use crate::tutorial::judge::{self, gamma};
 use crate::tutorial::session::{Session, times_as_fast};
+use faltung::Result;
+use faltung::lab::{Array, FinalSum, Lab, SumReduction, SumShuffle};
 
 /// Blocks of the first pass by shuffles on the emulator, which has no multiprocessors to count.
 const EMULATED_BLOCKS: u32 = 8;

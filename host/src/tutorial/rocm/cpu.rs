@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Border, Image};
+use faltung::{Border, Image};
 use kernels_gpu::abi::border;
 
 /// A box of equal coefficients, `width * height` of them, each 1 over that number.

@@ -1,10 +1,10 @@
 //! The four ways to treat positions outside of the picture, side by side.
 
 use super::{Arrays, Direct, Work, cpu};
-use crate::lab::{BoxSumColumns, BoxSumRows, Lab};
 use crate::tutorial::judge;
 use crate::tutorial::session::Session;
-use crate::{Border, Device, Image, Result};
+use faltung::lab::{BoxSumColumns, BoxSumRows, Lab};
+use faltung::{Border, Device, Image, Result};
 
 /// The tutorial's names, and ours.
 const WAYS: [(&str, Border); 4] =

@@ -3,11 +3,11 @@
 use cuda_emulator::{Emulator, Error, Kind, Launch, Memory};
 use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur_in_place};
 
-use crate::Image;
-use crate::Result;
 use crate::tutorial::judge::Verdict;
 use crate::tutorial::photograph;
 use crate::tutorial::session::Session;
+use faltung::Image;
+use faltung::Result;
 
 /// Columns and rows of the part of the photograph that it is shown on: six blocks.
 const SIZE: (usize, usize) = (48, 32);

@@ -13,8 +13,8 @@ use super::photograph;
 use super::session::{Session, times_as_fast};
 use super::timing::Timing;
 use crate::bench::report::units::digits;
-use crate::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
-use crate::{
+use faltung::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
+use faltung::{
     Border, Convolution, Device, Filter, Image, Layout, Mask, Operation, Pixel, Problem, Result, VariantChoice,
 };
 
@@ -194,7 +194,7 @@ impl<'d> Arrays<'d> {
         let Self { image, mask, between, result } = self;
         let skip = BorderMode::Constant.code();
         let mut counts = Counts::default();
-        let mut launch = |call: &dyn crate::lab::Call| -> Result<()> {
+        let mut launch = |call: &dyn faltung::lab::Call| -> Result<()> {
             if !count {
                 return lab.launch(call);
             }

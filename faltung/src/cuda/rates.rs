@@ -1,0 +1,81 @@
+//! The two rates that bound a convolution on a device, measured: copying and multiply-adding.
+
+use cust::context::CurrentContext;
+use cust::event::{Event, EventFlags};
+use cust::memory::{CopyDestination, DeviceBuffer};
+use kernels_gpu::util::fma_peak as rates;
+
+use super::status::DriverResultExt;
+use super::{Gpu, driver, launch};
+use crate::Rates;
+use crate::Result;
+
+/// Runs of each measurement; the fastest counts, because a ceiling is what the device can do.
+const RUNS: usize = 7;
+
+impl Gpu {
+    /// Measures both rates: a copy within device memory of at most 1 GiB, and multiply-adds in registers.
+    ///
+    /// # Errors
+    /// [`crate::Error::Driver`], [`crate::Error::DeviceMemory`].
+    pub(crate) fn rates(&self) -> Result<Rates> {
+        self.enter()?;
+        Ok(Rates { copy_bytes_per_s: self.copy_rate()?, flop_per_s: self.fma_rate()? })
+    }
+
+    /// Bytes read plus bytes written per second.
+    fn copy_rate(&self) -> Result<f64> {
+        let length = (self.info.memory_bytes / 16).min(1 << 30) / size_of::<f32>();
+        let bytes = length * size_of::<f32>();
+        let allocate = || {
+            // SAFETY: both are written before they are read: `from` below, `to` by the copy.
+            unsafe { DeviceBuffer::<f32>::uninitialized(length) }.context("allocate memory to measure the copy rate")
+        };
+        let (from, to) = (allocate()?, allocate()?);
+        // Not zeros: moving them takes less power, and a card that is at its limit then runs faster.
+        let noise: Vec<f32> = (0..1_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
+        for start in (0..length).step_by(noise.len()) {
+            let part = &noise[..noise.len().min(length - start)];
+            from.index(start..start + part.len()).copy_from(part).context("fill memory to measure the copy rate")?;
+        }
+        CurrentContext::synchronize().context("fill memory to measure the copy rate")?;
+        let seconds = self.fastest(|| {
+            // SAFETY: two allocations of `bytes` each.
+            unsafe { driver::copy_on_device(to.as_device_ptr(), from.as_device_ptr(), bytes, &self.stream) }
+                .context("copy on the device")
+        })?;
+        Ok(2.0 * bytes as f64 / seconds)
+    }
+
+    /// Operations per second, two for each multiply-add.
+    fn fma_rate(&self) -> Result<f64> {
+        let (module, _) = self.module("fma_rate")?;
+        let function = module.get_function("fma_rate").context("find the kernel fma_rate")?;
+        let mut sink = DeviceBuffer::<f32>::zeroed(1).context("allocate memory to measure the multiply-add rate")?;
+        // 16 blocks of 512 threads per multiprocessor are four full loads of its 2,048 threads.
+        let (blocks, rounds) = (16 * self.info.sm_count, 256);
+        let seconds = self.fastest(|| launch::fma_rate(&function, blocks, rounds, &mut sink, &self.stream))?;
+        Ok(2.0 * rates::multiply_adds(blocks, rounds) as f64 / seconds)
+    }
+
+    /// The shortest time of `work` on the device, in seconds, after a first run that does not count. Waits for all of
+    /// it, on errors, too.
+    fn fastest(&self, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+        self.lend(|lent| {
+            let event = || Event::new(EventFlags::DEFAULT).context("create a timing event");
+            let (start, stop) = (event()?, event()?);
+            lent.uses(&self.stream);
+            work()?;
+            let mut best = f64::INFINITY;
+            for _ in 0..RUNS {
+                start.record(&self.stream).context("record a timing event")?;
+                work()?;
+                stop.record(&self.stream).context("record a timing event")?;
+                stop.synchronize().context("measure a rate")?;
+                let milliseconds = stop.elapsed_time_f32(&start).context("read the timing events")?;
+                best = best.min(f64::from(milliseconds) / 1e3);
+            }
+            Ok(best)
+        })
+    }
+}

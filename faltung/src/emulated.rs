@@ -1,0 +1,349 @@
+//! The GPU's kernels on the CPU, every access checked: the same plan, the same entries, another executor.
+
+use std::ops::Range;
+
+use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
+use kernels_gpu::cuda_std::constant::ConstantMemory as _;
+use kernels_gpu::cuda_std::{Global, GlobalMut};
+use kernels_gpu::registry::Function;
+use kernels_gpu::teaching::constant_mask::MASK;
+
+use super::strips::{Cut, Strip};
+use crate::image::{bytes_of, bytes_of_mut};
+use crate::plan::{Launch, Limits, Plan, VariantChoice};
+use crate::{Error, Pixel, PixelType, Problem, Result, memory};
+
+/// What the emulated device, an H100, allows.
+pub(crate) const LIMITS: Limits = Limits::H100;
+
+/// A problem, ready to be emulated.
+pub(crate) struct EmulatorConvolution {
+    emulator: Emulator,
+    plan: Plan,
+    problem: Problem,
+    /// Bytes that images may take.
+    limit: usize,
+    strips: Vec<Strip>,
+    /// What was uploaded to stay.
+    resident: Option<Resident>,
+}
+
+/// An image in the emulator's memory, with its result and the mask.
+struct Resident {
+    memory: Memory,
+    source: Values,
+    result: Values,
+    mask: Buffer<f32>,
+}
+
+/// An array of one of the three types.
+#[derive(Debug)]
+enum Values {
+    U8(Buffer<u8>),
+    U16(Buffer<u16>),
+    F32(Buffer<f32>),
+}
+
+macro_rules! each_type {
+    ($values:expr, $buffer:ident => $body:expr) => {
+        match $values {
+            Values::U8($buffer) => $body,
+            Values::U16($buffer) => $body,
+            Values::F32($buffer) => $body,
+        }
+    };
+}
+
+impl Values {
+    /// An array that holds `bytes`, which are values of type `T`.
+    fn upload(memory: &mut Memory, kind: PixelType, bytes: &[u8]) -> Result<Self> {
+        fn values<T: Pixel>(bytes: &[u8]) -> Result<Vec<T>> {
+            let mut values = memory::zeros(bytes.len() / size_of::<T>(), "for the emulator's source")?;
+            bytes_of_mut(&mut values).copy_from_slice(bytes);
+            Ok(values)
+        }
+        let values = match kind {
+            PixelType::U8 => memory.try_upload("source", bytes).map(Self::U8),
+            PixelType::U16 => memory.try_upload("source", &values(bytes)?).map(Self::U16),
+            PixelType::F32 => memory.try_upload("source", &values(bytes)?).map(Self::F32),
+        };
+        values.map_err(short)
+    }
+
+    /// An array of `length` values that nothing wrote.
+    fn allocate(memory: &mut Memory, kind: PixelType, length: usize) -> Result<Self> {
+        let values = match kind {
+            PixelType::U8 => memory.try_allocate("result", length, Role::Output).map(Self::U8),
+            PixelType::U16 => memory.try_allocate("result", length, Role::Output).map(Self::U16),
+            PixelType::F32 => memory.try_allocate("result", length, Role::Output).map(Self::F32),
+        };
+        values.map_err(short)
+    }
+
+    fn global(&self) -> Global<u8> {
+        each_type!(self, buffer => buffer.global().cast())
+    }
+
+    fn global_mut(&self) -> GlobalMut<u8> {
+        each_type!(self, buffer => buffer.global_mut().cast())
+    }
+
+    fn download(&self, memory: &Memory) -> Vec<u8> {
+        each_type!(self, buffer => bytes_of(&memory.download(buffer)).to_vec())
+    }
+
+    /// The first of `wanted`'s values that nothing has written, and their number.
+    fn unwritten(&self, memory: &Memory, wanted: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
+        each_type!(self, buffer => memory.unwritten_among(buffer, wanted))
+    }
+}
+
+/// The error for memory that the emulator could not have.
+pub(super) fn short(short: OutOfMemory) -> Error {
+    let free = memory::free().unwrap_or(0).into();
+    Error::HostMemory { what: format!("for {} on the emulator", short.what), needed: short.bytes.into(), free }
+}
+
+/// What a launch came to.
+pub(super) fn failed(kernel: &str, error: cuda_emulator::Error) -> Error {
+    match error {
+        cuda_emulator::Error::Memory { short: found, .. } => short(found),
+        other => Error::Emulator { kernel: kernel.to_owned(), report: other.to_string() },
+    }
+}
+
+impl std::fmt::Debug for EmulatorConvolution {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmulatorConvolution").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl EmulatorConvolution {
+    /// Plans the problem for an H100, whose memory has no end but `memory_limit`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::DeviceMemory`].
+    pub(crate) fn new(
+        seed: u64,
+        problem: &Problem,
+        choice: VariantChoice,
+        memory_limit: Option<usize>,
+    ) -> Result<Self> {
+        let plan = Plan::new(problem, LIMITS, choice)?;
+        let limit = memory_limit.unwrap_or(usize::MAX);
+        let cut = Cut::new(problem, &plan, limit);
+        let cut = cut.map_err(|needed| Error::DeviceMemory { needed, free: limit, total: limit })?;
+        let (emulator, problem) = (Emulator::new().seed(seed), problem.clone());
+        Ok(Self { emulator, plan, problem, limit, strips: cut.strips, resident: None })
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The strips that the image is computed in; one is the whole image.
+    pub(crate) fn strips(&self) -> &[Strip] {
+        &self.strips
+    }
+
+    pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
+        for strip in &self.strips {
+            let mut resident = self.resident(strip, source)?;
+            self.launch(self.emulator, strip.height, strip.rows(), &mut resident)?;
+            self.collect(strip, &resident, result)?;
+        }
+        Ok(())
+    }
+
+    /// A fresh memory with this source, and a result that nothing has written.
+    pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
+        self.whole()?;
+        self.resident = Some(self.resident(&self.strips[0], source)?);
+        Ok(())
+    }
+
+    /// Runs the kernel once.
+    ///
+    /// # Errors
+    /// [`Error::Emulator`] if it did something wrong, or left an output unwritten.
+    pub(crate) fn execute(&mut self) -> Result<()> {
+        self.with_resident(self.emulator).map(|_| ())
+    }
+
+    /// Runs the kernel once and counts its accesses.
+    ///
+    /// # Errors
+    /// As for [`execute`](Self::execute).
+    pub(crate) fn counts(&mut self) -> Result<Counts> {
+        self.with_resident(self.emulator.counting(true))
+    }
+
+    /// Fetches the result, if there is one.
+    pub(crate) fn download(&self, result: &mut [u8]) -> Result<()> {
+        self.whole()?;
+        let resident = self.resident.as_ref().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
+        self.collect(&self.strips[0], resident, result)
+    }
+
+    /// The steps one by one work on a whole image.
+    fn whole(&self) -> Result<()> {
+        if self.strips.len() == 1 {
+            return Ok(());
+        }
+        let (params, layout) = (&self.plan.params, self.problem.layout());
+        let row = params.src_pitch as usize * layout.input.bytes() + params.dst_pitch as usize * layout.output.bytes();
+        Err(Error::DeviceMemory { needed: row * self.problem.height(), free: self.limit, total: self.limit })
+    }
+
+    /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and
+    /// nothing where it does not.
+    fn resident(&self, strip: &Strip, source: &[u8]) -> Result<Resident> {
+        let (params, layout) = (&self.plan.params, self.problem.layout());
+        let row = self.problem.row_values() * layout.input.bytes();
+        // Between the rows lie ones, NaN in f32: a kernel may read them along, but not use them.
+        let bytes = strip.height * params.src_pitch as usize * layout.input.bytes();
+        let mut rows = memory::zeros(bytes, "for the emulator's source")?;
+        rows.fill(0xff_u8);
+        let to = rows.chunks_exact_mut(params.src_pitch as usize * layout.input.bytes());
+        for (to, from) in to.zip(strip.source.iter().cloned().flatten()) {
+            to[..row].copy_from_slice(&source[from * row..][..row]);
+        }
+        let mut memory = Memory::new();
+        let source = Values::upload(&mut memory, layout.input, &rows)?;
+        drop(rows);
+        let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize)?;
+        let coefficients = self.plan.coefficients(&self.problem);
+        let mask = if self.plan.entry.variant.reads_constant_memory() {
+            memory.set_constant(MASK::SYMBOL, &coefficients);
+            memory.try_upload("mask", &[])
+        } else {
+            memory.try_upload("mask", &coefficients)
+        };
+        Ok(Resident { memory, source, result, mask: mask.map_err(short)? })
+    }
+
+    /// Copies a strip's outputs to where they belong.
+    fn collect(&self, strip: &Strip, resident: &Resident, result: &mut [u8]) -> Result<()> {
+        let bytes = self.problem.layout().output.bytes();
+        let (row, pitch) = (self.problem.row_values() * bytes, self.plan.params.dst_pitch as usize * bytes);
+        // Twice: as values, and their bytes.
+        let downloaded = strip.height as u64 * pitch as u64 * 2;
+        if !memory::has_room(downloaded) {
+            return Err(short(OutOfMemory { bytes: downloaded, what: "the result" }));
+        }
+        let values = resident.result.download(&resident.memory);
+        let to = result[strip.outputs.start * row..strip.outputs.end * row].chunks_exact_mut(row);
+        for (to, from) in to.zip(values.chunks_exact(pitch).skip(strip.first)) {
+            to.copy_from_slice(&from[..row]);
+        }
+        Ok(())
+    }
+
+    /// Launches for what was uploaded to stay.
+    fn with_resident(&mut self, emulator: Emulator) -> Result<Counts> {
+        self.whole()?;
+        let mut resident = self.resident.take().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
+        let counts = self.launch(emulator, self.strips[0].height, self.strips[0].rows(), &mut resident);
+        self.resident = Some(resident);
+        counts
+    }
+
+    /// Computes these outputs of an image of `height` rows.
+    fn launch(
+        &self,
+        emulator: Emulator,
+        height: usize,
+        outputs: Range<usize>,
+        resident: &mut Resident,
+    ) -> Result<Counts> {
+        let entry = self.plan.entry;
+        let wrong = |report: String| Error::Emulator { kernel: entry.symbol.to_owned(), report };
+        let Resident { memory, source, result, mask } = resident;
+        let (from, to, mask) = (source.global(), result.global_mut(), mask.global());
+        let mut counts = Counts::default();
+        for Launch { grid, block, shared_bytes, params, .. } in self.plan.launches(height, outputs.clone()) {
+            let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
+            counts += emulator
+                .launch(entry.symbol, &launch, memory, || {
+                    // SAFETY: the emulator checks every access; none reaches memory of this program.
+                    unsafe {
+                        match entry.function {
+                            Function::U8(kernel) => kernel(from, to, mask, params),
+                            Function::U16(kernel) => kernel(from.cast(), to, mask, params),
+                            Function::F32(kernel) => kernel(from.cast(), to, mask, params),
+                        }
+                    }
+                })
+                .map_err(|error| failed(entry.symbol, error))?;
+        }
+        let (pitch, row) = (self.plan.params.dst_pitch as usize, self.problem.row_values());
+        let wanted = |index: usize| index % pitch < row && outputs.contains(&(index / pitch));
+        match result.unwritten(memory, wanted) {
+            None => Ok(counts),
+            Some((first, count)) => {
+                Err(wrong(format!("{count} outputs were not written, the first is result[{first}]")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernels_gpu::registry::Variant;
+
+    use super::*;
+    use crate::bands::bands_of;
+    use crate::{Border, Filter, Layout, Mask};
+
+    /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by
+    /// every variant.
+    #[test]
+    fn bands_are_the_whole() {
+        let seed = 79;
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut took_part = [0; Variant::ALL.len()];
+        for round in 0..24 {
+            let side = [3, 5, 9][round % 3];
+            let factor = |_| random.f32() - 0.4;
+            let column: Vec<f32> = (0..side).map(factor).collect();
+            let mask = column.iter().flat_map(|a| column.iter().map(move |b| a * b)).collect();
+            let border = [Border::ZERO, Border::Mirror, Border::Clamp, Border::Constant(7.0)][round / 3 % 4];
+            let filter = Filter::new(Mask::new(side, side, mask).unwrap()).border(border);
+            let filter =
+                if round % 2 == 0 { filter } else { filter.anchor(random.usize(..side), random.usize(..side)) };
+            let (width, height) = (random.usize(1..90), random.usize(40..120));
+            let layout = if round % 2 == 0 { Layout::of::<u8, u8>(1) } else { Layout::PLANE };
+            let problem = Problem::new(width, height, &filter).unwrap().with_layout(layout).unwrap();
+            let source: Vec<u8> = match layout.input {
+                PixelType::F32 => (0..width * height).flat_map(|_| random.f32().to_ne_bytes()).collect(),
+                _ => (0..width * height).map(|_| random.u8(..)).collect(),
+            };
+            let rows = random.usize(side + 1..height);
+            for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
+                let choice = VariantChoice::Exactly(variant);
+                // A variant that takes none of the squares gets a mask that it takes.
+                let (columns, height_of_mask) = variant.entries().next().unwrap().example_mask();
+                let average = Mask::average(columns as usize, height_of_mask as usize).unwrap();
+                let own = Problem::new(width, height, &Filter::new(average).border(border)).unwrap();
+                let own = own.with_layout(layout).unwrap();
+                let whole = EmulatorConvolution::new(seed, &problem, choice, None);
+                let whole = whole.or_else(|_| EmulatorConvolution::new(seed, &own, choice, None));
+                let Ok(mut whole) = whole else { continue };
+                let (mut right, mut found) = (vec![0; source.len()], vec![0; source.len()]);
+                whole.run(&source, &mut right).unwrap();
+                let strip = &whole.strips[0];
+                let mut resident = whole.resident(strip, &source).unwrap();
+                for band in bands_of(&whole.plan.params, rows, whole.plan.entry.launch_row_alignment() as usize) {
+                    whole.launch(whole.emulator, band.rows.end, band.outputs, &mut resident).unwrap();
+                }
+                whole.collect(strip, &resident, &mut found).unwrap();
+                let differs = right.iter().zip(&found).position(|(right, found)| right != found);
+                assert_eq!(differs, None, "{} in bands of {rows} rows, {problem:?}", variant.name());
+                *count += 1;
+            }
+        }
+        println!("{took_part:?}");
+        assert!(took_part.iter().all(|&count| count > 3), "{took_part:?} of {:?}", Variant::ALL);
+    }
+}

@@ -1,0 +1,258 @@
+//! What can go wrong in the library. Each variant says what was required and what was found.
+
+use kernels_gpu::registry::Ineligible;
+
+use crate::Layout;
+
+/// Bytes for people.
+fn size(bytes: u128) -> String {
+    match bytes as f64 {
+        bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        bytes if bytes < 1e12 => format!("{:.1} GB", bytes / 1e9),
+        bytes if bytes < 1e15 => format!("{:.1} TB", bytes / 1e12),
+        bytes => format!("{:.1} PB", bytes / 1e15),
+    }
+}
+
+/// The channels in a product of sizes; one goes without saying.
+fn by(channels: usize) -> String {
+    if channels == 1 { String::new() } else { format!(" x {channels}") }
+}
+
+/// A status of the CUDA driver that is no success.
+///
+/// Displayed as the driver's name of it and its number, `CUDA_ERROR_OUT_OF_MEMORY (2)`. [`text`](Self::text) describes
+/// it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} ({code})")]
+pub struct DriverError {
+    code: u32,
+    name: String,
+    text: String,
+}
+
+impl DriverError {
+    /// For tests of programs that handle it.
+    #[doc(hidden)]
+    pub fn new(code: u32, name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { code, name: name.into(), text: text.into() }
+    }
+
+    /// The `CUresult`, as a number: a driver may know more of them than this library.
+    #[must_use]
+    pub fn code(&self) -> u32 {
+        self.code
+    }
+
+    /// The driver's name of it, such as `CUDA_ERROR_OUT_OF_MEMORY`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The driver's description of it, such as "out of memory".
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The result of a library call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An image without pixels.
+    #[error("an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels}")]
+    EmptyImage {
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// Channels.
+        channels: usize,
+    },
+    /// A mask without coefficients.
+    #[error("a mask needs at least 1 x 1 coefficients, this one has {height} rows and {width} columns")]
+    EmptyMask {
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+    /// A buffer whose length does not fit the sizes given with it.
+    #[error("{what}: {width} x {height}{} takes {required} values, {found} were given", by(*.channels))]
+    Length {
+        /// Which buffer.
+        what: &'static str,
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// Channels.
+        channels: usize,
+        /// Values that the sizes ask for.
+        required: usize,
+        /// Values found.
+        found: usize,
+    },
+    /// A side or a number of values beyond what can be computed with.
+    #[error("{what} is {found}, at most {most} is possible")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// The limit.
+        most: usize,
+        /// What was found.
+        found: String,
+    },
+    /// An image of another size than the plan is for.
+    #[error("the plan is for {} x {} pixels, the image has {} x {}", .planned.0, .planned.1, .found.0, .found.1)]
+    OtherSize {
+        /// Width and height of the plan.
+        planned: (usize, usize),
+        /// Width and height of the image.
+        found: (usize, usize),
+    },
+    /// Rows that overlap.
+    #[error("the pitch is {pitch} values, a row has {row}")]
+    Pitch {
+        /// Values from one row to the next.
+        pitch: usize,
+        /// Values of a row.
+        row: usize,
+    },
+    /// An image of other values or channels than the plan is for.
+    #[error("the plan is for {planned}, not {found}")]
+    OtherLayout {
+        /// The plan's.
+        planned: Layout,
+        /// What was found.
+        found: Layout,
+    },
+    /// An anchor outside of the mask.
+    #[error("the anchor (row {}, column {}) lies outside of the mask of {} rows and {} columns", .anchor.0, .anchor.1, .mask.0, .mask.1)]
+    Anchor {
+        /// Row and column asked for.
+        anchor: (usize, usize),
+        /// Rows and columns of the mask.
+        mask: (usize, usize),
+    },
+    /// A number that must be finite, or in a range, is not.
+    #[error("{what} must be {required}, not {found}")]
+    Number {
+        /// Which number.
+        what: &'static str,
+        /// What it must be.
+        required: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A text that names nothing, or is no number.
+    #[error("{what}: {required} was expected, not \"{found}\"")]
+    Parse {
+        /// What the text was for.
+        what: &'static str,
+        /// What could have stood there.
+        required: String,
+        /// What stood there.
+        found: String,
+    },
+    /// A variant that can't compute the problem was asked for.
+    #[error("the variant {variant} can't compute this: {reason}")]
+    Refused {
+        /// The variant's name.
+        variant: &'static str,
+        /// Why.
+        reason: Ineligible,
+    },
+    /// A GPU's variant was asked of the CPU.
+    #[error("the variant {variant} runs on a CUDA device or the emulator; the CPU has one way of its own (auto)")]
+    NeedsGpu {
+        /// The variant's name.
+        variant: &'static str,
+    },
+    /// The result's channels don't fit together.
+    #[error("channels must have one size: {} x {} and {} x {} were given", .first.0, .first.1, .other.0, .other.1)]
+    Channels {
+        /// Width and height of the first channel.
+        first: (usize, usize),
+        /// Width and height of the one that differs.
+        other: (usize, usize),
+    },
+    /// No CUDA driver, or none that can be used.
+    #[error("no CUDA device can be used: {reason}")]
+    NoDevice {
+        /// The driver's or the loader's own words.
+        reason: String,
+        /// The driver's status, if a call into the driver failed.
+        source: Option<DriverError>,
+    },
+    /// A call into the driver failed. The device can still be used.
+    #[error("the CUDA driver failed to {action}: {}", .source.text())]
+    Driver {
+        /// What was being done.
+        action: String,
+        /// The driver's status.
+        source: DriverError,
+    },
+    /// This process can't use the device any more.
+    ///
+    /// A kernel broke off, the device failed, or its context is gone. The driver answers every later call on this
+    /// device with the same error until the process ends: nothing is gained by trying again. Results that were returned
+    /// before are right. What was running is lost, and the device touches no memory of the host any more.
+    ///
+    /// `host filter` says so once. Where `--device auto` took the device, it computes that picture and all others on
+    /// the CPU. Where the device was asked for by its name, it writes the pictures that are computed, begins no others,
+    /// and ends with status 1.
+    #[error("the CUDA device is lost: the driver failed to {action}: {}", .source.text())]
+    DeviceLost {
+        /// What was being done when it showed. An earlier launch or copy may be the cause.
+        action: String,
+        /// The driver's status.
+        source: DriverError,
+    },
+    /// The emulator found a kernel doing something wrong.
+    #[error("the emulator stopped {kernel}: {report}")]
+    Emulator {
+        /// The kernel.
+        kernel: String,
+        /// Every defect with block, thread, address and line.
+        report: String,
+    },
+    /// Times were asked of the emulator.
+    #[error("the emulator has no times of its own: it counts accesses instead")]
+    NoTime,
+    /// The device has not enough memory for a problem.
+    #[error("device memory: {needed} bytes are needed, {free} of {total} are free")]
+    DeviceMemory {
+        /// Bytes of source, result and mask.
+        needed: usize,
+        /// Bytes free.
+        free: usize,
+        /// Bytes the device has.
+        total: usize,
+    },
+    /// A mask whose rows differ in length.
+    #[error("row {row} of the mask has {found} coefficients, row 1 has {required}")]
+    RaggedMask {
+        /// The first row, from 1 on, that differs.
+        row: usize,
+        /// Coefficients of the first row.
+        required: usize,
+        /// Coefficients of that row.
+        found: usize,
+    },
+    /// This machine has not enough memory for what was asked.
+    #[error("memory: {} are needed {what}, {} are free", size(*.needed), size(*.free))]
+    HostMemory {
+        /// What for.
+        what: String,
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes free.
+        free: u128,
+    },
+}

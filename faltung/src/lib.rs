@@ -1,0 +1,48 @@
+//! Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
+
+mod accuracy;
+mod bands;
+mod border;
+mod convolution;
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device;
+mod device_choice;
+mod emulated;
+mod error;
+mod image;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub mod lab;
+mod mask;
+pub mod memory;
+mod page_locked;
+pub mod plan;
+mod problem;
+mod strips;
+mod view;
+
+pub use accuracy::Bound;
+pub use border::Border;
+pub use convolution::Convolution;
+pub use cuda::{GpuInfo, devices};
+pub use device::Device;
+pub use device_choice::{DeviceChoice, Rates};
+pub use error::{DriverError, Error, Result};
+pub use image::{Image, Pixel, PixelType};
+pub use kernels_gpu::registry::Variant;
+pub use mask::{Axis, Gabor, Mask, WrittenMask};
+pub use page_locked::PageLocked;
+pub use plan::VariantChoice;
+pub use problem::{Filter, Layout, Operation, Problem};
+pub use view::{View, ViewMut};
+
+/// A NaN that no arithmetic makes of other values. It marks results that nothing wrote.
+pub const POISON: f32 = f32::from_bits(0x7fc0_dead);
+
+/// The name that the CPU gives itself, or that of its architecture.
+pub use cpu::name as cpu_name;
+/// Computes `problem` one output and one coefficient at a time. This is the accuracy contract, spelled out.
+#[doc(hidden)]
+pub use cpu::reference;

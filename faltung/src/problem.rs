@@ -1,0 +1,333 @@
+//! What is to be computed: a filter, and the filter applied to images of one size.
+
+use std::fmt;
+
+use kernels_gpu::abi::border::{OUTSIDE, map};
+use kernels_gpu::abi::params::{MAX_SIDE, Params};
+
+use crate::{Border, Error, Image, Mask, Pixel, PixelType, Result};
+
+/// Which way the mask is walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// `O[y, x] = sum of M[k, l] * I[y + ay - k, x + ax - l]`: `scipy.ndimage.convolve`.
+    #[default]
+    Convolve,
+    /// `O[y, x] = sum of M[k, l] * I[y + k - ay, x + l - ax]`: `scipy.ndimage.correlate`, OpenCV's `filter2D`.
+    Correlate,
+}
+
+/// A filter: mask, operation, border, anchor, scale and offset, independent of any image.
+///
+/// ```
+/// use faltung::{Border, Filter, Mask, Operation};
+///
+/// let edges = Filter::new(Mask::new(3, 1, vec![-1.0, 0.0, 1.0])?)
+///     .operation(Operation::Correlate)
+///     .border(Border::Mirror)
+///     .scale(0.5);
+/// # Ok::<(), faltung::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    mask: Mask,
+    operation: Operation,
+    border: Border,
+    anchor: Option<(usize, usize)>,
+    scale: f32,
+    offset: f32,
+}
+
+impl Filter {
+    /// A convolution with `mask`, zeros outside of the image, the anchor in the mask's middle.
+    #[must_use]
+    pub fn new(mask: Mask) -> Self {
+        Self { mask, operation: Operation::Convolve, border: Border::ZERO, anchor: None, scale: 1.0, offset: 0.0 }
+    }
+
+    /// Sets the operation.
+    #[must_use]
+    pub fn operation(self, operation: Operation) -> Self {
+        Self { operation, ..self }
+    }
+
+    /// Sets what lies outside of the image.
+    #[must_use]
+    pub fn border(self, border: Border) -> Self {
+        Self { border, ..self }
+    }
+
+    /// Sets the mask's row and column that stand over the output pixel; by default `(height / 2, width / 2)`.
+    #[must_use]
+    pub fn anchor(self, row: usize, column: usize) -> Self {
+        Self { anchor: Some((row, column)), ..self }
+    }
+
+    /// Sets the factor of the sum.
+    #[must_use]
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// Sets what is added after scaling.
+    #[must_use]
+    pub fn offset(self, offset: f32) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// The mask.
+    #[must_use]
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+}
+
+/// The values of images and results: their types, and the interleaved channels, each of which is filtered alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Values of a pixel, 1 to 4.
+    pub channels: usize,
+    /// The type of the image's values.
+    pub input: PixelType,
+    /// The type of the result's values.
+    pub output: PixelType,
+}
+
+impl Layout {
+    /// The most channels.
+    pub const MOST_CHANNELS: usize = 4;
+
+    /// `f32` in and out, one channel.
+    pub const PLANE: Self = Self { channels: 1, input: PixelType::F32, output: PixelType::F32 };
+
+    /// `channels` of `T` in, of `U` out.
+    ///
+    /// ```
+    /// assert_eq!(faltung::Layout::of::<f32, f32>(1), faltung::Layout::PLANE);
+    /// ```
+    #[must_use]
+    pub fn of<T: Pixel, U: Pixel>(channels: usize) -> Self {
+        Self { channels, input: T::TYPE, output: U::TYPE }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { channels, input, output } = self;
+        let s = if *channels == 1 { "" } else { "s" };
+        write!(f, "{} to {} in {channels} channel{s}", input.name(), output.name())
+    }
+}
+
+/// A filter on images of one size and [`Layout`]: validated once, then planned and run any number of times.
+///
+/// The mask is held in *window order* (see [`kernels_gpu`]): turned by 180° for a convolution, so that
+/// every backend walks image and mask forwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    width: usize,
+    height: usize,
+    window: Mask,
+    origin: (usize, usize),
+    operation: Operation,
+    border: Border,
+    scale: f32,
+    offset: f32,
+    layout: Layout,
+}
+
+impl Problem {
+    /// `filter` on images of `width` x `height` pixels of one `f32`.
+    ///
+    /// # Errors
+    /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not
+    /// finite.
+    pub fn new(width: usize, height: usize, filter: &Filter) -> Result<Self> {
+        Image::<f32>::checked_len(width, height, 1)?;
+        let mask = &filter.mask;
+        let anchor = filter.anchor.unwrap_or((mask.height() / 2, mask.width() / 2));
+        if anchor.0 >= mask.height() || anchor.1 >= mask.width() {
+            return Err(Error::Anchor { anchor, mask: (mask.height(), mask.width()) });
+        }
+        for (what, value) in [("scale", filter.scale), ("offset", filter.offset)] {
+            if !value.is_finite() {
+                return Err(Error::Number { what, required: "a finite number", found: value.to_string() });
+            }
+        }
+        let (window, origin) = match filter.operation {
+            Operation::Correlate => (mask.clone(), anchor),
+            Operation::Convolve => (mask.turned(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
+        };
+        let Filter { operation, border, scale, offset, .. } = *filter;
+        Ok(Self { width, height, window, origin, operation, border, scale, offset, layout: Layout::PLANE })
+    }
+
+    /// The same on images of another layout.
+    ///
+    /// ```
+    /// use faltung::{Filter, Image, Layout, Mask, Problem};
+    ///
+    /// // RGB photographs of 8 bits, results in f32.
+    /// let filter = Filter::new(Mask::gaussian(2.0, None)?);
+    /// let problem = Problem::new(640, 480, &filter)?.with_layout(Layout::of::<u8, f32>(3))?;
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Number`] if there are no or more than [`Layout::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row
+    /// of the image or of the mask spans more values than can be counted.
+    pub fn with_layout(self, layout: Layout) -> Result<Self> {
+        if !(1..=Layout::MOST_CHANNELS).contains(&layout.channels) {
+            let (what, required, found) = ("the number of channels", "1 to 4", layout.channels.to_string());
+            return Err(Error::Number { what, required, found });
+        }
+        for (what, pixels) in
+            [("values of a row of the image", self.width), ("values under a row of the mask", self.window.width())]
+        {
+            let found = pixels.saturating_mul(layout.channels);
+            if found > MAX_SIDE {
+                return Err(Error::TooLarge { what: what.into(), most: MAX_SIDE, found: found.to_string() });
+            }
+        }
+        Ok(Self { layout, ..self })
+    }
+
+    /// Types and channels.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Values of a row of the image or the result.
+    #[must_use]
+    pub fn row_values(&self) -> usize {
+        self.width * self.layout.channels
+    }
+
+    /// Values of the image or the result.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.row_values() * self.height
+    }
+
+    /// Columns of image and result.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows of image and result.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// The mask in window order.
+    #[must_use]
+    pub fn window(&self) -> &Mask {
+        &self.window
+    }
+
+    /// The window of output pixel (x, y) begins in row `y - origin.0`, column `x - origin.1`.
+    #[must_use]
+    pub fn origin(&self) -> (usize, usize) {
+        self.origin
+    }
+
+    /// The operation that was asked for.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// What lies outside.
+    #[must_use]
+    pub fn border(&self) -> Border {
+        self.border
+    }
+
+    /// The output value of a finished sum: `sum * scale + offset` in one rounding, or the sum itself without either.
+    #[must_use]
+    #[inline]
+    pub fn finish(&self, sum: f32) -> f32 {
+        if self.is_plain() { sum } else { sum.mul_add(self.scale, self.offset) }
+    }
+
+    /// The result at one place in `f32`, before it is converted to the output's type: one fused multiply-add a
+    /// coefficient, starting from +0, the window's rows from top to bottom, each from left to right. The pixels outside
+    /// take part as values.
+    ///
+    /// `source` is `height` rows of `width` pixels, channels together. This is slow: it is for a few places.
+    ///
+    /// ```
+    /// use faltung::{Filter, Mask, Problem};
+    ///
+    /// let problem = Problem::new(3, 1, &Filter::new(Mask::average(3, 1)?).scale(3.0).offset(1.0))?;
+    /// assert_eq!(problem.result_at(&[1.0_f32, 2.0, 4.0], 0, 0, 0), 4.0);
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `source` has not as many values as the image, or there is no such pixel or channel.
+    #[must_use]
+    pub fn result_at<T: Pixel>(&self, source: &[T], x: usize, y: usize, channel: usize) -> f32 {
+        let channels = self.layout.channels;
+        assert_eq!(source.len(), self.values(), "values of the source");
+        assert!(x < self.width && y < self.height && channel < channels, "({x}, {y}), channel {channel}");
+        self.result_of(x, y, |row, column| source[(row * self.width + column) * channels + channel].to_f32())
+    }
+
+    /// As [`result_at`](Self::result_at), where `pixel` gives the values of the image by row and column.
+    pub(crate) fn result_of(&self, x: usize, y: usize, pixel: impl Fn(usize, usize) -> f32) -> f32 {
+        let (code, (above, before)) = (self.border.mode().code(), self.origin);
+        let mut sum = 0.0;
+        for k in 0..self.window.height() {
+            // Sides are at most MAX_SIDE, which `Image` and `Mask` check.
+            let row = map(code, (y + k) as i32 - above as i32, self.height as i32);
+            for l in 0..self.window.width() {
+                let column = map(code, (x + l) as i32 - before as i32, self.width as i32);
+                let is_outside = row == OUTSIDE || column == OUTSIDE;
+                let value = if is_outside { self.border.value() } else { pixel(row as usize, column as usize) };
+                sum = self.window.at(k, l).mul_add(value, sum);
+            }
+        }
+        self.finish(sum)
+    }
+
+    /// Whether results are the sums themselves: scale 1, offset 0.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.scale == 1.0 && self.offset == 0.0
+    }
+
+    /// Factor and addend of the sums.
+    #[must_use]
+    pub fn scale_and_offset(&self) -> (f32, f32) {
+        (self.scale, self.offset)
+    }
+
+    /// The launch parameters for dense rows, from output row 0 on.
+    pub(crate) fn params(&self) -> Params {
+        // Sides are at most MAX_SIDE, which `Image` and `Mask` check.
+        let side = |n: usize| {
+            debug_assert!(n <= MAX_SIDE);
+            n as i32
+        };
+        Params {
+            width: side(self.width),
+            height: side(self.height),
+            src_pitch: side(self.row_values()),
+            dst_pitch: side(self.row_values()),
+            mask_width: side(self.window.width()),
+            mask_height: side(self.window.height()),
+            origin_x: side(self.origin.1),
+            origin_y: side(self.origin.0),
+            first_row: 0,
+            border: self.border.mode().code(),
+            border_value: self.border.value(),
+            scale: self.scale,
+            offset: self.offset,
+            result_kind: self.layout.output.code(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Images in somebody else's memory: rows with gaps between them, parts of larger images.
+
+use crate::{Error, Image, Pixel, Result};
+
+/// A lent image: `height` rows of `width` pixels of `channels` interleaved values, `pitch` values from one row to the
+/// next.
+///
+/// ```
+/// use faltung::View;
+///
+/// // The middle of a 4 x 3 image, without copying it.
+/// let values = [0_u8, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23];
+/// let middle = View::new(2, 1, 1, 4, &values[5..])?;
+/// assert_eq!(middle.row(0), [11, 12]);
+/// # Ok::<(), faltung::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T> {
+    shape: Shape,
+    values: &'a [T],
+}
+
+/// A lent image to be written; otherwise as [`View`]. What lies between the rows is left alone.
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    shape: Shape,
+    values: &'a mut [T],
+}
+
+/// Sizes, of which the values have been found to be enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    width: usize,
+    height: usize,
+    channels: usize,
+    pitch: usize,
+}
+
+impl Shape {
+    fn new<T: Pixel>(width: usize, height: usize, channels: usize, pitch: usize, found: usize) -> Result<Self> {
+        Image::<T>::checked_len(width, height, channels)?;
+        let row = width * channels;
+        if pitch < row {
+            return Err(Error::Pitch { pitch, row });
+        }
+        // The last row need not have a gap after it.
+        let required = (height - 1).checked_mul(pitch).and_then(|values| values.checked_add(row));
+        match required {
+            Some(required) if found >= required => Ok(Self { width, height, channels, pitch }),
+            _ => {
+                let required = required.unwrap_or(usize::MAX);
+                Err(Error::Length { what: "view", width, height, channels, required, found })
+            }
+        }
+    }
+
+    /// Values of a row.
+    fn row(self) -> usize {
+        self.width * self.channels
+    }
+
+    /// All values, if nothing lies between the rows.
+    fn dense_len(self) -> Option<usize> {
+        (self.pitch == self.row()).then(|| self.row() * self.height)
+    }
+}
+
+/// What both kinds of views tell.
+macro_rules! sizes {
+    () => {
+        /// Columns.
+        #[must_use]
+        pub fn width(&self) -> usize {
+            self.shape.width
+        }
+
+        /// Rows.
+        #[must_use]
+        pub fn height(&self) -> usize {
+            self.shape.height
+        }
+
+        /// Values of a pixel.
+        #[must_use]
+        pub fn channels(&self) -> usize {
+            self.shape.channels
+        }
+
+        /// Values from one row to the next.
+        #[must_use]
+        pub fn pitch(&self) -> usize {
+            self.shape.pitch
+        }
+    };
+}
+
+impl<'a, T: Pixel> View<'a, T> {
+    /// A view of `values`, which begin with the first row.
+    ///
+    /// # Errors
+    /// Those of [`Image::new`], and [`Error::Pitch`] if `pitch` is less than a row. More values than needed are fine.
+    pub fn new(width: usize, height: usize, channels: usize, pitch: usize, values: &'a [T]) -> Result<Self> {
+        Ok(Self { shape: Shape::new::<T>(width, height, channels, pitch, values.len())?, values })
+    }
+
+    pub(crate) fn dense(image: &'a Image<T>) -> Self {
+        let (width, height, channels) = (image.width(), image.height(), image.channels());
+        Self { shape: Shape { width, height, channels, pitch: width * channels }, values: image.values() }
+    }
+
+    sizes!();
+
+    /// The values of row `y`.
+    ///
+    /// # Panics
+    /// If there is no row `y`.
+    #[must_use]
+    pub fn row(&self, y: usize) -> &'a [T] {
+        assert!(y < self.shape.height, "row {y} of {}", self.shape.height);
+        &self.values[y * self.shape.pitch..][..self.shape.row()]
+    }
+
+    /// All values, if nothing lies between the rows.
+    #[must_use]
+    pub fn as_dense(&self) -> Option<&'a [T]> {
+        self.shape.dense_len().map(|length| &self.values[..length])
+    }
+
+    /// A copy without gaps.
+    #[must_use]
+    pub fn to_dense(&self) -> Vec<T> {
+        (0..self.height()).flat_map(|y| self.row(y)).copied().collect()
+    }
+}
+
+impl<'a, T: Pixel> ViewMut<'a, T> {
+    /// A view of `values`, which begin with the first row.
+    ///
+    /// # Errors
+    /// As for [`View::new`].
+    pub fn new(width: usize, height: usize, channels: usize, pitch: usize, values: &'a mut [T]) -> Result<Self> {
+        Ok(Self { shape: Shape::new::<T>(width, height, channels, pitch, values.len())?, values })
+    }
+
+    pub(crate) fn dense(image: &'a mut Image<T>) -> Self {
+        let (width, height, channels) = (image.width(), image.height(), image.channels());
+        Self { shape: Shape { width, height, channels, pitch: width * channels }, values: image.values_mut() }
+    }
+
+    sizes!();
+
+    /// The values of row `y`.
+    ///
+    /// # Panics
+    /// If there is no row `y`.
+    #[must_use]
+    pub fn row_mut(&mut self, y: usize) -> &mut [T] {
+        assert!(y < self.shape.height, "row {y} of {}", self.shape.height);
+        &mut self.values[y * self.shape.pitch..][..self.shape.row()]
+    }
+
+    /// All values, if nothing lies between the rows.
+    #[must_use]
+    pub fn as_dense_mut(&mut self) -> Option<&mut [T]> {
+        self.shape.dense_len().map(|length| &mut self.values[..length])
+    }
+
+    /// Sets all rows from values without gaps.
+    pub(crate) fn set(&mut self, dense: &[T]) {
+        for (y, from) in dense.chunks_exact(self.shape.row()).enumerate() {
+            self.row_mut(y).copy_from_slice(from);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_skipped_and_left_alone() {
+        let values: Vec<u16> = (0..23).collect();
+        let view = View::new(2, 3, 3, 8, &values[1..]).unwrap();
+        assert_eq!(view.to_dense(), [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22]);
+        assert_eq!((view.row(2)[0], view.as_dense()), (17, None));
+        let mut written = [0_u8; 10];
+        let mut view = ViewMut::new(2, 3, 1, 4, &mut written).unwrap();
+        view.set(&[1, 2, 3, 4, 5, 6]);
+        assert_eq!(written, [1, 2, 0, 0, 3, 4, 0, 0, 5, 6]);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let new = |width, height, channels, pitch| View::new(width, height, channels, pitch, &[0_u8; 10]).map(|_| ());
+        assert!(new(2, 3, 1, 4).is_ok() && new(10, 1, 1, 10).is_ok());
+        assert!(matches!(new(2, 3, 1, 1), Err(Error::Pitch { pitch: 1, row: 2 })));
+        assert!(matches!(new(3, 3, 1, 4), Err(Error::Length { required: 11, found: 10, .. })));
+        assert!(matches!(new(1, 1 << 20, 1, usize::MAX / 2), Err(Error::Length { .. })));
+        assert!(matches!(new(0, 1, 1, 1), Err(Error::EmptyImage { .. })));
+    }
+}
