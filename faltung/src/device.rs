@@ -1,35 +1,53 @@
 //! A device: what it is, and what it makes ready.
 
-use super::convolution::{Convolution, Ready};
-use super::cuda::{Gpu, GpuConvolution, GpuInfo};
-use super::emulated::{self, EmulatorConvolution};
-use super::page_locked::PageLocked;
-use super::{DeviceChoice, Rates, cpu};
-use crate::plan::{Plan, VariantChoice};
-use crate::{Error, Filter, Image, Layout, Pixel, Problem, Result};
+use std::sync::Arc;
 
-/// A device, ready to compute.
+use crate::cpu;
+#[cfg(feature = "cuda")]
+use crate::cuda::{Gpu, GpuConvolution, OwnStream};
+use crate::device_choice::{DeviceChoice, Rates};
+use crate::device_image::DeviceImage;
+use crate::emulated::{self, EmulatorConvolution};
+use crate::gpu_info::GpuInfo;
+use crate::page_locked::PageLocked;
+use crate::pipeline::Pipeline;
+use crate::plan::{Plan, VariantChoice};
+use crate::prepared::{Engine, Prepared};
+use crate::recent::Recent;
+use crate::rows::HostRows;
+use crate::stream::Stream;
+use crate::{Error, Filter, Image, Layout, Pixel, Problem, Result, View};
+
+/// A device, ready to compute: the CPU, a CUDA device, or the emulator of one.
+///
+/// It belongs to no thread: clones are cheap and are the same device, and all of its calls may come from several threads
+/// at once. What is computed on the CPU runs in the rayon pool of the thread that calls. A CUDA device is closed when the
+/// last handle of it is dropped: clones, and what was made by it. The current CUDA context of the calling thread is the
+/// same after each call as before.
 ///
 /// All work on a CUDA device may fail with [`Error::DeviceLost`], and then fails with it until the process ends. Other
 /// errors leave the device as it was.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Device {
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// Why `auto` took this device; None if it was asked for by name.
-    reason: Option<String>,
+    reason: Option<Arc<str>>,
     /// The most bytes of device memory that a problem's images may take.
     memory_limit: Option<usize>,
+    /// What [`apply`](Self::apply) made ready.
+    recent: Arc<Recent>,
 }
 
 /// What a device is.
-#[derive(Debug)]
-pub(super) enum Kind {
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
     Cpu,
     Emulator {
         /// Of the order in which a block's threads run.
         seed: u64,
     },
-    Cuda(Box<Gpu>),
+    #[cfg(feature = "cuda")]
+    Cuda(Arc<Gpu>),
 }
 
 impl Device {
@@ -51,22 +69,22 @@ impl Device {
     #[must_use]
     pub fn auto() -> Self {
         match Self::cuda(0) {
-            Ok(device) => Self { reason: Some("the first CUDA device".to_owned()), ..device },
-            Err(error) => Self { reason: Some(error.to_string()), ..Self::cpu() },
+            Ok(device) => Self { reason: Some("the first CUDA device".into()), ..device },
+            Err(error) => Self { reason: Some(error.to_string().into()), ..Self::cpu() },
         }
     }
 
     /// The CPU.
     #[must_use]
     pub fn cpu() -> Self {
-        Self { kind: Kind::Cpu, reason: None, memory_limit: None }
+        Self::of(Kind::Cpu)
     }
 
     /// The emulator: the GPU's kernels on the CPU, every access checked, the threads of a block in an order made from
     /// `seed`.
     #[must_use]
     pub fn emulator(seed: u64) -> Self {
-        Self { kind: Kind::Emulator { seed }, reason: None, memory_limit: None }
+        Self::of(Kind::Emulator { seed })
     }
 
     /// The CUDA device with this number.
@@ -74,14 +92,25 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`], [`Error::Driver`].
     pub fn cuda(number: usize) -> Result<Self> {
-        Ok(Self { kind: Kind::Cuda(Box::new(Gpu::open(number)?)), reason: None, memory_limit: None })
+        #[cfg(feature = "cuda")]
+        return Ok(Self::of(Kind::Cuda(Gpu::open(number)?)));
+        #[cfg(not(feature = "cuda"))]
+        Err(Error::NoDevice {
+            reason: format!("cuda:{number} was asked for, and faltung was built without its feature \"cuda\""),
+            source: None,
+        })
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self { kind, reason: None, memory_limit: None, recent: Arc::default() }
     }
 
     /// The device with at most `bytes` of its memory for the images of a problem, where others use it, too. Larger
     /// problems are computed in strips. The CPU, which has no memory of its own, ignores it.
     #[must_use]
     pub fn with_memory_limit(self, bytes: usize) -> Self {
-        Self { memory_limit: Some(bytes), ..self }
+        // What was made ready without the limit is not within it.
+        Self { memory_limit: Some(bytes), recent: Arc::default(), ..self }
     }
 
     /// Why [`auto`](Self::auto) took this device: one line for people. None if it was asked for by name.
@@ -95,6 +124,7 @@ impl Device {
     pub fn gpu(&self) -> Option<&GpuInfo> {
         match &self.kind {
             Kind::Cpu | Kind::Emulator { .. } => None,
+            #[cfg(feature = "cuda")]
             Kind::Cuda(gpu) => Some(gpu.info()),
         }
     }
@@ -105,6 +135,7 @@ impl Device {
         match &self.kind {
             Kind::Cpu => "cpu",
             Kind::Emulator { .. } => "emulator",
+            #[cfg(feature = "cuda")]
             Kind::Cuda(_) => "cuda",
         }
     }
@@ -115,39 +146,44 @@ impl Device {
         match &self.kind {
             Kind::Cpu => cpu::describe(),
             Kind::Emulator { seed } => format!("the emulator of a GPU, with an H100's limits and thread order {seed}"),
-            Kind::Cuda(gpu) => format!("{} (cuda:{})", gpu.info().name, gpu.info().number),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(gpu) => gpu.describe(),
         }
     }
 
-    /// A problem made ready to run: kernel chosen and compiled, buffers allocated. It may run any number of times.
+    /// A problem made ready to run: kernel chosen and compiled, mask in its place. It may run any number of times, from
+    /// any thread.
     ///
-    /// Where the device's memory does not hold the images they are computed in strips; [`Convolution::note`] says so.
+    /// Where the device's memory does not hold the images they are computed in strips; [`Prepared::note`] says so.
     ///
     /// # Errors
     /// [`Error::Refused`] if the variant can't compute the problem, [`Error::NeedsGpu`] if a GPU's variant is asked of
-    /// the CPU, [`Error::DeviceMemory`] if not even a strip fits, [`Error::Driver`].
-    pub fn convolution(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
+    /// the CPU, [`Error::DeviceMemory`] if not even a strip fits, [`Error::KernelRefused`], [`Error::DriverTooOld`],
+    /// [`Error::Driver`].
+    pub fn prepare(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
         let limit = self.memory_limit;
-        let ready = match &self.kind {
+        let (engine, strips) = match &self.kind {
             Kind::Cpu => {
                 if let Some(variant) = variant.named() {
                     return Err(Error::NeedsGpu { variant: variant.name() });
                 }
-                Ready::on_cpu()
+                (Engine::on_cpu(), 1)
             }
             Kind::Emulator { seed } => {
-                Ready::Emulator(Box::new(EmulatorConvolution::new(*seed, problem, variant, limit)?))
+                let ready = EmulatorConvolution::new(*seed, problem, variant, limit)?;
+                let strips = ready.strips().len();
+                (Engine::Emulator(Box::new(ready)), strips)
             }
-            Kind::Cuda(gpu) => Ready::Cuda(Box::new(GpuConvolution::new(gpu, problem, variant, limit)?)),
-        };
-        let strips = match &ready {
-            Ready::Cpu { .. } => 1,
-            Ready::Emulator(ready) => ready.strips().len(),
-            Ready::Cuda(ready) => ready.strips().len(),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(gpu) => {
+                let ready = GpuConvolution::new(gpu, problem, variant, limit)?;
+                let strips = ready.strips().len();
+                (Engine::Cuda(Box::new(ready)), strips)
+            }
         };
         let note =
             (strips > 1).then(|| format!("in {strips} strips: the device's memory does not hold the images whole"));
-        Ok(Convolution::new(problem, ready, note))
+        Ok(Prepared::new(problem, engine, note))
     }
 
     /// Which variant would compute `problem`, and why: one line for people. Nothing is compiled or allocated.
@@ -163,59 +199,124 @@ impl Device {
                 };
             }
             Kind::Emulator { .. } => emulated::LIMITS,
+            #[cfg(feature = "cuda")]
             Kind::Cuda(gpu) => gpu.info().limits(),
         };
         let plan = Plan::new(problem, limits, variant)?;
         Ok((plan.entry.variant.name(), plan.reason))
     }
 
-    /// The same, but on the CPU if the device's memory does not hold even a strip of the images, and no variant of the
-    /// GPU was asked for by name. [`Convolution::note`] says so.
+    /// The same as [`prepare`](Self::prepare), but on the CPU if the device's memory does not hold even a strip of the
+    /// images, and no variant of the GPU was asked for by name. [`Prepared::note`] says so.
     ///
     /// # Errors
-    /// Those of [`convolution`](Self::convolution).
-    pub fn convolution_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
-        match self.convolution(problem, variant) {
+    /// Those of [`prepare`](Self::prepare).
+    pub fn prepare_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
+        match self.prepare(problem, variant) {
             Err(error @ Error::DeviceMemory { .. }) if variant.named().is_none() => {
-                Ok(Convolution::new(problem, Ready::on_cpu(), Some(format!("on the CPU: {error}"))))
+                Ok(Prepared::new(problem, Engine::on_cpu(), Some(format!("on the CPU: {error}"))))
             }
             other => other,
         }
     }
 
     /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's
-    /// memory can't hold is computed in strips, or on the CPU.
+    /// memory can't hold is computed in strips, or on the CPU. Waits for the result.
     ///
-    /// The variant is [`VariantChoice::Auto`]'s. Where the same bits on every device are asked for, of large planes of
-    /// `f32` and separable masks too, take [`convolution_or_cpu`](Self::convolution_or_cpu) with
-    /// [`VariantChoice::Exact`].
+    /// What the last few filters and sizes need stays ready, so that a loop over frames plans and compiles once.
     ///
     /// # Errors
-    /// Those of [`Problem::new`], [`Problem::with_layout`] and [`convolution`](Self::convolution).
+    /// Those of [`Problem::new`], [`Problem::with_layout`], [`prepare`](Self::prepare) and [`Prepared::apply`].
     pub fn apply<T: Pixel, U: Pixel>(&self, filter: &Filter, image: &Image<T>) -> Result<Image<U>> {
         let layout = Layout::of::<T, U>(image.channels());
         let problem = Problem::new(image.width(), image.height(), filter)?.with_layout(layout)?;
-        self.convolution_or_cpu(&problem, VariantChoice::Auto)?.run(image)
+        let ready = self.recent.get(&problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
+        match ready.apply(image) {
+            // Other threads have taken the memory since.
+            Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(), None).apply(image),
+            other => other,
+        }
+    }
+
+    /// Several filters, one after the other, with the images between them on the device.
+    ///
+    /// # Errors
+    /// [`Error::Number`] if there is no filter.
+    pub fn pipeline(&self, filters: &[Filter]) -> Result<Pipeline> {
+        Pipeline::new(self.clone(), filters)
+    }
+
+    /// A new stream: a queue of work on this device.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::Driver`].
+    pub fn stream(&self) -> Result<Stream> {
+        match &self.kind {
+            Kind::Cpu | Kind::Emulator { .. } => Ok(Stream::host()),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(gpu) => Ok(Stream::cuda(OwnStream::new(gpu)?)),
+        }
+    }
+
+    /// Copies an image to the device, where `stream` uses it first. Waits until the image was copied, and not for what
+    /// the stream was given before. From [page-locked memory](Self::page_locked) no thread of the host copies.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::HostMemory`], [`Error::Driver`], [`Error::DeviceLost`];
+    /// [`Error::OtherDevice`] if the stream is another device's.
+    pub fn upload<T: Pixel>(&self, image: &Image<T>, stream: &Stream) -> Result<DeviceImage<T>> {
+        self.upload_view(image.view(), stream)
+    }
+
+    /// As [`upload`](Self::upload), of an image in somebody else's memory, with gaps between rows or without.
+    ///
+    /// # Errors
+    /// As for [`upload`](Self::upload).
+    pub fn upload_view<T: Pixel>(&self, image: View<'_, T>, stream: &Stream) -> Result<DeviceImage<T>> {
+        let (width, height, channels) = (image.width(), image.height(), image.channels());
+        #[cfg(feature = "cuda")]
+        if let Kind::Cuda(gpu) = &self.kind {
+            let own = stream.own(gpu)?;
+            return DeviceImage::on_cuda((width, height), channels, |pitch| own.upload(HostRows::of(&image), pitch));
+        }
+        stream.check_on_host()?;
+        let mut copy = Image::zeros(width, height, channels)?;
+        copy.view_mut().set_rows(&image);
+        Ok(DeviceImage::on_host(copy))
+    }
+
+    /// Gives memory of the device back that images and runs used, and that is kept to be used again.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::Driver`].
+    pub fn free_unused_memory(&self) -> Result<()> {
+        self.recent.clear();
+        #[cfg(feature = "cuda")]
+        if let Kind::Cuda(gpu) = &self.kind {
+            return gpu.free_idle();
+        }
+        Ok(())
     }
 
     /// Room for `length` values, zeros at first, where the device reads and writes them by itself; the CPU and the
     /// emulator, which work in the host's memory, get ordinary memory. See [`PageLocked`].
     ///
     /// # Errors
-    /// [`Error::HostMemory`]; [`Error::Driver`] if the system does not give away so much.
-    pub fn page_locked<T: Pixel>(&self, length: usize) -> Result<PageLocked<'_, T>> {
-        match &self.kind {
+    /// [`Error::HostMemory`]; [`Error::PageLockedMemory`] if the system does not give away so much.
+    pub fn page_locked<T: Pixel>(&self, length: usize) -> Result<PageLocked<T>> {
+        #[cfg(feature = "cuda")]
+        if let Kind::Cuda(gpu) = &self.kind
             // The driver locks no empty memory.
-            Kind::Cuda(gpu) if length > 0 => {
-                let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| Error::TooLarge {
-                    what: "the number of values".into(),
-                    most: usize::MAX / size_of::<T>(),
-                    found: length.to_string(),
-                })?;
-                Ok(PageLocked::locked(gpu.page_locked(bytes)?))
-            }
-            _ => Ok(PageLocked::ordinary(crate::memory::zeros(length, "for values")?)),
+            && length > 0
+        {
+            let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| Error::TooLarge {
+                what: "the number of values".into(),
+                most: usize::MAX / size_of::<T>(),
+                found: length.to_string(),
+            })?;
+            return Ok(PageLocked::locked(gpu.page_locked(bytes)?));
         }
+        Ok(PageLocked::ordinary(crate::memory::zeros(length, "for values")?))
     }
 
     /// Measures the rates that bound a convolution on this device; takes part of a second.
@@ -226,6 +327,7 @@ impl Device {
         match &self.kind {
             Kind::Cpu => Ok(cpu::rates()),
             Kind::Emulator { .. } => Err(Error::NoTime),
+            #[cfg(feature = "cuda")]
             Kind::Cuda(gpu) => gpu.rates(),
         }
     }

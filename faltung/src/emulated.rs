@@ -8,9 +8,10 @@ use kernels_gpu::cuda_std::{Global, GlobalMut};
 use kernels_gpu::registry::Function;
 use kernels_gpu::teaching::constant_mask::MASK;
 
-use super::strips::{Cut, Strip};
 use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::{Launch, Limits, Plan, VariantChoice};
+use crate::rows::{HostRows, HostRowsMut};
+use crate::strips::{Cut, Strip};
 use crate::{Error, Pixel, PixelType, Problem, Result, memory};
 
 /// What the emulated device, an H100, allows.
@@ -24,11 +25,9 @@ pub(crate) struct EmulatorConvolution {
     /// Bytes that images may take.
     limit: usize,
     strips: Vec<Strip>,
-    /// What was uploaded to stay.
-    resident: Option<Resident>,
 }
 
-/// An image in the emulator's memory, with its result and the mask.
+/// A strip in the emulator's memory, with its result and the mask.
 struct Resident {
     memory: Memory,
     source: Values,
@@ -99,13 +98,13 @@ impl Values {
 }
 
 /// The error for memory that the emulator could not have.
-pub(super) fn short(short: OutOfMemory) -> Error {
+pub(crate) fn short(short: OutOfMemory) -> Error {
     let free = memory::free().unwrap_or(0).into();
     Error::HostMemory { what: format!("for {} on the emulator", short.what), needed: short.bytes.into(), free }
 }
 
 /// What a launch came to.
-pub(super) fn failed(kernel: &str, error: cuda_emulator::Error) -> Error {
+pub(crate) fn failed(kernel: &str, error: cuda_emulator::Error) -> Error {
     match error {
         cuda_emulator::Error::Memory { short: found, .. } => short(found),
         other => Error::Emulator { kernel: kernel.to_owned(), report: other.to_string() },
@@ -134,7 +133,7 @@ impl EmulatorConvolution {
         let cut = Cut::new(problem, &plan, limit);
         let cut = cut.map_err(|needed| Error::DeviceMemory { needed, free: limit, total: limit })?;
         let (emulator, problem) = (Emulator::new().seed(seed), problem.clone());
-        Ok(Self { emulator, plan, problem, limit, strips: cut.strips, resident: None })
+        Ok(Self { emulator, plan, problem, limit, strips: cut.strips })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -146,46 +145,31 @@ impl EmulatorConvolution {
         &self.strips
     }
 
-    pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
+    /// One image in, one out, strip by strip.
+    ///
+    /// # Errors
+    /// [`Error::Emulator`] if the kernel did something wrong, or left an output unwritten; [`Error::HostMemory`].
+    pub(crate) fn run(&self, source: HostRows<'_>, mut result: HostRowsMut<'_>) -> Result<()> {
         for strip in &self.strips {
             let mut resident = self.resident(strip, source)?;
             self.launch(self.emulator, strip.height, strip.rows(), &mut resident)?;
-            self.collect(strip, &resident, result)?;
+            self.collect(strip, &resident, &mut result)?;
         }
         Ok(())
-    }
-
-    /// A fresh memory with this source, and a result that nothing has written.
-    pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
-        self.whole()?;
-        self.resident = Some(self.resident(&self.strips[0], source)?);
-        Ok(())
-    }
-
-    /// Runs the kernel once.
-    ///
-    /// # Errors
-    /// [`Error::Emulator`] if it did something wrong, or left an output unwritten.
-    pub(crate) fn execute(&mut self) -> Result<()> {
-        self.with_resident(self.emulator).map(|_| ())
     }
 
     /// Runs the kernel once and counts its accesses.
     ///
     /// # Errors
-    /// As for [`execute`](Self::execute).
-    pub(crate) fn counts(&mut self) -> Result<Counts> {
-        self.with_resident(self.emulator.counting(true))
-    }
-
-    /// Fetches the result, if there is one.
-    pub(crate) fn download(&self, result: &mut [u8]) -> Result<()> {
+    /// As for [`run`](Self::run); [`Error::DeviceMemory`] if the image would take strips.
+    pub(crate) fn counts(&self, source: HostRows<'_>) -> Result<Counts> {
         self.whole()?;
-        let resident = self.resident.as_ref().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
-        self.collect(&self.strips[0], resident, result)
+        let strip = &self.strips[0];
+        let mut resident = self.resident(strip, source)?;
+        self.launch(self.emulator.counting(true), strip.height, strip.rows(), &mut resident)
     }
 
-    /// The steps one by one work on a whole image.
+    /// What is counted is a whole image.
     fn whole(&self) -> Result<()> {
         if self.strips.len() == 1 {
             return Ok(());
@@ -197,7 +181,7 @@ impl EmulatorConvolution {
 
     /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and
     /// nothing where it does not.
-    fn resident(&self, strip: &Strip, source: &[u8]) -> Result<Resident> {
+    fn resident(&self, strip: &Strip, source: HostRows<'_>) -> Result<Resident> {
         let (params, layout) = (&self.plan.params, self.problem.layout());
         let row = self.problem.row_values() * layout.input.bytes();
         // Between the rows lie ones, NaN in f32: a kernel may read them along, but not use them.
@@ -206,7 +190,7 @@ impl EmulatorConvolution {
         rows.fill(0xff_u8);
         let to = rows.chunks_exact_mut(params.src_pitch as usize * layout.input.bytes());
         for (to, from) in to.zip(strip.source.iter().cloned().flatten()) {
-            to[..row].copy_from_slice(&source[from * row..][..row]);
+            to[..row].copy_from_slice(source.at(from));
         }
         let mut memory = Memory::new();
         let source = Values::upload(&mut memory, layout.input, &rows)?;
@@ -223,7 +207,7 @@ impl EmulatorConvolution {
     }
 
     /// Copies a strip's outputs to where they belong.
-    fn collect(&self, strip: &Strip, resident: &Resident, result: &mut [u8]) -> Result<()> {
+    fn collect(&self, strip: &Strip, resident: &Resident, result: &mut HostRowsMut<'_>) -> Result<()> {
         let bytes = self.problem.layout().output.bytes();
         let (row, pitch) = (self.problem.row_values() * bytes, self.plan.params.dst_pitch as usize * bytes);
         // Twice: as values, and their bytes.
@@ -232,20 +216,10 @@ impl EmulatorConvolution {
             return Err(short(OutOfMemory { bytes: downloaded, what: "the result" }));
         }
         let values = resident.result.download(&resident.memory);
-        let to = result[strip.outputs.start * row..strip.outputs.end * row].chunks_exact_mut(row);
-        for (to, from) in to.zip(values.chunks_exact(pitch).skip(strip.first)) {
-            to.copy_from_slice(&from[..row]);
+        for (to, from) in strip.outputs.clone().zip(values.chunks_exact(pitch).skip(strip.first)) {
+            result.at_mut(to).copy_from_slice(&from[..row]);
         }
         Ok(())
-    }
-
-    /// Launches for what was uploaded to stay.
-    fn with_resident(&mut self, emulator: Emulator) -> Result<Counts> {
-        self.whole()?;
-        let mut resident = self.resident.take().ok_or_else(|| super::convolution::nothing_uploaded(&self.problem))?;
-        let counts = self.launch(emulator, self.strips[0].height, self.strips[0].rows(), &mut resident);
-        self.resident = Some(resident);
-        counts
     }
 
     /// Computes these outputs of an image of `height` rows.
@@ -293,7 +267,7 @@ mod tests {
 
     use super::*;
     use crate::bands::bands_of;
-    use crate::{Border, Filter, Layout, Mask};
+    use crate::{Border, Filter, Layout, Mask, View, ViewMut};
 
     /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by
     /// every variant.
@@ -319,7 +293,7 @@ mod tests {
                 PixelType::F32 => (0..width * height).flat_map(|_| random.f32().to_ne_bytes()).collect(),
                 _ => (0..width * height).map(|_| random.u8(..)).collect(),
             };
-            let rows = random.usize(side + 1..height);
+            let band = random.usize(side + 1..height);
             for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
                 let choice = VariantChoice::Exactly(variant);
                 // A variant that takes none of the squares gets a mask that it takes.
@@ -329,17 +303,22 @@ mod tests {
                 let own = own.with_layout(layout).unwrap();
                 let whole = EmulatorConvolution::new(seed, &problem, choice, None);
                 let whole = whole.or_else(|_| EmulatorConvolution::new(seed, &own, choice, None));
-                let Ok(mut whole) = whole else { continue };
+                let Ok(whole) = whole else { continue };
                 let (mut right, mut found) = (vec![0; source.len()], vec![0; source.len()]);
-                whole.run(&source, &mut right).unwrap();
-                let strip = &whole.strips[0];
-                let mut resident = whole.resident(strip, &source).unwrap();
-                for band in bands_of(&whole.plan.params, rows, whole.plan.entry.launch_row_alignment() as usize) {
-                    whole.launch(whole.emulator, band.rows.end, band.outputs, &mut resident).unwrap();
+                let row = source.len() / height;
+                let rows = View::new(row, height, 1, row, &source).unwrap();
+                fn rows_of(bytes: &mut [u8], row: usize) -> HostRowsMut<'_> {
+                    HostRowsMut::of(ViewMut::new(row, bytes.len() / row, 1, row, bytes).unwrap())
                 }
-                whole.collect(strip, &resident, &mut found).unwrap();
+                whole.run(HostRows::of(&rows), rows_of(&mut right, row)).unwrap();
+                let strip = &whole.strips[0];
+                let mut resident = whole.resident(strip, HostRows::of(&rows)).unwrap();
+                for part in bands_of(&whole.plan.params, band, whole.plan.entry.launch_row_alignment() as usize) {
+                    whole.launch(whole.emulator, part.rows.end, part.outputs, &mut resident).unwrap();
+                }
+                whole.collect(strip, &resident, &mut rows_of(&mut found, row)).unwrap();
                 let differs = right.iter().zip(&found).position(|(right, found)| right != found);
-                assert_eq!(differs, None, "{} in bands of {rows} rows, {problem:?}", variant.name());
+                assert_eq!(differs, None, "{} in bands of {band} rows, {problem:?}", variant.name());
                 *count += 1;
             }
         }

@@ -182,6 +182,14 @@ pub enum Error {
         /// Width and height of the one that differs.
         other: (usize, usize),
     },
+    /// An image, a stream or an event of another device than the one that is to compute.
+    #[error("it belongs to {found}, {required} is required")]
+    OtherDevice {
+        /// The device that is to compute.
+        required: String,
+        /// The device that it belongs to.
+        found: String,
+    },
     /// No CUDA driver, or none that can be used.
     #[error("no CUDA device can be used: {reason}")]
     NoDevice {
@@ -189,6 +197,36 @@ pub enum Error {
         reason: String,
         /// The driver's status, if a call into the driver failed.
         source: Option<DriverError>,
+    },
+    /// The CUDA driver is older than what is asked of it. The CPU and the emulator can still be used.
+    #[error("the CUDA driver is too old: {required} is required, it supports {found}")]
+    DriverTooOld {
+        /// What is required.
+        required: String,
+        /// The newest CUDA version that the driver supports.
+        found: String,
+        /// The driver's status, if it refused something.
+        source: Option<DriverError>,
+    },
+    /// The driver's compiler refused the kernels. The device can still be used, and other kernels may run.
+    #[error("the CUDA driver refused to compile the kernels of {kernels} for {device} (driver for CUDA {cuda}): {}", .source.text())]
+    KernelRefused {
+        /// The name of the module.
+        kernels: String,
+        /// The device's name.
+        device: String,
+        /// The newest CUDA version that the driver supports.
+        cuda: String,
+        /// The driver's status.
+        source: DriverError,
+    },
+    /// The system gives no page-locked memory, or not so much. The device can still be used, with ordinary memory.
+    #[error("page-locked memory: {bytes} bytes were refused: {}", .source.text())]
+    PageLockedMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The driver's status.
+        source: DriverError,
     },
     /// A call into the driver failed. The device can still be used.
     #[error("the CUDA driver failed to {action}: {}", .source.text())]

@@ -3,14 +3,15 @@
 mod accuracy;
 mod bands;
 mod border;
-mod convolution;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
 mod device_choice;
+mod device_image;
 mod emulated;
 mod error;
+mod gpu_info;
 mod image;
 #[cfg(feature = "lab")]
 #[doc(hidden)]
@@ -18,24 +19,32 @@ pub mod lab;
 mod mask;
 pub mod memory;
 mod page_locked;
+mod pipeline;
 pub mod plan;
+mod prepared;
 mod problem;
+mod recent;
+mod rows;
+mod stream;
 mod strips;
 mod view;
 
 pub use accuracy::Bound;
 pub use border::Border;
-pub use convolution::Convolution;
-pub use cuda::{GpuInfo, devices};
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};
+pub use device_image::DeviceImage;
 pub use error::{DriverError, Error, Result};
+pub use gpu_info::{GpuInfo, devices};
 pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu::registry::Variant;
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use page_locked::PageLocked;
+pub use pipeline::Pipeline;
 pub use plan::VariantChoice;
+pub use prepared::Prepared;
 pub use problem::{Filter, Layout, Operation, Problem};
+pub use stream::{Event, Stream};
 pub use view::{View, ViewMut};
 
 /// A NaN that no arithmetic makes of other values. It marks results that nothing wrote.

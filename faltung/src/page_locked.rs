@@ -1,22 +1,24 @@
 //! Memory for images that a device reads and writes by itself.
 
 use std::fmt;
+#[cfg(feature = "cuda")]
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::cuda::LockedBytes;
 use crate::Pixel;
+#[cfg(feature = "cuda")]
+use crate::cuda::LockedBytes;
+#[cfg(feature = "cuda")]
 use crate::image::{values_of, values_of_mut};
 
 /// Values in memory that a CUDA device reads and writes by itself: *page-locked* memory, also called pinned. What lies
 /// there needs no copy by the host, which is more than half of the way of an image there and back. Made by
 /// [`Device::page_locked`](super::Device::page_locked), and otherwise a slice:
-/// [`Convolution::run_values`](super::Convolution::run_values), [`View`](crate::View) and [`ViewMut`](crate::ViewMut)
+/// [`Prepared::apply_values`](super::Prepared::apply_values), [`View`](crate::View) and [`ViewMut`](crate::ViewMut)
 /// take it, or a part of it, as any other one.
 ///
 /// It is for images that come again and again, frames of a camera for example: it takes long to allocate, and the
-/// system can't give it to anybody else. It stays on the thread of its device; other threads can write to it as to any
-/// slice, in a [`std::thread::scope`].
+/// system can't give it to anybody else.
 ///
 /// ```
 /// use faltung::{Device, Filter, Mask, Problem, VariantChoice};
@@ -24,61 +26,65 @@ use crate::image::{values_of, values_of_mut};
 /// let device = Device::auto();
 /// let (width, height) = (640, 480);
 /// let problem = Problem::new(width, height, &Filter::new(Mask::gaussian(2.0, None)?))?;
-/// let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
+/// let blur = device.prepare(&problem, VariantChoice::Auto)?;
 ///
 /// let mut frame = device.page_locked::<f32>(width * height)?;
 /// let mut blurred = device.page_locked::<f32>(width * height)?;
 /// for number in 0..3 {
 ///     frame.fill(number as f32); // where a camera would write its picture
-///     convolution.run_values(&frame, &mut blurred)?;
+///     blur.apply_values(&frame, &mut blurred)?;
 ///     assert!((blurred[240 * width + 320] - number as f32).abs() < 1e-5);
 /// }
 /// # Ok::<(), faltung::Error>(())
 /// ```
-pub struct PageLocked<'device, T> {
-    memory: Memory<'device, T>,
+pub struct PageLocked<T> {
+    memory: Memory<T>,
 }
 
 /// Where the values are.
-enum Memory<'device, T> {
+enum Memory<T> {
     /// For a device that works in the host's memory.
     Ordinary(Vec<T>),
-    Locked(LockedBytes<'device>, PhantomData<T>),
+    #[cfg(feature = "cuda")]
+    Locked(LockedBytes, PhantomData<T>),
 }
 
-impl<'device, T> PageLocked<'device, T> {
+impl<T> PageLocked<T> {
     pub(super) fn ordinary(values: Vec<T>) -> Self {
         Self { memory: Memory::Ordinary(values) }
     }
 
-    pub(super) fn locked(bytes: LockedBytes<'device>) -> Self {
+    #[cfg(feature = "cuda")]
+    pub(super) fn locked(bytes: LockedBytes) -> Self {
         Self { memory: Memory::Locked(bytes, PhantomData) }
     }
 }
 
-impl<T: Pixel> Deref for PageLocked<'_, T> {
+impl<T: Pixel> Deref for PageLocked<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
         match &self.memory {
             Memory::Ordinary(values) => values,
+            #[cfg(feature = "cuda")]
             Memory::Locked(bytes, _) => values_of(bytes),
         }
     }
 }
 
-impl<T: Pixel> DerefMut for PageLocked<'_, T> {
+impl<T: Pixel> DerefMut for PageLocked<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
             Memory::Ordinary(values) => values,
+            #[cfg(feature = "cuda")]
             Memory::Locked(bytes, _) => values_of_mut(bytes),
         }
     }
 }
 
-impl<T: Pixel> fmt::Debug for PageLocked<'_, T> {
+impl<T: Pixel> fmt::Debug for PageLocked<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_locked = matches!(self.memory, Memory::Locked(..));
+        let is_locked = !matches!(self.memory, Memory::Ordinary(_));
         f.debug_struct("PageLocked").field("values", &self.len()).field("is_locked", &is_locked).finish()
     }
 }

@@ -38,6 +38,15 @@ struct Shape {
 
 impl Shape {
     fn new<T: Pixel>(width: usize, height: usize, channels: usize, pitch: usize, found: usize) -> Result<Self> {
+        let required = Self::span::<T>(width, height, channels, pitch)?;
+        if found < required {
+            return Err(Error::Length { what: "view", width, height, channels, required, found });
+        }
+        Ok(Self { width, height, channels, pitch })
+    }
+
+    /// The values from the first row's first to the last row's last.
+    fn span<T: Pixel>(width: usize, height: usize, channels: usize, pitch: usize) -> Result<usize> {
         Image::<T>::checked_len(width, height, channels)?;
         let row = width * channels;
         if pitch < row {
@@ -45,13 +54,14 @@ impl Shape {
         }
         // The last row need not have a gap after it.
         let required = (height - 1).checked_mul(pitch).and_then(|values| values.checked_add(row));
-        match required {
-            Some(required) if found >= required => Ok(Self { width, height, channels, pitch }),
-            _ => {
-                let required = required.unwrap_or(usize::MAX);
-                Err(Error::Length { what: "view", width, height, channels, required, found })
-            }
-        }
+        required.filter(|&values| values <= isize::MAX as usize / size_of::<T>()).ok_or(Error::Length {
+            what: "view",
+            width,
+            height,
+            channels,
+            required: usize::MAX,
+            found: 0,
+        })
     }
 
     /// Values of a row.
@@ -126,6 +136,16 @@ impl<'a, T: Pixel> View<'a, T> {
         self.shape.dense_len().map(|length| &self.values[..length])
     }
 
+    /// The values from the first row's first to the last row's last, of a view of this size.
+    pub(crate) fn span(width: usize, height: usize, channels: usize, pitch: usize) -> Result<usize> {
+        Shape::span::<T>(width, height, channels, pitch)
+    }
+
+    /// All values from the first row's first on, with those between the rows.
+    pub(crate) fn values(&self) -> &'a [T] {
+        self.values
+    }
+
     /// A copy without gaps.
     #[must_use]
     pub fn to_dense(&self) -> Vec<T> {
@@ -159,10 +179,28 @@ impl<'a, T: Pixel> ViewMut<'a, T> {
         &mut self.values[y * self.shape.pitch..][..self.shape.row()]
     }
 
+    /// The same rows for a shorter time.
+    #[must_use]
+    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
+        ViewMut { shape: self.shape, values: &mut *self.values }
+    }
+
+    /// All values from the first row's first on, with those between the rows.
+    pub(crate) fn into_values(self) -> &'a mut [T] {
+        self.values
+    }
+
     /// All values, if nothing lies between the rows.
     #[must_use]
     pub fn as_dense_mut(&mut self) -> Option<&mut [T]> {
         self.shape.dense_len().map(|length| &mut self.values[..length])
+    }
+
+    /// Sets all rows from those of an image of the same size.
+    pub(crate) fn set_rows(&mut self, from: &View<'_, T>) {
+        for y in 0..self.height() {
+            self.row_mut(y).copy_from_slice(from.row(y));
+        }
     }
 
     /// Sets all rows from values without gaps.

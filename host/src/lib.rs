@@ -25,6 +25,7 @@ pub mod compare;
 mod error;
 pub mod files;
 pub mod oracle;
+pub mod resident;
 mod threads;
 pub mod tutorial;
 

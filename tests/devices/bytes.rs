@@ -62,8 +62,8 @@ fn same_bytes(
     let problem = Problem::new(width, height, filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
     let image: Vec<u8> = (0..problem.values()).map(|_| random.u8(..)).collect();
     let (mut right, mut found) = (vec![0_u8; image.len()], vec![0_u8; image.len()]);
-    Device::cpu().convolution(&problem, VariantChoice::Auto)?.run_values(&image, &mut right)?;
-    device.convolution(&problem, VariantChoice::Exactly(Variant::TensorCoreU8))?.run_values(&image, &mut found)?;
+    Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply_values(&image, &mut right)?;
+    device.prepare(&problem, VariantChoice::Exactly(Variant::TensorCoreU8))?.apply_values(&image, &mut found)?;
     if let Some(at) = (0..right.len()).find(|&at| right[at] != found[at]) {
         let (y, v) = (at / (width * channels), at % (width * channels));
         let (columns, rows) = (problem.window().width(), problem.window().height());
@@ -84,10 +84,10 @@ pub(super) fn halves(device: DeviceChoice) -> Result<(), Failed> {
     ] {
         let problem = Problem::new(width, height, &Filter::new(mask).border(Border::Wrap))?;
         let problem = problem.with_layout(Layout::of::<u8, u8>(1))?;
-        let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        let right: Image<u8> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
         let device = Device::select(device)?;
-        let mut convolution = device.convolution(&problem, VariantChoice::Exactly(Variant::TensorCoreU8))?;
-        if convolution.run::<u8, u8>(&image)? != right {
+        let convolution = device.prepare(&problem, VariantChoice::Exactly(Variant::TensorCoreU8))?;
+        if convolution.apply::<u8, u8>(&image)? != right {
             return Err(format!("{}: not rounded to the even one", convolution.reason()).into());
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
         let filter = Filter::new(Mask::new(3, 3, vec![0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0])?).offset(offset);
         let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
         let choice = VariantChoice::Exactly(Variant::SlidingWindow);
-        let found: Image<u16> = Device::select(device)?.convolution(&problem, choice)?.run(&image)?;
+        let found: Image<u16> = Device::select(device)?.prepare(&problem, choice)?.apply(&image)?;
         for (&value, &result) in image.values().iter().zip(found.values()) {
             let expected = (f32::from(value) * 0.5 + offset).round_ties_even() as u16;
             if result != expected {
@@ -115,8 +115,8 @@ pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
     let filter = Filter::new(Mask::new(2, 1, vec![f32::INFINITY, f32::NEG_INFINITY])?);
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
     let found: Image<u16> =
-        Device::select(device)?.convolution(&problem, VariantChoice::Exactly(Variant::SlidingWindow))?.run(&image)?;
-    let right: Image<u16> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+        Device::select(device)?.prepare(&problem, VariantChoice::Exactly(Variant::SlidingWindow))?.apply(&image)?;
+    let right: Image<u16> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
     if found != right || !right.values()[1..width].contains(&0) {
         return Err("NaN did not become 0".into());
     }

@@ -54,9 +54,9 @@ pub(super) fn planted_order() -> Result<(), Failed> {
         let case = cases(true, SEED).into_iter().find(plain).ok_or("no plain case")?;
         let (image, scale, anchor) = ((70, 40), (1.0, 0.0), None);
         let checker = Checker::new(Case { image, mask, scale, anchor, separable: true, ..case })?;
-        let mut convolution = device.convolution(checker.problem(), VariantChoice::Exactly(variant))?;
+        let convolution = device.prepare(checker.problem(), VariantChoice::Exactly(variant))?;
         let image = checker.case().make()?.1.to_f32();
-        let mut result = convolution.run::<f32, f32>(&image)?.values().to_vec();
+        let mut result = convolution.apply::<f32, f32>(&image)?.values().to_vec();
         let (own, direct) = (convolution.bound(), Bound::direct(checker.problem()));
         if own.promises_bits() || !matches!(checker.judge("separable", &result, own), Verdict::Right(_)) {
             return Err(format!("{}: not within its own bound", variant.name()).into());

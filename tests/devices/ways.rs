@@ -14,8 +14,8 @@ pub(super) fn huge() -> Result<(), Failed> {
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
     let device = Device::cuda(0)?;
     for variant in Variant::ALL {
-        let result: Image<u8> = match device.convolution(&problem, VariantChoice::Exactly(variant)) {
-            Ok(mut convolution) => convolution.run(&image)?,
+        let result: Image<u8> = match device.prepare(&problem, VariantChoice::Exactly(variant)) {
+            Ok(convolution) => convolution.apply(&image)?,
             Err(Error::Refused { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -25,7 +25,7 @@ pub(super) fn huge() -> Result<(), Failed> {
             // compared.
             let part = image.crop(0, first, width, rows)?;
             let part_problem = Problem::new(width, rows, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
-            let right: Image<u8> = Device::cpu().convolution(&part_problem, VariantChoice::Auto)?.run(&part)?;
+            let right: Image<u8> = Device::cpu().prepare(&part_problem, VariantChoice::Auto)?.apply(&part)?;
             let top = if first == 0 { 0 } else { 8 };
             let bottom = if first + rows == height { rows } else { rows - 8 };
             if let Some(y) = (top..bottom).find(|&y| result.row(first + y) != right.row(y)) {
@@ -79,7 +79,7 @@ fn in_bands_of<T: faltung::Pixel>(
         let variant = VariantChoice::Exactly(variant);
         let run_once = |values: &[T]| -> Result<Vec<T>, Error> {
             let mut result = vec![T::default(); values.len()];
-            device.convolution(&problem, variant)?.run_values(values, &mut result)?;
+            device.prepare(&problem, variant)?.apply_values(values, &mut result)?;
             Ok(result)
         };
         let right = match run_once(&first) {
@@ -87,17 +87,17 @@ fn in_bands_of<T: faltung::Pixel>(
             Err(Error::Refused { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
-        let mut convolution = device.convolution(&problem, variant)?;
+        let convolution = device.prepare(&problem, variant)?;
         let mut locked = (device.page_locked::<T>(first.len())?, device.page_locked::<T>(first.len())?);
         for round in 0..6 {
             let (image, right) = if round % 2 == 0 { (&first, &right[0]) } else { (&second, &right[1]) };
             let mut found = image.clone();
             if round < 4 {
-                convolution.run_values(image, &mut found)?;
+                convolution.apply_values(image, &mut found)?;
             } else {
                 locked.0.copy_from_slice(image);
                 locked.1.copy_from_slice(image);
-                convolution.run_values(&locked.0, &mut locked.1)?;
+                convolution.apply_values(&locked.0, &mut locked.1)?;
                 found.copy_from_slice(&locked.1);
             }
             if found != *right {
@@ -134,18 +134,18 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
     }
     let mut convolutions = Vec::new();
     for problem in &problems {
-        convolutions.push(device.convolution(problem, VariantChoice::Exact)?);
+        convolutions.push(device.prepare(problem, VariantChoice::Exact)?);
     }
     for round in 0..4 {
-        for (problem, convolution) in problems.iter().zip(&mut convolutions) {
+        for (problem, convolution) in problems.iter().zip(&convolutions) {
             let (width, height, channels) = (problem.width(), problem.height(), problem.layout().channels);
             let bytes: Vec<u8> = (0..width * height * channels).map(|_| random.u8(..)).collect();
             let (found, right): (Image, Image) = if problem.layout().input == PixelType::U8 {
                 let image = Image::new(width, height, channels, bytes)?;
-                (convolution.run(&image)?, cpu.convolution(problem, VariantChoice::Auto)?.run(&image)?)
+                (convolution.apply(&image)?, cpu.prepare(problem, VariantChoice::Auto)?.apply(&image)?)
             } else {
                 let image = Image::new(width, height, channels, bytes.into_iter().map(f32::from).collect())?;
-                (convolution.run(&image)?, cpu.convolution(problem, VariantChoice::Auto)?.run(&image)?)
+                (convolution.apply(&image)?, cpu.prepare(problem, VariantChoice::Auto)?.apply(&image)?)
             };
             if let Err(difference) = host::compare::same_bits(right.values(), found.values()) {
                 return Err(format!("run {round} of {width} x {height}: {difference:?}").into());
@@ -187,9 +187,9 @@ fn page_locked_of<T: faltung::Pixel>(
     let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
     let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
-    let mut convolution = device.convolution(&problem, VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem, VariantChoice::Exact)?;
     let cpu = Device::cpu();
-    let mut on_cpu = cpu.convolution(&problem, VariantChoice::Auto)?;
+    let on_cpu = cpu.prepare(&problem, VariantChoice::Auto)?;
     let mut held = Vec::new();
     let (values, rounds) = (problem.values(), if problem.values() > 1 << 20 { 4 } else { 40 });
     for round in 0..rounds {
@@ -203,14 +203,14 @@ fn page_locked_of<T: faltung::Pixel>(
             let (ordinary, kept) = (source.to_vec(), result.to_vec());
             let (ordinary, inside) = (&ordinary[before..][..values], before..before + values);
             let mut right = vec![T::default(); values];
-            on_cpu.run_values(ordinary, &mut right)?;
+            on_cpu.apply_values(ordinary, &mut right)?;
             let mut found = right.clone();
             match round % 3 {
-                0 => convolution.run_values(&source[inside.clone()], &mut result[inside.clone()])?,
-                1 => convolution.run_values(ordinary, &mut result[inside.clone()])?,
+                0 => convolution.apply_values(&source[inside.clone()], &mut result[inside.clone()])?,
+                1 => convolution.apply_values(ordinary, &mut result[inside.clone()])?,
                 _ => {
                     found.fill_with(|| value(&mut random));
-                    convolution.run_values(&source[inside.clone()], &mut found)?;
+                    convolution.apply_values(&source[inside.clone()], &mut found)?;
                 }
             }
             if round % 3 < 2 {
@@ -240,17 +240,17 @@ pub(super) fn rows_with_gaps(device: DeviceChoice) -> Result<(), Failed> {
     let filter = Filter::new(Mask::gaussian(1.5, None)?).border(Border::Wrap);
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, f32>(channels))?;
     let dense = Image::new(width, height, channels, view.to_dense())?;
-    let right: Image<f32> = Device::cpu().convolution(&problem, VariantChoice::Auto)?.run(&dense)?;
+    let right: Image<f32> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&dense)?;
     let device = Device::select(device)?;
-    let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
+    let convolution = device.prepare(&problem, VariantChoice::Auto)?;
     let mut result = vec![-1.0_f32; height * 120];
-    convolution.run_view(view, ViewMut::new(width, height, channels, 120, &mut result)?)?;
+    convolution.apply_view(view, ViewMut::new(width, height, channels, 120, &mut result)?)?;
     for (y, row) in result.chunks_exact(120).enumerate() {
         if row[..111] != *right.row(y) || row[111..].iter().any(|&value| value != -1.0) {
             return Err(format!("row {y} differs").into());
         }
     }
-    let other = convolution.run::<u16, u16>(&dense);
+    let other = convolution.apply::<u16, u16>(&dense);
     if !matches!(other, Err(Error::OtherLayout { .. })) {
         return Err(format!("results of another type than planned: {other:?}").into());
     }

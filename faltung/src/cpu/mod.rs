@@ -8,7 +8,6 @@
 //! | `panel` | tiles over rows and columns |
 //! | `block` | borders: what is read in place, what is padded |
 //! | `planes` | other types and several channels, plane by plane |
-//! | `resident` | an image that stays, to be computed step by step |
 //! | `rates` | how fast this CPU multiplies and copies |
 //! | this one | blocks over threads |
 //!
@@ -38,7 +37,6 @@ mod panel;
 mod planes;
 mod rates;
 mod reference;
-mod resident;
 mod simd;
 mod tile;
 
@@ -55,7 +53,6 @@ use tile::{ROWS, Window};
 pub(crate) use planes::{Planes, convolve_values};
 pub(crate) use rates::rates;
 pub use reference::reference;
-pub(crate) use resident::Resident;
 
 /// Below this many multiply-adds (a pixel counts as 16 more) a problem is computed by the thread that asks: to wake
 /// others takes as long, about 10 µs.

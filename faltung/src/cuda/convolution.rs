@@ -1,181 +1,140 @@
-//! A problem made ready on a CUDA device: buffers, kernel, mask; and its run, in steps that `bench` times apart.
+//! A problem made ready on a CUDA device, and its run: from host memory and back, or on images of the device.
 
-use std::cell::Cell;
-use std::ops::Range;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use cust::error::CudaError;
-use cust::event::{Event, EventFlags};
-use cust::function::Function;
-use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer, mem_get_info};
-use kernels_gpu::cuda_std::constant::ConstantMemory;
-use kernels_gpu::teaching::constant_mask::MASK;
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Gpu;
-use super::driver;
-use super::launch::{self, Images};
-use super::lend::{DeviceRows, LentToDevice};
+use super::kernel::Kernel;
+use super::lane::Lane;
+use super::launch::Area;
+use super::lend::copy_rows_on_device;
 use super::mapped::{self, GraphError, Graphs, RowBytes};
-use super::staging::Home;
+use super::pool::Block;
+use super::staging::HostMemoryKind;
 use super::status::DriverResultExt;
-use crate::POISON;
+use super::stream::{ImageMemory, OwnStream};
 use crate::bands::{self, Band};
-use crate::image::bytes_of;
 use crate::plan::{Plan, VariantChoice};
+use crate::rows::{HostRows, HostRowsMut};
 use crate::strips::{Cut, Strip};
-use crate::{Error, Layout, Problem, Result};
+use crate::{Error, Problem, Result};
 
-/// A problem, ready to run on a device.
-pub(crate) struct GpuConvolution<'gpu> {
-    pub(super) gpu: &'gpu Gpu,
-    pub(super) plan: Plan,
-    pub(super) layout: Layout,
-    pub(super) function: Function<'gpu>,
-    /// Rows at the plan's pitches, in the layout's types.
-    pub(super) source: DeviceBuffer<u8>,
-    pub(super) result: DeviceBuffer<u8>,
-    pub(super) mask: MaskHome<'gpu>,
+/// A problem, ready to run on a device, from any number of threads at once.
+pub(crate) struct GpuConvolution {
+    /// Dropped after the workspaces, whose memory it gives back.
+    kernel: Kernel,
     /// One for the whole image, or as many as the device's memory makes necessary.
     strips: Vec<Strip>,
-    pub(super) way: Way,
+    source_bytes: usize,
+    result_bytes: usize,
+    strategy: TransferStrategy,
+    /// Whether it has run: what is run once is not worth a graph.
+    has_run: AtomicBool,
+    /// Whether the driver refused a graph.
+    has_no_graphs: AtomicBool,
     /// What was said of the device's memory.
     memory_limit: Option<usize>,
-    /// Made when first needed; timing alone uses them.
-    events: Option<(Event, Event)>,
-    /// What was found while it ran, and not yet taken.
-    note: Option<String>,
-    /// Whether that the system gives no page-locked memory was noted.
-    noted_refusal: bool,
+    idle: Mutex<Vec<Workspace>>,
+    /// What was found while it ran, and is not as it was asked for.
+    notes: Mutex<Vec<String>>,
+}
+
+/// The device memory of one run.
+pub(super) struct Workspace {
+    pub(super) source: Block,
+    pub(super) result: Block,
+    pub(super) graphs: Graphs,
 }
 
 /// How an image goes to the device and its result back.
-pub(super) enum Way {
-    /// It has not run yet: what is run once is not worth more than to copy, compute and copy back.
-    First,
+enum TransferStrategy {
     /// Small images: through page-locked memory, in one graph of kernels.
-    Graphs(Graphs),
-    /// Large ones: in bands where source and result lie in page-locked memory, otherwise in steps.
-    Bands(Rc<[Band]>),
-    /// Others: one step after the other.
+    Graphs,
+    /// Large ones, in bands of rows: some travel while others are computed.
+    Bands(Vec<Band>),
+    /// Others: copy, compute, copy back.
     Steps,
 }
 
-/// Where the kernel finds the mask.
-pub(super) enum MaskHome<'gpu> {
-    /// In a buffer of its own.
-    Global(DeviceBuffer<f32>),
-    /// In the module's constant memory, which all convolutions with this module share.
-    Constant {
-        address: DevicePointer<f32>,
-        /// Whose mask is there now.
-        owner: &'gpu Cell<u64>,
-        /// This convolution's number.
-        number: u64,
-        coefficients: Rc<[f32]>,
-    },
+/// An image of the device, as a run takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImageArea {
+    pub(super) area: Area,
+    /// Bytes from one row to the next.
+    pub(super) pitch: usize,
 }
 
-impl MaskHome<'_> {
-    /// The buffer, if it has one.
-    pub(super) fn buffer(&self) -> Option<&DeviceBuffer<f32>> {
-        match self {
-            Self::Global(buffer) => Some(buffer),
-            Self::Constant { .. } => None,
-        }
-    }
-}
-
-impl std::fmt::Debug for GpuConvolution<'_> {
+impl std::fmt::Debug for GpuConvolution {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GpuConvolution").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("GpuConvolution").field("plan", self.plan()).finish_non_exhaustive()
     }
 }
 
-impl<'gpu> GpuConvolution<'gpu> {
-    /// Plans the problem, loads the kernel and allocates the buffers: for the whole image, or if the device's memory,
-    /// or `memory_limit` of it, does not hold that, for strips.
+impl GpuConvolution {
+    /// Plans the problem, loads the kernel and allocates memory: for the whole image, or if the device's memory, or
+    /// `memory_limit` of it, does not hold that, for strips.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::DeviceMemory`], [`Error::Driver`].
+    /// Those of [`Kernel::new`].
     pub(crate) fn new(
-        gpu: &'gpu Gpu,
+        gpu: &Arc<Gpu>,
         problem: &Problem,
         choice: VariantChoice,
         memory_limit: Option<usize>,
     ) -> Result<Self> {
-        gpu.enter()?;
-        let plan = Plan::new(problem, gpu.info.limits(), choice)?;
-        let (module, owner) = gpu.module(plan.entry.module())?;
-        let function =
-            module.get_function(plan.entry.symbol).context(format!("find the kernel {}", plan.entry.symbol))?;
-        let shared_bytes = plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
-        if shared_bytes > 48 * 1024 {
-            driver::allow_shared_memory(&function, shared_bytes)
-                .context(format!("allow {shared_bytes} bytes of shared memory"))?;
-        }
-
-        let coefficients = plan.coefficients(problem);
-        let mask = if plan.entry.variant.reads_constant_memory() {
-            static NUMBERS: AtomicU64 = AtomicU64::new(1);
-            let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            let (address, found) =
-                driver::constant(&function, MASK::SYMBOL).context("find the mask's constant memory")?;
-            let (required, found) = (coefficients.len(), found / size_of::<f32>());
-            if found < required {
-                let (what, width, height, channels) = ("the module's constant memory", required, 1, 1);
-                return Err(Error::Length { what, width, height, channels, required, found });
-            }
-            MaskHome::Constant { address, owner, number, coefficients: coefficients.into() }
-        } else {
-            let buffer: DeviceBuffer<f32> = allocate(coefficients.len())?;
-            let bytes = bytes_of(&coefficients);
-            let to =
-                DeviceRows { address: buffer.as_device_ptr().cast(), rows: 1, bytes: bytes.len(), pitch: bytes.len() };
-            // SAFETY: the buffer has as many values, and lives longer than the scope.
-            gpu.lend(|lent| unsafe { lent.upload(to, bytes, &gpu.stream) }.context("copy the mask to the device"))?;
-            MaskHome::Global(buffer)
-        };
-
+        let kernel = Kernel::new(gpu, problem, choice)?;
         let mut budget = memory_limit.unwrap_or(usize::MAX);
-        let (source, result, strips) = loop {
-            let cut = Cut::new(problem, &plan, budget).map_err(|needed| out_of_memory(needed, memory_limit))?;
-            let buffers = allocate(cut.source_bytes).and_then(|source| Ok((source, allocate(cut.result_bytes)?)));
-            match buffers {
-                Ok((source, result)) => break (source, result, cut.strips),
+        let has_gaps = !kernel.row_bytes().0.is_dense();
+        let (cut, workspace) = loop {
+            let cut = Cut::new(problem, kernel.plan(), budget);
+            let cut = cut.map_err(|needed| gpu.out_of_memory(needed, memory_limit))?;
+            match Workspace::new(gpu, cut.source_bytes, cut.result_bytes, has_gaps) {
+                Ok(workspace) => break (cut, workspace),
                 // The driver's memory is in pieces, and others use it, too: what it says to be free is no promise.
                 // Less, then.
                 Err(Error::DeviceMemory { .. }) => budget = (cut.source_bytes + cut.result_bytes) / 2,
                 Err(error) => return Err(error),
             }
         };
+        let Cut { strips, source_bytes, result_bytes } = cut;
         let mut ready = Self {
-            gpu,
-            plan,
-            layout: problem.layout(),
-            function,
-            source,
-            result,
-            mask,
+            kernel,
             strips,
-            way: Way::First,
+            source_bytes,
+            result_bytes,
+            strategy: TransferStrategy::Steps,
+            has_run: AtomicBool::new(false),
+            has_no_graphs: AtomicBool::new(false),
             memory_limit,
-            events: None,
-            note: None,
-            noted_refusal: false,
+            idle: Mutex::new(vec![workspace]),
+            notes: Mutex::default(),
         };
-        if !ready.row_bytes().0.is_dense() {
-            // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let
-            // it be something, as compute-sanitizer wants it. SAFETY: nothing else uses the new buffer, and the stream
-            // does one thing after the other.
-            unsafe { ready.source.set_8_async(0, &gpu.stream) }.context("clear the source on the device")?;
-        }
+        ready.strategy = ready.choose_strategy();
         Ok(ready)
     }
 
     pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
+        self.kernel.plan()
+    }
+
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        self.kernel.gpu()
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Arc<Gpu> {
+        self.kernel.gpu()
+    }
+
+    /// Rows of the image.
+    pub(super) fn height(&self) -> usize {
+        self.plan().params.height as usize
     }
 
     /// The strips that the image is computed in; one is the whole image.
@@ -183,264 +142,263 @@ impl<'gpu> GpuConvolution<'gpu> {
         &self.strips
     }
 
-    /// What was found since this was asked last, that is not as it was asked for. One line for people.
-    pub(crate) fn take_note(&mut self) -> Option<String> {
-        self.note.take()
+    /// What was found that is not as it was asked for, each once; for people.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One image in, one out: copy, kernel, copy back, strip by strip.
-    pub(crate) fn run(&mut self, source: &[u8], result: &mut [u8]) -> Result<()> {
-        match &self.way {
-            Way::First => self.way = self.choose_way(),
-            Way::Graphs(_) => match self.run_graph(source, result) {
-                Err(GraphError::Run(error)) => return Err(error),
-                // A driver or a system that can't has the others.
-                Err(GraphError::Prepare(error)) => {
-                    self.add_note(format!("in separate steps: {error}"));
-                    self.way = self.bands();
-                }
-                Ok(()) => return Ok(()),
-            },
-            Way::Bands(bands) if [self.gpu.home(source), self.gpu.home(result)] == [Home::PageLocked; 2] => {
-                let bands = Rc::clone(bands);
-                return self.run_in_bands(&bands, source, result);
-            }
-            Way::Bands(_) | Way::Steps => {}
+    fn add_note(&self, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&note) {
+            notes.push(note);
         }
-        let gpu = self.gpu;
-        let row = self.row_bytes().1;
+    }
+
+    /// A row of source and of result.
+    pub(super) fn row_bytes(&self) -> (RowBytes, RowBytes) {
+        self.kernel.row_bytes()
+    }
+
+    /// The way of an image from the second run on.
+    fn choose_strategy(&self) -> TransferStrategy {
+        if self.strips.len() > 1 {
+            return TransferStrategy::Steps;
+        }
+        if self.source_bytes.max(self.result_bytes) <= mapped::MOST {
+            return TransferStrategy::Graphs;
+        }
+        let (from, to) = self.row_bytes();
+        let step = self.plan().entry.launch_row_alignment() as usize;
+        bands::bands(&self.plan().params, from.bytes.max(to.bytes), step)
+            .map_or(TransferStrategy::Steps, TransferStrategy::Bands)
+    }
+
+    /// One image in, one out, and waits.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], [`Error::DeviceLost`], [`Error::DeviceMemory`] if several threads run at once and the memory
+    /// is not enough for all.
+    pub(crate) fn run(&self, source: HostRows<'_>, result: HostRowsMut<'_>) -> Result<()> {
+        let (mut lane, mut workspace) = (self.gpu().lane()?, self.workspace()?);
+        self.run_in(&mut lane, &mut workspace, source, result)
+    }
+
+    fn run_in(
+        &self,
+        lane: &mut Lane,
+        workspace: &mut Workspace,
+        source: HostRows<'_>,
+        mut result: HostRowsMut<'_>,
+    ) -> Result<()> {
+        let has_run = self.has_run.swap(true, Ordering::Relaxed);
+        match &self.strategy {
+            TransferStrategy::Graphs if has_run && !self.has_no_graphs.load(Ordering::Relaxed) => {
+                match self.run_graph(lane, workspace, source, result.reborrow()) {
+                    Ok(()) => return Ok(()),
+                    Err(GraphError::Run(error)) => return Err(error),
+                    // A driver or a system that can't has the others.
+                    Err(GraphError::Prepare(error)) => {
+                        self.add_note(format!("in separate steps: {error}"));
+                        self.has_no_graphs.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+            TransferStrategy::Bands(bands) => return self.run_in_bands(lane, workspace, bands, source, result),
+            TransferStrategy::Graphs | TransferStrategy::Steps => {}
+        }
+        self.run_in_steps(lane, workspace, source, result)
+    }
+
+    /// Copy, kernel, copy back, strip by strip.
+    fn run_in_steps(
+        &self,
+        lane: &mut Lane,
+        workspace: &Workspace,
+        source: HostRows<'_>,
+        result: HostRowsMut<'_>,
+    ) -> Result<()> {
+        let gpu = self.gpu();
+        let (from, to) = self.row_bytes();
+        let Lane { main, staging, .. } = lane;
         gpu.lend(|lent| {
-            let mut rest = result;
-            for index in 0..self.strips.len() {
+            let mut rest = Some(result);
+            for strip in &self.strips {
                 // The strips' outputs are all rows, one after the other.
-                let bytes = self.strips[index].outputs.len() * row.bytes;
-                let (outputs, later) = std::mem::take(&mut rest).split_at_mut(bytes);
-                rest = later;
-                self.upload_strip(lent, index, source)?;
-                self.launch_strip(lent, index)?;
-                self.download_strip(lent, index, outputs)?;
+                let all = rest.take().expect("put back below");
+                let (mut outputs, later) = all.split_at(strip.outputs.len());
+                rest = Some(later);
+                let mut at = 0;
+                for range in &strip.source {
+                    let rows = source.range(range.clone());
+                    let place = from.of(workspace.source.area(), at..at + range.len());
+                    // SAFETY: the rows lie in the workspace, which lives longer than the scope.
+                    unsafe { staging.upload(lent, place, rows, gpu.kind(rows.span()), main)? };
+                    at += range.len();
+                }
+                lent.uses(main);
+                let (source, result) = (workspace.source.area(), workspace.result.area());
+                // SAFETY: both are the workspace's, which this run has for itself, and the scope waits for the stream.
+                unsafe { self.kernel.launch(source, result, strip.height, strip.rows(), main)? };
+                let kind = gpu.kind(outputs.span_mut());
+                let place = to.of(workspace.result.area(), strip.rows());
+                // SAFETY: as above.
+                unsafe { staging.download(lent, outputs, place, kind, main)? };
+            }
+            self.note_refusal(staging.refused());
+            Ok(())
+        })
+    }
+
+    /// Many images in, as many out, and waits. Those in page-locked memory overlap: one is on its way to the device
+    /// while another is computed and a third on its way back.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run), of the first image that failed; results after it may be missing.
+    pub(crate) fn run_batch(&self, sources: &[HostRows<'_>], results: Vec<HostRowsMut<'_>>) -> Result<()> {
+        /// Images under way at once: one on its way there, one that is computed, one on its way back.
+        const AT_ONCE: usize = 3;
+        let gpu = self.gpu();
+        let TransferStrategy::Bands(bands) = &self.strategy else {
+            return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result));
+        };
+        let mut results: VecDeque<_> = results.into();
+        let is_locked = |source: &HostRows<'_>| gpu.kind(source.span()) == HostMemoryKind::PageLocked;
+        let all_locked = sources.iter().all(is_locked)
+            && results.iter_mut().all(|result| gpu.kind(result.span_mut()) == HostMemoryKind::PageLocked);
+        if !all_locked || sources.len() < 2 {
+            return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result));
+        }
+        let mut places = Vec::new();
+        for _ in 0..AT_ONCE.min(sources.len()) {
+            places.push((gpu.lane()?, self.workspace()?));
+        }
+        gpu.lend(|lent| {
+            for (number, (source, result)) in sources.iter().zip(results).enumerate() {
+                let (lane, workspace) = &places[number % places.len()];
+                self.enqueue_bands(lent, lane, workspace, bands, *source, result)?;
             }
             Ok(())
         })
     }
 
-    /// Copies the source to the device, and waits until it is there.
-    pub(crate) fn upload(&mut self, source: &[u8]) -> Result<()> {
-        let gpu = self.gpu;
-        gpu.lend(|lent| {
-            self.check_resident()?;
-            self.upload_strip(lent, 0, source)
-        })
+    /// Runs the kernel on images of the device, in the order of the stream, without waiting for it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::Driver`].
+    ///
+    /// # Safety
+    /// - Source and result are of the plan's size and layout, on the stream's device.
+    /// - They stay until what the stream is given is done. What orders their use by other streams was done.
+    pub(crate) unsafe fn enqueue(&self, source: ImageArea, result: ImageArea, stream: &Arc<OwnStream>) -> Result<()> {
+        let gpu = self.gpu();
+        let _entered = gpu.enter()?;
+        let (from, to) = self.row_bytes();
+        let height = self.height();
+        // Rows that lie otherwise than the kernel wants them go through memory in which they lie so.
+        let make = |image: ImageArea, row: RowBytes| {
+            (!row.suits(image, height)).then(|| ImageMemory::new(stream, height * row.pitch)).transpose()
+        };
+        let (own_source, own_result) = (make(source, from)?, make(result, to)?);
+        if let Some(own) = &own_source {
+            let rows = RowBytes { pitch: source.pitch, ..from }.all(source.area, height);
+            // SAFETY: both have the rows; the own memory is given back behind this stream's work.
+            unsafe { copy_rows_on_device(from.of(own.area(), 0..height), rows, stream.stream()) }
+                .context("copy the image on the device")?;
+        }
+        self.kernel.used_by(stream);
+        let area = |own: &Option<ImageMemory>, given: Area| own.as_ref().map_or(given, |own| own.area());
+        let (source_area, result_area) = (area(&own_source, source.area), area(&own_result, result.area));
+        // SAFETY: the caller's promise, or memory of this call's own; the stream was noted.
+        unsafe { self.kernel.launch(source_area, result_area, height, 0..height, stream.stream())? };
+        if let Some(own) = &own_result {
+            let rows = RowBytes { pitch: result.pitch, ..to }.all(result.area, height);
+            // SAFETY: as above.
+            unsafe { copy_rows_on_device(rows, to.of(own.area(), 0..height), stream.stream()) }
+                .context("copy the result on the device")?;
+        }
+        Ok(())
     }
 
-    /// Fills the result with [`POISON`], so that an output that nothing writes is seen.
-    pub(crate) fn poison(&mut self) -> Result<()> {
-        let gpu = self.gpu;
-        gpu.lend(|lent| {
-            lent.uses(&gpu.stream);
-            // SAFETY: nothing else uses the result: it is borrowed exclusively, and the stream does one thing after the
-            // other. Rows are a multiple of 4 bytes long on the device.
-            unsafe { self.result.set_32_async(POISON.to_bits(), &gpu.stream) }.context("fill the result with NaN")
-        })
-    }
-
-    /// Copies the result from the device, after all launches before.
-    pub(crate) fn download(&mut self, result: &mut [u8]) -> Result<()> {
-        let gpu = self.gpu;
-        gpu.lend(|lent| {
-            self.check_resident()?;
-            self.download_strip(lent, 0, result)
-        })
-    }
-
-    /// The steps one by one work on a whole image that stays on the device.
-    fn check_resident(&self) -> Result<()> {
+    /// Whether the whole image fits the device's memory, as images of the device must.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`].
+    pub(crate) fn check_whole(&self) -> Result<()> {
         if self.strips.len() == 1 {
             return Ok(());
         }
         let row = self.row_bytes();
-        Err(out_of_memory((row.0.pitch + row.1.pitch) * self.plan.params.height as usize, self.memory_limit))
+        Err(self.gpu().out_of_memory((row.0.pitch + row.1.pitch) * self.height(), self.memory_limit))
     }
 
-    /// A row of source and of result.
-    pub(super) fn row_bytes(&self) -> (RowBytes, RowBytes) {
-        let values = self.plan.params.width as usize * self.layout.channels;
-        let of = |bytes: usize, pitch: i32| RowBytes { bytes: values * bytes, pitch: pitch as usize * bytes };
-        let params = &self.plan.params;
-        (of(self.layout.input.bytes(), params.src_pitch), of(self.layout.output.bytes(), params.dst_pitch))
+    /// A workspace that nobody else uses.
+    fn workspace(&self) -> Result<WorkspaceGuard<'_>> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let make = || Workspace::new(self.gpu(), self.source_bytes, self.result_bytes, !self.row_bytes().0.is_dense());
+        let workspace = idle.map_or_else(make, Ok)?;
+        Ok(WorkspaceGuard { convolution: self, workspace: Some(workspace) })
     }
 
-    /// Copies the rows of a strip to the device.
-    fn upload_strip<'scope, 'env>(
-        &mut self,
-        lent: &LentToDevice<'scope, 'env>,
-        index: usize,
-        source: &'scope [u8],
-    ) -> Result<()>
-    where
-        'gpu: 'env,
-    {
-        let gpu = self.gpu;
-        let row = self.row_bytes().0;
-        let mut staging = gpu.staging.borrow_mut();
-        let mut at = 0;
-        for range in &self.strips[index].source {
-            let to = row.of(&self.source, at..at + range.len());
-            let from = &source[range.start * row.bytes..range.end * row.bytes];
-            // SAFETY: the rows lie in the source, which lives as long as this convolution.
-            unsafe { staging.upload(lent, to, from, gpu.home(from), &gpu.stream)? };
-            at += range.len();
-        }
-        Ok(())
-    }
-
-    /// Runs the kernel for a strip, without waiting for it.
-    fn launch_strip<'env>(&mut self, lent: &LentToDevice<'_, 'env>, index: usize) -> Result<()>
-    where
-        'gpu: 'env,
-    {
-        let strip = &self.strips[index];
-        self.launch_rows(lent, strip.height, strip.rows())
-    }
-
-    /// Runs the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows after
-    /// them, too.
-    pub(super) fn launch_rows<'env>(
-        &mut self,
-        lent: &LentToDevice<'_, 'env>,
-        height: usize,
-        outputs: Range<usize>,
-    ) -> Result<()>
-    where
-        'gpu: 'env,
-    {
-        self.place_mask(lent)?;
-        lent.uses(&self.gpu.stream);
-        let mask = self.mask.buffer();
-        for one in &self.plan.launches(height, outputs) {
-            let images = Images { layout: self.layout, source: &self.source, result: &mut self.result };
-            launch::convolution(&self.function, one, images, mask, &self.gpu.stream)?;
-        }
-        Ok(())
-    }
-
-    /// The way from the second run on.
-    fn choose_way(&self) -> Way {
-        if self.strips.len() > 1 {
-            Way::Steps
-        } else if self.source.len().max(self.result.len()) <= mapped::MOST {
-            Way::Graphs(Graphs::default())
-        } else {
-            self.bands()
-        }
-    }
-
-    /// In bands, if the image is fit for them.
-    fn bands(&self) -> Way {
-        let (from, to) = self.row_bytes();
-        let step = self.plan.entry.launch_row_alignment() as usize;
-        bands::bands(&self.plan.params, from.bytes.max(to.bytes), step)
-            .map_or(Way::Steps, |bands| Way::Bands(bands.into()))
-    }
-
-    /// Copies the outputs of a strip from the device, to where `outputs` begins.
-    fn download_strip<'scope, 'env>(
-        &mut self,
-        lent: &LentToDevice<'scope, 'env>,
-        index: usize,
-        outputs: &'scope mut [u8],
-    ) -> Result<()>
-    where
-        'gpu: 'env,
-    {
-        let gpu = self.gpu;
-        let from = self.row_bytes().1.of(&self.result, self.strips[index].rows());
-        let home = gpu.home(outputs);
-        let mut staging = gpu.staging.borrow_mut();
-        // SAFETY: the rows lie in the result, which lives as long as this convolution.
-        unsafe { staging.download(lent, outputs, from, home, &gpu.stream)? };
-        if let Some(reason) = staging.refused()
-            && !self.noted_refusal
-        {
-            self.noted_refusal = true;
+    /// Notes why copies are slower than they could be, if they are.
+    pub(super) fn note_refusal(&self, reason: Option<&str>) {
+        if let Some(reason) = reason {
             self.add_note(format!("with slower copies: {reason}"));
         }
-        Ok(())
-    }
-
-    fn add_note(&mut self, note: String) {
-        match &mut self.note {
-            Some(before) => *before = format!("{before}; {note}"),
-            None => self.note = Some(note),
-        }
-    }
-
-    /// Runs the kernel `times` times, one after the other, and returns the time that the device took for all.
-    pub(crate) fn timed(&mut self, times: usize) -> Result<Duration> {
-        let gpu = self.gpu;
-        gpu.lend(|lent| {
-            self.check_resident()?;
-            if self.events.is_none() {
-                let event = || Event::new(EventFlags::DEFAULT).context("create a timing event");
-                self.events = Some((event()?, event()?));
-            }
-            let (start, stop) = self.events.take().expect("created above");
-            start.record(&gpu.stream).context("record a timing event")?;
-            for _ in 0..times {
-                self.launch_strip(lent, 0)?;
-            }
-            stop.record(&gpu.stream).context("record a timing event")?;
-            lent.uses(&gpu.stream);
-            lent.wait()?;
-            let elapsed = stop.elapsed_time_f32(&start).context("read the timing events")?;
-            self.events = Some((start, stop));
-            Ok(Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3))
-        })
-    }
-
-    /// Sees to it that the constant memory holds this convolution's mask.
-    pub(super) fn place_mask<'env>(&self, lent: &LentToDevice<'_, 'env>) -> Result<()>
-    where
-        'gpu: 'env,
-    {
-        if let MaskHome::Constant { address, owner, number, coefficients } = &self.mask
-            && owner.get() != *number
-        {
-            // Nobody's, should the copy fail.
-            owner.set(0);
-            // SAFETY: the symbol's size was checked when its address was taken, and its module stays loaded. Launches
-            // with the previous mask come before this copy on the stream.
-            unsafe { lent.upload_kept(*address, coefficients, &self.gpu.stream) }
-                .context("copy the mask to constant memory")?;
-            owner.set(*number);
-        }
-        Ok(())
     }
 }
 
-impl Drop for GpuConvolution<'_> {
+/// A workspace, lent until this is dropped.
+struct WorkspaceGuard<'a> {
+    convolution: &'a GpuConvolution,
+    /// None once it is given back.
+    workspace: Option<Workspace>,
+}
+
+impl Deref for WorkspaceGuard<'_> {
+    type Target = Workspace;
+
+    fn deref(&self) -> &Workspace {
+        self.workspace.as_ref().expect("it is given back last")
+    }
+}
+
+impl DerefMut for WorkspaceGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Workspace {
+        self.workspace.as_mut().expect("it is given back last")
+    }
+}
+
+impl Drop for WorkspaceGuard<'_> {
     fn drop(&mut self) {
-        // Nothing may still use the buffers, the graphs or the events when they go, in the context that is then the
-        // current one.
-        self.gpu.settle();
+        self.convolution.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.workspace.take());
     }
 }
 
-/// Device memory for `length` values.
-fn allocate<T: DeviceCopy>(length: usize) -> Result<DeviceBuffer<T>> {
-    // SAFETY: the values are written before they are read: the source and the mask by a copy, the result by the
-    // kernel, which writes each value; what lies between rows is not read.
-    match unsafe { DeviceBuffer::uninitialized(length) } {
-        Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
-            Err(out_of_memory(length * size_of::<T>(), None))
+impl Workspace {
+    fn new(gpu: &Gpu, source_bytes: usize, result_bytes: usize, has_gaps: bool) -> Result<Self> {
+        let source = gpu.ready_block(source_bytes)?;
+        // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let it be
+        // something, as compute-sanitizer wants it.
+        let cleared = if has_gaps { gpu.clear(source.area()) } else { Ok(()) };
+        match cleared.and_then(|()| gpu.ready_block(result_bytes)) {
+            Ok(result) => Ok(Self { source, result, graphs: Graphs::default() }),
+            Err(error) => {
+                gpu.give_back(source, Vec::new());
+                Err(error)
+            }
         }
-        result => result.context(format!("allocate {length} values on the device")),
     }
 }
 
-/// The error for `needed` bytes that the device, or a limit of it, does not have.
-fn out_of_memory(needed: usize, limit: Option<usize>) -> Error {
-    let (free, total) = mem_get_info().unwrap_or((0, 0));
-    let free = limit.map_or(free, |limit| limit.min(free));
-    Error::DeviceMemory { needed, free, total }
+impl Drop for GpuConvolution {
+    fn drop(&mut self) {
+        // Nothing runs in an idle workspace: every run waits. The graphs go first, in the device's context.
+        let _entered = self.gpu().enter();
+        let idle = std::mem::take(self.idle.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for Workspace { source, result, graphs } in idle {
+            drop(graphs);
+            self.gpu().give_back(source, Vec::new());
+            self.gpu().give_back(result, Vec::new());
+        }
+    }
 }

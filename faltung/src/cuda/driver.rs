@@ -5,10 +5,11 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 use cust::device::Device;
 use cust::function::Function;
-use cust::memory::{DevicePointer, LockedBuffer};
+use cust::memory::LockedBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUdevice, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUstream};
 
+use super::launch::Area;
 use super::status::{self, Failure, checked};
 use crate::{Error, Result};
 
@@ -27,7 +28,7 @@ unsafe extern "C" {
     ) -> u32;
     fn cuModuleUnload(module: CUmodule) -> u32;
     fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: *mut c_void, flags: u32) -> u32;
-    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: CUstream) -> u32;
+    fn cuMemsetD8Async(to: u64, byte: u8, count: usize, stream: CUstream) -> u32;
     fn cuStreamSynchronize(stream: CUstream) -> u32;
 }
 
@@ -47,7 +48,7 @@ pub(super) fn allow_shared_memory(function: &Function<'_>, bytes: u32) -> Result
 }
 
 /// The address of a constant array in the module that `function` belongs to, and its bytes.
-pub(super) fn constant(function: &Function<'_>, symbol: &str) -> Result<(DevicePointer<f32>, usize), Failure> {
+pub(super) fn constant(function: &Function<'_>, symbol: &str) -> Result<(u64, usize), Failure> {
     // No module has a name with a zero byte in it.
     let name = CString::new(symbol).map_err(|_| Failure(status::NOT_FOUND))?;
     let mut module = std::ptr::null_mut();
@@ -58,7 +59,7 @@ pub(super) fn constant(function: &Function<'_>, symbol: &str) -> Result<(DeviceP
         checked(cuFuncGetModule(&raw mut module, function.to_raw()))?;
         checked(cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, module, name.as_ptr()))?;
     }
-    Ok((DevicePointer::from_raw(address), bytes))
+    Ok((address, bytes))
 }
 
 /// The status with which the driver refuses a module, where `cust` has no name for it; None if it does not refuse it
@@ -79,25 +80,20 @@ pub(super) fn refusal(ptx: &CStr) -> Option<Failure> {
 }
 
 /// The device's own address of page-locked memory of the host.
-pub(super) fn mapped(memory: &mut LockedBuffer<u8>) -> Result<DevicePointer<u8>, Failure> {
+pub(super) fn mapped(memory: &mut LockedBuffer<u8>) -> Result<u64, Failure> {
     let mut address = 0;
     // SAFETY: the driver checks that the memory is page-locked, and writes one address.
     checked(unsafe { cuMemHostGetDevicePointer_v2(&raw mut address, memory.as_mut_ptr().cast(), 0) })?;
-    Ok(DevicePointer::from_raw(address))
+    Ok(address)
 }
 
-/// Copies on the device, in the order of the stream.
+/// Fills memory of the device with one byte, in the order of the stream.
 ///
 /// # Safety
-/// Both addresses have room for `bytes`, and the two areas do not overlap.
-pub(super) unsafe fn copy_on_device(
-    to: DevicePointer<f32>,
-    from: DevicePointer<f32>,
-    bytes: usize,
-    stream: &Stream,
-) -> Result<(), Failure> {
+/// The area is memory of the stream's device until the stream has come past this, and nobody else uses it until then.
+pub(super) unsafe fn fill(area: Area, byte: u8, stream: &Stream) -> Result<(), Failure> {
     // SAFETY: the caller's promise.
-    checked(unsafe { cuMemcpyDtoDAsync_v2(to.as_raw(), from.as_raw(), bytes, stream.as_inner()) })
+    checked(unsafe { cuMemsetD8Async(area.address, byte, area.bytes, stream.as_inner()) })
 }
 
 /// Waits until the device has done all that the stream was given, or never will.

@@ -19,6 +19,10 @@ unsafe extern "C" {
 /// It holds addresses of memory, and keeps none of it alive.
 pub(super) struct Graph(CUgraphExec);
 
+// SAFETY: the driver's functions on a graph may be called from any thread, by one at a time; `Graph` gives no shared
+// access to it but for launches, which the workspace that owns it does one after the other.
+unsafe impl Send for Graph {}
+
 /// A stream that records what it is given, until this is dropped: a panic ends the recording, too.
 struct Recording<'a> {
     stream: &'a Stream,

@@ -6,48 +6,59 @@
 //! block and shared memory are those of the kernel's own shape. A call borrows its outputs exclusively, and an array
 //! waits for the stream before it is freed.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cust::error::CudaError;
-use cust::event::{Event, EventFlags};
 use cust::function::Function;
 use cust::launch;
-use cust::memory::{DeviceBuffer, bytemuck, mem_get_info};
+use cust::memory::{DeviceBuffer, bytemuck};
 use cust::stream::Stream;
 use kernels_gpu::abi::kernel::Kernel;
 
 use super::Gpu;
 use super::driver;
+use super::kernel::function;
+use super::launch::Area;
 use super::lend::DeviceRows;
 use super::status::DriverResultExt;
+use super::stream::{Mark, OwnStream};
 use crate::lab::list::tutorial_kernels;
 use crate::lab::{self, Call, Element, Shape};
-use crate::{Error, Result};
+use crate::rows::{HostRows, HostRowsMut};
+use crate::{Result, View, ViewMut};
 
 /// An array on a device.
-pub(crate) struct DeviceArray<'gpu, T: Element> {
-    gpu: &'gpu Gpu,
-    buffer: DeviceBuffer<T>,
+pub(crate) struct DeviceArray<T: Element> {
+    stream: Arc<OwnStream>,
+    /// None once it is freed.
+    buffer: Option<DeviceBuffer<T>>,
 }
 
-impl<T: Element> DeviceArray<'_, T> {
+impl<T: Element> DeviceArray<T> {
+    fn buffer(&self) -> &DeviceBuffer<T> {
+        self.buffer.as_ref().expect("it is freed last")
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.buffer.len()
+        self.buffer().len()
     }
 }
 
-impl<T: Element> std::fmt::Debug for DeviceArray<'_, T> {
+impl<T: Element> std::fmt::Debug for DeviceArray<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeviceArray").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
-impl<T: Element> Drop for DeviceArray<'_, T> {
+impl<T: Element> Drop for DeviceArray<T> {
     fn drop(&mut self) {
-        // A kernel may still be using it.
-        self.gpu.settle();
+        // A kernel may still be using it. What fails here was reported by the call that caused it, or the device is lost.
+        let _entered = self.stream.gpu.enter();
+        let _ = driver::finish(self.stream.stream(), "wait for the device");
+        self.buffer = None;
     }
 }
 
@@ -74,10 +85,10 @@ pub trait LaunchOnDevice {
 /// What the kernel gets for an argument.
 macro_rules! argument {
     ($self:ident, read, $name:ident) => {
-        $self.$name.on_device().buffer.as_device_ptr()
+        $self.$name.on_device().buffer().as_device_ptr()
     };
     ($self:ident, write, $name:ident) => {
-        $self.$name.on_device().buffer.as_device_ptr()
+        $self.$name.on_device().buffer().as_device_ptr()
     };
     ($self:ident, value, $name:ident) => {
         $self.$name
@@ -120,33 +131,31 @@ macro_rules! launches {
 tutorial_kernels!(launches);
 
 /// A device with the kernels that were used.
-pub(crate) struct Bench<'gpu> {
-    gpu: &'gpu Gpu,
-    functions: RefCell<HashMap<&'static str, Function<'gpu>>>,
+pub(crate) struct Bench {
+    /// Made when it is first needed.
+    stream: OnceCell<Arc<OwnStream>>,
+    /// Of modules that the device keeps.
+    functions: RefCell<HashMap<&'static str, Function<'static>>>,
+    gpu: Arc<Gpu>,
 }
 
-impl std::fmt::Debug for Bench<'_> {
+impl std::fmt::Debug for Bench {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bench").field("gpu", self.gpu).finish_non_exhaustive()
+        f.debug_struct("Bench").field("gpu", &self.gpu).finish_non_exhaustive()
     }
 }
 
-/// A clock that runs.
-pub(crate) struct Clock<'gpu> {
-    gpu: &'gpu Gpu,
-    start: Event,
-}
-
-impl Drop for Clock<'_> {
-    fn drop(&mut self) {
-        // Another device may have been used since.
-        self.gpu.enter_to_free();
+impl Bench {
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Self {
+        Self { gpu: Arc::clone(gpu), stream: OnceCell::new(), functions: RefCell::default() }
     }
-}
 
-impl<'gpu> Bench<'gpu> {
-    pub(crate) fn new(gpu: &'gpu Gpu) -> Self {
-        Self { gpu, functions: RefCell::default() }
+    fn stream(&self) -> Result<&Arc<OwnStream>> {
+        if self.stream.get().is_none() {
+            // A lab belongs to one thread: nobody else has filled the place meanwhile.
+            let _ = self.stream.set(OwnStream::new(&self.gpu)?);
+        }
+        Ok(self.stream.get().expect("filled above"))
     }
 
     /// The most shared memory of a block, in bytes.
@@ -155,122 +164,118 @@ impl<'gpu> Bench<'gpu> {
     }
 
     /// Memory for `length` elements.
-    pub(crate) fn allocate<T: Element>(&self, length: usize) -> Result<DeviceArray<'gpu, T>> {
-        self.gpu.enter()?;
+    pub(crate) fn allocate<T: Element>(&self, length: usize) -> Result<DeviceArray<T>> {
+        let _entered = self.gpu.enter()?;
         // SAFETY: every bit pattern is a value of these types, and whoever makes the array fills it at once.
         let buffer = match unsafe { DeviceBuffer::uninitialized(length) } {
             Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
-                let (free, total) = mem_get_info().unwrap_or((0, 0));
-                return Err(Error::DeviceMemory { needed: length.saturating_mul(size_of::<T>()), free, total });
+                return Err(self.gpu.out_of_memory(length.saturating_mul(size_of::<T>()), None));
             }
             result => result.context(format!("allocate {length} values"))?,
         };
-        Ok(DeviceArray { gpu: self.gpu, buffer })
+        Ok(DeviceArray { stream: Arc::clone(self.stream()?), buffer: Some(buffer) })
     }
 
     /// Copies to the device, and waits.
-    pub(crate) fn write<T: Element>(&self, array: &mut DeviceArray<'gpu, T>, values: &[T]) -> Result<()> {
-        self.gpu.lend(|lent| {
-            if values.is_empty() {
-                return Ok(());
-            }
-            // SAFETY: the array lives longer than this call.
-            unsafe { lent.upload(rows(array), bytemuck::cast_slice(values), &self.gpu.stream) }
-                .context("copy values to the device")
-        })
+    pub(crate) fn write<T: Element>(&self, array: &mut DeviceArray<T>, values: &[T]) -> Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        self.upload(rows(array), bytemuck::cast_slice(values))
     }
 
     /// Fills an array with ones in all bits, which is NaN in `f32`.
-    pub(crate) fn poison<T: Element>(&self, array: &mut DeviceArray<'gpu, T>) -> Result<()> {
+    pub(crate) fn poison<T: Element>(&self, array: &mut DeviceArray<T>) -> Result<()> {
+        if array.len() == 0 {
+            return Ok(());
+        }
+        let DeviceRows { address, bytes, .. } = rows(array);
         self.gpu.lend(|lent| {
-            if array.len() == 0 {
-                return Ok(());
-            }
-            lent.uses(&self.gpu.stream);
+            lent.uses(self.stream()?.stream());
             // SAFETY: the array is borrowed exclusively, and the stream does one thing after the other.
-            unsafe { array.buffer.set_8_async(u8::MAX, &self.gpu.stream) }.context("fill an array")
+            unsafe { driver::fill(Area { address, bytes }, u8::MAX, self.stream()?.stream()) }.context("fill an array")
         })
     }
 
     /// Copies from the device, after all that was begun before.
-    pub(crate) fn read<T: Element>(&self, array: &DeviceArray<'_, T>, values: &mut [T]) -> Result<()> {
+    pub(crate) fn read<T: Element>(&self, array: &DeviceArray<T>, values: &mut [T]) -> Result<()> {
         self.gpu.lend(|lent| {
-            lent.uses(&self.gpu.stream);
+            lent.uses(self.stream()?.stream());
             if values.is_empty() {
                 return Ok(());
             }
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
+            let view = ViewMut::new(bytes.len(), 1, 1, bytes.len(), bytes)?;
             // SAFETY: the array lives longer than this call.
-            unsafe { lent.download(bytemuck::cast_slice_mut(values), rows(array), &self.gpu.stream) }
+            unsafe { lent.download(HostRowsMut::of(view), rows(array), self.stream()?.stream()) }
                 .context("copy values from the device")
         })
     }
 
     /// Sets a constant array of the kernel's module.
     pub(crate) fn set_constant(&self, kernel: &Kernel, symbol: &str, values: &[f32]) -> Result<()> {
+        let _entered = self.gpu.enter()?;
+        self.with(kernel, |function| {
+            let action = || format!("find the constant array {symbol}");
+            let (address, found) = driver::constant(function, symbol).context(action())?;
+            let bytes = size_of_val(values);
+            lab::same_length("constant memory", values.len(), (found / size_of::<f32>()).min(values.len()))?;
+            self.upload(DeviceRows::one(address, bytes), bytemuck::cast_slice(values))
+        })
+    }
+
+    /// Copies bytes to the device, behind what was begun before, and waits.
+    fn upload(&self, to: DeviceRows, bytes: &[u8]) -> Result<()> {
+        let view = View::new(bytes.len(), 1, 1, bytes.len(), bytes)?;
         self.gpu.lend(|lent| {
-            self.with(kernel, |function| {
-                let action = || format!("find the constant array {symbol}");
-                let (address, found) = driver::constant(function, symbol).context(action())?;
-                let bytes = size_of_val(values);
-                lab::same_length("constant memory", values.len(), (found / size_of::<f32>()).min(values.len()))?;
-                let to = DeviceRows { address: address.cast(), rows: 1, bytes, pitch: bytes };
-                // SAFETY: the array is of the module's, which stays loaded, and is as long, as was just checked.
-                unsafe { lent.upload(to, bytemuck::cast_slice(values), &self.gpu.stream) }
-                    .context(format!("copy values to the constant array {symbol}"))
-            })
+            // SAFETY: `to` is an array, or of a module that stays loaded, and is as long, as the callers have checked.
+            unsafe { lent.upload(to, HostRows::of(&view), self.stream()?.stream()) }
+                .context("copy values to the device")
         })
     }
 
     /// Launches a call that has been checked, without waiting for it.
     pub(crate) fn launch(&self, kernel: &Kernel, call: &dyn Call, grid: (u32, u32), shape: Shape) -> Result<()> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         self.with(kernel, |function| {
             if shape.shared_bytes > 48 * 1024 {
                 driver::allow_shared_memory(function, shape.shared_bytes as u32)
                     .context(format!("allow {} bytes of shared memory", shape.shared_bytes))?;
             }
             // SAFETY: `Lab::run` has checked the call, its shape against the device's limits, and whose its arrays are.
-            unsafe { call.launch(function, grid, shape, &self.gpu.stream) }.context(format!("launch {}", kernel.symbol))
+            unsafe { call.launch(function, grid, shape, self.stream()?.stream()) }
+                .context(format!("launch {}", kernel.symbol))
         })
     }
 
     /// Does something with a kernel's function, which is looked up once.
-    fn with<R>(&self, kernel: &Kernel, work: impl FnOnce(&Function<'gpu>) -> Result<R>) -> Result<R> {
+    fn with<R>(&self, kernel: &Kernel, work: impl FnOnce(&Function<'static>) -> Result<R>) -> Result<R> {
         if !self.functions.borrow().contains_key(kernel.symbol) {
-            let (module, _) = self.gpu.module(kernel.module)?;
-            let function = module.get_function(kernel.symbol).context(format!("find the kernel {}", kernel.symbol))?;
-            self.functions.borrow_mut().insert(kernel.symbol, function);
+            let found = function(&self.gpu.module(kernel.module)?, kernel.symbol)?;
+            self.functions.borrow_mut().insert(kernel.symbol, found);
         }
         work(&self.functions.borrow()[kernel.symbol])
     }
 
     /// Waits for the stream.
     pub(crate) fn wait(&self) -> Result<()> {
-        self.gpu.enter()?;
-        driver::finish(&self.gpu.stream, "run the kernels")
+        self.stream()?.synchronize()
     }
 
     /// Starts a clock on the device.
-    pub(crate) fn start(&self) -> Result<Clock<'gpu>> {
-        self.gpu.enter()?;
-        let start = Event::new(EventFlags::DEFAULT).context("create a timing event")?;
-        start.record(&self.gpu.stream).context("record a timing event")?;
-        Ok(Clock { gpu: self.gpu, start })
+    pub(crate) fn start(&self) -> Result<Mark> {
+        self.stream()?.record()
     }
 
     /// The time that the device took since then.
-    pub(crate) fn stop(&self, clock: &Clock<'_>) -> Result<Duration> {
-        self.gpu.enter()?;
-        let stop = Event::new(EventFlags::DEFAULT).context("create a timing event")?;
-        stop.record(&self.gpu.stream).context("record a timing event")?;
-        stop.synchronize().context("run the kernels")?;
-        let elapsed = stop.elapsed_time_f32(&clock.start).context("read the timing events")?;
-        Ok(Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3))
+    pub(crate) fn stop(&self, start: &Mark) -> Result<Duration> {
+        let stop = self.stream()?.record()?;
+        stop.synchronize()?;
+        stop.since(start)
     }
 }
 
 /// All of an array, as one row.
-fn rows<T: Element>(array: &DeviceArray<'_, T>) -> DeviceRows {
-    let bytes = array.len() * size_of::<T>();
-    DeviceRows { address: array.buffer.as_device_ptr().cast(), rows: 1, bytes, pitch: bytes }
+fn rows<T: Element>(array: &DeviceArray<T>) -> DeviceRows {
+    DeviceRows::one(array.buffer().as_device_ptr().as_raw(), array.len() * size_of::<T>())
 }

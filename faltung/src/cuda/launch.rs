@@ -1,10 +1,9 @@
 //! Every `launch!` of the project, behind functions that check what a kernel relies on.
 //!
 //! # Why a launch is sound
-//! A kernel reads and writes what its parameters say. So a function here takes device buffers, not addresses, and
-//! before it launches it checks that the buffers are as long as the parameters claim; the borrow of the buffers lasts
-//! until the stream is synchronised or the next call on the same stream, and one stream does one thing after the other.
-//! Grid, block and shared memory come from the entry's own geometry ([`crate::plan`]).
+//! A kernel reads and writes what its parameters say. So a function here takes areas of memory, not addresses, and
+//! before it launches it checks that the areas are as long as the parameters claim. Grid, block and shared memory come
+//! from the entry's own geometry ([`crate::plan`]). The caller keeps the memory alive, and orders what uses it.
 
 use cust::function::Function;
 use cust::launch;
@@ -23,26 +22,41 @@ struct ByValue(Params);
 // SAFETY: plain numbers, no pointers, no padding (the layout is asserted beside the type).
 unsafe impl DeviceCopy for ByValue {}
 
-/// Source and result of a convolution, as bytes, and what they are.
-pub(super) struct Images<'a> {
+/// Memory of the device, from an address on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) address: u64,
+    /// Bytes that may be used.
+    pub(super) bytes: usize,
+}
+
+/// Source and result of a convolution, and what they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Images {
     /// Types and channels.
     pub(super) layout: Layout,
     /// Rows at the source's pitch.
-    pub(super) source: &'a DeviceBuffer<u8>,
+    pub(super) source: Area,
     /// Rows at the result's pitch.
-    pub(super) result: &'a mut DeviceBuffer<u8>,
+    pub(super) result: Area,
 }
 
-/// Launches one kernel of a convolution. `mask` may be empty if the kernel reads constant memory.
+/// Launches one kernel of a convolution. `mask` is None if the kernel reads constant memory.
 ///
 /// # Errors
-/// [`Error::Length`] if a buffer is shorter than the parameters say, [`Error::Driver`] if the launch is refused. What
+/// [`Error::Length`] if an area is shorter than the parameters say, [`Error::Driver`] if the launch is refused. What
 /// goes wrong while the kernel runs shows at the next synchronisation.
-pub(super) fn convolution(
+///
+/// # Safety
+/// - The areas are memory of the stream's device, or page-locked memory that it reads and writes.
+/// - They stay so until the launch is done. Until then nobody writes the source or the mask, or uses the result.
+/// - The result overlaps neither of the two.
+/// - `function` is the entry of which `launch` was planned. If it reads constant memory, the mask is there.
+pub(super) unsafe fn convolution(
     function: &Function<'_>,
     launch: &Launch,
-    images: Images<'_>,
-    mask: Option<&DeviceBuffer<f32>>,
+    images: Images,
+    mask: Option<Area>,
     stream: &Stream,
 ) -> Result<()> {
     let params = launch.params;
@@ -56,24 +70,24 @@ pub(super) fn convolution(
         Ok(())
     };
     let size = (width, height, channels);
-    check("source on the device", source.len() / input.bytes(), size, params.src_pitch as usize)?;
-    check("result on the device", result.len() / output.bytes(), size, params.dst_pitch as usize)?;
+    check("source on the device", source.bytes / input.bytes(), size, params.src_pitch as usize)?;
+    check("result on the device", result.bytes / output.bytes(), size, params.dst_pitch as usize)?;
     let (mask_width, mask_height) = launch.mask_size;
     let mask = match mask {
         Some(mask) => {
-            check("mask on the device", mask.len(), (mask_width, mask_height, 1), mask_width)?;
-            mask.as_device_ptr()
+            check("mask on the device", mask.bytes / size_of::<f32>(), (mask_width, mask_height, 1), mask_width)?;
+            mask.address
         }
-        None => DevicePointer::null(),
+        None => 0,
     };
     let Launch { grid, block, shared_bytes, .. } = *launch;
-    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), the lengths were checked above, the
-    // two images are two allocations; a kernel without `mask` reads constant memory, which the caller has set.
+    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), the lengths were checked above; the
+    // rest is the caller's promise.
     unsafe {
         launch!(function<<<grid, block, shared_bytes, stream>>>(
-            source.as_device_ptr(),
-            result.as_device_ptr(),
-            mask,
+            DevicePointer::<u8>::from_raw(source.address),
+            DevicePointer::<u8>::from_raw(result.address),
+            DevicePointer::<f32>::from_raw(mask),
             ByValue(params)
         ))
     }
@@ -84,25 +98,24 @@ pub(super) fn convolution(
 ///
 /// # Errors
 /// As for [`convolution`].
-pub(super) fn copy(
-    function: &Function<'_>,
-    to: &mut DeviceBuffer<u8>,
-    from: &DeviceBuffer<u8>,
-    bytes: usize,
-    stream: &Stream,
-) -> Result<()> {
-    let found = from.len().min(to.len());
+///
+/// # Safety
+/// - The areas are memory of the stream's device, or page-locked memory that it reads and writes.
+/// - They begin at multiples of 16 bytes, and do not overlap.
+/// - They stay so until the launch is done. Until then nobody writes `from`, or uses `to`.
+pub(super) unsafe fn copy(function: &Function<'_>, to: Area, from: Area, bytes: usize, stream: &Stream) -> Result<()> {
+    let found = from.bytes.min(to.bytes);
     if found < bytes || !bytes.is_multiple_of(16) {
         let (width, height, channels, required) = (bytes, 1, 1, bytes.next_multiple_of(16));
         return Err(Error::Length { what: "copy on the device", width, height, channels, required, found });
     }
     let quads = (bytes / 16) as u32;
     let block = kernels_gpu::util::memcpy::BLOCK;
-    // SAFETY: both hold the bytes, as was just checked, and are two allocations, which begin at multiples of 256 bytes.
+    // SAFETY: both hold the bytes, as was just checked; the rest is the caller's promise.
     unsafe {
         launch!(function<<<quads.div_ceil(block), block, 0, stream>>>(
-            from.as_device_ptr(),
-            to.as_device_ptr(),
+            DevicePointer::<u8>::from_raw(from.address),
+            DevicePointer::<u8>::from_raw(to.address),
             quads
         ))
     }

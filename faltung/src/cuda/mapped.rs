@@ -10,18 +10,19 @@
 //! Where the caller's image or the result lies in page-locked memory already ([`page_locked`](super::page_locked)), the
 //! kernels work there.
 
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 
-use cust::memory::{DeviceBuffer, DevicePointer, LockedBuffer};
+use cust::memory::LockedBuffer;
 use kernels_gpu::util::memcpy::COPY_QUADS;
 
-use super::convolution::Way;
+use super::convolution::{GpuConvolution, ImageArea, Workspace};
 use super::graph::Graph;
-use super::launch::{self, Images};
+use super::lane::Lane;
+use super::launch::{self, Area};
 use super::lend::{DeviceRows, lend};
-use super::status::DriverResultExt;
-use super::{Gpu, GpuConvolution, driver, staging};
+use super::status::{DriverResultExt, PageLockedResultExt};
+use super::{Gpu, driver, staging};
+use crate::rows::{HostRows, HostRowsMut};
 use crate::{Error, Result};
 
 /// The most bytes of a source or a result on the device: a 1024 x 1024 `f32`, for which it still takes less than half
@@ -43,21 +44,39 @@ impl RowBytes {
         self.bytes == self.pitch
     }
 
-    /// These rows of a buffer, which must have them.
-    pub(super) fn of(self, buffer: &DeviceBuffer<u8>, rows: Range<usize>) -> DeviceRows {
+    /// These rows of an area, which must have them.
+    pub(super) fn of(self, area: Area, rows: Range<usize>) -> DeviceRows {
         let Self { bytes, pitch } = self;
-        assert!(rows.end * pitch <= buffer.len(), "the buffer holds the rows");
-        // SAFETY: the first of them lies in the buffer, as was just checked.
-        let address = unsafe { buffer.as_device_ptr().add(rows.start * pitch) };
+        assert!(rows.end * pitch <= area.bytes, "the area holds the rows");
+        let address = area.address + (rows.start * pitch) as u64;
         DeviceRows { address, rows: rows.len(), bytes, pitch }
+    }
+}
+
+/// Rows of images begin at multiples of this many bytes.
+const ALIGNMENT: u64 = 32;
+
+impl RowBytes {
+    /// Whether an image of the device lies as the kernels want it: rows at this pitch, which begin where they shall, with
+    /// memory behind the last one that a vector may touch.
+    pub(super) fn suits(self, image: ImageArea, height: usize) -> bool {
+        let ImageArea { area, pitch } = image;
+        pitch == self.pitch && area.address.is_multiple_of(ALIGNMENT) && area.bytes >= height * pitch
+    }
+
+    /// All rows of an area, which may end with the last one.
+    pub(super) fn all(self, area: Area, height: usize) -> DeviceRows {
+        let Self { bytes, pitch } = self;
+        assert!((height - 1) * pitch + bytes <= area.bytes, "the area holds the rows");
+        DeviceRows { address: area.address, rows: height, bytes, pitch }
     }
 }
 
 /// Where the device reads a small image and writes its result: its own addresses of page-locked memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
-    pub(super) source: DevicePointer<u8>,
-    pub(super) result: DevicePointer<u8>,
+    pub(super) source: u64,
+    pub(super) result: u64,
 }
 
 /// The graphs of a convolution, each with its ends.
@@ -82,16 +101,6 @@ impl Graphs {
     }
 }
 
-/// `bytes` bytes that the device finds at `address`, as the launches take them. Never to be dropped: the memory is
-/// somebody else's.
-///
-/// # Safety
-/// They are there as long as the view, and nobody else uses them as long as something is launched that does.
-unsafe fn view(address: DevicePointer<u8>, bytes: usize) -> ManuallyDrop<DeviceBuffer<u8>> {
-    // SAFETY: the caller's promise.
-    ManuallyDrop::new(unsafe { DeviceBuffer::from_raw_parts(address, bytes) })
-}
-
 /// The page-locked memory of a device for one small image and its result, with the device's own view of it.
 pub(super) struct Mapped {
     host: (LockedBuffer<u8>, LockedBuffer<u8>),
@@ -100,57 +109,46 @@ pub(super) struct Mapped {
 
 impl Mapped {
     fn new() -> Result<Self> {
-        const ACTION: &str = "allocate page-locked memory";
         // SAFETY: bytes are read only where they were written: the source by `set_source`, the result by the kernel.
-        let allocate = || unsafe { LockedBuffer::uninitialized(MOST) }.context(ACTION);
+        let allocate = || unsafe { LockedBuffer::uninitialized(MOST) }.page_locked(MOST);
         let mut host = (allocate()?, allocate()?);
         let address = |memory: &mut LockedBuffer<u8>| driver::mapped(memory).context("map page-locked memory");
         let ends = Ends { source: address(&mut host.0)?, result: address(&mut host.1)? };
         Ok(Self { host, ends })
     }
 
-    /// Copies rows without gaps to where the device reads them.
-    pub(super) fn set_source(&mut self, from: &[u8], row: RowBytes) {
-        let rows = from.len() / row.bytes;
-        let to = &mut self.host.0[..rows * row.pitch];
-        if row.is_dense() {
-            return staging::copy(to, from);
+    /// Copies rows to where the device reads them, `pitch` bytes apart.
+    pub(super) fn set_source(&mut self, from: HostRows<'_>, pitch: usize) {
+        let to = &mut self.host.0[..from.len() * pitch];
+        if pitch == from.row_bytes() {
+            return staging::copy_in(to, from);
         }
-        for (to, from) in to.chunks_exact_mut(row.pitch).zip(from.chunks_exact(row.bytes)) {
-            to[..row.bytes].copy_from_slice(from);
+        for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
+            to[..from.row_bytes()].copy_from_slice(from.at(row));
         }
     }
 
-    /// Copies the rows that the device wrote to rows without gaps.
-    pub(super) fn result(&self, to: &mut [u8], row: RowBytes) {
-        let rows = to.len() / row.bytes;
-        let from = &self.host.1[..rows * row.pitch];
-        if row.is_dense() {
-            return staging::copy(to, from);
+    /// Copies the rows that the device wrote, `pitch` bytes apart.
+    pub(super) fn result(&self, mut to: HostRowsMut<'_>, pitch: usize) {
+        let from = &self.host.1[..to.len() * pitch];
+        if pitch == to.row_bytes() {
+            return staging::copy_out(to, from);
         }
-        for (to, from) in to.chunks_exact_mut(row.bytes).zip(from.chunks_exact(row.pitch)) {
-            to.copy_from_slice(&from[..row.bytes]);
+        let bytes = to.row_bytes();
+        for (row, from) in from.chunks_exact(pitch).enumerate() {
+            to.at_mut(row).copy_from_slice(&from[..bytes]);
         }
     }
 }
 
 impl Gpu {
-    /// The device's address of a small image in page-locked memory, if its rows lie there as the kernels need them.
-    pub(super) fn end(&self, image: &[u8], row: RowBytes) -> Option<DevicePointer<u8>> {
+    /// The device's address of a small image in page-locked memory, if its rows lie there as the kernels need them:
+    /// without gaps, and so on the device, too.
+    pub(super) fn end(&self, span: &[u8], is_dense: bool) -> Option<u64> {
         /// Bytes that a kernel's accesses are aligned to.
         const ALIGNMENT: u64 = 16;
-        let address = self.areas.address(image)?;
-        (row.is_dense() && address.as_raw().is_multiple_of(ALIGNMENT)).then_some(address)
-    }
-
-    /// The page-locked memory for small images, made when it is first needed.
-    pub(super) fn mapped(&self) -> Result<std::cell::RefMut<'_, Mapped>> {
-        if self.mapped.get().is_none() {
-            let made = Mapped::new()?;
-            // Single-threaded: `Gpu` is not Sync, so nobody else filled the place meanwhile.
-            let _ = self.mapped.set(made.into());
-        }
-        Ok(self.mapped.get().expect("filled above").borrow_mut())
+        let address = self.areas.address(span)?;
+        (is_dense && address.is_multiple_of(ALIGNMENT)).then_some(address)
     }
 }
 
@@ -172,67 +170,70 @@ impl GraphError {
     }
 }
 
-impl GpuConvolution<'_> {
+impl GpuConvolution {
     /// Runs a small image in one graph.
-    pub(super) fn run_graph(&mut self, source: &[u8], result: &mut [u8]) -> Result<(), GraphError> {
-        let gpu = self.gpu;
+    pub(super) fn run_graph(
+        &self,
+        lane: &mut Lane,
+        workspace: &mut Workspace,
+        source: HostRows<'_>,
+        mut result: HostRowsMut<'_>,
+    ) -> Result<(), GraphError> {
+        let gpu = self.gpu();
         let (from, to) = self.row_bytes();
         // Page-locked memory is allocated in the device's context.
-        gpu.enter().map_err(GraphError::Run)?;
-        let (own_source, own_result) = (gpu.end(source, from), gpu.end(result, to));
-        let ends = match (own_source, own_result) {
-            (Some(source), Some(result)) => Ends { source, result },
-            _ => {
-                let mut mapped = gpu.mapped().map_err(GraphError::preparing)?;
-                if own_source.is_none() {
-                    mapped.set_source(source, from);
-                }
-                let Ends { source, result } = mapped.ends;
-                Ends { source: own_source.unwrap_or(source), result: own_result.unwrap_or(result) }
-            }
-        };
-        if !matches!(&self.way, Way::Graphs(graphs) if graphs.get(ends).is_some()) {
-            let recorded = self.record_graph(ends).map_err(GraphError::preparing)?;
-            if let Way::Graphs(graphs) = &mut self.way {
-                graphs.insert(ends, recorded);
-            }
+        let _entered = gpu.enter().map_err(GraphError::Run)?;
+        let own_source = gpu.end(source.span(), from.is_dense() && source.dense().is_some());
+        let is_dense = to.is_dense() && result.dense_mut().is_some();
+        let own_result = gpu.end(result.span_mut(), is_dense);
+        if (own_source.is_none() || own_result.is_none()) && lane.mapped.is_none() {
+            lane.mapped = Some(Mapped::new().map_err(GraphError::preparing)?);
         }
-        let Way::Graphs(graphs) = &self.way else { unreachable!("a graph is run by one that has graphs") };
-        let graph = graphs.get(ends).expect("recorded above");
-        let written = &mut *result;
+        if let Some(mapped) = &mut lane.mapped
+            && own_source.is_none()
+        {
+            mapped.set_source(source, from.pitch);
+        }
+        let ends = lane.mapped.as_ref().map(|mapped| mapped.ends);
+        let ends = Ends {
+            source: own_source.or(ends.map(|ends| ends.source)).expect("made above"),
+            result: own_result.or(ends.map(|ends| ends.result)).expect("made above"),
+        };
+        if workspace.graphs.get(ends).is_none() {
+            let recorded = self.record_graph(lane, workspace, ends).map_err(GraphError::preparing)?;
+            workspace.graphs.insert(ends, recorded);
+        }
+        let graph = workspace.graphs.get(ends).expect("recorded above");
+        let written = result.reborrow();
         lend(|lent| {
-            // Constant memory is not part of the graph: it must hold this mask before each launch.
-            self.place_mask(lent)?;
-            // SAFETY: the buffers in the graph are this convolution's, and the device's or these two; this convolution
-            // and the device are borrowed longer than the scope.
-            unsafe { lent.launch(graph, source, written, &gpu.stream) }.context("launch a graph of kernels")
+            // SAFETY: the blocks in the graph are the workspace's, and the lane's page-locked memory or these two; all
+            // are borrowed longer than the scope.
+            unsafe { lent.launch(graph, source, written, &lane.main) }.context("launch a graph of kernels")
         })
         .map_err(GraphError::Run)?;
-        if own_result.is_none() {
-            gpu.mapped().map_err(GraphError::Run)?.result(result, to);
+        if let Some(mapped) = &lane.mapped
+            && own_result.is_none()
+        {
+            mapped.result(result, to.pitch);
         }
         Ok(())
     }
 
     /// Records what brings the source from page-locked memory and puts the result there.
-    fn record_graph(&mut self, ends: Ends) -> Result<Graph> {
-        let (module, _) = self.gpu.module(COPY_QUADS.module)?;
+    fn record_graph(&self, lane: &Lane, workspace: &Workspace, ends: Ends) -> Result<Graph> {
+        let module = self.gpu().module(COPY_QUADS.module)?;
         let copy = module.get_function(COPY_QUADS.symbol).context("find the kernel that copies")?;
-        let mask = self.mask.buffer();
-        let stream = &self.gpu.stream;
-        let height = self.plan.params.height as usize;
         let (from, to) = self.row_bytes();
+        let height = self.height();
         let bytes = height * from.pitch;
-        // SAFETY: page-locked memory has as many rows at these pitches; nothing runs before the graph is launched.
-        let (source, mut result) = unsafe { (view(ends.source, bytes), view(ends.result, height * to.pitch)) };
-        let launches = self.plan.launches(height, 0..height);
-        Graph::record(stream, || {
-            launch::copy(&copy, &mut self.source, &source, bytes, stream)?;
-            for one in &launches {
-                let images = Images { layout: self.layout, source: &self.source, result: &mut result };
-                launch::convolution(&self.function, one, images, mask, stream)?;
+        let source = Area { address: ends.source, bytes };
+        let result = Area { address: ends.result, bytes: height * to.pitch };
+        Graph::record(&lane.main, || {
+            // SAFETY: nothing runs before the graph is launched; then `run_graph` keeps all of it alive and to itself.
+            unsafe {
+                launch::copy(&copy, workspace.source.area(), source, bytes, &lane.main)?;
+                self.kernel().launch(workspace.source.area(), result, height, 0..height, &lane.main)
             }
-            Ok(())
         })
     }
 }

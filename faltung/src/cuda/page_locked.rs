@@ -1,94 +1,97 @@
 //! Page-locked memory that callers keep their images in: the device reads and writes it by itself, without a copy of
 //! the host's.
 
-use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use cust::memory::{DevicePointer, LockedBuffer};
+use cust::memory::LockedBuffer;
 
 use super::Gpu;
 use super::driver;
-use super::staging::Home;
-use super::status::DriverResultExt;
+use super::staging::HostMemoryKind;
+use super::status::{DriverResultExt, PageLockedResultExt};
 use crate::Result;
 
 /// Bytes in page-locked memory.
-pub(crate) struct LockedBytes<'gpu> {
-    gpu: &'gpu Gpu,
-    memory: LockedBuffer<u8>,
+pub(crate) struct LockedBytes {
+    gpu: Arc<Gpu>,
+    /// None once it is freed.
+    memory: Option<LockedBuffer<u8>>,
 }
 
 /// Which page-locked memory of callers there is.
 #[derive(Default)]
-pub(super) struct Areas(RefCell<Vec<Area>>);
+pub(super) struct Areas(RwLock<Vec<LockedArea>>);
 
 /// One piece of it.
-struct Area {
+struct LockedArea {
     /// Its first byte's address on the host.
     host: usize,
     bytes: usize,
     /// That byte's address on the device.
-    device: DevicePointer<u8>,
+    device: u64,
 }
 
 impl Areas {
     /// The device's address of `bytes`, if all of them lie in one of the areas.
-    pub(super) fn address(&self, bytes: &[u8]) -> Option<DevicePointer<u8>> {
-        let areas = self.0.borrow();
+    pub(super) fn address(&self, bytes: &[u8]) -> Option<u64> {
+        let areas = self.0.read().unwrap_or_else(PoisonError::into_inner);
         areas.iter().find_map(|area| {
             let before = bytes.as_ptr().addr().checked_sub(area.host)?;
             let lies_inside = before.checked_add(bytes.len())? <= area.bytes;
-            // SAFETY: the byte lies in the area, which is mapped as a whole.
-            lies_inside.then(|| unsafe { area.device.add(before) })
+            lies_inside.then(|| area.device + before as u64)
         })
     }
 }
 
 impl Gpu {
-    /// Where these bytes lie.
-    pub(super) fn home(&self, bytes: &[u8]) -> Home {
-        if self.areas.address(bytes).is_some() { Home::PageLocked } else { Home::Ordinary }
+    /// What kind of memory these bytes lie in.
+    pub(super) fn kind(&self, bytes: &[u8]) -> HostMemoryKind {
+        match self.areas.address(bytes) {
+            Some(_) => HostMemoryKind::PageLocked,
+            None => HostMemoryKind::Pageable,
+        }
     }
 
     /// `bytes` zeros, at least one.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver): the system has less memory to give away, or does not let this process
-    /// lock it.
-    pub(crate) fn page_locked(&self, bytes: usize) -> Result<LockedBytes<'_>> {
-        self.enter()?;
-        let action = || format!("allocate {bytes} bytes of page-locked memory");
+    /// [`Error::PageLockedMemory`](crate::Error::PageLockedMemory): the system has less memory to give away, or does
+    /// not let this process lock it.
+    pub(crate) fn page_locked(self: &Arc<Self>, bytes: usize) -> Result<LockedBytes> {
+        let _entered = self.enter()?;
         // SAFETY: set to zero in the next line.
-        let mut memory: LockedBuffer<u8> = unsafe { LockedBuffer::uninitialized(bytes) }.context(action())?;
+        let mut memory: LockedBuffer<u8> = unsafe { LockedBuffer::uninitialized(bytes) }.page_locked(bytes)?;
         // SAFETY: the memory is as long. (A slice of it must not exist before.)
         unsafe { memory.as_mut_ptr().write_bytes(0, bytes) };
-        let device = driver::mapped(&mut memory).context(action())?;
+        let device = driver::mapped(&mut memory).context("map page-locked memory")?;
         // Exposed, because the device's accesses come through this address, whoever holds a reference.
         let host = memory.as_mut_ptr().expose_provenance();
-        self.areas.0.borrow_mut().push(Area { host, bytes, device });
-        Ok(LockedBytes { gpu: self, memory })
+        self.areas.0.write().unwrap_or_else(PoisonError::into_inner).push(LockedArea { host, bytes, device });
+        Ok(LockedBytes { gpu: Arc::clone(self), memory: Some(memory) })
     }
 }
 
-impl Deref for LockedBytes<'_> {
+impl Deref for LockedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory
+        self.memory.as_ref().expect("it is freed last")
     }
 }
 
-impl DerefMut for LockedBytes<'_> {
+impl DerefMut for LockedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory
+        self.memory.as_mut().expect("it is freed last")
     }
 }
 
-impl Drop for LockedBytes<'_> {
+impl Drop for LockedBytes {
     fn drop(&mut self) {
-        let host = self.memory.as_ptr().addr();
-        self.gpu.areas.0.borrow_mut().retain(|area| area.host != host);
+        let host = self.as_ptr().addr();
+        self.gpu.areas.0.write().unwrap_or_else(PoisonError::into_inner).retain(|area| area.host != host);
         // Every scope that lends the memory has waited (`lend`), so that nothing uses it.
-        self.gpu.enter_to_free();
+        let _entered = self.gpu.enter();
+        self.memory = None;
     }
 }

@@ -1,14 +1,15 @@
 //! The two rates that bound a convolution on a device, measured: copying and multiply-adding.
 
 use cust::context::CurrentContext;
-use cust::event::{Event, EventFlags};
 use cust::memory::{CopyDestination, DeviceBuffer};
+use cust::stream::Stream;
 use kernels_gpu::util::fma_peak as rates;
 
+use super::event::Event;
+use super::lend::{DeviceRows, copy_rows_on_device};
 use super::status::DriverResultExt;
-use super::{Gpu, driver, launch};
-use crate::Rates;
-use crate::Result;
+use super::{Gpu, launch};
+use crate::{Rates, Result};
 
 /// Runs of each measurement; the fastest counts, because a ceiling is what the device can do.
 const RUNS: usize = 7;
@@ -19,7 +20,7 @@ impl Gpu {
     /// # Errors
     /// [`crate::Error::Driver`], [`crate::Error::DeviceMemory`].
     pub(crate) fn rates(&self) -> Result<Rates> {
-        self.enter()?;
+        let _entered = self.enter()?;
         Ok(Rates { copy_bytes_per_s: self.copy_rate()?, flop_per_s: self.fma_rate()? })
     }
 
@@ -39,41 +40,41 @@ impl Gpu {
             from.index(start..start + part.len()).copy_from(part).context("fill memory to measure the copy rate")?;
         }
         CurrentContext::synchronize().context("fill memory to measure the copy rate")?;
-        let seconds = self.fastest(|| {
+        let [to_row, from_row] = [&to, &from].map(|buffer| DeviceRows::one(buffer.as_device_ptr().as_raw(), bytes));
+        let seconds = self.fastest(|stream| {
             // SAFETY: two allocations of `bytes` each.
-            unsafe { driver::copy_on_device(to.as_device_ptr(), from.as_device_ptr(), bytes, &self.stream) }
-                .context("copy on the device")
+            unsafe { copy_rows_on_device(to_row, from_row, stream) }.context("copy on the device")
         })?;
         Ok(2.0 * bytes as f64 / seconds)
     }
 
     /// Operations per second, two for each multiply-add.
     fn fma_rate(&self) -> Result<f64> {
-        let (module, _) = self.module("fma_rate")?;
+        let module = self.module("fma_rate")?;
         let function = module.get_function("fma_rate").context("find the kernel fma_rate")?;
         let mut sink = DeviceBuffer::<f32>::zeroed(1).context("allocate memory to measure the multiply-add rate")?;
         // 16 blocks of 512 threads per multiprocessor are four full loads of its 2,048 threads.
         let (blocks, rounds) = (16 * self.info.sm_count, 256);
-        let seconds = self.fastest(|| launch::fma_rate(&function, blocks, rounds, &mut sink, &self.stream))?;
+        let seconds = self.fastest(|stream| launch::fma_rate(&function, blocks, rounds, &mut sink, stream))?;
         Ok(2.0 * rates::multiply_adds(blocks, rounds) as f64 / seconds)
     }
 
     /// The shortest time of `work` on the device, in seconds, after a first run that does not count. Waits for all of
     /// it, on errors, too.
-    fn fastest(&self, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    fn fastest(&self, mut work: impl FnMut(&Stream) -> Result<()>) -> Result<f64> {
+        let lane = self.lane()?;
         self.lend(|lent| {
-            let event = || Event::new(EventFlags::DEFAULT).context("create a timing event");
+            let event = || Event::with_time().context("create a timing event");
             let (start, stop) = (event()?, event()?);
-            lent.uses(&self.stream);
-            work()?;
+            lent.uses(&lane.main);
+            work(&lane.main)?;
             let mut best = f64::INFINITY;
             for _ in 0..RUNS {
-                start.record(&self.stream).context("record a timing event")?;
-                work()?;
-                stop.record(&self.stream).context("record a timing event")?;
+                start.record(&lane.main).context("record a timing event")?;
+                work(&lane.main)?;
+                stop.record(&lane.main).context("record a timing event")?;
                 stop.synchronize().context("measure a rate")?;
-                let milliseconds = stop.elapsed_time_f32(&start).context("read the timing events")?;
-                best = best.min(f64::from(milliseconds) / 1e3);
+                best = best.min(stop.since(&start).context("read the timing events")?.as_secs_f64());
             }
             Ok(best)
         })

@@ -5,78 +5,101 @@
 //! thread, and waits. Here all threads copy a piece while the device fetches the one before. Page-locked memory is slow
 //! to allocate, so there is little of it, made once for a device, whatever the images' sizes.
 
-use cust::event::{Event, EventFlags};
 use cust::memory::LockedBuffer;
 use cust::stream::Stream;
 use rayon::prelude::*;
 
+use super::event::Event;
 use super::lend::{DeviceRows, LentToDevice};
-use super::status::DriverResultExt;
+use super::status::{DriverResultExt, PageLockedResultExt};
+use crate::rows::{HostRows, HostRowsMut};
 use crate::{Error, Result};
 
 /// Bytes of a piece: large enough that starting a transfer (some 10 µs) costs little of its time (80 µs at 54 GB/s).
-const PIECE: usize = 4 << 20;
-/// Pieces: one travels, one is copied, one is spare.
-const PIECES: usize = 3;
+pub(super) const PIECE: usize = 4 << 20;
+/// Pieces of each direction: one travels, one is copied, the others are spare.
+pub(super) const PIECES: usize = 4;
 /// Up to this many bytes the driver's own way is as fast: it copies small images itself.
 const DIRECT: usize = 1 << 16;
 /// Bytes that one thread copies at a time.
 const PART: usize = 1 << 18;
 
-/// The page-locked memory of a device, made when it is first needed.
+/// Page-locked memory for transfers in both directions, made when it is first needed.
 #[derive(Default)]
 pub(super) struct Staging {
-    pieces: Vec<Piece>,
+    /// For images on their way to the device.
+    pub(super) up: Vec<Piece>,
+    /// For results on their way back.
+    pub(super) down: Vec<Piece>,
     next: usize,
     /// Why there are none.
     refused: Option<String>,
 }
 
-/// Where an image lies on the host.
+/// What kind of memory an image lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
-    /// In memory that only the host can read.
-    Ordinary,
-    /// In [`page_locked`](super::page_locked) memory: there is nothing to do but to start the transfer.
+pub(super) enum HostMemoryKind {
+    /// Memory that only the host can read.
+    Pageable,
+    /// [`page_locked`](super::page_locked) memory: there is nothing to do but to start the transfer.
     PageLocked,
 }
 
-struct Piece {
-    memory: LockedBuffer<u8>,
+pub(super) struct Piece {
+    pub(super) memory: LockedBuffer<u8>,
     /// Recorded behind the last transfer from or to this piece.
-    done: Event,
+    pub(super) done: Event,
 }
 
 /// A part of a transfer that fits into a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// Where it begins in host memory.
-    host: usize,
-    /// Where it begins on the device.
-    device: usize,
+    /// Its first row, and where in that it begins.
+    row: usize,
+    column: usize,
     /// Rows, and bytes of each.
     rows: usize,
     bytes: usize,
 }
 
-/// The parts of a transfer of rows that lie `pitch` bytes apart on the device and without gaps on the host.
-fn parts(rows: usize, bytes: usize, pitch: usize, most: usize) -> Vec<Part> {
-    // Without gaps on either side it is a single long row; one that is too long goes in parts of a row.
-    let (rows, bytes) = if pitch == bytes { (1, rows * bytes) } else { (rows, bytes) };
+/// The parts of at most `most` bytes of `rows` rows of `bytes`.
+fn parts(rows: usize, bytes: usize, most: usize) -> Vec<Part> {
     if bytes > most {
         let of_row = |row: usize| {
-            (0..bytes).step_by(most).map(move |from| Part {
-                host: row * bytes + from,
-                device: row * pitch + from,
-                rows: 1,
-                bytes: most.min(bytes - from),
-            })
+            (0..bytes).step_by(most).map(move |column| Part { row, column, rows: 1, bytes: most.min(bytes - column) })
         };
         return (0..rows).flat_map(of_row).collect();
     }
     let step = most / bytes;
-    let from = |row: usize| Part { host: row * bytes, device: row * pitch, rows: step.min(rows - row), bytes };
-    (0..rows).step_by(step).map(from).collect()
+    (0..rows).step_by(step).map(|row| Part { row, column: 0, rows: step.min(rows - row), bytes }).collect()
+}
+
+impl Part {
+    /// This part of rows on the device.
+    fn of(self, rows: DeviceRows) -> DeviceRows {
+        let address = rows.address + (self.row * rows.pitch + self.column) as u64;
+        DeviceRows { address, rows: self.rows, bytes: self.bytes, ..rows }
+    }
+
+    /// Copies it to a piece.
+    fn copy_in(self, piece: &mut [u8], from: HostRows<'_>) {
+        let rows = from.range(self.row..self.row + self.rows);
+        if self.bytes == from.row_bytes() {
+            copy_in(piece, rows);
+        } else {
+            copy(&mut piece[..self.bytes], &rows.at(0)[self.column..][..self.bytes]);
+        }
+    }
+
+    /// Copies it out of a piece.
+    fn copy_out(self, to: &mut HostRowsMut<'_>, piece: &[u8]) {
+        if self.bytes == to.row_bytes() {
+            let (_, rows) = to.reborrow().split_at(self.row);
+            copy_out(rows.split_at(self.rows).0, piece);
+        } else {
+            copy(&mut to.at_mut(self.row)[self.column..][..self.bytes], &piece[..self.bytes]);
+        }
+    }
 }
 
 impl Staging {
@@ -91,29 +114,24 @@ impl Staging {
         &mut self,
         lent: &LentToDevice<'scope, 'env>,
         to: DeviceRows,
-        from: &'scope [u8],
-        home: Home,
+        from: HostRows<'scope>,
+        kind: HostMemoryKind,
         stream: &'env Stream,
     ) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
-        if home == Home::PageLocked || from.len() <= DIRECT || !self.prepare()? {
+        if kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT || !self.prepare()? {
             // SAFETY: the caller's promise.
             return unsafe { lent.upload(to, from, stream) }.context(ACTION);
         }
-        assert_eq!(from.len(), to.len(), "bytes of the rows to copy");
-        for part in parts(to.rows, to.bytes, to.pitch, PIECE) {
-            let piece = &mut self.pieces[self.next];
+        assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
+        for part in parts(to.rows, to.bytes, PIECE) {
+            let piece = &mut self.up[self.next];
             self.next = (self.next + 1) % PIECES;
             piece.done.synchronize().context(ACTION)?;
-            let length = part.rows * part.bytes;
-            copy(&mut piece.memory[..length], &from[part.host..][..length]);
+            part.copy_in(&mut piece.memory, from);
             // SAFETY: the piece lives as long as the device is open. It is written again when `done` has come, which is
-            // recorded behind this copy; or, where recording fails, in another scope, after this one has waited. The
-            // part lies within `to`.
-            unsafe {
-                let to = DeviceRows { address: to.address.add(part.device), rows: part.rows, bytes: part.bytes, ..to };
-                lent.upload_from(to, piece.memory.as_ptr(), stream).context(ACTION)?;
-            }
+            // recorded behind this copy; or, where recording fails, in another scope, after this one has waited.
+            unsafe { lent.upload_from(part.of(to), piece.memory.as_ptr(), part.bytes, stream).context(ACTION)? };
             piece.done.record(stream).context(ACTION)?;
         }
         Ok(())
@@ -130,47 +148,41 @@ impl Staging {
     pub(super) unsafe fn download<'scope, 'env>(
         &mut self,
         lent: &LentToDevice<'scope, 'env>,
-        to: &'scope mut [u8],
+        mut to: HostRowsMut<'scope>,
         from: DeviceRows,
-        home: Home,
+        kind: HostMemoryKind,
         stream: &'env Stream,
     ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
         const KERNEL: &str = "run the kernel";
-        if home == Home::PageLocked || to.len() <= DIRECT || !self.prepare()? {
+        if kind == HostMemoryKind::PageLocked || to.span_mut().len() <= DIRECT || !self.prepare()? {
             // SAFETY: the caller's promise.
             return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
-        assert_eq!(to.len(), from.len(), "bytes of the rows to copy");
-        let parts = parts(from.rows, from.bytes, from.pitch, PIECE);
+        assert_eq!((to.len(), to.row_bytes()), (from.rows, from.bytes), "rows to copy, and bytes of each");
+        let parts = parts(from.rows, from.bytes, PIECE);
         // Part i goes through piece i mod PIECES; PIECES - 1 of them are under way while one is copied out.
         for step in 0..parts.len() + PIECES - 1 {
             if let Some(part) = parts.get(step) {
-                let piece = &mut self.pieces[step % PIECES];
-                // An upload may still be reading it.
-                piece.done.synchronize().context(KERNEL)?;
+                let piece = &mut self.down[step % PIECES];
                 // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is
-                // recorded behind this copy; where recording fails, nobody reads it before the scope has waited. The
-                // part lies within `from`.
+                // recorded behind this copy; where recording fails, nobody reads it before the scope has waited.
                 unsafe {
-                    let address = from.address.add(part.device);
-                    let from = DeviceRows { address, rows: part.rows, bytes: part.bytes, ..from };
-                    lent.download_to(piece.memory.as_mut_ptr(), from, stream).context(ACTION)?;
+                    lent.download_to(piece.memory.as_mut_ptr(), part.bytes, part.of(from), stream).context(ACTION)?;
                 }
                 piece.done.record(stream).context(ACTION)?;
             }
             if let Some(index) = step.checked_sub(PIECES - 1)
                 && let Some(part) = parts.get(index)
             {
-                let piece = &self.pieces[index % PIECES];
+                let piece = &self.down[index % PIECES];
                 if index + 1 == parts.len() {
                     // Nothing comes behind the last part: this is the wait at the end of the scope, too.
                     lent.wait()?;
                 } else {
                     piece.done.synchronize().context(KERNEL)?;
                 }
-                let length = part.rows * part.bytes;
-                copy(&mut to[part.host..][..length], &piece.memory[..length]);
+                part.copy_out(&mut to, &piece.memory);
             }
         }
         Ok(())
@@ -185,14 +197,16 @@ impl Staging {
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    fn prepare(&mut self) -> Result<bool> {
-        while self.pieces.len() < PIECES && self.refused.is_none() {
+    pub(super) fn prepare(&mut self) -> Result<bool> {
+        while self.down.len() < PIECES && self.refused.is_none() {
             match Piece::new() {
-                Ok(piece) => self.pieces.push(piece),
+                Ok(piece) if self.up.len() < PIECES => self.up.push(piece),
+                Ok(piece) => self.down.push(piece),
                 Err(error @ Error::DeviceLost { .. }) => return Err(error),
                 Err(error) => {
                     // Nothing was given to them yet.
-                    self.pieces.clear();
+                    self.up.clear();
+                    self.down.clear();
                     self.refused = Some(error.to_string());
                 }
             }
@@ -203,10 +217,9 @@ impl Staging {
 
 impl Piece {
     fn new() -> Result<Self> {
-        const ACTION: &str = "allocate page-locked memory";
         // SAFETY: a piece is read only where it was written.
-        let memory = unsafe { LockedBuffer::uninitialized(PIECE) }.context(ACTION)?;
-        let done = Event::new(EventFlags::DISABLE_TIMING).context(ACTION)?;
+        let memory = unsafe { LockedBuffer::uninitialized(PIECE) }.page_locked(PIECE)?;
+        let done = Event::new().context("create an event")?;
         Ok(Self { memory, done })
     }
 }
@@ -216,31 +229,71 @@ pub(super) fn copy(to: &mut [u8], from: &[u8]) {
     to.par_chunks_mut(PART).zip(from.par_chunks(PART)).for_each(|(to, from)| to.copy_from_slice(from));
 }
 
+/// Copies rows to the beginning of `to`, without gaps.
+pub(super) fn copy_in(to: &mut [u8], from: HostRows<'_>) {
+    let bytes = from.row_bytes();
+    let to = &mut to[..from.len() * bytes];
+    match from.dense() {
+        Some(from) => copy(to, from),
+        None => {
+            let rows = (PART / bytes).max(1);
+            to.par_chunks_mut(rows * bytes).enumerate().for_each(|(index, to)| {
+                for (row, to) in to.chunks_exact_mut(bytes).enumerate() {
+                    to.copy_from_slice(from.at(index * rows + row));
+                }
+            });
+        }
+    }
+}
+
+/// Copies the beginning of `from`, which has no gaps, to rows.
+pub(super) fn copy_out(mut to: HostRowsMut<'_>, from: &[u8]) {
+    let (rows, bytes, pitch) = (to.len(), to.row_bytes(), to.pitch());
+    let from = &from[..rows * bytes];
+    if let Some(to) = to.dense_mut() {
+        return copy(to, from);
+    }
+    let at_once = (PART / bytes).max(1);
+    to.span_mut().par_chunks_mut(at_once * pitch).zip(from.par_chunks(at_once * bytes)).for_each(|(to, from)| {
+        for (to, from) in to.chunks_mut(pitch).zip(from.chunks_exact(bytes)) {
+            to[..bytes].copy_from_slice(from);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every byte goes once, to its place, in parts that fit.
+    /// Every byte goes once, in parts that fit.
     #[test]
     fn parts_are_the_whole() {
-        for (rows, bytes, pitch, most) in
-            [(7, 10, 16, 40), (7, 10, 10, 16), (3, 100, 128, 33), (1, 5, 32, 5), (5, 8, 8, 8)]
-        {
-            let mut device = vec![usize::MAX; rows * pitch];
-            for part in parts(rows, bytes, pitch, most) {
+        for (rows, bytes, most) in [(7, 10, 40), (1, 70, 16), (3, 100, 33), (1, 5, 5), (5, 8, 8)] {
+            let mut seen = vec![false; rows * bytes];
+            for part in parts(rows, bytes, most) {
                 assert!(part.rows * part.bytes <= most && part.rows > 0, "{part:?}");
-                for row in 0..part.rows {
-                    for byte in 0..part.bytes {
-                        let place = &mut device[part.device + row * pitch + byte];
-                        assert_eq!(*place, usize::MAX, "twice: {part:?}");
-                        *place = part.host + row * part.bytes + byte;
+                for row in part.row..part.row + part.rows {
+                    for column in part.column..part.column + part.bytes {
+                        let place = &mut seen[row * bytes + column];
+                        assert!(!std::mem::replace(place, true), "twice: {part:?}");
                     }
                 }
             }
-            for (at, host) in device.into_iter().enumerate() {
-                let expected = if at % pitch < bytes { at / pitch * bytes + at % pitch } else { usize::MAX };
-                assert_eq!(host, expected, "byte {at} of {rows} x {bytes} at {pitch}");
-            }
+            assert!(seen.into_iter().all(|seen| seen), "{rows} x {bytes} in {most}");
         }
+    }
+
+    #[test]
+    fn rows_are_copied_in_and_out() {
+        let (rows, bytes, pitch) = (300, 1000, 1003);
+        let from: Vec<u8> = (0..rows * pitch).map(|i| (i % 251) as u8).collect();
+        let view = crate::View::new(bytes, rows, 1, pitch, &from).unwrap();
+        let mut piece = vec![0; rows * bytes];
+        copy_in(&mut piece, HostRows::of(&view));
+        assert!((0..rows).all(|row| piece[row * bytes..][..bytes] == *view.row(row)));
+        let mut to = vec![9; rows * pitch];
+        copy_out(HostRowsMut::of(crate::ViewMut::new(bytes, rows, 1, pitch, &mut to).unwrap()), &piece);
+        assert!((0..rows).all(|row| to[row * pitch..][..bytes] == *view.row(row)));
+        assert!((0..rows).all(|row| to[row * pitch + bytes..][..3] == [9; 3]));
     }
 }

@@ -110,6 +110,24 @@ impl<T> DriverResultExt<T> for Result<T, Failure> {
     }
 }
 
+/// Names the failure to allocate page-locked memory.
+pub(super) trait PageLockedResultExt<T> {
+    /// [`Error::PageLockedMemory`] for so many bytes, or [`Error::DeviceLost`].
+    fn page_locked(self, bytes: usize) -> Result<T>;
+}
+
+impl<T> PageLockedResultExt<T> for CudaResult<T> {
+    fn page_locked(self, bytes: usize) -> Result<T> {
+        self.map_err(|error| {
+            let failure = Failure::from(error);
+            if failure.is_device_lost() {
+                return failure.into_error(format!("allocate {bytes} bytes of page-locked memory"));
+            }
+            Error::PageLockedMemory { bytes, source: failure.describe() }
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;

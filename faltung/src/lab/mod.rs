@@ -48,14 +48,16 @@ impl Element for f32 {}
 pub struct Array<'device, T: Element> {
     /// The lab that it belongs to.
     lab: u64,
-    home: Home<'device, T>,
+    home: Home<T>,
+    /// It lives as long as the device, not longer.
+    device: PhantomData<&'device Device>,
 }
 
 /// Where an array is.
 #[derive(Debug)]
-enum Home<'device, T: Element> {
+enum Home<T: Element> {
     Emulated(Buffer<T>),
-    Cuda(DeviceArray<'device, T>),
+    Cuda(DeviceArray<T>),
 }
 
 impl<T: Element> Array<'_, T> {
@@ -81,7 +83,7 @@ impl<T: Element> Array<'_, T> {
         }
     }
 
-    pub(crate) fn on_device(&self) -> &DeviceArray<'_, T> {
+    pub(crate) fn on_device(&self) -> &DeviceArray<T> {
         match &self.home {
             Home::Cuda(array) => array,
             Home::Emulated(_) => unreachable!("the lab has asked whether the array is its own"),
@@ -93,15 +95,15 @@ impl<T: Element> Array<'_, T> {
 #[derive(Debug)]
 pub struct Lab<'device> {
     number: u64,
-    place: Place<'device>,
+    place: Place,
     /// Arrays live as long as the device, not longer.
     device: PhantomData<&'device Device>,
 }
 
 #[derive(Debug)]
-enum Place<'device> {
+enum Place {
     Emulator { emulator: Emulator, memory: Memory },
-    Cuda(Bench<'device>),
+    Cuda(Bench),
 }
 
 impl Device {
@@ -139,7 +141,7 @@ impl<'device> Lab<'device> {
                 Home::Cuda(array)
             }
         };
-        Ok(Array { lab: self.number, home })
+        Ok(Array { lab: self.number, home, device: PhantomData })
     }
 
     /// An array for results. What nothing writes is all ones (NaN in `f32`), and an error on the emulator.
@@ -157,7 +159,7 @@ impl<'device> Lab<'device> {
                 Home::Cuda(array)
             }
         };
-        Ok(Array { lab: self.number, home })
+        Ok(Array { lab: self.number, home, device: PhantomData })
     }
 
     /// Replaces the values of an array.

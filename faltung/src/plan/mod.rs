@@ -31,6 +31,11 @@ const MAX_GRID_Y: u32 = 65_535;
 /// load and store vectors of up to 16 bytes.
 const ROW_ALIGNMENT: usize = 32;
 
+/// Values from one row to the next on a device, for rows of `values` values of `bytes` bytes.
+pub(crate) fn device_pitch(values: usize, bytes: usize) -> usize {
+    (values * bytes).next_multiple_of(ROW_ALIGNMENT) / bytes
+}
+
 /// Which variant is to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VariantChoice {
@@ -196,7 +201,7 @@ impl Plan {
             .min_by_key(|entry| (situation.preference(entry), entry.side()));
         let Some(entry) = best else { return Err(refused(&considered, choice, values)) };
         let reason = situation.reason(entry, &considered, choice);
-        let pitch = |bytes: usize| (problem.row_values() * bytes).next_multiple_of(ROW_ALIGNMENT) / bytes;
+        let pitch = |bytes: usize| device_pitch(problem.row_values(), bytes);
         let mut params = Params {
             src_pitch: pitch(layout.input.bytes()) as i32,
             dst_pitch: pitch(layout.output.bytes()) as i32,

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
-use crate::compare::POISON;
 use crate::files::{Pixels, each_type};
-use faltung::Bound;
-use faltung::{Convolution, Device, Error, Image, Pixel, Result};
+use crate::resident::{self, AnyResident};
+use faltung::{Bound, Device, Error, Image, Pixel, Prepared, Problem, Result, VariantChoice};
 
-/// What can be measured: a convolution, or a stand-in for one in a test.
+/// What can be measured: a problem made ready on a device, or a stand-in for one in a test.
 pub trait Executor {
     /// What it promises of the result.
     fn bound(&self) -> Bound;
@@ -17,25 +16,25 @@ pub trait Executor {
     /// From host memory to host memory, in one go.
     ///
     /// # Errors
-    /// As for [`Convolution::run_view`].
+    /// As for [`Prepared::apply_view`].
     fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()>;
 
     /// Makes the source resident, and poisons the resident result.
     ///
     /// # Errors
-    /// As for [`Convolution::upload`].
+    /// As for [`Device::upload`].
     fn upload(&mut self, source: &Pixels) -> Result<()>;
 
     /// Computes `times` times on resident data, and returns the time of all.
     ///
     /// # Errors
-    /// As for [`Convolution::execute`].
+    /// As for [`Prepared::run_into`].
     fn execute(&mut self, times: usize) -> Result<Duration>;
 
     /// Fetches the resident result.
     ///
     /// # Errors
-    /// As for [`Convolution::download`].
+    /// As for [`faltung::DeviceImage::download`].
     fn download(&mut self, result: &mut Pixels) -> Result<()>;
 
     /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's
@@ -48,37 +47,36 @@ pub trait Executor {
     }
 }
 
-impl Executor for Convolution<'_> {
-    fn bound(&self) -> Bound {
-        self.bound()
-    }
-
-    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
-        each_type!(source, source => each_type!(result, result => self.run_view(source.view(), result.view_mut())))
-    }
-
-    fn upload(&mut self, source: &Pixels) -> Result<()> {
-        each_type!(source, source => self.upload(source.values()))
-    }
-
-    fn execute(&mut self, times: usize) -> Result<Duration> {
-        self.execute(times)
-    }
-
-    fn download(&mut self, result: &mut Pixels) -> Result<()> {
-        each_type!(result, result => self.download(result.values_mut()))
-    }
+/// A problem made ready on a device.
+pub struct OnDevice<'device> {
+    device: &'device Device,
+    prepared: Prepared,
+    resident: Option<Box<dyn AnyResident>>,
+    /// Whether [`end_to_end`](Executor::end_to_end) is from and to page-locked memory.
+    page_locked: bool,
 }
 
-/// A convolution whose [`end_to_end`](Executor::end_to_end) is from and to page-locked memory.
-pub(super) struct PageLocked<'device> {
-    pub(super) device: &'device Device,
-    pub(super) convolution: Convolution<'device>,
-}
+impl<'device> OnDevice<'device> {
+    /// Makes a problem ready.
+    ///
+    /// # Errors
+    /// As for [`Device::prepare`].
+    pub fn new(device: &'device Device, problem: &Problem, choice: VariantChoice) -> Result<Self> {
+        Ok(Self { device, prepared: device.prepare(problem, choice)?, resident: None, page_locked: false })
+    }
 
-impl PageLocked<'_> {
+    /// The same, from and to page-locked memory.
+    pub(super) fn page_locked(self) -> Self {
+        Self { page_locked: true, ..self }
+    }
+
+    /// What computes.
+    pub(super) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
     fn timed<T: Pixel, U: Pixel>(
-        &mut self,
+        &self,
         source: &Image<T>,
         result: &mut Image<U>,
         timing: Timing,
@@ -87,34 +85,45 @@ impl PageLocked<'_> {
         let mut to = self.device.page_locked::<U>(result.values().len())?;
         from.copy_from_slice(source.values());
         to.copy_from_slice(result.values());
-        let measured = sample_alone(timing, || self.convolution.run_values(&from, &mut to));
+        let measured = sample_alone(timing, || self.prepared.apply_values(&from, &mut to));
         result.values_mut().copy_from_slice(&to);
         measured
     }
+
+    fn resident(&mut self) -> &mut dyn AnyResident {
+        self.resident.as_deref_mut().expect("an image is uploaded before it is computed")
+    }
 }
 
-impl Executor for PageLocked<'_> {
+impl Executor for OnDevice<'_> {
     fn bound(&self) -> Bound {
-        self.convolution.bound()
+        self.prepared.bound()
     }
 
     fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
-        Executor::run(&mut self.convolution, source, result)
+        let prepared = &self.prepared;
+        each_type!(source, source => each_type!(result, result => prepared.apply_view(source.view(), result.view_mut())))
     }
 
     fn upload(&mut self, source: &Pixels) -> Result<()> {
-        Executor::upload(&mut self.convolution, source)
+        self.resident = None;
+        self.resident = Some(resident::any(self.device, &self.prepared, source)?);
+        Ok(())
     }
 
     fn execute(&mut self, times: usize) -> Result<Duration> {
-        self.convolution.execute(times)
+        self.resident().execute(times)
     }
 
     fn download(&mut self, result: &mut Pixels) -> Result<()> {
-        Executor::download(&mut self.convolution, result)
+        *result = self.resident().download()?;
+        Ok(())
     }
 
     fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+        if !self.page_locked {
+            return sample_alone(timing, || self.run(source, result));
+        }
         each_type!(source, source => each_type!(result, result => self.timed(source, result, timing)))
     }
 }
@@ -233,11 +242,7 @@ pub fn verify<E: Executor>(
 /// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few
 /// outputs where the type has no NaN.
 pub(crate) fn poison(result: &mut Pixels) {
-    match result {
-        Pixels::U8(image) => image.values_mut().fill(0xad),
-        Pixels::U16(image) => image.values_mut().fill(0xdead),
-        Pixels::F32(image) => image.values_mut().fill(POISON),
-    }
+    each_type!(result, image => resident::poison(image.values_mut()));
 }
 
 /// Times `run` one by one.

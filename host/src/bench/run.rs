@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use cuda_emulator::Counts;
 use kernels_gpu::registry::Variant;
 
-use super::measure::{Cause, Executor, PageLocked, Timing, measure, verify};
+use super::measure::{Cause, OnDevice, Timing, measure, verify};
 use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified, VsCpu};
 use super::roofline::Work;
 use super::system::{Build, Machine};
 use super::verify::Expected;
 use super::workload::{self, ImageSize, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
-use crate::files::Pixels;
+use crate::files::{Pixels, each_type};
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
-use faltung::{Convolution, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
+use faltung::{Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -121,10 +121,9 @@ fn reserve_memory(settings: &Settings) -> Result<Reservation> {
 }
 
 /// What a profiler would count for one run; None on a device that can't tell.
-fn count<'a>(open: impl Fn() -> Result<Convolution<'a>>, image: &Pixels) -> Result<Option<Counts>> {
-    let mut convolution = open()?;
-    Executor::upload(&mut convolution, image)?;
-    convolution.counts()
+fn count<'a>(open: impl Fn() -> Result<OnDevice<'a>>, image: &Pixels) -> Result<Option<Counts>> {
+    let executor = open()?;
+    each_type!(image, image => executor.prepared().counts(image.view()))
 }
 
 /// A run under way.
@@ -254,10 +253,10 @@ impl Bench<'_> {
     /// The CPU's row; None if it failed, which is noted in the cell.
     fn cpu_row(&mut self, cell: &mut Cell, task: &mut Task<'_>) -> Option<Verified> {
         let (backend, image) = (self.cpu.backend(), task.image);
-        let open = || self.cpu.convolution(task.problem, VariantChoice::Auto);
+        let open = || OnDevice::new(self.cpu, task.problem, VariantChoice::Auto);
         // Has no buffers before it is used.
         let (variant, reason) = match open() {
-            Ok(convolution) => (convolution.variant(), convolution.reason()),
+            Ok(executor) => (executor.prepared().variant(), executor.prepared().reason()),
             Err(error) => return self.noted(Err(error.into()), backend, "auto", cell),
         };
         self.step(backend, variant, cell);
@@ -283,7 +282,7 @@ impl Bench<'_> {
         let Candidate { choice, plan, preferred, reason } = candidate;
         let (backend, variant, image) = (gpu.backend(), plan.entry.variant.name(), task.image);
         self.step(backend, variant, cell);
-        let open = || gpu.convolution(task.problem, choice);
+        let open = || OnDevice::new(gpu, task.problem, choice);
         let Some(rates) = self.machine.gpu.as_ref().map(|(_, rates)| *rates) else {
             let verdict = verify(open, image, &mut task.answer, &task.expected);
             let verdict = self.noted(verdict, backend, variant, cell)?;
@@ -294,7 +293,7 @@ impl Bench<'_> {
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
         let timing = Timing { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
         let measured = if self.settings.page_locked {
-            let open = || Ok(PageLocked { device: gpu, convolution: open()? });
+            let open = || open().map(OnDevice::page_locked);
             measure(open, image, &mut task.answer, &task.expected, timing)
         } else {
             measure(open, image, &mut task.answer, &task.expected, timing)

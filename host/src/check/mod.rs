@@ -6,10 +6,10 @@ pub use cases::{Case, Content, SEED, cases};
 
 use kernels_gpu::registry::Ineligible;
 
-use crate::bench::measure::{self, Executor};
 use crate::compare::{self, Comparison, POISON};
 use crate::files::Pixels;
 use crate::oracle::Oracle;
+use crate::resident;
 use faltung::plan::VariantChoice;
 use faltung::{Bound, Device, Error, Image, Pixel, PixelType, Problem, Result};
 
@@ -85,19 +85,16 @@ impl Checker {
     /// # Errors
     /// [`Error::Driver`] and the like: the device failed. A wrong answer is no error but a [`Verdict`].
     pub fn check(&self, device: &Device, variant: VariantChoice) -> Result<Verdict> {
-        let mut convolution = match device.convolution(&self.problem, variant) {
-            Ok(convolution) => convolution,
+        let prepared = match device.prepare(&self.problem, variant) {
+            Ok(prepared) => prepared,
             Err(Error::Refused { reason, .. }) => return Ok(Verdict::NotEligible(reason)),
             Err(error) => return Err(error),
         };
-        let layout = self.case.layout;
-        let mut result = Pixels::zeros(self.problem.width(), self.problem.height(), layout.channels, layout.output)?;
-        measure::poison(&mut result);
-        // Step by step, because `upload` poisons the device's result, too.
-        Executor::upload(&mut convolution, &self.image)?;
-        convolution.execute(1)?;
-        Executor::download(&mut convolution, &mut result)?;
-        Ok(self.judge(convolution.variant(), result.to_f32().values(), convolution.bound()))
+        // On the device, where the result is poisoned before.
+        let mut resident = resident::any(device, &prepared, &self.image)?;
+        resident.execute(1)?;
+        let result = resident.download()?;
+        Ok(self.judge(prepared.variant(), result.to_f32().values(), prepared.bound()))
     }
 
     /// Holds an answer of a variant that promises `bound` against the oracle, and, if it promises the direct sum's

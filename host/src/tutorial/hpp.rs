@@ -13,6 +13,7 @@ use crate::bench::report::units::digits;
 use crate::bench::workload::{self, MaskSize};
 use crate::compare;
 use crate::oracle::Oracle;
+use crate::resident::Resident;
 use faltung::Bound;
 use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
 use faltung::{Device, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
@@ -96,8 +97,8 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
 fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, Timing)>> {
     let problem = rgb_problem(&image, filter)?;
     let device = Device::cpu();
-    let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
-    let answer: Image<f32> = convolution.run(&image)?;
+    let convolution = device.prepare(&problem, VariantChoice::Auto)?;
+    let answer: Image<f32> = convolution.apply(&image)?;
     if !session.check("the CPU (direct)", within(filter, &image, &answer)?) {
         return Ok(None);
     }
@@ -105,7 +106,7 @@ fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Resu
     let timing = Timing::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
-            let _: Image<f32> = convolution.run(&image)?;
+            let _: Image<f32> = convolution.apply(&image)?;
         }
         Ok(start.elapsed())
     })?;
@@ -242,14 +243,14 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu:
 /// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
 fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, Timing)>> {
     let device = session.device();
-    let mut convolution = device.convolution(&rgb_problem(&work.image, &work.filter)?, VariantChoice::Exact)?;
-    let found: Image<f32> = convolution.run(&work.image)?;
+    let convolution = device.prepare(&rgb_problem(&work.image, &work.filter)?, VariantChoice::Exact)?;
+    let found: Image<f32> = convolution.apply(&work.image)?;
     let name = format!("ours ({})", convolution.variant());
     if !session.check(name.clone(), judge::bits(found.values(), work.answer.values())) || session.is_emulator() {
         return Ok(None);
     }
-    convolution.upload(work.image.values())?;
-    Ok(Some((name, Timing::of(session.least(), |loops| convolution.execute(loops))?)))
+    let mut resident = Resident::<_, f32>::new(device, &convolution, &work.image)?;
+    Ok(Some((name, Timing::of(session.least(), |loops| resident.execute(loops))?)))
 }
 
 /// Times, if the device has any.
@@ -321,7 +322,7 @@ fn larger<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work) -> Resu
     session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
     let problem = rgb_problem(&image, &work.filter)?;
     let device = Device::cpu();
-    let answer: Image<f32> = device.convolution(&problem, VariantChoice::Auto)?.run(&image)?;
+    let answer: Image<f32> = device.prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
     if !session.check("the CPU (direct)", within(&work.filter, &image, &answer)?) {
         return Ok(());
     }

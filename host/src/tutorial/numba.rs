@@ -6,8 +6,9 @@ use super::timing::Timing;
 use crate::bench::report::units::digits;
 use crate::bench::workload::{self, MaskSize};
 use crate::oracle::Oracle;
+use crate::resident::Resident;
 use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
-use faltung::{Convolution, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
+use faltung::{Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
 /// The problem, and its exact answer.
@@ -135,9 +136,9 @@ fn of_this_project(
     work: &Work,
     rows: &mut Vec<Row>,
 ) -> Result<Option<Vec<f32>>> {
-    let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Exact)?;
+    let convolution: Prepared = device.prepare(&work.problem, VariantChoice::Exact)?;
     let mut found = vec![0.0; work.image.values().len()];
-    convolution.run_values(work.image.values(), &mut found)?;
+    convolution.apply_values(work.image.values(), &mut found)?;
     let what = format!("{name} ({})", convolution.variant());
     if !right(session, &what, work, &found) {
         return Ok(None);
@@ -145,14 +146,14 @@ fn of_this_project(
     if device.backend() == "emulator" {
         return Ok(Some(found));
     }
-    convolution.upload(work.image.values())?;
+    let mut resident = Resident::<_, f32>::new(device, &convolution, &work.image)?;
     let least = session.least();
-    let on_the_device = Timing::of(least, |loops| convolution.execute(loops))?;
+    let on_the_device = Timing::of(least, |loops| resident.execute(loops))?;
     let mut back = vec![0.0; found.len()];
     let with_transfers = Timing::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
-            convolution.run_values(work.image.values(), &mut back)?;
+            convolution.apply_values(work.image.values(), &mut back)?;
         }
         Ok(start.elapsed())
     })?;

@@ -58,6 +58,11 @@ impl State {
     }
 }
 
+/// No context is the current one of this thread any more.
+pub(crate) fn forget_current() {
+    STACK.with_borrow_mut(Vec::clear);
+}
+
 impl Driver {
     /// Ends a context after its work. All objects that it still has are leaks.
     fn destroy(&mut self, context: Handle) -> Outcome {
@@ -67,6 +72,7 @@ impl Driver {
         if let Some(stream) = default {
             self.streams.remove(stream)?;
         }
+        let is_lost = self.lost.is_some();
         let State { streams, events, modules, functions, graphs, graph_execs, memory, page_locked, counts, .. } =
             &mut **self;
         // Streams that were destroyed before, with work left, are no leaks.
@@ -82,7 +88,8 @@ impl Driver {
         ];
         functions.retain(|function| modules.get(function.module).is_ok());
         for (name, count) in leaked {
-            if count > 0 {
+            // Nothing of a lost device can be freed.
+            if count > 0 && !is_lost {
                 *counts.leaked.entry(name).or_default() += count;
             }
         }

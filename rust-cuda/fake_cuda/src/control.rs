@@ -22,6 +22,8 @@ unsafe extern "C" fn fake_cuda_reset(settings: *const c_char) -> c_int {
         Ok(settings) => {
             let mut driver = Driver::lock();
             *driver = State::new(settings);
+            // As in a process that has just begun.
+            crate::context::forget_current();
             driver.changed();
             0
         }

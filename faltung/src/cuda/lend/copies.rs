@@ -2,9 +2,7 @@
 //! of the driver.
 
 use std::ffi::c_void;
-use std::rc::Rc;
 
-use cust::memory::DevicePointer;
 use cust::stream::Stream;
 use cust::sys::{CUDA_MEMCPY2D, CUgraphExec, CUmemorytype, CUstream};
 
@@ -12,6 +10,7 @@ use super::super::graph::Graph;
 use super::super::status::{Failure, checked};
 use super::LentToDevice;
 use crate::Result;
+use crate::rows::{HostRows, HostRowsMut};
 
 unsafe extern "C" {
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: CUstream) -> u32;
@@ -24,7 +23,7 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct DeviceRows {
     /// Of the first byte.
-    pub(in super::super) address: DevicePointer<u8>,
+    pub(in super::super) address: u64,
     /// Rows.
     pub(in super::super) rows: usize,
     /// Bytes of a row.
@@ -33,60 +32,88 @@ pub(in super::super) struct DeviceRows {
     pub(in super::super) pitch: usize,
 }
 
+/// Where one end of a copy is.
+enum End {
+    Host(*mut u8),
+    Device(u64),
+}
+
 impl DeviceRows {
-    /// Bytes of all rows, without those between them.
-    pub(in super::super) fn len(&self) -> usize {
-        self.rows * self.bytes
+    /// All bytes of `bytes` as one row.
+    pub(in super::super) fn one(address: u64, bytes: usize) -> Self {
+        Self { address, rows: 1, bytes, pitch: bytes }
     }
 
-    /// The description of a copy between these rows and rows without gaps in host memory, all but which goes where.
-    fn copy(&self) -> CUDA_MEMCPY2D {
+    /// Whether nothing lies between rows that are `pitch` bytes apart.
+    fn is_dense(&self, pitch: usize) -> bool {
+        self.rows <= 1 || pitch == self.bytes
+    }
+
+    /// The description of a copy of these rows' sizes.
+    fn copy(&self, (from, from_pitch): (End, usize), (to, to_pitch): (End, usize)) -> CUDA_MEMCPY2D {
+        let (host, device) = (CUmemorytype::CU_MEMORYTYPE_HOST, CUmemorytype::CU_MEMORYTYPE_DEVICE);
+        let parts = |end: End| match end {
+            End::Host(address) => (host, address, 0),
+            End::Device(address) => (device, std::ptr::null_mut(), address),
+        };
+        let ((from_type, from_host, from_device), (to_type, to_host, to_device)) = (parts(from), parts(to));
         CUDA_MEMCPY2D {
             srcXInBytes: 0,
             srcY: 0,
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-            srcHost: std::ptr::null(),
-            srcDevice: 0,
+            srcMemoryType: from_type,
+            srcHost: from_host.cast_const().cast(),
+            srcDevice: from_device,
             srcArray: std::ptr::null_mut(),
-            srcPitch: self.bytes,
+            srcPitch: from_pitch,
             dstXInBytes: 0,
             dstY: 0,
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-            dstHost: std::ptr::null_mut(),
-            dstDevice: 0,
+            dstMemoryType: to_type,
+            dstHost: to_host.cast(),
+            dstDevice: to_device,
             dstArray: std::ptr::null_mut(),
-            dstPitch: self.bytes,
+            dstPitch: to_pitch,
             WidthInBytes: self.bytes,
             Height: self.rows,
         }
     }
+}
 
-    /// Whether nothing lies between the rows.
-    fn is_dense(&self) -> bool {
-        self.rows <= 1 || self.pitch == self.bytes
-    }
+/// Copies rows on the device, in the order of the stream.
+///
+/// # Safety
+/// - Both have the rows in allocations of the stream's device, which live until the copy is done.
+/// - The two do not overlap, and nobody else writes them until then.
+pub(in super::super) unsafe fn copy_rows_on_device(
+    to: DeviceRows,
+    from: DeviceRows,
+    stream: &Stream,
+) -> Result<(), Failure> {
+    assert_eq!((to.rows, to.bytes), (from.rows, from.bytes), "rows to copy, and bytes of each");
+    let copy = to.copy((End::Device(from.address), from.pitch), (End::Device(to.address), to.pitch));
+    // SAFETY: the caller's promise for both ends.
+    checked(unsafe { cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner()) })
 }
 
 impl<'scope, 'env> LentToDevice<'scope, 'env> {
-    /// Copies rows without gaps from host memory to the device, in the order of the stream.
+    /// Copies rows from host memory to the device, in the order of the stream.
     ///
     /// # Panics
-    /// If `from` has another length than the rows.
+    /// If `from` has other rows than `to`.
     ///
     /// # Safety
     /// `to` lies in an allocation of the stream's device, which lives until the scope has waited.
     pub(in super::super) unsafe fn upload(
         &self,
         to: DeviceRows,
-        from: &'scope [u8],
+        from: HostRows<'scope>,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
-        assert_eq!(from.len(), to.len(), "bytes of the rows to copy");
+        assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
         // SAFETY: `from` has the rows and is borrowed until the scope has waited; `to` is the caller's promise.
-        unsafe { self.upload_from(to, from.as_ptr(), stream) }
+        unsafe { self.upload_from(to, from.span().as_ptr(), from.pitch(), stream) }
     }
 
-    /// As [`upload`](Self::upload), from memory that nobody borrows.
+    /// As [`upload`](Self::upload), from rows `pitch` bytes apart in memory that nobody borrows.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload). `from` holds the rows, and nobody frees or writes them until the stream has
@@ -95,63 +122,45 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         &self,
         to: DeviceRows,
         from: *const u8,
+        pitch: usize,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
+        if to.rows == 0 {
+            return Ok(());
+        }
         self.uses(stream);
         // SAFETY: the caller's promise for both ends; the stream is waited for by the scope.
         checked(unsafe {
-            if to.is_dense() {
-                cuMemcpyHtoDAsync_v2(to.address.as_raw(), from.cast(), to.len(), stream.as_inner())
+            if to.is_dense(to.pitch) && to.is_dense(pitch) {
+                cuMemcpyHtoDAsync_v2(to.address, from.cast(), to.rows * to.bytes, stream.as_inner())
             } else {
-                let copy = CUDA_MEMCPY2D {
-                    srcHost: from.cast(),
-                    dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                    dstDevice: to.address.as_raw(),
-                    dstPitch: to.pitch,
-                    ..to.copy()
-                };
+                let copy = to.copy((End::Host(from.cast_mut()), pitch), (End::Device(to.address), to.pitch));
                 cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner())
             }
         })
     }
 
-    /// Copies values to the device in the order of the stream. The scope keeps them until it has waited.
-    ///
-    /// # Safety
-    /// `to` has room for the values, in memory that lives until the scope has waited.
-    pub(in super::super) unsafe fn upload_kept(
-        &self,
-        to: DevicePointer<f32>,
-        values: &Rc<[f32]>,
-        stream: &'env Stream,
-    ) -> Result<(), Failure> {
-        self.kept.borrow_mut().push(Rc::clone(values));
-        let bytes = size_of_val::<[f32]>(values);
-        let rows = DeviceRows { address: to.cast(), rows: 1, bytes, pitch: bytes };
-        // SAFETY: the values are kept, and shared values don't change; `to` is the caller's promise.
-        unsafe { self.upload_from(rows, values.as_ptr().cast(), stream) }
-    }
-
-    /// Copies rows from the device to host memory, without gaps, in the order of the stream.
+    /// Copies rows from the device to host memory, in the order of the stream.
     ///
     /// # Panics
-    /// If `to` has another length than the rows.
+    /// If `to` has other rows than `from`.
     ///
     /// # Safety
     /// `from` lies in an allocation of the stream's device, which lives until the scope has waited.
     pub(in super::super) unsafe fn download(
         &self,
-        to: &'scope mut [u8],
+        mut to: HostRowsMut<'scope>,
         from: DeviceRows,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
-        assert_eq!(to.len(), from.len(), "bytes of the rows to copy");
+        assert_eq!((to.len(), to.row_bytes()), (from.rows, from.bytes), "rows to copy, and bytes of each");
+        let pitch = to.pitch();
         // SAFETY: `to` has room for the rows and is borrowed until the scope has waited; `from` is the caller's
         // promise.
-        unsafe { self.download_to(to.as_mut_ptr(), from, stream) }
+        unsafe { self.download_to(to.span_mut().as_mut_ptr(), pitch, from, stream) }
     }
 
-    /// As [`download`](Self::download), to memory that nobody borrows.
+    /// As [`download`](Self::download), to rows `pitch` bytes apart in memory that nobody borrows.
     ///
     /// # Safety
     /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has come
@@ -159,24 +168,22 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     pub(in super::super) unsafe fn download_to(
         &self,
         to: *mut u8,
+        pitch: usize,
         from: DeviceRows,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
+        if from.rows == 0 {
+            return Ok(());
+        }
         self.uses(stream);
         // Page-locked memory is written at its own address, whoever holds a reference.
         to.expose_provenance();
         // SAFETY: the caller's promise for both ends; the stream is waited for by the scope.
         checked(unsafe {
-            if from.is_dense() {
-                cuMemcpyDtoHAsync_v2(to.cast(), from.address.as_raw(), from.len(), stream.as_inner())
+            if from.is_dense(from.pitch) && from.is_dense(pitch) {
+                cuMemcpyDtoHAsync_v2(to.cast(), from.address, from.rows * from.bytes, stream.as_inner())
             } else {
-                let copy = CUDA_MEMCPY2D {
-                    srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                    srcDevice: from.address.as_raw(),
-                    srcPitch: from.pitch,
-                    dstHost: to.cast(),
-                    ..from.copy()
-                };
+                let copy = from.copy((End::Device(from.address), from.pitch), (End::Host(to), pitch));
                 cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner())
             }
         })
@@ -190,13 +197,13 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     pub(in super::super) unsafe fn launch(
         &self,
         graph: &Graph,
-        _source: &'scope [u8],
-        result: &'scope mut [u8],
+        _source: HostRows<'scope>,
+        mut result: HostRowsMut<'scope>,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
         self.uses(stream);
         // The device writes at this address, whoever holds a reference.
-        result.as_mut_ptr().expose_provenance();
+        result.span_mut().as_mut_ptr().expose_provenance();
         // SAFETY: source and result are borrowed until the scope has waited; the rest is the caller's promise. A graph
         // that is dropped while it runs is freed when it is done.
         checked(unsafe { cuGraphLaunch(graph.handle(), stream.as_inner()) })

@@ -13,11 +13,10 @@ mod copies;
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::rc::Rc;
 
 use cust::stream::Stream;
 
-pub(super) use self::copies::DeviceRows;
+pub(super) use self::copies::{DeviceRows, copy_rows_on_device};
 use super::{Gpu, driver};
 use crate::Result;
 
@@ -41,15 +40,10 @@ impl Borrower for &Stream {
     }
 }
 
-/// The streams that a scope gives work to, at most: one up, one that computes, one down.
-const STREAMS: usize = 3;
-
 /// A scope in which the device may use memory that lives at least as long as `'scope`.
 pub(super) struct Lent<'scope, 'env: 'scope, B: Borrower> {
     /// Those that were given work since they were waited for.
-    busy: Cell<[Option<B>; STREAMS]>,
-    /// Lent memory that the scope itself owns.
-    kept: RefCell<Vec<Rc<[f32]>>>,
+    busy: RefCell<Vec<B>>,
     /// As in [`std::thread::Scope`]: a `'scope` must not be made shorter or longer.
     scope: PhantomData<Cell<&'scope ()>>,
     env: PhantomData<Cell<&'env ()>>,
@@ -60,17 +54,11 @@ pub(super) type LentToDevice<'scope, 'env> = Lent<'scope, 'env, &'env Stream>;
 
 impl<B: Borrower> Lent<'_, '_, B> {
     /// Has the scope wait for what `borrower` is given from now on.
-    ///
-    /// # Panics
-    /// If there are more than three.
     pub(super) fn uses(&self, borrower: B) {
-        let mut busy = self.busy.get();
-        if busy.iter().flatten().any(|known| known.is(borrower)) {
-            return;
+        let mut busy = self.busy.borrow_mut();
+        if !busy.iter().any(|known| known.is(borrower)) {
+            busy.push(borrower);
         }
-        let free = busy.iter_mut().find(|place| place.is_none());
-        *free.expect("a scope gives work to at most three streams") = Some(borrower);
-        self.busy.set(busy);
     }
 
     /// Waits for all that was begun. With nothing begun since, the end of the scope does not wait again.
@@ -79,10 +67,9 @@ impl<B: Borrower> Lent<'_, '_, B> {
     /// The first of what went wrong in the streams. All have been waited for.
     pub(super) fn wait(&self) -> Result<()> {
         let mut waited = Ok(());
-        for borrower in self.busy.take().into_iter().flatten() {
+        for borrower in self.busy.take() {
             waited = waited.and(borrower.finish());
         }
-        self.kept.borrow_mut().clear();
         waited
     }
 }
@@ -101,7 +88,7 @@ pub(super) fn lend<'env, B: Borrower, T>(
             let _ = self.0.wait();
         }
     }
-    let lent = Lent { busy: Cell::default(), kept: RefCell::default(), scope: PhantomData, env: PhantomData };
+    let lent = Lent { busy: RefCell::default(), scope: PhantomData, env: PhantomData };
     let guard = WaitOnPanic(&lent);
     let worked = work(guard.0);
     let waited = lent.wait();
@@ -118,7 +105,7 @@ impl Gpu {
         &'env self,
         work: impl for<'scope> FnOnce(&'scope LentToDevice<'scope, 'env>) -> Result<T>,
     ) -> Result<T> {
-        self.enter()?;
+        let _entered = self.enter()?;
         lend(work)
     }
 }
@@ -126,7 +113,6 @@ impl Gpu {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::rc::Weak;
 
     use super::*;
     use crate::Error;
@@ -136,9 +122,6 @@ mod tests {
     struct Counter {
         waits: Cell<usize>,
         fails: Cell<bool>,
-        /// Memory that was lent, and how many owners it had at the last wait.
-        watched: Option<Weak<[f32]>>,
-        alive: Cell<usize>,
     }
 
     impl Borrower for &Counter {
@@ -148,7 +131,6 @@ mod tests {
 
         fn finish(self) -> Result<()> {
             self.waits.set(self.waits.get() + 1);
-            self.alive.set(self.watched.as_ref().map_or(0, Weak::strong_count));
             if self.fails.get() { Err(Error::NoTime) } else { Ok(()) }
         }
     }
@@ -219,20 +201,5 @@ mod tests {
         })
         .unwrap();
         assert_eq!(stream.waits.get(), 3);
-    }
-
-    /// What the scope owns lives until the wait is over, and no longer.
-    #[test]
-    fn kept_memory_is_freed_after_the_wait() {
-        let values: Rc<[f32]> = Rc::from([1.0, 2.0]);
-        let stream = Counter { watched: Some(Rc::downgrade(&values)), ..Counter::default() };
-        lend(|lent| {
-            lent.uses(&stream);
-            lent.kept.borrow_mut().push(values);
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(stream.alive.get(), 1);
-        assert_eq!(stream.watched.as_ref().unwrap().strong_count(), 0);
     }
 }

@@ -104,7 +104,7 @@ fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
     let problem = Problem::new(37, 23, &Filter::new(mask).border(Border::Mirror)).unwrap();
     let image = Picture::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
     let mut expected = Expected::new(&problem, &image);
-    let right: Image = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image.to_f32()).unwrap();
+    let right: Image = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(&image.to_f32()).unwrap();
     expected.set_cpu(&right.clone().into());
     let (timed, mut result) = (Cell::new(0), image.clone());
     let bound = Bound::direct(&problem);
@@ -158,7 +158,7 @@ fn what_is_wrong_is_named() {
     let problem = Problem::new(20, 10, &Filter::new(mask)).unwrap();
     let image = Image::from_fn(20, 10, |x, y| (x * y) as f32).unwrap();
     let mut expected = Expected::new(&problem, &image.clone().into());
-    let right: Image = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(&image).unwrap();
+    let right: Image = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(&image).unwrap();
     let verify = |expected: &Expected<'_>, change: &dyn Fn(&mut [f32])| {
         let mut answer = right.clone();
         change(answer.values_mut());
@@ -194,7 +194,7 @@ fn a_wrong_channel_is_named() {
     let mut expected = Expected::new(&problem, &image);
     let bound = Bound::direct(&problem);
     let Pixels::U8(source) = &image else { panic!("u8 was asked for") };
-    let right: Image<u8> = Device::cpu().convolution(&problem, VariantChoice::Auto).unwrap().run(source).unwrap();
+    let right: Image<u8> = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(source).unwrap();
     expected.verify(&right.clone().into(), bound).unwrap();
     let mut wrong = right.clone();
     wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 16;

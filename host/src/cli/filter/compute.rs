@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use faltung::{
-    Border, Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice,
-};
+use faltung::{Border, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Prepared, Problem, VariantChoice};
 use host::files::Pixels;
 
 /// One convolution of a picture.
@@ -39,7 +37,7 @@ pub(super) struct Compute<'device> {
     filters: &'device [Filter],
     variant: VariantChoice,
     /// What ran last comes last.
-    ready: Vec<(Key, Convolution<'device>)>,
+    ready: Vec<(Key, Prepared)>,
     /// Multiply-adds a second, once measured.
     rate: Option<f64>,
     /// What is to be said of the convolution that was made ready last.
@@ -92,12 +90,12 @@ impl<'device> Compute<'device> {
 
     fn run_on_device<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
         let layout = Layout::of::<T, U>(image.channels());
-        let convolution = self.convolution(Key { task, width: image.width(), height: image.height(), layout })?;
-        let known = convolution.note().map(str::to_owned);
+        let convolution = self.ready(Key { task, width: image.width(), height: image.height(), layout })?.clone();
+        let known = convolution.note();
         let start = Instant::now();
-        let result = convolution.run(image)?;
+        let result = convolution.apply(image)?;
         let elapsed = start.elapsed();
-        let found = convolution.note().map(str::to_owned);
+        let found = convolution.note();
         if found != known {
             self.note = found;
         }
@@ -117,7 +115,7 @@ impl<'device> Compute<'device> {
     }
 
     /// The convolution for pictures of this kind, from those that are ready, or made so.
-    fn convolution(&mut self, key: Key) -> faltung::Result<&mut Convolution<'device>> {
+    fn ready(&mut self, key: Key) -> faltung::Result<&Prepared> {
         let found = self.ready.iter().position(|(ready, _)| *ready == key);
         let last = match found {
             Some(place) => self.ready.remove(place),
@@ -128,10 +126,10 @@ impl<'device> Compute<'device> {
             }
         };
         self.ready.push(last);
-        Ok(&mut self.ready.last_mut().expect("it was just put there").1)
+        Ok(&self.ready.last().expect("it was just put there").1)
     }
 
-    fn prepare(&mut self, key: Key) -> faltung::Result<Convolution<'device>> {
+    fn prepare(&mut self, key: Key) -> faltung::Result<Prepared> {
         let Key { task, width, height, layout } = key;
         let mut filter = self.filters[task.filter].clone().border(task.border);
         if task.sums {
@@ -142,7 +140,7 @@ impl<'device> Compute<'device> {
             other => other,
         };
         let problem = Problem::new(width, height, &filter)?.with_layout(layout)?;
-        let mut convolution = self.device.convolution_or_cpu(&problem, variant);
+        let mut convolution = self.device.prepare_or_cpu(&problem, variant);
         let short = match &convolution {
             Ok(convolution) => convolution.note().is_some(),
             Err(error) => matches!(error, Error::DeviceMemory { .. }),
@@ -151,11 +149,11 @@ impl<'device> Compute<'device> {
             // What is kept for other sizes may be what is in the way.
             drop(convolution);
             self.ready.clear();
-            convolution = self.device.convolution_or_cpu(&problem, variant);
+            convolution = self.device.prepare_or_cpu(&problem, variant);
         }
         let convolution = convolution?;
         // What was said of another convolution of the picture stays.
-        self.note = convolution.note().map(str::to_owned).or(self.note.take());
+        self.note = convolution.note().or(self.note.take());
         Ok(convolution)
     }
 
@@ -200,13 +198,13 @@ impl<'device> Compute<'device> {
         loop {
             let image = Pixels::zeros(side, side, channels, input)?;
             let problem = Problem::new(side, side, &filter)?.with_layout(Layout { channels, input, output })?;
-            let mut convolution = self.device.convolution(&problem, self.variant)?;
-            let mut run = || -> faltung::Result<Duration> {
+            let convolution = self.device.prepare(&problem, self.variant)?;
+            let run = || -> faltung::Result<Duration> {
                 let start = Instant::now();
                 match &image {
-                    Pixels::U8(image) => convolve(&mut convolution, image, output),
-                    Pixels::U16(image) => convolve(&mut convolution, image, output),
-                    Pixels::F32(image) => convolve(&mut convolution, image, output),
+                    Pixels::U8(image) => convolve(&convolution, image, output),
+                    Pixels::U16(image) => convolve(&convolution, image, output),
+                    Pixels::F32(image) => convolve(&convolution, image, output),
                 }?;
                 Ok(start.elapsed())
             };
@@ -239,10 +237,10 @@ fn coefficients(filter: &Filter) -> f64 {
 }
 
 /// Filters values of one type to values of any type.
-fn convolve<T: Pixel>(convolution: &mut Convolution<'_>, image: &Image<T>, output: PixelType) -> faltung::Result<()> {
+fn convolve<T: Pixel>(convolution: &Prepared, image: &Image<T>, output: PixelType) -> faltung::Result<()> {
     match output {
-        PixelType::U8 => convolution.run::<T, u8>(image).map(drop),
-        PixelType::U16 => convolution.run::<T, u16>(image).map(drop),
-        PixelType::F32 => convolution.run::<T, f32>(image).map(drop),
+        PixelType::U8 => convolution.apply::<T, u8>(image).map(drop),
+        PixelType::U16 => convolution.apply::<T, u16>(image).map(drop),
+        PixelType::F32 => convolution.apply::<T, f32>(image).map(drop),
     }
 }

@@ -221,7 +221,9 @@ impl Work for Pictures<'_> {
 
     /// Every other picture would fail alike.
     fn is_final(&self, error: &anyhow::Error) -> bool {
-        matches!(error.downcast_ref(), Some(faltung::Error::DeviceLost { .. }))
+        let is_lost = |error: &faltung::Error| matches!(error, faltung::Error::DeviceLost { .. });
+        let within = |error: &Error| matches!(error, Error::Library(error) if is_lost(error));
+        error.downcast_ref().is_some_and(is_lost) || error.downcast_ref().is_some_and(within)
     }
 
     fn finished(&self, _: &Job, result: Result<()>) {

@@ -15,7 +15,7 @@ use super::timing::Timing;
 use crate::bench::report::units::digits;
 use faltung::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
 use faltung::{
-    Border, Convolution, Device, Filter, Image, Layout, Mask, Operation, Pixel, Problem, Result, VariantChoice,
+    Border, Device, Filter, Image, Layout, Mask, Operation, Pixel, Prepared, Problem, Result, VariantChoice,
 };
 
 /// The side of the tutorial's mask.
@@ -247,23 +247,23 @@ fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
 }
 
 /// This project's convolution with a mask of equal coefficients.
-struct Direct<'d> {
-    convolution: Convolution<'d>,
+struct Direct {
+    convolution: Prepared,
     image: Image<u8>,
 }
 
-impl<'d> Direct<'d> {
-    fn new(device: &'d Device, work: &Work, border: Border) -> Result<Self> {
+impl Direct {
+    fn new(device: &Device, work: &Work, border: Border) -> Result<Self> {
         let area = work.mask.area();
         let mask = Mask::new(work.mask.width, work.mask.height, vec![1.0 / area as f32; area])?;
         let filter = Filter::new(mask).operation(Operation::Correlate).border(border);
         let layout = Layout::of::<u8, u8>(1);
         let problem = Problem::new(work.image.width(), work.image.height(), &filter)?.with_layout(layout)?;
-        Ok(Self { convolution: device.convolution(&problem, VariantChoice::Auto)?, image: work.image.clone() })
+        Ok(Self { convolution: device.prepare(&problem, VariantChoice::Auto)?, image: work.image.clone() })
     }
 
     fn blur(&mut self) -> Result<Vec<u8>> {
-        Ok(self.convolution.run::<u8, u8>(&self.image)?.into_values())
+        Ok(self.convolution.apply::<u8, u8>(&self.image)?.into_values())
     }
 }
 

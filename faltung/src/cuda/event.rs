@@ -1,0 +1,100 @@
+//! Events: marks in the work of a stream. As `cust`'s, but a stream can wait for one that is kept.
+
+use std::time::Duration;
+
+use cust::stream::Stream;
+use cust::sys::{CUevent, CUstream};
+
+use super::status::{Failure, checked};
+
+unsafe extern "C" {
+    fn cuEventCreate(event: *mut CUevent, flags: u32) -> u32;
+    fn cuEventDestroy_v2(event: CUevent) -> u32;
+    fn cuEventRecord(event: CUevent, stream: CUstream) -> u32;
+    fn cuEventSynchronize(event: CUevent) -> u32;
+    fn cuEventQuery(event: CUevent) -> u32;
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> u32;
+    fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) -> u32;
+}
+
+/// A mark in a stream's work. It comes when all work before it is done.
+#[derive(Debug)]
+pub(super) struct Event(CUevent);
+
+// SAFETY: the driver's functions on events may be called from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above, from several threads at once.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event that is not recorded: it has come.
+    pub(super) fn new() -> Result<Self, Failure> {
+        /// `CU_EVENT_DISABLE_TIMING`: cheaper to record.
+        const DISABLE_TIMING: u32 = 2;
+        Self::with_flags(DISABLE_TIMING)
+    }
+
+    /// An event that knows when it came.
+    pub(super) fn with_time() -> Result<Self, Failure> {
+        Self::with_flags(0)
+    }
+
+    fn with_flags(flags: u32) -> Result<Self, Failure> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle.
+        checked(unsafe { cuEventCreate(&raw mut event, flags) })?;
+        Ok(Self(event))
+    }
+
+    /// An event behind all work that `stream` has been given.
+    pub(super) fn behind(stream: &Stream) -> Result<Self, Failure> {
+        let event = Self::new()?;
+        event.record(stream)?;
+        Ok(event)
+    }
+
+    /// Puts the mark behind all work that `stream` has been given.
+    pub(super) fn record(&self, stream: &Stream) -> Result<(), Failure> {
+        // SAFETY: both handles are open.
+        checked(unsafe { cuEventRecord(self.0, stream.as_inner()) })
+    }
+
+    /// Waits until it comes.
+    pub(super) fn synchronize(&self) -> Result<(), Failure> {
+        // SAFETY: the handle is open.
+        checked(unsafe { cuEventSynchronize(self.0) })
+    }
+
+    /// Whether it has come.
+    pub(super) fn has_come(&self) -> Result<bool, Failure> {
+        /// `CUDA_ERROR_NOT_READY`.
+        const NOT_READY: u32 = 600;
+        // SAFETY: the handle is open.
+        match checked(unsafe { cuEventQuery(self.0) }) {
+            Err(Failure(NOT_READY)) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Lets all work that `stream` is given from now on wait for this. The event may be dropped before it comes.
+    pub(super) fn hold(&self, stream: &Stream) -> Result<(), Failure> {
+        // SAFETY: both handles are open.
+        checked(unsafe { cuStreamWaitEvent(stream.as_inner(), self.0, 0) })
+    }
+
+    /// The time from `start` to this, both made [`with_time`](Self::with_time).
+    pub(super) fn since(&self, start: &Self) -> Result<Duration, Failure> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both handles are open; the driver writes one number.
+        checked(unsafe { cuEventElapsedTime(&raw mut milliseconds, start.0, self.0) })?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the event's own. One that has not come is freed when it has, as the driver API's
+        // documentation says. A failure means that the context is gone, and the event with it.
+        let _ = checked(unsafe { cuEventDestroy_v2(self.0) });
+    }
+}

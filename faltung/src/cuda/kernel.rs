@@ -1,0 +1,192 @@
+//! A plan with its kernel loaded and its mask on the device.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cust::function::Function;
+use cust::module::Module;
+use cust::stream::Stream;
+use kernels_gpu::cuda_std::constant::ConstantMemory;
+use kernels_gpu::teaching::constant_mask::MASK;
+
+use super::launch::{self, Area, Images};
+use super::lend::DeviceRows;
+use super::mapped::RowBytes;
+use super::modules::Exclusive;
+use super::pool::Block;
+use super::status::DriverResultExt;
+use super::stream::{OwnStream, events_behind};
+use super::{Gpu, driver};
+use crate::image::bytes_of;
+use crate::plan::{Plan, VariantChoice};
+use crate::rows::HostRows;
+use crate::{Error, Layout, Problem, Result, View};
+
+/// A kernel, ready to be launched on images of one size.
+pub(super) struct Kernel {
+    plan: Plan,
+    layout: Layout,
+    /// Of the module below; dropped before it.
+    function: Function<'static>,
+    mask: MaskPlace,
+    /// Streams that were given launches for which nobody has waited.
+    users: Mutex<Vec<Arc<OwnStream>>>,
+    /// Dropped last: a module goes before its device.
+    gpu: Arc<Gpu>,
+}
+
+/// Where the kernel finds the mask, and the module that it belongs to.
+enum MaskPlace {
+    /// In a block of its own; None once that is given back.
+    Global { block: Option<Block>, _module: Arc<Module> },
+    /// In the constant memory of an instance of the module that nobody else uses.
+    Constant(Exclusive),
+}
+
+impl Kernel {
+    /// Plans the problem, loads the kernel and puts the mask where it reads it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::DeviceMemory`], [`Error::KernelRefused`], [`Error::DriverTooOld`],
+    /// [`Error::Driver`].
+    pub(super) fn new(gpu: &Arc<Gpu>, problem: &Problem, choice: VariantChoice) -> Result<Self> {
+        let plan = Plan::new(problem, gpu.info.limits(), choice)?;
+        let coefficients = plan.coefficients(problem);
+        let name = plan.entry.module();
+        let _entered = gpu.enter()?;
+        let (function, mask) = if plan.entry.variant.reads_constant_memory() {
+            let module = gpu.exclusive_module(name)?;
+            let place = function(&module, plan.entry.symbol).and_then(|function| {
+                set_constant(gpu, &function, &coefficients)?;
+                Ok(function)
+            });
+            match place {
+                Ok(function) => (function, MaskPlace::Constant(module)),
+                Err(error) => {
+                    gpu.give_back_module(&module, Vec::new());
+                    return Err(error);
+                }
+            }
+        } else {
+            let module = gpu.module(name)?;
+            let function = function(&module, plan.entry.symbol)?;
+            let block = gpu.ready_block(size_of_val::<[f32]>(&coefficients))?;
+            if let Err(error) = copy(gpu, block.area(), &coefficients, "copy the mask to the device") {
+                gpu.give_back(block, Vec::new());
+                return Err(error);
+            }
+            (function, MaskPlace::Global { block: Some(block), _module: module })
+        };
+        let ready =
+            Self { plan, layout: problem.layout(), function, mask, users: Mutex::default(), gpu: Arc::clone(gpu) };
+        let shared_bytes = ready.plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
+        if shared_bytes > 48 * 1024 {
+            driver::allow_shared_memory(&ready.function, shared_bytes)
+                .context(format!("allow {shared_bytes} bytes of shared memory"))?;
+        }
+        Ok(ready)
+    }
+
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A row of source and of result.
+    pub(super) fn row_bytes(&self) -> (RowBytes, RowBytes) {
+        let values = self.plan.params.width as usize * self.layout.channels;
+        let of = |bytes: usize, pitch: i32| RowBytes { bytes: values * bytes, pitch: pitch as usize * bytes };
+        let (params, layout) = (&self.plan.params, self.layout);
+        (of(layout.input.bytes(), params.src_pitch), of(layout.output.bytes(), params.dst_pitch))
+    }
+
+    /// Launches the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows
+    /// after them, too.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Driver`].
+    ///
+    /// # Safety
+    /// - The device's context is the current one.
+    /// - Source and result are as [`launch::convolution`] wants them. They stay so until the launch is done.
+    /// - The kernel lives as long, or the stream is noted by [`used_by`](Self::used_by).
+    pub(super) unsafe fn launch(
+        &self,
+        source: Area,
+        result: Area,
+        height: usize,
+        outputs: Range<usize>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let mask = match &self.mask {
+            MaskPlace::Global { block, .. } => block.as_ref().map(Block::area),
+            MaskPlace::Constant(_) => None,
+        };
+        for one in &self.plan.launches(height, outputs) {
+            let images = Images { layout: self.layout, source, result };
+            // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the caller's
+            // promise.
+            unsafe { launch::convolution(&self.function, one, images, mask, stream)? };
+        }
+        Ok(())
+    }
+
+    /// Notes a stream that is given launches for which nobody waits: mask and module stay until they are done.
+    pub(super) fn used_by(&self, stream: &Arc<OwnStream>) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if !users.iter().any(|user| Arc::ptr_eq(user, stream)) {
+            users.push(Arc::clone(stream));
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        let _entered = self.gpu.enter();
+        let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let pending = events_behind(users.iter());
+        match &mut self.mask {
+            MaskPlace::Global { block, .. } => {
+                if let Some(block) = block.take() {
+                    self.gpu.give_back(block, pending);
+                }
+            }
+            MaskPlace::Constant(module) => self.gpu.give_back_module(module, pending),
+        }
+    }
+}
+
+/// A function of a module.
+pub(super) fn function(module: &Arc<Module>, symbol: &str) -> Result<Function<'static>> {
+    // SAFETY: the module stays where it is, and `Kernel` keeps it longer than the function.
+    let module: &'static Module = unsafe { &*Arc::as_ptr(module) };
+    module.get_function(symbol).context(format!("find the kernel {symbol}"))
+}
+
+/// Puts a mask into the constant memory of the function's module.
+fn set_constant(gpu: &Gpu, function: &Function<'_>, coefficients: &[f32]) -> Result<()> {
+    let (address, found) = driver::constant(function, MASK::SYMBOL).context("find the mask's constant memory")?;
+    let (required, found) = (coefficients.len(), found / size_of::<f32>());
+    if found < required {
+        let (what, width, height, channels) = ("the module's constant memory", required, 1, 1);
+        return Err(Error::Length { what, width, height, channels, required, found });
+    }
+    let area = Area { address, bytes: found * size_of::<f32>() };
+    copy(gpu, area, coefficients, "copy the mask to constant memory")
+}
+
+/// Copies values to the device, and waits.
+fn copy(gpu: &Gpu, to: Area, values: &[f32], action: &str) -> Result<()> {
+    let bytes = bytes_of(values);
+    assert!(bytes.len() <= to.bytes, "the area holds the values");
+    let lane = gpu.lane()?;
+    let view = View::new(bytes.len(), 1, 1, bytes.len(), bytes)?;
+    gpu.lend(|lent| {
+        // SAFETY: the area holds the values, as was just checked, and its owner keeps it until this has waited.
+        unsafe { lent.upload(DeviceRows::one(to.address, bytes.len()), HostRows::of(&view), &lane.main) }
+            .context(action)
+    })
+}

@@ -1,0 +1,269 @@
+//! Images that stay on a device.
+
+use std::any::Any;
+use std::fmt;
+
+#[cfg(feature = "cuda")]
+use crate::cuda::{ForeignMemory, ImageStorage, StoredImage};
+#[cfg(feature = "cuda")]
+use crate::stream::HOST;
+use crate::stream::Stream;
+use crate::{Error, Image, Pixel, Result, View, ViewMut};
+
+/// An image in a device's memory. Made by [`Device::upload`](crate::Device::upload), by runs on images of the device, or
+/// [from memory of somebody else](Self::from_raw).
+///
+/// Results stay on the device until they are [downloaded](Self::download): a chain of filters moves the image there and
+/// back once. Dropping an image gives its memory back, for the next one, when all work that uses it is done. On the CPU
+/// and the emulator the memory is the host's, and the same program runs.
+///
+/// ```
+/// use faltung::{Device, DeviceImage, Filter, Image, Mask};
+///
+/// let device = Device::auto();
+/// let stream = device.stream()?;
+/// let pipeline = device.pipeline(&[Filter::new(Mask::gaussian(2.0, None)?), Filter::new(Mask::laplacian())])?;
+///
+/// let image = Image::from_fn(320, 200, |x, y| (x ^ y) as u8)?;
+/// let source = device.upload(&image, &stream)?;
+/// let edges: DeviceImage<u8> = pipeline.run(&source, &stream)?; // returns at once
+/// let edges: Image<u8> = edges.download(&stream)?; // waits
+/// # Ok::<(), faltung::Error>(())
+/// ```
+pub struct DeviceImage<T: Pixel> {
+    width: usize,
+    height: usize,
+    channels: usize,
+    /// Values from one row to the next.
+    pitch: usize,
+    storage: Storage<T>,
+}
+
+/// Where the values are.
+enum Storage<T> {
+    Host(Vec<T>),
+    #[cfg(feature = "cuda")]
+    Cuda(ImageStorage),
+    Raw(RawMemory<T>),
+}
+
+/// Memory of somebody else. The device that uses it says whether the address is its own or the host's.
+struct RawMemory<T> {
+    pointer: *mut T,
+    values: usize,
+    /// The same for a CUDA device; it keeps the owner until no work uses the memory.
+    #[cfg(feature = "cuda")]
+    storage: ImageStorage,
+    #[cfg(not(feature = "cuda"))]
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the pointer is used through its image alone, as `from_raw` demands, and values are plain numbers.
+unsafe impl<T: Pixel> Send for RawMemory<T> {}
+// SAFETY: as above; a shared image is only read.
+unsafe impl<T: Pixel> Sync for RawMemory<T> {}
+
+impl<T: Pixel> DeviceImage<T> {
+    /// An image in memory that somebody else owns, such as a tensor of another library: `height` rows of `width` pixels
+    /// of `channels` interleaved values, `row_pitch` values from one row to the next. `owner` is dropped with the image,
+    /// when no work uses the memory any more; the drop waits for that.
+    ///
+    /// On a CUDA device `pointer` is an address of the device, on the CPU and the emulator one of the host.
+    ///
+    /// ```
+    /// use faltung::{Device, DeviceImage, Filter, Image, Mask};
+    ///
+    /// let device = Device::cpu();
+    /// let stream = device.stream()?;
+    /// let mut frame = vec![1.0_f32; 64 * 48];
+    /// // SAFETY: the vector has 48 rows of 64 values, is aligned, and is the image's from now on.
+    /// let image = unsafe { DeviceImage::<f32>::from_raw(frame.as_mut_ptr(), 64, 48, 1, 64, frame)? };
+    /// let blurred: DeviceImage<f32> = device.pipeline(&[Filter::new(Mask::average(3, 3)?)])?.run(&image, &stream)?;
+    /// let blurred: Image<f32> = blurred.download(&stream)?;
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`View::new`](crate::View::new), but for the length.
+    ///
+    /// # Safety
+    /// - `pointer` is not null and aligned to `T`. From it on lie `(height - 1) * row_pitch + width * channels` values.
+    /// - They are initialised, and memory of the device whose streams the image is used with.
+    /// - They stay until `owner` is dropped.
+    /// - As long as the image lives, nobody else writes them. Where the image is a result
+    ///   ([`Prepared::run_into`](crate::Prepared::run_into)), nobody else reads them, either.
+    /// - What other libraries have enqueued on the memory is done, or ordered before the image's streams.
+    pub unsafe fn from_raw(
+        pointer: *mut T,
+        width: usize,
+        height: usize,
+        channels: usize,
+        row_pitch: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Self> {
+        let values = View::<T>::span(width, height, channels, row_pitch)?;
+        let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
+        let raw = RawMemory {
+            pointer,
+            values,
+            #[cfg(feature = "cuda")]
+            storage: ImageStorage::Foreign(ForeignMemory::new(
+                pointer.expose_provenance() as u64,
+                values * size_of::<T>(),
+                owner,
+            )),
+            #[cfg(not(feature = "cuda"))]
+            _owner: owner,
+        };
+        Ok(Self { width, height, channels, pitch: row_pitch, storage: Storage::Raw(raw) })
+    }
+
+    /// Columns.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Values of a pixel.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Values from one row to the next.
+    #[must_use]
+    pub fn pitch(&self) -> usize {
+        self.pitch
+    }
+
+    /// The address of the first value: the device's own on a CUDA device, the host's on the others. For libraries that
+    /// work on the same memory; what they enqueue must be ordered after this image's streams.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const T {
+        match &self.storage {
+            Storage::Host(values) => values.as_ptr(),
+            #[cfg(feature = "cuda")]
+            Storage::Cuda(storage) => std::ptr::with_exposed_provenance(storage.address() as usize),
+            Storage::Raw(raw) => raw.pointer,
+        }
+    }
+
+    /// Copies the image to host memory, behind all work that makes it and all that the stream was given. Waits for the
+    /// copy.
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`]; [`Error::DeviceLost`] and [`Error::Driver`], also of work before; [`Error::OtherDevice`].
+    pub fn download(&self, stream: &Stream) -> Result<Image<T>> {
+        let mut image = Image::zeros(self.width, self.height, self.channels)?;
+        self.download_into(image.view_mut(), stream)?;
+        Ok(image)
+    }
+
+    /// As [`download`](Self::download), to memory that is there already, with gaps between rows or without.
+    ///
+    /// # Errors
+    /// As for [`download`](Self::download); [`Error::OtherSize`], [`Error::Channels`] if the view has another size.
+    pub fn download_into(&self, mut to: ViewMut<'_, T>, stream: &Stream) -> Result<()> {
+        if (to.width(), to.height()) != self.size() {
+            return Err(Error::OtherSize { planned: self.size(), found: (to.width(), to.height()) });
+        }
+        if to.channels() != self.channels {
+            let number = |channels: usize| format!("{channels}");
+            let (required, found) = ("that of the image on the device", number(to.channels()));
+            return Err(Error::Number { what: "the number of channels", required, found });
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(own) = stream.on_cuda() {
+            return own.download(self.stored(stream)?, crate::rows::HostRowsMut::of(to));
+        }
+        stream.check_on_host()?;
+        let from = self.host_view()?;
+        for y in 0..self.height {
+            to.row_mut(y).copy_from_slice(from.row(y));
+        }
+        Ok(())
+    }
+
+    /// Columns and rows.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.width, self.height)
+    }
+
+    /// Zeros in host memory.
+    pub(crate) fn zeros_on_host((width, height): (usize, usize), channels: usize) -> Result<Self> {
+        Ok(Self::on_host(Image::zeros(width, height, channels)?))
+    }
+
+    /// An image in host memory.
+    pub(crate) fn on_host(image: Image<T>) -> Self {
+        let (width, height, channels) = (image.width(), image.height(), image.channels());
+        Self { width, height, channels, pitch: width * channels, storage: Storage::Host(image.into_values()) }
+    }
+
+    /// An image of `view`'s size in memory of a CUDA device.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_cuda(
+        (width, height): (usize, usize),
+        channels: usize,
+        make: impl FnOnce(usize) -> Result<ImageStorage>,
+    ) -> Result<Self> {
+        let pitch = crate::plan::device_pitch(width * channels, size_of::<T>());
+        Ok(Self { width, height, channels, pitch, storage: Storage::Cuda(make(pitch * size_of::<T>())?) })
+    }
+
+    /// The image as a CUDA device takes it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn stored(&self, stream: &Stream) -> Result<StoredImage<'_>> {
+        let storage = match &self.storage {
+            Storage::Cuda(storage) => storage,
+            Storage::Raw(raw) => &raw.storage,
+            Storage::Host(_) => {
+                let required = stream.on_cuda().map_or_else(|| HOST.into(), |stream| stream.device().describe());
+                return Err(Error::OtherDevice { required, found: HOST.into() });
+            }
+        };
+        Ok(StoredImage { storage, pitch: self.pitch * size_of::<T>() })
+    }
+
+    /// The image as devices take it that work in host memory.
+    pub(crate) fn host_view(&self) -> Result<View<'_, T>> {
+        let values = match &self.storage {
+            Storage::Host(values) => values.as_slice(),
+            // SAFETY: on such a device the memory is the host's, as `from_raw` demands, and nobody writes it.
+            Storage::Raw(raw) => unsafe { std::slice::from_raw_parts(raw.pointer, raw.values) },
+            #[cfg(feature = "cuda")]
+            Storage::Cuda(storage) => return Err(storage.not_on_host()),
+        };
+        View::new(self.width, self.height, self.channels, self.pitch, values)
+    }
+
+    /// As [`host_view`](Self::host_view), to be written.
+    pub(crate) fn host_view_mut(&mut self) -> Result<ViewMut<'_, T>> {
+        let values = match &mut self.storage {
+            Storage::Host(values) => values.as_mut_slice(),
+            // SAFETY: as above, and nobody else reads it.
+            Storage::Raw(raw) => unsafe { std::slice::from_raw_parts_mut(raw.pointer, raw.values) },
+            #[cfg(feature = "cuda")]
+            Storage::Cuda(storage) => return Err(storage.not_on_host()),
+        };
+        ViewMut::new(self.width, self.height, self.channels, self.pitch, values)
+    }
+}
+
+impl<T: Pixel> fmt::Debug for DeviceImage<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { width, height, channels, pitch, .. } = self;
+        f.debug_struct("DeviceImage")
+            .field("width", width)
+            .field("height", height)
+            .field("channels", channels)
+            .field("pitch", pitch)
+            .finish_non_exhaustive()
+    }
+}

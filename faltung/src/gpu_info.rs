@@ -1,0 +1,53 @@
+//! What a CUDA device is.
+
+use crate::plan::Limits;
+
+/// What a CUDA device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GpuInfo {
+    /// Its number, as in `cuda:0`.
+    pub number: usize,
+    /// Its name, such as "NVIDIA H100 80GB HBM3".
+    pub name: String,
+    /// Major and minor compute capability.
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub sm_count: u32,
+    /// Device memory in bytes.
+    pub memory_bytes: usize,
+    /// The most shared memory of a block in bytes, after opting in.
+    pub shared_bytes_per_block: u64,
+    /// The newest CUDA version that the driver supports, major and minor.
+    pub cuda: (u32, u32),
+}
+
+impl GpuInfo {
+    /// What planning needs to know.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            shared_bytes: self.shared_bytes_per_block,
+            sm_count: self.sm_count,
+            compute_capability: self.compute_capability,
+        }
+    }
+
+    /// The newest CUDA version that the driver supports, as text, such as "13.0".
+    #[must_use]
+    pub fn driver(&self) -> String {
+        format!("{}.{}", self.cuda.0, self.cuda.1)
+    }
+}
+
+/// The CUDA devices of this machine.
+///
+/// # Errors
+/// [`Error::NoDevice`](crate::Error::NoDevice) if there is no driver or it doesn't start; the reason is in its own words.
+/// [`Error::DriverTooOld`](crate::Error::DriverTooOld).
+pub fn devices() -> crate::Result<Vec<GpuInfo>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::devices();
+    #[cfg(not(feature = "cuda"))]
+    Err(crate::Error::NoDevice { reason: "faltung was built without its feature \"cuda\"".to_owned(), source: None })
+}

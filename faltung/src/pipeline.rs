@@ -1,0 +1,140 @@
+//! Several filters, one after the other, with the images between them on the device.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::device_image::DeviceImage;
+use crate::prepared::Prepared;
+use crate::stream::Stream;
+use crate::{Device, Error, Filter, Image, Layout, Pixel, PixelType, Problem, Result, VariantChoice};
+
+/// Filters that are applied one after the other. Made by [`Device::pipeline`].
+///
+/// The images between two filters stay on the device, in `f32`: they are neither rounded nor saturated. The result is
+/// that of [`Device::apply`] from `T` to `f32`, from `f32` to `f32` for each filter between, and from `f32` to `U`. Their
+/// memory is used again for the next image.
+///
+/// It takes images of any size. What a size needs is made ready when the first image of it comes, and kept for the last
+/// few sizes. Clones are cheap and share everything, and several threads run it at once.
+///
+/// ```
+/// use faltung::{Device, Filter, Image, Mask};
+///
+/// let device = Device::auto();
+/// let edges = device.pipeline(&[Filter::new(Mask::gaussian(1.5, None)?), Filter::new(Mask::laplacian())])?;
+/// let image = Image::from_fn(320, 200, |x, y| (x ^ y) as u8)?;
+/// let found: Image<f32> = edges.apply(&image)?;
+/// # Ok::<(), faltung::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Pipeline {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    device: Device,
+    filters: Vec<Filter>,
+    ready: Mutex<Vec<(Key, Arc<[Prepared]>)>>,
+}
+
+/// What the filters were made ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    width: usize,
+    height: usize,
+    layout: Layout,
+}
+
+/// For how many sizes and types what they need is kept.
+const KEPT: usize = 8;
+
+impl Pipeline {
+    pub(crate) fn new(device: Device, filters: &[Filter]) -> Result<Self> {
+        if filters.is_empty() {
+            let what = "the number of filters of a pipeline";
+            return Err(Error::Number { what, required: "at least 1", found: "0".to_owned() });
+        }
+        Ok(Self { shared: Arc::new(Shared { device, filters: filters.to_vec(), ready: Mutex::default() }) })
+    }
+
+    /// The filters.
+    #[must_use]
+    pub fn filters(&self) -> &[Filter] {
+        &self.shared.filters
+    }
+
+    /// Makes everything ready for images of this size, type and number of channels, so that the first of them takes no
+    /// longer than those after it.
+    ///
+    /// # Errors
+    /// Those of [`Problem::new`], [`Problem::with_layout`] and
+    /// [`Device::prepare`].
+    pub fn prepare<T: Pixel, U: Pixel>(&self, width: usize, height: usize, channels: usize) -> Result<()> {
+        self.ready(Key { width, height, layout: Layout::of::<T, U>(channels) }).map(drop)
+    }
+
+    /// Filters an image that is on the device to a new one there. The work is given to the stream, and this returns at
+    /// once, but for the first image of a size and type.
+    ///
+    /// # Errors
+    /// As for [`prepare`](Self::prepare) and [`Prepared::run`].
+    pub fn run<T: Pixel, U: Pixel>(&self, image: &DeviceImage<T>, stream: &Stream) -> Result<DeviceImage<U>> {
+        let layout = Layout::of::<T, U>(image.channels());
+        let ready = self.ready(Key { width: image.width(), height: image.height(), layout })?;
+        match &*ready {
+            [only] => only.run(image, stream),
+            [first, between @ .., last] => {
+                let mut current: DeviceImage<f32> = first.run(image, stream)?;
+                for filter in between {
+                    current = filter.run(&current, stream)?;
+                }
+                last.run(&current, stream)
+            }
+            [] => unreachable!("a pipeline without filters is never ready"),
+        }
+    }
+
+    /// Filters an image in host memory, and waits for the result.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run); [`Error::HostMemory`].
+    pub fn apply<T: Pixel, U: Pixel>(&self, image: &Image<T>) -> Result<Image<U>> {
+        let stream = self.shared.device.stream()?;
+        let source = self.shared.device.upload(image, &stream)?;
+        self.run::<T, U>(&source, &stream)?.download(&stream)
+    }
+
+    fn ready(&self, key: Key) -> Result<Arc<[Prepared]>> {
+        let lock = || self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = lock().iter().find(|(known, _)| *known == key) {
+            return Ok(Arc::clone(ready));
+        }
+        // Without the lock: to compile kernels takes long. Two threads may do the same once.
+        let last = self.shared.filters.len() - 1;
+        let ready: Arc<[Prepared]> = self
+            .shared
+            .filters
+            .iter()
+            .enumerate()
+            .map(|(number, filter)| {
+                let input = if number == 0 { key.layout.input } else { PixelType::F32 };
+                let output = if number == last { key.layout.output } else { PixelType::F32 };
+                let problem = Problem::new(key.width, key.height, filter)?;
+                let problem = problem.with_layout(Layout { input, output, ..key.layout })?;
+                self.shared.device.prepare(&problem, VariantChoice::Auto)
+            })
+            .collect::<Result<_>>()?;
+        let mut known = lock();
+        if known.len() == KEPT {
+            known.remove(0);
+        }
+        known.push((key, Arc::clone(&ready)));
+        Ok(ready)
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("filters", &self.shared.filters).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! An image that stays on a device, to be computed there any number of times, timed by the device's clock.
+
+use std::time::Duration;
+
+use faltung::{Device, DeviceImage, Image, Pixel, PixelType, Prepared, Result, Stream};
+
+use crate::compare::POISON;
+use crate::files::{Pixels, each_type};
+
+/// An image on a device, with its result and what computes it.
+#[derive(Debug)]
+pub struct Resident<T: Pixel, U: Pixel> {
+    prepared: Prepared,
+    stream: Stream,
+    source: DeviceImage<T>,
+    result: DeviceImage<U>,
+}
+
+impl<T: Pixel, U: Pixel> Resident<T, U> {
+    /// Puts an image on the device, and a result that is poisoned until it is computed.
+    ///
+    /// # Errors
+    /// As for [`Device::upload`].
+    pub fn new(device: &Device, prepared: &Prepared, image: &Image<T>) -> Result<Self> {
+        let stream = device.stream()?;
+        let mut result = Image::<U>::zeros(image.width(), image.height(), image.channels())?;
+        poison(result.values_mut());
+        let (source, result) = (device.upload(image, &stream)?, device.upload(&result, &stream)?);
+        Ok(Self { prepared: prepared.clone(), stream, source, result })
+    }
+
+    /// Computes `times` times and returns the time of all, as the device's own clock has it. (The emulator's is that of
+    /// the emulation: it says nothing about a GPU.)
+    ///
+    /// # Errors
+    /// As for [`Prepared::run_into`].
+    pub fn execute(&mut self, times: usize) -> Result<Duration> {
+        let start = self.stream.record()?;
+        for _ in 0..times {
+            self.prepared.run_into(&self.source, &mut self.result, &self.stream)?;
+        }
+        let end = self.stream.record()?;
+        end.synchronize()?;
+        end.since(&start)
+    }
+
+    /// The result.
+    ///
+    /// # Errors
+    /// As for [`DeviceImage::download`].
+    pub fn download(&self) -> Result<Image<U>> {
+        self.result.download(&self.stream)
+    }
+}
+
+/// A [`Resident`] of any types.
+pub(crate) trait AnyResident {
+    fn execute(&mut self, times: usize) -> Result<Duration>;
+    fn download(&self) -> Result<Pixels>;
+}
+
+impl<T: Pixel, U: Pixel> AnyResident for Resident<T, U>
+where
+    Pixels: From<Image<U>>,
+{
+    fn execute(&mut self, times: usize) -> Result<Duration> {
+        self.execute(times)
+    }
+
+    fn download(&self) -> Result<Pixels> {
+        Ok(self.download()?.into())
+    }
+}
+
+/// Fills values with what hardly any result is: [`POISON`] in `f32`, a pattern in the other types.
+pub(crate) fn poison<T: Pixel>(values: &mut [T]) {
+    values.fill(T::from_f32(match T::TYPE {
+        PixelType::U8 => 173.0,
+        PixelType::U16 => 57_005.0,
+        PixelType::F32 => POISON,
+    }));
+}
+
+/// Puts an image on the device, of any types.
+pub(crate) fn any(device: &Device, prepared: &Prepared, image: &Pixels) -> Result<Box<dyn AnyResident>> {
+    fn to<T: Pixel>(device: &Device, prepared: &Prepared, image: &Image<T>) -> Result<Box<dyn AnyResident>> {
+        Ok(match prepared.problem().layout().output {
+            PixelType::U8 => Box::new(Resident::<T, u8>::new(device, prepared, image)?),
+            PixelType::U16 => Box::new(Resident::<T, u16>::new(device, prepared, image)?),
+            PixelType::F32 => Box::new(Resident::<T, f32>::new(device, prepared, image)?),
+        })
+    }
+    each_type!(image, image => to(device, prepared, image))
+}
