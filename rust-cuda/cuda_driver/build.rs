@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
 
 /// The value for `CUDA_LIBRARY_PATH` on this machine.
 fn folder_with_lib64() -> String {
-    // The dynamic loader of x86-64 is in `/lib64`. Debian for AArch64 has no such folder; this package has one.
+    // The dynamic loader of x86-64 is in `/lib64`. A Debian for AArch64 may lack the folder; this package has one.
     if Path::new("/lib64").is_dir() {
         "/".to_owned()
     } else {
