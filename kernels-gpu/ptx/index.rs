@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "b4b8372338a380430e97e0c59618c4ec54de13593f08060264d489577b56729d";
+pub const SOURCE_HASH: &str = "d1aa0b088d88cf2c427c7c80933d8caa064e4a8e924eaca1208af18c2fab6829";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

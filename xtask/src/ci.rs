@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{build_ptx, ptxas, setup};
+use crate::{build_ptx, package, ptxas, setup};
 
 /// Runs all steps; the first failure ends it with the step's name.
 ///
@@ -39,6 +39,7 @@ pub fn ci(root: &Path) -> Result<()> {
     step("rust-src", &mut || setup::setup(root))?;
     step("PTX is current", &mut || build_ptx::check(root))?;
     step("ptxas", &mut || ptxas::check(root))?;
+    step("packages", &mut || package::check(root, false))?;
     step("clippy", &mut || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
     step("documentation", &mut || {
         let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);

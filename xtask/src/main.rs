@@ -27,6 +27,12 @@ enum Task {
     Ptxas,
     /// Put the program, its tests and a script into ./gpu-bundle, for a machine with a GPU and without Rust
     GpuBundle,
+    /// Make the packages of the crates, and check their fields, licences and sizes
+    Package {
+        /// Build each crate from its package, too
+        #[arg(long)]
+        verify: bool,
+    },
     /// Run everything that a change must pass
     Ci,
 }
@@ -50,6 +56,7 @@ fn run(task: Task) -> Result<()> {
         Task::Setup => xtask::setup::setup(&root),
         Task::Ptxas => xtask::ptxas::check(&root),
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
+        Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Ci => xtask::ci::ci(&root),
     }
 }

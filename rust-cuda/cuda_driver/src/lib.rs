@@ -7,10 +7,20 @@
 //!   in registers and on the stack unchanged, so it serves any signature.
 //! * At first each slot holds a fallback, which returns `CUDA_ERROR_NOT_INITIALIZED` (3).
 //! * [`load`] opens `libcuda.so.1` and stores the driver's functions in the slots.
-//! * `lib64/libcuda.a` in this crate's folder is an empty archive, which satisfies `-lcuda`.
+//! * Its build script writes `libcuda.a`, an empty archive, which satisfies `-lcuda`.
 //!
-//! Set `CUDA_LIBRARY_PATH` to the crate's folder (not to `lib64`) when `cust` is built, in a workspace by the `[env]`
-//! table of `.cargo/config.toml`. Then the archive is found before any installed CUDA.
+//! # The folder that `cust` asks for
+//!
+//! The build script of `cust` panics with "Could not find a cuda installation" unless it finds a folder that contains
+//! `lib64`. The folder need not be CUDA. Add this to `.cargo/config.toml`:
+//!
+//! ```toml
+//! [env]
+//! CUDA_LIBRARY_PATH = "/"
+//! ```
+//!
+//! `cargo check -p cuda_driver` fails with the line for your system if it is missing. This check is the feature `cust`,
+//! which is on by default. Programs without `cust` do not need the line and switch the feature off.
 //!
 //! # Use
 //!
