@@ -254,8 +254,18 @@ fn dense_rows() {
     });
 }
 
-/// Results round half to even and saturate. NaN becomes 0. Each case is a pixel of a vector, and one after the last
-/// vector of the row.
+/// Fills two rows of seven pixels with a value: a vector, and three pixels after the last vector. Expects the same result
+/// in all.
+fn expect_rounded<T: Pixel>(value: f32, expected: T, channels: i32) {
+    let params = params::<T>(7, 2, channels);
+    let planes = vec![value; lengths(params, channels).1];
+    let image: Vec<T> = from_planes_of(&planes, whole(params), params, channels);
+    for (index, _) in indices(params, channels) {
+        assert_eq!(image[index], expected, "{value} in {}", T::TYPE.name());
+    }
+}
+
+/// Results round half to even and saturate. NaN becomes 0.
 #[test]
 fn results_round_as_those_of_the_convolution_kernels() {
     let cases: [(f32, u8, u16); 20] = [
@@ -282,17 +292,8 @@ fn results_round_as_those_of_the_convolution_kernels() {
     ];
     for channels in 1..=4 {
         for (value, byte, word) in cases {
-            let params = params::<u8>(7, 2, channels);
-            let planes = vec![value; lengths(params, channels).1];
-            let bytes: Vec<u8> = from_planes_of(&planes, whole(params), params, channels);
-            let words = self::params::<u16>(7, 2, channels);
-            let words: Vec<u16> = from_planes_of(&planes, whole(words), words, channels);
-            for (index, _) in indices(params, channels) {
-                assert_eq!(bytes[index], byte, "{value} in u8");
-            }
-            for (index, _) in indices(self::params::<u16>(7, 2, channels), channels) {
-                assert_eq!(words[index], word, "{value} in u16");
-            }
+            expect_rounded(value, byte, channels);
+            expect_rounded(value, word, channels);
         }
     }
 }
