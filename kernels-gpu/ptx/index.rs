@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "d1aa0b088d88cf2c427c7c80933d8caa064e4a8e924eaca1208af18c2fab6829";
+pub const SOURCE_HASH: &str = "09837ce890c47e73ad6f7d5c21e748996c93a8c11ac654c54bd25132e1eab7cf";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[
@@ -25,6 +25,17 @@ pub const MODULES: &[Module] = &[
     Module { name: "constant_mask_u8_c4", packed: packed!("constant_mask_u8_c4.ptx") },
     Module { name: "copy_quads", packed: packed!("copy_quads.ptx") },
     Module { name: "fma_rate", packed: packed!("fma_rate.ptx") },
+    Module { name: "from_planes_f32_c2", packed: packed!("from_planes_f32_c2.ptx") },
+    Module { name: "from_planes_f32_c3", packed: packed!("from_planes_f32_c3.ptx") },
+    Module { name: "from_planes_f32_c4", packed: packed!("from_planes_f32_c4.ptx") },
+    Module { name: "from_planes_u16_c1", packed: packed!("from_planes_u16_c1.ptx") },
+    Module { name: "from_planes_u16_c2", packed: packed!("from_planes_u16_c2.ptx") },
+    Module { name: "from_planes_u16_c3", packed: packed!("from_planes_u16_c3.ptx") },
+    Module { name: "from_planes_u16_c4", packed: packed!("from_planes_u16_c4.ptx") },
+    Module { name: "from_planes_u8_c1", packed: packed!("from_planes_u8_c1.ptx") },
+    Module { name: "from_planes_u8_c2", packed: packed!("from_planes_u8_c2.ptx") },
+    Module { name: "from_planes_u8_c3", packed: packed!("from_planes_u8_c3.ptx") },
+    Module { name: "from_planes_u8_c4", packed: packed!("from_planes_u8_c4.ptx") },
     Module { name: "naive_f32_c1", packed: packed!("naive_f32_c1.ptx") },
     Module { name: "naive_f32_c2", packed: packed!("naive_f32_c2.ptx") },
     Module { name: "naive_f32_c3", packed: packed!("naive_f32_c3.ptx") },
@@ -188,6 +199,17 @@ pub const MODULES: &[Module] = &[
     Module { name: "tensor_core_u8_u8_c4_5x5", packed: packed!("tensor_core_u8_u8_c4_5x5.ptx") },
     Module { name: "tensor_core_u8_u8_c4_7x7", packed: packed!("tensor_core_u8_u8_c4_7x7.ptx") },
     Module { name: "tensor_core_u8_u8_c4_9x9", packed: packed!("tensor_core_u8_u8_c4_9x9.ptx") },
+    Module { name: "to_planes_f32_c2", packed: packed!("to_planes_f32_c2.ptx") },
+    Module { name: "to_planes_f32_c3", packed: packed!("to_planes_f32_c3.ptx") },
+    Module { name: "to_planes_f32_c4", packed: packed!("to_planes_f32_c4.ptx") },
+    Module { name: "to_planes_u16_c1", packed: packed!("to_planes_u16_c1.ptx") },
+    Module { name: "to_planes_u16_c2", packed: packed!("to_planes_u16_c2.ptx") },
+    Module { name: "to_planes_u16_c3", packed: packed!("to_planes_u16_c3.ptx") },
+    Module { name: "to_planes_u16_c4", packed: packed!("to_planes_u16_c4.ptx") },
+    Module { name: "to_planes_u8_c1", packed: packed!("to_planes_u8_c1.ptx") },
+    Module { name: "to_planes_u8_c2", packed: packed!("to_planes_u8_c2.ptx") },
+    Module { name: "to_planes_u8_c3", packed: packed!("to_planes_u8_c3.ptx") },
+    Module { name: "to_planes_u8_c4", packed: packed!("to_planes_u8_c4.ptx") },
     Module { name: "tutorial_box_blur", packed: packed!("tutorial_box_blur.ptx") },
     Module { name: "tutorial_box_running", packed: packed!("tutorial_box_running.ptx") },
     Module { name: "tutorial_box_separable", packed: packed!("tutorial_box_separable.ptx") },

@@ -11,7 +11,7 @@
 //! | [`common`] | what several kernels share |
 //! | [`teaching`], [`direct`], [`separable`], [`tensor_core_u8`] | the convolution kernels |
 //! | [`tutorials`] | the kernels of four well-known tutorials |
-//! | [`util`] | a copy for small images, and a measurement of the FP32 peak |
+//! | [`util`] | a copy for small images, conversions between images and planes, a measurement of the FP32 peak |
 //!
 //! # Reading order
 //! Each file adds one idea:
