@@ -7,10 +7,9 @@ use cuda_emulator::Counts;
 use super::cpu;
 use super::cuda::GpuConvolution;
 use super::emulated::EmulatorConvolution;
-use crate::accuracy::Bound;
 use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::Plan;
-use crate::{Error, Image, Layout, Pixel, Problem, Result, View, ViewMut};
+use crate::{Error, ErrorBound, Image, Layout, Pixel, Problem, Result, View, ViewMut};
 
 /// A problem, ready to run on a device.
 ///
@@ -64,10 +63,10 @@ impl<'device> Convolution<'device> {
         self.plan().map_or_else(cpu::reason, |plan| plan.reason.clone())
     }
 
-    /// What the variant promises of the results: the same bits on every device, or how near to the exact ones they are.
+    /// The accuracy class that the results keep, and the bound of their errors.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        self.plan().map_or_else(|| Bound::direct(&self.problem), |plan| plan.bound(&self.problem))
+    pub fn bound(&self) -> ErrorBound {
+        self.plan().map_or_else(|| ErrorBound::direct(&self.problem), |plan| plan.bound(&self.problem))
     }
 
     /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also

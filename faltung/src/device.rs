@@ -124,8 +124,9 @@ impl Device {
     /// Where the device's memory does not hold the images they are computed in strips; [`Convolution::note`] says so.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the variant can't compute the problem, [`Error::NeedsGpu`] if a GPU's variant is asked of
-    /// the CPU, [`Error::DeviceMemory`] if not even a strip fits, [`Error::Driver`].
+    /// [`Error::Refused`] if the variant can't compute the problem, [`Error::Accuracy`] if it is less accurate than the
+    /// problem demands, [`Error::NeedsGpu`] if a GPU's variant is asked of the CPU, [`Error::DeviceMemory`] if not even
+    /// a strip fits, [`Error::Driver`].
     pub fn convolution(&self, problem: &Problem, variant: VariantChoice) -> Result<Convolution<'_>> {
         let limit = self.memory_limit;
         let ready = match &self.kind {
@@ -153,7 +154,7 @@ impl Device {
     /// Which variant would compute `problem`, and why: one line for people. Nothing is compiled or allocated.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::NeedsGpu`].
+    /// [`Error::Refused`], [`Error::Accuracy`], [`Error::NeedsGpu`].
     pub fn choice(&self, problem: &Problem, variant: VariantChoice) -> Result<(&'static str, String)> {
         let limits = match &self.kind {
             Kind::Cpu => {
@@ -186,9 +187,8 @@ impl Device {
     /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's
     /// memory can't hold is computed in strips, or on the CPU.
     ///
-    /// The variant is [`VariantChoice::Auto`]'s. Where the same bits on every device are asked for, of large planes of
-    /// `f32` and separable masks too, take [`convolution_or_cpu`](Self::convolution_or_cpu) with
-    /// [`VariantChoice::Exact`].
+    /// The variant is [`VariantChoice::Auto`]'s. The filter's [`accuracy`](Filter::accuracy) limits which one that may
+    /// be.
     ///
     /// # Errors
     /// Those of [`Problem::new`], [`Problem::with_layout`] and [`convolution`](Self::convolution).

@@ -23,7 +23,7 @@ mod problem;
 mod strips;
 mod view;
 
-pub use accuracy::Bound;
+pub use accuracy::{Accuracy, ErrorBound};
 pub use border::Border;
 pub use convolution::Convolution;
 pub use cuda::{GpuInfo, devices};

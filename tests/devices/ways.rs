@@ -14,7 +14,7 @@ pub(super) fn huge() -> Result<(), Failed> {
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
     let device = Device::cuda(0)?;
     for variant in Variant::ALL {
-        let result: Image<u8> = match device.convolution(&problem, VariantChoice::Exactly(variant)) {
+        let result: Image<u8> = match device.convolution(&problem, VariantChoice::Named(variant)) {
             Ok(mut convolution) => convolution.run(&image)?,
             Err(Error::Refused { .. }) => continue,
             Err(error) => return Err(error.into()),
@@ -76,7 +76,7 @@ fn in_bands_of<T: faltung::Pixel>(
     let (first, second) = (image(), image());
     let mut ran = 0;
     for variant in Variant::ALL {
-        let variant = VariantChoice::Exactly(variant);
+        let variant = VariantChoice::Named(variant);
         let run_once = |values: &[T]| -> Result<Vec<T>, Error> {
             let mut result = vec![T::default(); values.len()];
             device.convolution(&problem, variant)?.run_values(values, &mut result)?;
@@ -128,13 +128,13 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
         (64, 20, 5, 3, PixelType::U8),
     ] {
         let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
-        let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
+        let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror).accuracy(Accuracy::Exact);
         let layout = Layout { channels, input, output: PixelType::F32 };
         problems.push(Problem::new(width, height, &filter)?.with_layout(layout)?);
     }
     let mut convolutions = Vec::new();
     for problem in &problems {
-        convolutions.push(device.convolution(problem, VariantChoice::Exact)?);
+        convolutions.push(device.convolution(problem, VariantChoice::Auto)?);
     }
     for round in 0..4 {
         for (problem, convolution) in problems.iter().zip(&mut convolutions) {
@@ -185,9 +185,9 @@ fn page_locked_of<T: faltung::Pixel>(
 ) -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
-    let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
+    let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror).accuracy(Accuracy::Exact);
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
-    let mut convolution = device.convolution(&problem, VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
     let cpu = Device::cpu();
     let mut on_cpu = cpu.convolution(&problem, VariantChoice::Auto)?;
     let mut held = Vec::new();

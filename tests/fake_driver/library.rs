@@ -1,6 +1,6 @@
 //! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
 
-use faltung::{Border, Device, Filter, Image, Layout, Mask, Pixel, Problem, Variant, VariantChoice};
+use faltung::{Accuracy, Border, Device, Filter, Image, Layout, Mask, Pixel, Problem, Variant, VariantChoice};
 use libtest_mimic::Failed;
 
 use crate::Test;
@@ -24,9 +24,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_two_devices_in_turn", two_devices_in_turn),
 ];
 
-/// A mask that is no column times a row, so that each device gives the same bits.
+/// A filter with the same bits on each device.
 pub(crate) fn filter() -> Filter {
-    Filter::new(Mask::new(3, 3, vec![0.5, 1.0, -2.0, 3.0, 0.25, 1.5, -1.0, 2.0, 0.125]).expect("nine coefficients"))
+    let coefficients = vec![0.5, 1.0, -2.0, 3.0, 0.25, 1.5, -1.0, 2.0, 0.125];
+    Filter::new(Mask::new(3, 3, coefficients).expect("nine coefficients")).accuracy(Accuracy::Exact)
 }
 
 /// An image in which no two rows or columns are alike.
@@ -80,13 +81,13 @@ fn every_variant() -> Result<(), Failed> {
         for variant in Variant::ALL {
             let (bytes, floats) = (image::<u8>(70, 41), image::<f32>(70, 41));
             let of_bytes = Problem::new(70, 41, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
-            if let Ok(mut convolution) = device.convolution(&of_bytes, VariantChoice::Exactly(variant)) {
+            if let Ok(mut convolution) = device.convolution(&of_bytes, VariantChoice::Named(variant)) {
                 let right: Image<u8> = Device::cpu().apply(&filter, &bytes)?;
                 assert_eq!(convolution.run::<u8, u8>(&bytes)?, right, "{}", variant.name());
                 ran += 1;
             }
             let of_floats = Problem::new(70, 41, &filter)?;
-            if let Ok(mut convolution) = device.convolution(&of_floats, VariantChoice::Exactly(variant)) {
+            if let Ok(mut convolution) = device.convolution(&of_floats, VariantChoice::Named(variant)) {
                 let right: Image<f32> = Device::cpu().apply(&filter, &floats)?;
                 let found = convolution.run::<f32, f32>(&floats)?;
                 for (found, right) in found.values().iter().zip(right.values()) {
@@ -108,7 +109,7 @@ fn steps() -> Result<(), Failed> {
     cleanly("pageable=late;delay_us=5000000", |fake| {
         let device = Device::cuda(0)?;
         let (source, mut result) = (image::<f32>(37, 29), image::<f32>(37, 29));
-        let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+        let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
         fake.lending(source.values(), &mut [0_u8], |source, _| convolution.upload(source))?;
         convolution.execute(2)?;
         fake.lending(&[0_u8], result.values_mut(), |_, result| convolution.download(result))?;
@@ -121,7 +122,7 @@ fn graphs() -> Result<(), Failed> {
     cleanly("pageable=late;delay_us=5000000", |fake| {
         let device = Device::cuda(0)?;
         let (source, right) = (image::<f32>(64, 29), on_cpu::<f32, f32>(&image::<f32>(64, 29)));
-        let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+        let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
         for _ in 0..3 {
             let mut result = image::<f32>(64, 29);
             fake.lending(source.values(), result.values_mut(), |source, result| {
@@ -143,7 +144,7 @@ fn page_locked() -> Result<(), Failed> {
         let mut source = device.page_locked::<f32>(64 * 29)?;
         let mut result = device.page_locked::<f32>(64 * 29)?;
         source.copy_from_slice(image.values());
-        let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+        let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
         for _ in 0..3 {
             result.fill(-1.0);
             fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
@@ -163,7 +164,7 @@ fn bands() -> Result<(), Failed> {
         let mut source = device.page_locked::<f32>(1030 * 1030)?;
         let mut result = device.page_locked::<f32>(1030 * 1030)?;
         source.copy_from_slice(image.values());
-        let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+        let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
         for _ in 0..2 {
             result.fill(-1.0);
             fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
@@ -180,7 +181,7 @@ fn strips() -> Result<(), Failed> {
     cleanly("pageable=late;delay_us=5000000", |fake| {
         let image = image::<u8>(40, 120);
         let device = Device::cuda(0)?.with_memory_limit(4000);
-        let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+        let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
         let note = convolution.note().unwrap_or_default().to_owned();
         assert!(note.contains("strips"), "{note}");
         for _ in 0..2 {
@@ -197,7 +198,7 @@ fn constant_memory_of_two() -> Result<(), Failed> {
     cleanly("delay_us=5000000;pageable=late", |fake| {
         let device = Device::cuda(0)?;
         let image = image::<f32>(33, 21);
-        let choice = VariantChoice::Exactly(Variant::ConstantMask);
+        let choice = VariantChoice::Named(Variant::ConstantMask);
         let other = Filter::new(Mask::new(3, 3, vec![1.0; 9])?);
         let mut first = device.convolution(&problem(&image), choice)?;
         let mut second = device.convolution(&Problem::new(33, 21, &other)?, choice)?;
@@ -249,7 +250,7 @@ fn without_graphs() -> Result<(), Failed> {
         cleanly(&format!("fail={function}:1:801:always"), |_| {
             let device = Device::cuda(0)?;
             let image = image::<f32>(40, 30);
-            let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+            let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
             for _ in 0..3 {
                 assert_eq!(convolution.run::<f32, f32>(&image)?, on_cpu(&image), "without {function}");
             }
@@ -267,7 +268,7 @@ fn without_page_locked_memory() -> Result<(), Failed> {
         assert!(error.contains("page-locked memory: OS call failed"), "{error}");
         // One is so small that the driver copies it, the other one is not.
         for image in [image::<f32>(40, 30), image::<f32>(160, 120)] {
-            let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+            let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
             for _ in 0..3 {
                 assert_eq!(convolution.run::<f32, f32>(&image)?, on_cpu(&image));
             }
@@ -281,8 +282,7 @@ fn jit_refuses() -> Result<(), Failed> {
     cleanly("fail=cuModuleLoadDataEx:1:218", |_| {
         let device = Device::cuda(0)?;
         let image = image::<u8>(40, 30);
-        let error =
-            device.convolution(&problem(&image), VariantChoice::Exact).err().ok_or("it is refused")?.to_string();
+        let error = device.convolution(&problem(&image), VariantChoice::Auto).err().ok_or("it is refused")?.to_string();
         assert!(error.contains("compile the kernels of") && error.contains("a PTX JIT compilation failed"), "{error}");
         assert_eq!(device.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
         Ok(())

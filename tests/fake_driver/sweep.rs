@@ -120,7 +120,7 @@ fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome
 fn steps(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let (source, mut result) = (image::<f32>(37, 9), vec![0_f32; 37 * 9]);
-    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
     fake.lending(source.values(), &mut [0_u8], |source, _| convolution.upload(source))?;
     fake.lending(&[0_u8], &mut [0_u8], |_, _| convolution.execute(2))?;
     fake.lending(&[0_u8], &mut result, |_, result| convolution.download(result))?;
@@ -132,7 +132,7 @@ fn graphs(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = image::<f32>(37, 9);
     let right: Image<f32> = on_cpu(&source);
-    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
     // Kept until the end: nothing may use them after their call.
     let mut results = vec![vec![0_f32; 37 * 9]; 3];
     for result in &mut results {
@@ -148,7 +148,7 @@ fn page_locked(fake: &Fake) -> Outcome {
     let mut source = device.page_locked::<f32>(64 * 9)?;
     let mut result = device.page_locked::<f32>(64 * 9)?;
     source.copy_from_slice(image.values());
-    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
     for _ in 0..3 {
         result.fill(-1.0);
         fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
@@ -168,7 +168,7 @@ fn from_page_locked_only(fake: &Fake) -> Outcome {
     let source = device.page_locked::<u8>(width * height)?;
     let mut result = vec![0_u8; width * height];
     let image = Image::new(width, height, 1, result.clone())?;
-    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
     for _ in 0..2 {
         fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
     }
@@ -180,7 +180,7 @@ fn to_page_locked_only(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let mut result = device.page_locked::<u8>(width * height)?;
     let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
-    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
     for _ in 0..2 {
         fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
     }
@@ -193,7 +193,7 @@ fn bands(fake: &Fake) -> Outcome {
     let source = device.page_locked::<u8>(width * height)?;
     let mut result = device.page_locked::<u8>(width * height)?;
     let shape = Image::new(width, height, 1, vec![0_u8; width * height])?;
-    let mut convolution = device.convolution(&problem(&shape), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&shape), VariantChoice::Auto)?;
     for _ in 0..2 {
         fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
     }
@@ -205,7 +205,7 @@ fn staging(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
     let mut result = vec![0_u8; width * height];
-    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
     fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
     fake.lending(source.values(), &mut result, |source, _| convolution.upload(source))?;
     fake.lending(source.values(), &mut result, |_, result| convolution.download(result))
@@ -215,7 +215,7 @@ fn strips(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?.with_memory_limit(3000);
     let source = image::<u8>(40, 60);
     let mut result = vec![0_u8; 40 * 60];
-    let mut convolution = device.convolution(&problem(&source), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&source), VariantChoice::Auto)?;
     fake.lending(source.values(), &mut result, |source, result| convolution.run_values(source, result))?;
     assert_eq!(result, on_cpu::<u8, u8>(&source).values());
     Ok(())
@@ -227,7 +227,7 @@ fn strips_from_page_locked(fake: &Fake) -> Outcome {
     let mut source = device.page_locked::<u8>(40 * 60)?;
     let mut result = device.page_locked::<u8>(40 * 60)?;
     source.copy_from_slice(image.values());
-    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
     fake.lending(&source, &mut result, |source, result| convolution.run_values(source, result))?;
     assert_eq!(&result[..], on_cpu::<u8, u8>(&image).values());
     Ok(())
@@ -238,7 +238,7 @@ fn constant_memory(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = image::<f32>(21, 9);
     let right: Image<f32> = on_cpu(&source);
-    let choice = VariantChoice::Exactly(Variant::ConstantMask);
+    let choice = VariantChoice::Named(Variant::ConstantMask);
     let mut first = device.convolution(&problem(&source), choice)?;
     let mut second = device.convolution(&problem(&source), choice)?;
     let mut results = vec![vec![0_f32; 21 * 9]; 4];
@@ -260,10 +260,10 @@ fn drop_in_the_middle(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let image = image::<f32>(64, 9);
     let source = device.page_locked::<f32>(64 * 9)?;
-    let mut convolution = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    let mut convolution = device.convolution(&problem(&image), VariantChoice::Auto)?;
     fake.lending(&source, &mut [0_u8], |source, _| convolution.upload(source))?;
     convolution.execute(1)?;
-    let again = device.convolution(&problem(&image), VariantChoice::Exact)?;
+    let again = device.convolution(&problem(&image), VariantChoice::Auto)?;
     drop(convolution);
     drop(again);
     fake.forget();

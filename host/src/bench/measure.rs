@@ -6,13 +6,13 @@ use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
 use crate::compare::POISON;
 use crate::files::{Pixels, each_type};
-use faltung::Bound;
+use faltung::ErrorBound;
 use faltung::{Convolution, Device, Error, Image, Pixel, Result};
 
 /// What can be measured: a convolution, or a stand-in for one in a test.
 pub trait Executor {
-    /// What it promises of the result.
-    fn bound(&self) -> Bound;
+    /// The accuracy class and the error bound that it keeps.
+    fn bound(&self) -> ErrorBound;
 
     /// From host memory to host memory, in one go.
     ///
@@ -49,7 +49,7 @@ pub trait Executor {
 }
 
 impl Executor for Convolution<'_> {
-    fn bound(&self) -> Bound {
+    fn bound(&self) -> ErrorBound {
         self.bound()
     }
 
@@ -94,7 +94,7 @@ impl PageLocked<'_> {
 }
 
 impl Executor for PageLocked<'_> {
-    fn bound(&self) -> Bound {
+    fn bound(&self) -> ErrorBound {
         self.convolution.bound()
     }
 

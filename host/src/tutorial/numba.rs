@@ -7,7 +7,7 @@ use crate::bench::report::units::digits;
 use crate::bench::workload::{self, MaskSize};
 use crate::oracle::Oracle;
 use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
-use faltung::{Convolution, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
+use faltung::{Accuracy, Convolution, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
 /// The problem, and its exact answer.
@@ -28,7 +28,7 @@ struct Row {
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let image = workload::coffee()?;
     let mask = workload::mask(MaskSize::square(13), session.settings.seed, false)?;
-    let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()))?;
+    let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()).accuracy(Accuracy::Exact))?;
     let oracle = Oracle::new(&problem, image.values());
     let work = Work { image, mask, problem, oracle };
     introduce(session, &work);
@@ -135,7 +135,7 @@ fn of_this_project(
     work: &Work,
     rows: &mut Vec<Row>,
 ) -> Result<Option<Vec<f32>>> {
-    let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Exact)?;
+    let mut convolution: Convolution<'_> = device.convolution(&work.problem, VariantChoice::Auto)?;
     let mut found = vec![0.0; work.image.values().len()];
     convolution.run_values(work.image.values(), &mut found)?;
     let what = format!("{name} ({})", convolution.variant());
