@@ -79,9 +79,10 @@ fn the_json_has_every_field() {
         for name in ["kernel_us", "end_to_end_us", "first_call_us", "gpix_s", "floor_us", "floor_fraction"] {
             check(row, name, Kind::Positive);
         }
-        for name in ["kernel_us_mad", "end_to_end_us_mad", "max_abs_error", "error_over_bound"] {
+        for name in ["kernel_us_mad", "end_to_end_us_mad", "max_abs_error", "error_over_bound", "error_constant"] {
             check(row, name, Kind::Amount);
         }
+        assert_eq!(row["accuracy"], "exact");
         check(row, "bits_equal_cpu", Kind::FlagOrNull);
         check(row, "speedup_vs_cpu", Kind::PositiveOrNull);
         assert_eq!(row["cpu_method"].is_null(), row["speedup_vs_cpu"].is_null(), "{row}");
@@ -144,6 +145,32 @@ fn the_emulator_is_not_timed() {
     assert_eq!(variants[0], "naive");
 }
 
+/// Exact variants have the CPU's bits, bounded ones name their constant. `--exact` leaves these out.
+#[test]
+fn the_accuracy_of_each_variant_is_said() {
+    let of = |more: &[&str]| {
+        let common = ["--sizes", "21x13", "--masks", "5x3", "--separable", "--device", "emulator"];
+        let document = measured(&[&common[..], more].concat());
+        let rows = document["rows"].as_array().unwrap().iter();
+        let of_row = |row: &Value| {
+            let (variant, accuracy) = (row["variant"].as_str().unwrap(), row["accuracy"].as_str().unwrap());
+            assert!(accuracy == "bounded" || row["backend"] == "cpu" || row["bits_equal_cpu"] == true, "{row}");
+            (variant.to_owned(), accuracy.to_owned(), row["error_constant"].as_f64().unwrap())
+        };
+        rows.map(of_row).collect::<Vec<_>>()
+    };
+    let row = |variant: &str, accuracy: &str, constant: f64| (variant.to_owned(), accuracy.to_owned(), constant);
+    let direct = row("direct", "exact", 15.0);
+    let found = of(&["--variants", "naive,exact,separable_ring"]);
+    let exact = found[1].0.clone();
+    let bounded = row("separable_ring", "bounded", 24.0);
+    assert_eq!(found, [row("naive", "exact", 15.0), row(&exact, "exact", 15.0), bounded, direct]);
+    for options in [&["--exact"][..], &["--accuracy", "exact"]] {
+        let found = of(options);
+        assert!(found.len() > 2 && found.iter().all(|(_, accuracy, _)| accuracy == "exact"), "{found:?}");
+    }
+}
+
 #[test]
 fn the_tables_say_what_was_measured() {
     let output = bench(&["--sizes", "40x30", "--masks", "3x5", "--min-time", "0", "--device", "cpu", "--quick"]);
@@ -153,6 +180,7 @@ fn the_tables_say_what_was_measured() {
         "CPU    ",
         "build  host ",
         "40 x 30 (random), f32, mask 3 rows x 5 columns, border zero",
+        "  exact, error 0.",
         "1 answer verified",
         "quick:",
     ] {
@@ -232,6 +260,9 @@ fn wrong_arguments() {
         (&["--masks", "100000x100000"], "100000x100000"),
         (&["--variants", "fastest"], "naive"),
         (&["--variants", "naive", "--device", "cpu"], "naive"),
+        (&["--exact", "--accuracy", "bounded"], "cannot be used with"),
+        (&["--exact", "--variants", "naive,separable_ring"], "--variants separable_ring"),
+        (&["--accuracy", "high"], "exact, bounded, normwise"),
         (&["--border", "soft"], "soft"),
         (&["--device", "tpu"], "tpu"),
         (&["--min-time", "-1"], "--min-time"),

@@ -15,10 +15,10 @@ mod ways;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use faltung::Bound;
 use faltung::plan::VariantChoice;
 use faltung::{
-    Border, Device, DeviceChoice, Error, Filter, Image, Layout, Mask, Operation, PixelType, Problem, View, ViewMut,
+    Accuracy, Border, Device, DeviceChoice, Error, ErrorBound, Filter, Image, Layout, Mask, Operation, PixelType,
+    Problem, View, ViewMut,
 };
 use host::check::{Case, Checker, Content, SEED, Verdict, cases};
 use kernels_gpu::registry::Variant;
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         };
         add(DeviceChoice::Cpu, "direct", VariantChoice::Auto, false);
         for variant in Variant::ALL {
-            let choice = VariantChoice::Exactly(variant);
+            let choice = VariantChoice::Named(variant);
             add(DeviceChoice::Emulator, variant.name(), choice, false);
             add(DeviceChoice::Cuda(0), variant.name(), choice, no_gpu.is_some() && !required);
         }
@@ -120,7 +120,7 @@ fn run(cases: &[Case], device: DeviceChoice, variant: VariantChoice) -> Result<(
         if !eligible || !case.concerns(variant) {
             continue;
         }
-        match Checker::new(case.clone())?.check(&device, variant)? {
+        match Checker::new(case.clone())?.check(&device, variant, Accuracy::default())? {
             Verdict::Wrong(report) => wrong.push(report),
             Verdict::Right(_) | Verdict::NotEligible(_) => {}
         }
@@ -170,13 +170,13 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let variants: Vec<_> = match device.backend() {
         "cpu" => vec![VariantChoice::Auto],
-        _ => Variant::ALL.map(VariantChoice::Exactly).to_vec(),
+        _ => Variant::ALL.map(VariantChoice::Named).to_vec(),
     };
     let result = runner.run(&problem, |case| {
         let fail = |text: String| TestCaseError::fail(text);
         let checker = Checker::new(case).map_err(|error| fail(error.to_string()))?;
         for &variant in &variants {
-            match checker.check(&device, variant) {
+            match checker.check(&device, variant, Accuracy::default()) {
                 Ok(Verdict::Wrong(report)) => return Err(fail(report)),
                 Err(error) => return Err(fail(error.to_string())),
                 Ok(Verdict::Right(_) | Verdict::NotEligible(_)) => {}

@@ -34,7 +34,7 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> faltung::Result<()> {
         for (j, &(width, height)) in IMAGES.iter().enumerate() {
             let border = BORDERS[(i + j) % BORDERS.len()];
             let problem = Problem::new(width, height, &filter.clone().border(border))?;
-            let convolution = device.prepare(&problem, VariantChoice::Exactly(variant))?;
+            let convolution = device.prepare(&problem, VariantChoice::Named(variant))?;
             let factors =
                 convolution.plan().and_then(|plan| plan.factors.clone()).expect("a plan for a separable mask");
             let coefficients = factors.placed(0, mask_width as u32);
@@ -84,8 +84,8 @@ fn a_tile_of_one_size_takes_any_anchor() -> faltung::Result<()> {
         let filter = Filter::new(Mask::new(side, side, product)?).anchor(anchor.0, anchor.1);
         let problem = Problem::new(530, 20, &filter)?;
         let device = Device::emulator(1);
-        let tile = device.prepare(&problem, VariantChoice::Exactly(Variant::SeparableBlockTile))?;
-        let ring = device.prepare(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
+        let tile = device.prepare(&problem, VariantChoice::Named(Variant::SeparableBlockTile))?;
+        let ring = device.prepare(&problem, VariantChoice::Named(Variant::SeparableRing))?;
         assert!(matches!(tile.plan().expect("a plan").entry.mask, MaskSize::Square(_)));
         let image = Image::new(530, 20, 1, noise(530 * 20, 6))?;
         let (found, expected): (Image, Image) = (tile.apply(&image)?, ring.apply(&image)?);
@@ -108,8 +108,8 @@ fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> faltung::Result<()>
                 let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
                 let problem = Problem::new(width, height, &filter)?;
                 let device = Device::emulator(1);
-                let convolution = device.prepare(&problem, VariantChoice::Exactly(Variant::SeparableBlockTile))?;
-                let ring = device.prepare(&problem, VariantChoice::Exactly(Variant::SeparableRing))?;
+                let convolution = device.prepare(&problem, VariantChoice::Named(Variant::SeparableBlockTile))?;
+                let ring = device.prepare(&problem, VariantChoice::Named(Variant::SeparableRing))?;
                 let (found, expected): (Image, Image) = (convolution.apply(&image)?, ring.apply(&image)?);
                 let same = host::compare::same_bits(expected.values(), found.values());
                 assert_eq!(same, Ok(()), "{mask_width} x {mask_height}, {border}, anchor {anchor:?}");
@@ -130,7 +130,7 @@ fn a_row_does_not_overflow_where_the_sum_does_not() -> faltung::Result<()> {
         let oracle = Oracle::new(&problem, image.values());
         for variant in [Variant::SeparableRing, Variant::SeparableBlockTile, Variant::SeparableTensorCore] {
             let device = Device::emulator(1);
-            let convolution = device.prepare(&problem, VariantChoice::Exactly(variant))?;
+            let convolution = device.prepare(&problem, VariantChoice::Named(variant))?;
             let found: Image = convolution.apply(&image)?;
             let comparison = host::compare::with_oracle(&oracle, &problem, found.values(), convolution.bound());
             assert!(comparison.passes(), "{variant:?}: {comparison:?}");

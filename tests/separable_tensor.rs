@@ -33,7 +33,7 @@ fn bell(count: usize, spread: f32) -> impl Fn(usize) -> f32 {
 fn compare(filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
     let problem = Problem::new(image.width(), image.height(), filter)?;
     let device = Device::emulator(1);
-    let convolution = device.prepare(&problem, VariantChoice::Exactly(Variant::SeparableTensorCore))?;
+    let convolution = device.prepare(&problem, VariantChoice::Named(Variant::SeparableTensorCore))?;
     let found: Image = convolution.apply(image)?;
     let comparison = with_oracle(&Oracle::new(&problem, image.values()), &problem, found.values(), convolution.bound());
     Ok((found, comparison))

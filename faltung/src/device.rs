@@ -157,7 +157,8 @@ impl Device {
     /// Where the device's memory does not hold the images they are computed in strips; [`Prepared::note`] says so.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the variant can't compute the problem, [`Error::NeedsGpu`] if a GPU's variant is asked of
+    /// [`Error::Refused`] if the variant can't compute the problem, [`Error::Accuracy`] if it is less accurate than the
+    /// problem demands, [`Error::NeedsGpu`] if a GPU's variant is asked of
     /// the CPU, [`Error::DeviceMemory`] if not even a strip fits, [`Error::KernelRefused`], [`Error::DriverTooOld`],
     /// [`Error::Driver`].
     pub fn prepare(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
@@ -189,7 +190,7 @@ impl Device {
     /// Which variant would compute `problem`, and why: one line for people. Nothing is compiled or allocated.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::NeedsGpu`].
+    /// [`Error::Refused`], [`Error::Accuracy`], [`Error::NeedsGpu`].
     pub fn choice(&self, problem: &Problem, variant: VariantChoice) -> Result<(&'static str, String)> {
         let limits = match &self.kind {
             Kind::Cpu => {
@@ -222,6 +223,9 @@ impl Device {
 
     /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's
     /// memory can't hold is computed in strips, or on the CPU. Waits for the result.
+    ///
+    /// The variant is [`VariantChoice::Auto`]'s. The filter's [`accuracy`](Filter::accuracy) limits which one that may
+    /// be.
     ///
     /// What the last few filters and sizes need stays ready, so that a loop over frames plans and compiles once.
     ///

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 
 /// The device that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceChoice {
     /// The first CUDA device if there is a driver and a device, else the CPU.
     #[default]

@@ -295,7 +295,7 @@ mod tests {
             };
             let band = random.usize(side + 1..height);
             for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
-                let choice = VariantChoice::Exactly(variant);
+                let choice = VariantChoice::Named(variant);
                 // A variant that takes none of the squares gets a mask that it takes.
                 let (columns, height_of_mask) = variant.entries().next().unwrap().example_mask();
                 let average = Mask::average(columns as usize, height_of_mask as usize).unwrap();

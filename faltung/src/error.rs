@@ -2,7 +2,7 @@
 
 use kernels_gpu::registry::Ineligible;
 
-use crate::Layout;
+use crate::{Accuracy, Layout};
 
 /// Bytes for people.
 fn size(bytes: u128) -> String {
@@ -167,6 +167,16 @@ pub enum Error {
         variant: &'static str,
         /// Why.
         reason: Ineligible,
+    },
+    /// A variant was asked for by name that is less accurate than the request demands.
+    #[error("the variant {variant} is {kept}, but the accuracy {required} was asked for")]
+    Accuracy {
+        /// The variant's name.
+        variant: &'static str,
+        /// The class that the request demands.
+        required: Accuracy,
+        /// The class that the variant keeps.
+        kept: Accuracy,
     },
     /// A GPU's variant was asked of the CPU.
     #[error("the variant {variant} runs on a CUDA device or the emulator; the CPU has one way of its own (auto)")]

@@ -29,7 +29,7 @@ mod stream;
 mod strips;
 mod view;
 
-pub use accuracy::Bound;
+pub use accuracy::{Accuracy, ErrorBound};
 pub use border::Border;
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};

@@ -12,7 +12,7 @@ use crate::emulated::EmulatorConvolution;
 use crate::plan::Plan;
 use crate::rows::{HostRows, HostRowsMut};
 use crate::stream::Stream;
-use crate::{Bound, Error, Image, Layout, Pixel, Problem, Result, View, ViewMut};
+use crate::{Error, ErrorBound, Image, Layout, Pixel, Problem, Result, View, ViewMut};
 
 /// A filter on images of one size and type, made ready on a device: the kernel is chosen and compiled, the mask is in
 /// its place. Made by [`Device::prepare`](crate::Device::prepare).
@@ -105,10 +105,10 @@ impl Prepared {
         self.plan().map_or_else(cpu::reason, |plan| plan.reason.clone())
     }
 
-    /// What the variant promises of the results: the same bits on every device, or how near to the exact ones they are.
+    /// The accuracy class that the variant keeps, and its error bound.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        self.plan().map_or_else(|| Bound::direct(self.problem()), |plan| plan.bound(self.problem()))
+    pub fn bound(&self) -> ErrorBound {
+        self.plan().map_or_else(|| ErrorBound::direct(self.problem()), |plan| plan.bound(self.problem()))
     }
 
     /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also

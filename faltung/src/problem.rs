@@ -5,7 +5,7 @@ use std::fmt;
 use kernels_gpu::abi::border::{OUTSIDE, map};
 use kernels_gpu::abi::params::{MAX_SIDE, Params};
 
-use crate::{Border, Error, Image, Mask, Pixel, PixelType, Result};
+use crate::{Accuracy, Border, Error, Image, Mask, Pixel, PixelType, Result};
 
 /// Which way the mask is walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Operation {
     Correlate,
 }
 
-/// A filter: mask, operation, border, anchor, scale and offset, independent of any image.
+/// A filter: mask, operation, border, anchor, scale, offset and accuracy, independent of any image.
 ///
 /// ```
 /// use faltung::{Border, Filter, Mask, Operation};
@@ -36,13 +36,23 @@ pub struct Filter {
     anchor: Option<(usize, usize)>,
     scale: f32,
     offset: f32,
+    accuracy: Accuracy,
 }
 
 impl Filter {
-    /// A convolution with `mask`, zeros outside of the image, the anchor in the mask's middle.
+    /// A convolution with `mask`, zeros outside of the image, the anchor in the mask's middle, and the default
+    /// accuracy.
     #[must_use]
     pub fn new(mask: Mask) -> Self {
-        Self { mask, operation: Operation::Convolve, border: Border::ZERO, anchor: None, scale: 1.0, offset: 0.0 }
+        Self {
+            mask,
+            operation: Operation::Convolve,
+            border: Border::ZERO,
+            anchor: None,
+            scale: 1.0,
+            offset: 0.0,
+            accuracy: Accuracy::default(),
+        }
     }
 
     /// Sets the operation.
@@ -73,6 +83,12 @@ impl Filter {
     #[must_use]
     pub fn offset(self, offset: f32) -> Self {
         Self { offset, ..self }
+    }
+
+    /// Sets the accuracy class that the results must keep; by default [`Accuracy::Bounded`].
+    #[must_use]
+    pub fn accuracy(self, accuracy: Accuracy) -> Self {
+        Self { accuracy, ..self }
     }
 
     /// The mask.
@@ -133,6 +149,7 @@ pub struct Problem {
     border: Border,
     scale: f32,
     offset: f32,
+    accuracy: Accuracy,
     layout: Layout,
 }
 
@@ -158,8 +175,9 @@ impl Problem {
             Operation::Correlate => (mask.clone(), anchor),
             Operation::Convolve => (mask.turned(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
         };
-        let Filter { operation, border, scale, offset, .. } = *filter;
-        Ok(Self { width, height, window, origin, operation, border, scale, offset, layout: Layout::PLANE })
+        let Filter { operation, border, scale, offset, accuracy, .. } = *filter;
+        let layout = Layout::PLANE;
+        Ok(Self { width, height, window, origin, operation, border, scale, offset, accuracy, layout })
     }
 
     /// The same on images of another layout.
@@ -190,6 +208,19 @@ impl Problem {
             }
         }
         Ok(Self { layout, ..self })
+    }
+
+    /// The same with results of another accuracy class.
+    #[must_use]
+    pub fn with_accuracy(self, accuracy: Accuracy) -> Self {
+        Self { accuracy, ..self }
+    }
+
+    /// The accuracy class that results of `f32` must keep. Integer results have the bits of [`Accuracy::Exact`] in any
+    /// class.
+    #[must_use]
+    pub fn accuracy(&self) -> Accuracy {
+        self.accuracy
     }
 
     /// Types and channels.

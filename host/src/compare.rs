@@ -1,7 +1,7 @@
 //! When is a result right? All tolerances of the project are here.
 //!
 //! - Direct variants have the same bits as the CPU: [`same_bits`].
-//! - Any variant, whatever its order of summation, is within its [`Bound`] of the [`Oracle`]: [`with_oracle`].
+//! - Any variant, whatever its order of summation, is within its [`ErrorBound`] of the [`Oracle`]: [`with_oracle`].
 //!
 //! Tests and benches fill a result with [`POISON`] before it is computed: an output that nobody wrote fails both.
 
@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::oracle::Oracle;
-use faltung::{Bound, PixelType, Problem};
+use faltung::{ErrorBound, PixelType, Problem};
 
 pub use faltung::POISON;
 
@@ -30,7 +30,7 @@ trait Judge {
     fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64);
 }
 
-impl Judge for Bound {
+impl Judge for ErrorBound {
     fn tolerance(self, problem: &Problem, exact: f64, magnitude: f64) -> f64 {
         let taps = problem.window().width() as f64 * problem.window().height() as f64;
         let scale = f64::from(problem.scale_and_offset().0).abs();
@@ -125,7 +125,7 @@ impl Comparison {
 /// # Panics
 /// If the oracle's or the result's size is not the problem's.
 #[must_use]
-pub fn with_oracle(oracle: &Oracle, problem: &Problem, result: &[f32], bound: Bound) -> Comparison {
+pub fn with_oracle(oracle: &Oracle, problem: &Problem, result: &[f32], bound: ErrorBound) -> Comparison {
     let (width, height) = (problem.width(), problem.height());
     for length in [oracle.exact.len(), oracle.magnitude.len(), result.len()] {
         assert_eq!(length, width * height, "values of a {width} x {height} problem");
@@ -197,7 +197,7 @@ mod tests {
         let filter = Filter::new(Mask::new(1, 1, vec![1.0]).unwrap());
         let layout = Layout { channels: 1, input: PixelType::F32, output: PixelType::U8 };
         let problem = Problem::new(1, 1, &filter).unwrap().with_layout(layout).unwrap();
-        let bound = Bound::direct(&problem);
+        let bound = ErrorBound::direct(&problem);
         let right = |exact: f64, result: f32| bound.judge(&problem, exact, exact.abs(), result).1 <= 1.0;
         for (exact, result) in [(2.5, 2.0), (2.5, 3.0), (254.6, 255.0), (300.0, 255.0), (-7.0, 0.0), (f64::NAN, 0.0)] {
             assert!(right(exact, result), "{exact} as {result}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn compare(problem: &Problem, oracle: &Oracle, result: &[f32]) -> Comparison {
-        with_oracle(oracle, problem, result, Bound::direct(problem))
+        with_oracle(oracle, problem, result, ErrorBound::direct(problem))
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
     fn one_pixel_beyond_the_bound_fails() {
         for (scale, offset) in [(1.0, 0.0), (0.3, 2.0)] {
             let (problem, oracle, result) = right(|filter| filter.scale(scale).offset(offset));
-            let bound = Bound::direct(&problem);
+            let bound = ErrorBound::direct(&problem);
             for i in [0, 1, WIDTH - 1, WIDTH, result.len() / 2, result.len() - 1] {
                 let exact = oracle.exact[i];
                 let tolerance = bound.tolerance(&problem, exact, oracle.magnitude[i]);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn the_bound_is_sharp() {
         let (problem, mut oracle, mut result) = right(|filter| filter);
-        let tolerance = Bound::direct(&problem).tolerance(&problem, 0.0, 1.0);
+        let tolerance = ErrorBound::direct(&problem).tolerance(&problem, 0.0, 1.0);
         for (value, failures) in [(tolerance * 0.999_999_8, 0), (tolerance * 1.000_000_2, 1)] {
             (oracle.exact[7], oracle.magnitude[7], result[7]) = (0.0, 1.0, -value as f32);
             assert_eq!(compare(&problem, &oracle, &result).failures, failures);
@@ -371,15 +371,15 @@ mod tests {
 
     #[test]
     fn gamma_grows_and_ends() {
-        assert_eq!(Bound::with_constant(0.0).gamma(), 0.0);
-        assert!(Bound::with_constant(9.0).gamma() > 9.0 * U);
-        assert_eq!(Bound::with_constant(16_777_216.0).gamma(), f64::INFINITY);
+        assert_eq!(ErrorBound::with_constant(0.0).gamma(), 0.0);
+        assert!(ErrorBound::with_constant(9.0).gamma() > 9.0 * U);
+        assert_eq!(ErrorBound::with_constant(16_777_216.0).gamma(), f64::INFINITY);
         // No looser than it says: 12 coefficients, a sum of magnitudes of 3.
         let (problem, ..) = right(|filter| filter);
-        let tolerance = Bound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
+        let tolerance = ErrorBound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
         assert!(tolerance > 36.0 && tolerance < 36.000_1, "{tolerance}");
         let (problem, ..) = right(|filter| filter.scale(-2.0).offset(1.0));
-        let tolerance = Bound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
+        let tolerance = ErrorBound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
         assert!(tolerance > 73.0 && tolerance < 73.000_1, "{tolerance}");
     }
 

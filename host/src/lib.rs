@@ -2,12 +2,11 @@
 //!
 //! The way of the data: an [`Image`] and a [`Filter`] make a [`Problem`] (validated once), a [`Device`] makes a
 //! [`Convolution`] of it (which kernel, why, with which launches; buffers and modules ready), which runs any number of
-//! times. Whatever the device, the answer has the same bits; the one exception is what [`VariantChoice::Auto`] may take
-//! for separable masks on a GPU, and [`VariantChoice::Exact`] does not. [`files`] reads and writes pictures, [`batch`]
-//! many at once.
+//! times. With [`Accuracy::Exact`] the answer has the same bits on every device. [`files`] reads and writes pictures,
+//! [`batch`] many at once.
 //!
 //! ```
-//! use host::{Border, Device, Filter, Image, Mask};
+//! use faltung::{Border, Device, Filter, Image, Mask};
 //!
 //! let image = Image::from_fn(640, 480, |x, y| ((x ^ y) & 255) as u8)?;
 //! let filter = Filter::new(Mask::new(3, 3, vec![1.0 / 9.0; 9])?).border(Border::Mirror);
@@ -15,7 +14,7 @@
 //! let device = Device::auto(); // the first CUDA device, or else the CPU
 //! let blurred: Image<u8> = device.apply(&filter, &image)?;
 //! assert_eq!(blurred.width(), 640);
-//! # Ok::<(), host::Error>(())
+//! # Ok::<(), faltung::Error>(())
 //! ```
 
 pub mod batch;

@@ -68,6 +68,21 @@ fn arguments() {
     fails(&with(&["--emboss", "--scale", "nan"]), 2, &["scale must be a finite number"]);
     fails(&with(&["--emboss", "--variant", "fast"]), 2, &["fast", "naive"]);
     fails(&with(&["--emboss", "--variant", "naive"]), 2, &["variant naive runs on"]);
+    for more in [["--accuracy", "bounded"], ["--accuracy", "exact"]] {
+        fails(
+            &[&with(&["--emboss", "--exact"])[..], &more].concat(),
+            2,
+            &["--exact", "cannot be used with", "--accuracy"],
+        );
+    }
+    fails(&with(&["--emboss", "--accuracy", "high"]), 2, &["high", "exact, bounded, normwise"]);
+    for class in ["bounded", "normwise"] {
+        let conflict = format!("--variant exact cannot be used with --accuracy {class}");
+        fails(&with(&["--emboss", "--variant", "exact", "--accuracy", class]), 2, &[&conflict]);
+    }
+    let conflict = "--variant separable_ring cannot be used with --accuracy exact: it is bounded";
+    fails(&with(&["--emboss", "--variant", "separable_ring", "--exact"]), 2, &[conflict]);
+    fails(&with(&["--emboss", "--variant", "separable_ring", "--accuracy", "exact"]), 2, &[conflict]);
     fails(&with(&["--emboss", "--output-type", "f64"]), 2, &["u8, u16, f32"]);
     fails(&with(&["--laplacian", "--normalize"]), 2, &["--normalize", "finite and not 0, not 0"]);
     fails(&with(&["--gaussian", "-1"]), 2, &["sigma must be a number above 0, not -1"]);

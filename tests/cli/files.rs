@@ -211,7 +211,9 @@ fn help_and_information() {
 
     let text = place.host(&["info"]);
     assert_eq!((text.status, text.stderr.as_str()), (0, ""));
-    for word in ["host ", "CPU ", "driver ", "auto ", "what auto takes", "u8 x 1, 2, 3, 4: any mask"] {
+    for word in
+        ["host ", "CPU ", "driver ", "auto ", "what auto takes", "accuracy bounded", "u8 x 1, 2, 3, 4: any mask"]
+    {
         assert!(text.stdout.contains(word), "{word}");
     }
     // What is taken depends on the size.

@@ -69,6 +69,46 @@ fn variants_by_name() {
     assert!(!place.path("none.png").exists());
 }
 
+/// All spellings of an accuracy are taken. Exact results have the CPU's bits; a bounded variant's are near to them.
+#[test]
+fn accuracies() {
+    let place = Place::new();
+    let image = picture(40, 21, 1, |i| (i * 7919 % 1009) as f32 / 100.0);
+    place.write("a.npy", image);
+    let common = ["a.npy", "--overwrite", "--gaussian", "1.5", "-o"];
+    place.filter(&[&common[..], &["right.npy"]].concat()).quietly();
+    let right = fs::read(place.path("right.npy")).unwrap();
+    let found = |more: &[&str]| {
+        let on_emulator = ["filter", "--device", "emulator"];
+        place.host(&[&on_emulator[..], more, &common, &["found.npy"]].concat()).with(0, &[]);
+        fs::read(place.path("found.npy")).unwrap()
+    };
+    for options in [
+        &["--exact"][..],
+        &["--accuracy", "exact"],
+        &["--variant", "exact"],
+        &["--variant", "exact", "--exact"],
+        &["--variant", "auto", "--accuracy", "exact"],
+        &["--variant", "naive", "--exact"],
+        // Too small for a separable kernel.
+        &["--accuracy", "bounded"],
+        &["--accuracy", "normwise"],
+    ] {
+        assert!(found(options) == right, "{options:?}");
+    }
+    for options in [&["--variant", "separable_ring"][..], &["--variant", "separable_ring", "--accuracy", "normwise"]] {
+        let found = found(options);
+        assert!(found != right, "{options:?}");
+        let values = |file: &[u8]| -> Vec<f32> {
+            let data = &file[file.len() - 40 * 21 * 4..];
+            data.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+        };
+        for (found, right) in values(&found).into_iter().zip(values(&right)) {
+            assert!((found - right).abs() < 1e-4, "{found} is not near {right}");
+        }
+    }
+}
+
 /// Every mask by formula leaves flat areas as they are, or takes them to 0.
 #[test]
 fn masks_by_formula_on_a_flat_picture() {

@@ -63,7 +63,7 @@ fn same_bytes(
     let image: Vec<u8> = (0..problem.values()).map(|_| random.u8(..)).collect();
     let (mut right, mut found) = (vec![0_u8; image.len()], vec![0_u8; image.len()]);
     Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply_values(&image, &mut right)?;
-    device.prepare(&problem, VariantChoice::Exactly(Variant::TensorCoreU8))?.apply_values(&image, &mut found)?;
+    device.prepare(&problem, VariantChoice::Named(Variant::TensorCoreU8))?.apply_values(&image, &mut found)?;
     if let Some(at) = (0..right.len()).find(|&at| right[at] != found[at]) {
         let (y, v) = (at / (width * channels), at % (width * channels));
         let (columns, rows) = (problem.window().width(), problem.window().height());
@@ -86,7 +86,7 @@ pub(super) fn halves(device: DeviceChoice) -> Result<(), Failed> {
         let problem = problem.with_layout(Layout::of::<u8, u8>(1))?;
         let right: Image<u8> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
         let device = Device::select(device)?;
-        let convolution = device.prepare(&problem, VariantChoice::Exactly(Variant::TensorCoreU8))?;
+        let convolution = device.prepare(&problem, VariantChoice::Named(Variant::TensorCoreU8))?;
         if convolution.apply::<u8, u8>(&image)? != right {
             return Err(format!("{}: not rounded to the even one", convolution.reason()).into());
         }
@@ -102,7 +102,7 @@ pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
     for offset in [0.0, 0.25, -9000.0, 50_000.0, f32::MAX] {
         let filter = Filter::new(Mask::new(3, 3, vec![0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0])?).offset(offset);
         let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
-        let choice = VariantChoice::Exactly(Variant::SlidingWindow);
+        let choice = VariantChoice::Named(Variant::SlidingWindow);
         let found: Image<u16> = Device::select(device)?.prepare(&problem, choice)?.apply(&image)?;
         for (&value, &result) in image.values().iter().zip(found.values()) {
             let expected = (f32::from(value) * 0.5 + offset).round_ties_even() as u16;
@@ -115,7 +115,7 @@ pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
     let filter = Filter::new(Mask::new(2, 1, vec![f32::INFINITY, f32::NEG_INFINITY])?);
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
     let found: Image<u16> =
-        Device::select(device)?.prepare(&problem, VariantChoice::Exactly(Variant::SlidingWindow))?.apply(&image)?;
+        Device::select(device)?.prepare(&problem, VariantChoice::Named(Variant::SlidingWindow))?.apply(&image)?;
     let right: Image<u16> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
     if found != right || !right.values()[1..width].contains(&0) {
         return Err("NaN did not become 0".into());

@@ -37,7 +37,7 @@ pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
         if !matches!(refused, Err(Error::DeviceMemory { needed, free: ..=100, .. }) if needed > 100) {
             return Err(format!("100 bytes were enough: {refused:?}").into());
         }
-        let named = none.prepare_or_cpu(&problem, VariantChoice::Exactly(Variant::Naive));
+        let named = none.prepare_or_cpu(&problem, VariantChoice::Named(Variant::Naive));
         if !matches!(named, Err(Error::DeviceMemory { .. })) {
             return Err(format!("another variant than the one asked for: {named:?}").into());
         }
@@ -60,7 +60,7 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
         let planes = |variant: Variant| variant.entries().find(|entry| entry.pixel == PixelType::F32);
         for entry in Variant::ALL.into_iter().filter_map(planes) {
-            let variant = VariantChoice::Exactly(entry.variant);
+            let variant = VariantChoice::Named(entry.variant);
             let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
             let mut problem = Problem::new(width, height, &filter)?;
             if Device::select(device)?.choice(&problem, variant).is_err() {
@@ -115,7 +115,7 @@ fn strips_of<T: faltung::Pixel>(
         let right: Image<T> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
         for limit in [width * height * channels * size_of::<T>(), width * 40 * channels * size_of::<T>()] {
             let limited = Device::select(device)?.with_memory_limit(limit);
-            let convolution = limited.prepare(&problem, VariantChoice::Exactly(variant))?;
+            let convolution = limited.prepare(&problem, VariantChoice::Named(variant))?;
             if !convolution.note().unwrap_or_default().contains(" strips") {
                 return Err(format!("{limit} bytes: no strips").into());
             }

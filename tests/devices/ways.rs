@@ -14,7 +14,7 @@ pub(super) fn huge() -> Result<(), Failed> {
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
     let device = Device::cuda(0)?;
     for variant in Variant::ALL {
-        let result: Image<u8> = match device.prepare(&problem, VariantChoice::Exactly(variant)) {
+        let result: Image<u8> = match device.prepare(&problem, VariantChoice::Named(variant)) {
             Ok(convolution) => convolution.apply(&image)?,
             Err(Error::Refused { .. }) => continue,
             Err(error) => return Err(error.into()),
@@ -76,7 +76,7 @@ fn in_bands_of<T: faltung::Pixel>(
     let (first, second) = (image(), image());
     let mut ran = 0;
     for variant in Variant::ALL {
-        let variant = VariantChoice::Exactly(variant);
+        let variant = VariantChoice::Named(variant);
         let run_once = |values: &[T]| -> Result<Vec<T>, Error> {
             let mut result = vec![T::default(); values.len()];
             device.prepare(&problem, variant)?.apply_values(values, &mut result)?;
@@ -128,13 +128,13 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
         (64, 20, 5, 3, PixelType::U8),
     ] {
         let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
-        let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
+        let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror).accuracy(Accuracy::Exact);
         let layout = Layout { channels, input, output: PixelType::F32 };
         problems.push(Problem::new(width, height, &filter)?.with_layout(layout)?);
     }
     let mut convolutions = Vec::new();
     for problem in &problems {
-        convolutions.push(device.prepare(problem, VariantChoice::Exact)?);
+        convolutions.push(device.prepare(problem, VariantChoice::Auto)?);
     }
     for round in 0..4 {
         for (problem, convolution) in problems.iter().zip(&convolutions) {
@@ -185,9 +185,9 @@ fn page_locked_of<T: faltung::Pixel>(
 ) -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
-    let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror);
+    let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror).accuracy(Accuracy::Exact);
     let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
-    let convolution = device.prepare(&problem, VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem, VariantChoice::Auto)?;
     let cpu = Device::cpu();
     let on_cpu = cpu.prepare(&problem, VariantChoice::Auto)?;
     let mut held = Vec::new();

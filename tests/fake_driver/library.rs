@@ -1,8 +1,8 @@
 //! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
 
 use faltung::{
-    Border, Device, DeviceImage, Filter, Image, Layout, Mask, Pixel, Problem, Stream, Variant, VariantChoice, View,
-    ViewMut,
+    Accuracy, Border, Device, DeviceImage, Filter, Image, Layout, Mask, Pixel, Problem, Stream, Variant, VariantChoice,
+    View, ViewMut,
 };
 use libtest_mimic::Failed;
 
@@ -27,9 +27,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_two_devices_in_turn", two_devices_in_turn),
 ];
 
-/// A mask that is no column times a row, so that each device gives the same bits.
+/// A filter with the same bits on each device.
 pub(crate) fn filter() -> Filter {
-    Filter::new(Mask::new(3, 3, vec![0.5, 1.0, -2.0, 3.0, 0.25, 1.5, -1.0, 2.0, 0.125]).expect("nine coefficients"))
+    let coefficients = vec![0.5, 1.0, -2.0, 3.0, 0.25, 1.5, -1.0, 2.0, 0.125];
+    Filter::new(Mask::new(3, 3, coefficients).expect("nine coefficients")).accuracy(Accuracy::Exact)
 }
 
 /// An image in which no two rows or columns are alike.
@@ -99,13 +100,13 @@ fn every_variant() -> Result<(), Failed> {
         for variant in Variant::ALL {
             let (bytes, floats) = (image::<u8>(70, 41), image::<f32>(70, 41));
             let of_bytes = Problem::new(70, 41, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
-            if let Ok(convolution) = device.prepare(&of_bytes, VariantChoice::Exactly(variant)) {
+            if let Ok(convolution) = device.prepare(&of_bytes, VariantChoice::Named(variant)) {
                 let right: Image<u8> = Device::cpu().apply(&filter, &bytes)?;
                 assert_eq!(convolution.apply::<u8, u8>(&bytes)?, right, "{}", variant.name());
                 ran += 1;
             }
             let of_floats = Problem::new(70, 41, &filter)?;
-            if let Ok(convolution) = device.prepare(&of_floats, VariantChoice::Exactly(variant)) {
+            if let Ok(convolution) = device.prepare(&of_floats, VariantChoice::Named(variant)) {
                 let right: Image<f32> = Device::cpu().apply(&filter, &floats)?;
                 let found = convolution.apply::<f32, f32>(&floats)?;
                 for (found, right) in found.values().iter().zip(right.values()) {
@@ -127,7 +128,7 @@ fn steps() -> Result<(), Failed> {
     cleanly("pageable=late;delay_us=5000000", |fake| {
         let device = Device::cuda(0)?;
         let (source, mut result) = (image::<f32>(37, 29), image::<f32>(37, 29));
-        let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+        let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
         let stream = device.stream()?;
         let on_device = fake.lending(source.values(), &mut [0_u8], |source, _| upload(&device, source, 37, &stream))?;
         let found: DeviceImage<f32> = convolution.run(&on_device, &stream)?;
@@ -141,7 +142,7 @@ fn graphs() -> Result<(), Failed> {
     cleanly("pageable=late;delay_us=5000000", |fake| {
         let device = Device::cuda(0)?;
         let (source, right) = (image::<f32>(64, 29), on_cpu::<f32, f32>(&image::<f32>(64, 29)));
-        let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+        let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
         for _ in 0..3 {
             let mut result = image::<f32>(64, 29);
             fake.lending(source.values(), result.values_mut(), |source, result| {
@@ -163,7 +164,7 @@ fn page_locked() -> Result<(), Failed> {
         let mut source = device.page_locked::<f32>(64 * 29)?;
         let mut result = device.page_locked::<f32>(64 * 29)?;
         source.copy_from_slice(image.values());
-        let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+        let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
         for _ in 0..3 {
             result.fill(-1.0);
             fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
@@ -183,7 +184,7 @@ fn bands() -> Result<(), Failed> {
         let mut source = device.page_locked::<f32>(1030 * 1030)?;
         let mut result = device.page_locked::<f32>(1030 * 1030)?;
         source.copy_from_slice(image.values());
-        let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+        let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
         for _ in 0..2 {
             result.fill(-1.0);
             fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
@@ -200,7 +201,7 @@ fn strips() -> Result<(), Failed> {
     cleanly("pageable=late;delay_us=5000000", |fake| {
         let image = image::<u8>(40, 120);
         let device = Device::cuda(0)?.with_memory_limit(4000);
-        let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+        let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
         let note = convolution.note().unwrap_or_default();
         assert!(note.contains("strips"), "{note}");
         for _ in 0..2 {
@@ -217,7 +218,7 @@ fn constant_memory_of_two() -> Result<(), Failed> {
     cleanly("delay_us=5000000;pageable=late", |fake| {
         let device = Device::cuda(0)?;
         let image = image::<f32>(33, 21);
-        let choice = VariantChoice::Exactly(Variant::ConstantMask);
+        let choice = VariantChoice::Named(Variant::ConstantMask);
         let other = Filter::new(Mask::new(3, 3, vec![1.0; 9])?);
         let first = device.prepare(&problem(&image), choice)?;
         let second = device.prepare(&Problem::new(33, 21, &other)?, choice)?;
@@ -269,7 +270,7 @@ fn without_graphs() -> Result<(), Failed> {
         cleanly(&format!("fail={function}:1:801:always"), |_| {
             let device = Device::cuda(0)?;
             let image = image::<f32>(40, 30);
-            let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+            let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
             for _ in 0..3 {
                 assert_eq!(convolution.apply::<f32, f32>(&image)?, on_cpu(&image), "without {function}");
             }
@@ -287,7 +288,7 @@ fn without_page_locked_memory() -> Result<(), Failed> {
         assert!(error.contains("page-locked memory") && error.contains("OS call failed"), "{error}");
         // One is so small that the driver copies it, the other one is not.
         for image in [image::<f32>(40, 30), image::<f32>(160, 120)] {
-            let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+            let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
             for _ in 0..3 {
                 assert_eq!(convolution.apply::<f32, f32>(&image)?, on_cpu(&image));
             }
@@ -301,7 +302,7 @@ fn jit_refuses() -> Result<(), Failed> {
     cleanly("fail=cuModuleLoadDataEx:1:218", |_| {
         let device = Device::cuda(0)?;
         let image = image::<u8>(40, 30);
-        let error = device.prepare(&problem(&image), VariantChoice::Exact).err().ok_or("it is refused")?.to_string();
+        let error = device.prepare(&problem(&image), VariantChoice::Auto).err().ok_or("it is refused")?.to_string();
         assert!(
             error.contains("refused to compile the kernels of") && error.contains("a PTX JIT compilation failed"),
             "{error}"

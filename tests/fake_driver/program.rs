@@ -89,7 +89,7 @@ fn pictures() -> Result<TempDir, Failed> {
 }
 
 /// A mask of fixed sums, so that each device gives the same bits.
-const MASK: [&str; 4] = ["--kernel", "3x3: 0.5 1 -2 3 0.25 1.5 -1 2 0.125", "--variant", "exact"];
+const MASK: [&str; 4] = ["--kernel", "3x3: 0.5 1 -2 3 0.25 1.5 -1 2 0.125", "--accuracy", "exact"];
 
 /// The arguments for pictures to a folder or a file.
 fn filtering<'a>(inputs: &[&'a str], output: &'a str, device: &'a str) -> Vec<&'a str> {

@@ -124,7 +124,7 @@ fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome
 fn steps(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let (source, mut result) = (image::<f32>(37, 9), vec![0_f32; 37 * 9]);
-    let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
     let stream = device.stream()?;
     let on_device = fake.lending(source.values(), &mut [0_u8], |source, _| upload(&device, source, 37, &stream))?;
     let first: DeviceImage<f32> = convolution.run(&on_device, &stream)?;
@@ -139,7 +139,7 @@ fn graphs(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = image::<f32>(37, 9);
     let right: Image<f32> = on_cpu(&source);
-    let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
     // Kept until the end: nothing may use them after their call.
     let mut results = vec![vec![0_f32; 37 * 9]; 3];
     for result in &mut results {
@@ -155,7 +155,7 @@ fn page_locked(fake: &Fake) -> Outcome {
     let mut source = device.page_locked::<f32>(64 * 9)?;
     let mut result = device.page_locked::<f32>(64 * 9)?;
     source.copy_from_slice(image.values());
-    let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
     for _ in 0..3 {
         result.fill(-1.0);
         fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
@@ -175,7 +175,7 @@ fn from_page_locked_only(fake: &Fake) -> Outcome {
     let source = device.page_locked::<u8>(width * height)?;
     let mut result = vec![0_u8; width * height];
     let image = Image::new(width, height, 1, result.clone())?;
-    let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
     for _ in 0..2 {
         fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
     }
@@ -187,7 +187,7 @@ fn to_page_locked_only(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let mut result = device.page_locked::<u8>(width * height)?;
     let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
-    let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
     for _ in 0..2 {
         fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
     }
@@ -200,7 +200,7 @@ fn bands(fake: &Fake) -> Outcome {
     let source = device.page_locked::<u8>(width * height)?;
     let mut result = device.page_locked::<u8>(width * height)?;
     let shape = Image::new(width, height, 1, vec![0_u8; width * height])?;
-    let convolution = device.prepare(&problem(&shape), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&shape), VariantChoice::Auto)?;
     for _ in 0..2 {
         fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
     }
@@ -212,7 +212,7 @@ fn staging(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
     let mut result = vec![0_u8; width * height];
-    let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
     fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
     let stream = device.stream()?;
     let on_device = fake.lending(source.values(), &mut result, |source, _| upload(&device, source, width, &stream))?;
@@ -223,7 +223,7 @@ fn strips(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?.with_memory_limit(3000);
     let source = image::<u8>(40, 60);
     let mut result = vec![0_u8; 40 * 60];
-    let convolution = device.prepare(&problem(&source), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
     fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
     assert_eq!(result, on_cpu::<u8, u8>(&source).values());
     Ok(())
@@ -235,7 +235,7 @@ fn strips_from_page_locked(fake: &Fake) -> Outcome {
     let mut source = device.page_locked::<u8>(40 * 60)?;
     let mut result = device.page_locked::<u8>(40 * 60)?;
     source.copy_from_slice(image.values());
-    let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
     fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
     assert_eq!(&result[..], on_cpu::<u8, u8>(&image).values());
     Ok(())
@@ -246,7 +246,7 @@ fn constant_memory(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = image::<f32>(21, 9);
     let right: Image<f32> = on_cpu(&source);
-    let choice = VariantChoice::Exactly(Variant::ConstantMask);
+    let choice = VariantChoice::Named(Variant::ConstantMask);
     let first = device.prepare(&problem(&source), choice)?;
     let second = device.prepare(&problem(&source), choice)?;
     let mut results = vec![vec![0_f32; 21 * 9]; 4];
@@ -268,12 +268,12 @@ fn drop_in_the_middle(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let image = image::<f32>(64, 9);
     let source = device.page_locked::<f32>(64 * 9)?;
-    let convolution = device.prepare(&problem(&image), VariantChoice::Exact)?;
+    let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
     let stream = device.stream()?;
     let on_device = fake.lending(&source, &mut [0_u8], |source, _| upload(&device, source, 64, &stream))?;
     let blurred: DeviceImage<f32> = convolution.run(&on_device, &stream)?;
     let _: DeviceImage<f32> = convolution.run(&blurred, &device.stream()?)?;
-    let again = device.prepare(&problem(&image), VariantChoice::Exact)?;
+    let again = device.prepare(&problem(&image), VariantChoice::Auto)?;
     drop(convolution);
     drop(again);
     fake.forget();

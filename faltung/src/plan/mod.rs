@@ -1,8 +1,9 @@
 //! Which kernel computes a problem on a GPU, why, and with which launches.
 //!
 //! First *eligible*: every entry of the list is asked whether it can compute the problem on this device; one that can't
-//! says why. Then *preferred*: of those that can, the first in the order of `preference`, which rests on measurements.
-//! A variant that is asked for by name skips the preference, never the eligibility.
+//! says why. A variant must also keep the accuracy class that the problem demands. Then *preferred*: of those that can,
+//! the first in the order of `preference`, which rests on measurements. A variant that is asked for by name skips the
+//! preference, never the eligibility and never the accuracy.
 
 mod factors;
 mod fixed_point;
@@ -16,13 +17,14 @@ use std::str::FromStr;
 
 use kernels_gpu::abi::border::BorderMode;
 use kernels_gpu::abi::params::Params;
-use kernels_gpu::registry::{Accuracy, Arithmetic, Entry, Ineligible, MaskForm, MaskSize, Request, Variant, entries};
+use kernels_gpu::registry::{
+    Accuracy as Guarantee, Arithmetic, Entry, Ineligible, MaskForm, MaskSize, Request, Variant, entries,
+};
 
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
 use self::preference::Situation;
-use crate::accuracy::Bound;
-use crate::{Error, PixelType, Problem, Result};
+use crate::{Accuracy, Error, ErrorBound, PixelType, Problem, Result};
 
 /// The most rows of blocks in one grid, by CUDA's rules.
 const MAX_GRID_Y: u32 = 65_535;
@@ -38,22 +40,21 @@ pub(crate) fn device_pitch(values: usize, bytes: usize) -> usize {
 
 /// Which variant is to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum VariantChoice {
-    /// The preferred one of those that can. For large images of one `f32` and masks that are a column times a row that
-    /// is a separable variant: its results are within a stated bound of the exact ones ([`Plan::bound`]), as all are,
-    /// but have not the bits of the direct sum.
+    /// The preferred one of those that can, and that keep the accuracy class of the problem
+    /// ([`Problem::accuracy`]). [`Plan::bound`] states the class that it keeps.
     #[default]
     Auto,
-    /// The preferred one of those that compute the direct sum: the same bits on every device.
-    Exact,
-    /// This one, or an error that says why not.
-    Exactly(Variant),
+    /// This one, or an error that says why not. It must keep the accuracy class of the problem, too: a bounded variant
+    /// is [`Error::Accuracy`] for [`Accuracy::Exact`].
+    Named(Variant),
 }
 
 impl VariantChoice {
     /// All that can be asked for, in the order in which help texts list them.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Auto, Self::Exact].into_iter().chain(Variant::ALL.map(Self::Exactly))
+        [Self::Auto].into_iter().chain(Variant::ALL.map(Self::Named))
     }
 
     /// The name on the command line.
@@ -61,8 +62,7 @@ impl VariantChoice {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::Exact => "exact",
-            Self::Exactly(variant) => variant.name(),
+            Self::Named(variant) => variant.name(),
         }
     }
 
@@ -70,8 +70,8 @@ impl VariantChoice {
     #[must_use]
     pub const fn named(self) -> Option<Variant> {
         match self {
-            Self::Auto | Self::Exact => None,
-            Self::Exactly(variant) => Some(variant),
+            Self::Auto => None,
+            Self::Named(variant) => Some(variant),
         }
     }
 
@@ -79,8 +79,7 @@ impl VariantChoice {
     fn allows(self, variant: Variant) -> bool {
         match self {
             Self::Auto => true,
-            Self::Exact => variant.is_exact(),
-            Self::Exactly(wanted) => variant == wanted,
+            Self::Named(wanted) => variant == wanted,
         }
     }
 }
@@ -169,8 +168,15 @@ impl Plan {
     /// Plans `problem` for a device with `limits`.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the variant that was asked for can't compute the problem.
+    /// [`Error::Accuracy`] if the variant that was asked for keeps a looser class than the problem demands,
+    /// [`Error::Refused`] if it can't compute the problem.
     pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
+        if let Some(variant) = choice.named() {
+            let (variant, required, kept) = (variant.name(), problem.accuracy(), Accuracy::of(variant));
+            if !required.allows(kept) {
+                return Err(Error::Accuracy { variant, required, kept });
+            }
+        }
         let layout = problem.layout();
         let values = (layout.input, layout.channels as u32);
         let of_format = || entries().filter(move |entry| (entry.pixel, entry.channels) == values);
@@ -196,6 +202,7 @@ impl Plan {
         let best = considered
             .iter()
             .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
+            .filter(|one| demanded(problem).allows(Accuracy::of(one.entry.variant)))
             .map(|one| one.entry)
             // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
             .min_by_key(|entry| (situation.preference(entry), entry.side()));
@@ -218,19 +225,19 @@ impl Plan {
         Ok(Self { entry, reason, considered, params, factors, fixed_point, limits })
     }
 
-    /// What the entry promises of the results: the direct sum's bits, or how near to the exact ones they are.
+    /// The accuracy class that the entry keeps for `problem`, and the bound of its errors.
     #[must_use]
-    pub fn bound(&self, problem: &Problem) -> Bound {
+    pub fn bound(&self, problem: &Problem) -> ErrorBound {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
-        match (self.entry.variant.spec().accuracy, &self.factors) {
-            (Accuracy::Bounded { error_constant, arithmetic }, Some(factors)) => {
-                let underflows = match arithmetic {
+        match self.entry.variant.spec().accuracy {
+            Guarantee::Exact => ErrorBound::direct(problem),
+            Guarantee::Bounded { error_constant, arithmetic } => {
+                let underflows = self.factors.as_ref().map_or(0.0, |factors| match arithmetic {
                     Arithmetic::F32 => factors.underflows(),
                     Arithmetic::SplitTf32 => factors.underflows_in_parts(),
-                };
-                Bound::with_constant(error_constant(self.entry, mask) as f64).with_underflows(underflows)
+                });
+                ErrorBound::with_constant(error_constant(self.entry, mask) as f64).with_underflows(underflows)
             }
-            (Accuracy::Exact | Accuracy::Bounded { .. }, _) => Bound::direct(problem),
         }
     }
 
@@ -308,6 +315,14 @@ impl Plan {
         // What a multiprocessor keeps for the system is not a block's to have.
         let shared_per_sm = self.limits.shared_bytes + 1024;
         self.entry.grid_dim_y(mask, (rows, MAX_GRID_Y), blocks_across, (self.limits.sm_count, shared_per_sm))
+    }
+}
+
+/// The loosest accuracy class that a variant for `problem` may keep. Integer results are exact whatever was asked for.
+fn demanded(problem: &Problem) -> Accuracy {
+    match problem.layout().output {
+        PixelType::F32 => problem.accuracy(),
+        PixelType::U8 | PixelType::U16 => Accuracy::Exact,
     }
 }
 

@@ -282,7 +282,7 @@ impl Situation<'_> {
             MaskSize::Any => "for any mask".to_owned(),
             MaskSize::Class(_) => "for any mask of about this size".to_owned(),
         };
-        if let VariantChoice::Exactly(variant) = choice {
+        if let VariantChoice::Named(variant) = choice {
             return format!("{} was asked for; {made_for}", variant.name());
         }
         let spec = entry.variant.spec();

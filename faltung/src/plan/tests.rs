@@ -59,20 +59,20 @@ fn small_images_end_where_measured() {
     // they are very few.
     assert_eq!(of(512, 20), "sliding_window_f32_c1_20x20");
     assert_eq!(of(200, 20), "shared_tile_f32_c1");
-    let of_box = |side, mask, choice| {
-        let filter = Filter::new(Mask::average(mask, mask).unwrap());
-        planned(&Problem::new(side, side, &filter).unwrap(), choice)
+    let of_box = |side, mask, accuracy| {
+        let filter = Filter::new(Mask::average(mask, mask).unwrap()).accuracy(accuracy);
+        planned(&Problem::new(side, side, &filter).unwrap(), VariantChoice::Auto)
     };
-    assert_eq!(of_box(1101, 7, VariantChoice::Auto), "shared_tile_async_f32_c1_7x7");
-    assert_eq!(of_box(1102, 7, VariantChoice::Auto), "separable_block_tile_f32_c1_7x7");
-    assert_eq!(of_box(669, 13, VariantChoice::Auto), "shared_tile_async_f32_c1_13x13");
-    assert_eq!(of_box(670, 13, VariantChoice::Auto), "separable_block_tile_f32_c1_13x13");
-    assert_eq!(of_box(940, 9, VariantChoice::Auto), "shared_tile_async_f32_c1_9x9");
-    assert_eq!(of_box(941, 9, VariantChoice::Auto), "separable_block_tile_f32_c1_9x9");
-    assert_eq!(of_box(1025, 13, VariantChoice::Exact), "shared_tile_async_f32_c1_13x13");
-    assert_eq!(of_box(344, 31, VariantChoice::Auto), "shared_tile_async_f32_c1_31x31");
-    assert_eq!(of_box(345, 31, VariantChoice::Auto), "separable_tensor_core_f32_c1_blocks_5");
-    assert_eq!(of_box(1100, 5, VariantChoice::Auto), "shared_tile_async_f32_c1_5x5");
+    assert_eq!(of_box(1101, 7, Accuracy::Bounded), "shared_tile_async_f32_c1_7x7");
+    assert_eq!(of_box(1102, 7, Accuracy::Bounded), "separable_block_tile_f32_c1_7x7");
+    assert_eq!(of_box(669, 13, Accuracy::Bounded), "shared_tile_async_f32_c1_13x13");
+    assert_eq!(of_box(670, 13, Accuracy::Bounded), "separable_block_tile_f32_c1_13x13");
+    assert_eq!(of_box(940, 9, Accuracy::Bounded), "shared_tile_async_f32_c1_9x9");
+    assert_eq!(of_box(941, 9, Accuracy::Bounded), "separable_block_tile_f32_c1_9x9");
+    assert_eq!(of_box(1025, 13, Accuracy::Exact), "shared_tile_async_f32_c1_13x13");
+    assert_eq!(of_box(344, 31, Accuracy::Bounded), "shared_tile_async_f32_c1_31x31");
+    assert_eq!(of_box(345, 31, Accuracy::Bounded), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(of_box(1100, 5, Accuracy::Bounded), "shared_tile_async_f32_c1_5x5");
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn a_mask_has_the_rows_that_its_kernel_reads() {
         let problem = problem(100, 100, 5, 5);
         (Plan::new(&problem, Limits::H100, choice).unwrap().coefficients(&problem), problem)
     };
-    let (given, problem) = of(VariantChoice::Exactly(Variant::SharedTile));
+    let (given, problem) = of(VariantChoice::Named(Variant::SharedTile));
     assert_eq!(given, problem.window().coefficients());
-    let (filled, _) = of(VariantChoice::Exactly(Variant::SharedTileAsync));
+    let (filled, _) = of(VariantChoice::Named(Variant::SharedTileAsync));
     assert_eq!(filled.len(), 5 * 8);
     for (row, filled) in given.chunks(5).zip(filled.chunks(8)) {
         assert_eq!((row, &[0.0; 3][..]), filled.split_at(5));
@@ -128,9 +128,12 @@ fn large_images_take_the_kernels_with_sums_in_registers() {
 
 #[test]
 fn separable_masks_take_two_passes_unless_exact() {
-    let of = |mask: Mask, choice| planned(&Problem::new(4096, 4096, &Filter::new(mask)).unwrap(), choice);
+    let of = |mask: Mask, accuracy| {
+        let filter = Filter::new(mask).accuracy(accuracy);
+        planned(&Problem::new(4096, 4096, &filter).unwrap(), VariantChoice::Auto)
+    };
     let box_of = |width, height| Mask::average(width, height).unwrap();
-    for (side, auto, exact) in [
+    for (side, bounded, exact) in [
         (3, "sliding_window_f32_c1_3x3", "sliding_window_f32_c1_3x3"),
         (5, "sliding_window_f32_c1_5x5", "sliding_window_f32_c1_5x5"),
         (7, "separable_block_tile_f32_c1_7x7", "sliding_window_f32_c1_7x7"),
@@ -145,11 +148,12 @@ fn separable_masks_take_two_passes_unless_exact() {
         (129, "separable_tensor_core_f32_c1_blocks_17", "register_tile_f32_c1"),
         (131, "separable_ring_f32_c1", "register_tile_f32_c1"),
     ] {
-        assert_eq!(of(box_of(side, side), VariantChoice::Auto), auto);
-        assert_eq!(of(box_of(side, side), VariantChoice::Exact), exact);
+        assert_eq!(of(box_of(side, side), Accuracy::Bounded), bounded);
+        assert_eq!(of(box_of(side, side), Accuracy::Normwise), bounded);
+        assert_eq!(of(box_of(side, side), Accuracy::Exact), exact);
     }
-    assert_eq!(of(box_of(8, 6), VariantChoice::Auto), "separable_block_tile_f32_c1_halo_16");
-    assert_eq!(of(box_of(8, 18), VariantChoice::Auto), "separable_tensor_core_f32_c1_blocks_5");
+    assert_eq!(of(box_of(8, 6), Accuracy::Bounded), "separable_block_tile_f32_c1_halo_16");
+    assert_eq!(of(box_of(8, 18), Accuracy::Bounded), "separable_tensor_core_f32_c1_blocks_5");
     let with = |limits, anchor: Option<(usize, usize)>| {
         let filter = Filter::new(box_of(7, 7));
         let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
@@ -162,15 +166,15 @@ fn separable_masks_take_two_passes_unless_exact() {
     let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
     assert_eq!(with(turing, None), "separable_ring_f32_c1");
     // A row alone is its own product.
-    assert_eq!(of(box_of(31, 1), VariantChoice::Auto), "register_tile_f32_c1");
+    assert_eq!(of(box_of(31, 1), Accuracy::Bounded), "register_tile_f32_c1");
     // Off by four times what the contract allows, in one coefficient.
     let almost = |by: f32| {
         let mut values = box_of(7, 7).coefficients().to_vec();
         values[40] *= 1.0 + by;
         Mask::new(7, 7, values).unwrap()
     };
-    assert_eq!(of(almost(4.0 * Mask::SEPARABLE), VariantChoice::Auto), "sliding_window_f32_c1_7x7");
-    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), VariantChoice::Auto), "separable_block_tile_f32_c1_7x7");
+    assert_eq!(of(almost(4.0 * Mask::SEPARABLE), Accuracy::Bounded), "sliding_window_f32_c1_7x7");
+    assert_eq!(of(almost(0.25 * Mask::SEPARABLE), Accuracy::Bounded), "separable_block_tile_f32_c1_7x7");
 }
 
 /// The tensor cores are taken for masks of many rows, and of squares of odd sides where those have no kernel as fast.
@@ -207,7 +211,7 @@ fn large_separable_masks_take_the_tensor_cores() {
     assert_eq!(of(4096, steep, same, Limits::H100).entry.symbol, "separable_tensor_core_f32_c1_blocks_9");
     let plan = of(4096, Mask::average(127, 127).unwrap(), same, Limits::H100);
     let problem = Problem::new(4096, 4096, &Filter::new(Mask::average(127, 127).unwrap())).unwrap();
-    assert_eq!(plan.bound(&problem).gamma(), Bound::with_constant(828.0).gamma());
+    assert_eq!(plan.bound(&problem).gamma(), ErrorBound::with_constant(828.0).gamma());
 }
 
 /// What it can't, it says.
@@ -216,7 +220,7 @@ fn masks_that_the_tensor_cores_can_not_filter_are_refused() {
     let refused = |width: usize, height: usize, values: fn(usize, usize) -> f32| {
         let values = (0..height).flat_map(|k| (0..width).map(move |l| values(k, l))).collect();
         let problem = Problem::new(300, 300, &Filter::new(Mask::new(width, height, values).unwrap())).unwrap();
-        let choice = VariantChoice::Exactly(Variant::SeparableTensorCore);
+        let choice = VariantChoice::Named(Variant::SeparableTensorCore);
         Plan::new(&problem, Limits::H100, choice).map(|plan| plan.entry.symbol).map_err(|error| error.to_string())
     };
     assert_eq!(refused(3, 3, |_, _| 1.0).unwrap(), "separable_tensor_core_f32_c1_blocks_5");
@@ -246,9 +250,10 @@ fn a_separable_plan_states_its_bound() {
     let problem = Problem::new(4096, 4096, &filter).unwrap();
     let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
     assert_eq!(plan.entry.symbol, "separable_block_tile_f32_c1_halo_16");
-    let (own, direct) = (plan.bound(&problem), Bound::direct(&problem));
-    assert!(!own.promises_bits() && direct.promises_bits());
-    assert_eq!(own.gamma(), Bound::with_constant(7.0 + 9.0 + 16.0).gamma());
+    let (own, direct) = (plan.bound(&problem), ErrorBound::direct(&problem));
+    assert_eq!((own.class(), direct.class()), (Accuracy::Bounded, Accuracy::Exact));
+    assert_eq!((own.constant(), direct.constant()), (32.0, 63.0));
+    assert_eq!(own.gamma(), ErrorBound::with_constant(7.0 + 9.0 + 16.0).gamma());
     let coefficients = plan.coefficients(&problem);
     // The window of 9 rows is filled up to 17 from above, that of 7 columns, 3 to either side, to a multiple of 4 from
     // the left.
@@ -257,16 +262,58 @@ fn a_separable_plan_states_its_bound() {
     for (k, l) in (0..9).flat_map(|k| (0..7).map(move |l| (k, l))) {
         assert!((column[k] * row[l] - problem.window().at(k, l)).abs() < 1e-4);
     }
-    let ring = Plan::new(&problem, Limits::H100, VariantChoice::Exactly(Variant::SeparableRing)).unwrap();
+    let ring = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::SeparableRing)).unwrap();
     assert_eq!(ring.coefficients(&problem), [row, &column[..9]].concat());
-    let exact = Plan::new(&problem, Limits::H100, VariantChoice::Exact).unwrap();
-    assert!(exact.bound(&problem).promises_bits());
+    let problem = problem.with_accuracy(Accuracy::Exact);
+    let exact = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+    assert_eq!(exact.bound(&problem), direct);
     assert_eq!(exact.coefficients(&problem), problem.window().coefficients());
+}
+
+/// A Gaussian on a large image: `f32` takes a separable variant unless exact bits are asked for, integers never.
+#[test]
+fn the_accuracy_limits_what_auto_takes() {
+    let plan = |accuracy, output| {
+        let filter = Filter::new(Mask::gaussian(3.0, None).unwrap()).accuracy(accuracy);
+        let problem = Problem::new(4096, 4096, &filter).unwrap();
+        let problem = problem.with_layout(Layout { channels: 1, input: output, output }).unwrap();
+        assert_eq!(problem.accuracy(), accuracy);
+        let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+        (plan.entry.variant, plan.bound(&problem).class())
+    };
+    use Accuracy::{Bounded, Exact, Normwise};
+    assert_eq!(plan(Exact, PixelType::F32), (Variant::SlidingWindow, Exact));
+    for accuracy in [Bounded, Normwise] {
+        assert_eq!(plan(accuracy, PixelType::F32), (Variant::SeparableBlockTile, Bounded));
+    }
+    for accuracy in Accuracy::ALL {
+        assert_eq!(plan(accuracy, PixelType::U8), (Variant::TensorCoreU8, Exact));
+        assert_eq!(plan(accuracy, PixelType::U16), (Variant::SharedTile, Exact));
+    }
+}
+
+/// A variant by name may be bounded, unless exact bits are asked for. That is an error whatever mask and image are.
+#[test]
+fn a_variant_by_name_keeps_the_accuracy() {
+    for variant in Variant::ALL {
+        let entry = variant.entries().next().unwrap();
+        for accuracy in Accuracy::ALL {
+            for mask in [mask(2, 2), Mask::average(entry.example_mask().0 as usize, 1).unwrap()] {
+                let problem = Problem::new(99, 99, &Filter::new(mask).accuracy(accuracy)).unwrap();
+                let found = Plan::new(&problem, Limits::H100, VariantChoice::Named(variant));
+                let is_refused = matches!(found, Err(Error::Accuracy { .. }));
+                assert_eq!(is_refused, accuracy == Accuracy::Exact && !variant.is_exact(), "{variant:?} {accuracy}");
+            }
+        }
+    }
+    let problem = problem(99, 99, 3, 3).with_accuracy(Accuracy::Exact);
+    let error = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::SeparableRing)).unwrap_err();
+    assert_eq!(error.to_string(), "the variant separable_ring is bounded, but the accuracy exact was asked for");
 }
 
 #[test]
 fn a_variant_by_name_is_still_checked() {
-    let refusal = |problem: &Problem, variant| match Plan::new(problem, Limits::H100, VariantChoice::Exactly(variant)) {
+    let refusal = |problem: &Problem, variant| match Plan::new(problem, Limits::H100, VariantChoice::Named(variant)) {
         Err(Error::Refused { variant: name, reason }) => {
             assert_eq!(name, variant.name());
             reason
@@ -478,7 +525,7 @@ fn choices_have_names() {
         assert_eq!(choice.to_string().parse::<VariantChoice>().unwrap(), choice);
     }
     let error = "fastest".parse::<VariantChoice>().unwrap_err().to_string();
-    assert!(error.contains("auto, exact, naive,"), "{error}");
+    assert!(error.contains("auto, naive,"), "{error}");
 }
 
 #[test]
@@ -508,7 +555,7 @@ fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
         if variant.entries().all(|entry| entry.pixel == PixelType::U8) {
             problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
         }
-        Plan::new(&problem, Limits::H100, VariantChoice::Exactly(variant))
+        Plan::new(&problem, Limits::H100, VariantChoice::Named(variant))
     };
     plan((3, 3)).or_else(|_| plan(entry.example_mask())).unwrap()
 }

@@ -6,12 +6,12 @@ use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
 use crate::files::{Pixels, each_type};
 use crate::resident::{self, AnyResident};
-use faltung::{Bound, Device, Error, Image, Pixel, Prepared, Problem, Result, VariantChoice};
+use faltung::{Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice};
 
 /// What can be measured: a problem made ready on a device, or a stand-in for one in a test.
 pub trait Executor {
-    /// What it promises of the result.
-    fn bound(&self) -> Bound;
+    /// The accuracy class and the error bound that it keeps.
+    fn bound(&self) -> ErrorBound;
 
     /// From host memory to host memory, in one go.
     ///
@@ -96,7 +96,7 @@ impl<'device> OnDevice<'device> {
 }
 
 impl Executor for OnDevice<'_> {
-    fn bound(&self) -> Bound {
+    fn bound(&self) -> ErrorBound {
         self.prepared.bound()
     }
 

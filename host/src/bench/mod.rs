@@ -7,7 +7,7 @@
 //! use std::time::Duration;
 //!
 //! use host::bench::{self, Picture, SEED, Settings, Wanted};
-//! use host::{Border, DeviceChoice, PixelType};
+//! use faltung::{Accuracy, Border, DeviceChoice, PixelType};
 //!
 //! let pictures = vec![Picture::Random("64x48".parse()?)];
 //! let settings = Settings {
@@ -17,7 +17,7 @@
 //!     pixel: PixelType::U8,
 //!     channels: 3,
 //!     separable: false,
-//!     exact: false,
+//!     accuracy: Accuracy::Bounded,
 //!     page_locked: false,
 //!     border: Border::Mirror,
 //!     min_time: Duration::ZERO,
@@ -27,7 +27,7 @@
 //! let row = report.verified().next().expect("the CPU computes everything");
 //! assert!(row.verdict.error_over_bound <= 1.0);
 //! println!("{}", bench::report::json(&report));
-//! # Ok::<(), host::Error>(())
+//! # Ok::<(), faltung::Error>(())
 //! ```
 
 mod grey;
@@ -50,14 +50,16 @@ pub use self::run::run;
 pub use self::system::{Build, Machine};
 pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
 
-use faltung::{Border, DeviceChoice, Error, PixelType, Result, VariantChoice};
+use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType, Result, Variant, VariantChoice};
 
 /// Variants that are asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Every one that can.
     All,
-    /// This one.
+    /// The one that is taken where [`Accuracy::Exact`] is asked for.
+    Exact,
+    /// This one, or the one that is taken.
     One(VariantChoice),
 }
 
@@ -67,15 +69,15 @@ impl FromStr for Wanted {
     /// # Errors
     /// [`Error::Parse`], which lists the names.
     fn from_str(text: &str) -> Result<Self> {
-        if text == "all" {
-            return Ok(Self::All);
+        match text {
+            "all" => Ok(Self::All),
+            "exact" => Ok(Self::Exact),
+            _ => text.parse().map(Self::One).map_err(|_| {
+                let names = ["all", "auto", "exact"].into_iter().chain(Variant::ALL.map(Variant::name));
+                let required = names.collect::<Vec<_>>().join(", ");
+                Error::Parse { what: "variant", required, found: text.into() }
+            }),
         }
-        text.parse().map(Self::One).map_err(|error| match error {
-            Error::Parse { what, required, found } => {
-                Error::Parse { what, required: format!("all, {required}"), found }
-            }
-            other => other,
-        })
     }
 }
 
@@ -94,8 +96,8 @@ pub struct Settings {
     pub channels: usize,
     /// Whether the masks are a column times a row each.
     pub separable: bool,
-    /// Whether only the variants are measured that compute the direct sum.
-    pub exact: bool,
+    /// The accuracy that is asked for. Variants that are less accurate are not measured.
+    pub accuracy: Accuracy,
     /// Whether the way from end to end on the GPU begins and ends in page-locked memory, not in ordinary one.
     pub page_locked: bool,
     /// What lies outside of the images.

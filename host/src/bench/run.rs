@@ -16,7 +16,7 @@ use super::{Event, Settings, Wanted};
 use crate::files::{Pixels, each_type};
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
-use faltung::{Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
+use faltung::{Accuracy, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -85,16 +85,15 @@ fn measure_rates(gpu: Option<&Device>, cpu: &Device) -> Result<DeviceRates> {
 fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
     // Without a GPU a variant by name can't be had, and leaving it out in silence would look like success.
     let named = settings.variants.iter().find_map(|wanted| match wanted {
-        Wanted::One(VariantChoice::Exactly(variant)) => Some(variant.name()),
-        _ => None,
+        Wanted::One(choice) => choice.named().map(Variant::name),
+        Wanted::All | Wanted::Exact => None,
     });
     let device = match (settings.device, named) {
         (DeviceChoice::Cpu, Some(variant)) => return Err(Error::NeedsGpu { variant }),
         (DeviceChoice::Cpu, None) => return Ok((None, None)),
         (DeviceChoice::Emulator, _) => return Ok((Some(Device::select(settings.device)?), None)),
-        (DeviceChoice::Cuda(number), _) => Device::cuda(number)?,
         (DeviceChoice::Auto, Some(_)) => Device::cuda(0)?,
-        (DeviceChoice::Auto, None) => Device::auto(),
+        (choice, _) => Device::select(choice)?,
     };
     let reason = device.reason().map(str::to_owned);
     Ok(if device.gpu().is_some() { (Some(device), None) } else { (None, reason) })
@@ -149,6 +148,7 @@ struct Task<'a> {
 /// A variant of the GPU that can compute a cell.
 struct Candidate {
     choice: VariantChoice,
+    accuracy: Accuracy,
     plan: Plan,
     preferred: bool,
     reason: String,
@@ -213,22 +213,23 @@ impl Bench<'_> {
     fn candidates(&self, gpu: &Device, problem: &Problem, cell: &mut Cell) -> Vec<Candidate> {
         // The emulator has an H100's.
         let limits = gpu.gpu().map_or(Limits::H100, faltung::GpuInfo::limits);
-        let exact = self.settings.exact;
-        let by_itself = if exact { VariantChoice::Exact } else { VariantChoice::Auto };
+        let accuracy = self.settings.accuracy;
         let mut choices = Vec::new();
         for wanted in &self.settings.variants {
             match *wanted {
-                Wanted::All => choices.extend(Variant::ALL.map(VariantChoice::Exactly)),
-                Wanted::One(VariantChoice::Auto) => choices.push(by_itself),
-                Wanted::One(choice) => choices.push(choice),
+                Wanted::All => choices.extend(Variant::ALL.map(|variant| (VariantChoice::Named(variant), accuracy))),
+                Wanted::Exact => choices.push((VariantChoice::Auto, Accuracy::Exact)),
+                Wanted::One(choice) => choices.push((choice, accuracy)),
             }
         }
-        choices.retain(|choice| !exact || choice.named().is_none_or(Variant::is_exact));
-        let auto = Plan::new(problem, limits, by_itself).ok();
+        choices.retain(|(choice, _)| choice.named().is_none_or(|variant| accuracy.allows(Accuracy::of(variant))));
+        let planned = |choice, accuracy| Plan::new(&problem.clone().with_accuracy(accuracy), limits, choice);
+        let auto = planned(VariantChoice::Auto, accuracy).ok();
+        let by_itself = if accuracy == Accuracy::Exact { "exact" } else { "auto" };
         let mut seen = HashSet::new();
         let mut candidates = Vec::new();
-        for choice in choices {
-            match Plan::new(problem, limits, choice) {
+        for (choice, accuracy) in choices {
+            match planned(choice, accuracy) {
                 Ok(plan) if seen.insert(plan.entry.variant.name()) => {
                     let preferred = auto.as_ref().is_some_and(|auto| auto.entry == plan.entry);
                     let reason = match &auto {
@@ -236,7 +237,7 @@ impl Bench<'_> {
                         Some(auto) => format!("{by_itself} takes {}: {}", auto.entry.variant.name(), auto.reason),
                         None => plan.reason.clone(),
                     };
-                    candidates.push(Candidate { choice, plan, preferred, reason });
+                    candidates.push(Candidate { choice, accuracy, plan, preferred, reason });
                 }
                 Ok(_) => {}
                 Err(reason) => {
@@ -279,10 +280,11 @@ impl Bench<'_> {
         cell: &mut Cell,
         task: &mut Task<'_>,
     ) -> Option<Verified> {
-        let Candidate { choice, plan, preferred, reason } = candidate;
+        let Candidate { choice, accuracy, plan, preferred, reason } = candidate;
         let (backend, variant, image) = (gpu.backend(), plan.entry.variant.name(), task.image);
         self.step(backend, variant, cell);
-        let open = || OnDevice::new(gpu, task.problem, choice);
+        let problem = task.problem.clone().with_accuracy(accuracy);
+        let open = || OnDevice::new(gpu, &problem, choice);
         let Some(rates) = self.machine.gpu.as_ref().map(|(_, rates)| *rates) else {
             let verdict = verify(open, image, &mut task.answer, &task.expected);
             let verdict = self.noted(verdict, backend, variant, cell)?;

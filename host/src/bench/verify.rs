@@ -3,8 +3,7 @@
 use crate::compare;
 use crate::files::Pixels;
 use crate::oracle::Oracle;
-use faltung::Bound;
-use faltung::{Image, Problem};
+use faltung::{Accuracy, ErrorBound, Image, Problem};
 
 /// What a variant's answer is held against; made once for all variants of a cell.
 #[derive(Debug)]
@@ -21,8 +20,10 @@ pub struct Expected<'a> {
 pub struct Verdict {
     /// The largest distance of a value from the oracle's.
     pub max_abs_error: f64,
-    /// The largest distance as a part of what the accuracy contract allows at that pixel; at most 1.
+    /// The largest distance as a part of what the bound allows at that pixel; at most 1.
     pub error_over_bound: f64,
+    /// The bound, with its accuracy class.
+    pub bound: ErrorBound,
     /// Whether all bits are those of the CPU's answer; None if there is none to compare with.
     pub bits_equal_cpu: Option<bool>,
 }
@@ -55,7 +56,7 @@ pub enum Wrong {
         /// Its distance from the exact value, as a multiple of the bound.
         ratio: f64,
     },
-    /// Bits that differ from the CPU's, though every direct variant promises the same.
+    /// Bits that differ from the CPU's, though the variant is exact.
     #[error(
         "{count} of {values} values have other bits than on the CPU, the first in column {}, row {}, channel {}: {found:e} instead of \
          {required:e}", .place.0, .place.1, .place.2
@@ -91,12 +92,12 @@ impl<'a> Expected<'a> {
         self.cpu = Some(answer.to_f32());
     }
 
-    /// Judges an answer of a variant that promises `bound`. Where nothing was written stands poison, which is within
+    /// Judges an answer of a variant that keeps `bound`. Where nothing was written stands poison, which is within
     /// none.
     ///
     /// # Errors
-    /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant promises those.
-    pub fn verify(&self, answer: &Pixels, bound: Bound) -> Result<Verdict, Wrong> {
+    /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant is exact.
+    pub fn verify(&self, answer: &Pixels, bound: ErrorBound) -> Result<Verdict, Wrong> {
         let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
         let answer = answer.to_f32();
         if answer.values().len() != values {
@@ -118,7 +119,7 @@ impl<'a> Expected<'a> {
             None => None,
             Some(cpu) => match compare::same_bits(cpu.values(), answer.values()) {
                 Ok(()) => Some(true),
-                Err(_) if !bound.promises_bits() => Some(false),
+                Err(_) if bound.class() != Accuracy::Exact => Some(false),
                 Err(difference) => {
                     let pixel = difference.index / channels;
                     let place = (pixel % width, pixel / width, difference.index % channels);
@@ -127,6 +128,6 @@ impl<'a> Expected<'a> {
                 }
             },
         };
-        Ok(Verdict { max_abs_error, error_over_bound, bits_equal_cpu })
+        Ok(Verdict { max_abs_error, error_over_bound, bound, bits_equal_cpu })
     }
 }

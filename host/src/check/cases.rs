@@ -519,8 +519,7 @@ mod tests {
         let mut met = HashSet::new();
         for case in cases(false, SEED) {
             let (problem, _) = case.make().unwrap();
-            for variant in
-                Variant::ALL.map(VariantChoice::Exactly).into_iter().filter(|&variant| case.concerns(variant))
+            for variant in Variant::ALL.map(VariantChoice::Named).into_iter().filter(|&variant| case.concerns(variant))
             {
                 met.extend(Plan::new(&problem, Limits::H100, variant).ok().map(|plan| plan.entry.symbol));
             }

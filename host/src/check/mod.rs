@@ -11,7 +11,7 @@ use crate::files::Pixels;
 use crate::oracle::Oracle;
 use crate::resident;
 use faltung::plan::VariantChoice;
-use faltung::{Bound, Device, Error, Image, Pixel, PixelType, Problem, Result};
+use faltung::{Accuracy, Device, Error, ErrorBound, Image, Pixel, PixelType, Problem, Result};
 
 /// A case with its data and the two answers that any variant's is held against.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ pub struct Checker {
 /// What a variant's answer turned out to be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Within the variant's bound of the oracle, and with the bits of the scalar reference if the variant promises
-    /// those.
+    /// Within the variant's bound of the oracle, and with the bits of the scalar reference if the variant is exact.
     Right(Comparison),
     /// The variant can't compute this case, by its own words.
     NotEligible(Ineligible),
@@ -80,12 +79,15 @@ impl Checker {
         self.reference.values()
     }
 
-    /// Runs a variant on a device and judges the answer: poisoned first, the whole frame compared.
+    /// Runs a variant on a device, with this accuracy asked for, and judges the answer: poisoned first, the whole frame
+    /// compared.
     ///
     /// # Errors
-    /// [`Error::Driver`] and the like: the device failed. A wrong answer is no error but a [`Verdict`].
-    pub fn check(&self, device: &Device, variant: VariantChoice) -> Result<Verdict> {
-        let prepared = match device.prepare(&self.problem, variant) {
+    /// [`Error::Driver`] and the like: the device failed. [`Error::Accuracy`] if the variant is not as accurate. A wrong
+    /// answer is no error but a [`Verdict`].
+    pub fn check(&self, device: &Device, variant: VariantChoice, accuracy: Accuracy) -> Result<Verdict> {
+        let problem = self.problem.clone().with_accuracy(accuracy);
+        let prepared = match device.prepare(&problem, variant) {
             Ok(prepared) => prepared,
             Err(Error::Refused { reason, .. }) => return Ok(Verdict::NotEligible(reason)),
             Err(error) => return Err(error),
@@ -97,16 +99,16 @@ impl Checker {
         Ok(self.judge(prepared.variant(), result.to_f32().values(), prepared.bound()))
     }
 
-    /// Holds an answer of a variant that promises `bound` against the oracle, and, if it promises the direct sum's
-    /// bits, against the reference, bit by bit.
+    /// Holds an answer of a variant that keeps `bound` against the oracle, and, if it is exact, against the reference,
+    /// bit by bit.
     #[must_use]
-    pub fn judge(&self, variant: &str, result: &[f32], bound: Bound) -> Verdict {
+    pub fn judge(&self, variant: &str, result: &[f32], bound: ErrorBound) -> Verdict {
         let (width, channels) = (self.problem.width(), self.oracles.len());
         let place = |index: usize| {
             let (pixel, channel) = (index / channels, index % channels);
             format!("column {}, row {}, channel {channel}", pixel % width, pixel / width)
         };
-        if bound.promises_bits()
+        if bound.class() == Accuracy::Exact
             && let Err(difference) = compare::same_bits(self.reference.values(), result)
         {
             return Verdict::Wrong(format!(

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use faltung::{Border, DeviceChoice, Error, PixelType};
+use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
 use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
 use host::files::{self, Existing, escaped};
 use indicatif::ProgressBar;
 
+use super::accuracy::AccuracyArgs;
 use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};
 
 /// Measure every variant on this machine, each verified first
@@ -30,9 +31,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
     variants: Vec<Wanted>,
 
-    /// Only variants with the same bits on every device: not the separable ones
-    #[arg(long)]
-    exact: bool,
+    #[command(flatten)]
+    accuracy: AccuracyArgs,
 
     /// Random masks that are a column times a row, as Gaussians and boxes are, for which there are variants of their
     /// own
@@ -159,12 +159,15 @@ impl Args {
             (None, None) if self.device == DeviceChoice::Emulator => Some(vec![Picture::Coffee]),
             (None, None) => None,
         };
-        let other_bits = self.variants.iter().find_map(|wanted| match wanted {
-            Wanted::One(choice) => choice.named().filter(|variant| !variant.is_exact()),
-            Wanted::All => None,
+        let accuracy = self.accuracy.asked_for().unwrap_or_default();
+        let named = self.variants.iter().filter_map(|wanted| match wanted {
+            Wanted::One(choice) => choice.named(),
+            Wanted::All | Wanted::Exact => None,
         });
-        if let Some(variant) = other_bits.filter(|_| self.exact) {
-            bail!("--variants {}: it has other bits than the direct sum, and --exact leaves such out", variant.name());
+        for (variant, kept) in named.map(|variant| (variant.name(), Accuracy::of(variant))) {
+            if !accuracy.allows(kept) {
+                bail!("--variants {variant} cannot be used with --accuracy {accuracy}: it is {kept}");
+            }
         }
         let usual = Duration::from_millis(if self.quick { 50 } else { 300 });
         Ok(Settings {
@@ -174,7 +177,7 @@ impl Args {
             pixel: self.pixel,
             channels: self.channels,
             separable: self.separable,
-            exact: self.exact,
+            accuracy,
             page_locked: self.page_locked,
             border: self.border,
             min_time: self.min_time.unwrap_or(usual),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use faltung::{Device, DeviceChoice, VariantChoice};
+use faltung::{Accuracy, Device, DeviceChoice, VariantChoice};
 use host::bench::Wanted;
 use host::check::{Checker, SEED, Verdict, cases};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,8 +13,8 @@ use kernels_gpu::registry::Variant;
 
 const EXAMPLES: &str = "\
 Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the \
-image. Every answer must lie within the error bound of the f64 oracle, and that of a direct variant must have the \
-bits of the scalar reference.
+image. Every answer must lie within its variant's error bound of the f64 oracle. That of an exact variant must have \
+the bits of the scalar reference.
 
 Examples:
   host check                               the first CUDA device, or else the CPU
@@ -42,6 +42,7 @@ pub(super) struct Args {
 /// What became of the cases of one variant.
 struct Tally {
     choice: VariantChoice,
+    accuracy: Accuracy,
     name: &'static str,
     right: usize,
     not_eligible: usize,
@@ -77,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
                 continue;
             }
             let start = Instant::now();
-            let verdict = checker.check(&device, tally.choice)?;
+            let verdict = checker.check(&device, tally.choice, tally.accuracy)?;
             tally.time += start.elapsed();
             match verdict {
                 Verdict::Right(comparison) => {
@@ -107,17 +108,24 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 
 /// One tally per variant that is asked for.
 fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
-    let tally =
-        |choice, name| Tally { choice, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time: Duration::ZERO };
+    let tally = |choice, accuracy, name| {
+        let time = Duration::ZERO;
+        Tally { choice, accuracy, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time }
+    };
+    let of_choice = |choice: VariantChoice| tally(choice, Accuracy::default(), choice.name());
     let all = wanted.contains(&Wanted::All);
     let one = |wanted: &Wanted| match wanted {
         Wanted::All => None,
-        Wanted::One(choice) => Some(*choice),
+        Wanted::Exact => Some(tally(VariantChoice::Auto, Accuracy::Exact, "exact")),
+        Wanted::One(choice) => Some(of_choice(*choice)),
     };
-    let choices: Vec<_> =
-        if all { Variant::ALL.map(VariantChoice::Exactly).into() } else { wanted.iter().filter_map(one).collect() };
+    let tallies: Vec<_> = if all {
+        Variant::ALL.map(VariantChoice::Named).map(of_choice).into()
+    } else {
+        wanted.iter().filter_map(one).collect()
+    };
     if device.backend() == "cpu" {
-        if let Some(variant) = choices.iter().find_map(|choice| choice.named())
+        if let Some(variant) = tallies.iter().find_map(|tally| tally.choice.named())
             && !all
         {
             let name = variant.name();
@@ -126,9 +134,9 @@ fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
             );
             return Err(error).or_usage();
         }
-        return Ok(vec![tally(VariantChoice::Auto, "direct")]);
+        return Ok(vec![tally(VariantChoice::Auto, Accuracy::Exact, "direct")]);
     }
-    Ok(choices.into_iter().map(|choice| tally(choice, choice.name())).collect())
+    Ok(tallies)
 }
 
 /// The result for people.
@@ -143,7 +151,7 @@ fn table(tallies: &[Tally], cases: usize, seed: u64) -> String {
     }
     let wrong: usize = tallies.iter().map(|tally| tally.wrong).sum();
     let verdict = if wrong == 0 {
-        "all right: within the oracle's bound, the direct ones with the reference's bits"
+        "all right: within the bound of the oracle, the exact ones with the bits of the reference"
     } else {
         "WRONG"
     };

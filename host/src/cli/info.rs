@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use anyhow::{Context, Result};
-use faltung::{Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
+use faltung::{Accuracy, Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
 use host::bench::ImageSize;
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
@@ -99,6 +99,8 @@ struct Kernel {
     /// The type of the image's values.
     pixel: &'static str,
     channels: u32,
+    /// The accuracy class that it keeps: "exact" or "bounded".
+    accuracy: &'static str,
     /// Width and height of the masks that it takes; null for any.
     mask: Option<[u32; 2]>,
     summary: &'static str,
@@ -215,6 +217,7 @@ impl From<&Entry> for Kernel {
             variant: entry.variant.name(),
             pixel: entry.pixel.name(),
             channels: entry.channels,
+            accuracy: Accuracy::of(entry.variant).name(),
             mask,
             summary: entry.variant.spec().summary,
         }
@@ -251,7 +254,8 @@ impl Display for Info {
             let [width, height] = self.size;
             writeln!(
                 f,
-                "\nwhat auto takes for {width} x {height} pixels and square masks of side …, on {}",
+                "\nwhat auto takes for {width} x {height} pixels, square masks of side … and accuracy {}, on {}",
+                Accuracy::default(),
                 self.choices_on
             )?;
             for Choice { pixel, channels, separable, masks, variant, reason } in &self.choices {
@@ -265,9 +269,9 @@ impl Display for Info {
         choices(f)?;
         writeln!(f, "\nkernels")?;
         for of_one in self.kernels.chunk_by(|a, b| a.variant == b.variant) {
-            writeln!(f, "  {:15} {}", of_one[0].variant, of_one[0].summary)?;
+            writeln!(f, "  {:21} {:7} {}", of_one[0].variant, of_one[0].accuracy, of_one[0].summary)?;
             for (masks, values) in by_masks(of_one) {
-                writeln!(f, "  {:15}   {values}: {masks}", "")?;
+                writeln!(f, "  {:21} {:7}   {values}: {masks}", "", "")?;
             }
         }
         Ok(())
@@ -327,6 +331,7 @@ mod tests {
             variant: "sliding_window",
             pixel,
             channels,
+            accuracy: "exact",
             mask: side.map(|side| [side, side]),
             summary: "",
         };

@@ -1,6 +1,7 @@
 //! The command line. One file or folder a subcommand: its arguments, and `run`. To add one, add a file and a line in
 //! [`Command`] and in [`main`].
 
+mod accuracy;
 mod bench;
 mod check;
 mod filter;

@@ -14,9 +14,8 @@ use crate::bench::workload::{self, MaskSize};
 use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
-use faltung::Bound;
 use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
-use faltung::{Device, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
+use faltung::{Accuracy, Device, ErrorBound, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
 
 /// What rows are padded to, in bytes: a line of the caches, two or four bursts of the memory.
 const BURST: usize = 128;
@@ -129,7 +128,8 @@ fn within(filter: &Filter, image: &Image<f32>, answer: &Image<f32>) -> Result<Ve
     let mut worst = 0.0_f64;
     for channel in 0..image.channels() {
         let oracle = Oracle::new(problem, image.channel(channel).values());
-        let found = compare::with_oracle(&oracle, problem, answer.channel(channel).values(), Bound::direct(problem));
+        let found =
+            compare::with_oracle(&oracle, problem, answer.channel(channel).values(), ErrorBound::direct(problem));
         if !found.passes() {
             let (x, y) = found.worst;
             return Ok(Err(format!(
@@ -243,7 +243,8 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu:
 /// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
 fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, Timing)>> {
     let device = session.device();
-    let convolution = device.prepare(&rgb_problem(&work.image, &work.filter)?, VariantChoice::Exact)?;
+    let problem = rgb_problem(&work.image, &work.filter)?.with_accuracy(Accuracy::Exact);
+    let convolution = device.prepare(&problem, VariantChoice::Auto)?;
     let found: Image<f32> = convolution.apply(&work.image)?;
     let name = format!("ours ({})", convolution.variant());
     if !session.check(name.clone(), judge::bits(found.values(), work.answer.values())) || session.is_emulator() {

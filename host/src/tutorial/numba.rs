@@ -8,7 +8,7 @@ use crate::bench::workload::{self, MaskSize};
 use crate::oracle::Oracle;
 use crate::resident::Resident;
 use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
-use faltung::{Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
+use faltung::{Accuracy, Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
 /// The problem, and its exact answer.
@@ -29,7 +29,7 @@ struct Row {
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let image = workload::coffee()?;
     let mask = workload::mask(MaskSize::square(13), session.settings.seed, false)?;
-    let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()))?;
+    let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()).accuracy(Accuracy::Exact))?;
     let oracle = Oracle::new(&problem, image.values());
     let work = Work { image, mask, problem, oracle };
     introduce(session, &work);
@@ -136,7 +136,7 @@ fn of_this_project(
     work: &Work,
     rows: &mut Vec<Row>,
 ) -> Result<Option<Vec<f32>>> {
-    let convolution: Prepared = device.prepare(&work.problem, VariantChoice::Exact)?;
+    let convolution: Prepared = device.prepare(&work.problem, VariantChoice::Auto)?;
     let mut found = vec![0.0; work.image.values().len()];
     convolution.apply_values(work.image.values(), &mut found)?;
     let what = format!("{name} ({})", convolution.variant());

@@ -31,7 +31,7 @@ enum Fault {
 /// A stand-in for a convolution: the right answer with a fault in it, and a count of timed runs.
 struct StandIn<'a> {
     right: &'a Image,
-    bound: Bound,
+    bound: ErrorBound,
     fault: Fault,
     resident: Option<Image>,
     runs: usize,
@@ -58,7 +58,7 @@ impl StandIn<'_> {
 }
 
 impl Executor for StandIn<'_> {
-    fn bound(&self) -> Bound {
+    fn bound(&self) -> ErrorBound {
         self.bound
     }
 
@@ -107,7 +107,7 @@ fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
     let right: Image = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(&image.to_f32()).unwrap();
     expected.set_cpu(&right.clone().into());
     let (timed, mut result) = (Cell::new(0), image.clone());
-    let bound = Bound::direct(&problem);
+    let bound = ErrorBound::direct(&problem);
     let open = || Ok(StandIn { right: &right, bound, fault, resident: None, runs: 0, timed: &timed });
     let measurement = measure(open, &image, &mut result, &expected, TIMING);
     (measurement, timed.get())
@@ -162,7 +162,7 @@ fn what_is_wrong_is_named() {
     let verify = |expected: &Expected<'_>, change: &dyn Fn(&mut [f32])| {
         let mut answer = right.clone();
         change(answer.values_mut());
-        expected.verify(&answer.into(), Bound::direct(&problem))
+        expected.verify(&answer.into(), ErrorBound::direct(&problem))
     };
     assert_eq!(verify(&expected, &|_| {}).unwrap().bits_equal_cpu, None);
     expected.set_cpu(&right.clone().into());
@@ -172,17 +172,18 @@ fn what_is_wrong_is_named() {
     assert!(matches!(verify(&expected, &|values| values.rotate_right(1)), Err(Wrong::Values { .. })));
     let short = right.crop(0, 0, 20, 9).unwrap();
     assert!(matches!(
-        expected.verify(&short.into(), Bound::direct(&problem)),
+        expected.verify(&short.into(), ErrorBound::direct(&problem)),
         Err(Wrong::Length { required: 200, found: 180 })
     ));
     let next = |values: &mut [f32]| values[5 * 20 + 7] = f32::from_bits(values[5 * 20 + 7].to_bits() + 1);
     let found = verify(&expected, &next).unwrap_err();
     assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
-    // Who promises a bound only may have other bits, and the verdict says so.
+    // A bounded answer may have other bits, and the verdict says so.
     let mut other = right.clone();
     next(other.values_mut());
-    let verdict = expected.verify(&other.into(), Bound::with_constant(9.0)).unwrap();
+    let verdict = expected.verify(&other.into(), ErrorBound::with_constant(9.0)).unwrap();
     assert_eq!(verdict.bits_equal_cpu, Some(false));
+    assert_eq!(verdict.bound.to_string(), "bounded (c = 9)");
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_wrong_channel_is_named() {
     let problem = Problem::new(20, 10, &filter).unwrap().with_layout(layout).unwrap();
     let image = Picture::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
     let mut expected = Expected::new(&problem, &image);
-    let bound = Bound::direct(&problem);
+    let bound = ErrorBound::direct(&problem);
     let Pixels::U8(source) = &image else { panic!("u8 was asked for") };
     let right: Image<u8> = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(source).unwrap();
     expected.verify(&right.clone().into(), bound).unwrap();

@@ -20,7 +20,7 @@ const SHARED: [&str; 13] = [
     "min_time_s",
     "page_locked",
 ];
-const OF_ROW: [&str; 30] = [
+const OF_ROW: [&str; 32] = [
     "backend",
     "variant",
     "pixel",
@@ -44,6 +44,8 @@ const OF_ROW: [&str; 30] = [
     "above_floor",
     "max_abs_error",
     "error_over_bound",
+    "accuracy",
+    "error_constant",
     "bits_equal_cpu",
     "speedup_vs_cpu",
     "cpu_method",

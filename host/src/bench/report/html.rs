@@ -72,8 +72,8 @@ fn row(out: &mut String, cell: &Cell, row: &Verified) {
         text::or_dash(timed.and_then(text::vs_cpu)),
     ];
     let class = if row.preferred { " class=\"preferred\"" } else { "" };
-    let _ =
-        write!(out, "<tr{class} title=\"{}\"><td>{} {}</td>", escape(&row.reason), row.backend, escape(row.variant));
+    let title = format!("{}; {}", row.reason, text::check(row));
+    let _ = write!(out, "<tr{class} title=\"{}\"><td>{} {}</td>", escape(&title), row.backend, escape(row.variant));
     let _ = write!(out, "<td class=\"scale\"><div class=\"bar\" style=\"width: {:.1}%\"></div></td>", 100.0 * part);
     for text in &cells {
         let _ = write!(out, "<td>{}</td>", escape(text));
@@ -99,9 +99,13 @@ mod tests {
         assert!(
             page.contains("(&lt;script&gt;&amp;&quot;), f32, mask 3 rows x 5 columns") && !page.contains("<script>")
         );
-        for part in
-            ["width: 50.0%", "50.0 % FMA", "12.0 µs", "wrong answer: the answer has 1199 values", "&quot;AVX2&quot;"]
-        {
+        for part in [
+            "width: 50.0%",
+            "50.0 % FMA",
+            "12.0 µs",
+            "wrong answer: the answer has 1199 values",
+            "&quot;AVX2&quot;; exact, error 0.25",
+        ] {
             assert!(page.contains(part), "{part} in {page}");
         }
         assert_eq!((page.matches("<tr").count(), page.matches("</tr>").count()), (3, 3));

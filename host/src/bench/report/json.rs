@@ -100,6 +100,10 @@ pub struct Row {
     above_floor: Option<bool>,
     max_abs_error: f64,
     error_over_bound: f64,
+    /// The accuracy class that the variant keeps: "exact" or "bounded".
+    accuracy: &'static str,
+    /// The constant c of its bound.
+    error_constant: f64,
     bits_equal_cpu: Option<bool>,
     speedup_vs_cpu: Option<f64>,
     cpu_method: Option<&'static str>,
@@ -233,6 +237,8 @@ impl Row {
             above_floor: timed.map(Timed::is_above_roofline),
             max_abs_error: row.verdict.max_abs_error,
             error_over_bound: row.verdict.error_over_bound,
+            accuracy: row.verdict.bound.class().name(),
+            error_constant: row.verdict.bound.constant(),
             bits_equal_cpu: row.verdict.bits_equal_cpu,
             speedup_vs_cpu: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.speedup),
             cpu_method: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.method),

@@ -242,18 +242,21 @@ pub(in crate::bench) mod tests {
     use crate::bench::stats::Summary;
     use crate::bench::system::Build;
     use crate::bench::verify::Wrong;
+    use faltung::{ErrorBound, Filter, Mask, Problem};
 
     /// A report with one row on the CPU and a failure.
     pub(in crate::bench) fn report() -> Report {
         let measured = |median, mad| Measured { us: Summary { median, mad, count: 7 }, runs: 3 };
         let rates = Rates { copy_bytes_per_s: 2e10, flop_per_s: 3e11 };
         let (image, mask) = (ImageSize { width: 40, height: 30 }, MaskSize { width: 5, height: 3 });
+        let filter = Filter::new(Mask::average(5, 3).expect("a mask"));
+        let bound = ErrorBound::direct(&Problem::new(40, 30, &filter).expect("a problem"));
         let row = Verified {
             backend: "cpu",
             variant: "direct",
             reason: "tiles of 4 x 3 vectors, \"AVX2\"".to_owned(),
             preferred: false,
-            verdict: Verdict { max_abs_error: 1e-7, error_over_bound: 0.25, bits_equal_cpu: None },
+            verdict: Verdict { max_abs_error: 1e-7, error_over_bound: 0.25, bound, bits_equal_cpu: None },
             timed: Some(Timed {
                 times: Times { kernel: measured(12.0, 0.5), end_to_end: measured(14.0, 1.0), first_call_us: 1500.0 },
                 loaded_before: None,
@@ -298,7 +301,9 @@ pub(in crate::bench) mod tests {
         let report = report();
         let text = text_of_cell(&report.cells[0]);
         assert!(text.starts_with("40 x 30 (random), f32, mask 3 rows x 5 columns, border zero\n"), "{text}");
-        for part in ["12.0 µs", "0.500 µs", "14.0 µs", "1.50 ms", "0.100", "50.0 % FMA", "error 0.25 of bound"] {
+        for part in
+            ["12.0 µs", "0.500 µs", "14.0 µs", "1.50 ms", "0.100", "50.0 % FMA", "exact, error 0.25 of the bound"]
+        {
             assert!(text.contains(part), "{part} in {text}");
         }
         let summary = text_of_summary(&report);
@@ -354,6 +359,23 @@ pub(in crate::bench) mod tests {
         assert!(markdown(&report).contains("| 12.5x direct |"));
         let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
         assert_eq!(document["rows"][1]["cpu_method"], "direct");
+    }
+
+    /// All reports have the class of a row; JSON and CSV the constant, too.
+    #[test]
+    fn a_bounded_answer_names_its_constant() {
+        let mut report = report();
+        for row in &mut report.cells[0].rows {
+            row.verdict.bound = ErrorBound::with_constant(15.0);
+        }
+        let check = "bounded (c = 15), error 0.25 of the bound";
+        for text in [text_of_cell(&report.cells[0]), markdown(&report), html(&report)] {
+            assert_eq!(text.matches(check).count(), 2, "{text}");
+        }
+        let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        let row = &document["rows"][0];
+        assert_eq!((row["accuracy"].as_str(), row["error_constant"].as_f64()), (Some("bounded"), Some(15.0)));
+        assert_eq!(csv(&report).matches(",bounded,15.0,").count(), 2);
     }
 
     #[test]

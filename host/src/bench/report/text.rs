@@ -3,7 +3,7 @@
 use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::system::Machine;
-use faltung::{Layout, Rates};
+use faltung::{Accuracy, Layout, Rates};
 
 /// What it is measured on: device, CPU, program, a line each.
 #[must_use]
@@ -123,15 +123,16 @@ pub(super) fn vs_cpu(timed: &Timed) -> Option<String> {
     timed.vs_cpu.map(|vs| format!("{}x {}", digits(vs.speedup), vs.method))
 }
 
-/// What was found by the verification.
+/// What was found by the verification: the accuracy class, and the largest error.
 pub(super) fn check(row: &Verified) -> String {
     let verdict = &row.verdict;
-    let bits = match verdict.bits_equal_cpu {
-        Some(true) => "bits = CPU, ",
-        Some(false) => "other bits, ",
-        None => "",
+    let is_compared = row.backend == "cpu" || verdict.bits_equal_cpu.is_some();
+    let bits = match verdict.bound.class() {
+        // The CPU's answer was wrong.
+        Accuracy::Exact if !is_compared => " (bits not compared)",
+        Accuracy::Exact | Accuracy::Bounded | Accuracy::Normwise => "",
     };
-    format!("{bits}error {:.2} of bound", verdict.error_over_bound)
+    format!("{}{bits}, error {:.2} of the bound", verdict.bound, verdict.error_over_bound)
 }
 
 /// What the marks in the tables mean, how much was measured and verified, and how long it took.

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use faltung::{Border, DeviceChoice, Operation, PixelType, VariantChoice};
+use faltung::{Accuracy, Border, DeviceChoice, Operation, PixelType, Variant, VariantChoice};
 use host::files::Existing;
 
 use super::alpha::Alpha;
-use super::mask::MaskArgs;
+use super::mask::{MaskArgs, StepArgs};
 use super::steps::Steps;
+use crate::cli::accuracy::AccuracyArgs;
 
 /// Filter pictures: convolve each with a mask
 #[derive(clap::Args)]
@@ -53,15 +54,13 @@ pub(in crate::cli) struct Args {
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceChoice,
 
-    /// The kernel that computes. auto takes the fastest; for large f32 pictures of one channel and a mask that is a
-    /// column times a row (Gaussian, box) that is one whose last bits differ from the CPU's, within a stated bound.
-    /// exact takes the fastest of those with the same bits on every device
+    /// The kernel that computes. auto takes the fastest of those that are as accurate as --accuracy asks. exact is
+    /// auto with --accuracy exact
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = variant())]
-    pub(super) variant: VariantChoice,
+    variant: VariantArg,
 
-    /// The same bits on every device: --variant exact
-    #[arg(long, conflicts_with = "variant")]
-    pub(super) exact: bool,
+    #[command(flatten)]
+    accuracy: AccuracyArgs,
 
     /// The most device memory for the values of a picture and its result, such as 512M or 2G [default: what is free].
     /// What does not fit is computed in strips, or else on the CPU
@@ -150,9 +149,21 @@ fn alpha() -> impl TypedValueParser<Value = Alpha> {
     })
 }
 
-fn variant() -> impl TypedValueParser<Value = VariantChoice> {
-    PossibleValuesParser::new(VariantChoice::all().map(VariantChoice::name))
-        .map(|name| name.parse().expect("clap lets only names through"))
+/// What `--variant` asks for.
+#[derive(Clone, Copy)]
+enum VariantArg {
+    /// A variant, or any.
+    Choice(VariantChoice),
+    /// Any, and [`Accuracy::Exact`].
+    Exact,
+}
+
+fn variant() -> impl TypedValueParser<Value = VariantArg> {
+    let names = ["auto", "exact"].into_iter().chain(Variant::ALL.map(Variant::name));
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "exact" => VariantArg::Exact,
+        name => VariantArg::Choice(name.parse().expect("clap lets only names through")),
+    })
 }
 
 /// A number of bytes, with K, M or G for powers of 1024.
@@ -176,17 +187,76 @@ impl Args {
         let masks = self.mask.on_standard_input();
         ensure!(pictures == 0 || masks == 0, "- is the standard input of the picture or the mask, not both");
         ensure!(masks < 2, "--mask - was given {masks} times: there is one standard input");
-        let steps = self.mask.steps.iter().map(|step| step.read(self.op, self.border)).collect::<Result<_>>()?;
+        let accuracy = self.accuracy()?;
+        let step = |step: &StepArgs| step.read(self.op, self.border, accuracy);
+        let steps = self.mask.steps.iter().map(step).collect::<Result<_>>()?;
         Steps::new(steps, self.alpha, self.linear)
     }
 
     /// The variant that is asked for.
     pub(super) fn variant(&self) -> VariantChoice {
-        if self.exact { VariantChoice::Exact } else { self.variant }
+        match self.variant {
+            VariantArg::Choice(choice) => choice,
+            VariantArg::Exact => VariantChoice::Auto,
+        }
+    }
+
+    /// The accuracy that `--accuracy`, `--exact` and `--variant` agree on.
+    fn accuracy(&self) -> Result<Accuracy> {
+        let asked_for = self.accuracy.asked_for();
+        if let VariantArg::Exact = self.variant {
+            let other = asked_for.filter(|&class| class != Accuracy::Exact);
+            return match other {
+                Some(other) => bail!("--variant exact cannot be used with --accuracy {other}"),
+                None => Ok(Accuracy::Exact),
+            };
+        }
+        let required = asked_for.unwrap_or_default();
+        if let Some(variant) = self.variant().named() {
+            let (name, kept) = (variant.name(), Accuracy::of(variant));
+            ensure!(required.allows(kept), "--variant {name} cannot be used with --accuracy {required}: it is {kept}");
+        }
+        Ok(required)
     }
 
     /// What happens to output files that exist.
     pub(super) fn existing(&self) -> Existing {
         if self.overwrite { Existing::Replace } else { Existing::Keep }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use faltung::Problem;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// The filters of all steps have the accuracy that was asked for.
+    #[test]
+    fn filters_have_the_accuracy() {
+        let of = |more: &[&str]| {
+            let common = ["filter", "a.npy", "-o", "b.npy", "--gaussian", "2", "--then", "--sobel", "magnitude"];
+            let line = Line::try_parse_from(common.iter().chain(more)).unwrap();
+            let filters = line.args.steps().unwrap().filters;
+            assert_eq!(filters.len(), 3);
+            let classes = filters.iter().map(|filter| Problem::new(1, 1, filter).unwrap().accuracy());
+            (line.args.variant(), classes.reduce(|a, b| if a == b { a } else { panic!("{a} and {b}") }).unwrap())
+        };
+        let (auto, ring) = (VariantChoice::Auto, VariantChoice::Named(Variant::SeparableRing));
+        assert_eq!(of(&[]), (auto, Accuracy::Bounded));
+        assert_eq!(of(&["--exact"]), (auto, Accuracy::Exact));
+        assert_eq!(of(&["--variant", "exact"]), (auto, Accuracy::Exact));
+        for class in Accuracy::ALL {
+            assert_eq!(of(&["--accuracy", class.name()]), (auto, class));
+        }
+        assert_eq!(of(&["--variant", "separable_ring"]), (ring, Accuracy::Bounded));
+        assert_eq!(of(&["--variant", "separable_ring", "--accuracy", "normwise"]), (ring, Accuracy::Normwise));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use faltung::{Border, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Prepared, Problem, VariantChoice};
+use faltung::{
+    Accuracy, Border, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Prepared, Problem, VariantChoice,
+};
 use host::files::Pixels;
 
 /// One convolution of a picture.
@@ -12,7 +14,7 @@ pub(super) struct Task {
     pub(super) filter: usize,
     /// What lies outside, whatever the filter says.
     pub(super) border: Border,
-    /// Whether the bits must be those of the exact sums.
+    /// Whether the sums are exact, whatever accuracy the filter asks for.
     pub(super) exact: bool,
     /// Whether the result is the sums, without the filter's scale and offset.
     pub(super) sums: bool,
@@ -135,12 +137,12 @@ impl<'device> Compute<'device> {
         if task.sums {
             filter = filter.scale(1.0).offset(0.0);
         }
-        let variant = match self.variant {
-            VariantChoice::Auto if task.exact => VariantChoice::Exact,
-            other => other,
-        };
+        // A variant that was asked for by name computes all of it.
+        if task.exact && self.variant.named().is_none() {
+            filter = filter.accuracy(Accuracy::Exact);
+        }
         let problem = Problem::new(width, height, &filter)?.with_layout(layout)?;
-        let mut convolution = self.device.prepare_or_cpu(&problem, variant);
+        let mut convolution = self.device.prepare_or_cpu(&problem, self.variant);
         let short = match &convolution {
             Ok(convolution) => convolution.note().is_some(),
             Err(error) => matches!(error, Error::DeviceMemory { .. }),
@@ -149,7 +151,7 @@ impl<'device> Compute<'device> {
             // What is kept for other sizes may be what is in the way.
             drop(convolution);
             self.ready.clear();
-            convolution = self.device.prepare_or_cpu(&problem, variant);
+            convolution = self.device.prepare_or_cpu(&problem, self.variant);
         }
         let convolution = convolution?;
         // What was said of another convolution of the picture stays.
@@ -188,10 +190,11 @@ impl<'device> Compute<'device> {
         const LARGEST_IMAGE: usize = 2048;
         // A part of a mask is a column times a row if the whole is, so that the same variant computes.
         let largest = self.filters.iter().max_by(|a, b| coefficients(a).total_cmp(&coefficients(b)));
-        let whole = largest.expect("there is a filter").mask();
+        let largest = largest.expect("there is a filter");
+        let (whole, accuracy) = (largest.mask(), Problem::new(1, 1, largest)?.accuracy());
         let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
         let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
-        let filter = Filter::new(Mask::new(width, height, part)?);
+        let filter = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
         let (channels, input) = (pixels.channels(), pixels.pixel_type());
         // Several blocks for each thread: with fewer, some would have nothing to do.
         let mut side = if width * height < 100 { 128 } else { 64 };

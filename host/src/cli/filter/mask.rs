@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
-use faltung::{Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
+use faltung::{Accuracy, Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
 
 use super::steps::{Kind, Step};
 
@@ -248,7 +248,7 @@ impl MaskArgs {
 impl StepArgs {
     /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by
     /// formula are written for a convolution, and turned for a correlation.
-    pub(super) fn read(&self, operation: Operation, border: Border) -> Result<Step> {
+    pub(super) fn read(&self, operation: Operation, border: Border, accuracy: Accuracy) -> Result<Step> {
         let (name, choice) = match self.masks.as_slice() {
             [] => bail!("--then needs a mask before and after it, as in --gaussian 2 --then --sobel x"),
             [(name, choice)] => (*name, choice),
@@ -256,8 +256,9 @@ impl StepArgs {
                 bail!("{first} cannot be used with {second} for one step: --then goes between two masks")
             }
         };
-        let filter =
-            |mask: WrittenMask| -> Result<Filter> { Ok(self.filter(mask)?.operation(operation).border(border)) };
+        let filter = |mask: WrittenMask| -> Result<Filter> {
+            Ok(self.filter(mask)?.operation(operation).border(border).accuracy(accuracy))
+        };
         let named = |mask: &Mask| filter(written(mask.clone(), operation));
         let (filters, kind) = match choice {
             Choice::File(path) if path == Path::new("-") => {
