@@ -121,7 +121,7 @@ impl fmt::Display for Layout {
 
 /// A filter on images of one size and [`Layout`]: validated once, then planned and run any number of times.
 ///
-/// The mask is held in *window order* (see [`kernels_gpu`]): turned by 180° for a convolution, so that
+/// The mask is held in *window order* (see [`kernels_gpu`]): rotated by 180° for a convolution, so that
 /// every backend walks image and mask forwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
@@ -156,7 +156,7 @@ impl Problem {
         }
         let (window, origin) = match filter.operation {
             Operation::Correlate => (mask.clone(), anchor),
-            Operation::Convolve => (mask.turned(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
+            Operation::Convolve => (mask.rotated_180(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
         };
         let Filter { operation, border, scale, offset, .. } = *filter;
         Ok(Self { width, height, window, origin, operation, border, scale, offset, layout: Layout::PLANE })

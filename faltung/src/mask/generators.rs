@@ -3,7 +3,7 @@
 //! Masks with a direction (derivatives, emboss) are written for the default operation, *convolution*: with it, the
 //! derivative in x is positive where values grow to the right, the one in y where they grow downwards, as for
 //! `scipy.ndimage.sobel` and `cv2.Sobel`. A correlation with the same mask has the opposite sign; for it, take
-//! [`Mask::turned`].
+//! [`Mask::rotated_180`].
 
 use std::f64::consts::PI;
 
