@@ -61,7 +61,7 @@ impl DriverError {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the library.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An image without pixels.

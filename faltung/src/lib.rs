@@ -11,6 +11,7 @@ mod device;
 mod device_choice;
 mod emulated;
 mod error;
+mod filter;
 mod image;
 #[cfg(feature = "lab")]
 #[doc(hidden)]

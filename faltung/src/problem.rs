@@ -30,7 +30,8 @@ pub enum Operation {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    mask: Mask,
+    /// Or why a formula gives none.
+    mask: Result<Mask>,
     operation: Operation,
     border: Border,
     anchor: Option<(usize, usize)>,
@@ -42,6 +43,11 @@ impl Filter {
     /// A convolution with `mask`, zeros outside of the image, the anchor in the mask's middle.
     #[must_use]
     pub fn new(mask: Mask) -> Self {
+        Self::from_formula(Ok(mask))
+    }
+
+    /// As [`new`](Self::new). An error is returned by the first call that needs the mask.
+    pub(crate) fn from_formula(mask: Result<Mask>) -> Self {
         Self { mask, operation: Operation::Convolve, border: Border::ZERO, anchor: None, scale: 1.0, offset: 0.0 }
     }
 
@@ -76,9 +82,11 @@ impl Filter {
     }
 
     /// The mask.
-    #[must_use]
-    pub fn mask(&self) -> &Mask {
-        &self.mask
+    ///
+    /// # Errors
+    /// Those of the formula that gives the mask, such as [`Mask::gaussian`]. A filter of [`new`](Self::new) has none.
+    pub fn mask(&self) -> Result<&Mask> {
+        self.mask.as_ref().map_err(Clone::clone)
     }
 }
 
@@ -141,10 +149,10 @@ impl Problem {
     ///
     /// # Errors
     /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not
-    /// finite.
+    /// finite; those of [`Filter::mask`].
     pub fn new(width: usize, height: usize, filter: &Filter) -> Result<Self> {
         Image::<f32>::checked_len(width, height, 1)?;
-        let mask = &filter.mask;
+        let mask = filter.mask()?;
         let anchor = filter.anchor.unwrap_or((mask.height() / 2, mask.width() / 2));
         if anchor.0 >= mask.height() || anchor.1 >= mask.width() {
             return Err(Error::Anchor { anchor, mask: (mask.height(), mask.width()) });

@@ -1,5 +1,6 @@
 //! Masks: the coefficients of a filter.
 
+mod compose;
 mod gabor;
 mod generators;
 mod separate;

@@ -190,7 +190,7 @@ impl<'device> Compute<'device> {
         const LARGEST_IMAGE: usize = 2048;
         // A part of a mask is a column times a row if the whole is, so that the same variant computes.
         let largest = self.filters.iter().max_by(|a, b| coefficients(a).total_cmp(&coefficients(b)));
-        let whole = largest.expect("there is a filter").mask();
+        let whole = largest.expect("there is a filter").mask()?;
         let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
         let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
         let filter = Filter::new(Mask::new(width, height, part)?);
@@ -235,7 +235,7 @@ fn little(device: &Device) -> f64 {
 
 /// Multiply-adds for each value.
 fn coefficients(filter: &Filter) -> f64 {
-    filter.mask().coefficients().len() as f64
+    filter.mask().map_or(0.0, |mask| mask.coefficients().len() as f64)
 }
 
 /// Filters values of one type to values of any type.

@@ -50,9 +50,9 @@ impl Step {
         let (scale, offset) = problem.scale_and_offset();
         let whole = problem.window().coefficients().iter().fold(0.0_f32, |sum, &one| one.mul_add(1.0, sum));
         let mut step = Self { name, kind, filters, first: 0, scale, offset, alpha: Alpha::Weighted, whole };
-        let mask = step.filters[0].mask();
+        let coefficients = step.filters[0].mask()?.coefficients().len();
         // One coefficient mixes nothing.
-        if !step.can_weigh() || mask.coefficients().len() == 1 {
+        if !step.can_weigh() || coefficients == 1 {
             step.alpha = Alpha::Keep;
         }
         Ok(step)
@@ -61,7 +61,7 @@ impl Step {
     /// Whether there is a mean to be weighted.
     fn can_weigh(&self) -> bool {
         self.kind != Kind::Magnitude
-            && !self.filters[0].mask().sums_to_zero()
+            && self.filters[0].mask().is_ok_and(|mask| !mask.sums_to_zero())
             && self.whole != 0.0
             && self.whole.is_finite()
     }
