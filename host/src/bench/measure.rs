@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
 use crate::compare::POISON;
-use crate::files::{Pixels, each_type};
+use crate::files::each_type;
 use faltung::Bound;
-use faltung::{Convolution, Device, Error, Image, Pixel, Result};
+use faltung::{AnyImage, Convolution, Device, Error, Image, Pixel, Result};
 
 /// What can be measured: a convolution, or a stand-in for one in a test.
 pub trait Executor {
@@ -18,13 +18,13 @@ pub trait Executor {
     ///
     /// # Errors
     /// As for [`Convolution::run_view`].
-    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()>;
+    fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()>;
 
     /// Makes the source resident, and poisons the resident result.
     ///
     /// # Errors
     /// As for [`Convolution::upload`].
-    fn upload(&mut self, source: &Pixels) -> Result<()>;
+    fn upload(&mut self, source: &AnyImage) -> Result<()>;
 
     /// Computes `times` times on resident data, and returns the time of all.
     ///
@@ -36,14 +36,14 @@ pub trait Executor {
     ///
     /// # Errors
     /// As for [`Convolution::download`].
-    fn download(&mut self, result: &mut Pixels) -> Result<()>;
+    fn download(&mut self, result: &mut AnyImage) -> Result<()>;
 
     /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's
     /// result is left in `result`.
     ///
     /// # Errors
     /// As for [`run`](Self::run); [`Cause::Clock`].
-    fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
         sample_alone(timing, || self.run(source, result))
     }
 }
@@ -53,11 +53,11 @@ impl Executor for Convolution<'_> {
         self.bound()
     }
 
-    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
+    fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()> {
         each_type!(source, source => each_type!(result, result => self.run_view(source.view(), result.view_mut())))
     }
 
-    fn upload(&mut self, source: &Pixels) -> Result<()> {
+    fn upload(&mut self, source: &AnyImage) -> Result<()> {
         each_type!(source, source => self.upload(source.values()))
     }
 
@@ -65,7 +65,7 @@ impl Executor for Convolution<'_> {
         self.execute(times)
     }
 
-    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+    fn download(&mut self, result: &mut AnyImage) -> Result<()> {
         each_type!(result, result => self.download(result.values_mut()))
     }
 }
@@ -98,11 +98,11 @@ impl Executor for PageLocked<'_> {
         self.convolution.bound()
     }
 
-    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
+    fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()> {
         Executor::run(&mut self.convolution, source, result)
     }
 
-    fn upload(&mut self, source: &Pixels) -> Result<()> {
+    fn upload(&mut self, source: &AnyImage) -> Result<()> {
         Executor::upload(&mut self.convolution, source)
     }
 
@@ -110,11 +110,11 @@ impl Executor for PageLocked<'_> {
         self.convolution.execute(times)
     }
 
-    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+    fn download(&mut self, result: &mut AnyImage) -> Result<()> {
         Executor::download(&mut self.convolution, result)
     }
 
-    fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
         each_type!(source, source => each_type!(result, result => self.timed(source, result, timing)))
     }
 }
@@ -185,8 +185,8 @@ pub enum Cause {
 /// [`Cause::Wrong`] before anything is timed, or after it if the answer did not stay right; else what failed.
 pub fn measure<E: Executor>(
     open: impl FnOnce() -> Result<E>,
-    source: &Pixels,
-    result: &mut Pixels,
+    source: &AnyImage,
+    result: &mut AnyImage,
     expected: &Expected<'_>,
     timing: Timing,
 ) -> Result<(Verdict, Times), Cause> {
@@ -220,8 +220,8 @@ pub fn measure<E: Executor>(
 /// As for [`measure`].
 pub fn verify<E: Executor>(
     open: impl FnOnce() -> Result<E>,
-    source: &Pixels,
-    result: &mut Pixels,
+    source: &AnyImage,
+    result: &mut AnyImage,
     expected: &Expected<'_>,
 ) -> Result<Verdict, Cause> {
     poison(result);
@@ -232,11 +232,11 @@ pub fn verify<E: Executor>(
 
 /// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few
 /// outputs where the type has no NaN.
-pub(crate) fn poison(result: &mut Pixels) {
+pub(crate) fn poison(result: &mut AnyImage) {
     match result {
-        Pixels::U8(image) => image.values_mut().fill(0xad),
-        Pixels::U16(image) => image.values_mut().fill(0xdead),
-        Pixels::F32(image) => image.values_mut().fill(POISON),
+        AnyImage::U8(image) => image.values_mut().fill(0xad),
+        AnyImage::U16(image) => image.values_mut().fill(0xdead),
+        AnyImage::F32(image) => image.values_mut().fill(POISON),
     }
 }
 

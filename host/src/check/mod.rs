@@ -8,17 +8,16 @@ use kernels_gpu::registry::Ineligible;
 
 use crate::bench::measure::{self, Executor};
 use crate::compare::{self, Comparison, POISON};
-use crate::files::Pixels;
 use crate::oracle::Oracle;
 use faltung::plan::VariantChoice;
-use faltung::{Bound, Device, Error, Image, Pixel, PixelType, Problem, Result};
+use faltung::{AnyImage, Bound, Device, Error, Image, Pixel, PixelType, Problem, Result};
 
 /// A case with its data and the two answers that any variant's is held against.
 #[derive(Debug)]
 pub struct Checker {
     case: Case,
     problem: Problem,
-    image: Pixels,
+    image: AnyImage,
     /// One for each channel.
     oracles: Vec<Oracle>,
     reference: Image,
@@ -91,7 +90,7 @@ impl Checker {
             Err(error) => return Err(error),
         };
         let layout = self.case.layout;
-        let mut result = Pixels::zeros(self.problem.width(), self.problem.height(), layout.channels, layout.output)?;
+        let mut result = AnyImage::zeros(self.problem.width(), self.problem.height(), layout.channels, layout.output)?;
         measure::poison(&mut result);
         // Step by step, because `upload` poisons the device's result, too.
         Executor::upload(&mut convolution, &self.image)?;

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use faltung::{
-    Border, Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice,
+    AnyImage, Border, Convolution, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Problem, VariantChoice,
 };
-use host::files::Pixels;
 
 /// One convolution of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,7 +167,7 @@ impl<'device> Compute<'device> {
     ///
     /// The rate is that of the last picture that took long enough to tell, or else of a small one of its type and
     /// channels with a part of the mask, which takes a fraction of a second to measure.
-    pub(super) fn expected(&mut self, pixels: &Pixels, output: PixelType) -> Option<Duration> {
+    pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType) -> Option<Duration> {
         let work = self.multiply_adds(pixels);
         if work < little(self.device) {
             return None;
@@ -178,14 +177,14 @@ impl<'device> Compute<'device> {
         Duration::try_from_secs_f64(work / rate).ok()
     }
 
-    fn multiply_adds(&self, pixels: &Pixels) -> f64 {
+    fn multiply_adds(&self, pixels: &AnyImage) -> f64 {
         let values: f64 =
             [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product();
         values * self.filters.iter().map(coefficients).sum::<f64>()
     }
 
     /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
-    fn trial(&self, pixels: &Pixels, output: PixelType) -> faltung::Result<f64> {
+    fn trial(&self, pixels: &AnyImage, output: PixelType) -> faltung::Result<f64> {
         const LARGEST_MASK: usize = 31;
         const LARGEST_IMAGE: usize = 2048;
         // A part of a mask is a column times a row if the whole is, so that the same variant computes.
@@ -198,15 +197,15 @@ impl<'device> Compute<'device> {
         // Several blocks for each thread: with fewer, some would have nothing to do.
         let mut side = if width * height < 100 { 128 } else { 64 };
         loop {
-            let image = Pixels::zeros(side, side, channels, input)?;
+            let image = AnyImage::zeros(side, side, channels, input)?;
             let problem = Problem::new(side, side, &filter)?.with_layout(Layout { channels, input, output })?;
             let mut convolution = self.device.convolution(&problem, self.variant)?;
             let mut run = || -> faltung::Result<Duration> {
                 let start = Instant::now();
                 match &image {
-                    Pixels::U8(image) => convolve(&mut convolution, image, output),
-                    Pixels::U16(image) => convolve(&mut convolution, image, output),
-                    Pixels::F32(image) => convolve(&mut convolution, image, output),
+                    AnyImage::U8(image) => convolve(&mut convolution, image, output),
+                    AnyImage::U16(image) => convolve(&mut convolution, image, output),
+                    AnyImage::F32(image) => convolve(&mut convolution, image, output),
                 }?;
                 Ok(start.elapsed())
             };

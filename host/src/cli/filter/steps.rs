@@ -6,8 +6,8 @@
 //! possible.
 
 use anyhow::{Result, bail};
-use faltung::{Border, Filter, Image, Pixel, PixelType, Problem};
-use host::files::{Content, Pixels};
+use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem};
+use host::files::Content;
 use rayon::prelude::*;
 
 use super::alpha::{self, Alpha, most};
@@ -135,14 +135,14 @@ impl Steps {
     pub(super) fn apply(
         &self,
         compute: &mut Compute<'_>,
-        pixels: &Pixels,
+        pixels: &AnyImage,
         content: Content,
         output: PixelType,
-    ) -> host::Result<(Pixels, Saturation)> {
+    ) -> host::Result<(AnyImage, Saturation)> {
         match pixels {
-            Pixels::U8(image) => self.apply_to(compute, image, content, output),
-            Pixels::U16(image) => self.apply_to(compute, image, content, output),
-            Pixels::F32(image) => self.apply_to(compute, image, content, output),
+            AnyImage::U8(image) => self.apply_to(compute, image, content, output),
+            AnyImage::U16(image) => self.apply_to(compute, image, content, output),
+            AnyImage::F32(image) => self.apply_to(compute, image, content, output),
         }
     }
 
@@ -152,10 +152,10 @@ impl Steps {
         image: &Image<T>,
         content: Content,
         output: PixelType,
-    ) -> host::Result<(Pixels, Saturation)> {
-        fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (Pixels, Saturation)
+    ) -> host::Result<(AnyImage, Saturation)> {
+        fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (AnyImage, Saturation)
         where
-            Pixels: From<Image<U>>,
+            AnyImage: From<Image<U>>,
         {
             (image.into(), saturation)
         }
