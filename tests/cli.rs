@@ -34,8 +34,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use faltung::{Image, Pixel};
-use host::files::{Existing, Picture, Pixels};
+use faltung::{AnyImage, Image, Pixel};
+use host::files::{Existing, Picture};
 use tempfile::TempDir;
 
 /// The program. A test that was moved to another machine finds it by `HOST_BIN`.
@@ -119,27 +119,24 @@ impl Place {
         names
     }
 
-    fn write<T: Pixel>(&self, name: &str, image: Image<T>)
-    where
-        Pixels: From<Image<T>>,
-    {
+    fn write<T: Pixel>(&self, name: &str, image: Image<T>) {
         Picture::from(image).write(self.path(name), Existing::Keep).unwrap();
     }
 
-    fn read(&self, name: &str) -> Pixels {
+    fn read(&self, name: &str) -> AnyImage {
         Picture::read(self.path(name)).unwrap().pixels
     }
 
     fn read_u8(&self, name: &str) -> Image<u8> {
         match self.read(name) {
-            Pixels::U8(image) => image,
+            AnyImage::U8(image) => image,
             other => panic!("{name} holds {:?}", other.pixel_type()),
         }
     }
 
     fn read_f32(&self, name: &str) -> Image<f32> {
         match self.read(name) {
-            Pixels::F32(image) => image,
+            AnyImage::F32(image) => image,
             other => panic!("{name} holds {:?}", other.pixel_type()),
         }
     }

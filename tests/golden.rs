@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use faltung::{Border, Device, Filter, Image, Mask, Operation};
-use host::files::{Picture, Pixels, read_mask};
+use faltung::{AnyImage, Border, Device, Filter, Image, Mask, Operation};
+use host::files::{Picture, read_mask};
 
 /// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
 fn data() -> PathBuf {
@@ -129,7 +129,7 @@ fn scipy_in_f32() {
     let mut count = 0;
     for case in cases().iter().filter(|case| case.tolerance_lsb.is_none()) {
         let folder = data().join("golden").join(&case.name);
-        let Pixels::F32(image) = Picture::read(folder.join("image.npy")).unwrap().pixels else {
+        let AnyImage::F32(image) = Picture::read(folder.join("image.npy")).unwrap().pixels else {
             panic!("{}", case.name)
         };
         let mask = read_mask(folder.join("mask.npy")).unwrap().mask;
@@ -156,7 +156,7 @@ fn opencv_in_u8() {
         let Some(tolerance) = case.tolerance_lsb else { continue };
         let folder = data().join("golden").join(&case.name);
         let [image, expected] = ["image.npy", "expected.npy"].map(|name| {
-            let Pixels::U8(image) = Picture::read(folder.join(name)).unwrap().pixels else { panic!("{}", case.name) };
+            let AnyImage::U8(image) = Picture::read(folder.join(name)).unwrap().pixels else { panic!("{}", case.name) };
             image
         });
         let mask = read_mask(folder.join("mask.npy")).unwrap().mask;
@@ -183,7 +183,7 @@ fn opencv_in_u8() {
 #[test]
 fn scipy_on_a_photograph() {
     let folder = data().join("seed_coffee");
-    let Pixels::U8(coffee) = Picture::read(folder.join("coffee.png")).unwrap().pixels else { panic!() };
+    let AnyImage::U8(coffee) = Picture::read(folder.join("coffee.png")).unwrap().pixels else { panic!() };
     assert_eq!((coffee.width(), coffee.height(), coffee.channels()), (600, 400, 3));
     let grey = |x: usize, y: usize| {
         let pixel = &coffee.row(150 + y)[3 * (200 + x)..][..3];

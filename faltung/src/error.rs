@@ -2,7 +2,7 @@
 
 use kernels_gpu::registry::Ineligible;
 
-use crate::{Accuracy, Layout};
+use crate::{Accuracy, Layout, PixelType};
 
 /// Bytes for people.
 fn size(bytes: u128) -> String {
@@ -61,7 +61,7 @@ impl DriverError {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the library.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An image without pixels.
@@ -199,6 +199,30 @@ pub enum Error {
         required: String,
         /// The device that it belongs to.
         found: String,
+    },
+    /// An image of other channels than the target of a conversion holds.
+    #[error("the number of channels must be {required}, not {found}")]
+    ChannelCount {
+        /// The numbers of channels that can be converted.
+        required: String,
+        /// Channels of the image.
+        found: usize,
+    },
+    /// An image of another type than the target of a conversion holds.
+    #[error("an image of {} values is required, this one is of {}", .required.name(), .found.name())]
+    OtherPixelType {
+        /// The type that can be converted.
+        required: PixelType,
+        /// The type of the image.
+        found: PixelType,
+    },
+    /// An array whose elements don't lie in memory as an image's values do.
+    #[error("an array with the strides {required:?}, the first of them or more, is required, this one has {found:?}")]
+    Strides {
+        /// The strides of such an array without gaps between its rows, in elements.
+        required: Vec<usize>,
+        /// The strides of the array, in elements.
+        found: Vec<isize>,
     },
     /// No CUDA driver, or none that can be used.
     #[error("no CUDA device can be used: {reason}")]

@@ -1,8 +1,19 @@
 //! Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
+//!
+//! # Features
+//! - `cuda` (default): CUDA devices. Without it there are the CPU and the emulator.
+//! - `image`: conversions from and to `image::ImageBuffer` and `image::DynamicImage`.
+//! - `ndarray`: conversions from and to arrays and their views, of two axes (rows, columns) or three (rows, columns,
+//!   channels).
+//!
+//! A conversion of an image by value keeps its memory. A conversion of a reference or a view lends it. One conversion
+//! can copy: that of an array whose elements are not in the order of an image's values.
 
 mod accuracy;
+mod any_image;
 mod bands;
 mod border;
+mod convert;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -11,6 +22,7 @@ mod device_choice;
 mod device_image;
 mod emulated;
 mod error;
+mod filter;
 mod gpu_info;
 mod image;
 #[cfg(feature = "lab")]
@@ -29,14 +41,15 @@ mod stream;
 mod strips;
 mod view;
 
+pub use crate::image::{Image, Pixel, PixelType};
 pub use accuracy::{Accuracy, ErrorBound};
+pub use any_image::AnyImage;
 pub use border::Border;
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};
 pub use device_image::DeviceImage;
 pub use error::{DriverError, Error, Result};
 pub use gpu_info::{GpuInfo, devices};
-pub use image::{Image, Pixel, PixelType};
 pub use kernels_gpu::registry::Variant;
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use page_locked::PageLocked;

@@ -30,7 +30,8 @@ pub enum Operation {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    mask: Mask,
+    /// Or why a formula gives none.
+    mask: Result<Mask>,
     operation: Operation,
     border: Border,
     anchor: Option<(usize, usize)>,
@@ -44,6 +45,11 @@ impl Filter {
     /// accuracy.
     #[must_use]
     pub fn new(mask: Mask) -> Self {
+        Self::from_formula(Ok(mask))
+    }
+
+    /// As [`new`](Self::new). An error is returned by the first call that needs the mask.
+    pub(crate) fn from_formula(mask: Result<Mask>) -> Self {
         Self {
             mask,
             operation: Operation::Convolve,
@@ -92,9 +98,11 @@ impl Filter {
     }
 
     /// The mask.
-    #[must_use]
-    pub fn mask(&self) -> &Mask {
-        &self.mask
+    ///
+    /// # Errors
+    /// Those of the formula that gives the mask, such as [`Mask::gaussian`]. A filter of [`new`](Self::new) has none.
+    pub fn mask(&self) -> Result<&Mask> {
+        self.mask.as_ref().map_err(Clone::clone)
     }
 }
 
@@ -137,7 +145,7 @@ impl fmt::Display for Layout {
 
 /// A filter on images of one size and [`Layout`]: validated once, then planned and run any number of times.
 ///
-/// The mask is held in *window order* (see [`kernels_gpu`]): turned by 180° for a convolution, so that
+/// The mask is held in *window order* (see [`kernels_gpu`]): rotated by 180° for a convolution, so that
 /// every backend walks image and mask forwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
@@ -158,10 +166,10 @@ impl Problem {
     ///
     /// # Errors
     /// [`Error::EmptyImage`], [`Error::TooLarge`], [`Error::Anchor`]; [`Error::Number`] if scale or offset is not
-    /// finite.
+    /// finite; those of [`Filter::mask`].
     pub fn new(width: usize, height: usize, filter: &Filter) -> Result<Self> {
         Image::<f32>::checked_len(width, height, 1)?;
-        let mask = &filter.mask;
+        let mask = filter.mask()?;
         let anchor = filter.anchor.unwrap_or((mask.height() / 2, mask.width() / 2));
         if anchor.0 >= mask.height() || anchor.1 >= mask.width() {
             return Err(Error::Anchor { anchor, mask: (mask.height(), mask.width()) });
@@ -173,7 +181,7 @@ impl Problem {
         }
         let (window, origin) = match filter.operation {
             Operation::Correlate => (mask.clone(), anchor),
-            Operation::Convolve => (mask.turned(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
+            Operation::Convolve => (mask.rotated_180(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
         };
         let Filter { operation, border, scale, offset, accuracy, .. } = *filter;
         let layout = Layout::PLANE;

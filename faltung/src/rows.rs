@@ -1,134 +1,146 @@
 //! Rows of bytes in host memory, with gaps between them or without: images of any type on their way to a device.
 
+use std::marker::PhantomData;
 use std::ops::Range;
+use std::{ptr, slice};
 
-use crate::image::{bytes_of, bytes_of_mut};
 use crate::{Pixel, View, ViewMut};
 
-/// `rows` rows of `row` bytes, `pitch` bytes from one to the next.
+/// `rows` rows of `row` bytes, `pitch` bytes from one to the next. What lies between the rows can be lent to others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostRows<'a> {
-    bytes: &'a [u8],
+    first: *const u8,
     rows: usize,
     row: usize,
     pitch: usize,
+    lent: PhantomData<&'a [u8]>,
+}
+
+/// As [`HostRows`], to be written. What lies between the rows is left alone.
+#[derive(Debug)]
+pub(crate) struct HostRowsMut<'a> {
+    first: *mut u8,
+    rows: usize,
+    row: usize,
+    pitch: usize,
+    lent: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: rows are used as shared slices of them are.
+unsafe impl Send for HostRows<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for HostRows<'_> {}
+// SAFETY: rows to be written are used as exclusive slices of them are.
+unsafe impl Send for HostRowsMut<'_> {}
+
+/// What both kinds of rows tell.
+macro_rules! sizes {
+    () => {
+        /// The number of rows.
+        pub(crate) fn len(&self) -> usize {
+            self.rows
+        }
+
+        /// Bytes of a row.
+        pub(crate) fn row_bytes(&self) -> usize {
+            self.row
+        }
+
+        /// Bytes from one row to the next.
+        pub(crate) fn pitch(&self) -> usize {
+            self.pitch
+        }
+
+        /// Bytes from the first row's first to the last row's last.
+        fn extent(&self) -> usize {
+            self.rows.checked_sub(1).map_or(0, |before| before * self.pitch + self.row)
+        }
+
+        /// All bytes, if nothing lies between the rows.
+        fn dense_len(&self) -> Option<usize> {
+            (self.rows <= 1 || self.pitch == self.row).then(|| self.extent())
+        }
+    };
 }
 
 impl<'a> HostRows<'a> {
     /// The rows of an image.
     pub(crate) fn of<T: Pixel>(view: &View<'a, T>) -> Self {
         let (row, pitch) = (view.width() * view.channels() * size_of::<T>(), view.pitch() * size_of::<T>());
-        Self { bytes: bytes_of(view.values()), rows: view.height(), row, pitch }
+        Self { first: view.first().as_ptr().cast(), rows: view.height(), row, pitch, lent: PhantomData }
     }
 
-    /// The number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.rows
-    }
+    sizes!();
 
-    /// Bytes of a row.
-    pub(crate) fn row_bytes(&self) -> usize {
-        self.row
-    }
-
-    /// Bytes from one row to the next.
-    pub(crate) fn pitch(&self) -> usize {
-        self.pitch
-    }
-
-    /// All bytes from the first row's first to the last row's last.
-    pub(crate) fn span(&self) -> &'a [u8] {
-        match self.rows.checked_sub(1) {
-            Some(before) => &self.bytes[..before * self.pitch + self.row],
-            None => &[],
-        }
+    /// The bytes from the first row's first to the last row's last. Those between the rows may be lent to others.
+    pub(crate) fn span(&self) -> *const [u8] {
+        ptr::slice_from_raw_parts(self.first, self.extent())
     }
 
     /// Some of the rows.
     pub(crate) fn range(&self, rows: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
-        let bytes = self.bytes.get(rows.start * self.pitch..).unwrap_or_default();
-        Self { bytes, rows: rows.len(), ..*self }
+        Self { first: self.first.wrapping_add(rows.start * self.pitch), rows: rows.len(), ..*self }
     }
 
     /// The bytes of one row.
     pub(crate) fn at(&self, row: usize) -> &'a [u8] {
-        &self.bytes[row * self.pitch..][..self.row]
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: it is one of the rows, which are lent for `'a`.
+        unsafe { slice::from_raw_parts(self.first.add(row * self.pitch), self.row) }
     }
 
     /// All bytes, if nothing lies between the rows.
     pub(crate) fn dense(&self) -> Option<&'a [u8]> {
-        (self.rows <= 1 || self.pitch == self.row).then(|| self.span())
+        // SAFETY: the rows lie behind each other and are lent for `'a`.
+        self.dense_len().map(|length| unsafe { slice::from_raw_parts(self.first, length) })
     }
-}
-
-/// As [`HostRows`], to be written. What lies between the rows is left alone.
-#[derive(Debug)]
-pub(crate) struct HostRowsMut<'a> {
-    bytes: &'a mut [u8],
-    rows: usize,
-    row: usize,
-    pitch: usize,
 }
 
 impl<'a> HostRowsMut<'a> {
     /// The rows of an image.
     pub(crate) fn of<T: Pixel>(view: ViewMut<'a, T>) -> Self {
         let (row, pitch) = (view.width() * view.channels() * size_of::<T>(), view.pitch() * size_of::<T>());
-        Self { rows: view.height(), row, pitch, bytes: bytes_of_mut(view.into_values()) }
+        Self { rows: view.height(), row, pitch, first: view.first().as_ptr().cast(), lent: PhantomData }
     }
 
-    /// The number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.rows
-    }
+    sizes!();
 
-    /// Bytes of a row.
-    pub(crate) fn row_bytes(&self) -> usize {
-        self.row
-    }
-
-    /// Bytes from one row to the next.
-    pub(crate) fn pitch(&self) -> usize {
-        self.pitch
-    }
-
-    /// All bytes from the first row's first to the last row's last.
-    pub(crate) fn span_mut(&mut self) -> &mut [u8] {
-        match self.rows.checked_sub(1) {
-            Some(before) => &mut self.bytes[..before * self.pitch + self.row],
-            None => &mut [],
-        }
+    /// The bytes from the first row's first to the last row's last. Those between the rows may be lent to others.
+    pub(crate) fn span(&self) -> *mut [u8] {
+        ptr::slice_from_raw_parts_mut(self.first, self.extent())
     }
 
     /// The same rows for a shorter time.
     pub(crate) fn reborrow(&mut self) -> HostRowsMut<'_> {
-        HostRowsMut { bytes: &mut *self.bytes, rows: self.rows, row: self.row, pitch: self.pitch }
+        HostRowsMut { lent: PhantomData, ..*self }
     }
 
     /// The first `rows` rows, and the others.
     pub(crate) fn split_at(self, rows: usize) -> (Self, Self) {
         assert!(rows <= self.rows, "{rows} rows of {}", self.rows);
-        let middle = (rows * self.pitch).min(self.bytes.len());
-        let (first, second) = self.bytes.split_at_mut(middle);
-        let of = |bytes, rows| Self { bytes, rows, row: self.row, pitch: self.pitch };
-        (of(first, rows), of(second, self.rows - rows))
+        let rest = Self { first: self.first.wrapping_add(rows * self.pitch), rows: self.rows - rows, ..self };
+        (Self { rows, ..self }, rest)
     }
 
     /// The bytes of one row.
     pub(crate) fn at_mut(&mut self, row: usize) -> &mut [u8] {
-        &mut self.bytes[row * self.pitch..][..self.row]
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: it is one of the rows, which are lent for `'a`, of which this borrows a part.
+        unsafe { slice::from_raw_parts_mut(self.first.add(row * self.pitch), self.row) }
     }
 
     /// All bytes, if nothing lies between the rows.
     pub(crate) fn dense_mut(&mut self) -> Option<&mut [u8]> {
-        (self.rows <= 1 || self.pitch == self.row).then(|| self.span_mut())
+        // SAFETY: the rows lie behind each other and are lent for `'a`, of which this borrows a part.
+        self.dense_len().map(|length| unsafe { slice::from_raw_parts_mut(self.first, length) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::bytes_of;
 
     #[test]
     fn rows_keep_their_pitch() {

@@ -1,5 +1,9 @@
 //! Images in somebody else's memory: rows with gaps between them, parts of larger images.
 
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
 use crate::{Error, Image, Pixel, Result};
 
 /// A lent image: `height` rows of `width` pixels of `channels` interleaved values, `pitch` values from one row to the
@@ -17,15 +21,28 @@ use crate::{Error, Image, Pixel, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
     shape: Shape,
-    values: &'a [T],
+    /// The first value of the first row. No slice of the whole: what lies between the rows can be lent to others.
+    first: NonNull<T>,
+    values: PhantomData<&'a [T]>,
 }
 
 /// A lent image to be written; otherwise as [`View`]. What lies between the rows is left alone.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
     shape: Shape,
-    values: &'a mut [T],
+    /// As in [`View`].
+    first: NonNull<T>,
+    values: PhantomData<&'a mut [T]>,
 }
+
+// SAFETY: a view is used as the shared slices of its rows are.
+unsafe impl<T: Sync> Send for View<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for View<'_, T> {}
+// SAFETY: a view to be written is used as the exclusive slices of its rows are.
+unsafe impl<T: Send> Send for ViewMut<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for ViewMut<'_, T> {}
 
 /// Sizes, of which the values have been found to be enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +88,16 @@ impl Shape {
 
     /// All values, if nothing lies between the rows.
     fn dense_len(self) -> Option<usize> {
-        (self.pitch == self.row()).then(|| self.row() * self.height)
+        (self.pitch == self.row() || self.height == 1).then(|| self.row() * self.height)
+    }
+
+    /// Where row `y` begins.
+    ///
+    /// # Panics
+    /// If there is no row `y`.
+    fn start(self, y: usize) -> usize {
+        assert!(y < self.height, "row {y} of {}", self.height);
+        y * self.pitch
     }
 }
 
@@ -101,6 +127,11 @@ macro_rules! sizes {
         pub fn pitch(&self) -> usize {
             self.shape.pitch
         }
+
+        /// The first value of the first row.
+        pub(crate) fn first(&self) -> NonNull<T> {
+            self.first
+        }
     };
 }
 
@@ -110,12 +141,34 @@ impl<'a, T: Pixel> View<'a, T> {
     /// # Errors
     /// Those of [`Image::new`], and [`Error::Pitch`] if `pitch` is less than a row. More values than needed are fine.
     pub fn new(width: usize, height: usize, channels: usize, pitch: usize, values: &'a [T]) -> Result<Self> {
-        Ok(Self { shape: Shape::new::<T>(width, height, channels, pitch, values.len())?, values })
+        let shape = Shape::new::<T>(width, height, channels, pitch, values.len())?;
+        Ok(Self { shape, first: NonNull::from(values).cast(), values: PhantomData })
+    }
+
+    /// A view of the rows from `first` on.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    ///
+    /// # Safety
+    /// For `'a`, `first.add(y * pitch)` points to `width * channels` initialised values for each `y < height`, and
+    /// nothing writes to them.
+    #[cfg(feature = "ndarray")]
+    pub(crate) unsafe fn from_rows(
+        width: usize,
+        height: usize,
+        channels: usize,
+        pitch: usize,
+        first: NonNull<T>,
+    ) -> Result<Self> {
+        let shape = Shape::new::<T>(width, height, channels, pitch, usize::MAX)?;
+        Ok(Self { shape, first, values: PhantomData })
     }
 
     pub(crate) fn dense(image: &'a Image<T>) -> Self {
         let (width, height, channels) = (image.width(), image.height(), image.channels());
-        Self { shape: Shape { width, height, channels, pitch: width * channels }, values: image.values() }
+        let shape = Shape { width, height, channels, pitch: width * channels };
+        Self { shape, first: NonNull::from(image.values()).cast(), values: PhantomData }
     }
 
     sizes!();
@@ -126,24 +179,20 @@ impl<'a, T: Pixel> View<'a, T> {
     /// If there is no row `y`.
     #[must_use]
     pub fn row(&self, y: usize) -> &'a [T] {
-        assert!(y < self.shape.height, "row {y} of {}", self.shape.height);
-        &self.values[y * self.shape.pitch..][..self.shape.row()]
+        // SAFETY: `y` is a row, and each row is initialised and shared for `'a`, as the constructors require.
+        unsafe { slice::from_raw_parts(self.first.add(self.shape.start(y)).as_ptr(), self.shape.row()) }
     }
 
     /// All values, if nothing lies between the rows.
     #[must_use]
     pub fn as_dense(&self) -> Option<&'a [T]> {
-        self.shape.dense_len().map(|length| &self.values[..length])
+        // SAFETY: the rows lie behind each other, and each is initialised and shared for `'a`.
+        self.shape.dense_len().map(|length| unsafe { slice::from_raw_parts(self.first.as_ptr(), length) })
     }
 
     /// The values from the first row's first to the last row's last, of a view of this size.
     pub(crate) fn span(width: usize, height: usize, channels: usize, pitch: usize) -> Result<usize> {
         Shape::span::<T>(width, height, channels, pitch)
-    }
-
-    /// All values from the first row's first on, with those between the rows.
-    pub(crate) fn values(&self) -> &'a [T] {
-        self.values
     }
 
     /// A copy without gaps.
@@ -159,12 +208,34 @@ impl<'a, T: Pixel> ViewMut<'a, T> {
     /// # Errors
     /// As for [`View::new`].
     pub fn new(width: usize, height: usize, channels: usize, pitch: usize, values: &'a mut [T]) -> Result<Self> {
-        Ok(Self { shape: Shape::new::<T>(width, height, channels, pitch, values.len())?, values })
+        let shape = Shape::new::<T>(width, height, channels, pitch, values.len())?;
+        Ok(Self { shape, first: NonNull::from(values).cast(), values: PhantomData })
+    }
+
+    /// A view of the rows from `first` on.
+    ///
+    /// # Errors
+    /// As for [`View::new`].
+    ///
+    /// # Safety
+    /// For `'a`, `first.add(y * pitch)` points to `width * channels` initialised values for each `y < height`, and
+    /// nothing else reads or writes them.
+    #[cfg(feature = "ndarray")]
+    pub(crate) unsafe fn from_rows(
+        width: usize,
+        height: usize,
+        channels: usize,
+        pitch: usize,
+        first: NonNull<T>,
+    ) -> Result<Self> {
+        let shape = Shape::new::<T>(width, height, channels, pitch, usize::MAX)?;
+        Ok(Self { shape, first, values: PhantomData })
     }
 
     pub(crate) fn dense(image: &'a mut Image<T>) -> Self {
         let (width, height, channels) = (image.width(), image.height(), image.channels());
-        Self { shape: Shape { width, height, channels, pitch: width * channels }, values: image.values_mut() }
+        let shape = Shape { width, height, channels, pitch: width * channels };
+        Self { shape, first: NonNull::from(image.values_mut()).cast(), values: PhantomData }
     }
 
     sizes!();
@@ -175,25 +246,21 @@ impl<'a, T: Pixel> ViewMut<'a, T> {
     /// If there is no row `y`.
     #[must_use]
     pub fn row_mut(&mut self, y: usize) -> &mut [T] {
-        assert!(y < self.shape.height, "row {y} of {}", self.shape.height);
-        &mut self.values[y * self.shape.pitch..][..self.shape.row()]
+        // SAFETY: `y` is a row, and each row is initialised and exclusive for `'a`, of which this borrows a part.
+        unsafe { slice::from_raw_parts_mut(self.first.add(self.shape.start(y)).as_ptr(), self.shape.row()) }
     }
 
     /// The same rows for a shorter time.
     #[must_use]
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut { shape: self.shape, values: &mut *self.values }
-    }
-
-    /// All values from the first row's first on, with those between the rows.
-    pub(crate) fn into_values(self) -> &'a mut [T] {
-        self.values
+        ViewMut { values: PhantomData, ..*self }
     }
 
     /// All values, if nothing lies between the rows.
     #[must_use]
     pub fn as_dense_mut(&mut self) -> Option<&mut [T]> {
-        self.shape.dense_len().map(|length| &mut self.values[..length])
+        // SAFETY: the rows lie behind each other, and each is initialised and exclusive for `'a`.
+        self.shape.dense_len().map(|length| unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), length) })
     }
 
     /// Sets all rows from those of an image of the same size.

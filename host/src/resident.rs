@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use faltung::{Device, DeviceImage, Image, Pixel, PixelType, Prepared, Result, Stream};
+use faltung::{AnyImage, Device, DeviceImage, Image, Pixel, PixelType, Prepared, Result, Stream};
 
 use crate::compare::POISON;
-use crate::files::{Pixels, each_type};
+use crate::files::each_type;
 
 /// An image on a device, with its result and what computes it.
 #[derive(Debug)]
@@ -56,18 +56,18 @@ impl<T: Pixel, U: Pixel> Resident<T, U> {
 /// A [`Resident`] of any types.
 pub(crate) trait AnyResident {
     fn execute(&mut self, times: usize) -> Result<Duration>;
-    fn download(&self) -> Result<Pixels>;
+    fn download(&self) -> Result<AnyImage>;
 }
 
 impl<T: Pixel, U: Pixel> AnyResident for Resident<T, U>
 where
-    Pixels: From<Image<U>>,
+    AnyImage: From<Image<U>>,
 {
     fn execute(&mut self, times: usize) -> Result<Duration> {
         self.execute(times)
     }
 
-    fn download(&self) -> Result<Pixels> {
+    fn download(&self) -> Result<AnyImage> {
         Ok(self.download()?.into())
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn poison<T: Pixel>(values: &mut [T]) {
 }
 
 /// Puts an image on the device, of any types.
-pub(crate) fn any(device: &Device, prepared: &Prepared, image: &Pixels) -> Result<Box<dyn AnyResident>> {
+pub(crate) fn any(device: &Device, prepared: &Prepared, image: &AnyImage) -> Result<Box<dyn AnyResident>> {
     fn to<T: Pixel>(device: &Device, prepared: &Prepared, image: &Image<T>) -> Result<Box<dyn AnyResident>> {
         Ok(match prepared.problem().layout().output {
             PixelType::U8 => Box::new(Resident::<T, u8>::new(device, prepared, image)?),

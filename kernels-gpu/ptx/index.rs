@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "09837ce890c47e73ad6f7d5c21e748996c93a8c11ac654c54bd25132e1eab7cf";
+pub const SOURCE_HASH: &str = "2621a19b90efb639ee0f96731ddbf2fa29f0279acc9dd920750b80485bf8ec13";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -53,10 +53,7 @@ const SHARPEN: [f64; 9] = [0.0, -0.5, 0.0, -0.5, 3.0, -0.5, 0.0, -0.5, 0.0];
 /// Sums to 4.
 const BRIGHT: [f64; 9] = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0];
 
-fn check<T: Pixel>(channels: usize, most: f32)
-where
-    Pixels: From<Image<T>>,
-{
+fn check<T: Pixel>(channels: usize, most: f32) {
     let place = Place::new();
     let image = transparent::<T>(11, 8, channels, most);
     let name = if most == 1.0 { "a.tif" } else { "a.png" };
@@ -138,10 +135,7 @@ const FILTERS: [&[&str]; 6] = [
 ];
 
 /// Opaque colours have the bits of the same picture without alpha, whether all of it is opaque or all that a mask sees.
-fn opaque<T: Pixel>(channels: usize, most: f32)
-where
-    Pixels: From<Image<T>>,
-{
+fn opaque<T: Pixel>(channels: usize, most: f32) {
     let place = Place::new();
     let coloured: Image<T> = picture(41, 19, channels, |i| T::from_f32(i as f32 / 251.0 * most));
     let with = |alpha: fn(usize) -> f32| {

@@ -34,10 +34,7 @@ fn zeros(megabytes: usize) -> Vec<u8> {
 }
 
 /// A file of this name with a picture in it.
-fn file<T: Pixel>(name: &str, image: Image<T>) -> Vec<u8>
-where
-    Pixels: From<Image<T>>,
-{
+fn file<T: Pixel>(name: &str, image: Image<T>) -> Vec<u8> {
     let place = Place::new();
     place.write(name, image);
     fs::read(place.path(name)).unwrap()

@@ -207,7 +207,7 @@ fn a_photograph_gets_softer() {
     let place = Place::new();
     let coffee = data().join("seed_coffee/coffee.png");
     place.filter(&[coffee.to_str().unwrap(), "-o", "soft.png", "--gaussian", "2", "--border", "mirror"]).quietly();
-    let Pixels::U8(before) = Picture::read(coffee).unwrap().pixels else { panic!() };
+    let AnyImage::U8(before) = Picture::read(coffee).unwrap().pixels else { panic!() };
     let after = place.read_u8("soft.png");
     let mean = |image: &Image<u8>| {
         image.values().iter().map(|&value| f64::from(value)).sum::<f64>() / image.values().len() as f64

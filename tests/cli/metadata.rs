@@ -176,7 +176,7 @@ fn grey_floating_point_has_metadata_too() {
     place.filter(&["a.tif", "-o", "b.tif", "--identity"]).quietly();
     let picture = Picture::read(place.path("b.tif")).unwrap();
     assert_eq!(picture.metadata.icc_profile, Some(profile));
-    let Pixels::F32(image) = picture.pixels else { panic!("f32") };
+    let AnyImage::F32(image) = picture.pixels else { panic!("f32") };
     assert_eq!((image.width(), image.height()), (2, 3));
     assert_eq!(image.values(), [1.0, 0.25, 1.25, 0.5, 1.5, 0.75]);
 }

@@ -75,6 +75,10 @@ fn an_unsharp_mask_adds_the_difference_from_a_blur() {
     near(&of_array(&["--unsharp", "1.5"]), sharp(1.0, 0.0));
     near(&of_array(&["--unsharp", "1.5:0.4"]), sharp(0.4, 0.0));
     near(&of_array(&["--unsharp", "1.5:2:30"]), sharp(2.0, 30.0));
+    // Without a threshold it is the library's filter.
+    let filter = faltung::Filter::unsharp(1.5, 0.4).border(faltung::Border::Mirror);
+    let of_library: Image<f32> = faltung::Device::cpu().apply(&filter, &array()).unwrap();
+    near(&of_array(&["--unsharp", "1.5:0.4"]), of_library.into_values());
     assert_ne!(of_array(&["--unsharp", "1.5:2:30"]), of_array(&["--unsharp", "1.5:2"]));
     near(
         &of_array(&["--unsharp", "1.5:2:30", "--op", "correlate", "--offset", "5"]),

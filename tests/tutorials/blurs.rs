@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use faltung::lab::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
-use faltung::{Device, Filter, Image, Mask, Operation};
-use host::files::{Picture, Pixels};
+use faltung::{AnyImage, Device, Filter, Image, Mask, Operation};
+use host::files::Picture;
 use kernels_gpu::abi::border::BorderMode;
 use libtest_mimic::Failed;
 
@@ -171,7 +171,7 @@ fn data() -> PathBuf {
 
 /// The photograph in grey with the tutorial's mask, and SciPy's answer, as the README beside it says.
 fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
-    let Pixels::U8(rgb) = Picture::read(data().join("seed_coffee/coffee.png"))?.pixels else {
+    let AnyImage::U8(rgb) = Picture::read(data().join("seed_coffee/coffee.png"))?.pixels else {
         return Err("the photograph has 8 bits".into());
     };
     let grey = |pixel: &[u8]| {
@@ -179,7 +179,7 @@ fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
         (0.2125 * red + 0.7154 * green + 0.0721 * blue).round_ties_even() as u8
     };
     let image: Vec<u8> = rgb.values().chunks_exact(3).map(grey).collect();
-    let Pixels::U16(expected) = Picture::read(data().join("rocm_box_blur/expected_x256.png"))?.pixels else {
+    let AnyImage::U16(expected) = Picture::read(data().join("rocm_box_blur/expected_x256.png"))?.pixels else {
         return Err("SciPy's answer has 16 bits".into());
     };
     let expected = expected.values().iter().map(|&value| f64::from(value) / 256.0).collect();

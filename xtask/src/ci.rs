@@ -41,6 +41,10 @@ pub fn ci(root: &Path) -> Result<()> {
     step("ptxas", &mut || ptxas::check(root))?;
     step("packages", &mut || package::check(root, false))?;
     step("clippy", &mut || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
+    // The members above build `faltung` with the features that `host` needs.
+    step("clippy of all features", &mut || {
+        run(cargo(&["clippy", "-p", "faltung", "--all-features", "--all-targets", "--", "-D", "warnings"]))
+    })?;
     step("documentation", &mut || {
         let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
         doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -49,7 +53,9 @@ pub fn ci(root: &Path) -> Result<()> {
     // The two commands of the README.
     step("tests of host", &mut || run(cargo(&["test", "-p", "host"])))?;
     step("benchmark", &mut || run(cargo(&["run", "-p", "host", "--", "bench"])))?;
-    step("other tests", &mut || run(cargo(&["test", "--workspace", "--exclude", "host"])))?;
+    let other = ["test", "--workspace", "--exclude", "host", "--exclude", "faltung"];
+    step("other tests", &mut || run(cargo(&other)))?;
+    step("tests of faltung", &mut || run(cargo(&["test", "-p", "faltung", "--all-features"])))?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());
     for (name, seconds) in times {

@@ -1,6 +1,5 @@
 //! A problem made ready on a CUDA device, and its run: from host memory and back, or on images of the device.
 
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -225,7 +224,7 @@ impl GpuConvolution {
             for strip in &self.strips {
                 // The strips' outputs are all rows, one after the other.
                 let all = rest.take().expect("put back below");
-                let (mut outputs, later) = all.split_at(strip.outputs.len());
+                let (outputs, later) = all.split_at(strip.outputs.len());
                 rest = Some(later);
                 let mut at = 0;
                 for range in &strip.source {
@@ -239,7 +238,7 @@ impl GpuConvolution {
                 let (source, result) = (workspace.source.area(), workspace.result.area());
                 // SAFETY: both are the workspace's, which this run has for itself, and the scope waits for the stream.
                 unsafe { self.kernel.launch(source, result, strip.height, strip.rows(), main)? };
-                let kind = gpu.kind(outputs.span_mut());
+                let kind = gpu.kind(outputs.span());
                 let place = to.of(workspace.result.area(), strip.rows());
                 // SAFETY: as above.
                 unsafe { staging.download(lent, outputs, place, kind, main)? };
@@ -261,10 +260,9 @@ impl GpuConvolution {
         let TransferStrategy::Bands(bands) = &self.strategy else {
             return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result));
         };
-        let mut results: VecDeque<_> = results.into();
         let is_locked = |source: &HostRows<'_>| gpu.kind(source.span()) == HostMemoryKind::PageLocked;
         let all_locked = sources.iter().all(is_locked)
-            && results.iter_mut().all(|result| gpu.kind(result.span_mut()) == HostMemoryKind::PageLocked);
+            && results.iter().all(|result| gpu.kind(result.span()) == HostMemoryKind::PageLocked);
         if !all_locked || sources.len() < 2 {
             return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result));
         }

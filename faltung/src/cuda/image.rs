@@ -122,7 +122,7 @@ impl OwnStream {
     }
 
     /// Copies an image from the device, behind all that uses it and all that the stream was given. Waits for it.
-    pub(crate) fn download(&self, image: StoredImage<'_>, mut result: HostRowsMut<'_>) -> Result<()> {
+    pub(crate) fn download(&self, image: StoredImage<'_>, result: HostRowsMut<'_>) -> Result<()> {
         let gpu = &self.gpu;
         image.storage.check_device(gpu)?;
         let rows = DeviceRows {
@@ -137,7 +137,7 @@ impl OwnStream {
             image.storage.uses().hold(&lane.down)?;
             super::overlap::follow(&lane.down, self.stream())?;
             lent.uses(&lane.down);
-            let kind = gpu.kind(result.span_mut());
+            let kind = gpu.kind(result.span());
             // SAFETY: the memory has the rows, and lives longer than the scope.
             unsafe { lane.staging.download(lent, result, rows, kind, &lane.down) }
         })

@@ -144,7 +144,7 @@ impl Mapped {
 impl Gpu {
     /// The device's address of a small image in page-locked memory, if its rows lie there as the kernels need them:
     /// without gaps, and so on the device, too.
-    pub(super) fn end(&self, span: &[u8], is_dense: bool) -> Option<u64> {
+    pub(super) fn end(&self, span: *const [u8], is_dense: bool) -> Option<u64> {
         /// Bytes that a kernel's accesses are aligned to.
         const ALIGNMENT: u64 = 16;
         let address = self.areas.address(span)?;
@@ -185,7 +185,7 @@ impl GpuConvolution {
         let _entered = gpu.enter().map_err(GraphError::Run)?;
         let own_source = gpu.end(source.span(), from.is_dense() && source.dense().is_some());
         let is_dense = to.is_dense() && result.dense_mut().is_some();
-        let own_result = gpu.end(result.span_mut(), is_dense);
+        let own_result = gpu.end(result.span(), is_dense);
         if (own_source.is_none() || own_result.is_none()) && lane.mapped.is_none() {
             lane.mapped = Some(Mapped::new().map_err(GraphError::preparing)?);
         }

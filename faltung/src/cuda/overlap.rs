@@ -40,11 +40,11 @@ impl GpuConvolution {
         workspace: &Workspace,
         bands: &[Band],
         source: HostRows<'_>,
-        mut result: HostRowsMut<'_>,
+        result: HostRowsMut<'_>,
     ) -> Result<()> {
         let gpu = self.gpu();
         let is_locked =
-            [gpu.kind(source.span()), gpu.kind(result.span_mut())].map(|kind| kind == HostMemoryKind::PageLocked);
+            [gpu.kind(source.span()), gpu.kind(result.span())].map(|kind| kind == HostMemoryKind::PageLocked);
         if is_locked == [true; 2] {
             return gpu.lend(|lent| self.enqueue_bands(lent, lane, workspace, bands, source, result));
         }

@@ -34,10 +34,10 @@ struct LockedArea {
 
 impl Areas {
     /// The device's address of `bytes`, if all of them lie in one of the areas.
-    pub(super) fn address(&self, bytes: &[u8]) -> Option<u64> {
+    pub(super) fn address(&self, bytes: *const [u8]) -> Option<u64> {
         let areas = self.0.read().unwrap_or_else(PoisonError::into_inner);
         areas.iter().find_map(|area| {
-            let before = bytes.as_ptr().addr().checked_sub(area.host)?;
+            let before = bytes.addr().checked_sub(area.host)?;
             let lies_inside = before.checked_add(bytes.len())? <= area.bytes;
             lies_inside.then(|| area.device + before as u64)
         })
@@ -46,7 +46,7 @@ impl Areas {
 
 impl Gpu {
     /// What kind of memory these bytes lie in.
-    pub(super) fn kind(&self, bytes: &[u8]) -> HostMemoryKind {
+    pub(super) fn kind(&self, bytes: *const [u8]) -> HostMemoryKind {
         match self.areas.address(bytes) {
             Some(_) => HostMemoryKind::PageLocked,
             None => HostMemoryKind::Pageable,

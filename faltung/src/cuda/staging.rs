@@ -155,7 +155,7 @@ impl Staging {
     ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
         const KERNEL: &str = "run the kernel";
-        if kind == HostMemoryKind::PageLocked || to.span_mut().len() <= DIRECT || !self.prepare()? {
+        if kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT || !self.prepare()? {
             // SAFETY: the caller's promise.
             return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
@@ -248,17 +248,20 @@ pub(super) fn copy_in(to: &mut [u8], from: HostRows<'_>) {
 
 /// Copies the beginning of `from`, which has no gaps, to rows.
 pub(super) fn copy_out(mut to: HostRowsMut<'_>, from: &[u8]) {
-    let (rows, bytes, pitch) = (to.len(), to.row_bytes(), to.pitch());
+    let (rows, bytes) = (to.len(), to.row_bytes());
     let from = &from[..rows * bytes];
     if let Some(to) = to.dense_mut() {
         return copy(to, from);
     }
-    let at_once = (PART / bytes).max(1);
-    to.span_mut().par_chunks_mut(at_once * pitch).zip(from.par_chunks(at_once * bytes)).for_each(|(to, from)| {
-        for (to, from) in to.chunks_mut(pitch).zip(from.chunks_exact(bytes)) {
-            to[..bytes].copy_from_slice(from);
+    if rows <= PART / bytes {
+        for (row, from) in from.chunks_exact(bytes).enumerate() {
+            to.at_mut(row).copy_from_slice(from);
         }
-    });
+        return;
+    }
+    let (first, second) = to.split_at(rows / 2);
+    let (first_from, second_from) = from.split_at(rows / 2 * bytes);
+    rayon::join(|| copy_out(first, first_from), || copy_out(second, second_from));
 }
 
 #[cfg(test)]

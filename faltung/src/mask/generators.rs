@@ -3,7 +3,7 @@
 //! Masks with a direction (derivatives, emboss) are written for the default operation, *convolution*: with it, the
 //! derivative in x is positive where values grow to the right, the one in y where they grow downwards, as for
 //! `scipy.ndimage.sobel` and `cv2.Sobel`. A correlation with the same mask has the opposite sign; for it, take
-//! [`Mask::turned`].
+//! [`Mask::rotated_180`].
 
 use std::f64::consts::PI;
 
@@ -33,13 +33,21 @@ impl Sampled {
     pub(super) fn new(radius_x: usize, radius_y: usize, value: impl Fn(f64, f64) -> f64) -> Result<Self> {
         let side = |radius: usize| radius.saturating_mul(2).saturating_add(1);
         let (width, height) = (side(radius_x), side(radius_y));
-        check_count(width, height)?;
+        check_count("a generated mask", width, height)?;
         let mut values = Vec::with_capacity(width * height);
         for row in 0..height {
             let y = row as f64 - radius_y as f64;
             values.extend((0..width).map(|column| value(column as f64 - radius_x as f64, y)));
         }
         Ok(Self { width, height, values })
+    }
+
+    /// A Gaussian that is 1 in the middle. Without a radius it ends at 4 sigma.
+    fn gaussian(sigma: f64, radius: Option<usize>) -> Result<Self> {
+        positive("sigma", sigma)?;
+        let radius = radius.unwrap_or_else(|| four_sigma(sigma));
+        let gauss = |x: f64| (-0.5 * (x / sigma).powi(2)).exp();
+        Self::new(radius, radius, |x, y| gauss(x) * gauss(y))
     }
 
     pub(super) fn sum(&self) -> f64 {
@@ -57,9 +65,10 @@ impl Sampled {
     }
 }
 
-fn check_count(width: usize, height: usize) -> Result<()> {
+/// Refuses a `mask` of too many coefficients.
+pub(super) fn check_count(mask: &str, width: usize, height: usize) -> Result<()> {
     if width.checked_mul(height).is_none_or(|count| count > MOST_COEFFICIENTS) {
-        let what = "the number of coefficients of a generated mask".to_owned();
+        let what = format!("the number of coefficients of {mask}");
         return Err(Error::TooLarge { what, most: MOST_COEFFICIENTS, found: format!("{width} x {height}") });
     }
     Ok(())
@@ -132,7 +141,7 @@ impl Mask {
     /// # Errors
     /// [`Error::EmptyMask`] for a side of 0, [`Error::TooLarge`] above 2^26 coefficients.
     pub fn average(width: usize, height: usize) -> Result<Self> {
-        check_count(width, height)?;
+        check_count("a generated mask", width, height)?;
         let count = width * height;
         Self::new(width, height, vec![(1.0 / count as f64) as f32; count])
     }
@@ -151,10 +160,7 @@ impl Mask {
     /// # Errors
     /// [`Error::Number`] if sigma is not above 0, [`Error::TooLarge`] above 2^26 coefficients.
     pub fn gaussian(sigma: f64, radius: Option<usize>) -> Result<Self> {
-        positive("sigma", sigma)?;
-        let radius = radius.unwrap_or_else(|| four_sigma(sigma));
-        let gauss = |x: f64| (-0.5 * (x / sigma).powi(2)).exp();
-        let sampled = Sampled::new(radius, radius, |x, y| gauss(x) * gauss(y))?;
+        let sampled = Sampled::gaussian(sigma, radius)?;
         let sum = sampled.sum();
         sampled.divided_by(sum, "sigma", sigma)
     }
@@ -249,6 +255,34 @@ impl Mask {
             1.0 => -amount,
             _ => 0.0,
         })?;
+        sampled.divided_by(1.0, "the amount of sharpening", amount)
+    }
+
+    /// Unsharp masking: the image plus `amount` times its difference from a Gaussian blur, which is
+    /// `(1 + amount) * identity - amount * gaussian`. The blur and its default radius are those of
+    /// [`gaussian`](Self::gaussian). The sum is 1. An amount of 0 changes nothing, -1 is the blur itself.
+    ///
+    /// ```
+    /// let mask = faltung::Mask::unsharp(1.5, 0.8, None)?;
+    /// assert_eq!((mask.width(), mask.height()), (13, 13));
+    /// assert!((mask.sum() - 1.0).abs() < 1e-6);
+    /// assert!(mask.at(6, 6) > 1.0 && mask.at(6, 5) < 0.0);
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Number`] if sigma is not above 0, or if the amount is not finite or so large that a coefficient is not;
+    /// [`Error::TooLarge`] above 2^26 coefficients.
+    pub fn unsharp(sigma: f64, amount: f64, radius: Option<usize>) -> Result<Self> {
+        finite("the amount of sharpening", amount)?;
+        let mut sampled = Sampled::gaussian(sigma, radius)?;
+        let sum = sampled.sum();
+        let middle = sampled.values.len() / 2;
+        for (place, value) in sampled.values.iter_mut().enumerate() {
+            let identity = if place == middle { 1.0 } else { 0.0 };
+            // The difference first: `1 + amount` would lose the 1 of a large amount.
+            *value = identity + amount * (identity - *value / sum);
+        }
         sampled.divided_by(1.0, "the amount of sharpening", amount)
     }
 

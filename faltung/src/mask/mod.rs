@@ -1,5 +1,6 @@
 //! Masks: the coefficients of a filter.
 
+mod compose;
 mod gabor;
 mod generators;
 mod separate;
@@ -117,9 +118,9 @@ impl Mask {
         Ok(Self { coefficients, ..*self })
     }
 
-    /// The mask turned by 180°: what a convolution walks over where a correlation walks over the mask itself.
+    /// The mask rotated by 180°: what a convolution walks over where a correlation walks over the mask itself.
     #[must_use]
-    pub fn turned(&self) -> Self {
+    pub fn rotated_180(&self) -> Self {
         let coefficients = self.coefficients.iter().rev().copied().collect();
         Self { coefficients, ..*self }
     }

@@ -93,7 +93,7 @@ mod tests {
             Mask::motion(9.0, 0.0).unwrap(),
             Mask::motion(6.5, 90.0).unwrap(),
             Mask::gabor(&Gabor::new(8.0, 90.0)).unwrap(),
-            Mask::gaussian(3.0, None).unwrap().turned(),
+            Mask::gaussian(3.0, None).unwrap().rotated_180(),
             // Values whose products, not divided, would overflow or vanish.
             Mask::new(2, 2, vec![3e38, -1e38, 3e36, -1e36]).unwrap(),
             Mask::new(2, 2, vec![3e-38, -1e-38, 1.5e-38, -0.5e-38]).unwrap(),

@@ -1,7 +1,6 @@
 //! Pictures in other types and channels than their files hold.
 
-use crate::files::Pixels;
-use faltung::{Image, Pixel, PixelType, Result};
+use faltung::{AnyImage, Image, Pixel, PixelType, Result};
 
 /// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from
 /// ITU-R BT.709).
@@ -21,11 +20,11 @@ const LUMINANCE: [f32; 3] = [0.2125, 0.7154, 0.0721];
 ///
 /// # Errors
 /// None in practice: the size is that of an image that exists.
-pub fn grey(pixels: &Pixels) -> Result<Image> {
+pub fn grey(pixels: &AnyImage) -> Result<Image> {
     match pixels {
-        Pixels::U8(image) => scaled(image, u8::MAX.into()),
-        Pixels::U16(image) => scaled(image, u16::MAX.into()),
-        Pixels::F32(image) => scaled(image, 1.0),
+        AnyImage::U8(image) => scaled(image, u8::MAX.into()),
+        AnyImage::U16(image) => scaled(image, u16::MAX.into()),
+        AnyImage::F32(image) => scaled(image, 1.0),
     }
 }
 
@@ -53,7 +52,7 @@ fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
 ///
 /// # Errors
 /// Those of [`Image::new`].
-pub(super) fn converted(pixels: &Pixels, kind: PixelType, channels: usize) -> Result<Pixels> {
+pub(super) fn converted(pixels: &AnyImage, kind: PixelType, channels: usize) -> Result<AnyImage> {
     let white = |kind| match kind {
         PixelType::U8 => 255.0,
         PixelType::U16 => 65_535.0,
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn colours_alpha_and_types() {
-        let of = |pixels: Pixels| grey(&pixels).unwrap().into_values();
+        let of = |pixels: AnyImage| grey(&pixels).unwrap().into_values();
         assert_eq!(of(Image::new(1, 1, 1, vec![51_u8]).unwrap().into()), [0.2]);
         assert_eq!(of(Image::new(1, 1, 2, vec![65_535_u16, 7]).unwrap().into()), [1.0]);
         assert_eq!(of(Image::new(1, 1, 4, vec![0.0_f32, 1.0, 0.0, 9.0]).unwrap().into()), [0.7154]);
@@ -96,12 +95,12 @@ mod tests {
 
     #[test]
     fn a_picture_becomes_any_other() {
-        let red = Pixels::from(Image::new(1, 1, 3, vec![255_u8, 0, 51]).unwrap());
-        let of = |pixels: &Pixels, kind, channels| converted(pixels, kind, channels).unwrap();
+        let red = AnyImage::from(Image::new(1, 1, 3, vec![255_u8, 0, 51]).unwrap());
+        let of = |pixels: &AnyImage, kind, channels| converted(pixels, kind, channels).unwrap();
         assert_eq!(of(&red, PixelType::U8, 3), red);
         assert_eq!(of(&red, PixelType::F32, 4).to_f32().values(), [1.0, 0.0, 0.2, 1.0]);
         assert_eq!(of(&red, PixelType::U16, 2).to_f32().values(), [14_871.0, 65_535.0]);
-        let grey = Pixels::from(Image::new(1, 1, 2, vec![0.5_f32, 0.25]).unwrap());
+        let grey = AnyImage::from(Image::new(1, 1, 2, vec![0.5_f32, 0.25]).unwrap());
         assert_eq!(of(&grey, PixelType::U8, 4).to_f32().values(), [128.0, 128.0, 128.0, 64.0]);
         assert_eq!(of(&grey, PixelType::F32, 1).to_f32().values(), [0.5]);
     }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::stats::Summary;
 use super::verify::{Expected, Verdict, Wrong};
-use crate::files::{Pixels, each_type};
+use crate::files::each_type;
 use crate::resident::{self, AnyResident};
-use faltung::{Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice};
+use faltung::{AnyImage, Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice};
 
 /// What can be measured: a problem made ready on a device, or a stand-in for one in a test.
 pub trait Executor {
@@ -17,13 +17,13 @@ pub trait Executor {
     ///
     /// # Errors
     /// As for [`Prepared::apply_view`].
-    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()>;
+    fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()>;
 
     /// Makes the source resident, and poisons the resident result.
     ///
     /// # Errors
     /// As for [`Device::upload`].
-    fn upload(&mut self, source: &Pixels) -> Result<()>;
+    fn upload(&mut self, source: &AnyImage) -> Result<()>;
 
     /// Computes `times` times on resident data, and returns the time of all.
     ///
@@ -35,14 +35,14 @@ pub trait Executor {
     ///
     /// # Errors
     /// As for [`faltung::DeviceImage::download`].
-    fn download(&mut self, result: &mut Pixels) -> Result<()>;
+    fn download(&mut self, result: &mut AnyImage) -> Result<()>;
 
     /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's
     /// result is left in `result`.
     ///
     /// # Errors
     /// As for [`run`](Self::run); [`Cause::Clock`].
-    fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
         sample_alone(timing, || self.run(source, result))
     }
 }
@@ -100,12 +100,12 @@ impl Executor for OnDevice<'_> {
         self.prepared.bound()
     }
 
-    fn run(&mut self, source: &Pixels, result: &mut Pixels) -> Result<()> {
+    fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()> {
         let prepared = &self.prepared;
         each_type!(source, source => each_type!(result, result => prepared.apply_view(source.view(), result.view_mut())))
     }
 
-    fn upload(&mut self, source: &Pixels) -> Result<()> {
+    fn upload(&mut self, source: &AnyImage) -> Result<()> {
         self.resident = None;
         self.resident = Some(resident::any(self.device, &self.prepared, source)?);
         Ok(())
@@ -115,12 +115,12 @@ impl Executor for OnDevice<'_> {
         self.resident().execute(times)
     }
 
-    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+    fn download(&mut self, result: &mut AnyImage) -> Result<()> {
         *result = self.resident().download()?;
         Ok(())
     }
 
-    fn end_to_end(&mut self, source: &Pixels, result: &mut Pixels, timing: Timing) -> Result<Measured, Cause> {
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
         if !self.page_locked {
             return sample_alone(timing, || self.run(source, result));
         }
@@ -194,8 +194,8 @@ pub enum Cause {
 /// [`Cause::Wrong`] before anything is timed, or after it if the answer did not stay right; else what failed.
 pub fn measure<E: Executor>(
     open: impl FnOnce() -> Result<E>,
-    source: &Pixels,
-    result: &mut Pixels,
+    source: &AnyImage,
+    result: &mut AnyImage,
     expected: &Expected<'_>,
     timing: Timing,
 ) -> Result<(Verdict, Times), Cause> {
@@ -229,8 +229,8 @@ pub fn measure<E: Executor>(
 /// As for [`measure`].
 pub fn verify<E: Executor>(
     open: impl FnOnce() -> Result<E>,
-    source: &Pixels,
-    result: &mut Pixels,
+    source: &AnyImage,
+    result: &mut AnyImage,
     expected: &Expected<'_>,
 ) -> Result<Verdict, Cause> {
     poison(result);
@@ -241,7 +241,7 @@ pub fn verify<E: Executor>(
 
 /// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few
 /// outputs where the type has no NaN.
-pub(crate) fn poison(result: &mut Pixels) {
+pub(crate) fn poison(result: &mut AnyImage) {
     each_type!(result, image => resident::poison(image.values_mut()));
 }
 

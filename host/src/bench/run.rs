@@ -13,10 +13,10 @@ use super::system::{Build, Machine};
 use super::verify::Expected;
 use super::workload::{self, ImageSize, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
-use crate::files::{Pixels, each_type};
+use crate::files::each_type;
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
-use faltung::{Accuracy, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
+use faltung::{Accuracy, AnyImage, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -120,7 +120,7 @@ fn reserve_memory(settings: &Settings) -> Result<Reservation> {
 }
 
 /// What a profiler would count for one run; None on a device that can't tell.
-fn count<'a>(open: impl Fn() -> Result<OnDevice<'a>>, image: &Pixels) -> Result<Option<Counts>> {
+fn count<'a>(open: impl Fn() -> Result<OnDevice<'a>>, image: &AnyImage) -> Result<Option<Counts>> {
     let executor = open()?;
     each_type!(image, image => executor.prepared().counts(image.view()))
 }
@@ -140,9 +140,9 @@ struct Bench<'a> {
 /// What all variants of a cell compute, and what they are held against.
 struct Task<'a> {
     problem: &'a Problem,
-    image: &'a Pixels,
+    image: &'a AnyImage,
     expected: Expected<'a>,
-    answer: Pixels,
+    answer: AnyImage,
 }
 
 /// A variant of the GPU that can compute a cell.
@@ -169,7 +169,7 @@ impl Bench<'_> {
     }
 
     /// Measures all variants on one problem.
-    fn cell(&mut self, picture: &Picture, image: &Pixels, mask_size: MaskSize) -> Result<Cell> {
+    fn cell(&mut self, picture: &Picture, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
         let mask = workload::mask(mask_size, self.settings.seed, self.settings.separable)?;
         let Settings { border, pixel, channels, .. } = *self.settings;

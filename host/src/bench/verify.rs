@@ -1,9 +1,8 @@
 //! Whether an answer may be timed: the whole frame against the f64 oracle, and bit by bit against the CPU's answer.
 
 use crate::compare;
-use crate::files::Pixels;
 use crate::oracle::Oracle;
-use faltung::{Accuracy, ErrorBound, Image, Problem};
+use faltung::{Accuracy, AnyImage, ErrorBound, Image, Problem};
 
 /// What a variant's answer is held against; made once for all variants of a cell.
 #[derive(Debug)]
@@ -81,14 +80,14 @@ impl<'a> Expected<'a> {
     /// # Panics
     /// If the image has not the problem's size.
     #[must_use]
-    pub fn new(problem: &'a Problem, image: &Pixels) -> Self {
+    pub fn new(problem: &'a Problem, image: &AnyImage) -> Self {
         let image = image.to_f32();
         let oracle = |channel| Oracle::new(problem, image.channel(channel).values());
         Self { problem, oracles: (0..image.channels()).map(oracle).collect(), cpu: None }
     }
 
     /// Sets the CPU's answer, once it is known to be right itself.
-    pub fn set_cpu(&mut self, answer: &Pixels) {
+    pub fn set_cpu(&mut self, answer: &AnyImage) {
         self.cpu = Some(answer.to_f32());
     }
 
@@ -97,7 +96,7 @@ impl<'a> Expected<'a> {
     ///
     /// # Errors
     /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant is exact.
-    pub fn verify(&self, answer: &Pixels, bound: ErrorBound) -> Result<Verdict, Wrong> {
+    pub fn verify(&self, answer: &AnyImage, bound: ErrorBound) -> Result<Verdict, Wrong> {
         let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
         let answer = answer.to_f32();
         if answer.values().len() != values {

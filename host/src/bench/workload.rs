@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::grey::converted;
-use crate::files::Pixels;
-use faltung::{Error, Image, Mask, PixelType, Result};
+use faltung::{AnyImage, Error, Image, Mask, PixelType, Result};
 
 /// The seed of everything random.
 pub const SEED: u64 = 20_260;
@@ -144,7 +143,7 @@ pub enum Picture {
         /// What to call it.
         name: String,
         /// The picture.
-        image: Arc<Pixels>,
+        image: Arc<AnyImage>,
     },
 }
 
@@ -170,7 +169,7 @@ impl Picture {
     }
 
     /// The values, in this type and number of channels.
-    pub(super) fn image(&self, seed: u64, kind: PixelType, channels: usize) -> Result<Pixels> {
+    pub(super) fn image(&self, seed: u64, kind: PixelType, channels: usize) -> Result<AnyImage> {
         match self {
             // As the tutorial has it.
             Self::Coffee if (kind, channels) == (PixelType::F32, 1) => coffee().map(Into::into),
@@ -178,11 +177,11 @@ impl Picture {
             Self::Random(ImageSize { width, height }) => {
                 // Random, never zeros: moving zeros takes less power, and a card at its limit then runs faster.
                 let mut random = fastrand::Rng::with_seed(seed);
-                let mut pixels = Pixels::zeros(*width, *height, channels, kind)?;
+                let mut pixels = AnyImage::zeros(*width, *height, channels, kind)?;
                 match &mut pixels {
-                    Pixels::U8(image) => random.fill(image.values_mut()),
-                    Pixels::U16(image) => image.values_mut().fill_with(|| random.u16(..)),
-                    Pixels::F32(image) => image.values_mut().fill_with(|| random.f32()),
+                    AnyImage::U8(image) => random.fill(image.values_mut()),
+                    AnyImage::U16(image) => image.values_mut().fill_with(|| random.u16(..)),
+                    AnyImage::F32(image) => image.values_mut().fill_with(|| random.f32()),
                 }
                 Ok(pixels)
             }

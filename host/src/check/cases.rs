@@ -9,8 +9,7 @@ use std::fmt;
 
 use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
 
-use crate::files::Pixels;
-use faltung::{Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
+use faltung::{AnyImage, Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
 
 /// The seed of the data when none is given.
 pub const SEED: u64 = 20_260;
@@ -93,7 +92,7 @@ impl Case {
     ///
     /// # Errors
     /// Those of [`Problem::new`]; the cases of this file have none.
-    pub fn make(&self) -> Result<(Problem, Pixels)> {
+    pub fn make(&self) -> Result<(Problem, AnyImage)> {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut uniform = move || random.f32().mul_add(2.0, -1.0);
         let (width, height) = self.mask;
@@ -114,7 +113,7 @@ impl Case {
         }
         let problem = Problem::new(self.image.0, self.image.1, &filter)?.with_layout(self.layout)?;
         let mut random = fastrand::Rng::with_seed(!self.seed);
-        let mut pixels = Pixels::zeros(self.image.0, self.image.1, self.layout.channels, self.layout.input)?;
+        let mut pixels = AnyImage::zeros(self.image.0, self.image.1, self.layout.channels, self.layout.input)?;
         let mut float = || {
             let value = random.f32().mul_add(2.0, -1.0);
             if self.content == Content::Random || random.u8(..) > 20 {
@@ -125,9 +124,9 @@ impl Case {
             special[random.usize(..special.len())]
         };
         match &mut pixels {
-            Pixels::F32(image) => image.values_mut().fill_with(&mut float),
-            Pixels::U8(image) => random.fill(image.values_mut()),
-            Pixels::U16(image) => image.values_mut().fill_with(|| random.u16(..)),
+            AnyImage::F32(image) => image.values_mut().fill_with(&mut float),
+            AnyImage::U8(image) => random.fill(image.values_mut()),
+            AnyImage::U16(image) => image.values_mut().fill_with(|| random.u16(..)),
         }
         Ok((problem, pixels))
     }

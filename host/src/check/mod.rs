@@ -7,18 +7,17 @@ pub use cases::{Case, Content, SEED, cases};
 use kernels_gpu::registry::Ineligible;
 
 use crate::compare::{self, Comparison, POISON};
-use crate::files::Pixels;
 use crate::oracle::Oracle;
 use crate::resident;
 use faltung::plan::VariantChoice;
-use faltung::{Accuracy, Device, Error, ErrorBound, Image, Pixel, PixelType, Problem, Result};
+use faltung::{Accuracy, AnyImage, Device, Error, ErrorBound, Image, Pixel, PixelType, Problem, Result};
 
 /// A case with its data and the two answers that any variant's is held against.
 #[derive(Debug)]
 pub struct Checker {
     case: Case,
     problem: Problem,
-    image: Pixels,
+    image: AnyImage,
     /// One for each channel.
     oracles: Vec<Oracle>,
     reference: Image,

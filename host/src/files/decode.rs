@@ -12,9 +12,10 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 use super::limits::{self, MEMORY_CONSTANT, SMALL};
 use super::metadata::MOST_METADATA;
 use super::parts::{Kept, Parts};
-use super::{Content, Format, MOST_BYTES, Metadata, Picture, Pixels, Source, exr, jpeg, orient, png, tiff_read, webp};
+use super::{
+    AnyImage, Content, Format, MOST_BYTES, Metadata, Picture, Source, exr, jpeg, orient, png, tiff_read, webp,
+};
 use faltung::memory::{self, has_room};
-use faltung::{Image, Pixel};
 
 /// What a file holds apart from the values.
 pub(super) struct Scan {
@@ -245,35 +246,11 @@ impl Opened<'_> {
         let Some(_reserved) = memory::reserve(limits::peak(multiple, bytes)) else {
             return Err(no_memory(width, height, bytes));
         };
-        let pixels = pixels(DynamicImage::from_decoder(decoder).map_err(broken)?)?;
+        let pixels = AnyImage::try_from(DynamicImage::from_decoder(decoder).map_err(broken)?);
+        let pixels = pixels.map_err(|error| error.to_string())?;
         let pixels = orient::apply(pixels, orientation).map_err(|error| error.to_string())?;
         metadata.turn(orientation);
         metadata.keep_profile_for(pixels.channels());
         Ok(Picture { pixels, metadata, content: Content::default() })
-    }
-}
-
-fn pixels(decoded: DynamicImage) -> Result<Pixels, String> {
-    let (width, height) = (decoded.width() as usize, decoded.height() as usize);
-    let channels = usize::from(decoded.color().channel_count());
-    fn image<T: Pixel>((width, height, channels): (usize, usize, usize), values: Vec<T>) -> Result<Pixels, String>
-    where
-        Pixels: From<Image<T>>,
-    {
-        Image::new(width, height, channels, values).map(Into::into).map_err(|error| error.to_string())
-    }
-    let sizes = (width, height, channels);
-    match decoded {
-        DynamicImage::ImageLuma8(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageLumaA8(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageRgb8(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageRgba8(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageLuma16(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageLumaA16(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageRgb16(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageRgba16(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageRgb32F(buffer) => image(sizes, buffer.into_raw()),
-        DynamicImage::ImageRgba32F(buffer) => image(sizes, buffer.into_raw()),
-        other => Err(format!("has pixels of type {:?}, which can't be read", other.color())),
     }
 }

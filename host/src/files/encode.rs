@@ -9,7 +9,7 @@ use image::codecs::qoi::QoiEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{EncodableLayout, ExtendedColorType, ImageEncoder};
 
-use super::{Format, Picture, Pixels, WriteOptions, jpeg, npy, png, tiff_write};
+use super::{AnyImage, Format, Picture, WriteOptions, jpeg, npy, png, tiff_write};
 
 /// Writes a picture in a format that [holds](Format::check) it.
 pub(super) fn write(
@@ -37,9 +37,9 @@ fn encode(mut encoder: impl ImageEncoder, picture: &Picture) -> Result<(), Strin
     use ExtendedColorType::{L8, L16, La8, La16, Rgb8, Rgb16, Rgb32F, Rgba8, Rgba16, Rgba32F};
     let pixels = &picture.pixels;
     let (bytes, colours) = match pixels {
-        Pixels::U8(image) => (image.values().as_bytes(), [Some(L8), Some(La8), Some(Rgb8), Some(Rgba8)]),
-        Pixels::U16(image) => (image.values().as_bytes(), [Some(L16), Some(La16), Some(Rgb16), Some(Rgba16)]),
-        Pixels::F32(image) => (image.values().as_bytes(), [None, None, Some(Rgb32F), Some(Rgba32F)]),
+        AnyImage::U8(image) => (image.values().as_bytes(), [Some(L8), Some(La8), Some(Rgb8), Some(Rgba8)]),
+        AnyImage::U16(image) => (image.values().as_bytes(), [Some(L16), Some(La16), Some(Rgb16), Some(Rgba16)]),
+        AnyImage::F32(image) => (image.values().as_bytes(), [None, None, Some(Rgb32F), Some(Rgba32F)]),
     };
     let channels = pixels.channels();
     let colour = *colours
@@ -60,9 +60,9 @@ fn encode(mut encoder: impl ImageEncoder, picture: &Picture) -> Result<(), Strin
 
 /// Netpbm's binary formats, <https://netpbm.sourceforge.net/doc/pam.html>: values of 16 bits with the larger byte
 /// first.
-fn netpbm(writer: &mut impl Write, format: Format, pixels: &Pixels) -> std::io::Result<()> {
+fn netpbm(writer: &mut impl Write, format: Format, pixels: &AnyImage) -> std::io::Result<()> {
     let (width, height, channels) = (pixels.width(), pixels.height(), pixels.channels());
-    let most = if matches!(pixels, Pixels::U8(_)) { 255 } else { 65_535 };
+    let most = if matches!(pixels, AnyImage::U8(_)) { 255 } else { 65_535 };
     if format == Format::Pam {
         let kind = ["GRAYSCALE", "GRAYSCALE_ALPHA", "RGB", "RGB_ALPHA"][channels - 1];
         writeln!(
@@ -74,13 +74,13 @@ fn netpbm(writer: &mut impl Write, format: Format, pixels: &Pixels) -> std::io::
         writeln!(writer, "{magic}\n{width} {height}\n{most}")?;
     }
     match pixels {
-        Pixels::U8(image) => writer.write_all(image.values())?,
-        Pixels::U16(image) => {
+        AnyImage::U8(image) => writer.write_all(image.values())?,
+        AnyImage::U16(image) => {
             for value in image.values() {
                 writer.write_all(&value.to_be_bytes())?;
             }
         }
-        Pixels::F32(_) => unreachable!("no Netpbm format holds f32, which Format::check says"),
+        AnyImage::F32(_) => unreachable!("no Netpbm format holds f32, which Format::check says"),
     }
     Ok(())
 }

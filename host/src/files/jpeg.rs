@@ -8,7 +8,7 @@ use jpeg_encoder::{ColorType, Density, SamplingFactor};
 
 use super::decode::{Scan, coded_data_fits};
 use super::metadata::Resolution;
-use super::{Picture, Pixels, WriteOptions, limits};
+use super::{AnyImage, Picture, WriteOptions, limits};
 
 /// The quality of what is written, of 100, where none is asked for.
 pub const JPEG_QUALITY: u8 = 95;
@@ -253,7 +253,7 @@ fn density(jfif: &[u8]) -> Option<Resolution> {
 
 /// Writes a picture. Its colours are sampled as those of the JPEG that it was read from, else each pixel has its own.
 pub(super) fn write(writer: impl Write, picture: &Picture, options: WriteOptions) -> Result<(), String> {
-    let Pixels::U8(image) = &picture.pixels else {
+    let AnyImage::U8(image) = &picture.pixels else {
         unreachable!("JPEG holds u8 alone, which Format::check says");
     };
     let (columns, rows) = (image.width(), image.height());

@@ -69,7 +69,7 @@ use std::io::{BufReader, BufWriter, Cursor, Read, Seek, Write};
 use std::path::Path;
 
 use crate::{Error, Result};
-use faltung::{Image, Mask, Pixel, PixelType, WrittenMask, memory};
+use faltung::{AnyImage, Image, Mask, Pixel, WrittenMask, memory};
 
 pub use content::Content;
 pub use escaped::{Escaped, escaped};
@@ -85,97 +85,17 @@ pub const MOST_BYTES: u64 = 8 << 30;
 /// Bytes that are read of a picture that comes through a pipe, before it is decoded: 1 GiB.
 const MOST_PIPED: u64 = 1 << 30;
 
-/// The values of a picture, in the type that its file holds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Pixels {
-    /// 8 bits.
-    U8(Image<u8>),
-    /// 16 bits.
-    U16(Image<u16>),
-    /// Floating point.
-    F32(Image<f32>),
-}
-
-impl From<Image<u8>> for Pixels {
-    fn from(image: Image<u8>) -> Self {
-        Self::U8(image)
-    }
-}
-
-impl From<Image<u16>> for Pixels {
-    fn from(image: Image<u16>) -> Self {
-        Self::U16(image)
-    }
-}
-
-impl From<Image<f32>> for Pixels {
-    fn from(image: Image<f32>) -> Self {
-        Self::F32(image)
-    }
-}
-
 macro_rules! each_type {
     ($pixels:expr, $image:ident => $body:expr) => {
         match $pixels {
-            Pixels::U8($image) => $body,
-            Pixels::U16($image) => $body,
-            Pixels::F32($image) => $body,
+            faltung::AnyImage::U8($image) => $body,
+            faltung::AnyImage::U16($image) => $body,
+            faltung::AnyImage::F32($image) => $body,
         }
     };
 }
 
 pub(crate) use each_type;
-
-impl Pixels {
-    /// Columns.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        each_type!(self, image => image.width())
-    }
-
-    /// Rows.
-    #[must_use]
-    pub fn height(&self) -> usize {
-        each_type!(self, image => image.height())
-    }
-
-    /// Values of a pixel.
-    #[must_use]
-    pub fn channels(&self) -> usize {
-        each_type!(self, image => image.channels())
-    }
-
-    /// The type of the values.
-    #[must_use]
-    pub fn pixel_type(&self) -> PixelType {
-        match self {
-            Self::U8(_) => PixelType::U8,
-            Self::U16(_) => PixelType::U16,
-            Self::F32(_) => PixelType::F32,
-        }
-    }
-
-    /// An image of this size and type, all 0.
-    ///
-    /// # Errors
-    /// Those of [`Image::new`], [`Error::HostMemory`].
-    pub fn zeros(width: usize, height: usize, channels: usize, kind: PixelType) -> faltung::Result<Self> {
-        Ok(match kind {
-            PixelType::U8 => Self::U8(Image::zeros(width, height, channels)?),
-            PixelType::U16 => Self::U16(Image::zeros(width, height, channels)?),
-            PixelType::F32 => Self::F32(Image::zeros(width, height, channels)?),
-        })
-    }
-
-    /// The values as f32, which holds all three types exactly.
-    #[must_use]
-    pub fn to_f32(&self) -> Image<f32> {
-        fn convert<T: Pixel>(image: &Image<T>) -> Image<f32> {
-            image.map(T::to_f32)
-        }
-        each_type!(self, image => convert(image))
-    }
-}
 
 /// A picture: what its file holds that this program keeps.
 ///
@@ -193,7 +113,7 @@ impl Pixels {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     /// The values.
-    pub pixels: Pixels,
+    pub pixels: AnyImage,
     /// What the file says about them.
     pub metadata: Metadata,
     /// What the values stand for.
@@ -207,10 +127,7 @@ pub struct WriteOptions {
     pub quality: Option<u8>,
 }
 
-impl<T: Pixel> From<Image<T>> for Picture
-where
-    Pixels: From<Image<T>>,
-{
+impl<T: Pixel> From<Image<T>> for Picture {
     fn from(image: Image<T>) -> Self {
         Self { pixels: image.into(), metadata: Metadata::default(), content: Content::default() }
     }

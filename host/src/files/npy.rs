@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 
-use super::Pixels;
+use super::AnyImage;
 use faltung::{Image, Pixel, memory};
 
 /// What a `.npy` file begins with.
@@ -142,7 +142,7 @@ fn values<T, const N: usize>(array: &Array, from: fn([u8; N]) -> T) -> Result<Ve
 }
 
 /// A picture: u8, u16 or f32, of height x width or height x width x channels.
-pub(super) fn read_pixels(reader: impl Read) -> Result<Pixels, String> {
+pub(super) fn read_pixels(reader: impl Read) -> Result<AnyImage, String> {
     let array = read(reader)?;
     let (height, width, channels) = match *array.shape.as_slice() {
         [height, width] => (height, width, 1),
@@ -152,10 +152,7 @@ pub(super) fn read_pixels(reader: impl Read) -> Result<Pixels, String> {
             return Err(format!("has the shape {shape:?}: height x width, or height x width x 1 to 4 is needed"));
         }
     };
-    fn image<T: Pixel>(width: usize, height: usize, channels: usize, values: Vec<T>) -> Result<Pixels, String>
-    where
-        Pixels: From<Image<T>>,
-    {
+    fn image<T: Pixel>(width: usize, height: usize, channels: usize, values: Vec<T>) -> Result<AnyImage, String> {
         Image::new(width, height, channels, values).map(Into::into).map_err(|error| error.to_string())
     }
     match (array.kind.letter, array.kind.bytes) {
@@ -208,7 +205,7 @@ pub(super) fn read_numbers(reader: impl Read) -> Result<(usize, usize, Vec<f32>)
 }
 
 /// Writes a picture, little-endian in C order.
-pub(super) fn write(writer: &mut impl Write, pixels: &Pixels) -> Result<(), String> {
+pub(super) fn write(writer: &mut impl Write, pixels: &AnyImage) -> Result<(), String> {
     fn array<T: Pixel + npyz::AutoSerialize>(writer: &mut impl Write, image: &Image<T>) -> std::io::Result<()> {
         let [height, width, channels] = [image.height(), image.width(), image.channels()].map(|side| side as u64);
         let shape: &[u64] = if channels == 1 { &[height, width] } else { &[height, width, channels] };
@@ -217,9 +214,9 @@ pub(super) fn write(writer: &mut impl Write, pixels: &Pixels) -> Result<(), Stri
         npy.finish()
     }
     let written = match pixels {
-        Pixels::U8(image) => array(writer, image),
-        Pixels::U16(image) => array(writer, image),
-        Pixels::F32(image) => array(writer, image),
+        AnyImage::U8(image) => array(writer, image),
+        AnyImage::U16(image) => array(writer, image),
+        AnyImage::F32(image) => array(writer, image),
     };
     written.map_err(|error| error.to_string())
 }

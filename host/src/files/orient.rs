@@ -3,12 +3,12 @@
 use image::metadata::Orientation;
 
 use super::metadata::swaps_sides;
-use super::{Pixels, each_type};
+use super::{AnyImage, each_type};
 use crate::Result;
 use faltung::{Image, Pixel, memory};
 
 /// The values as they are to be seen.
-pub(super) fn apply(pixels: Pixels, orientation: Orientation) -> Result<Pixels> {
+pub(super) fn apply(pixels: AnyImage, orientation: Orientation) -> Result<AnyImage> {
     if orientation == Orientation::NoTransforms {
         return Ok(pixels);
     }

@@ -6,7 +6,7 @@ use flate2::read::ZlibDecoder;
 
 use super::decode::{Scan, bounded, too_much};
 use super::metadata::{MOST_METADATA, Resolution};
-use super::{Picture, Pixels, Source};
+use super::{AnyImage, Picture, Source};
 
 /// Metres of an inch.
 const INCH: f64 = 0.0254;
@@ -108,7 +108,7 @@ pub(super) fn write(writer: impl Write, picture: &Picture) -> Result<(), String>
         _ => png::ColorType::Rgba,
     };
     info.bit_depth = match picture.pixels {
-        Pixels::U8(_) => png::BitDepth::Eight,
+        AnyImage::U8(_) => png::BitDepth::Eight,
         _ => png::BitDepth::Sixteen,
     };
     let write = || {
@@ -130,12 +130,12 @@ pub(super) fn write(writer: impl Write, picture: &Picture) -> Result<(), String>
             file.write_chunk(png::chunk::eXIf, exif)?;
         }
         match &picture.pixels {
-            Pixels::U8(image) => file.write_image_data(image.values())?,
-            Pixels::U16(image) => {
+            AnyImage::U8(image) => file.write_image_data(image.values())?,
+            AnyImage::U16(image) => {
                 let bytes: Vec<u8> = image.values().iter().flat_map(|value| value.to_be_bytes()).collect();
                 file.write_image_data(&bytes)?;
             }
-            Pixels::F32(_) => unreachable!("PNG holds no f32, which Format::check says"),
+            AnyImage::F32(_) => unreachable!("PNG holds no f32, which Format::check says"),
         }
         file.finish()
     };

@@ -14,7 +14,7 @@ use super::decode::coded_data_fits;
 use super::metadata::Resolution;
 use super::parts::Patched;
 use super::tiff_directory::{Directory, tags};
-use super::{Content, MOST_BYTES, Metadata, Picture, Pixels, Source, jpeg, limits, orient};
+use super::{AnyImage, Content, MOST_BYTES, Metadata, Picture, Source, jpeg, limits, orient};
 use faltung::{Image, Pixel, memory};
 
 /// The compression that is JPEG.
@@ -208,7 +208,7 @@ fn sample(layout: &BufferLayoutPreference) -> Option<SampleKind> {
     })
 }
 
-fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> Result<Pixels, String> {
+fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, String> {
     let mut decoder = Decoder::new(reader).map_err(broken)?;
     let plan = plan(&mut decoder, palette.is_some())?;
     let Some(_reserved) = memory::reserve(plan.memory()) else {
@@ -324,7 +324,7 @@ fn interleave<T: Copy>(values: Vec<T>, layout: &BufferLayoutPreference, plan: &P
     (0..values.len()).map(|i| values[i % plan.stored * pixels + i / plan.stored]).collect()
 }
 
-fn look_up<T: Copy + Into<usize>>(plan: &Plan, indices: &[T], palette: &[[u8; 3]]) -> Result<Pixels, String> {
+fn look_up<T: Copy + Into<usize>>(plan: &Plan, indices: &[T], palette: &[[u8; 3]]) -> Result<AnyImage, String> {
     let colours = indices.iter().map(|&index| palette.get(index.into()).copied());
     let mut values = Vec::with_capacity(indices.len() * 3);
     for colour in colours {
@@ -333,10 +333,7 @@ fn look_up<T: Copy + Into<usize>>(plan: &Plan, indices: &[T], palette: &[[u8; 3]
     image(plan, values)
 }
 
-fn image<T: Pixel>(plan: &Plan, values: Vec<T>) -> Result<Pixels, String>
-where
-    Pixels: From<Image<T>>,
-{
+fn image<T: Pixel>(plan: &Plan, values: Vec<T>) -> Result<AnyImage, String> {
     Image::new(plan.width, plan.height, plan.channels, values).map(Into::into).map_err(|error| error.to_string())
 }
 

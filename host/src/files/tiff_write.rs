@@ -6,7 +6,7 @@ use tiff::encoder::{DirectoryEncoder, Rational, TiffEncoder, TiffKind, TiffValue
 use tiff::tags::Tag;
 use tiff::{TiffError, TiffResult};
 
-use super::{Picture, Pixels};
+use super::{AnyImage, Picture};
 use faltung::{Image, Pixel};
 
 /// Bytes of a strip at least, so that a reader of a part need not read all.
@@ -15,9 +15,9 @@ const STRIP: usize = 1 << 20;
 /// Writes a picture.
 pub(super) fn write(writer: impl Write + Seek, picture: &Picture) -> Result<(), String> {
     let written = match &picture.pixels {
-        Pixels::U8(image) => page(writer, picture, image, 1),
-        Pixels::U16(image) => page(writer, picture, image, 1),
-        Pixels::F32(image) => page(writer, picture, image, 3),
+        AnyImage::U8(image) => page(writer, picture, image, 1),
+        AnyImage::U16(image) => page(writer, picture, image, 1),
+        AnyImage::F32(image) => page(writer, picture, image, 3),
     };
     written.map_err(|error| match error {
         TiffError::LimitsExceeded | TiffError::IntSizeError => "a TIFF has at most 4 GiB".into(),

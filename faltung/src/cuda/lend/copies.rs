@@ -110,7 +110,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     ) -> Result<(), Failure> {
         assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
         // SAFETY: `from` has the rows and is borrowed until the scope has waited; `to` is the caller's promise.
-        unsafe { self.upload_from(to, from.span().as_ptr(), from.pitch(), stream) }
+        unsafe { self.upload_from(to, from.span().cast(), from.pitch(), stream) }
     }
 
     /// As [`upload`](Self::upload), from rows `pitch` bytes apart in memory that nobody borrows.
@@ -149,7 +149,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     /// `from` lies in an allocation of the stream's device, which lives until the scope has waited.
     pub(in super::super) unsafe fn download(
         &self,
-        mut to: HostRowsMut<'scope>,
+        to: HostRowsMut<'scope>,
         from: DeviceRows,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
@@ -157,7 +157,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         let pitch = to.pitch();
         // SAFETY: `to` has room for the rows and is borrowed until the scope has waited; `from` is the caller's
         // promise.
-        unsafe { self.download_to(to.span_mut().as_mut_ptr(), pitch, from, stream) }
+        unsafe { self.download_to(to.span().cast::<u8>(), pitch, from, stream) }
     }
 
     /// As [`download`](Self::download), to rows `pitch` bytes apart in memory that nobody borrows.
@@ -198,12 +198,12 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         &self,
         graph: &Graph,
         _source: HostRows<'scope>,
-        mut result: HostRowsMut<'scope>,
+        result: HostRowsMut<'scope>,
         stream: &'env Stream,
     ) -> Result<(), Failure> {
         self.uses(stream);
         // The device writes at this address, whoever holds a reference.
-        result.span_mut().as_mut_ptr().expose_provenance();
+        result.span().cast::<u8>().expose_provenance();
         // SAFETY: source and result are borrowed until the scope has waited; the rest is the caller's promise. A graph
         // that is dropped while it runs is freed when it is done.
         checked(unsafe { cuGraphLaunch(graph.handle(), stream.as_inner()) })

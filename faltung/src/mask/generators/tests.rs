@@ -151,3 +151,26 @@ fn bad_parameters_are_refused() {
     }
     assert!(matches!(Mask::average(0, 3), Err(Error::EmptyMask { .. })));
 }
+
+#[test]
+fn an_unsharp_mask_is_the_identity_plus_the_difference_from_a_blur() {
+    for (sigma, amount, radius) in [(1.5, 0.8, None), (0.4, -3.0, Some(4)), (2.0, 1e20, None), (5.0, -1.0, Some(0))] {
+        let (mask, blur) = (Mask::unsharp(sigma, amount, radius).unwrap(), Mask::gaussian(sigma, radius).unwrap());
+        assert_eq!((mask.width(), mask.height()), (blur.width(), blur.height()));
+        let middle = blur.coefficients().len() / 2;
+        for (place, (&found, &blur)) in mask.coefficients().iter().zip(blur.coefficients()).enumerate() {
+            let identity = f64::from(u8::from(place == middle));
+            let expected = (1.0 + amount) * identity - amount * f64::from(blur);
+            let tolerance = 1e-7 * (1.0 + amount.abs());
+            assert!((f64::from(found) - expected).abs() <= tolerance, "{sigma} {amount}: {found}, {expected}");
+        }
+    }
+    // A blur of one pixel is none, whatever the amount.
+    assert_eq!(Mask::unsharp(1e-3, 1e30, None).unwrap(), Mask::identity());
+    assert_eq!(Mask::unsharp(2.0, 0.0, Some(1)).unwrap().coefficients(), [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(Mask::unsharp(2.0, -1.0, None).unwrap(), Mask::gaussian(2.0, None).unwrap());
+    for (sigma, amount) in [(0.0, 1.0), (f64::NAN, 1.0), (1.0, f64::NAN), (1.0, f64::INFINITY), (1.0, 1e39)] {
+        assert!(matches!(Mask::unsharp(sigma, amount, None), Err(Error::Number { .. })), "{sigma} {amount}");
+    }
+    assert!(matches!(Mask::unsharp(1e9, 1.0, None), Err(Error::TooLarge { .. })));
+}

@@ -62,12 +62,12 @@ impl Executor for StandIn<'_> {
         self.bound
     }
 
-    fn run(&mut self, _: &Pixels, result: &mut Pixels) -> Result<()> {
+    fn run(&mut self, _: &AnyImage, result: &mut AnyImage) -> Result<()> {
         self.answer(plane_mut(result), false);
         Ok(())
     }
 
-    fn upload(&mut self, source: &Pixels) -> Result<()> {
+    fn upload(&mut self, source: &AnyImage) -> Result<()> {
         self.resident = Some(source.to_f32().map(|_| f32::NAN));
         Ok(())
     }
@@ -85,14 +85,14 @@ impl Executor for StandIn<'_> {
         Ok(Duration::from_micros(10 * times as u64))
     }
 
-    fn download(&mut self, result: &mut Pixels) -> Result<()> {
+    fn download(&mut self, result: &mut AnyImage) -> Result<()> {
         plane_mut(result).clone_from(self.resident.as_ref().expect("uploaded"));
         Ok(())
     }
 }
 
-fn plane_mut(pixels: &mut Pixels) -> &mut Image {
-    let Pixels::F32(image) = pixels else { panic!("these tests have f32") };
+fn plane_mut(pixels: &mut AnyImage) -> &mut Image {
+    let AnyImage::F32(image) = pixels else { panic!("these tests have f32") };
     image
 }
 
@@ -194,7 +194,7 @@ fn a_wrong_channel_is_named() {
     let image = Picture::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
     let mut expected = Expected::new(&problem, &image);
     let bound = ErrorBound::direct(&problem);
-    let Pixels::U8(source) = &image else { panic!("u8 was asked for") };
+    let AnyImage::U8(source) = &image else { panic!("u8 was asked for") };
     let right: Image<u8> = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(source).unwrap();
     expected.verify(&right.clone().into(), bound).unwrap();
     let mut wrong = right.clone();

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use faltung::{
-    Accuracy, Border, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Prepared, Problem, VariantChoice,
+    Accuracy, AnyImage, Border, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Prepared, Problem,
+    VariantChoice,
 };
-use host::files::Pixels;
 
 /// One convolution of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,7 +168,7 @@ impl<'device> Compute<'device> {
     ///
     /// The rate is that of the last picture that took long enough to tell, or else of a small one of its type and
     /// channels with a part of the mask, which takes a fraction of a second to measure.
-    pub(super) fn expected(&mut self, pixels: &Pixels, output: PixelType) -> Option<Duration> {
+    pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType) -> Option<Duration> {
         let work = self.multiply_adds(pixels);
         if work < little(self.device) {
             return None;
@@ -178,20 +178,20 @@ impl<'device> Compute<'device> {
         Duration::try_from_secs_f64(work / rate).ok()
     }
 
-    fn multiply_adds(&self, pixels: &Pixels) -> f64 {
+    fn multiply_adds(&self, pixels: &AnyImage) -> f64 {
         let values: f64 =
             [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product();
         values * self.filters.iter().map(coefficients).sum::<f64>()
     }
 
     /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
-    fn trial(&self, pixels: &Pixels, output: PixelType) -> faltung::Result<f64> {
+    fn trial(&self, pixels: &AnyImage, output: PixelType) -> faltung::Result<f64> {
         const LARGEST_MASK: usize = 31;
         const LARGEST_IMAGE: usize = 2048;
         // A part of a mask is a column times a row if the whole is, so that the same variant computes.
         let largest = self.filters.iter().max_by(|a, b| coefficients(a).total_cmp(&coefficients(b)));
         let largest = largest.expect("there is a filter");
-        let (whole, accuracy) = (largest.mask(), Problem::new(1, 1, largest)?.accuracy());
+        let (whole, accuracy) = (largest.mask()?, Problem::new(1, 1, largest)?.accuracy());
         let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
         let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
         let filter = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
@@ -199,15 +199,15 @@ impl<'device> Compute<'device> {
         // Several blocks for each thread: with fewer, some would have nothing to do.
         let mut side = if width * height < 100 { 128 } else { 64 };
         loop {
-            let image = Pixels::zeros(side, side, channels, input)?;
+            let image = AnyImage::zeros(side, side, channels, input)?;
             let problem = Problem::new(side, side, &filter)?.with_layout(Layout { channels, input, output })?;
             let convolution = self.device.prepare(&problem, self.variant)?;
             let run = || -> faltung::Result<Duration> {
                 let start = Instant::now();
                 match &image {
-                    Pixels::U8(image) => convolve(&convolution, image, output),
-                    Pixels::U16(image) => convolve(&convolution, image, output),
-                    Pixels::F32(image) => convolve(&convolution, image, output),
+                    AnyImage::U8(image) => convolve(&convolution, image, output),
+                    AnyImage::U16(image) => convolve(&convolution, image, output),
+                    AnyImage::F32(image) => convolve(&convolution, image, output),
                 }?;
                 Ok(start.elapsed())
             };
@@ -236,7 +236,7 @@ fn little(device: &Device) -> f64 {
 
 /// Multiply-adds for each value.
 fn coefficients(filter: &Filter) -> f64 {
-    filter.mask().coefficients().len() as f64
+    filter.mask().map_or(0.0, |mask| mask.coefficients().len() as f64)
 }
 
 /// Filters values of one type to values of any type.

@@ -247,7 +247,7 @@ impl MaskArgs {
 
 impl StepArgs {
     /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by
-    /// formula are written for a convolution, and turned for a correlation.
+    /// formula are written for a convolution, and rotated by 180° for a correlation.
     pub(super) fn read(&self, operation: Operation, border: Border, accuracy: Accuracy) -> Result<Step> {
         let (name, choice) = match self.masks.as_slice() {
             [] => bail!("--then needs a mask before and after it, as in --gaussian 2 --then --sobel x"),
@@ -305,7 +305,7 @@ impl StepArgs {
 /// either.
 fn written(mask: Mask, operation: Operation) -> WrittenMask {
     match operation {
-        Operation::Correlate => mask.turned().into(),
+        Operation::Correlate => mask.rotated_180().into(),
         Operation::Convolve => {
             let anchor = Some(((mask.height() - 1) / 2, (mask.width() - 1) / 2));
             WrittenMask { anchor, ..mask.into() }

@@ -121,7 +121,7 @@ fn notes(args: &Args, device: &Device, filters: &[Filter]) -> Vec<String> {
         notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());
     }
     // Both are allowed, and seldom meant.
-    for mask in filters.iter().map(Filter::mask) {
+    for mask in filters.iter().filter_map(|filter| filter.mask().ok()) {
         let odd = mask.coefficients().iter().filter(|value| !value.is_finite()).count();
         let all = mask.coefficients().len();
         if odd == 0 {

@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use faltung::PixelType;
+use faltung::{AnyImage, PixelType};
 use host::Error;
 use host::batch::Work;
-use host::files::{Content, Format, Picture, Pixels, WriteOptions};
+use host::files::{Content, Format, Picture, WriteOptions};
 
 use super::alpha::Alpha;
 use super::args::Args;
@@ -158,7 +158,7 @@ impl<'a> Pictures<'a> {
         notes
     }
 
-    fn output_type(&self, pixels: &Pixels) -> PixelType {
+    fn output_type(&self, pixels: &AnyImage) -> PixelType {
         self.args.output_type.unwrap_or(pixels.pixel_type())
     }
 }

@@ -6,8 +6,8 @@
 //! possible.
 
 use anyhow::{Result, bail};
-use faltung::{Border, Filter, Image, Pixel, PixelType, Problem};
-use host::files::{Content, Pixels};
+use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem};
+use host::files::Content;
 use rayon::prelude::*;
 
 use super::alpha::{self, Alpha, most};
@@ -50,9 +50,9 @@ impl Step {
         let (scale, offset) = problem.scale_and_offset();
         let whole = problem.window().coefficients().iter().fold(0.0_f32, |sum, &one| one.mul_add(1.0, sum));
         let mut step = Self { name, kind, filters, first: 0, scale, offset, alpha: Alpha::Weighted, whole };
-        let mask = step.filters[0].mask();
+        let coefficients = step.filters[0].mask()?.coefficients().len();
         // One coefficient mixes nothing.
-        if !step.can_weigh() || mask.coefficients().len() == 1 {
+        if !step.can_weigh() || coefficients == 1 {
             step.alpha = Alpha::Keep;
         }
         Ok(step)
@@ -61,7 +61,7 @@ impl Step {
     /// Whether there is a mean to be weighted.
     fn can_weigh(&self) -> bool {
         self.kind != Kind::Magnitude
-            && !self.filters[0].mask().sums_to_zero()
+            && self.filters[0].mask().is_ok_and(|mask| !mask.sums_to_zero())
             && self.whole != 0.0
             && self.whole.is_finite()
     }
@@ -135,14 +135,14 @@ impl Steps {
     pub(super) fn apply(
         &self,
         compute: &mut Compute<'_>,
-        pixels: &Pixels,
+        pixels: &AnyImage,
         content: Content,
         output: PixelType,
-    ) -> host::Result<(Pixels, Saturation)> {
+    ) -> host::Result<(AnyImage, Saturation)> {
         match pixels {
-            Pixels::U8(image) => self.apply_to(compute, image, content, output),
-            Pixels::U16(image) => self.apply_to(compute, image, content, output),
-            Pixels::F32(image) => self.apply_to(compute, image, content, output),
+            AnyImage::U8(image) => self.apply_to(compute, image, content, output),
+            AnyImage::U16(image) => self.apply_to(compute, image, content, output),
+            AnyImage::F32(image) => self.apply_to(compute, image, content, output),
         }
     }
 
@@ -152,10 +152,10 @@ impl Steps {
         image: &Image<T>,
         content: Content,
         output: PixelType,
-    ) -> host::Result<(Pixels, Saturation)> {
-        fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (Pixels, Saturation)
+    ) -> host::Result<(AnyImage, Saturation)> {
+        fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (AnyImage, Saturation)
         where
-            Pixels: From<Image<U>>,
+            AnyImage: From<Image<U>>,
         {
             (image.into(), saturation)
         }
