@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use faltung::plan::VariantChoice;
 use faltung::{
-    Accuracy, Border, Device, DeviceChoice, Error, ErrorBound, Filter, Image, Layout, Mask, Operation, PixelType,
+    Accuracy, Border, Device, DeviceChoice, Error, ErrorBound, Filter, Image, Mask, Operation, PixelFormat, PixelType,
     Problem, View, ViewMut,
 };
 use host::check::{Case, Checker, Content, SEED, Verdict, cases};
@@ -142,7 +142,8 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
         (-2.0..2.0_f32).prop_map(Border::Constant),
     ];
     let kind = || proptest::sample::select(&PixelType::ALL[..]);
-    let layout = (1..=4_usize, kind(), kind()).prop_map(|(channels, input, output)| Layout { channels, input, output });
+    let format =
+        (1..=4_usize, kind(), kind()).prop_map(|(channels, input, output)| PixelFormat { channels, input, output });
     let sizes = ((1..90_usize, 1..70_usize), (1..24_usize, 1..24_usize));
     let problem = (sizes, border, any::<bool>(), any::<bool>(), 0..u64::MAX).prop_flat_map(
         |((image, mask), border, turned, special, seed)| {
@@ -151,8 +152,8 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
         },
     );
     let problem =
-        (problem, layout).prop_map(|((anchor, scale, (image, mask, border, turned, special, seed)), layout)| Case {
-            layout,
+        (problem, format).prop_map(|((anchor, scale, (image, mask, border, turned, special, seed)), format)| Case {
+            format,
             separable: seed.is_multiple_of(3),
             image,
             mask,

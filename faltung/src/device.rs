@@ -14,9 +14,8 @@ use crate::pipeline::Pipeline;
 use crate::plan::{Plan, VariantChoice};
 use crate::prepared::{Engine, Prepared};
 use crate::recent::Recent;
-use crate::rows::HostRows;
 use crate::stream::Stream;
-use crate::{Error, Filter, Image, Layout, Pixel, Problem, Result, View};
+use crate::{Error, Filter, Image, Pixel, PixelFormat, Problem, Result, View};
 
 /// A device, ready to compute: the CPU, a CUDA device, or the emulator of one.
 ///
@@ -230,10 +229,10 @@ impl Device {
     /// What the last few filters and sizes need stays ready, so that a loop over frames plans and compiles once.
     ///
     /// # Errors
-    /// Those of [`Problem::new`], [`Problem::with_layout`], [`prepare`](Self::prepare) and [`Prepared::apply`].
+    /// Those of [`Problem::new`], [`Problem::with_format`], [`prepare`](Self::prepare) and [`Prepared::apply`].
     pub fn apply<T: Pixel, U: Pixel>(&self, filter: &Filter, image: &Image<T>) -> Result<Image<U>> {
-        let layout = Layout::of::<T, U>(image.channels());
-        let problem = Problem::new(image.width(), image.height(), filter)?.with_layout(layout)?;
+        let format = PixelFormat::of::<T, U>(image.channels());
+        let problem = Problem::new(image.width(), image.height(), filter)?.with_format(format)?;
         let ready = self.recent.get(&problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
         match ready.apply(image) {
             // Other threads have taken the memory since.
@@ -281,7 +280,9 @@ impl Device {
         #[cfg(feature = "cuda")]
         if let Kind::Cuda(gpu) = &self.kind {
             let own = stream.own(gpu)?;
-            return DeviceImage::on_cuda((width, height), channels, |pitch| own.upload(HostRows::of(&image), pitch));
+            return DeviceImage::on_cuda((width, height), channels, |pitch| {
+                own.upload(crate::rows::HostRows::of(&image), pitch)
+            });
         }
         stream.check_on_host()?;
         let mut copy = Image::zeros(width, height, channels)?;

@@ -174,28 +174,28 @@ impl EmulatorConvolution {
         if self.strips.len() == 1 {
             return Ok(());
         }
-        let (params, layout) = (&self.plan.params, self.problem.layout());
-        let row = params.src_pitch as usize * layout.input.bytes() + params.dst_pitch as usize * layout.output.bytes();
+        let (params, format) = (&self.plan.params, self.problem.format());
+        let row = params.src_pitch as usize * format.input.bytes() + params.dst_pitch as usize * format.output.bytes();
         Err(Error::DeviceMemory { needed: row * self.problem.height(), free: self.limit, total: self.limit })
     }
 
     /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and
     /// nothing where it does not.
     fn resident(&self, strip: &Strip, source: HostRows<'_>) -> Result<Resident> {
-        let (params, layout) = (&self.plan.params, self.problem.layout());
-        let row = self.problem.row_values() * layout.input.bytes();
+        let (params, format) = (&self.plan.params, self.problem.format());
+        let row = self.problem.row_values() * format.input.bytes();
         // Between the rows lie ones, NaN in f32: a kernel may read them along, but not use them.
-        let bytes = strip.height * params.src_pitch as usize * layout.input.bytes();
+        let bytes = strip.height * params.src_pitch as usize * format.input.bytes();
         let mut rows = memory::zeros(bytes, "for the emulator's source")?;
         rows.fill(0xff_u8);
-        let to = rows.chunks_exact_mut(params.src_pitch as usize * layout.input.bytes());
+        let to = rows.chunks_exact_mut(params.src_pitch as usize * format.input.bytes());
         for (to, from) in to.zip(strip.source.iter().cloned().flatten()) {
             to[..row].copy_from_slice(source.at(from));
         }
         let mut memory = Memory::new();
-        let source = Values::upload(&mut memory, layout.input, &rows)?;
+        let source = Values::upload(&mut memory, format.input, &rows)?;
         drop(rows);
-        let result = Values::allocate(&mut memory, layout.output, strip.height * params.dst_pitch as usize)?;
+        let result = Values::allocate(&mut memory, format.output, strip.height * params.dst_pitch as usize)?;
         let coefficients = self.plan.coefficients(&self.problem);
         let mask = if self.plan.entry.variant.reads_constant_memory() {
             memory.set_constant(MASK::SYMBOL, &coefficients);
@@ -208,7 +208,7 @@ impl EmulatorConvolution {
 
     /// Copies a strip's outputs to where they belong.
     fn collect(&self, strip: &Strip, resident: &Resident, result: &mut HostRowsMut<'_>) -> Result<()> {
-        let bytes = self.problem.layout().output.bytes();
+        let bytes = self.problem.format().output.bytes();
         let (row, pitch) = (self.problem.row_values() * bytes, self.plan.params.dst_pitch as usize * bytes);
         // Twice: as values, and their bytes.
         let downloaded = strip.height as u64 * pitch as u64 * 2;
@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
     use crate::bands::bands_of;
-    use crate::{Border, Filter, Layout, Mask, View, ViewMut};
+    use crate::{Border, Filter, Mask, PixelFormat, View, ViewMut};
 
     /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by
     /// every variant.
@@ -287,9 +287,9 @@ mod tests {
             let filter =
                 if round % 2 == 0 { filter } else { filter.anchor(random.usize(..side), random.usize(..side)) };
             let (width, height) = (random.usize(1..90), random.usize(40..120));
-            let layout = if round % 2 == 0 { Layout::of::<u8, u8>(1) } else { Layout::PLANE };
-            let problem = Problem::new(width, height, &filter).unwrap().with_layout(layout).unwrap();
-            let source: Vec<u8> = match layout.input {
+            let format = if round % 2 == 0 { PixelFormat::of::<u8, u8>(1) } else { PixelFormat::PLANE };
+            let problem = Problem::new(width, height, &filter).unwrap().with_format(format).unwrap();
+            let source: Vec<u8> = match format.input {
                 PixelType::F32 => (0..width * height).flat_map(|_| random.f32().to_ne_bytes()).collect(),
                 _ => (0..width * height).map(|_| random.u8(..)).collect(),
             };
@@ -300,7 +300,7 @@ mod tests {
                 let (columns, height_of_mask) = variant.entries().next().unwrap().example_mask();
                 let average = Mask::average(columns as usize, height_of_mask as usize).unwrap();
                 let own = Problem::new(width, height, &Filter::new(average).border(border)).unwrap();
-                let own = own.with_layout(layout).unwrap();
+                let own = own.with_format(format).unwrap();
                 let whole = EmulatorConvolution::new(seed, &problem, choice, None);
                 let whole = whole.or_else(|_| EmulatorConvolution::new(seed, &own, choice, None));
                 let Ok(whole) = whole else { continue };

@@ -2,7 +2,7 @@
 
 use kernels_gpu::registry::Ineligible;
 
-use crate::{Accuracy, Layout, PixelType};
+use crate::{Accuracy, PixelFormat, PixelType};
 
 /// Bytes for people.
 fn size(bytes: u128) -> String {
@@ -24,8 +24,12 @@ fn by(channels: usize) -> String {
 /// Displayed as the driver's name of it and its number, `CUDA_ERROR_OUT_OF_MEMORY (2)`. [`text`](Self::text) describes
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} ({code})")]
-pub struct DriverError {
+#[error("{} ({})", .0.name, .0.code)]
+pub struct DriverError(Box<Status>);
+
+/// Behind a pointer, so that an [`Error`] is small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Status {
     code: u32,
     name: String,
     text: String,
@@ -35,25 +39,25 @@ impl DriverError {
     /// For tests of programs that handle it.
     #[doc(hidden)]
     pub fn new(code: u32, name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { code, name: name.into(), text: text.into() }
+        Self(Box::new(Status { code, name: name.into(), text: text.into() }))
     }
 
     /// The `CUresult`, as a number: a driver may know more of them than this library.
     #[must_use]
     pub fn code(&self) -> u32 {
-        self.code
+        self.0.code
     }
 
     /// The driver's name of it, such as `CUDA_ERROR_OUT_OF_MEMORY`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// The driver's description of it, such as "out of memory".
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 }
 
@@ -126,11 +130,11 @@ pub enum Error {
     },
     /// An image of other values or channels than the plan is for.
     #[error("the plan is for {planned}, not {found}")]
-    OtherLayout {
+    OtherFormat {
         /// The plan's.
-        planned: Layout,
+        planned: PixelFormat,
         /// What was found.
-        found: Layout,
+        found: PixelFormat,
     },
     /// An anchor outside of the mask.
     #[error("the anchor (row {}, column {}) lies outside of the mask of {} rows and {} columns", .anchor.0, .anchor.1, .mask.0, .mask.1)]
@@ -275,10 +279,6 @@ pub enum Error {
     /// A kernel broke off, the device failed, or its context is gone. The driver answers every later call on this
     /// device with the same error until the process ends: nothing is gained by trying again. Results that were returned
     /// before are right. What was running is lost, and the device touches no memory of the host any more.
-    ///
-    /// `host filter` says so once. Where `--device auto` took the device, it computes that picture and all others on
-    /// the CPU. Where the device was asked for by its name, it writes the pictures that are computed, begins no others,
-    /// and ends with status 1.
     #[error("the CUDA device is lost: the driver failed to {action}: {}", .source.text())]
     DeviceLost {
         /// What was being done when it showed. An earlier launch or copy may be the cause.

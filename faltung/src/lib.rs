@@ -11,6 +11,7 @@
 
 mod accuracy;
 mod any_image;
+#[cfg(any(feature = "cuda", test))]
 mod bands;
 mod border;
 mod convert;
@@ -36,8 +37,10 @@ pub mod plan;
 mod prepared;
 mod problem;
 mod recent;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices copy rows"))]
 mod rows;
 mod stream;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices have memory of their own"))]
 mod strips;
 mod view;
 
@@ -56,7 +59,7 @@ pub use page_locked::PageLocked;
 pub use pipeline::Pipeline;
 pub use plan::VariantChoice;
 pub use prepared::Prepared;
-pub use problem::{Filter, Layout, Operation, Problem};
+pub use problem::{Filter, Operation, PixelFormat, Problem};
 pub use stream::{Event, Stream};
 pub use view::{View, ViewMut};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::device_image::DeviceImage;
 use crate::prepared::Prepared;
 use crate::stream::Stream;
-use crate::{Device, Error, Filter, Image, Layout, Pixel, PixelType, Problem, Result, VariantChoice};
+use crate::{Device, Error, Filter, Image, Pixel, PixelFormat, PixelType, Problem, Result, VariantChoice};
 
 /// Filters that are applied one after the other. Made by [`Device::pipeline`].
 ///
@@ -42,7 +42,7 @@ struct Shared {
 struct Key {
     width: usize,
     height: usize,
-    layout: Layout,
+    format: PixelFormat,
 }
 
 /// For how many sizes and types what they need is kept.
@@ -67,10 +67,10 @@ impl Pipeline {
     /// longer than those after it.
     ///
     /// # Errors
-    /// Those of [`Problem::new`], [`Problem::with_layout`] and
+    /// Those of [`Problem::new`], [`Problem::with_format`] and
     /// [`Device::prepare`].
     pub fn prepare<T: Pixel, U: Pixel>(&self, width: usize, height: usize, channels: usize) -> Result<()> {
-        self.ready(Key { width, height, layout: Layout::of::<T, U>(channels) }).map(drop)
+        self.ready(Key { width, height, format: PixelFormat::of::<T, U>(channels) }).map(drop)
     }
 
     /// Filters an image that is on the device to a new one there. The work is given to the stream, and this returns at
@@ -79,8 +79,8 @@ impl Pipeline {
     /// # Errors
     /// As for [`prepare`](Self::prepare) and [`Prepared::run`].
     pub fn run<T: Pixel, U: Pixel>(&self, image: &DeviceImage<T>, stream: &Stream) -> Result<DeviceImage<U>> {
-        let layout = Layout::of::<T, U>(image.channels());
-        let ready = self.ready(Key { width: image.width(), height: image.height(), layout })?;
+        let format = PixelFormat::of::<T, U>(image.channels());
+        let ready = self.ready(Key { width: image.width(), height: image.height(), format })?;
         match &*ready {
             [only] => only.run(image, stream),
             [first, between @ .., last] => {
@@ -117,10 +117,10 @@ impl Pipeline {
             .iter()
             .enumerate()
             .map(|(number, filter)| {
-                let input = if number == 0 { key.layout.input } else { PixelType::F32 };
-                let output = if number == last { key.layout.output } else { PixelType::F32 };
+                let input = if number == 0 { key.format.input } else { PixelType::F32 };
+                let output = if number == last { key.format.output } else { PixelType::F32 };
                 let problem = Problem::new(key.width, key.height, filter)?;
-                let problem = problem.with_layout(Layout { input, output, ..key.layout })?;
+                let problem = problem.with_format(PixelFormat { input, output, ..key.format })?;
                 self.shared.device.prepare(&problem, VariantChoice::Auto)
             })
             .collect::<Result<_>>()?;

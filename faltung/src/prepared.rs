@@ -12,7 +12,7 @@ use crate::emulated::EmulatorConvolution;
 use crate::plan::Plan;
 use crate::rows::{HostRows, HostRowsMut};
 use crate::stream::Stream;
-use crate::{Error, ErrorBound, Image, Layout, Pixel, Problem, Result, View, ViewMut};
+use crate::{Error, ErrorBound, Image, Pixel, PixelFormat, Problem, Result, View, ViewMut};
 
 /// A filter on images of one size and type, made ready on a device: the kernel is chosen and compiled, the mask is in
 /// its place. Made by [`Device::prepare`](crate::Device::prepare).
@@ -115,12 +115,12 @@ impl Prepared {
     /// what the driver or the system refused, so that the results take longer. One line for people.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        let mut notes: Vec<String> = self.shared.note.iter().cloned().collect();
         #[cfg(feature = "cuda")]
         if let Engine::Cuda(engine) = &self.shared.engine {
-            notes.extend(engine.notes());
+            let notes: Vec<_> = self.shared.note.iter().cloned().chain(engine.notes()).collect();
+            return (!notes.is_empty()).then(|| notes.join("; "));
         }
-        (!notes.is_empty()).then(|| notes.join("; "))
+        self.shared.note.clone()
     }
 
     /// The plan for the GPU or its emulator; None on the CPU.
@@ -134,10 +134,10 @@ impl Prepared {
         }
     }
 
-    /// Filters an image of the problem's size and layout, and waits for the result.
+    /// Filters an image of the problem's size and pixel format, and waits for the result.
     ///
     /// # Errors
-    /// [`Error::OtherSize`] if the image has another size, [`Error::OtherLayout`] if it has other channels or one of
+    /// [`Error::OtherSize`] if the image has another size, [`Error::OtherFormat`] if it has other channels or one of
     /// the types is another, [`Error::HostMemory`] if there is too little memory for the result, [`Error::DeviceMemory`]
     /// if several threads run at once and the device's memory is not enough for all, [`Error::Driver`],
     /// [`Error::DeviceLost`].
@@ -156,8 +156,8 @@ impl Prepared {
     pub fn apply_view<T: Pixel, U: Pixel>(&self, image: View<'_, T>, mut result: ViewMut<'_, U>) -> Result<()> {
         self.check_size(image.width(), image.height())?;
         self.check_size(result.width(), result.height())?;
-        self.check_layout(Layout::of::<T, U>(image.channels()))?;
-        self.check_layout(Layout::of::<T, U>(result.channels()))?;
+        self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
+        self.check_format(PixelFormat::of::<T, U>(result.channels()))?;
         #[cfg(feature = "cuda")]
         if let Engine::Cuda(engine) = &self.shared.engine {
             return engine.run(HostRows::of(&image), HostRowsMut::of(result));
@@ -184,8 +184,8 @@ impl Prepared {
     /// # Errors
     /// [`Error::Length`] if a slice has another length; as for [`apply`](Self::apply).
     pub fn apply_values<T: Pixel, U: Pixel>(&self, source: &[T], result: &mut [U]) -> Result<()> {
-        let channels = self.problem().layout().channels;
-        self.check_layout(Layout::of::<T, U>(channels))?;
+        let channels = self.problem().format().channels;
+        self.check_format(PixelFormat::of::<T, U>(channels))?;
         for (what, found) in [("source", source.len()), ("result", result.len())] {
             let required = self.problem().values();
             if found != required {
@@ -216,8 +216,8 @@ impl Prepared {
             for (image, result) in images.iter().zip(&*results) {
                 self.check_size(image.width(), image.height())?;
                 self.check_size(result.width(), result.height())?;
-                self.check_layout(Layout::of::<T, U>(image.channels()))?;
-                self.check_layout(Layout::of::<T, U>(result.channels()))?;
+                self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
+                self.check_format(PixelFormat::of::<T, U>(result.channels()))?;
             }
             let sources: Vec<_> = images.iter().map(HostRows::of).collect();
             let results = results.iter_mut().map(|result| HostRowsMut::of(result.reborrow())).collect();
@@ -273,7 +273,7 @@ impl Prepared {
     /// [`Error::Emulator`] if the kernel did something wrong; as for [`apply_values`](Self::apply_values).
     pub fn counts<T: Pixel>(&self, image: View<'_, T>) -> Result<Option<Counts>> {
         self.check_size(image.width(), image.height())?;
-        self.check_layout(Layout { input: T::TYPE, channels: image.channels(), ..self.problem().layout() })?;
+        self.check_format(PixelFormat { input: T::TYPE, channels: image.channels(), ..self.problem().format() })?;
         match &self.shared.engine {
             Engine::Emulator(engine) => engine.counts(HostRows::of(&image)).map(Some),
             _ => Ok(None),
@@ -286,7 +286,7 @@ impl Prepared {
         match &self.shared.engine {
             Engine::Cpu(engine) => engine.run(problem, source, result),
             Engine::Emulator(engine) => {
-                let (width, height, channels) = (problem.width(), problem.height(), problem.layout().channels);
+                let (width, height, channels) = (problem.width(), problem.height(), problem.format().channels);
                 let source = View::new(width, height, channels, width * channels, source)?;
                 let result = ViewMut::new(width, height, channels, width * channels, result)?;
                 engine.run(HostRows::of(&source), HostRowsMut::of(result))
@@ -312,14 +312,14 @@ impl Prepared {
         if planned == found { Ok(()) } else { Err(Error::OtherSize { planned, found }) }
     }
 
-    fn check_layout(&self, found: Layout) -> Result<()> {
-        let planned = self.problem().layout();
-        if planned == found { Ok(()) } else { Err(Error::OtherLayout { planned, found }) }
+    fn check_format(&self, found: PixelFormat) -> Result<()> {
+        let planned = self.problem().format();
+        if planned == found { Ok(()) } else { Err(Error::OtherFormat { planned, found }) }
     }
 
     fn check_image<T: Pixel, U: Pixel>(&self, (width, height): (usize, usize), channels: usize) -> Result<()> {
         self.check_size(width, height)?;
-        self.check_layout(Layout::of::<T, U>(channels))
+        self.check_format(PixelFormat::of::<T, U>(channels))
     }
 }
 

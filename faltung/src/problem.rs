@@ -108,7 +108,7 @@ impl Filter {
 
 /// The values of images and results: their types, and the interleaved channels, each of which is filtered alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
+pub struct PixelFormat {
     /// Values of a pixel, 1 to 4.
     pub channels: usize,
     /// The type of the image's values.
@@ -117,7 +117,7 @@ pub struct Layout {
     pub output: PixelType,
 }
 
-impl Layout {
+impl PixelFormat {
     /// The most channels.
     pub const MOST_CHANNELS: usize = 4;
 
@@ -127,7 +127,7 @@ impl Layout {
     /// `channels` of `T` in, of `U` out.
     ///
     /// ```
-    /// assert_eq!(faltung::Layout::of::<f32, f32>(1), faltung::Layout::PLANE);
+    /// assert_eq!(faltung::PixelFormat::of::<f32, f32>(1), faltung::PixelFormat::PLANE);
     /// ```
     #[must_use]
     pub fn of<T: Pixel, U: Pixel>(channels: usize) -> Self {
@@ -135,7 +135,7 @@ impl Layout {
     }
 }
 
-impl fmt::Display for Layout {
+impl fmt::Display for PixelFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { channels, input, output } = self;
         let s = if *channels == 1 { "" } else { "s" };
@@ -143,7 +143,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// A filter on images of one size and [`Layout`]: validated once, then planned and run any number of times.
+/// A filter on images of one size and [`PixelFormat`]: validated once, then planned and run any number of times.
 ///
 /// The mask is held in *window order* (see [`kernels_gpu`]): rotated by 180° for a convolution, so that
 /// every backend walks image and mask forwards.
@@ -158,7 +158,7 @@ pub struct Problem {
     scale: f32,
     offset: f32,
     accuracy: Accuracy,
-    layout: Layout,
+    format: PixelFormat,
 }
 
 impl Problem {
@@ -184,38 +184,38 @@ impl Problem {
             Operation::Convolve => (mask.rotated_180(), (mask.height() - 1 - anchor.0, mask.width() - 1 - anchor.1)),
         };
         let Filter { operation, border, scale, offset, accuracy, .. } = *filter;
-        let layout = Layout::PLANE;
-        Ok(Self { width, height, window, origin, operation, border, scale, offset, accuracy, layout })
+        let format = PixelFormat::PLANE;
+        Ok(Self { width, height, window, origin, operation, border, scale, offset, accuracy, format })
     }
 
-    /// The same on images of another layout.
+    /// The same on images of another pixel format.
     ///
     /// ```
-    /// use faltung::{Filter, Image, Layout, Mask, Problem};
+    /// use faltung::{Filter, Image, PixelFormat, Mask, Problem};
     ///
     /// // RGB photographs of 8 bits, results in f32.
     /// let filter = Filter::new(Mask::gaussian(2.0, None)?);
-    /// let problem = Problem::new(640, 480, &filter)?.with_layout(Layout::of::<u8, f32>(3))?;
+    /// let problem = Problem::new(640, 480, &filter)?.with_format(PixelFormat::of::<u8, f32>(3))?;
     /// # Ok::<(), faltung::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Number`] if there are no or more than [`Layout::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row
+    /// [`Error::Number`] if there are no or more than [`PixelFormat::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row
     /// of the image or of the mask spans more values than can be counted.
-    pub fn with_layout(self, layout: Layout) -> Result<Self> {
-        if !(1..=Layout::MOST_CHANNELS).contains(&layout.channels) {
-            let (what, required, found) = ("the number of channels", "1 to 4", layout.channels.to_string());
+    pub fn with_format(self, format: PixelFormat) -> Result<Self> {
+        if !(1..=PixelFormat::MOST_CHANNELS).contains(&format.channels) {
+            let (what, required, found) = ("the number of channels", "1 to 4", format.channels.to_string());
             return Err(Error::Number { what, required, found });
         }
         for (what, pixels) in
             [("values of a row of the image", self.width), ("values under a row of the mask", self.window.width())]
         {
-            let found = pixels.saturating_mul(layout.channels);
+            let found = pixels.saturating_mul(format.channels);
             if found > MAX_SIDE {
                 return Err(Error::TooLarge { what: what.into(), most: MAX_SIDE, found: found.to_string() });
             }
         }
-        Ok(Self { layout, ..self })
+        Ok(Self { format, ..self })
     }
 
     /// The same with results of another accuracy class.
@@ -233,14 +233,14 @@ impl Problem {
 
     /// Types and channels.
     #[must_use]
-    pub fn layout(&self) -> Layout {
-        self.layout
+    pub fn format(&self) -> PixelFormat {
+        self.format
     }
 
     /// Values of a row of the image or the result.
     #[must_use]
     pub fn row_values(&self) -> usize {
-        self.width * self.layout.channels
+        self.width * self.format.channels
     }
 
     /// Values of the image or the result.
@@ -310,7 +310,7 @@ impl Problem {
     /// If `source` has not as many values as the image, or there is no such pixel or channel.
     #[must_use]
     pub fn result_at<T: Pixel>(&self, source: &[T], x: usize, y: usize, channel: usize) -> f32 {
-        let channels = self.layout.channels;
+        let channels = self.format.channels;
         assert_eq!(source.len(), self.values(), "values of the source");
         assert!(x < self.width && y < self.height && channel < channels, "({x}, {y}), channel {channel}");
         self.result_of(x, y, |row, column| source[(row * self.width + column) * channels + channel].to_f32())
@@ -366,7 +366,7 @@ impl Problem {
             border_value: self.border.value(),
             scale: self.scale,
             offset: self.offset,
-            result_kind: self.layout.output.code(),
+            result_kind: self.format.output.code(),
         }
     }
 }

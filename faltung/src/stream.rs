@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use std::sync::Arc;
 
 #[cfg(feature = "cuda")]
+use crate::Error;
+use crate::Result;
+#[cfg(feature = "cuda")]
 use crate::cuda::{Gpu, Mark, OwnStream};
-use crate::{Error, Result};
 
 /// A queue of work on a device, which does one thing after the other. Made by [`Device::stream`](crate::Device::stream).
 ///
@@ -108,6 +110,7 @@ impl Stream {
 }
 
 /// What a device without memory of its own is called.
+#[cfg(feature = "cuda")]
 pub(crate) const HOST: &str = "a device that works in host memory";
 
 #[cfg(feature = "cuda")]

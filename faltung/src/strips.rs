@@ -80,9 +80,9 @@ impl Cut {
     /// The whole image if its source and result take at most `budget` bytes, else the largest strips that do; or, if
     /// not even strips of one output row do, the bytes that those would take.
     pub(crate) fn new(problem: &Problem, plan: &Plan, budget: usize) -> Result<Self, usize> {
-        let layout = problem.layout();
-        let source_row = plan.params.src_pitch as usize * layout.input.bytes();
-        let result_row = plan.params.dst_pitch as usize * layout.output.bytes();
+        let format = problem.format();
+        let source_row = plan.params.src_pitch as usize * format.input.bytes();
+        let result_row = plan.params.dst_pitch as usize * format.output.bytes();
         let row = source_row + result_row;
         let sized =
             |strips, height| Self { strips, source_bytes: height * source_row, result_bytes: height * result_row };

@@ -50,7 +50,7 @@ impl Judge for ErrorBound {
 
     fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64) {
         let value = f64::from(result);
-        if let Some(most) = largest(problem.layout().output) {
+        if let Some(most) = largest(problem.format().output) {
             // NaN becomes 0. Infinities that may come of an overflow saturate at either end.
             let exact_here = if exact.is_nan() { 0.0 } else { exact.clamp(0.0, most) };
             if exact.is_finite() && self.may_overflow(problem, magnitude) {
@@ -189,14 +189,14 @@ pub fn same_bits(a: &[f32], b: &[f32]) -> Result<(), BitDifference> {
 mod tests {
     use super::*;
 
-    use faltung::{Border, Filter, Layout, Mask, Operation};
+    use faltung::{Border, Filter, Mask, Operation, PixelFormat};
 
     /// Right by a half and wrong by more, at the ends of the range, and for what is no number.
     #[test]
     fn integers_are_rounded_and_saturated() {
         let filter = Filter::new(Mask::new(1, 1, vec![1.0]).unwrap());
-        let layout = Layout { channels: 1, input: PixelType::F32, output: PixelType::U8 };
-        let problem = Problem::new(1, 1, &filter).unwrap().with_layout(layout).unwrap();
+        let format = PixelFormat { channels: 1, input: PixelType::F32, output: PixelType::U8 };
+        let problem = Problem::new(1, 1, &filter).unwrap().with_format(format).unwrap();
         let bound = ErrorBound::direct(&problem);
         let right = |exact: f64, result: f32| bound.judge(&problem, exact, exact.abs(), result).1 <= 1.0;
         for (exact, result) in [(2.5, 2.0), (2.5, 3.0), (254.6, 255.0), (300.0, 255.0), (-7.0, 0.0), (f64::NAN, 0.0)] {

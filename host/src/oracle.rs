@@ -20,7 +20,7 @@ const COLUMNS: usize = 1024;
 ///
 /// ```
 /// use host::oracle::Oracle;
-/// use host::{Filter, Mask, Problem};
+/// use faltung::{Filter, Mask, Problem};
 ///
 /// let problem = Problem::new(2, 1, &Filter::new(Mask::new(3, 1, vec![1.0, -2.0, 1.0])?).scale(0.5))?;
 /// let oracle = Oracle::new(&problem, &[3.0, 5.0]);

@@ -84,7 +84,7 @@ pub(crate) fn poison<T: Pixel>(values: &mut [T]) {
 /// Puts an image on the device, of any types.
 pub(crate) fn any(device: &Device, prepared: &Prepared, image: &AnyImage) -> Result<Box<dyn AnyResident>> {
     fn to<T: Pixel>(device: &Device, prepared: &Prepared, image: &Image<T>) -> Result<Box<dyn AnyResident>> {
-        Ok(match prepared.problem().layout().output {
+        Ok(match prepared.problem().format().output {
             PixelType::U8 => Box::new(Resident::<T, u8>::new(device, prepared, image)?),
             PixelType::U16 => Box::new(Resident::<T, u16>::new(device, prepared, image)?),
             PixelType::F32 => Box::new(Resident::<T, f32>::new(device, prepared, image)?),

@@ -59,7 +59,7 @@ fn same_bytes(
     channels: usize,
     random: &mut fastrand::Rng,
 ) -> Result<(), Failed> {
-    let problem = Problem::new(width, height, filter)?.with_layout(Layout::of::<u8, u8>(channels))?;
+    let problem = Problem::new(width, height, filter)?.with_format(PixelFormat::of::<u8, u8>(channels))?;
     let image: Vec<u8> = (0..problem.values()).map(|_| random.u8(..)).collect();
     let (mut right, mut found) = (vec![0_u8; image.len()], vec![0_u8; image.len()]);
     Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply_values(&image, &mut right)?;
@@ -83,7 +83,7 @@ pub(super) fn halves(device: DeviceChoice) -> Result<(), Failed> {
         Mask::new(3, 3, [0.0, 0.0, 0.0, 1.0, 15.0, 0.0, 0.0, 0.0, 0.0].map(|value| value / 16.0).to_vec())?,
     ] {
         let problem = Problem::new(width, height, &Filter::new(mask).border(Border::Wrap))?;
-        let problem = problem.with_layout(Layout::of::<u8, u8>(1))?;
+        let problem = problem.with_format(PixelFormat::of::<u8, u8>(1))?;
         let right: Image<u8> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
         let device = Device::select(device)?;
         let convolution = device.prepare(&problem, VariantChoice::Named(Variant::TensorCoreU8))?;
@@ -101,7 +101,7 @@ pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
     // 0.5 of each pixel, moved so that some results are below 0 and some above 65,535, and none.
     for offset in [0.0, 0.25, -9000.0, 50_000.0, f32::MAX] {
         let filter = Filter::new(Mask::new(3, 3, vec![0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0])?).offset(offset);
-        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
+        let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<u16, u16>(1))?;
         let choice = VariantChoice::Named(Variant::SlidingWindow);
         let found: Image<u16> = Device::select(device)?.prepare(&problem, choice)?.apply(&image)?;
         for (&value, &result) in image.values().iter().zip(found.values()) {
@@ -113,7 +113,7 @@ pub(super) fn rounding(device: DeviceChoice) -> Result<(), Failed> {
     }
     // Infinity minus infinity: NaN becomes 0.
     let filter = Filter::new(Mask::new(2, 1, vec![f32::INFINITY, f32::NEG_INFINITY])?);
-    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, u16>(1))?;
+    let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<u16, u16>(1))?;
     let found: Image<u16> =
         Device::select(device)?.prepare(&problem, VariantChoice::Named(Variant::SlidingWindow))?.apply(&image)?;
     let right: Image<u16> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;

@@ -4,7 +4,7 @@ use super::*;
 
 /// Whether a case has room for a defect, and values that all defects change (NaN stays NaN).
 fn plain(case: &Case) -> bool {
-    case.image.0 > 3 && case.image.1 > 3 && case.content == Content::Random && case.layout == Layout::PLANE
+    case.image.0 > 3 && case.image.1 > 3 && case.content == Content::Random && case.format == PixelFormat::PLANE
 }
 
 /// A right answer with one defect must be told apart, or the tests above prove nothing.

@@ -12,7 +12,7 @@ pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
         let mask = (0..35).map(|_| random.f32() - 0.4).collect();
         let filter = Filter::new(Mask::new(5, 7, mask)?).border(border).anchor(number % 7, 1);
         let image = Image::new(width, height, 3, (0..width * height * 3).map(|_| random.u8(..)).collect())?;
-        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u16>(3))?;
+        let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<u8, u16>(3))?;
         let right: Image<u16> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
         // About a third of what the images take, and a strip of a row or two, which pads its rows.
         for limit in [width * height * 3, 9 * (width * 9 + 64)] {
@@ -111,7 +111,7 @@ fn strips_of<T: faltung::Pixel>(
             Filter::new(Mask::new(mask.0, mask.1, coefficients)?).border(border).anchor(number % mask.1, mask.0 / 2);
         let values = (0..width * height * channels).map(|_| value(&mut random)).collect();
         let image = Image::new(width, height, channels, values)?;
-        let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
+        let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<T, T>(channels))?;
         let right: Image<T> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
         for limit in [width * height * channels * size_of::<T>(), width * 40 * channels * size_of::<T>()] {
             let limited = Device::select(device)?.with_memory_limit(limit);

@@ -11,7 +11,7 @@ pub(super) fn huge() -> Result<(), Failed> {
     fastrand::Rng::with_seed(SEED).fill(&mut values);
     let image = Image::new(width, height, 1, values)?;
     let filter = Filter::new(Mask::gaussian(0.8, None)?).border(Border::Mirror).anchor(0, 6);
-    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
+    let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<u8, u8>(1))?;
     let device = Device::cuda(0)?;
     for variant in Variant::ALL {
         let result: Image<u8> = match device.prepare(&problem, VariantChoice::Named(variant)) {
@@ -24,7 +24,7 @@ pub(super) fn huge() -> Result<(), Failed> {
             // A part of the image has borders of its own above and below: only rows whose windows are in it are
             // compared.
             let part = image.crop(0, first, width, rows)?;
-            let part_problem = Problem::new(width, rows, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
+            let part_problem = Problem::new(width, rows, &filter)?.with_format(PixelFormat::of::<u8, u8>(1))?;
             let right: Image<u8> = Device::cpu().prepare(&part_problem, VariantChoice::Auto)?.apply(&part)?;
             let top = if first == 0 { 0 } else { 8 };
             let bottom = if first + rows == height { rows } else { rows - 8 };
@@ -71,7 +71,7 @@ fn in_bands_of<T: faltung::Pixel>(
 ) -> Result<usize, Failed> {
     let device = Device::cuda(0)?;
     let mut random = fastrand::Rng::with_seed(SEED);
-    let problem = Problem::new(width, height, filter)?.with_layout(Layout::of::<T, T>(channels))?;
+    let problem = Problem::new(width, height, filter)?.with_format(PixelFormat::of::<T, T>(channels))?;
     let mut image = || -> Vec<T> { (0..problem.values()).map(|_| value(&mut random)).collect() };
     let (first, second) = (image(), image());
     let mut ran = 0;
@@ -129,8 +129,8 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
     ] {
         let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
         let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror).accuracy(Accuracy::Exact);
-        let layout = Layout { channels, input, output: PixelType::F32 };
-        problems.push(Problem::new(width, height, &filter)?.with_layout(layout)?);
+        let format = PixelFormat { channels, input, output: PixelType::F32 };
+        problems.push(Problem::new(width, height, &filter)?.with_format(format)?);
     }
     let mut convolutions = Vec::new();
     for problem in &problems {
@@ -138,9 +138,9 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
     }
     for round in 0..4 {
         for (problem, convolution) in problems.iter().zip(&convolutions) {
-            let (width, height, channels) = (problem.width(), problem.height(), problem.layout().channels);
+            let (width, height, channels) = (problem.width(), problem.height(), problem.format().channels);
             let bytes: Vec<u8> = (0..width * height * channels).map(|_| random.u8(..)).collect();
-            let (found, right): (Image, Image) = if problem.layout().input == PixelType::U8 {
+            let (found, right): (Image, Image) = if problem.format().input == PixelType::U8 {
                 let image = Image::new(width, height, channels, bytes)?;
                 (convolution.apply(&image)?, cpu.prepare(problem, VariantChoice::Auto)?.apply(&image)?)
             } else {
@@ -186,7 +186,7 @@ fn page_locked_of<T: faltung::Pixel>(
     let mut random = fastrand::Rng::with_seed(SEED);
     let mask = (0..side * side).map(|_| random.f32() - 0.4).collect();
     let filter = Filter::new(Mask::new(side, side, mask)?).border(Border::Mirror).accuracy(Accuracy::Exact);
-    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<T, T>(channels))?;
+    let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<T, T>(channels))?;
     let convolution = device.prepare(&problem, VariantChoice::Auto)?;
     let cpu = Device::cpu();
     let on_cpu = cpu.prepare(&problem, VariantChoice::Auto)?;
@@ -238,7 +238,7 @@ pub(super) fn rows_with_gaps(device: DeviceChoice) -> Result<(), Failed> {
     let values: Vec<u16> = (0..height * pitch).map(|i| (i * 7919 % 65_521) as u16).collect();
     let view = View::new(width, height, channels, pitch, &values)?;
     let filter = Filter::new(Mask::gaussian(1.5, None)?).border(Border::Wrap);
-    let problem = Problem::new(width, height, &filter)?.with_layout(Layout::of::<u16, f32>(channels))?;
+    let problem = Problem::new(width, height, &filter)?.with_format(PixelFormat::of::<u16, f32>(channels))?;
     let dense = Image::new(width, height, channels, view.to_dense())?;
     let right: Image<f32> = Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(&dense)?;
     let device = Device::select(device)?;
@@ -251,7 +251,7 @@ pub(super) fn rows_with_gaps(device: DeviceChoice) -> Result<(), Failed> {
         }
     }
     let other = convolution.apply::<u16, u16>(&dense);
-    if !matches!(other, Err(Error::OtherLayout { .. })) {
+    if !matches!(other, Err(Error::OtherFormat { .. })) {
         return Err(format!("results of another type than planned: {other:?}").into());
     }
     Ok(())

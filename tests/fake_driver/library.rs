@@ -1,8 +1,8 @@
 //! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
 
 use faltung::{
-    Accuracy, Border, Device, DeviceImage, Filter, Image, Layout, Mask, Pixel, Problem, Stream, Variant, VariantChoice,
-    View, ViewMut,
+    Accuracy, Border, Device, DeviceImage, Filter, Image, Mask, Pixel, PixelFormat, Problem, Stream, Variant,
+    VariantChoice, View, ViewMut,
 };
 use libtest_mimic::Failed;
 
@@ -47,7 +47,7 @@ pub(crate) fn on_cpu<T: Pixel, U: Pixel>(image: &Image<T>) -> Image<U> {
 /// The problem of an image whose results have the same type.
 pub(crate) fn problem<T: Pixel>(image: &Image<T>) -> Problem {
     let problem = Problem::new(image.width(), image.height(), &filter()).expect("a valid problem");
-    problem.with_layout(Layout::of::<T, T>(image.channels())).expect("a valid layout")
+    problem.with_format(PixelFormat::of::<T, T>(image.channels())).expect("a valid format")
 }
 
 /// Puts values on the device, as rows of one channel.
@@ -99,7 +99,7 @@ fn every_variant() -> Result<(), Failed> {
         let mut ran = 0;
         for variant in Variant::ALL {
             let (bytes, floats) = (image::<u8>(70, 41), image::<f32>(70, 41));
-            let of_bytes = Problem::new(70, 41, &filter)?.with_layout(Layout::of::<u8, u8>(1))?;
+            let of_bytes = Problem::new(70, 41, &filter)?.with_format(PixelFormat::of::<u8, u8>(1))?;
             if let Ok(convolution) = device.prepare(&of_bytes, VariantChoice::Named(variant)) {
                 let right: Image<u8> = Device::cpu().apply(&filter, &bytes)?;
                 assert_eq!(convolution.apply::<u8, u8>(&bytes)?, right, "{}", variant.name());

@@ -108,15 +108,15 @@ where
 /// Lends the buffer to be written, without a copy, whatever container its values are in.
 ///
 /// ```
-/// use faltung::{Device, Filter, Layout, Problem, VariantChoice, View, ViewMut};
+/// use faltung::{Device, Filter, PixelFormat, Problem, VariantChoice, View, ViewMut};
 /// use image::{ImageBuffer, Luma, RgbImage};
 ///
 /// let source = RgbImage::from_pixel(64, 48, image::Rgb([1, 2, 3]));
 /// let mut result = ImageBuffer::<image::Rgb<u16>, _>::new(64, 48);
-/// let problem = Problem::new(64, 48, &Filter::average(3, 3).scale(10.0))?.with_layout(Layout::of::<u8, u16>(3))?;
+/// let problem = Problem::new(64, 48, &Filter::average(3, 3).scale(10.0))?.with_format(PixelFormat::of::<u8, u16>(3))?;
 /// let device = Device::cpu();
-/// let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
-/// convolution.run_view(View::try_from(&source)?, ViewMut::try_from(&mut result)?)?;
+/// let prepared = device.prepare(&problem, VariantChoice::Auto)?;
+/// prepared.apply_view(View::try_from(&source)?, ViewMut::try_from(&mut result)?)?;
 /// assert_eq!(result.get_pixel(20, 20).0, [10, 20, 30]);
 /// # Ok::<(), faltung::Error>(())
 /// ```

@@ -72,15 +72,15 @@ impl<'a, T: Pixel> TryFrom<ArrayView2<'a, T>> for View<'a, T> {
 /// Lends the array as an image of interleaved channels, without a copy. The stride of axis 0 becomes the pitch.
 ///
 /// ```
-/// use faltung::{Device, Filter, Layout, Problem, VariantChoice, View, ViewMut};
+/// use faltung::{Device, Filter, PixelFormat, Problem, VariantChoice, View, ViewMut};
 /// use ndarray::Array3;
 ///
 /// let source = Array3::from_elem((48, 64, 3), 10_u8);
 /// let mut result = Array3::<f32>::zeros((48, 64, 3));
-/// let problem = Problem::new(64, 48, &Filter::average(2, 1))?.with_layout(Layout::of::<u8, f32>(3))?;
+/// let problem = Problem::new(64, 48, &Filter::average(2, 1))?.with_format(PixelFormat::of::<u8, f32>(3))?;
 /// let device = Device::cpu();
-/// let mut convolution = device.convolution(&problem, VariantChoice::Auto)?;
-/// convolution.run_view(View::try_from(source.view())?, ViewMut::try_from(result.view_mut())?)?;
+/// let prepared = device.prepare(&problem, VariantChoice::Auto)?;
+/// prepared.apply_view(View::try_from(source.view())?, ViewMut::try_from(result.view_mut())?)?;
 /// assert_eq!((result[[20, 0, 2]], result[[20, 1, 2]]), (5.0, 10.0));
 /// # Ok::<(), faltung::Error>(())
 /// ```

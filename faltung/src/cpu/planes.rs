@@ -36,15 +36,15 @@ pub(crate) fn convolve_values<T: Pixel, U: Pixel>(
     result: &mut [U],
     planes: &mut Planes,
 ) -> Result<()> {
-    let layout = problem.layout();
-    assert_eq!((layout.input, layout.output), (T::TYPE, U::TYPE), "types of source and result");
+    let format = problem.format();
+    assert_eq!((format.input, format.output), (T::TYPE, U::TYPE), "types of source and result");
     assert_eq!((source.len(), result.len()), (problem.values(), problem.values()), "values of source and result");
-    match layout.channels {
+    match format.channels {
         1 => by_planes::<T, U, 1>(problem, source, result, planes),
         2 => by_planes::<T, U, 2>(problem, source, result, planes),
         3 => by_planes::<T, U, 3>(problem, source, result, planes),
         4 => by_planes::<T, U, 4>(problem, source, result, planes),
-        channels => unreachable!("a layout has 1 to 4 channels, not {channels}"),
+        channels => unreachable!("a format has 1 to 4 channels, not {channels}"),
     }
 }
 

@@ -285,7 +285,7 @@ impl GpuConvolution {
     /// [`Error::DeviceMemory`], [`Error::Driver`].
     ///
     /// # Safety
-    /// - Source and result are of the plan's size and layout, on the stream's device.
+    /// - Source and result are of the plan's size and pixel format, on the stream's device.
     /// - They stay until what the stream is given is done. What orders their use by other streams was done.
     pub(crate) unsafe fn enqueue(&self, source: ImageArea, result: ImageArea, stream: &Arc<OwnStream>) -> Result<()> {
         let gpu = self.gpu();

@@ -20,12 +20,12 @@ use super::{Gpu, driver};
 use crate::image::bytes_of;
 use crate::plan::{Plan, VariantChoice};
 use crate::rows::HostRows;
-use crate::{Error, Layout, Problem, Result, View};
+use crate::{Error, PixelFormat, Problem, Result, View};
 
 /// A kernel, ready to be launched on images of one size.
 pub(super) struct Kernel {
     plan: Plan,
-    layout: Layout,
+    format: PixelFormat,
     /// Of the module below; dropped before it.
     function: Function<'static>,
     mask: MaskPlace,
@@ -78,7 +78,7 @@ impl Kernel {
             (function, MaskPlace::Global { block: Some(block), _module: module })
         };
         let ready =
-            Self { plan, layout: problem.layout(), function, mask, users: Mutex::default(), gpu: Arc::clone(gpu) };
+            Self { plan, format: problem.format(), function, mask, users: Mutex::default(), gpu: Arc::clone(gpu) };
         let shared_bytes = ready.plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
         if shared_bytes > 48 * 1024 {
             driver::allow_shared_memory(&ready.function, shared_bytes)
@@ -97,10 +97,10 @@ impl Kernel {
 
     /// A row of source and of result.
     pub(super) fn row_bytes(&self) -> (RowBytes, RowBytes) {
-        let values = self.plan.params.width as usize * self.layout.channels;
+        let values = self.plan.params.width as usize * self.format.channels;
         let of = |bytes: usize, pitch: i32| RowBytes { bytes: values * bytes, pitch: pitch as usize * bytes };
-        let (params, layout) = (&self.plan.params, self.layout);
-        (of(layout.input.bytes(), params.src_pitch), of(layout.output.bytes(), params.dst_pitch))
+        let (params, format) = (&self.plan.params, self.format);
+        (of(format.input.bytes(), params.src_pitch), of(format.output.bytes(), params.dst_pitch))
     }
 
     /// Launches the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows
@@ -126,7 +126,7 @@ impl Kernel {
             MaskPlace::Constant(_) => None,
         };
         for one in &self.plan.launches(height, outputs) {
-            let images = Images { layout: self.layout, source, result };
+            let images = Images { format: self.format, source, result };
             // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the caller's
             // promise.
             unsafe { launch::convolution(&self.function, one, images, mask, stream)? };

@@ -13,7 +13,7 @@ use kernels_gpu::abi::params::Params;
 
 use super::status::DriverResultExt;
 use crate::plan::Launch;
-use crate::{Error, Layout, Result};
+use crate::{Error, PixelFormat, Result};
 
 /// [`Params`] as `cust` wants a kernel argument.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub(super) struct Area {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images {
     /// Types and channels.
-    pub(super) layout: Layout,
+    pub(super) format: PixelFormat,
     /// Rows at the source's pitch.
     pub(super) source: Area,
     /// Rows at the result's pitch.
@@ -60,7 +60,7 @@ pub(super) unsafe fn convolution(
     stream: &Stream,
 ) -> Result<()> {
     let params = launch.params;
-    let Images { layout: Layout { channels, input, output }, source, result } = images;
+    let Images { format: PixelFormat { channels, input, output }, source, result } = images;
     let (width, height) = (params.width as usize, params.height as usize);
     let check = |what, found: usize, (width, height, channels): (usize, usize, usize), pitch: usize| {
         let required = (height - 1) * pitch + width * channels;

@@ -105,7 +105,7 @@ impl Mark {
     /// The device's time between two.
     pub(crate) fn since(&self, start: &Self) -> Result<Duration> {
         let _entered = self.gpu.enter()?;
-        self.event().since(&start.event()).context("read the timing events")
+        self.event().since(start.event()).context("read the timing events")
     }
 }
 

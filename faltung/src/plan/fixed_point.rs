@@ -122,7 +122,7 @@ impl FixedPoint {
             let column = column.checked_sub(left).filter(|&column| column < mask_width)?;
             (row < exact.1).then_some((row * mask_width + column) as usize)
         };
-        let channels = problem.layout().channels as u32;
+        let channels = problem.format().channels as u32;
         let layout = Layout::new(channels, width, (origin + left) as i32, side);
         let mut words = vec![0_u32; header::WORDS as usize];
         words[header::SHIFT as usize] = self.shift;
@@ -228,12 +228,12 @@ fn unit_of(value: f32) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Layout as Values, Mask, Operation};
+    use crate::{Filter, Mask, Operation, PixelFormat};
 
     fn problem(width: usize, height: usize, mask: Vec<f32>, scale: f32, offset: f32) -> Problem {
         let mask = Mask::new(height, width, mask).unwrap();
         let filter = Filter::new(mask).operation(Operation::Correlate).scale(scale).offset(offset);
-        Problem::new(100, 100, &filter).unwrap().with_layout(Values::of::<u8, u8>(1)).unwrap()
+        Problem::new(100, 100, &filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap()
     }
 
     /// The byte that the contract names.

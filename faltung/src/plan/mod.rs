@@ -177,8 +177,8 @@ impl Plan {
                 return Err(Error::Accuracy { variant, required, kept });
             }
         }
-        let layout = problem.layout();
-        let values = (layout.input, layout.channels as u32);
+        let format = problem.format();
+        let values = (format.input, format.channels as u32);
         let of_format = || entries().filter(move |entry| (entry.pixel, entry.channels) == values);
         let has_form = |is_form: fn(MaskForm) -> bool| of_format().any(|entry| is_form(entry.variant.spec().mask_form));
         let factors =
@@ -191,7 +191,7 @@ impl Plan {
             padded_side: padded_side(problem),
             factor_exponents: factors.as_ref().map(Factors::exponents),
             uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
-            result: layout.output,
+            result: format.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
@@ -210,8 +210,8 @@ impl Plan {
         let reason = situation.reason(entry, &considered, choice);
         let pitch = |bytes: usize| device_pitch(problem.row_values(), bytes);
         let mut params = Params {
-            src_pitch: pitch(layout.input.bytes()) as i32,
-            dst_pitch: pitch(layout.output.bytes()) as i32,
+            src_pitch: pitch(format.input.bytes()) as i32,
+            dst_pitch: pitch(format.output.bytes()) as i32,
             ..problem.params()
         };
         if let MaskSize::Square(side) = entry.mask
@@ -320,7 +320,7 @@ impl Plan {
 
 /// The loosest accuracy class that a variant for `problem` may keep. Integer results are exact whatever was asked for.
 fn demanded(problem: &Problem) -> Accuracy {
-    match problem.layout().output {
+    match problem.format().output {
         PixelType::F32 => problem.accuracy(),
         PixelType::U8 | PixelType::U16 => Accuracy::Exact,
     }
@@ -333,8 +333,8 @@ fn demanded(problem: &Problem) -> Accuracy {
 /// show.
 fn padded_side(problem: &Problem) -> Option<u32> {
     let is_whole = |kind| !matches!(kind, PixelType::F32);
-    let (window, left, layout) = (problem.window(), problem.origin().1, problem.layout());
-    if !is_whole(layout.input) || !is_whole(layout.output) || !problem.border().value().is_finite() {
+    let (window, left, format) = (problem.window(), problem.origin().1, problem.format());
+    if !is_whole(format.input) || !is_whole(format.output) || !problem.border().value().is_finite() {
         return None;
     }
     let reach = left.max(window.width() - 1 - left);

@@ -1,9 +1,8 @@
 use kernels_gpu::common::partition::partition;
-use kernels_gpu::ptx;
 use kernels_gpu::registry::{Grid, entries};
 
 use super::*;
-use crate::{Axis, Border, Filter, Layout, Mask, Operation, PixelType};
+use crate::{Axis, Border, Filter, Mask, Operation, PixelFormat, PixelType};
 
 /// A mask that is no column times a row, if it has more than one row and column.
 fn mask(width: usize, height: usize) -> Mask {
@@ -120,7 +119,8 @@ fn large_images_take_the_kernels_with_sums_in_registers() {
     // Up and down costs nothing, to the sides the walk would read pixel by pixel.
     assert_eq!(of_anchor(6, 3), "sliding_window_f32_c1_7x7");
     assert_eq!(of_anchor(3, 0), "register_tile_f32_c1");
-    let bytes = problem(4096, 4096, 7, 7).with_layout(Layout { output: PixelType::U8, ..Layout::PLANE }).unwrap();
+    let bytes =
+        problem(4096, 4096, 7, 7).with_format(PixelFormat { output: PixelType::U8, ..PixelFormat::PLANE }).unwrap();
     let plan = Plan::new(&bytes, Limits::H100, VariantChoice::Auto).unwrap();
     assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_7x7");
     assert!(plan.reason.contains("makes results of f32, not u8"), "{}", plan.reason);
@@ -276,7 +276,7 @@ fn the_accuracy_limits_what_auto_takes() {
     let plan = |accuracy, output| {
         let filter = Filter::new(Mask::gaussian(3.0, None).unwrap()).accuracy(accuracy);
         let problem = Problem::new(4096, 4096, &filter).unwrap();
-        let problem = problem.with_layout(Layout { channels: 1, input: output, output }).unwrap();
+        let problem = problem.with_format(PixelFormat { channels: 1, input: output, output }).unwrap();
         assert_eq!(problem.accuracy(), accuracy);
         let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
         (plan.entry.variant, plan.bound(&problem).class())
@@ -331,13 +331,14 @@ fn a_variant_by_name_is_still_checked() {
         other_size.to_string(),
         "made for square masks of side 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23, 25, 27, 29, 31; this one is 8 x 6"
     );
-    let layout = |channels, input, output| problem(9, 9, 3, 3).with_layout(Layout { channels, input, output }).unwrap();
+    let format =
+        |channels, input, output| problem(9, 9, 3, 3).with_format(PixelFormat { channels, input, output }).unwrap();
     assert_eq!(
-        refusal(&layout(1, PixelType::F32, PixelType::U16), Variant::SlidingWindow),
+        refusal(&format(1, PixelType::F32, PixelType::U16), Variant::SlidingWindow),
         Ineligible::Result { required: &[PixelType::F32], found: PixelType::U16 }
     );
     assert_eq!(
-        refusal(&layout(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
+        refusal(&format(3, PixelType::U8, PixelType::U8), Variant::RegisterTile),
         Ineligible::PixelFormat { required: (PixelType::F32, 1), found: (PixelType::U8, 3) }
     );
 }
@@ -348,7 +349,7 @@ fn bytes_take_the_tensor_cores_where_they_can() {
     let plan = |channels, output, border, width, limits| {
         let filter = Filter::new(mask(7, 7)).border(border);
         let problem = Problem::new(width, 1080, &filter).unwrap();
-        let problem = problem.with_layout(Layout { channels, input: PixelType::U8, output }).unwrap();
+        let problem = problem.with_format(PixelFormat { channels, input: PixelType::U8, output }).unwrap();
         let plan = Plan::new(&problem, limits, VariantChoice::Auto).unwrap();
         (plan.entry.symbol, plan.reason)
     };
@@ -385,10 +386,11 @@ fn bytes_take_the_tensor_cores_where_they_can() {
 }
 
 /// The drivers of CUDA 11.0 know the PTX of all entries.
+#[cfg(feature = "cuda")]
 #[test]
 fn drivers_know_the_ptx() {
     for entry in entries() {
-        let module = ptx::MODULES.iter().find(|module| module.name == entry.module()).unwrap();
+        let module = kernels_gpu::ptx::MODULES.iter().find(|module| module.name == entry.module()).unwrap();
         let text = module.ptx();
         let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
         assert!(version.trim().parse::<f32>().unwrap() <= 7.0, "{}: {version}", entry.symbol);
@@ -400,7 +402,8 @@ fn drivers_know_the_ptx() {
 fn bytes_that_fixed_point_does_not_decide_take_the_sliding_window() {
     let of = |width, height, mask: Mask| {
         let problem = Problem::new(width, height, &Filter::new(mask)).unwrap();
-        let problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
+        let problem =
+            problem.with_format(PixelFormat { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
         let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
         (plan.entry.symbol, plan.reason)
     };
@@ -430,8 +433,8 @@ fn bytes_that_fixed_point_does_not_decide_take_the_sliding_window() {
 fn small_images_of_other_values_take_what_was_fastest() {
     use PixelType::{F32, U8, U16};
     let plan = |channels, pixel, (width, height), side| {
-        let layout = Layout { channels, input: pixel, output: pixel };
-        let problem = problem(width, height, side, side).with_layout(layout).unwrap();
+        let format = PixelFormat { channels, input: pixel, output: pixel };
+        let problem = problem(width, height, side, side).with_format(format).unwrap();
         Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap()
     };
     let of = |channels, pixel, size, side| plan(channels, pixel, size, side).entry.symbol;
@@ -466,8 +469,8 @@ fn small_images_of_other_values_take_what_was_fastest() {
 fn other_values_take_the_sliding_window_where_it_can() {
     use PixelType::{F32, U8, U16};
     let of = |channels, input, output, width, height| {
-        let layout = Layout { channels, input, output };
-        planned(&problem(4096, 4096, width, height).with_layout(layout).unwrap(), VariantChoice::Auto)
+        let format = PixelFormat { channels, input, output };
+        planned(&problem(4096, 4096, width, height).with_format(format).unwrap(), VariantChoice::Auto)
     };
     assert_eq!(of(3, F32, F32, 9, 9), "sliding_window_f32_c3_9x9");
     assert_eq!(of(4, F32, F32, 11, 11), "sliding_window_f32_c4_11x11");
@@ -500,8 +503,8 @@ fn zeros_around_a_mask_leave_it_in_its_place() {
         let filter = Filter::new(Mask::new(width, height, coefficients).unwrap())
             .operation(Operation::Correlate)
             .anchor(row, column);
-        let layout = Layout { channels: 1, input: PixelType::U16, output: PixelType::U16 };
-        let problem = Problem::new(4096, 4096, &filter).unwrap().with_layout(layout).unwrap();
+        let format = PixelFormat { channels: 1, input: PixelType::U16, output: PixelType::U16 };
+        let problem = Problem::new(4096, 4096, &filter).unwrap().with_format(format).unwrap();
         let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
         assert_eq!(plan.entry.mask, MaskSize::Square(side));
         assert_eq!((plan.params.mask_width, plan.params.mask_height), (side as i32, side as i32));
@@ -532,7 +535,7 @@ fn choices_have_names() {
 fn every_layout_has_its_entry_and_rows_begin_at_sectors() {
     for (input, output) in PixelType::ALL.into_iter().flat_map(|a| PixelType::ALL.map(|b| (a, b))) {
         for channels in 1..=4 {
-            let problem = problem(33, 7, 5, 3).with_layout(Layout { channels, input, output }).unwrap();
+            let problem = problem(33, 7, 5, 3).with_format(PixelFormat { channels, input, output }).unwrap();
             let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
             assert_eq!((plan.entry.pixel, plan.entry.channels as usize), (input, channels));
             assert_eq!(plan.params.result_kind, output.code());
@@ -553,7 +556,8 @@ fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
         let filter = Filter::new(Mask::average(mask.0 as usize, mask.1 as usize).unwrap());
         let mut problem = Problem::new(width, height, &filter).unwrap();
         if variant.entries().all(|entry| entry.pixel == PixelType::U8) {
-            problem = problem.with_layout(Layout { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
+            problem =
+                problem.with_format(PixelFormat { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
         }
         Plan::new(&problem, Limits::H100, VariantChoice::Named(variant))
     };

@@ -16,7 +16,7 @@
 //! ```
 //! use std::sync::Mutex;
 //! use host::batch::{self, Limits, Work};
-//! use host::{Device, Filter, Image, Mask};
+//! use faltung::{Device, Filter, Image, Mask};
 //!
 //! /// Gradients of these widths, whose means are collected.
 //! struct Means(Mutex<Vec<u8>>);
@@ -25,18 +25,18 @@
 //!     type Job = usize;
 //!     type Input = Image<u8>;
 //!     type Output = Image<u8>;
-//!     type Error = host::Error;
+//!     type Error = faltung::Error;
 //!     fn bytes(&self, &width: &usize) -> u64 {
 //!         width as u64
 //!     }
-//!     fn read(&self, &width: &usize) -> host::Result<Image<u8>> {
+//!     fn read(&self, &width: &usize) -> faltung::Result<Image<u8>> {
 //!         Image::from_fn(width, 1, |x, _| x as u8)
 //!     }
-//!     fn write(&self, &width: &usize, mean: Image<u8>) -> host::Result<()> {
+//!     fn write(&self, &width: &usize, mean: Image<u8>) -> faltung::Result<()> {
 //!         self.0.lock().unwrap().push(mean.values()[width / 2]);
 //!         Ok(())
 //!     }
-//!     fn finished(&self, &width: &usize, result: host::Result<()>) {
+//!     fn finished(&self, &width: &usize, result: faltung::Result<()>) {
 //!         assert_eq!(result.is_err(), width == 0); // an image without pixels is an error, and the rest goes on
 //!     }
 //! }

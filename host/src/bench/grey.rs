@@ -10,7 +10,7 @@ const LUMINANCE: [f32; 3] = [0.2125, 0.7154, 0.0721];
 /// without undoing the gamma; alpha is left out.
 ///
 /// ```
-/// use host::Image;
+/// use faltung::Image;
 /// use host::bench::grey;
 ///
 /// let red_and_white = Image::new(2, 1, 3, vec![255_u8, 0, 0, 255, 255, 255])?;

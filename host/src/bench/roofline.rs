@@ -40,7 +40,7 @@ impl Work {
     ///
     /// ```
     /// use host::bench::roofline::{Bound, Roofline, Work};
-    /// use host::{Filter, Mask, Problem, Rates};
+    /// use faltung::{Filter, Mask, Problem, Rates};
     ///
     /// let problem = Problem::new(1000, 1000, &Filter::new(Mask::new(5, 5, vec![0.04; 25])?))?;
     /// let rates = Rates { copy_bytes_per_s: 8e9, flop_per_s: 1e12 };
@@ -49,8 +49,8 @@ impl Work {
     /// ```
     #[must_use]
     pub fn new(problem: &Problem, products: u64) -> Self {
-        let (layout, values) = (problem.layout(), problem.values() as f64);
-        let bytes = (layout.input.bytes() + layout.output.bytes()) as f64;
+        let (format, values) = (problem.format(), problem.values() as f64);
+        let bytes = (format.input.bytes() + format.output.bytes()) as f64;
         Self { bytes: bytes * values, flop: 2.0 * products as f64 * values }
     }
 

@@ -16,7 +16,9 @@ use super::{Event, Settings, Wanted};
 use crate::files::each_type;
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
-use faltung::{Accuracy, AnyImage, Device, DeviceChoice, Error, Filter, Image, Layout, Problem, Result, VariantChoice};
+use faltung::{
+    Accuracy, AnyImage, Device, DeviceChoice, Error, Filter, Image, PixelFormat, Problem, Result, VariantChoice,
+};
 
 /// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
 const GPU_BATCH: Duration = Duration::from_millis(5);
@@ -174,12 +176,12 @@ impl Bench<'_> {
         let mask = workload::mask(mask_size, self.settings.seed, self.settings.separable)?;
         let Settings { border, pixel, channels, .. } = *self.settings;
         let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
-        let problem = &problem.with_layout(Layout { channels, input: pixel, output: pixel })?;
+        let problem = &problem.with_format(PixelFormat { channels, input: pixel, output: pixel })?;
         let mut cell = Cell {
             picture: picture.name().to_owned(),
             image: size,
             mask: mask_size,
-            layout: problem.layout(),
+            format: problem.format(),
             border,
             rows: Vec::new(),
             not_eligible: Vec::new(),

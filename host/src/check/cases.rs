@@ -9,7 +9,7 @@ use std::fmt;
 
 use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
 
-use faltung::{AnyImage, Border, Filter, Layout, Mask, Operation, PixelType, Problem, Result, VariantChoice};
+use faltung::{AnyImage, Border, Filter, Mask, Operation, PixelFormat, PixelType, Problem, Result, VariantChoice};
 
 /// The seed of the data when none is given.
 pub const SEED: u64 = 20_260;
@@ -39,7 +39,7 @@ pub struct Case {
     /// Factor and addend of the sums.
     pub scale: (f32, f32),
     /// Types and channels.
-    pub layout: Layout,
+    pub format: PixelFormat,
     /// Whether the mask is a column times a row.
     pub separable: bool,
     /// What the pixels are; integers are always random.
@@ -71,8 +71,8 @@ impl fmt::Display for Case {
         if self.content == Content::Special {
             f.write_str(" special values")?;
         }
-        if self.layout != Layout::PLANE {
-            write!(f, " {}", self.layout)?;
+        if self.format != PixelFormat::PLANE {
+            write!(f, " {}", self.format)?;
         }
         write!(f, " seed {}", self.seed)
     }
@@ -111,9 +111,9 @@ impl Case {
         if let Some((row, column)) = self.anchor {
             filter = filter.anchor(row, column);
         }
-        let problem = Problem::new(self.image.0, self.image.1, &filter)?.with_layout(self.layout)?;
+        let problem = Problem::new(self.image.0, self.image.1, &filter)?.with_format(self.format)?;
         let mut random = fastrand::Rng::with_seed(!self.seed);
-        let mut pixels = AnyImage::zeros(self.image.0, self.image.1, self.layout.channels, self.layout.input)?;
+        let mut pixels = AnyImage::zeros(self.image.0, self.image.1, self.format.channels, self.format.input)?;
         let mut float = || {
             let value = random.f32().mul_add(2.0, -1.0);
             if self.content == Content::Random || random.u8(..) > 20 {
@@ -172,32 +172,32 @@ const MASKS: [(usize, usize); 26] = [
 ]; // (columns, rows)
 
 /// Types and channels, in turn, of those cases that are not on a plane of `f32`.
-const LAYOUTS: [Layout; 20] = {
-    const fn layout(channels: usize, input: PixelType, output: PixelType) -> Layout {
-        Layout { channels, input, output }
+const LAYOUTS: [PixelFormat; 20] = {
+    const fn format(channels: usize, input: PixelType, output: PixelType) -> PixelFormat {
+        PixelFormat { channels, input, output }
     }
     use PixelType::{F32, U8, U16};
     [
-        layout(1, U8, U8),
-        layout(2, U8, U8),
-        layout(3, U8, U8),
-        layout(4, U8, U8),
-        layout(1, U16, U16),
-        layout(2, U16, U16),
-        layout(3, U16, U16),
-        layout(4, U16, U16),
-        layout(2, F32, F32),
-        layout(3, F32, F32),
-        layout(4, F32, F32),
-        layout(3, U8, F32),
-        layout(1, U8, U16),
-        layout(4, U8, F32),
-        layout(1, U16, U8),
-        layout(2, U16, F32),
-        layout(3, U16, U8),
-        layout(1, F32, U8),
-        layout(3, F32, U16),
-        layout(4, F32, U8),
+        format(1, U8, U8),
+        format(2, U8, U8),
+        format(3, U8, U8),
+        format(4, U8, U8),
+        format(1, U16, U16),
+        format(2, U16, U16),
+        format(3, U16, U16),
+        format(4, U16, U16),
+        format(2, F32, F32),
+        format(3, F32, F32),
+        format(4, F32, F32),
+        format(3, U8, F32),
+        format(1, U8, U16),
+        format(4, U8, F32),
+        format(1, U16, U8),
+        format(2, U16, F32),
+        format(3, U16, U8),
+        format(1, F32, U8),
+        format(3, F32, U16),
+        format(4, F32, U8),
     ]
 };
 
@@ -235,7 +235,7 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
             if quick && (i + j) % 12 != 0 {
                 continue;
             }
-            let layout = if mixed % 4 == 2 { LAYOUTS[mixed / 4 % LAYOUTS.len()] } else { Layout::PLANE };
+            let format = if mixed % 4 == 2 { LAYOUTS[mixed / 4 % LAYOUTS.len()] } else { PixelFormat::PLANE };
             cases.push(Case {
                 image,
                 mask,
@@ -251,15 +251,15 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
                     2 => Some((mask.1 / 3, mask.0 - 1)),
                     _ => None,
                 },
-                scale: match layout.output {
+                scale: match format.output {
                     // Most of the sums in the range of the type, some saturated.
-                    _ if layout.input == PixelType::F32 && layout.output != PixelType::F32 => (60.0, 128.0),
+                    _ if format.input == PixelType::F32 && format.output != PixelType::F32 => (60.0, 128.0),
                     PixelType::U8 => (0.4, 128.0),
                     PixelType::U16 => (0.4, 30_000.0),
                     PixelType::F32 if turn % 7 == 3 => (-2.5, 0.25),
                     PixelType::F32 => (1.0, 0.0),
                 },
-                layout,
+                format,
                 separable: (mixed / 64).is_multiple_of(3),
                 // Not by `turn`: a multiple of 4 masks would give each mask one content.
                 content: if mixed / 24 % 4 == 1 { Content::Special } else { Content::Random },
@@ -297,7 +297,7 @@ fn wide(quick: bool, seed: u64) -> Vec<Case> {
         operation: if turn / 4 % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
         anchor: (turn % 7 == 6).then_some((mask.1 - 1, 0)),
         scale: if turn % 5 == 3 { (-2.5, 0.25) } else { (1.0, 0.0) },
-        layout: Layout::PLANE,
+        format: PixelFormat::PLANE,
         separable,
         content: if turn / 3 % 3 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(100_000 + turn as u64),
@@ -319,7 +319,7 @@ fn large_squares(quick: bool, seed: u64) -> Vec<Case> {
         operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
         anchor: (number % 5 == 4).then_some((side - 1, (side - 1) / 2)),
         scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
-        layout: Layout::PLANE,
+        format: PixelFormat::PLANE,
         separable: false,
         content: if number % 2 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(400_000 + number as u64),
@@ -363,7 +363,7 @@ fn other_sizes(quick: bool, seed: u64) -> Vec<Case> {
         operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
         anchor: None,
         scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
-        layout: Layout::PLANE,
+        format: PixelFormat::PLANE,
         separable,
         content: Content::Random,
         seed: seed.wrapping_add(600_000 + number as u64),
@@ -408,7 +408,7 @@ fn wide_values(quick: bool, seed: u64) -> Vec<Case> {
                 _ => None,
             },
             scale: if number % 3 == 0 { (1.0, 0.0) } else { (0.4, 128.0) },
-            layout: Layout { channels, input: entry.pixel, output: results[number / 2 % results.len()] },
+            format: PixelFormat { channels, input: entry.pixel, output: results[number / 2 % results.len()] },
             separable: false,
             content: if number % 4 == 1 { Content::Special } else { Content::Random },
             seed: seed.wrapping_add(200_000 + number as u64),
@@ -451,7 +451,7 @@ fn tensor_bytes(quick: bool, seed: u64) -> Vec<Case> {
             _ => None,
         },
         scale: (0.5 / ((mask.0 * mask.1) as f32).sqrt(), 128.0),
-        layout: Layout { channels, input: PixelType::U8, output: PixelType::U8 },
+        format: PixelFormat { channels, input: PixelType::U8, output: PixelType::U8 },
         separable: false,
         content: Content::Random,
         seed: seed.wrapping_add(300_000 + number as u64),
@@ -472,7 +472,7 @@ fn tensor_planes(quick: bool, seed: u64) -> Vec<Case> {
         operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
         anchor: [None, None, Some((mask.1 / 3, mask.0 / 4)), Some((mask.1 - 1, 0))][turn],
         scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
-        layout: Layout::PLANE,
+        format: PixelFormat::PLANE,
         separable: true,
         content: if turn % 2 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(700_000 + number as u64),
@@ -490,7 +490,7 @@ fn extremes(seed: u64) -> [Case; 4] {
         operation: Operation::Convolve,
         anchor: None,
         scale: (1.0, 0.0),
-        layout: Layout::PLANE,
+        format: PixelFormat::PLANE,
         separable: false,
         content: Content::Random,
         seed,

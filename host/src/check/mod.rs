@@ -49,7 +49,7 @@ impl Checker {
             let mut reference = vec![POISON; plane.values().len()];
             faltung::reference(&problem, plane.values(), &mut reference);
             planes.push(Image::new(problem.width(), problem.height(), 1, reference)?.map(
-                |sum| match case.layout.output {
+                |sum| match case.format.output {
                     PixelType::U8 => u8::from_f32(sum).to_f32(),
                     PixelType::U16 => u16::from_f32(sum).to_f32(),
                     PixelType::F32 => sum,

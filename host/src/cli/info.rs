@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use anyhow::{Context, Result};
-use faltung::{Accuracy, Device, DeviceChoice, Filter, GpuInfo, Layout, Mask, PixelType, Problem, VariantChoice};
+use faltung::{Accuracy, Device, DeviceChoice, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, VariantChoice};
 use host::bench::ImageSize;
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
@@ -130,9 +130,9 @@ fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
             let mut coefficients = vec![1.0; side * side];
             coefficients[0] = if separable { 1.0 } else { 2.0 };
             let filter = Filter::new(Mask::new(side, side, coefficients)?);
-            let layout = Layout { channels, input: pixel, output: pixel };
+            let format = PixelFormat { channels, input: pixel, output: pixel };
             let problem = Problem::new(size.width, size.height, &filter)
-                .and_then(|problem| problem.with_layout(layout))
+                .and_then(|problem| problem.with_format(format))
                 .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
             let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
             match choices.last_mut() {

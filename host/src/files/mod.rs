@@ -100,7 +100,7 @@ pub(crate) use each_type;
 /// A picture: what its file holds that this program keeps.
 ///
 /// ```
-/// use host::Image;
+/// use faltung::Image;
 /// use host::files::{Existing, Picture};
 ///
 /// let folder = tempfile::tempdir()?;

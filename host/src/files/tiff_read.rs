@@ -142,7 +142,7 @@ fn palette(directory: &Directory, reader: &mut (impl Read + Seek)) -> Result<Opt
 fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, String> {
     let (width, height) = decoder.dimensions().map_err(broken)?;
     let colour = decoder.colortype().map_err(broken)?;
-    let layout = decoder.image_buffer_layout().map_err(broken)?;
+    let format = decoder.image_buffer_layout().map_err(broken)?;
     let (stored, channels) = match colour {
         ColorType::Gray(1 | 2 | 4 | 8 | 16) if palette => (1, 3),
         ColorType::Gray(1 | 2 | 4 | 8 | 16 | 32) => (1, 1),
@@ -155,13 +155,13 @@ fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, 
     let (width, height) = (width as usize, height as usize);
     let too_large = |error: faltung::Error| error.to_string();
     let values = Image::<f32>::checked_len(width, height, channels).map_err(too_large)? as u64;
-    let bytes_per_value = match sample(&layout) {
+    let bytes_per_value = match sample(&format) {
         Some(SampleKind::U8) => 1,
         Some(SampleKind::U16) if palette => 1,
         Some(SampleKind::U16) => 2,
         Some(SampleKind::F16 | SampleKind::F32) => 4,
         None => {
-            let format = format!("{:?} of {} bits", layout.sample_format, colour.bit_depth());
+            let format = format!("{:?} of {} bits", format.sample_format, colour.bit_depth());
             return Err(unreadable(format));
         }
     };
@@ -171,7 +171,7 @@ fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, 
     }
     // A row of a tile may be longer than the picture, and the decoder holds it.
     let (columns, rows) = decoder.chunk_dimensions();
-    if layout.planes > 1 && decoder.get_chunk_type() == ChunkType::Tile && height % rows as usize > 0 {
+    if format.planes > 1 && decoder.get_chunk_type() == ChunkType::Tile && height % rows as usize > 0 {
         // The decoder takes the last tiles of all planes but the first for whole ones.
         return Err(unreadable("its planes are in tiles that reach beyond its last row".into()));
     }
@@ -197,9 +197,9 @@ enum SampleKind {
     F32,
 }
 
-fn sample(layout: &BufferLayoutPreference) -> Option<SampleKind> {
+fn sample(format: &BufferLayoutPreference) -> Option<SampleKind> {
     use tiff::decoder::DecodingSampleType as Type;
-    Some(match layout.sample_type? {
+    Some(match format.sample_type? {
         Type::U8 => SampleKind::U8,
         Type::U16 => SampleKind::U16,
         Type::F16 => SampleKind::F16,
@@ -222,7 +222,7 @@ fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> 
     let mut decoder = decoder.with_limits(limits);
     let colour = decoder.colortype().map_err(broken)?;
     let mut values = DecodingResult::U8(Vec::new());
-    let layout = decoder.read_image_to_buffer(&mut values).map_err(broken)?;
+    let format = decoder.read_image_to_buffer(&mut values).map_err(broken)?;
     drop(decoder);
     match values {
         DecodingResult::U8(values) if colour.bit_depth() < 8 => {
@@ -236,7 +236,7 @@ fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> 
             }
         }
         DecodingResult::U8(values) => {
-            let values = interleave(values, &layout, &plan);
+            let values = interleave(values, &format, &plan);
             match (palette, colour) {
                 (Some(palette), _) => look_up(&plan, &values, palette),
                 (None, ColorType::CMYK(_)) => image(&plan, values.as_chunks().0.iter().flat_map(cmyk).collect()),
@@ -245,7 +245,7 @@ fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> 
             }
         }
         DecodingResult::U16(values) => {
-            let values = interleave(values, &layout, &plan);
+            let values = interleave(values, &format, &plan);
             match (palette, colour) {
                 (Some(palette), _) => look_up(&plan, &values, palette),
                 (None, ColorType::CMYK(_)) => image(&plan, values.as_chunks().0.iter().flat_map(cmyk16).collect()),
@@ -253,10 +253,10 @@ fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> 
             }
         }
         DecodingResult::F16(values) => {
-            let values = interleave(values, &layout, &plan);
+            let values = interleave(values, &format, &plan);
             image(&plan, values.into_iter().map(|value| value.to_f32()).collect())
         }
-        DecodingResult::F32(values) => image(&plan, interleave(values, &layout, &plan)),
+        DecodingResult::F32(values) => image(&plan, interleave(values, &format, &plan)),
         _ => Err(unreadable("its integers are signed, or longer than 16 bits".into())),
     }
 }
@@ -316,9 +316,9 @@ fn unpack(packed: &[u8], plan: &Plan, bits: u8) -> Vec<u8> {
 }
 
 /// Brings the planes of the channels together, where there are several.
-fn interleave<T: Copy>(values: Vec<T>, layout: &BufferLayoutPreference, plan: &Plan) -> Vec<T> {
+fn interleave<T: Copy>(values: Vec<T>, format: &BufferLayoutPreference, plan: &Plan) -> Vec<T> {
     let pixels = plan.width * plan.height;
-    if layout.planes < 2 || values.len() != pixels * plan.stored {
+    if format.planes < 2 || values.len() != pixels * plan.stored {
         return values;
     }
     (0..values.len()).map(|i| values[i % plan.stored * pixels + i / plan.stored]).collect()

@@ -15,7 +15,9 @@ use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
 use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
-use faltung::{Accuracy, Device, ErrorBound, Filter, Image, Layout, Operation, Pixel, Problem, Result, VariantChoice};
+use faltung::{
+    Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,
+};
 
 /// What rows are padded to, in bytes: a line of the caches, two or four bursts of the memory.
 const BURST: usize = 128;
@@ -119,7 +121,7 @@ fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Resu
 
 /// The filter on three interleaved channels.
 fn rgb_problem(image: &Image<f32>, filter: &Filter) -> Result<Problem> {
-    Problem::new(image.width(), image.height(), filter)?.with_layout(Layout::of::<f32, f32>(image.channels()))
+    Problem::new(image.width(), image.height(), filter)?.with_format(PixelFormat::of::<f32, f32>(image.channels()))
 }
 
 /// Every channel against the oracle.

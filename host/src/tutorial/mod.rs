@@ -5,7 +5,7 @@
 //! [`lab`](faltung::lab); on the CPU plain Rust computes the same.
 //!
 //! ```no_run
-//! use host::Device;
+//! use faltung::Device;
 //! use host::tutorial::{Settings, Tutorial, run};
 //!
 //! let report = run(Tutorial::Numba, &Device::auto(), Settings::default(), &mut |part| print!("{part}"))?;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::bench::workload::{MaskSize, Picture, mask};
-use faltung::{Border, Device, Filter, Image, Layout, PixelType, Problem, VariantChoice};
+use faltung::{Border, Device, Filter, Image, PixelFormat, PixelType, Problem, VariantChoice};
 
 /// What a stand-in does to the right answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,8 +189,8 @@ fn what_is_wrong_is_named() {
 #[test]
 fn a_wrong_channel_is_named() {
     let filter = Filter::new(mask(MaskSize::square(3), 7, false).unwrap());
-    let layout = Layout { channels: 3, input: PixelType::U8, output: PixelType::U8 };
-    let problem = Problem::new(20, 10, &filter).unwrap().with_layout(layout).unwrap();
+    let format = PixelFormat { channels: 3, input: PixelType::U8, output: PixelType::U8 };
+    let problem = Problem::new(20, 10, &filter).unwrap().with_format(format).unwrap();
     let image = Picture::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
     let mut expected = Expected::new(&problem, &image);
     let bound = ErrorBound::direct(&problem);

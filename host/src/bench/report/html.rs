@@ -41,8 +41,8 @@ pub fn html(report: &Report) -> String {
 
 /// One cell: its heading, and a row for each variant.
 fn section(out: &mut String, cell: &Cell) {
-    let Cell { image, picture, mask, border, layout, .. } = cell;
-    let heading = format!("{image} ({picture}), {}, mask {mask}, border {border}", text::values(*layout));
+    let Cell { image, picture, mask, border, format, .. } = cell;
+    let heading = format!("{image} ({picture}), {}, mask {mask}, border {border}", text::values(*format));
     // Writing to a String does not fail.
     let _ = writeln!(out, "<h2>{}</h2>\n<table>", escape(&heading));
     let titles = ["variant", "of roofline", "", "kernel", "Gpix/s", "end to end", "vs CPU"];

@@ -216,8 +216,8 @@ impl Row {
         Self {
             backend: row.backend,
             variant: row.variant,
-            pixel: cell.layout.input.name(),
-            channels: cell.layout.channels as u32,
+            pixel: cell.format.input.name(),
+            channels: cell.format.channels as u32,
             picture: cell.picture.clone(),
             width: cell.image.width,
             height: cell.image.height,

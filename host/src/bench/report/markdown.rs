@@ -19,7 +19,7 @@ pub fn markdown(report: &Report) -> String {
         for row in &cell.rows {
             let timed = row.timed.as_ref();
             let cells = [
-                format!("{} {}, {}", cell.picture, cell.image, text::values(cell.layout)),
+                format!("{} {}, {}", cell.picture, cell.image, text::values(cell.format)),
                 cell.mask.to_string(),
                 row.backend.to_owned(),
                 row.variant.to_owned(),

@@ -23,7 +23,7 @@ use super::roofline::{Roofline, Work};
 use super::system::Machine;
 use super::verify::Verdict;
 use super::workload::{ImageSize, MaskSize};
-use faltung::{Border, Error, Layout, Rates};
+use faltung::{Border, Error, PixelFormat, Rates};
 
 /// A whole run.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub struct Cell {
     /// The mask's size.
     pub mask: MaskSize,
     /// Types and channels.
-    pub layout: Layout,
+    pub format: PixelFormat,
     /// What lay outside.
     pub border: Border,
     /// What was verified, and timed, the CPU last.
@@ -274,7 +274,7 @@ pub(in crate::bench) mod tests {
             picture: "random".to_owned(),
             image,
             mask,
-            layout: Layout::PLANE,
+            format: PixelFormat::PLANE,
             border: Border::ZERO,
             rows: vec![emulated, row],
             not_eligible: Vec::new(),

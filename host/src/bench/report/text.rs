@@ -3,7 +3,7 @@
 use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::system::Machine;
-use faltung::{Accuracy, Layout, Rates};
+use faltung::{Accuracy, PixelFormat, Rates};
 
 /// What it is measured on: device, CPU, program, a line each.
 #[must_use]
@@ -56,7 +56,7 @@ const LEFT: [usize; 4] = [0, 1, 7, 9];
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
     let Cell { image, picture, mask, border, .. } = cell;
-    let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}\n", values(cell.layout));
+    let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}\n", values(cell.format));
     let mut rows = vec![TITLES.map(str::to_owned)];
     rows.extend(cell.rows.iter().map(|row| columns(cell, row)));
     let needed = |i: usize| rows.iter().map(|row| row[i].chars().count()).fold(WIDTHS[i], usize::max);
@@ -80,10 +80,10 @@ pub fn cell(cell: &Cell) -> String {
 }
 
 /// What the values are, such as "f32" or "3 channels of u8".
-pub(super) fn values(layout: Layout) -> String {
-    match layout.channels {
-        1 => layout.input.name().to_owned(),
-        channels => format!("{channels} channels of {}", layout.input.name()),
+pub(super) fn values(format: PixelFormat) -> String {
+    match format.channels {
+        1 => format.input.name().to_owned(),
+        channels => format!("{channels} channels of {}", format.input.name()),
     }
 }
 

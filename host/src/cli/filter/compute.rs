@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use faltung::{
-    Accuracy, AnyImage, Border, Device, Error, Filter, Image, Layout, Mask, Pixel, PixelType, Prepared, Problem,
+    Accuracy, AnyImage, Border, Device, Error, Filter, Image, Mask, Pixel, PixelFormat, PixelType, Prepared, Problem,
     VariantChoice,
 };
 
@@ -26,7 +26,7 @@ struct Key {
     task: Task,
     width: usize,
     height: usize,
-    layout: Layout,
+    format: PixelFormat,
 }
 
 /// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and
@@ -91,8 +91,8 @@ impl<'device> Compute<'device> {
     }
 
     fn run_on_device<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
-        let layout = Layout::of::<T, U>(image.channels());
-        let convolution = self.ready(Key { task, width: image.width(), height: image.height(), layout })?.clone();
+        let format = PixelFormat::of::<T, U>(image.channels());
+        let convolution = self.ready(Key { task, width: image.width(), height: image.height(), format })?.clone();
         let known = convolution.note();
         let start = Instant::now();
         let result = convolution.apply(image)?;
@@ -132,7 +132,7 @@ impl<'device> Compute<'device> {
     }
 
     fn prepare(&mut self, key: Key) -> faltung::Result<Prepared> {
-        let Key { task, width, height, layout } = key;
+        let Key { task, width, height, format } = key;
         let mut filter = self.filters[task.filter].clone().border(task.border);
         if task.sums {
             filter = filter.scale(1.0).offset(0.0);
@@ -141,7 +141,7 @@ impl<'device> Compute<'device> {
         if task.exact && self.variant.named().is_none() {
             filter = filter.accuracy(Accuracy::Exact);
         }
-        let problem = Problem::new(width, height, &filter)?.with_layout(layout)?;
+        let problem = Problem::new(width, height, &filter)?.with_format(format)?;
         let mut convolution = self.device.prepare_or_cpu(&problem, self.variant);
         let short = match &convolution {
             Ok(convolution) => convolution.note().is_some(),
@@ -200,7 +200,7 @@ impl<'device> Compute<'device> {
         let mut side = if width * height < 100 { 128 } else { 64 };
         loop {
             let image = AnyImage::zeros(side, side, channels, input)?;
-            let problem = Problem::new(side, side, &filter)?.with_layout(Layout { channels, input, output })?;
+            let problem = Problem::new(side, side, &filter)?.with_format(PixelFormat { channels, input, output })?;
             let convolution = self.device.prepare(&problem, self.variant)?;
             let run = || -> faltung::Result<Duration> {
                 let start = Instant::now();

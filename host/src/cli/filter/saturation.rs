@@ -52,13 +52,13 @@ impl Count {
 
 /// Whether values of the input's type can give one beyond the output's.
 fn is_possible(problem: &Problem) -> bool {
-    let layout = problem.layout();
-    if layout.output == PixelType::F32 || layout.input == PixelType::F32 {
-        return layout.output != PixelType::F32;
+    let format = problem.format();
+    if format.output == PixelType::F32 || format.input == PixelType::F32 {
+        return format.output != PixelType::F32;
     }
     let (mut least, mut greatest) = (0.0, 0.0);
     let border = f64::from(problem.border().value());
-    let (low, high) = (border.min(0.0), border.max(f64::from(most(layout.input))));
+    let (low, high) = (border.min(0.0), border.max(f64::from(most(format.input))));
     for &coefficient in problem.window().coefficients() {
         let ends = [f64::from(coefficient) * low, f64::from(coefficient) * high];
         least += ends[0].min(ends[1]);
@@ -67,7 +67,7 @@ fn is_possible(problem: &Problem) -> bool {
     let (scale, offset) = problem.scale_and_offset();
     let ends = [least, greatest].map(|end| end * f64::from(scale) + f64::from(offset));
     // NaN and infinity are possible, too.
-    let fits = |end: &f64| (-0.49..f64::from(most(layout.output)) + 0.49).contains(end);
+    let fits = |end: &f64| (-0.49..f64::from(most(format.output)) + 0.49).contains(end);
     !ends.iter().all(fits)
 }
 
@@ -161,11 +161,11 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faltung::{Filter, Layout, Mask};
+    use faltung::{Filter, Mask, PixelFormat};
 
     fn problem(mask: Mask, scale: f32, offset: f32) -> Problem {
         let filter = Filter::new(mask).scale(scale).offset(offset);
-        Problem::new(100, 80, &filter).unwrap().with_layout(Layout::of::<u8, u8>(1)).unwrap()
+        Problem::new(100, 80, &filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap()
     }
 
     #[test]

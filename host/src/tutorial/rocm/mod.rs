@@ -15,7 +15,7 @@ use super::timing::Timing;
 use crate::bench::report::units::digits;
 use faltung::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
 use faltung::{
-    Border, Device, Filter, Image, Layout, Mask, Operation, Pixel, Prepared, Problem, Result, VariantChoice,
+    Border, Device, Filter, Image, Mask, Operation, Pixel, PixelFormat, Prepared, Problem, Result, VariantChoice,
 };
 
 /// The side of the tutorial's mask.
@@ -257,8 +257,8 @@ impl Direct {
         let area = work.mask.area();
         let mask = Mask::new(work.mask.width, work.mask.height, vec![1.0 / area as f32; area])?;
         let filter = Filter::new(mask).operation(Operation::Correlate).border(border);
-        let layout = Layout::of::<u8, u8>(1);
-        let problem = Problem::new(work.image.width(), work.image.height(), &filter)?.with_layout(layout)?;
+        let format = PixelFormat::of::<u8, u8>(1);
+        let problem = Problem::new(work.image.width(), work.image.height(), &filter)?.with_format(format)?;
         Ok(Self { convolution: device.prepare(&problem, VariantChoice::Auto)?, image: work.image.clone() })
     }
 
