@@ -1,15 +1,14 @@
 //! The GPU's kernels on the CPU, every access checked: the same plan, the same entries, another executor.
 
-use std::ops::Range;
-
 use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::cuda_std::{Global, GlobalMut};
 use kernels_gpu::registry::Function;
 use kernels_gpu::teaching::constant_mask::MASK;
+use kernels_gpu::util::planes;
 
 use crate::image::{bytes_of, bytes_of_mut};
-use crate::plan::{Launch, Limits, Plan, VariantChoice};
+use crate::plan::{Launch, Limits, Place, Plan, Rows, Step, VariantChoice, device_pitch};
 use crate::rows::{HostRows, HostRowsMut};
 use crate::strips::{Cut, Strip};
 use crate::{Error, Pixel, PixelType, Problem, Result, memory};
@@ -32,6 +31,8 @@ struct Resident {
     memory: Memory,
     source: Values,
     result: Values,
+    /// The planes, if the plan has any.
+    planes: Buffer<f32>,
     mask: Buffer<f32>,
 }
 
@@ -152,7 +153,7 @@ impl EmulatorConvolution {
     pub(crate) fn run(&self, source: HostRows<'_>, mut result: HostRowsMut<'_>) -> Result<()> {
         for strip in &self.strips {
             let mut resident = self.resident(strip, source)?;
-            self.launch(self.emulator, strip.height, strip.rows(), &mut resident)?;
+            self.launch(self.emulator, &Rows::of(strip.height, strip.rows()), &mut resident)?;
             self.collect(strip, &resident, &mut result)?;
         }
         Ok(())
@@ -166,7 +167,7 @@ impl EmulatorConvolution {
         self.whole()?;
         let strip = &self.strips[0];
         let mut resident = self.resident(strip, source)?;
-        self.launch(self.emulator.counting(true), strip.height, strip.rows(), &mut resident)
+        self.launch(self.emulator.counting(true), &Rows::of(strip.height, strip.rows()), &mut resident)
     }
 
     /// What is counted is a whole image.
@@ -174,28 +175,36 @@ impl EmulatorConvolution {
         if self.strips.len() == 1 {
             return Ok(());
         }
-        let (params, format) = (&self.plan.params, self.problem.format());
-        let row = params.src_pitch as usize * format.input.bytes() + params.dst_pitch as usize * format.output.bytes();
+        let row = self.row_pitch(self.problem.format().input)
+            + self.row_pitch(self.problem.format().output)
+            + self.plan.planes_row_bytes();
         Err(Error::DeviceMemory { needed: row * self.problem.height(), free: self.limit, total: self.limit })
+    }
+
+    /// Bytes from one row of an image of these values to the next.
+    fn row_pitch(&self, values: PixelType) -> usize {
+        device_pitch(self.problem.row_values(), values.bytes()) * values.bytes()
     }
 
     /// Puts the rows of a strip into a fresh memory, at the plan's pitch, and the mask where the kernel expects it and
     /// nothing where it does not.
     fn resident(&self, strip: &Strip, source: HostRows<'_>) -> Result<Resident> {
-        let (params, format) = (&self.plan.params, self.problem.format());
-        let row = self.problem.row_values() * format.input.bytes();
+        let format = self.problem.format();
+        let (row, pitch) = (self.problem.row_values() * format.input.bytes(), self.row_pitch(format.input));
         // Between the rows lie ones, NaN in f32: a kernel may read them along, but not use them.
-        let bytes = strip.height * params.src_pitch as usize * format.input.bytes();
-        let mut rows = memory::zeros(bytes, "for the emulator's source")?;
+        let mut rows = memory::zeros(strip.height * pitch, "for the emulator's source")?;
         rows.fill(0xff_u8);
-        let to = rows.chunks_exact_mut(params.src_pitch as usize * format.input.bytes());
+        let to = rows.chunks_exact_mut(pitch);
         for (to, from) in to.zip(strip.source.iter().cloned().flatten()) {
             to[..row].copy_from_slice(source.at(from));
         }
         let mut memory = Memory::new();
         let source = Values::upload(&mut memory, format.input, &rows)?;
         drop(rows);
-        let result = Values::allocate(&mut memory, format.output, strip.height * params.dst_pitch as usize)?;
+        let result_values = strip.height * self.row_pitch(format.output) / format.output.bytes();
+        let result = Values::allocate(&mut memory, format.output, result_values)?;
+        let planes = self.plan.planes_row_bytes() * strip.height / size_of::<f32>();
+        let planes = memory.try_upload("planes", &vec![f32::NAN; planes]).map_err(short)?;
         let coefficients = self.plan.coefficients(&self.problem);
         let mask = if self.plan.entry.variant.reads_constant_memory() {
             memory.set_constant(MASK::SYMBOL, &coefficients);
@@ -203,13 +212,13 @@ impl EmulatorConvolution {
         } else {
             memory.try_upload("mask", &coefficients)
         };
-        Ok(Resident { memory, source, result, mask: mask.map_err(short)? })
+        Ok(Resident { memory, source, result, planes, mask: mask.map_err(short)? })
     }
 
     /// Copies a strip's outputs to where they belong.
     fn collect(&self, strip: &Strip, resident: &Resident, result: &mut HostRowsMut<'_>) -> Result<()> {
         let bytes = self.problem.format().output.bytes();
-        let (row, pitch) = (self.problem.row_values() * bytes, self.plan.params.dst_pitch as usize * bytes);
+        let (row, pitch) = (self.problem.row_values() * bytes, self.row_pitch(self.problem.format().output));
         // Twice: as values, and their bytes.
         let downloaded = strip.height as u64 * pitch as u64 * 2;
         if !memory::has_room(downloaded) {
@@ -222,40 +231,64 @@ impl EmulatorConvolution {
         Ok(())
     }
 
-    /// Computes these outputs of an image of `height` rows.
-    fn launch(
-        &self,
-        emulator: Emulator,
-        height: usize,
-        outputs: Range<usize>,
-        resident: &mut Resident,
-    ) -> Result<Counts> {
+    /// Computes rows of an image.
+    fn launch(&self, emulator: Emulator, rows: &Rows, resident: &mut Resident) -> Result<Counts> {
+        let Resident { memory, source, result, planes: between, mask } = resident;
+        let (source, mask) = (source.global(), mask.global());
+        let planes_bytes = between.len() * size_of::<f32>();
+        let from = |place: Place| match place {
+            Place::Source(bytes) => source.offset(bytes as isize),
+            Place::Planes(bytes) => between.global().cast::<u8>().offset(bytes as isize),
+            Place::Result(_) => unreachable!("a result is not read"),
+        };
+        let to = |place: Place| match place {
+            Place::Result(bytes) => result.global_mut().offset(bytes as isize),
+            Place::Planes(bytes) => between.global_mut().cast::<u8>().offset(bytes as isize),
+            Place::Source(_) => unreachable!("a source is not written"),
+        };
         let entry = self.plan.entry;
-        let wrong = |report: String| Error::Emulator { kernel: entry.symbol.to_owned(), report };
-        let Resident { memory, source, result, mask } = resident;
-        let (from, to, mask) = (source.global(), result.global_mut(), mask.global());
         let mut counts = Counts::default();
-        for Launch { grid, block, shared_bytes, params, .. } in self.plan.launches(height, outputs.clone()) {
-            let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
-            counts += emulator
-                .launch(entry.symbol, &launch, memory, || {
-                    // SAFETY: the emulator checks every access; none reaches memory of this program.
-                    unsafe {
-                        match entry.function {
-                            Function::U8(kernel) => kernel(from, to, mask, params),
-                            Function::U16(kernel) => kernel(from.cast(), to, mask, params),
-                            Function::F32(kernel) => kernel(from.cast(), to, mask, params),
+        for step in self.plan.steps(self.problem.format(), rows, planes_bytes) {
+            let (symbol, launched) = match step {
+                Step::Convolve {
+                    launch: Launch { grid, block, shared_bytes, params, .. },
+                    from: source,
+                    to: result,
+                } => {
+                    let (from, to) = (from(source), to(result));
+                    let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
+                    let launched = emulator.launch(entry.symbol, &launch, memory, || {
+                        // SAFETY: the emulator checks every access; none reaches memory of this program.
+                        unsafe {
+                            match entry.function {
+                                Function::U8(kernel) => kernel(from, to, mask, params),
+                                Function::U16(kernel) => kernel(from.cast(), to, mask, params),
+                                Function::F32(kernel) => kernel(from.cast(), to, mask, params),
+                            }
                         }
-                    }
-                })
-                .map_err(|error| failed(entry.symbol, error))?;
+                    });
+                    (entry.symbol, launched)
+                }
+                Step::Convert { conversion, grid, params, from: source, to: result } => {
+                    let (from, to) = (from(source), to(result));
+                    let launch = cuda_emulator::Launch::flat(grid, planes::BLOCK, 0);
+                    // SAFETY: as above.
+                    let launched = emulator.launch(conversion.symbol, &launch, memory, || unsafe {
+                        (conversion.function)(from, to, params)
+                    });
+                    (conversion.symbol, launched)
+                }
+            };
+            counts += launched.map_err(|error| failed(symbol, error))?;
         }
-        let (pitch, row) = (self.plan.params.dst_pitch as usize, self.problem.row_values());
-        let wanted = |index: usize| index % pitch < row && outputs.contains(&(index / pitch));
+        let bytes = self.problem.format().output.bytes();
+        let (pitch, row) = (self.row_pitch(self.problem.format().output) / bytes, self.problem.row_values());
+        let wanted = |index: usize| index % pitch < row && rows.outputs.contains(&(index / pitch));
         match result.unwritten(memory, wanted) {
             None => Ok(counts),
             Some((first, count)) => {
-                Err(wrong(format!("{count} outputs were not written, the first is result[{first}]")))
+                let report = format!("{count} outputs were not written, the first is result[{first}]");
+                Err(Error::Emulator { kernel: entry.symbol.to_owned(), report })
             }
         }
     }
@@ -267,7 +300,82 @@ mod tests {
 
     use super::*;
     use crate::bands::bands_of;
-    use crate::{Border, Filter, Mask, PixelFormat, View, ViewMut};
+    use crate::{Accuracy, Border, Filter, Mask, PixelFormat, View, ViewMut};
+
+    /// Images without gaps, as bytes.
+    impl EmulatorConvolution {
+        /// The image as rows of bytes.
+        fn rows<'a>(&self, source: &'a [u8]) -> View<'a, u8> {
+            let row = source.len() / self.problem.height();
+            View::new(row, self.problem.height(), 1, row, source).unwrap()
+        }
+
+        /// A result that `compute` writes.
+        fn result(&self, compute: impl FnOnce(HostRowsMut<'_>)) -> Vec<u8> {
+            let row = self.problem.row_values() * self.problem.format().output.bytes();
+            let mut result = vec![0_u8; row * self.problem.height()];
+            compute(HostRowsMut::of(ViewMut::new(row, self.problem.height(), 1, row, &mut result).unwrap()));
+            result
+        }
+
+        fn all_at_once(&self, source: &[u8]) -> Vec<u8> {
+            self.result(|result| self.run(HostRows::of(&self.rows(source)), result).unwrap())
+        }
+
+        fn in_bands(&self, source: &[u8], band: usize) -> Vec<u8> {
+            let strip = &self.strips[0];
+            let mut resident = self.resident(strip, HostRows::of(&self.rows(source))).unwrap();
+            for part in bands_of(&self.plan.params, band, self.plan.entry.launch_row_alignment() as usize) {
+                let rows = Rows { height: part.rows.end, fresh: part.rows, outputs: part.outputs };
+                self.launch(self.emulator, &rows, &mut resident).unwrap();
+            }
+            self.result(|mut result| self.collect(strip, &resident, &mut result).unwrap())
+        }
+    }
+
+    /// Through planes the results are bit-exact, whatever the types and channels, in bands and in strips.
+    #[test]
+    fn planes_are_bit_exact() {
+        let seed = 83;
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let types = [PixelType::U8, PixelType::U16, PixelType::F32];
+        let formats = types.iter().flat_map(|&input| types.map(|output| (input, output)));
+        for (input, output) in formats {
+            for channels in 1..=4 {
+                let format = PixelFormat { channels, input, output };
+                let (columns, rows) = (random.usize(1..7), random.usize(1..7));
+                let mask = (0..columns * rows).map(|_| random.f32() - 0.3).collect();
+                let border = [Border::ZERO, Border::Mirror, Border::Clamp, Border::Wrap][random.usize(..4)];
+                let filter = Filter::new(Mask::new(columns, rows, mask).unwrap()).border(border).offset(0.5);
+                let (width, height) = (random.usize(1..150), random.usize(20..60));
+                let problem = Problem::new(width, height, &filter.accuracy(Accuracy::Exact)).unwrap();
+                let problem = problem.with_format(format).unwrap();
+                let Some(plan) = Plan::in_planes(&problem, LIMITS) else {
+                    assert_eq!(format, PixelFormat::PLANE);
+                    continue;
+                };
+                let budget = [usize::MAX, 16 * problem.values()][random.usize(..2)];
+                let strips = Cut::new(&problem, &plan, budget).unwrap().strips;
+                let emulator = Emulator::new().seed(seed);
+                let planar = EmulatorConvolution { emulator, plan, problem: problem.clone(), limit: budget, strips };
+                let named = VariantChoice::Named(Variant::Naive);
+                let direct = EmulatorConvolution::new(seed, &problem, named, None).unwrap();
+                let source: Vec<u8> = match input {
+                    PixelType::F32 => {
+                        (0..problem.values()).flat_map(|_| (300.0 * random.f32()).to_ne_bytes()).collect()
+                    }
+                    _ => (0..problem.values() * input.bytes()).map(|_| random.u8(..)).collect(),
+                };
+                let right = direct.all_at_once(&source);
+                assert!(planar.all_at_once(&source) == right, "{format}, {problem:?}");
+                if border != Border::Wrap && planar.strips.len() == 1 {
+                    let band = random.usize(rows + 1..height);
+                    assert!(planar.in_bands(&source, band) == right, "{format} in bands of {band} rows, {problem:?}");
+                }
+            }
+        }
+    }
 
     /// The outputs of bands, each computed when the rows up to its end are there, are those of the whole image, by
     /// every variant.
@@ -304,21 +412,8 @@ mod tests {
                 let whole = EmulatorConvolution::new(seed, &problem, choice, None);
                 let whole = whole.or_else(|_| EmulatorConvolution::new(seed, &own, choice, None));
                 let Ok(whole) = whole else { continue };
-                let (mut right, mut found) = (vec![0; source.len()], vec![0; source.len()]);
-                let row = source.len() / height;
-                let rows = View::new(row, height, 1, row, &source).unwrap();
-                fn rows_of(bytes: &mut [u8], row: usize) -> HostRowsMut<'_> {
-                    HostRowsMut::of(ViewMut::new(row, bytes.len() / row, 1, row, bytes).unwrap())
-                }
-                whole.run(HostRows::of(&rows), rows_of(&mut right, row)).unwrap();
-                let strip = &whole.strips[0];
-                let mut resident = whole.resident(strip, HostRows::of(&rows)).unwrap();
-                for part in bands_of(&whole.plan.params, band, whole.plan.entry.launch_row_alignment() as usize) {
-                    whole.launch(whole.emulator, part.rows.end, part.outputs, &mut resident).unwrap();
-                }
-                whole.collect(strip, &resident, &mut rows_of(&mut found, row)).unwrap();
-                let differs = right.iter().zip(&found).position(|(right, found)| right != found);
-                assert_eq!(differs, None, "{} in bands of {band} rows, {problem:?}", variant.name());
+                let (right, found) = (whole.all_at_once(&source), whole.in_bands(&source, band));
+                assert!(right == found, "{} in bands of {band} rows, {problem:?}", variant.name());
                 *count += 1;
             }
         }

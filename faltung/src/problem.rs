@@ -188,6 +188,11 @@ impl Problem {
         Ok(Self { width, height, window, origin, operation, border, scale, offset, accuracy, format })
     }
 
+    /// One channel of the problem, as an image of `f32`.
+    pub(crate) fn one_plane(&self, accuracy: Accuracy) -> Self {
+        Self { format: PixelFormat::PLANE, accuracy, ..self.clone() }
+    }
+
     /// The same on images of another pixel format.
     ///
     /// ```

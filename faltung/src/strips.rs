@@ -10,7 +10,7 @@ use std::ops::Range;
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use crate::Problem;
-use crate::plan::Plan;
+use crate::plan::{Plan, device_pitch};
 
 /// A strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,18 +74,30 @@ pub(crate) struct Cut {
     pub(crate) source_bytes: usize,
     /// Bytes of the result.
     pub(crate) result_bytes: usize,
+    /// Bytes of the planes that the channels are computed in, or 0.
+    pub(crate) planes_bytes: usize,
 }
 
 impl Cut {
+    /// Bytes of all buffers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.source_bytes + self.result_bytes + self.planes_bytes
+    }
+
     /// The whole image if its source and result take at most `budget` bytes, else the largest strips that do; or, if
     /// not even strips of one output row do, the bytes that those would take.
     pub(crate) fn new(problem: &Problem, plan: &Plan, budget: usize) -> Result<Self, usize> {
         let format = problem.format();
-        let source_row = plan.params.src_pitch as usize * format.input.bytes();
-        let result_row = plan.params.dst_pitch as usize * format.output.bytes();
-        let row = source_row + result_row;
-        let sized =
-            |strips, height| Self { strips, source_bytes: height * source_row, result_bytes: height * result_row };
+        let row_bytes = |bytes: usize| device_pitch(problem.row_values(), bytes) * bytes;
+        let (source_row, result_row) = (row_bytes(format.input.bytes()), row_bytes(format.output.bytes()));
+        let planes_row = plan.planes_row_bytes();
+        let row = source_row + result_row + planes_row;
+        let sized = |strips, height| Self {
+            strips,
+            source_bytes: height * source_row,
+            result_bytes: height * result_row,
+            planes_bytes: height * planes_row,
+        };
         if row.checked_mul(problem.height()).is_some_and(|bytes| bytes <= budget) {
             return Ok(sized(vec![Strip::whole(problem)], problem.height()));
         }

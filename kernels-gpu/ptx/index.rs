@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "2621a19b90efb639ee0f96731ddbf2fa29f0279acc9dd920750b80485bf8ec13";
+pub const SOURCE_HASH: &str = "c7a8dbf2c3c1fc376d00d7abd9add3bceb1e9ef2be9915f495ef24a9b5c5b1b6";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

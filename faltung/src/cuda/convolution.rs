@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Gpu;
-use super::kernel::Kernel;
+use super::kernel::{Buffers, Kernel};
 use super::lane::Lane;
 use super::launch::Area;
 use super::lend::copy_rows_on_device;
@@ -15,7 +15,7 @@ use super::staging::HostMemoryKind;
 use super::status::DriverResultExt;
 use super::stream::{ImageMemory, OwnStream};
 use crate::bands::{self, Band};
-use crate::plan::{Plan, VariantChoice};
+use crate::plan::{Plan, Rows, VariantChoice};
 use crate::rows::{HostRows, HostRowsMut};
 use crate::strips::{Cut, Strip};
 use crate::{Error, Problem, Result};
@@ -26,8 +26,7 @@ pub(crate) struct GpuConvolution {
     kernel: Kernel,
     /// One for the whole image, or as many as the device's memory makes necessary.
     strips: Vec<Strip>,
-    source_bytes: usize,
-    result_bytes: usize,
+    bytes: BufferBytes,
     strategy: TransferStrategy,
     /// Whether it has run: what is run once is not worth a graph.
     has_run: AtomicBool,
@@ -44,7 +43,20 @@ pub(crate) struct GpuConvolution {
 pub(super) struct Workspace {
     pub(super) source: Block,
     pub(super) result: Block,
+    /// If the plan has planes.
+    pub(super) planes: Option<Block>,
     pub(super) graphs: Graphs,
+}
+
+/// The sizes of a run's device memory, in bytes.
+#[derive(Clone, Copy)]
+struct BufferBytes {
+    source: usize,
+    result: usize,
+    /// 0 if the plan has no planes.
+    planes: usize,
+    /// Whether something lies between the rows.
+    has_gaps: bool,
 }
 
 /// How an image goes to the device and its result back.
@@ -85,24 +97,24 @@ impl GpuConvolution {
     ) -> Result<Self> {
         let kernel = Kernel::new(gpu, problem, choice)?;
         let mut budget = memory_limit.unwrap_or(usize::MAX);
-        let has_gaps = !kernel.row_bytes().0.is_dense();
-        let (cut, workspace) = loop {
+        let has_gaps = !kernel.row_bytes().0.is_dense() || kernel.plan().planes_have_gaps();
+        let (strips, bytes, workspace) = loop {
             let cut = Cut::new(problem, kernel.plan(), budget);
             let cut = cut.map_err(|needed| gpu.out_of_memory(needed, memory_limit))?;
-            match Workspace::new(gpu, cut.source_bytes, cut.result_bytes, has_gaps) {
-                Ok(workspace) => break (cut, workspace),
+            let bytes =
+                BufferBytes { source: cut.source_bytes, result: cut.result_bytes, planes: cut.planes_bytes, has_gaps };
+            match Workspace::new(gpu, bytes) {
+                Ok(workspace) => break (cut.strips, bytes, workspace),
                 // The driver's memory is in pieces, and others use it, too: what it says to be free is no promise.
                 // Less, then.
-                Err(Error::DeviceMemory { .. }) => budget = (cut.source_bytes + cut.result_bytes) / 2,
+                Err(Error::DeviceMemory { .. }) => budget = cut.bytes() / 2,
                 Err(error) => return Err(error),
             }
         };
-        let Cut { strips, source_bytes, result_bytes } = cut;
         let mut ready = Self {
             kernel,
             strips,
-            source_bytes,
-            result_bytes,
+            bytes,
             strategy: TransferStrategy::Steps,
             has_run: AtomicBool::new(false),
             has_no_graphs: AtomicBool::new(false),
@@ -163,7 +175,7 @@ impl GpuConvolution {
         if self.strips.len() > 1 {
             return TransferStrategy::Steps;
         }
-        if self.source_bytes.max(self.result_bytes) <= mapped::MOST {
+        if self.bytes.source.max(self.bytes.result) <= mapped::MOST {
             return TransferStrategy::Graphs;
         }
         let (from, to) = self.row_bytes();
@@ -235,9 +247,10 @@ impl GpuConvolution {
                     at += range.len();
                 }
                 lent.uses(main);
-                let (source, result) = (workspace.source.area(), workspace.result.area());
-                // SAFETY: both are the workspace's, which this run has for itself, and the scope waits for the stream.
-                unsafe { self.kernel.launch(source, result, strip.height, strip.rows(), main)? };
+                let rows = Rows::of(strip.height, strip.rows());
+                // SAFETY: the buffers are the workspace's, which this run has for itself, and the scope waits for the
+                // stream.
+                unsafe { self.kernel.launch(workspace.buffers(), &rows, main)? };
                 let kind = gpu.kind(outputs.span());
                 let place = to.of(workspace.result.area(), strip.rows());
                 // SAFETY: as above.
@@ -305,9 +318,15 @@ impl GpuConvolution {
         }
         self.kernel.used_by(stream);
         let area = |own: &Option<ImageMemory>, given: Area| own.as_ref().map_or(given, |own| own.area());
-        let (source_area, result_area) = (area(&own_source, source.area), area(&own_result, result.area));
+        let planes_bytes = self.plan().planes_row_bytes() * height;
+        let planes = (planes_bytes > 0).then(|| ImageMemory::new(stream, planes_bytes)).transpose()?;
+        let buffers = Buffers {
+            source: area(&own_source, source.area),
+            result: area(&own_result, result.area),
+            planes: planes.as_ref().map(ImageMemory::area),
+        };
         // SAFETY: the caller's promise, or memory of this call's own; the stream was noted.
-        unsafe { self.kernel.launch(source_area, result_area, height, 0..height, stream.stream())? };
+        unsafe { self.kernel.launch(buffers, &Rows::of(height, 0..height), stream.stream())? };
         if let Some(own) = &own_result {
             let rows = RowBytes { pitch: result.pitch, ..to }.all(result.area, height);
             // SAFETY: as above.
@@ -326,14 +345,14 @@ impl GpuConvolution {
             return Ok(());
         }
         let row = self.row_bytes();
-        Err(self.gpu().out_of_memory((row.0.pitch + row.1.pitch) * self.height(), self.memory_limit))
+        let row = row.0.pitch + row.1.pitch + self.plan().planes_row_bytes();
+        Err(self.gpu().out_of_memory(row * self.height(), self.memory_limit))
     }
 
     /// A workspace that nobody else uses.
     fn workspace(&self) -> Result<WorkspaceGuard<'_>> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let make = || Workspace::new(self.gpu(), self.source_bytes, self.result_bytes, !self.row_bytes().0.is_dense());
-        let workspace = idle.map_or_else(make, Ok)?;
+        let workspace = idle.map_or_else(|| Workspace::new(self.gpu(), self.bytes), Ok)?;
         Ok(WorkspaceGuard { convolution: self, workspace: Some(workspace) })
     }
 
@@ -373,17 +392,46 @@ impl Drop for WorkspaceGuard<'_> {
 }
 
 impl Workspace {
-    fn new(gpu: &Gpu, source_bytes: usize, result_bytes: usize, has_gaps: bool) -> Result<Self> {
-        let source = gpu.ready_block(source_bytes)?;
-        // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it: let it be
-        // something, as compute-sanitizer wants it.
-        let cleared = if has_gaps { gpu.clear(source.area()) } else { Ok(()) };
-        match cleared.and_then(|()| gpu.ready_block(result_bytes)) {
-            Ok(result) => Ok(Self { source, result, graphs: Graphs::default() }),
-            Err(error) => {
-                gpu.give_back(source, Vec::new());
-                Err(error)
+    fn new(gpu: &Gpu, bytes: BufferBytes) -> Result<Self> {
+        let BufferBytes { source, result, planes, has_gaps } = bytes;
+        let mut blocks = Vec::new();
+        for (bytes, has_gaps) in [(source, has_gaps), (result, false), (planes, has_gaps)] {
+            if bytes == 0 {
+                continue;
             }
+            let ready = gpu.ready_block(bytes).and_then(|block| {
+                let area = block.area();
+                blocks.push(block);
+                // What lies between rows is never used, but a copy of 16 bytes of which fewer are taken may touch it:
+                // let it be something, as compute-sanitizer wants it.
+                if has_gaps { gpu.clear(area) } else { Ok(()) }
+            });
+            if let Err(error) = ready {
+                blocks.into_iter().for_each(|block| gpu.give_back(block, Vec::new()));
+                return Err(error);
+            }
+        }
+        let mut blocks = blocks.into_iter();
+        let (source, result) =
+            (blocks.next().expect("an image has bytes"), blocks.next().expect("and its result, too"));
+        Ok(Self { source, result, planes: blocks.next(), graphs: Graphs::default() })
+    }
+
+    /// The areas for a launch.
+    pub(super) fn buffers(&self) -> Buffers {
+        Buffers {
+            source: self.source.area(),
+            result: self.result.area(),
+            planes: self.planes.as_ref().map(Block::area),
+        }
+    }
+
+    /// Gives all memory back. Nothing runs in it.
+    fn give_back(self, gpu: &Gpu) {
+        let Self { source, result, planes, graphs } = self;
+        drop(graphs);
+        for block in [source, result].into_iter().chain(planes) {
+            gpu.give_back(block, Vec::new());
         }
     }
 }
@@ -393,10 +441,8 @@ impl Drop for GpuConvolution {
         // Nothing runs in an idle workspace: every run waits. The graphs go first, in the device's context.
         let _entered = self.gpu().enter();
         let idle = std::mem::take(self.idle.get_mut().unwrap_or_else(PoisonError::into_inner));
-        for Workspace { source, result, graphs } in idle {
-            drop(graphs);
-            self.gpu().give_back(source, Vec::new());
-            self.gpu().give_back(result, Vec::new());
+        for workspace in idle {
+            workspace.give_back(self.gpu());
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A plan with its kernel loaded and its mask on the device.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::function::Function;
@@ -18,7 +17,7 @@ use super::status::DriverResultExt;
 use super::stream::{OwnStream, events_behind};
 use super::{Gpu, driver};
 use crate::image::bytes_of;
-use crate::plan::{Plan, VariantChoice};
+use crate::plan::{Place, Plan, Rows, Step, VariantChoice, device_pitch};
 use crate::rows::HostRows;
 use crate::{Error, PixelFormat, Problem, Result, View};
 
@@ -29,10 +28,23 @@ pub(super) struct Kernel {
     /// Of the module below; dropped before it.
     function: Function<'static>,
     mask: MaskPlace,
+    /// The conversions to planes and from planes, of modules that stay loaded as long.
+    conversions: Vec<(&'static str, Function<'static>, Arc<Module>)>,
     /// Streams that were given launches for which nobody has waited.
     users: Mutex<Vec<Arc<OwnStream>>>,
     /// Dropped last: a module goes before its device.
     gpu: Arc<Gpu>,
+}
+
+/// The memory of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffers {
+    /// Rows of the image at the source's pitch.
+    pub(super) source: Area,
+    /// Rows at the result's pitch.
+    pub(super) result: Area,
+    /// The planes, if the plan has any: [`Plan::planes_row_bytes`] for each row.
+    pub(super) planes: Option<Area>,
 }
 
 /// Where the kernel finds the mask, and the module that it belongs to.
@@ -77,8 +89,12 @@ impl Kernel {
             }
             (function, MaskPlace::Global { block: Some(block), _module: module })
         };
-        let ready =
-            Self { plan, format: problem.format(), function, mask, users: Mutex::default(), gpu: Arc::clone(gpu) };
+        let (format, users) = (problem.format(), Mutex::default());
+        let mut ready = Self { plan, format, function, mask, conversions: Vec::new(), users, gpu: Arc::clone(gpu) };
+        for conversion in ready.plan.planes.iter().flat_map(|planes| [planes.to, planes.from]).flatten() {
+            let module = gpu.module(conversion.module())?;
+            ready.conversions.push((conversion.symbol, self::function(&module, conversion.symbol)?, module));
+        }
         let shared_bytes = ready.plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
         if shared_bytes > 48 * 1024 {
             driver::allow_shared_memory(&ready.function, shared_bytes)
@@ -98,38 +114,51 @@ impl Kernel {
     /// A row of source and of result.
     pub(super) fn row_bytes(&self) -> (RowBytes, RowBytes) {
         let values = self.plan.params.width as usize * self.format.channels;
-        let of = |bytes: usize, pitch: i32| RowBytes { bytes: values * bytes, pitch: pitch as usize * bytes };
-        let (params, format) = (&self.plan.params, self.format);
-        (of(format.input.bytes(), params.src_pitch), of(format.output.bytes(), params.dst_pitch))
+        let of = |bytes: usize| RowBytes { bytes: values * bytes, pitch: device_pitch(values, bytes) * bytes };
+        (of(self.format.input.bytes()), of(self.format.output.bytes()))
     }
 
-    /// Launches the kernel for some outputs of an image of `height` rows, without waiting for it. It may write rows
-    /// after them, too.
+    /// Launches the kernel for some rows of an image, without waiting for it. It may write rows after the outputs, too.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Driver`].
     ///
     /// # Safety
     /// - The device's context is the current one.
-    /// - Source and result are as [`launch::convolution`] wants them. They stay so until the launch is done.
+    /// - The memory is as [`launch::convolution`] and [`launch::conversion`] want it, and stays so until the launch is
+    ///   done.
     /// - The kernel lives as long, or the stream is noted by [`used_by`](Self::used_by).
-    pub(super) unsafe fn launch(
-        &self,
-        source: Area,
-        result: Area,
-        height: usize,
-        outputs: Range<usize>,
-        stream: &Stream,
-    ) -> Result<()> {
+    pub(super) unsafe fn launch(&self, buffers: Buffers, rows: &Rows, stream: &Stream) -> Result<()> {
+        let Buffers { source, result, planes } = buffers;
+        let planes = planes.unwrap_or(Area { address: 0, bytes: 0 });
+        let area = |place: Place| match place {
+            Place::Source(bytes) => source.behind(bytes),
+            Place::Result(bytes) => result.behind(bytes),
+            Place::Planes(bytes) => planes.behind(bytes),
+        };
+        // An entry that computes planes knows no other format.
+        let format = if self.plan.planes.is_some() { PixelFormat::PLANE } else { self.format };
         let mask = match &self.mask {
             MaskPlace::Global { block, .. } => block.as_ref().map(Block::area),
             MaskPlace::Constant(_) => None,
         };
-        for one in &self.plan.launches(height, outputs) {
-            let images = Images { format: self.format, source, result };
-            // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the caller's
-            // promise.
-            unsafe { launch::convolution(&self.function, one, images, mask, stream)? };
+        for step in self.plan.steps(self.format, rows, planes.bytes) {
+            match step {
+                Step::Convolve { launch, from, to } => {
+                    let images = Images { format, source: area(from), result: area(to) };
+                    // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the
+                    // caller's promise.
+                    unsafe { launch::convolution(&self.function, &launch, images, mask, stream)? };
+                }
+                Step::Convert { conversion, grid, params, from, to } => {
+                    let found = self.conversions.iter().find(|(symbol, ..)| *symbol == conversion.symbol);
+                    let (_, function, _) = found.expect("the plan's conversions were loaded with it");
+                    let areas = (area(from), area(to));
+                    // SAFETY: the function is the conversion, and the grid is the plan's; the rest is the caller's
+                    // promise.
+                    unsafe { launch::conversion(function, conversion, (grid, params), areas, stream)? };
+                }
+            }
         }
         Ok(())
     }

@@ -10,17 +10,20 @@ use cust::launch;
 use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer};
 use cust::stream::Stream;
 use kernels_gpu::abi::params::Params;
+use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
 
 use super::status::DriverResultExt;
 use crate::plan::Launch;
 use crate::{Error, PixelFormat, Result};
 
-/// [`Params`] as `cust` wants a kernel argument.
+/// Parameters as `cust` wants a kernel argument.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct ByValue(Params);
+struct ByValue<P>(P);
 // SAFETY: plain numbers, no pointers, no padding (the layout is asserted beside the type).
-unsafe impl DeviceCopy for ByValue {}
+unsafe impl DeviceCopy for ByValue<Params> {}
+// SAFETY: as above.
+unsafe impl DeviceCopy for ByValue<PlaneParams> {}
 
 /// Memory of the device, from an address on.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,14 @@ pub(super) struct Area {
     pub(super) address: u64,
     /// Bytes that may be used.
     pub(super) bytes: usize,
+}
+
+impl Area {
+    /// What is left behind the first `bytes` bytes.
+    pub(super) fn behind(self, bytes: usize) -> Self {
+        let rest = self.bytes.checked_sub(bytes).expect("the area has the bytes");
+        Self { address: self.address + bytes as u64, bytes: rest }
+    }
 }
 
 /// Source and result of a convolution, and what they are.
@@ -92,6 +103,45 @@ pub(super) unsafe fn convolution(
         ))
     }
     .context("launch a convolution kernel")
+}
+
+/// Launches a conversion between an image and planes; see [`kernels_gpu::util::planes`].
+///
+/// # Errors
+/// As for [`convolution`].
+///
+/// # Safety
+/// - The areas are memory of the stream's device, or page-locked memory that it reads and writes. They begin at
+///   multiples of 16 bytes, and do not overlap.
+/// - They stay so until the launch is done. Until then nobody writes `from`, or uses `to`.
+/// - `function` is `conversion`, and `grid` is for the rows and the width of `params`.
+pub(super) unsafe fn conversion(
+    function: &Function<'_>,
+    conversion: &Conversion,
+    (grid, params): ((u32, u32), PlaneParams),
+    (from, to): (Area, Area),
+    stream: &Stream,
+) -> Result<()> {
+    let (width, height, channels) = (params.width as usize, params.rows as usize, conversion.channels as usize);
+    let rows = |pitch: i32, values: usize| (height - 1) * pitch as usize + values;
+    let image = rows(params.interleaved_pitch, width * channels) * conversion.pixel.bytes();
+    let planes = ((channels - 1) * params.plane_stride as usize + rows(params.plane_pitch, width)) * size_of::<f32>();
+    let (required_from, required_to) = if conversion.is_to_planes() { (image, planes) } else { (planes, image) };
+    for (found, required) in [(from.bytes, required_from), (to.bytes, required_to)] {
+        if found < required {
+            return Err(Error::Length { what: "bytes of planes", width, height, channels, required, found });
+        }
+    }
+    // SAFETY: the parameter list is that of every conversion, the lengths were checked above; the rest is the caller's
+    // promise.
+    unsafe {
+        launch!(function<<<grid, BLOCK, 0, stream>>>(
+            DevicePointer::<u8>::from_raw(from.address),
+            DevicePointer::<u8>::from_raw(to.address),
+            ByValue(params)
+        ))
+    }
+    .context("launch a conversion between an image and planes")
 }
 
 /// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::util::memcpy`].

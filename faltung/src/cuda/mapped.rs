@@ -17,11 +17,13 @@ use kernels_gpu::util::memcpy::COPY_QUADS;
 
 use super::convolution::{GpuConvolution, ImageArea, Workspace};
 use super::graph::Graph;
+use super::kernel::Buffers;
 use super::lane::Lane;
 use super::launch::{self, Area};
 use super::lend::{DeviceRows, lend};
 use super::status::{DriverResultExt, PageLockedResultExt};
 use super::{Gpu, driver, staging};
+use crate::plan::Rows;
 use crate::rows::{HostRows, HostRowsMut};
 use crate::{Error, Result};
 
@@ -232,7 +234,11 @@ impl GpuConvolution {
             // SAFETY: nothing runs before the graph is launched; then `run_graph` keeps all of it alive and to itself.
             unsafe {
                 launch::copy(&copy, workspace.source.area(), source, bytes, &lane.main)?;
-                self.kernel().launch(workspace.source.area(), result, height, 0..height, &lane.main)
+                self.kernel().launch(
+                    Buffers { result, ..workspace.buffers() },
+                    &Rows::of(height, 0..height),
+                    &lane.main,
+                )
             }
         })
     }

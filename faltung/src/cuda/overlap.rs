@@ -20,6 +20,7 @@ use super::staging::{self, HostMemoryKind, PIECES, Staging};
 use super::status::DriverResultExt;
 use crate::Result;
 use crate::bands::Band;
+use crate::plan::Rows;
 use crate::rows::{HostRows, HostRowsMut};
 
 /// Bands of the result under way at once: each has a piece of page-locked memory.
@@ -100,9 +101,9 @@ impl GpuConvolution {
     ) -> Result<()> {
         follow(main, up)?;
         lent.uses(main);
-        let (source, result) = (workspace.source.area(), workspace.result.area());
-        // SAFETY: both are the workspace's, which this run has for itself, and the scope waits for the stream.
-        unsafe { self.kernel().launch(source, result, band.rows.end, band.outputs.clone(), main)? };
+        let rows = Rows { height: band.rows.end, fresh: band.rows.clone(), outputs: band.outputs.clone() };
+        // SAFETY: the buffers are the workspace's, which this run has for itself, and the scope waits for the stream.
+        unsafe { self.kernel().launch(workspace.buffers(), &rows, main)? };
         follow(down, main)
     }
 

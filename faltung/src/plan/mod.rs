@@ -7,6 +7,7 @@
 
 mod factors;
 mod fixed_point;
+mod planes;
 mod preference;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use kernels_gpu::registry::{
 
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
+pub use self::planes::Planes;
+pub(crate) use self::planes::{Place, Rows, Step};
 use self::preference::Situation;
 use crate::{Accuracy, Error, ErrorBound, PixelType, Problem, Result};
 
@@ -160,6 +163,9 @@ pub struct Plan {
     pub factors: Option<Factors>,
     /// The mask in fixed point, if there are entries for the problem's values that ask for it, and it can be.
     pub fixed_point: Option<FixedPoint>,
+    /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, `params` are those of
+    /// a plane, and `considered` are the entries that compute the image without conversions.
+    pub planes: Option<Planes>,
     /// The device's.
     pub limits: Limits,
 }
@@ -171,6 +177,13 @@ impl Plan {
     /// [`Error::Accuracy`] if the variant that was asked for keeps a looser class than the problem demands,
     /// [`Error::Refused`] if it can't compute the problem.
     pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
+        let direct = Self::direct(problem, limits, choice)?;
+        let planes = if choice == VariantChoice::Auto { Self::through_planes(problem, &direct) } else { None };
+        Ok(planes.unwrap_or(direct))
+    }
+
+    /// As [`new`](Self::new), by an entry for images of the problem's format.
+    fn direct(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
         if let Some(variant) = choice.named() {
             let (variant, required, kept) = (variant.name(), problem.accuracy(), Accuracy::of(variant));
             if !required.allows(kept) {
@@ -222,7 +235,7 @@ impl Plan {
             params.mask_height = side as i32;
             params.origin_x = (side as i32 - 1) / 2;
         }
-        Ok(Self { entry, reason, considered, params, factors, fixed_point, limits })
+        Ok(Self { entry, reason, considered, params, factors, fixed_point, planes: None, limits })
     }
 
     /// The accuracy class that the entry keeps for `problem`, and the bound of its errors.

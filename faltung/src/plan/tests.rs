@@ -611,3 +611,31 @@ fn grids_partition_the_rows() {
     let [launch] = of_ones(8192, 8192, Variant::SeparableBlockTile).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!((launch.grid, launch.block), ((16, 8), (512, 1)));
 }
+
+/// Gaussians and other large masks of images that no fast kernel takes go through planes. Integers stay exact.
+#[test]
+fn other_formats_take_the_fast_kernels_through_planes() {
+    let gaussian = |format, accuracy| {
+        let filter = Filter::gaussian(3.0).accuracy(accuracy);
+        let problem = Problem::new(2048, 1024, &filter).unwrap().with_format(format).unwrap();
+        Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap()
+    };
+    let rgb = PixelFormat::of::<u8, f32>(3);
+    let plan = gaussian(rgb, Accuracy::Bounded);
+    assert_eq!((Accuracy::of(plan.entry.variant), plan.planes.is_some()), (Accuracy::Bounded, true), "{}", plan.reason);
+    assert!(plan.reason.contains("plane of f32"), "{}", plan.reason);
+    assert_eq!(Accuracy::of(gaussian(rgb, Accuracy::Exact).entry.variant), Accuracy::Exact);
+    let back = gaussian(PixelFormat::of::<f32, u8>(3), Accuracy::Bounded);
+    assert_eq!((Accuracy::of(back.entry.variant), back.planes.is_some()), (Accuracy::Exact, true), "{}", back.reason);
+    // A plane of f32, a small mask and a small image don't pay for the conversions.
+    assert!(gaussian(PixelFormat::PLANE, Accuracy::Bounded).planes.is_none());
+    let direct = |width, height, side| {
+        let problem = problem(width, height, side, side).with_format(rgb).unwrap();
+        Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().planes.is_none()
+    };
+    assert!(direct(2048, 1024, 3) && direct(40, 30, 9) && !direct(2048, 1024, 9));
+    // Neither does what was asked for by name.
+    let problem = problem(2048, 1024, 9, 9).with_format(rgb).unwrap();
+    let named = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::SharedTile)).unwrap();
+    assert!(named.planes.is_none() && named.entry.channels == 3);
+}

@@ -15,6 +15,7 @@
 //!     subjects: bench::subjects(Some(pictures), Some(vec!["5".parse()?]), true),
 //!     variants: vec![Wanted::All],
 //!     pixel: PixelType::U8,
+//!     output: PixelType::U8,
 //!     channels: 3,
 //!     separable: false,
 //!     accuracy: Accuracy::Bounded,
@@ -90,8 +91,10 @@ pub struct Settings {
     pub subjects: Vec<Subject>,
     /// The GPU's variants; the CPU has one way of its own.
     pub variants: Vec<Wanted>,
-    /// The type of the values of images and results.
+    /// The type of the values of images.
     pub pixel: PixelType,
+    /// The type of the values of results.
+    pub output: PixelType,
     /// Their interleaved channels.
     pub channels: usize,
     /// Whether the masks are a column times a row each.

@@ -174,9 +174,9 @@ impl Bench<'_> {
     fn cell(&mut self, picture: &Picture, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
         let mask = workload::mask(mask_size, self.settings.seed, self.settings.separable)?;
-        let Settings { border, pixel, channels, .. } = *self.settings;
+        let Settings { border, pixel, output, channels, .. } = *self.settings;
         let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
-        let problem = &problem.with_format(PixelFormat { channels, input: pixel, output: pixel })?;
+        let problem = &problem.with_format(PixelFormat { channels, input: pixel, output })?;
         let mut cell = Cell {
             picture: picture.name().to_owned(),
             image: size,
@@ -189,7 +189,12 @@ impl Bench<'_> {
         };
         (self.show)(Event::Step(format_args!("{size}, mask {mask_size}: computing the exact answer, in f64")));
         let expected = Expected::new(problem, image);
-        let mut task = Task { problem, image, expected, answer: image.clone() };
+        let mut task = Task {
+            problem,
+            image,
+            expected,
+            answer: AnyImage::zeros(image.width(), image.height(), channels, output)?,
+        };
 
         // The CPU first, because the GPU's answers are held against its; its row stands last.
         let cpu_row = self.cpu_row(&mut cell, &mut task);
@@ -219,7 +224,9 @@ impl Bench<'_> {
         let mut choices = Vec::new();
         for wanted in &self.settings.variants {
             match *wanted {
-                Wanted::All => choices.extend(Variant::ALL.map(|variant| (VariantChoice::Named(variant), accuracy))),
+                // What computes in planes has no name.
+                Wanted::All => choices
+                    .extend(VariantChoice::all().skip(1).chain([VariantChoice::Auto]).map(|choice| (choice, accuracy))),
                 Wanted::Exact => choices.push((VariantChoice::Auto, Accuracy::Exact)),
                 Wanted::One(choice) => choices.push((choice, accuracy)),
             }
@@ -232,8 +239,10 @@ impl Bench<'_> {
         let mut candidates = Vec::new();
         for (choice, accuracy) in choices {
             match planned(choice, accuracy) {
-                Ok(plan) if seen.insert(plan.entry.variant.name()) => {
-                    let preferred = auto.as_ref().is_some_and(|auto| auto.entry == plan.entry);
+                Ok(plan) if seen.insert((plan.entry.variant.name(), plan.planes.is_some())) => {
+                    let is_same =
+                        |auto: &Plan| auto.entry == plan.entry && auto.planes.is_some() == plan.planes.is_some();
+                    let preferred = auto.as_ref().is_some_and(is_same);
                     let reason = match &auto {
                         Some(auto) if preferred => auto.reason.clone(),
                         Some(auto) => format!("{by_itself} takes {}: {}", auto.entry.variant.name(), auto.reason),
@@ -244,7 +253,7 @@ impl Bench<'_> {
                 Ok(_) => {}
                 Err(reason) => {
                     let variant = choice.name();
-                    if seen.insert(variant) {
+                    if seen.insert((variant, false)) {
                         cell.not_eligible.push(NotEligible { backend: gpu.backend(), variant, reason });
                     }
                 }

@@ -39,9 +39,13 @@ pub(super) struct Args {
     #[arg(long)]
     separable: bool,
 
-    /// The type of the values of images and results
+    /// The type of the values of images
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = super::pixel_type())]
     pixel: PixelType,
+
+    /// The type of the values of results [default: that of the images]
+    #[arg(long, value_name = "TYPE", value_parser = super::pixel_type())]
+    output: Option<PixelType>,
 
     /// Interleaved channels of a pixel: 3 is RGB, 4 RGBA
     #[arg(long, value_name = "1|2|3|4", default_value_t = 1, value_parser = channels())]
@@ -96,6 +100,7 @@ Examples:
   host bench --sizes 8192 --masks 3,5,7,9,13,15 --device cuda:0 --json h100.json
   host bench --image photo.jpg --masks 13 --markdown -
   host bench --sizes 3840x2160 --pixel u8 --channels 3
+  host bench --sizes 3840x2160 --pixel u8 --output f32 --channels 3 --separable
   host bench --sizes 8192 --masks 7,15,31 --separable
 
 Every answer is first compared with one computed in f64, over the whole frame; a wrong one is never timed. \
@@ -175,6 +180,7 @@ impl Args {
             subjects: bench::subjects(pictures, self.masks.clone(), self.quick),
             variants: self.variants.clone(),
             pixel: self.pixel,
+            output: self.output.unwrap_or(self.pixel),
             channels: self.channels,
             separable: self.separable,
             accuracy,

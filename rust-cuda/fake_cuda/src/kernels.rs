@@ -16,6 +16,7 @@ use kernels_gpu::cuda_std::{Global, GlobalMut, Scalar};
 use kernels_gpu::registry::{Entry, Function, entries};
 use kernels_gpu::util::fma_peak::FMA_RATE;
 use kernels_gpu::util::memcpy::{COPY_QUADS, copy_quads};
+use kernels_gpu::util::planes::{Conversion, PlaneParams, conversions};
 
 use crate::code::Code;
 use crate::driver::{Failure, Outcome, State};
@@ -49,6 +50,13 @@ enum Task {
         to: u64,
         quads: u32,
     },
+    /// A conversion between an interleaved image and planes.
+    Convert {
+        conversion: &'static Conversion,
+        from: u64,
+        to: u64,
+        params: PlaneParams,
+    },
     /// A kernel that computes in registers and writes nothing.
     Nothing,
 }
@@ -56,6 +64,18 @@ enum Task {
 /// The pixel type of a code.
 fn pixel_of(code: u32) -> Option<PixelType> {
     [PixelType::U8, PixelType::U16, PixelType::F32].into_iter().find(|pixel| pixel.code() == code)
+}
+
+/// Parameter structures of kernels, which consist of numbers.
+trait Numbers: Copy {}
+impl Numbers for Params {}
+impl Numbers for PlaneParams {}
+
+/// The parameters of a kernel.
+fn parameters<P: Numbers>(bytes: &[u8], symbol: &str) -> P {
+    assert_eq!(bytes.len(), size_of::<P>(), "bytes of the parameters of {symbol}");
+    // SAFETY: there are enough bytes, and every bit pattern of numbers is a value.
+    unsafe { bytes.as_ptr().cast::<P>().read_unaligned() }
 }
 
 impl Launch {
@@ -73,10 +93,11 @@ impl Launch {
             let quads = u32::from_ne_bytes(arguments[2][..4].try_into().expect("a number's bytes"));
             Task::Copy { from: address(0), to: address(1), quads }
         } else if let Some(entry) = entries().find(|entry| entry.symbol == kernel.symbol) {
-            assert_eq!(arguments[3].len(), size_of::<Params>(), "bytes of the parameters of {}", entry.symbol);
-            // SAFETY: there are enough bytes, and the type consists of numbers, for which every bit pattern is a value.
-            let params = unsafe { arguments[3].as_ptr().cast::<Params>().read_unaligned() };
+            let params = parameters::<Params>(&arguments[3], entry.symbol);
             Task::Convolution { entry, source: address(0), result: address(1), mask: address(2), params }
+        } else if let Some(conversion) = conversions().find(|conversion| conversion.symbol == kernel.symbol) {
+            let params = parameters::<PlaneParams>(&arguments[2], conversion.symbol);
+            Task::Convert { conversion, from: address(0), to: address(1), params }
         } else {
             let text = format!("this driver can't run the kernel {}", kernel.symbol);
             return Err(Failure::misuse(Code::NOT_SUPPORTED, text));
@@ -103,6 +124,10 @@ impl Launch {
                 areas
             }
             Task::Copy { from, to, quads } => vec![(from, quads as usize * 16), (to, quads as usize * 16)],
+            Task::Convert { conversion, from, to, params } => {
+                let (source, destination) = sizes(conversion, params);
+                vec![(from, source), (to, destination)]
+            }
             Task::Nothing => Vec::new(),
         }
     }
@@ -121,6 +146,15 @@ impl Launch {
         };
         self.areas().into_iter().filter_map(span).collect()
     }
+}
+
+/// The bytes that a conversion reads, and those that it writes.
+fn sizes(conversion: &Conversion, params: PlaneParams) -> (usize, usize) {
+    let (rows, channels) = (params.rows as usize, conversion.channels as usize);
+    let image = rows * params.interleaved_pitch as usize * conversion.pixel.bytes();
+    let planes =
+        ((channels - 1) * params.plane_stride as usize + rows * params.plane_pitch as usize) * size_of::<f32>();
+    if conversion.is_to_planes() { (image, planes) } else { (planes, image) }
 }
 
 /// An area of device memory as an array of the emulator.
@@ -232,6 +266,13 @@ impl State {
                 self.ended(ran.map(|_| ()))?;
                 to.close(self, &emulated)
             }
+            Task::Convert { conversion, .. } => match (conversion.pixel, conversion.is_to_planes()) {
+                (PixelType::U8, true) => self.convert::<u8, f32>(launch, &mut emulated),
+                (PixelType::U16, true) => self.convert::<u16, f32>(launch, &mut emulated),
+                (PixelType::F32, _) => self.convert::<f32, f32>(launch, &mut emulated),
+                (PixelType::U8, false) => self.convert::<f32, u8>(launch, &mut emulated),
+                (PixelType::U16, false) => self.convert::<f32, u16>(launch, &mut emulated),
+            },
             Task::Convolution { params, .. } => match pixel_of(params.result_kind) {
                 Some(PixelType::U8) => self.convolve::<u8>(launch, &mut emulated),
                 Some(PixelType::U16) => self.convolve::<u16>(launch, &mut emulated),
@@ -242,6 +283,27 @@ impl State {
                 }
             },
         }
+    }
+
+    /// Runs a conversion from values of type `S` to values of type `D`.
+    fn convert<S: Scalar, D: Scalar>(
+        &mut self,
+        launch: &Launch,
+        emulated: &mut cuda_emulator::Memory,
+    ) -> Result<(), Code> {
+        let Task::Convert { conversion, from, to, params } = launch.task else {
+            unreachable!("only called for conversions")
+        };
+        let (source_bytes, destination_bytes) = sizes(conversion, params);
+        let from = Window::<S>::open(self, emulated, "source", from, source_bytes)?;
+        let to = Window::<D>::open(self, emulated, "destination", to, destination_bytes)?;
+        let (source, destination) = (from.global().cast(), to.global_mut().cast());
+        // SAFETY: the emulator checks every access. None reaches memory of this program.
+        let ran = Emulator::new().launch(launch.symbol, &launch.shape, emulated, || unsafe {
+            (conversion.function)(source, destination, params)
+        });
+        self.ended(ran.map(|_| ()))?;
+        to.close(self, emulated)
     }
 
     /// Runs a convolution to values of type `R`.

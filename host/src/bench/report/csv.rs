@@ -20,10 +20,11 @@ const SHARED: [&str; 13] = [
     "min_time_s",
     "page_locked",
 ];
-const OF_ROW: [&str; 32] = [
+const OF_ROW: [&str; 33] = [
     "backend",
     "variant",
     "pixel",
+    "output",
     "channels",
     "picture",
     "width",

@@ -79,12 +79,11 @@ pub fn cell(cell: &Cell) -> String {
     out
 }
 
-/// What the values are, such as "f32" or "3 channels of u8".
-pub(super) fn values(format: PixelFormat) -> String {
-    match format.channels {
-        1 => format.input.name().to_owned(),
-        channels => format!("{channels} channels of {}", format.input.name()),
-    }
+/// What the values are, such as "f32" or "3 channels of u8 to f32".
+pub(super) fn values(PixelFormat { channels, input, output }: PixelFormat) -> String {
+    let of = if channels == 1 { String::new() } else { format!("{channels} channels of ") };
+    let to = if output == input { String::new() } else { format!(" to {}", output.name()) };
+    format!("{of}{}{to}", input.name())
 }
 
 /// The columns of a row.

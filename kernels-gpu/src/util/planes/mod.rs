@@ -117,7 +117,7 @@ fn rows_of_thread() -> (i32, i32) {
 /// - `planes` holds `C` planes, `plane_stride` values apart, each of `rows` rows of `width` values, `plane_pitch`
 ///   values apart. It does not overlap `image`.
 /// - No two rows overlap.
-/// - Each row of the image, and each row of each plane, begins at a multiple of 32 bytes.
+/// - Each row of the image, and each row of each plane, begins at a multiple of 16 bytes.
 /// - `C * width`, `rows` and both pitches are at most [`MAX_SIDE`](crate::abi::params::MAX_SIDE).
 /// - The grid is that of [`grid`], or has fewer rows of blocks. The blocks are [`BLOCK`].
 #[inline(always)]
@@ -130,13 +130,13 @@ pub unsafe fn deinterleave<T: Packed, const C: u32>(image: Global<T>, planes: Gl
     while y < params.rows {
         let from = image.offset(params.interleaved_index(x * C as i32, y));
         if x + PIXELS as i32 <= params.width {
-            // SAFETY: the four pixels lie in row y. They begin `C * x` values after a multiple of 32 bytes, and x is a
+            // SAFETY: the four pixels lie in row y. They begin `C * x` values after a multiple of 16 bytes, and x is a
             // multiple of 4.
             let words = unsafe { load_words(from.cast(), words_of::<T, C>()) };
             for c in 0..C as usize {
                 let value = |pixel: usize| T::unpack(&words, pixel * C as usize + c);
                 let to = planes.offset(params.plane_index(c as i32, x, y));
-                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 32 bytes, and
+                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 16 bytes, and
                 // x is a multiple of 4. No other thread has the same x and y.
                 unsafe { to.cast().store(0, F32x4([value(0), value(1), value(2), value(3)])) };
             }
@@ -178,14 +178,14 @@ pub unsafe fn interleave<T: Packed, const C: u32>(planes: Global<f32>, image: Gl
             let mut values = [0.0; MAX_WORDS];
             for c in 0..C as usize {
                 let from = planes.offset(params.plane_index(c as i32, x, y));
-                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 32 bytes, and
+                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 16 bytes, and
                 // x is a multiple of 4.
                 let F32x4(pixels) = unsafe { from.cast().load(0) };
                 for pixel in 0..PIXELS as usize {
                     values[pixel * C as usize + c] = pixels[pixel];
                 }
             }
-            // SAFETY: the four pixels lie in row y. They begin `C * x` values after a multiple of 32 bytes, and x is a
+            // SAFETY: the four pixels lie in row y. They begin `C * x` values after a multiple of 16 bytes, and x is a
             // multiple of 4. No other thread has the same x and y.
             unsafe { store_words(to, &values, words_of::<T, C>()) };
         } else {
@@ -229,6 +229,12 @@ pub struct Conversion {
 }
 
 impl Conversion {
+    /// Whether the image is the source, and the planes are the destination.
+    #[must_use]
+    pub fn is_to_planes(&self) -> bool {
+        to_planes(self.pixel, self.channels).is_some_and(|conversion| conversion.symbol == self.symbol)
+    }
+
     /// The PTX module that holds the kernel. The driver compiles a module when it is loaded, so each kernel has its own.
     #[must_use]
     pub const fn module(&self) -> &'static str {
@@ -302,9 +308,14 @@ conversions! {
     "from_planes_{T}_c{C}" for T in [f32], C in [2, 3, 4];
 }
 
+/// All conversions.
+pub fn conversions() -> impl Iterator<Item = &'static Conversion> {
+    TO_PLANES.iter().chain(FROM_PLANES).copied().flatten()
+}
+
 /// All kernels of this file.
 pub fn kernels() -> impl Iterator<Item = Kernel> {
-    TO_PLANES.iter().chain(FROM_PLANES).copied().flatten().map(Conversion::kernel)
+    conversions().map(Conversion::kernel)
 }
 
 /// The conversion of this list for a pixel type and a number of channels.

@@ -1,0 +1,180 @@
+//! Problems whose channels are computed one after the other, as planes of `f32`.
+//!
+//! Most fast kernels are for one channel of `f32`. An image of another format takes them in three steps. One kernel
+//! converts it into a plane for each channel, the fast one convolves each plane, and a third converts the planes into
+//! the result. The values are the same: each pixel type fits an `f32`, and the last step rounds as a convolution kernel
+//! does when it stores a result. What the conversions cost is their traffic in device memory.
+
+use std::ops::Range;
+
+use kernels_gpu::registry::Variant;
+use kernels_gpu::util::planes::{Conversion, PlaneParams, from_planes, grid, to_planes};
+
+use super::{Launch, Limits, Plan, VariantChoice, demanded, device_pitch};
+use crate::{PixelFormat, Problem};
+
+/// From this number of coefficients on, planes are preferred to a kernel that computes the image's own format without
+/// being fast. With fewer the traffic of the conversions takes longer than the fast kernel saves.
+const PLANES_COEFFICIENTS: u64 = 25;
+
+/// The same for the products of all coefficients with all values, for each multiprocessor. With fewer the launches of
+/// the conversions take longer than the fast kernel saves.
+const PLANES_PRODUCTS: u64 = 200_000;
+
+/// The conversions around a kernel that computes planes.
+#[derive(Clone, Copy, Debug)]
+pub struct Planes {
+    /// From the image. None if the image is a plane.
+    pub to: Option<&'static Conversion>,
+    /// To the result. None if the result is a plane.
+    pub from: Option<&'static Conversion>,
+    channels: usize,
+}
+
+impl Planes {
+    /// The conversions for images of a format. None if both images are planes.
+    fn of(PixelFormat { channels, input, output }: PixelFormat) -> Option<Self> {
+        let (to, from) = (to_planes(input, channels as u32), from_planes(output, channels as u32));
+        (to.is_some() || from.is_some()).then_some(Self { to, from, channels })
+    }
+
+    /// The number of planes that need memory of their own: those of the source, and those of the result.
+    fn counts(&self) -> (usize, usize) {
+        let count = |conversion: Option<_>| if conversion.is_some() { self.channels } else { 0 };
+        (count(self.to), count(self.from))
+    }
+}
+
+/// Whether a variant is fast for an image that it fills the device with.
+fn is_fast(variant: Variant) -> bool {
+    !matches!(variant, Variant::Naive | Variant::ConstantMask | Variant::SharedTile | Variant::RegisterTile)
+}
+
+/// Which rows a run computes, and of what.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    /// The rows of the image that are there.
+    pub(crate) height: usize,
+    /// Those of them that no run before has seen.
+    pub(crate) fresh: Range<usize>,
+    /// The rows of the result to compute.
+    pub(crate) outputs: Range<usize>,
+}
+
+impl Rows {
+    /// Outputs of an image of which all rows are new.
+    pub(crate) fn of(height: usize, outputs: Range<usize>) -> Self {
+        Self { height, fresh: 0..height, outputs }
+    }
+}
+
+/// A place in one of the arrays of a run: bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Source(usize),
+    Result(usize),
+    /// In the memory of the planes.
+    Planes(usize),
+}
+
+/// A kernel launch of a run, with its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Convolve { launch: Launch, from: Place, to: Place },
+    Convert { conversion: &'static Conversion, grid: (u32, u32), params: PlaneParams, from: Place, to: Place },
+}
+
+impl Plan {
+    /// A plan that computes the channels of `problem` as planes, if that is faster than `direct`.
+    pub(super) fn through_planes(problem: &Problem, direct: &Self) -> Option<Self> {
+        let coefficients = (problem.window().width() * problem.window().height()) as u64;
+        let products = coefficients * problem.values() as u64;
+        let is_worth_it = coefficients >= PLANES_COEFFICIENTS
+            && products >= PLANES_PRODUCTS * u64::from(direct.limits.sm_count)
+            && !is_fast(direct.entry.variant);
+        let plan = is_worth_it.then(|| Self::in_planes(problem, direct.limits)).flatten()?;
+        is_fast(plan.entry.variant).then(|| Self { considered: direct.considered.clone(), ..plan })
+    }
+
+    /// A plan that computes the channels of `problem` as planes, unless source and result are planes.
+    pub(crate) fn in_planes(problem: &Problem, limits: Limits) -> Option<Self> {
+        let planes = Planes::of(problem.format())?;
+        let plane = problem.one_plane(demanded(problem));
+        let plan = Self::direct(&plane, limits, VariantChoice::Auto).ok()?;
+        let reason = format!("each channel as a plane of f32; {}", plan.reason);
+        Some(Self { reason, planes: Some(planes), ..plan })
+    }
+
+    /// Bytes of a plane's row.
+    fn plane_pitch(&self) -> usize {
+        device_pitch(self.params.width as usize, size_of::<f32>()) * size_of::<f32>()
+    }
+
+    /// Bytes of the planes' memory for each row of the image.
+    pub(crate) fn planes_row_bytes(&self) -> usize {
+        let count = self.planes.map_or(0, |planes| {
+            let (source, result) = planes.counts();
+            source + result
+        });
+        count * self.plane_pitch()
+    }
+
+    /// Whether something lies between the rows of a plane.
+    pub(crate) fn planes_have_gaps(&self) -> bool {
+        self.planes.is_some() && self.plane_pitch() != self.params.width as usize * size_of::<f32>()
+    }
+
+    /// The launches that compute rows of a problem with images of `format`, in order. The planes have
+    /// `planes_bytes` bytes of memory.
+    pub(crate) fn steps(&self, format: PixelFormat, rows: &Rows, planes_bytes: usize) -> Vec<Step> {
+        let Rows { height, fresh, outputs } = rows;
+        let launches = self.launches(*height, outputs.clone());
+        let Some(planes) = self.planes else {
+            let (from, to) = (Place::Source(0), Place::Result(0));
+            return launches.into_iter().map(|launch| Step::Convolve { launch, from, to }).collect();
+        };
+        let pitch = self.plane_pitch();
+        let plane_bytes = planes_bytes / self.planes_row_bytes() * pitch;
+        let (source_planes, _) = planes.counts();
+        let width = self.params.width as usize;
+        let params = |rows: &Range<usize>, interleaved_pitch: usize, value_bytes: usize| PlaneParams {
+            width: width as i32,
+            rows: rows.len() as i32,
+            interleaved_pitch: (interleaved_pitch / value_bytes) as i32,
+            plane_pitch: (pitch / size_of::<f32>()) as i32,
+            plane_stride: (plane_bytes / size_of::<f32>()) as i64,
+        };
+        let image_pitch = |bytes: usize| device_pitch(width * format.channels, bytes) * bytes;
+        let mut steps = Vec::new();
+        if let Some(conversion) = planes.to
+            && !fresh.is_empty()
+        {
+            let interleaved = image_pitch(format.input.bytes());
+            steps.push(Step::Convert {
+                conversion,
+                grid: grid(width as u32, fresh.len() as u32),
+                params: params(fresh, interleaved, format.input.bytes()),
+                from: Place::Source(fresh.start * interleaved),
+                to: Place::Planes(fresh.start * pitch),
+            });
+        }
+        for channel in 0..planes.channels {
+            let from = planes.to.map_or(Place::Source(0), |_| Place::Planes(channel * plane_bytes));
+            let to = planes.from.map_or(Place::Result(0), |_| Place::Planes((source_planes + channel) * plane_bytes));
+            steps.extend(launches.iter().map(|&launch| Step::Convolve { launch, from, to }));
+        }
+        if let Some(conversion) = planes.from
+            && !outputs.is_empty()
+        {
+            let interleaved = image_pitch(format.output.bytes());
+            steps.push(Step::Convert {
+                conversion,
+                grid: grid(width as u32, outputs.len() as u32),
+                params: params(outputs, interleaved, format.output.bytes()),
+                from: Place::Planes(source_planes * plane_bytes + outputs.start * pitch),
+                to: Place::Result(outputs.start * interleaved),
+            });
+        }
+        steps
+    }
+}
