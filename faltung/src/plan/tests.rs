@@ -19,6 +19,11 @@ fn planned(problem: &Problem, choice: VariantChoice) -> &'static str {
     Plan::new(problem, Limits::H100, choice).unwrap().entry.symbol
 }
 
+/// What `auto` takes of the entries for the problem's own format: without planes.
+fn direct(problem: &Problem, limits: Limits) -> Plan {
+    Plan::direct(problem, limits, VariantChoice::Auto).unwrap()
+}
+
 #[test]
 fn small_images_take_the_kernels_with_many_threads() {
     let of = |width, height| planned(&problem(100, 50, width, height), VariantChoice::Auto);
@@ -121,7 +126,7 @@ fn large_images_take_the_kernels_with_sums_in_registers() {
     assert_eq!(of_anchor(3, 0), "register_tile_f32_c1");
     let bytes =
         problem(4096, 4096, 7, 7).with_format(PixelFormat { output: PixelType::U8, ..PixelFormat::PLANE }).unwrap();
-    let plan = Plan::new(&bytes, Limits::H100, VariantChoice::Auto).unwrap();
+    let plan = direct(&bytes, Limits::H100);
     assert_eq!(plan.entry.symbol, "shared_tile_f32_c1_7x7");
     assert!(plan.reason.contains("makes results of f32, not u8"), "{}", plan.reason);
 }
@@ -288,7 +293,7 @@ fn the_accuracy_limits_what_auto_takes() {
     }
     for accuracy in Accuracy::ALL {
         assert_eq!(plan(accuracy, PixelType::U8), (Variant::TensorCoreU8, Exact));
-        assert_eq!(plan(accuracy, PixelType::U16), (Variant::SharedTile, Exact));
+        assert_eq!(plan(accuracy, PixelType::U16), (Variant::SlidingWindow, Exact));
     }
 }
 
@@ -350,7 +355,7 @@ fn bytes_take_the_tensor_cores_where_they_can() {
         let filter = Filter::new(mask(7, 7)).border(border);
         let problem = Problem::new(width, 1080, &filter).unwrap();
         let problem = problem.with_format(PixelFormat { channels, input: PixelType::U8, output }).unwrap();
-        let plan = Plan::new(&problem, limits, VariantChoice::Auto).unwrap();
+        let plan = direct(&problem, limits);
         (plan.entry.symbol, plan.reason)
     };
     let zero = Border::ZERO;
@@ -470,7 +475,7 @@ fn other_values_take_the_sliding_window_where_it_can() {
     use PixelType::{F32, U8, U16};
     let of = |channels, input, output, width, height| {
         let format = PixelFormat { channels, input, output };
-        planned(&problem(4096, 4096, width, height).with_format(format).unwrap(), VariantChoice::Auto)
+        direct(&problem(4096, 4096, width, height).with_format(format).unwrap(), Limits::H100).entry.symbol
     };
     assert_eq!(of(3, F32, F32, 9, 9), "sliding_window_f32_c3_9x9");
     assert_eq!(of(4, F32, F32, 11, 11), "sliding_window_f32_c4_11x11");
@@ -629,11 +634,11 @@ fn other_formats_take_the_fast_kernels_through_planes() {
     assert_eq!((Accuracy::of(back.entry.variant), back.planes.is_some()), (Accuracy::Exact, true), "{}", back.reason);
     // A plane of f32, a small mask and a small image don't pay for the conversions.
     assert!(gaussian(PixelFormat::PLANE, Accuracy::Bounded).planes.is_none());
-    let direct = |width, height, side| {
+    let is_direct = |width, height, side| {
         let problem = problem(width, height, side, side).with_format(rgb).unwrap();
         Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().planes.is_none()
     };
-    assert!(direct(2048, 1024, 3) && direct(40, 30, 9) && !direct(2048, 1024, 9));
+    assert!(is_direct(2048, 1024, 3) && is_direct(40, 30, 9) && !is_direct(2048, 1024, 9));
     // Neither does what was asked for by name.
     let problem = problem(2048, 1024, 9, 9).with_format(rgb).unwrap();
     let named = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::SharedTile)).unwrap();
