@@ -5,10 +5,10 @@
 //! streams of their own: one up, one that computes, one down. So 8192 x 8192 `f32` there and back take 5.7 ms on an
 //! H100 in place of 10.2, of which the bus is 5.0 (`docs/measurements/2026-11-21-h100-small.md`).
 //!
-//! Memory that only the host can read goes through page-locked pieces of the lane. All threads copy a band of the image
-//! into one, while others copy an earlier band of the result out of another.
+//! Memory that only the host can read goes through page-locked pieces of the lane. All threads copy bands of the image
+//! into some pieces, and earlier bands of the result out of others, while the device reads and writes yet others.
 
-use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cust::stream::Stream;
 
@@ -23,8 +23,6 @@ use crate::bands::Band;
 use crate::plan::Rows;
 use crate::rows::{HostRows, HostRowsMut};
 
-/// Bands of the result under way at once: each has a piece of page-locked memory.
-const UNDER_WAY: usize = PIECES - 1;
 const UP: &str = "copy the image to the device";
 const DOWN: &str = "copy the result from the device";
 
@@ -108,12 +106,15 @@ impl GpuConvolution {
     }
 
     /// Runs an image of which one end or both lie in memory that only the host can read.
+    ///
+    /// This thread gives work to the streams, and copying tasks to the thread pool. It never waits for one band while
+    /// there is something to do for another.
     #[expect(clippy::too_many_arguments, reason = "the parts of a lane are borrowed apart")]
     fn run_staged<'scope, 'env>(
         &self,
         lent: &LentToDevice<'scope, 'env>,
         (main, up, down): (&'env Stream, &'env Stream, &'env Stream),
-        staging: &mut Staging,
+        staging: &Staging,
         workspace: &Workspace,
         bands: &[Band],
         source: HostRows<'scope>,
@@ -122,54 +123,120 @@ impl GpuConvolution {
     ) -> Result<()> {
         let (from, to) = self.row_bytes();
         let mut rest = Some(result);
-        // Bands of the result on their way back, each with its piece.
-        let mut coming: VecDeque<(usize, HostRowsMut<'scope>)> = VecDeque::new();
-        for number in 0..bands.len() + UNDER_WAY {
-            let band = bands.get(number);
-            let is_full = coming.len() == UNDER_WAY || band.is_none();
-            let arrived = if is_full { coming.pop_front() } else { None };
-            if let Some((piece, _)) = &arrived {
-                staging.down[*piece].done.synchronize().context(DOWN)?;
-            }
-            let (pieces_up, pieces_down) = (&mut staging.up, &mut staging.down);
-            let up_piece = &mut pieces_up[number % PIECES];
-            let staged = band.filter(|_| !source_is_locked).map(|band| source.range(band.rows.clone()));
-            if staged.is_some() {
-                up_piece.done.synchronize().context(UP)?;
-            }
-            rayon::join(
-                || staged.inspect(|rows| staging::copy_in(&mut up_piece.memory, *rows)),
-                || arrived.map(|(piece, rows)| staging::copy_out(rows, &pieces_down[piece].memory)),
-            );
-            let Some(band) = band else { continue };
-
-            let place = from.of(workspace.source.area(), band.rows.clone());
+        let mut outputs: Vec<_> = bands
+            .iter()
+            .map(|band| {
+                let (outputs, later) = rest.take().expect("put back below").split_at(band.outputs.len());
+                rest = Some(later);
+                Some(outputs)
+            })
+            .collect();
+        let flags = |are_set: bool| -> Vec<_> { bands.iter().map(|_| AtomicBool::new(are_set)).collect() };
+        // What lies in page-locked memory needs no copy.
+        let (copied_in, copied_out) = (flags(source_is_locked), flags(result_is_locked));
+        let is_set = |flags: &[AtomicBool], band: usize| flags[band].load(Ordering::Acquire);
+        let copying = AtomicUsize::new(0);
+        let piece = |band: usize| (&staging.up[band % PIECES], &staging.down[band % PIECES]);
+        rayon::in_place_scope(|tasks| {
+            // Bands before these were begun: their copies to the pieces, their work on the device, and their copies from
+            // the pieces.
+            let (mut begun_in, mut launched, mut begun_out) = (0, 0, 0);
             if source_is_locked {
-                // SAFETY: the rows lie in the workspace, which lives longer than the scope.
-                unsafe { lent.upload(place, source.range(band.rows.clone()), up) }.context(UP)?;
-            } else {
-                // SAFETY: as above. The piece lives as long as the lane. It is written again when `done` has come, which
-                // is recorded behind this copy; or, where recording fails, after this scope has waited.
-                unsafe { lent.upload_from(place, up_piece.memory.as_ptr(), place.bytes, up) }.context(UP)?;
-                up_piece.done.record(up).context(UP)?;
+                begun_in = bands.len();
             }
-            self.compute_band(lent, workspace, band, (main, up, down))?;
-            let (outputs, later) = rest.take().expect("put back below").split_at(band.outputs.len());
-            rest = Some(later);
-            let place = to.of(workspace.result.area(), band.outputs.clone());
-            if result_is_locked {
-                // SAFETY: the rows lie in the workspace, which lives longer than the scope.
-                unsafe { lent.download(outputs, place, down) }.context(DOWN)?;
-            } else {
-                let piece = number % PIECES;
-                let memory = pieces_down[piece].memory.as_mut_ptr();
-                // SAFETY: as above. The piece's last band was copied out, since fewer are under way than there are
-                // pieces. It is read when `done` has come, which is recorded behind this copy.
-                unsafe { lent.download_to(memory, place.bytes, place, down) }.context(DOWN)?;
-                pieces_down[piece].done.record(down).context(DOWN)?;
-                coming.push_back((piece, outputs));
+            while begun_out < bands.len() {
+                let begun = (begun_in, launched, begun_out);
+                // A piece is free when the band that it had before has reached the device.
+                if begun_in < bands.len()
+                    && begun_in < launched + PIECES
+                    && piece(begun_in).0.done.has_come().context(UP)?
+                {
+                    let rows = source.range(bands[begun_in].rows.clone());
+                    let copied = Copying::begin(&copying, &copied_in[begun_in]);
+                    let memory = &piece(begun_in).0.memory;
+                    tasks.spawn(move |_| {
+                        let _copied = copied;
+                        staging::copy_in(&mut staging::lock(memory), rows);
+                    });
+                    begun_in += 1;
+                }
+                let is_free = |band: usize| result_is_locked || band < PIECES || is_set(&copied_out, band - PIECES);
+                if launched < begun_in && is_set(&copied_in, launched) && is_free(launched) {
+                    let (band, (up_piece, down_piece)) = (&bands[launched], piece(launched));
+                    let place = from.of(workspace.source.area(), band.rows.clone());
+                    if source_is_locked {
+                        // SAFETY: the rows lie in the workspace, which lives longer than the scope.
+                        unsafe { lent.upload(place, source.range(band.rows.clone()), up) }.context(UP)?;
+                    } else {
+                        let memory = staging::lock(&up_piece.memory).as_ptr();
+                        // SAFETY: as above. The piece lives as long as the lane. It is written again when `done` has
+                        // come, which is recorded behind this copy; or, where recording fails, after this scope has
+                        // waited.
+                        unsafe { lent.upload_from(place, memory, place.bytes, up) }.context(UP)?;
+                        up_piece.done.record(up).context(UP)?;
+                    }
+                    self.compute_band(lent, workspace, band, (main, up, down))?;
+                    let place = to.of(workspace.result.area(), band.outputs.clone());
+                    if result_is_locked {
+                        let outputs = outputs[launched].take().expect("each band is launched once");
+                        // SAFETY: the rows lie in the workspace, which lives longer than the scope.
+                        unsafe { lent.download(outputs, place, down) }.context(DOWN)?;
+                    } else {
+                        let memory = staging::lock(&down_piece.memory).as_mut_ptr();
+                        // SAFETY: as above. The piece's last band was copied out. It is read when `done` has come, which
+                        // is recorded behind this copy.
+                        unsafe { lent.download_to(memory, place.bytes, place, down) }.context(DOWN)?;
+                        down_piece.done.record(down).context(DOWN)?;
+                    }
+                    launched += 1;
+                }
+                if result_is_locked {
+                    begun_out = launched;
+                } else if begun_out < launched && piece(begun_out).1.done.has_come().context(DOWN)? {
+                    let rows = outputs[begun_out].take().expect("each band is copied out once");
+                    let copied = Copying::begin(&copying, &copied_out[begun_out]);
+                    let memory = &piece(begun_out).1.memory;
+                    tasks.spawn(move |_| {
+                        let _copied = copied;
+                        staging::copy_out(rows, &staging::lock(memory));
+                    });
+                    begun_out += 1;
+                }
+                if begun != (begun_in, launched, begun_out) {
+                    continue;
+                }
+                if copying.load(Ordering::Acquire) > 0 {
+                    // In a pool of one thread this one copies.
+                    if !matches!(rayon::yield_now(), Some(rayon::Yield::Executed)) {
+                        std::thread::yield_now();
+                    }
+                } else if begun_out < launched {
+                    piece(begun_out).1.done.synchronize().context(DOWN)?;
+                } else {
+                    piece(begun_in).0.done.synchronize().context(UP)?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+}
+
+/// A copy under way in another thread. When this is dropped it has ended, by a panic, too.
+struct Copying<'a> {
+    under_way: &'a AtomicUsize,
+    ended: &'a AtomicBool,
+}
+
+impl<'a> Copying<'a> {
+    fn begin(under_way: &'a AtomicUsize, ended: &'a AtomicBool) -> Self {
+        under_way.fetch_add(1, Ordering::Relaxed);
+        Self { under_way, ended }
+    }
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        self.under_way.fetch_sub(1, Ordering::Release);
     }
 }

@@ -5,6 +5,8 @@
 //! thread, and waits. Here all threads copy a piece while the device fetches the one before. Page-locked memory is slow
 //! to allocate, so there is little of it, made once for a device, whatever the images' sizes.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use cust::memory::LockedBuffer;
 use cust::stream::Stream;
 use rayon::prelude::*;
@@ -46,7 +48,7 @@ pub(super) enum HostMemoryKind {
 }
 
 pub(super) struct Piece {
-    pub(super) memory: LockedBuffer<u8>,
+    pub(super) memory: Mutex<LockedBuffer<u8>>,
     /// Recorded behind the last transfer from or to this piece.
     pub(super) done: Event,
 }
@@ -128,10 +130,11 @@ impl Staging {
             let piece = &mut self.up[self.next];
             self.next = (self.next + 1) % PIECES;
             piece.done.synchronize().context(ACTION)?;
-            part.copy_in(&mut piece.memory, from);
+            let mut memory = lock(&piece.memory);
+            part.copy_in(&mut memory, from);
             // SAFETY: the piece lives as long as the device is open. It is written again when `done` has come, which is
             // recorded behind this copy; or, where recording fails, in another scope, after this one has waited.
-            unsafe { lent.upload_from(part.of(to), piece.memory.as_ptr(), part.bytes, stream).context(ACTION)? };
+            unsafe { lent.upload_from(part.of(to), memory.as_ptr(), part.bytes, stream).context(ACTION)? };
             piece.done.record(stream).context(ACTION)?;
         }
         Ok(())
@@ -168,7 +171,8 @@ impl Staging {
                 // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is
                 // recorded behind this copy; where recording fails, nobody reads it before the scope has waited.
                 unsafe {
-                    lent.download_to(piece.memory.as_mut_ptr(), part.bytes, part.of(from), stream).context(ACTION)?;
+                    lent.download_to(lock(&piece.memory).as_mut_ptr(), part.bytes, part.of(from), stream)
+                        .context(ACTION)?;
                 }
                 piece.done.record(stream).context(ACTION)?;
             }
@@ -182,7 +186,7 @@ impl Staging {
                 } else {
                     piece.done.synchronize().context(KERNEL)?;
                 }
-                part.copy_out(&mut to, &piece.memory);
+                part.copy_out(&mut to, &lock(&piece.memory));
             }
         }
         Ok(())
@@ -220,8 +224,13 @@ impl Piece {
         // SAFETY: a piece is read only where it was written.
         let memory = unsafe { LockedBuffer::uninitialized(PIECE) }.page_locked(PIECE)?;
         let done = Event::new().context("create an event")?;
-        Ok(Self { memory, done })
+        Ok(Self { memory: Mutex::new(memory), done })
     }
+}
+
+/// The memory of a piece. Whoever copies locks it; what the device does with it is ordered by events.
+pub(super) fn lock(memory: &Mutex<LockedBuffer<u8>>) -> MutexGuard<'_, LockedBuffer<u8>> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Copies with all threads, or with this one what is not worth waking others.

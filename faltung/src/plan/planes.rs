@@ -13,13 +13,13 @@ use kernels_gpu::util::planes::{Conversion, PlaneParams, from_planes, grid, to_p
 use super::{Launch, Limits, Plan, VariantChoice, demanded, device_pitch};
 use crate::{PixelFormat, Problem};
 
-/// From this number of coefficients on, planes are preferred to a kernel that computes the image's own format without
-/// being fast. With fewer the traffic of the conversions takes longer than the fast kernel saves.
+/// From this number of coefficients on, planes are preferred to a kernel that computes several channels without being
+/// fast. With fewer the traffic of the conversions takes longer than the fast kernel saves. Measured on an H200.
 const PLANES_COEFFICIENTS: u64 = 25;
 
-/// The same for the products of all coefficients with all values, for each multiprocessor. With fewer the launches of
-/// the conversions take longer than the fast kernel saves.
-const PLANES_PRODUCTS: u64 = 200_000;
+/// From this number of products on, of all coefficients with all values, for each multiprocessor. With fewer the launches
+/// of the conversions take longer than the fast kernel saves. Measured on an H200.
+const PLANES_PRODUCTS: u64 = 320_000;
 
 /// The conversions around a kernel that computes planes.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl Plan {
     pub(super) fn through_planes(problem: &Problem, direct: &Self) -> Option<Self> {
         let coefficients = (problem.window().width() * problem.window().height()) as u64;
         let products = coefficients * problem.values() as u64;
-        let is_worth_it = coefficients >= PLANES_COEFFICIENTS
+        let is_worth_it = (coefficients >= PLANES_COEFFICIENTS || problem.format().channels == 1)
             && products >= PLANES_PRODUCTS * u64::from(direct.limits.sm_count)
             && !is_fast(direct.entry.variant);
         let plan = is_worth_it.then(|| Self::in_planes(problem, direct.limits)).flatten()?;

@@ -632,7 +632,7 @@ fn other_formats_take_the_fast_kernels_through_planes() {
     assert_eq!(Accuracy::of(gaussian(rgb, Accuracy::Exact).entry.variant), Accuracy::Exact);
     let back = gaussian(PixelFormat::of::<f32, u8>(3), Accuracy::Bounded);
     assert_eq!((Accuracy::of(back.entry.variant), back.planes.is_some()), (Accuracy::Exact, true), "{}", back.reason);
-    // A plane of f32, a small mask and a small image don't pay for the conversions.
+    // A plane of f32 needs none, and a small mask or a small image does not pay for them.
     assert!(gaussian(PixelFormat::PLANE, Accuracy::Bounded).planes.is_none());
     let is_direct = |width, height, side| {
         let problem = problem(width, height, side, side).with_format(rgb).unwrap();

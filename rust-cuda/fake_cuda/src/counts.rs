@@ -4,7 +4,7 @@
 //!
 //! | line | meaning |
 //! | --- | --- |
-//! | `calls N` | number of calls of driver functions |
+//! | `calls N` | number of calls of driver functions, without those that ask how far the device has come |
 //! | `call NAME N` | number of calls of one function |
 //! | `fired N` | number of failures on request that happened |
 //! | `struck NAME` | a function that failed on request |
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::driver::State;
-use crate::faults::Fault;
+use crate::faults::{Fault, is_query};
 use crate::table::Kind;
 
 /// The counts so far.
@@ -42,7 +42,7 @@ impl Counts {
 impl State {
     /// Counts a call. Returns the failure that was requested for it, if any.
     pub(crate) fn count(&mut self, name: &'static str) -> Option<Fault> {
-        self.counts.calls += 1;
+        self.counts.calls += u64::from(!is_query(name));
         *self.counts.by_function.entry(name).or_default() += 1;
         let mut struck = None;
         for fault in &mut self.settings.faults {
