@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{build_ptx, package, ptxas, setup};
+use crate::{build_ptx, outside, package, ptxas, setup};
 
 /// Runs all steps; the first failure ends it with the step's name.
 ///
@@ -35,7 +35,10 @@ pub fn ci(root: &Path) -> Result<()> {
         show(&mut command)
     };
 
-    step("format", &mut || run(cargo(&["fmt", "--all", "--check"])))?;
+    step("format", &mut || {
+        run(cargo(&["fmt", "--all", "--check"]))?;
+        run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))
+    })?;
     step("rust-src", &mut || setup::setup(root))?;
     step("PTX is current", &mut || build_ptx::check(root))?;
     step("ptxas", &mut || ptxas::check(root))?;
@@ -56,6 +59,7 @@ pub fn ci(root: &Path) -> Result<()> {
     let other = ["test", "--workspace", "--exclude", "host", "--exclude", "faltung"];
     step("other tests", &mut || run(cargo(&other)))?;
     step("tests of faltung", &mut || run(cargo(&["test", "-p", "faltung", "--all-features"])))?;
+    step("program outside of the workspace", &mut || outside::check(root))?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());
     for (name, seconds) in times {
