@@ -45,13 +45,19 @@ pub fn ci(root: &Path) -> Result<()> {
     step("packages", &mut || package::check(root, false))?;
     step("clippy", &mut || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
     // The members above build `faltung` with the features that `host` needs.
-    step("clippy of all features", &mut || {
-        run(cargo(&["clippy", "-p", "faltung", "--all-features", "--all-targets", "--", "-D", "warnings"]))
+    const FEATURES: [&str; 2] = ["--no-default-features", "--all-features"];
+    step("clippy of faltung's features", &mut || {
+        let clippy = |features| cargo(&["clippy", "-p", "faltung", features, "--all-targets", "--", "-D", "warnings"]);
+        FEATURES.into_iter().try_for_each(|features| run(clippy(features)))
     })?;
     step("documentation", &mut || {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-        doc.env("RUSTDOCFLAGS", "-D warnings");
-        run(doc)
+        let doc = |arguments: &[&str]| {
+            let mut doc = cargo(&["doc", "--no-deps"]);
+            doc.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
+            run(doc)
+        };
+        doc(&["--workspace"])?;
+        FEATURES.into_iter().try_for_each(|features| doc(&["-p", "faltung", features]))
     })?;
     // The two commands of the README.
     step("tests of host", &mut || run(cargo(&["test", "-p", "host"])))?;
