@@ -29,8 +29,8 @@ fn commit() -> Option<String> {
 /// Names what changes the commit or makes it dirty: where HEAD points, and the sources. Only paths that exist, because
 /// cargo takes a missing one for changed each time.
 fn watch(root: &Path) {
-    let mut paths: Vec<PathBuf> =
-        ["host", "kernels-gpu", "rust-cuda", "Cargo.toml", "Cargo.lock"].iter().map(|path| root.join(path)).collect();
+    let sources = ["faltung", "host", "kernels-gpu", "rust-cuda", "Cargo.toml", "Cargo.lock"];
+    let mut paths: Vec<PathBuf> = sources.iter().map(|path| root.join(path)).collect();
     let branch = git(root, &["rev-parse", "--symbolic-full-name", "HEAD"]).unwrap_or_default();
     for name in ["HEAD", "packed-refs", &branch] {
         paths.extend(git(root, &["rev-parse", "--git-path", name]).map(|path| root.join(path)));

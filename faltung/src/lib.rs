@@ -1,13 +1,126 @@
 //! Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
 //!
+//! A [`Filter`] says what to compute, a [`Device`] computes it. Images have 1 to 4 interleaved channels of `u8`, `u16`
+//! or `f32`.
+//!
+//! ```
+//! use faltung::{Border, Device, Filter, Image};
+//!
+//! let device = Device::auto(); // the first CUDA device, or else the CPU
+//! let filter = Filter::gaussian(3.0).border(Border::Mirror);
+//! let image = Image::from_fn(640, 480, |x, y| (x ^ y) as u8)?;
+//! let blurred: Image<u8> = device.apply(&filter, &image)?;
+//! # Ok::<(), faltung::Error>(())
+//! ```
+//!
+//! [`Device::auto`] never fails. [`Device::cpu`], [`Device::cuda`] and [`Device::emulator`] name a device.
+//! [`Filter::new`] takes any [`Mask`]. [`View`] lends images from memory that is not an [`Image`].
+//!
+//! # Images that stay on the device
+//!
+//! [`Device::apply`] copies each image to the device and back. For several filters, upload the image once and run a
+//! [`Pipeline`]. The images between two filters stay on the device, in `f32`.
+//!
+//! ```
+//! use faltung::{Axis, Device, DeviceImage, Filter, Image};
+//!
+//! let device = Device::auto();
+//! let edges = device.pipeline(&[Filter::gaussian(1.5), Filter::sobel(Axis::X)])?;
+//!
+//! let stream = device.stream()?;
+//! let image = Image::from_fn(640, 480, |x, y| (x ^ y) as u8)?;
+//! let source = device.upload(&image, &stream)?;
+//! let result: DeviceImage<f32> = edges.run(&source, &stream)?; // enqueued, not waited for
+//! let result: Image<f32> = result.download(&stream)?; // waits
+//! # fn crosses_threads<T: Send + Sync + 'static>(_: &T) {}
+//! # crosses_threads(&device);
+//! # crosses_threads(&edges);
+//! # crosses_threads(&stream);
+//! # crosses_threads(&source);
+//! # let problem = faltung::Problem::new(9, 9, &Filter::laplacian())?;
+//! # crosses_threads(&device.prepare(&problem, faltung::VariantChoice::Auto)?);
+//! # Ok::<(), faltung::Error>(())
+//! ```
+//!
+//! The same program runs on the CPU and the emulator, where a [`DeviceImage`] is host memory.
+//! [`DeviceImage::from_raw`] takes device memory of other libraries.
+//!
+//! # Release mode
+//!
+//! Build with `--release`. A debug build computes on the CPU about 100 times slower. To optimise debug builds, add this
+//! to the `Cargo.toml` of your program:
+//!
+//! ```toml
+//! [profile.dev]
+//! opt-level = 3
+//! ```
+//!
+//! `[profile.dev.package."*"]` is not enough: generic functions of this library are compiled with your crate.
+//!
+//! # Threads
+//!
+//! - [`Device`], [`Prepared`], [`Pipeline`], [`Stream`] and [`DeviceImage`] are `Send` and `Sync`. Several threads may
+//!   call them at once. Clones, which all but an image have, are cheap and share everything.
+//! - The library computes and copies in the rayon pool of the calling thread. It makes no pool. Calls from rayon tasks
+//!   are safe.
+//! - The current CUDA context of the calling thread is the same after each call as before.
+//!
+//! # Reuse
+//!
+//! - [`Device::apply`] keeps the last few filters and sizes ready, a [`Pipeline`] the last few sizes. A loop over
+//!   frames plans and compiles once.
+//! - [`Device::prepare`] makes one filter ready for one size, for as long as the [`Prepared`] lives.
+//! - The memory of a dropped [`DeviceImage`] is kept for the next one. [`Device::free_unused_memory`] frees it.
+//! - A CUDA device reads and writes [`Device::page_locked`] memory by itself, which saves the host's copies.
+//!
+//! # Accuracy
+//!
+//! A filter names the least accurate class that it allows: [`Filter::accuracy`].
+//!
+//! | [`Accuracy`] | results of `f32` | results of `u8` and `u16` |
+//! | --- | --- | --- |
+//! | `Exact` | the same bits on every device | the same bits on every device |
+//! | `Bounded`, the default | an error bound at every pixel, relative to `sum\|mask * image\|` | as for `Exact` |
+//! | `Normwise` | an error bound relative to the norms of mask and image | as for `Exact` |
+//!
 //! # Features
-//! - `cuda` (default): CUDA devices. Without it there are the CPU and the emulator.
-//! - `image`: conversions from and to `image::ImageBuffer` and `image::DynamicImage`.
-//! - `ndarray`: conversions from and to arrays and their views, of two axes (rows, columns) or three (rows, columns,
-//!   channels).
+//!
+//! | feature | |
+//! | --- | --- |
+//! | `cuda` (default) | CUDA devices. Without it there are the CPU and the emulator |
+//! | `image` | conversions from and to `image::ImageBuffer` and `image::DynamicImage` |
+//! | `ndarray` | conversions from and to arrays and views of axes (rows, columns) or (rows, columns, channels) |
 //!
 //! A conversion of an image by value keeps its memory. A conversion of a reference or a view lends it. One conversion
 //! can copy: that of an array whose elements are not in the order of an image's values.
+//!
+//! # Depending on it
+//!
+//! The build needs no CUDA installation, and the program starts without a driver. The feature `cuda` needs one line in
+//! `.cargo/config.toml` of your project:
+//!
+//! ```toml
+//! [env]
+//! CUDA_LIBRARY_PATH = "/"
+//! ```
+//!
+//! `cargo check -p cuda_driver` prints the line for your system. Without the line, and without CUDA in `/usr/local/cuda`
+//! or `/opt/cuda`, the build script of `cust_raw` panics:
+//!
+//! ```text
+//! Could not find a cuda installation
+//! ```
+//!
+//! It asks for a folder that contains a folder `lib64`, and for nothing in it.
+//!
+//! `default-features = false` needs no such line.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// Tests the code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod accuracy;
 mod any_image;

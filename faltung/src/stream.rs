@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
 
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), allow(unused_imports, reason = "the documentation names it"))]
 use crate::Error;
 use crate::Result;
 #[cfg(feature = "cuda")]

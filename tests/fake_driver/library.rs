@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_jit_refuses", jit_refuses),
     ("library_other_devices", other_devices),
     ("library_two_devices_in_turn", two_devices_in_turn),
+    ("library_images_in_turn", images_in_turn),
 ];
 
 /// A filter with the same bits on each device.
@@ -342,6 +343,21 @@ fn two_devices_in_turn() -> Result<(), Failed> {
         }
         drop(first);
         assert_eq!(second.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        Ok(())
+    })
+}
+
+/// Each image takes the memory of the one before, which a stream may still use.
+fn images_in_turn() -> Result<(), Failed> {
+    cleanly("", |_| {
+        let device = Device::cuda(0)?;
+        let (stream, pipeline) = (device.stream()?, device.pipeline(&[filter(), filter()])?);
+        let image = image::<u8>(40, 30);
+        let right: Image<f32> = Device::cpu().apply(&filter(), &on_cpu::<u8, f32>(&image))?;
+        for _ in 0..3 {
+            let result: DeviceImage<f32> = pipeline.run(&device.upload(&image, &stream)?, &stream)?;
+            assert_eq!(result.download(&stream)?, right);
+        }
         Ok(())
     })
 }

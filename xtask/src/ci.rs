@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{build_ptx, package, ptxas, setup};
+use crate::{build_ptx, outside, package, ptxas, setup};
 
 /// Runs all steps; the first failure ends it with the step's name.
 ///
@@ -35,20 +35,29 @@ pub fn ci(root: &Path) -> Result<()> {
         show(&mut command)
     };
 
-    step("format", &mut || run(cargo(&["fmt", "--all", "--check"])))?;
+    step("format", &mut || {
+        run(cargo(&["fmt", "--all", "--check"]))?;
+        run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))
+    })?;
     step("rust-src", &mut || setup::setup(root))?;
     step("PTX is current", &mut || build_ptx::check(root))?;
     step("ptxas", &mut || ptxas::check(root))?;
     step("packages", &mut || package::check(root, false))?;
     step("clippy", &mut || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
     // The members above build `faltung` with the features that `host` needs.
-    step("clippy of all features", &mut || {
-        run(cargo(&["clippy", "-p", "faltung", "--all-features", "--all-targets", "--", "-D", "warnings"]))
+    const FEATURES: [&str; 2] = ["--no-default-features", "--all-features"];
+    step("clippy of faltung's features", &mut || {
+        let clippy = |features| cargo(&["clippy", "-p", "faltung", features, "--all-targets", "--", "-D", "warnings"]);
+        FEATURES.into_iter().try_for_each(|features| run(clippy(features)))
     })?;
     step("documentation", &mut || {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-        doc.env("RUSTDOCFLAGS", "-D warnings");
-        run(doc)
+        let doc = |arguments: &[&str]| {
+            let mut doc = cargo(&["doc", "--no-deps"]);
+            doc.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
+            run(doc)
+        };
+        doc(&["--workspace"])?;
+        FEATURES.into_iter().try_for_each(|features| doc(&["-p", "faltung", features]))
     })?;
     // The two commands of the README.
     step("tests of host", &mut || run(cargo(&["test", "-p", "host"])))?;
@@ -56,6 +65,7 @@ pub fn ci(root: &Path) -> Result<()> {
     let other = ["test", "--workspace", "--exclude", "host", "--exclude", "faltung"];
     step("other tests", &mut || run(cargo(&other)))?;
     step("tests of faltung", &mut || run(cargo(&["test", "-p", "faltung", "--all-features"])))?;
+    step("program outside of the workspace", &mut || outside::check(root))?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());
     for (name, seconds) in times {

@@ -7,6 +7,7 @@
 //! | [`ptxas`] | `ptxas`: registers, stack and spills of every entry, without a GPU |
 //! | [`gpu_bundle`] | `gpu-bundle`: a folder to test with on a machine that has a GPU and no Rust |
 //! | [`package`] | `package`: the packages of the crates, with their fields, licences and sizes |
+//! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
 //! | [`ci`] | `ci`: everything that a change must pass |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
 //! | [`module_text`] | the committed file of a module |
@@ -17,6 +18,7 @@ pub mod ci;
 pub mod gpu_bundle;
 pub mod kernels;
 pub mod module_text;
+pub mod outside;
 pub mod package;
 pub mod process;
 pub mod ptxas;

@@ -33,6 +33,8 @@ enum Task {
         #[arg(long)]
         verify: bool,
     },
+    /// Build and run examples/outside as a user of the library does
+    Outside,
     /// Run everything that a change must pass
     Ci,
 }
@@ -57,6 +59,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ptxas => xtask::ptxas::check(&root),
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
         Task::Package { verify } => xtask::package::check(&root, verify),
+        Task::Outside => xtask::outside::check(&root),
         Task::Ci => xtask::ci::ci(&root),
     }
 }

@@ -216,9 +216,10 @@ impl ImageMemory {
     /// `bytes` bytes, used first by `stream`.
     pub(super) fn new(stream: &Arc<OwnStream>, bytes: usize) -> Result<Self> {
         let gpu = Arc::clone(&stream.gpu);
+        // Entered before: the events are destroyed within the context.
+        let _entered = stream.gpu.enter()?;
         let (block, pending) = gpu.block(bytes)?;
         let memory = Self { gpu, block: Some(block), uses: Uses::new(Some(Arc::clone(stream))) };
-        let _entered = memory.gpu.enter()?;
         pending.iter().try_for_each(|event| event.hold(stream.stream())).context("let a stream wait for another")?;
         Ok(memory)
     }

@@ -108,6 +108,7 @@ enum Place {
 
 impl Device {
     /// A lab on this device; None on the CPU, which has no kernels.
+    #[doc(hidden)]
     #[must_use]
     pub fn lab(&self) -> Option<Lab<'_>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);

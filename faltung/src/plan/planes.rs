@@ -120,6 +120,7 @@ impl Plan {
     }
 
     /// Whether something lies between the rows of a plane.
+    #[cfg(feature = "cuda")]
     pub(crate) fn planes_have_gaps(&self) -> bool {
         self.planes.is_some() && self.plane_pitch() != self.params.width as usize * size_of::<f32>()
     }
