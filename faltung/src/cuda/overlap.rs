@@ -16,7 +16,7 @@ use super::convolution::{GpuConvolution, Workspace};
 use super::event::Event;
 use super::lane::Lane;
 use super::lend::LentToDevice;
-use super::staging::{self, HostMemoryKind, PIECES, Staging};
+use super::staging::{self, HostMemoryKind, MOST_PIECES, PIECES, Staging};
 use super::status::DriverResultExt;
 use crate::Result;
 use crate::bands::Band;
@@ -48,12 +48,14 @@ impl GpuConvolution {
             return gpu.lend(|lent| self.enqueue_bands(lent, lane, workspace, bands, source, result));
         }
         gpu.lend(|lent| {
-            if !lane.staging.prepare()? {
+            // Page-locked memory takes long to make: an image of few bands gets few pieces.
+            let pieces = lane.staging.prepare((bands.len() / 8).clamp(PIECES, MOST_PIECES))?;
+            if pieces == 0 {
                 self.note_refusal(lane.staging.refused());
                 return self.enqueue_bands(lent, lane, workspace, bands, source, result);
             }
             let Lane { main, up, down, staging, .. } = lane;
-            self.run_staged(lent, (main, up, down), staging, workspace, bands, source, result, is_locked)
+            self.run_staged(lent, (main, up, down), (staging, pieces), workspace, bands, source, result, is_locked)
         })
     }
 
@@ -114,7 +116,7 @@ impl GpuConvolution {
         &self,
         lent: &LentToDevice<'scope, 'env>,
         (main, up, down): (&'env Stream, &'env Stream, &'env Stream),
-        staging: &Staging,
+        (staging, pieces): (&Staging, usize),
         workspace: &Workspace,
         bands: &[Band],
         source: HostRows<'scope>,
@@ -136,7 +138,7 @@ impl GpuConvolution {
         let (copied_in, copied_out) = (flags(source_is_locked), flags(result_is_locked));
         let is_set = |flags: &[AtomicBool], band: usize| flags[band].load(Ordering::Acquire);
         let copying = AtomicUsize::new(0);
-        let piece = |band: usize| (&staging.up[band % PIECES], &staging.down[band % PIECES]);
+        let piece = |band: usize| (&staging.up[band % pieces], &staging.down[band % pieces]);
         rayon::in_place_scope(|tasks| {
             // Bands before these were begun: their copies to the pieces, their work on the device, and their copies from
             // the pieces.
@@ -148,7 +150,7 @@ impl GpuConvolution {
                 let begun = (begun_in, launched, begun_out);
                 // A piece is free when the band that it had before has reached the device.
                 if begun_in < bands.len()
-                    && begun_in < launched + PIECES
+                    && begun_in < launched + pieces
                     && piece(begun_in).0.done.has_come().context(UP)?
                 {
                     let rows = source.range(bands[begun_in].rows.clone());
@@ -160,7 +162,7 @@ impl GpuConvolution {
                     });
                     begun_in += 1;
                 }
-                let is_free = |band: usize| result_is_locked || band < PIECES || is_set(&copied_out, band - PIECES);
+                let is_free = |band: usize| result_is_locked || band < pieces || is_set(&copied_out, band - pieces);
                 if launched < begun_in && is_set(&copied_in, launched) && is_free(launched) {
                     let (band, (up_piece, down_piece)) = (&bands[launched], piece(launched));
                     let place = from.of(workspace.source.area(), band.rows.clone());

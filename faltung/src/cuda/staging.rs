@@ -21,6 +21,8 @@ use crate::{Error, Result};
 pub(super) const PIECE: usize = 4 << 20;
 /// Pieces of each direction: one travels, one is copied, the others are spare.
 pub(super) const PIECES: usize = 4;
+/// The same for large images: more threads copy at once.
+pub(super) const MOST_PIECES: usize = 8;
 /// Up to this many bytes the driver's own way is as fast: it copies small images itself.
 const DIRECT: usize = 1 << 16;
 /// Bytes that one thread copies at a time.
@@ -121,7 +123,7 @@ impl Staging {
         stream: &'env Stream,
     ) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
-        if kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT || !self.prepare()? {
+        if kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT || self.prepare(PIECES)? == 0 {
             // SAFETY: the caller's promise.
             return unsafe { lent.upload(to, from, stream) }.context(ACTION);
         }
@@ -158,7 +160,7 @@ impl Staging {
     ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
         const KERNEL: &str = "run the kernel";
-        if kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT || !self.prepare()? {
+        if kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT || self.prepare(PIECES)? == 0 {
             // SAFETY: the caller's promise.
             return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
@@ -197,25 +199,26 @@ impl Staging {
         self.refused.as_deref()
     }
 
-    /// Makes the pieces, once; false if the system gives no page-locked memory, which it is asked for once.
+    /// Makes pieces until there are `wanted` of each direction, at least [`PIECES`]. The number that there are; 0 if the
+    /// system gives no page-locked memory. It is asked until it refuses.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub(super) fn prepare(&mut self) -> Result<bool> {
-        while self.down.len() < PIECES && self.refused.is_none() {
+    pub(super) fn prepare(&mut self, wanted: usize) -> Result<usize> {
+        while self.down.len() < wanted && self.refused.is_none() {
             match Piece::new() {
-                Ok(piece) if self.up.len() < PIECES => self.up.push(piece),
+                Ok(piece) if self.up.len() == self.down.len() => self.up.push(piece),
                 Ok(piece) => self.down.push(piece),
                 Err(error @ Error::DeviceLost { .. }) => return Err(error),
-                Err(error) => {
-                    // Nothing was given to them yet.
-                    self.up.clear();
-                    self.down.clear();
-                    self.refused = Some(error.to_string());
-                }
+                Err(error) => self.refused = Some(error.to_string()),
             }
         }
-        Ok(self.refused.is_none())
+        if self.down.len() < PIECES {
+            // Nothing was given to them yet.
+            self.up.clear();
+            self.down.clear();
+        }
+        Ok(self.down.len().min(wanted))
     }
 }
 
