@@ -71,7 +71,7 @@ fn run_everywhere() -> Result<(), Box<dyn Error>> {
     run(&Device::cpu(), 1920, 1080, 64)?;
     run(&Device::emulator(1), 96, 64, 8)?;
     let gpus = faltung::devices().inspect_err(|error| println!("{error}")).unwrap_or_default();
-    gpus.iter().try_for_each(|gpu| run(&Device::cuda(gpu.number)?, 1920, 1080, 64))
+    gpus.iter().try_for_each(|gpu| run(&Device::cuda(gpu.number)?, 1920, 1080, 256))
 }
 
 fn main() -> ExitCode {

@@ -48,12 +48,16 @@ impl GpuConvolution {
             return gpu.lend(|lent| self.enqueue_bands(lent, lane, workspace, bands, source, result));
         }
         gpu.lend(|lent| {
-            // Page-locked memory takes long to make: an image of few bands gets few pieces.
-            let pieces = lane.staging.prepare((bands.len() / 8).clamp(PIECES, MOST_PIECES))?;
-            if pieces == 0 {
+            let staging = &mut lane.staging;
+            let wanted = (bands.len() / 8).clamp(PIECES, MOST_PIECES);
+            let pieces = if staging.prepare(wanted, wanted)? {
+                wanted
+            } else if staging.prepare(PIECES, PIECES)? {
+                PIECES
+            } else {
                 self.note_refusal(lane.staging.refused());
                 return self.enqueue_bands(lent, lane, workspace, bands, source, result);
-            }
+            };
             let Lane { main, up, down, staging, .. } = lane;
             self.run_staged(lent, (main, up, down), (staging, pieces), workspace, bands, source, result, is_locked)
         })

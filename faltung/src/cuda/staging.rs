@@ -123,14 +123,17 @@ impl Staging {
         stream: &'env Stream,
     ) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
-        if kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT || self.prepare(PIECES)? == 0 {
+        let parts = parts(to.rows, to.bytes, PIECE);
+        // One more than an image needs, for the next one.
+        let pieces = (parts.len() + 1).min(PIECES);
+        if kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT || !self.prepare(pieces, 0)? {
             // SAFETY: the caller's promise.
             return unsafe { lent.upload(to, from, stream) }.context(ACTION);
         }
         assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
-        for part in parts(to.rows, to.bytes, PIECE) {
-            let piece = &mut self.up[self.next];
-            self.next = (self.next + 1) % PIECES;
+        for part in parts {
+            let piece = &self.up[self.next % pieces];
+            self.next = (self.next + 1) % pieces;
             piece.done.synchronize().context(ACTION)?;
             let mut memory = lock(&piece.memory);
             part.copy_in(&mut memory, from);
@@ -160,16 +163,17 @@ impl Staging {
     ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
         const KERNEL: &str = "run the kernel";
-        if kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT || self.prepare(PIECES)? == 0 {
+        let parts = parts(from.rows, from.bytes, PIECE);
+        let pieces = parts.len().min(PIECES);
+        if kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT || !self.prepare(0, pieces)? {
             // SAFETY: the caller's promise.
             return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
         assert_eq!((to.len(), to.row_bytes()), (from.rows, from.bytes), "rows to copy, and bytes of each");
-        let parts = parts(from.rows, from.bytes, PIECE);
-        // Part i goes through piece i mod PIECES; PIECES - 1 of them are under way while one is copied out.
-        for step in 0..parts.len() + PIECES - 1 {
+        // Part i goes through piece i mod `pieces`; `pieces - 1` of them are under way while one is copied out.
+        for step in 0..parts.len() + pieces - 1 {
             if let Some(part) = parts.get(step) {
-                let piece = &mut self.down[step % PIECES];
+                let piece = &self.down[step % pieces];
                 // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is
                 // recorded behind this copy; where recording fails, nobody reads it before the scope has waited.
                 unsafe {
@@ -178,10 +182,10 @@ impl Staging {
                 }
                 piece.done.record(stream).context(ACTION)?;
             }
-            if let Some(index) = step.checked_sub(PIECES - 1)
+            if let Some(index) = step.checked_sub(pieces - 1)
                 && let Some(part) = parts.get(index)
             {
-                let piece = &self.down[index % PIECES];
+                let piece = &self.down[index % pieces];
                 if index + 1 == parts.len() {
                     // Nothing comes behind the last part: this is the wait at the end of the scope, too.
                     lent.wait()?;
@@ -199,26 +203,22 @@ impl Staging {
         self.refused.as_deref()
     }
 
-    /// Makes pieces until there are `wanted` of each direction, at least [`PIECES`]. The number that there are; 0 if the
-    /// system gives no page-locked memory. It is asked until it refuses.
+    /// Makes pieces until there are `up` and `down` of them. Page-locked memory takes long to make: only what is used.
+    /// False if the system gives no more of it. It is asked until it refuses.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub(super) fn prepare(&mut self, wanted: usize) -> Result<usize> {
-        while self.down.len() < wanted && self.refused.is_none() {
-            match Piece::new() {
-                Ok(piece) if self.up.len() == self.down.len() => self.up.push(piece),
-                Ok(piece) => self.down.push(piece),
-                Err(error @ Error::DeviceLost { .. }) => return Err(error),
-                Err(error) => self.refused = Some(error.to_string()),
+    pub(super) fn prepare(&mut self, up: usize, down: usize) -> Result<bool> {
+        for (pieces, wanted) in [(&mut self.up, up), (&mut self.down, down)] {
+            while pieces.len() < wanted && self.refused.is_none() {
+                match Piece::new() {
+                    Ok(piece) => pieces.push(piece),
+                    Err(error @ Error::DeviceLost { .. }) => return Err(error),
+                    Err(error) => self.refused = Some(error.to_string()),
+                }
             }
         }
-        if self.down.len() < PIECES {
-            // Nothing was given to them yet.
-            self.up.clear();
-            self.down.clear();
-        }
-        Ok(self.down.len().min(wanted))
+        Ok(self.up.len() >= up && self.down.len() >= down)
     }
 }
 
