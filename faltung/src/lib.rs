@@ -42,6 +42,8 @@ mod rows;
 mod stream;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices have memory of their own"))]
 mod strips;
+#[cfg(test)]
+mod threads;
 mod view;
 
 pub use crate::image::{Image, Pixel, PixelType};
