@@ -18,44 +18,43 @@ pub(crate) const TESTS: &[Test] = &[
 /// Tasks that a pool is given at once.
 const TASKS: usize = 24;
 
-/// What the tasks compute.
+/// What a task computes.
 struct Work {
     filter: Filter,
-    /// A small image, and one that all threads of the pool copy.
-    images: [Image<u8>; 2],
-    right: [Image<u8>; 2],
+    image: Image<f32>,
+    right: Image<f32>,
+    prepared: Prepared,
 }
 
 impl Work {
-    fn new() -> Result<Self, String> {
-        let (filter, images) = (filter(3, 11), [image(30, 21, 1, 11), image(310, 230, 1, 12)]);
-        let right = [on_cpu(&filter, &images[0])?, on_cpu(&filter, &images[1])?];
-        Ok(Self { filter, images, right })
+    fn new(device: &Device, filter: Filter, image: Image<f32>) -> Result<Self, String> {
+        let (right, prepared) = (on_cpu(&filter, &image)?, prepared::<f32, f32>(device, &filter, &image)?);
+        Ok(Self { filter, image, right, prepared })
     }
 
-    fn prepared(&self, device: &Device) -> Result<[Prepared; 2], String> {
-        let of = |image| prepared::<u8, u8>(device, &self.filter, image);
-        Ok([of(&self.images[0])?, of(&self.images[1])?])
+    /// A small image, and one that all threads of the pool copy or compute. Its filter gives the emulator little to do.
+    fn both(device: &Device) -> Result<[Self; 2], String> {
+        Ok([
+            Self::new(device, filter(3, 11), image(30, 21, 1, 11))?,
+            Self::new(device, filter(1, 12), image(330, 250, 1, 12))?,
+        ])
     }
 
     /// A task: a call of the device, within which another one may begin.
-    fn apply(&self, device: &Device, number: usize) -> Checked {
-        // Most are small, so that the emulator has little to do.
-        let size = usize::from(number % 8 == 7);
-        equal("apply", &device.apply(&self.filter, &self.images[size]).map_err(words)?, &self.right[size])
+    fn apply(&self, device: &Device) -> Checked {
+        equal("apply", &device.apply(&self.filter, &self.image).map_err(words)?, &self.right)
     }
 
     /// A task by other calls, two at a time.
-    fn run(&self, device: &Device, prepared: &[Prepared; 2], number: usize) -> Checked {
-        let size = usize::from(number % 8 == 7);
-        let (image, right, prepared) = (&self.images[size], &self.right[size], &prepared[size]);
+    fn run(&self, device: &Device) -> Checked {
         let on_device = || {
             let stream = device.stream().map_err(words)?;
-            let source = device.upload(image, &stream).map_err(words)?;
-            let result: DeviceImage<u8> = prepared.run(&source, &stream).map_err(words)?;
-            equal("run", &result.download(&stream).map_err(words)?, right)
+            let source = device.upload(&self.image, &stream).map_err(words)?;
+            let result: DeviceImage<f32> = self.prepared.run(&source, &stream).map_err(words)?;
+            equal("run", &result.download(&stream).map_err(words)?, &self.right)
         };
-        let (first, second) = rayon::join(on_device, || self.apply(device, number));
+        let prepared = || equal("Prepared::apply", &self.prepared.apply(&self.image).map_err(words)?, &self.right);
+        let (first, second) = rayon::join(on_device, prepared);
         first.and(second)
     }
 }
@@ -78,17 +77,18 @@ fn in_scope(task: impl Fn(usize) -> Checked + Sync) -> Checked {
 }
 
 fn tasks_of_a_scope(device: &Device) -> Checked {
-    let work = Work::new()?;
-    let prepared = work.prepared(device)?;
-    in_scope(|number| if number % 2 == 0 { work.apply(device, number) } else { work.run(device, &prepared, number) })
+    let work = Work::both(device)?;
+    in_scope(|number| {
+        let work = &work[number / 2 % 2];
+        if number % 2 == 0 { work.apply(device) } else { work.run(device) }
+    })
 }
 
 fn pool_of_one_thread(device: &Device) -> Checked {
-    let work = Work::new()?;
-    let prepared = work.prepared(device)?;
+    let work = Work::both(device)?;
     let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
-    pool.install(|| work.apply(device, 7))?;
-    pool.install(|| in_scope(|number| work.run(device, &prepared, number)))
+    pool.install(|| work[1].apply(device))?;
+    pool.install(|| in_scope(|number| work[usize::from(number % 4 == 3)].run(device)))
 }
 
 /// Each thread of a pool opens the device for itself. It closes it when the thread ends, after the thread's other values
@@ -102,7 +102,7 @@ fn thread_local_device(device: &Device) -> Checked {
         None if device.backend() == "emulator" => DeviceChoice::Emulator,
         None => DeviceChoice::Cpu,
     };
-    let work = Work::new()?;
+    let work = Work::both(device)?;
     let mut threads = Vec::new();
     let pool = ThreadPoolBuilder::new().num_threads(4).spawn_handler(|thread| {
         threads.push(std::thread::Builder::new().spawn(|| thread.run())?);
@@ -114,7 +114,7 @@ fn thread_local_device(device: &Device) -> Checked {
             DEVICE.with(|own| {
                 // A call that begins within another one finds the same device.
                 let own = own.get_or_init(|| Device::select(choice).expect("it is open already"));
-                work.apply(own, number)
+                work[usize::from(number % 4 == 3)].apply(own)
             })
         })
     });

@@ -56,24 +56,27 @@ trait Run: Sync {
 impl<T: Pixel, U: Pixel> Work<T, U> {
     fn boxed(
         device: &Device,
+        pipeline: &Pipeline,
         (width, height, channels): (usize, usize, usize),
         side: usize,
         seed: u64,
     ) -> Result<Box<dyn Run>, String> {
         let (filter, image) = (filter(side, seed), image::<T>(width, height, channels, seed));
-        let filters = [filter.clone(), self::filter(3, seed + 1)];
-        let piped = Device::cpu().pipeline(&filters).and_then(|pipeline| pipeline.apply(&image)).map_err(words)?;
-        // Enough for some rows, and not for all.
-        let rows = width * channels * (T::TYPE.bytes() + U::TYPE.bytes()) * (height / 2 + side);
-        let limited = device.clone().with_memory_limit(rows + 64 * height);
-        let note = prepared::<T, U>(&limited, &filter, &image)?.note().unwrap_or_default();
+        let piped = Device::cpu().pipeline(pipeline.filters()).and_then(|pipeline| pipeline.apply(&image));
+        let prepared = prepared::<T, U>(device, &filter, &image)?;
+        // All rows but one.
+        let rows = prepared.plan().map_or(0, |plan| {
+            plan.params.src_pitch as usize * T::TYPE.bytes() + plan.params.dst_pitch as usize * U::TYPE.bytes()
+        });
+        let limited = device.clone().with_memory_limit(rows * (height - 1));
+        let note = super::prepared::<T, U>(&limited, &filter, &image)?.note().unwrap_or_default();
         ensure(device.backend() == "cpu" || note.contains(" strips"), || format!("no strips, but \"{note}\""))?;
         Ok(Box::new(Self {
             right: on_cpu(&filter, &image)?,
             limited,
-            prepared: prepared::<T, U>(device, &filter, &image)?,
-            pipeline: device.pipeline(&filters).map_err(words)?,
-            piped,
+            prepared,
+            pipeline: pipeline.clone(),
+            piped: piped.map_err(words)?,
             filter,
             image,
         }))
@@ -99,14 +102,16 @@ impl<T: Pixel, U: Pixel> Run for Work<T, U> {
 
 /// Each thread has the same work in another order.
 fn eight_threads(device: &Device) -> Checked {
+    // One for all sizes and types.
+    let pipeline = device.pipeline(&[filter(2, 100), filter(3, 101)]).map_err(words)?;
     let work = [
-        Work::<u8, u8>::boxed(device, (33, 21, 1), 3, 1)?,
-        Work::<f32, f32>::boxed(device, (40, 37, 1), 5, 2)?,
-        Work::<u16, f32>::boxed(device, (64, 20, 1), 4, 3)?,
-        Work::<u8, u8>::boxed(device, (29, 23, 3), 7, 4)?,
-        Work::<f32, u8>::boxed(device, (17, 50, 2), 3, 5)?,
+        Work::<u8, u8>::boxed(device, &pipeline, (33, 21, 1), 3, 1)?,
+        Work::<f32, f32>::boxed(device, &pipeline, (40, 37, 1), 5, 2)?,
+        Work::<u16, f32>::boxed(device, &pipeline, (64, 20, 1), 4, 3)?,
+        Work::<u8, u8>::boxed(device, &pipeline, (29, 23, 3), 7, 4)?,
+        Work::<f32, u8>::boxed(device, &pipeline, (17, 50, 2), 3, 5)?,
         // More than the driver stages by itself: the threads of the pool copy it.
-        Work::<f32, f32>::boxed(device, (130, 130, 1), 2, 6)?,
+        Work::<f32, f32>::boxed(device, &pipeline, (130, 130, 1), 2, 6)?,
     ];
     on_threads(|number| {
         for step in 0..ROUNDS * work.len() {
