@@ -5,6 +5,8 @@
 
 #[path = "devices/bytes.rs"]
 mod bytes;
+#[path = "handles/mod.rs"]
+mod handles;
 #[path = "devices/planted.rs"]
 mod planted;
 #[path = "devices/strips.rs"]
@@ -83,6 +85,11 @@ fn main() -> ExitCode {
             let trial = Trial::test(format!("{device_name}::{name}"), move || test(device));
             trials.push(trial.with_ignored_flag(ignored));
         }
+        let of_cuda: &[_] = if device == DeviceChoice::Cuda(0) { &handles::OF_CUDA } else { &[] };
+        for &(name, test) in handles::OF_ALL.iter().chain(of_cuda).copied().flatten() {
+            let run = move || handles::run(test, Device::select(device)?);
+            trials.push(Trial::test(format!("{device_name}::{name}"), run).with_ignored_flag(ignored));
+        }
     }
     for (number, group) in groups.iter().enumerate() {
         let mut add = |device: DeviceChoice, name: &str, variant: VariantChoice, ignored: bool| {
@@ -98,8 +105,14 @@ fn main() -> ExitCode {
         }
     }
     // Not on the emulator, which remembers who wrote each value, nor on the CPU, whose offsets are those of slices.
-    let of_a_gpu: [(_, fn() -> _); 2] =
-        [("cuda0::more_than_2_to_the_31_values", huge), ("cuda0::large_images_again_and_again", in_bands)];
+    let of_a_gpu: [(_, fn() -> _); 4] = [
+        ("cuda0::more_than_2_to_the_31_values", huge),
+        ("cuda0::large_images_again_and_again", in_bands),
+        ("cuda0::the_current_context_is_kept_by_the_first_handle_and_the_last", || {
+            Ok(handles::context::open_and_close(0)?)
+        }),
+        ("cuda0::planted_context", || Ok(handles::context::planted(0)?)),
+    ];
     for (name, test) in of_a_gpu {
         trials.push(Trial::test(name, test).with_ignored_flag(no_gpu.is_some() && !required));
     }
@@ -107,6 +120,7 @@ fn main() -> ExitCode {
     trials.push(Trial::test("planted::unwritten_output", planted_unwritten_output));
     trials.push(Trial::test("planted::shifted_by_one", planted_shift));
     trials.push(Trial::test("planted::another_order", planted_order));
+    trials.push(Trial::test("planted::handles", handles::planted));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -84,10 +84,11 @@ impl<T: Pixel> DeviceImage<T> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`View::new`](crate::View::new), but for the length.
+    /// Those of [`View::new`](crate::View::new), but for the length. [`Error::Number`] if `pointer` is null or not aligned
+    /// to `T`. The owner is dropped then.
     ///
     /// # Safety
-    /// - `pointer` is not null and aligned to `T`. From it on lie `(height - 1) * row_pitch + width * channels` values.
+    /// - From `pointer` on lie `(height - 1) * row_pitch + width * channels` values.
     /// - They are initialised, and memory of the device whose streams the image is used with.
     /// - They stay until `owner` is dropped.
     /// - As long as the image lives, nobody else writes them. Where the image is a result
@@ -102,6 +103,10 @@ impl<T: Pixel> DeviceImage<T> {
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
         let values = View::<T>::span(width, height, channels, row_pitch)?;
+        if pointer.is_null() || !pointer.is_aligned() {
+            let (what, required) = ("the address of an image", "not null, and aligned to the type of its values");
+            return Err(Error::Number { what, required, found: format!("{pointer:?}") });
+        }
         let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
         let raw = RawMemory {
             pointer,

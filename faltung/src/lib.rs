@@ -32,13 +32,7 @@
 //! let source = device.upload(&image, &stream)?;
 //! let result: DeviceImage<f32> = edges.run(&source, &stream)?; // enqueued, not waited for
 //! let result: Image<f32> = result.download(&stream)?; // waits
-//! # fn crosses_threads<T: Send + Sync + 'static>(_: &T) {}
-//! # crosses_threads(&device);
-//! # crosses_threads(&edges);
-//! # crosses_threads(&stream);
-//! # crosses_threads(&source);
 //! # let problem = faltung::Problem::new(9, 9, &Filter::laplacian())?;
-//! # crosses_threads(&device.prepare(&problem, faltung::VariantChoice::Auto)?);
 //! # Ok::<(), faltung::Error>(())
 //! ```
 //!
@@ -155,6 +149,8 @@ mod rows;
 mod stream;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices have memory of their own"))]
 mod strips;
+#[cfg(test)]
+mod threads;
 mod view;
 
 pub use crate::image::{Image, Pixel, PixelType};

@@ -203,22 +203,24 @@ impl Prepared {
     /// computed and a third on its way back.
     ///
     /// # Errors
-    /// [`Error::Length`] if there are more or fewer results than images; as for [`apply`](Self::apply), of the first
-    /// image that failed. Results after it may be unwritten.
+    /// - [`Error::Length`] if there are more or fewer results than images. [`Error::OtherSize`] and
+    ///   [`Error::OtherFormat`] as for [`apply`](Self::apply), if any image or result is not the problem's. All are
+    ///   checked first: no result is written then.
+    /// - The others of [`apply`](Self::apply), of the first image that failed. The results may be unwritten then.
     pub fn run_batch<T: Pixel, U: Pixel>(&self, images: &[View<'_, T>], results: &mut [ViewMut<'_, U>]) -> Result<()> {
         let (required, found) = (images.len(), results.len());
         if required != found {
             let (what, width, height, channels) = ("the results of a batch", required, 1, 1);
             return Err(Error::Length { what, width, height, channels, required, found });
         }
+        for (image, result) in images.iter().zip(&*results) {
+            self.check_size(image.width(), image.height())?;
+            self.check_size(result.width(), result.height())?;
+            self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
+            self.check_format(PixelFormat::of::<T, U>(result.channels()))?;
+        }
         #[cfg(feature = "cuda")]
         if let Engine::Cuda(engine) = &self.shared.engine {
-            for (image, result) in images.iter().zip(&*results) {
-                self.check_size(image.width(), image.height())?;
-                self.check_size(result.width(), result.height())?;
-                self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
-                self.check_format(PixelFormat::of::<T, U>(result.channels()))?;
-            }
             let sources: Vec<_> = images.iter().map(HostRows::of).collect();
             let results = results.iter_mut().map(|result| HostRowsMut::of(result.reborrow())).collect();
             return engine.run_batch(&sources, results);

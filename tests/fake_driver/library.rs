@@ -68,7 +68,7 @@ pub(crate) fn download<T: Pixel>(image: &DeviceImage<T>, values: &mut [T], strea
 }
 
 /// Does something under a driver with these settings, and checks that nothing is left.
-fn cleanly(settings: &str, work: impl FnOnce(&Fake) -> Result<(), Failed>) -> Result<(), Failed> {
+pub(crate) fn cleanly(settings: &str, work: impl FnOnce(&Fake) -> Result<(), Failed>) -> Result<(), Failed> {
     let fake = Fake::get();
     fake.reset(settings);
     work(&fake)?;

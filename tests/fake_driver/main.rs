@@ -5,8 +5,11 @@
 //! the driver in the loader's path.
 
 mod fake;
+#[path = "../handles/mod.rs"]
+mod handles;
 mod library;
 mod lost;
+mod on_handles;
 #[allow(clippy::disallowed_methods, reason = "these tests call the driver, and some are wrong on purpose")]
 mod planted;
 mod program;
@@ -21,7 +24,9 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: Vec<Test> = [planted::TESTS, library::TESTS, sweep::TESTS, program::TESTS, lost::TESTS].concat();
-    let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
+    let tests: [&[Test]; 6] =
+        [planted::TESTS, library::TESTS, on_handles::TESTS, sweep::TESTS, program::TESTS, lost::TESTS];
+    let trials = tests.concat().into_iter().map(|(name, test)| Trial::test(name, test));
+    let trials = trials.chain(on_handles::trials()).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -6,15 +6,18 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use faltung::{Device, DeviceImage, Error, Image, Variant, VariantChoice};
+use faltung::{Device, DeviceImage, Error, Image, Variant, VariantChoice, View, ViewMut};
 use libtest_mimic::Failed;
 
 use crate::Test;
 use crate::fake::{Fake, Report};
-use crate::library::{download, image, on_cpu, problem, upload};
+use crate::handles::context::current;
+use crate::library::{download, filter, image, on_cpu, problem, upload};
 
 pub(crate) const TESTS: &[Test] = &[
     ("sweep_steps", || sweep("steps", 1, "", steps)),
+    ("sweep_streams", || sweep("streams", 1, "", streams)),
+    ("sweep_batch", || sweep("batch", 11, SKIP, batch)),
     ("sweep_graphs", || sweep("graphs", 1, "", graphs)),
     ("sweep_page_locked", || sweep("page-locked", 1, "", page_locked)),
     ("sweep_from_page_locked_only", || sweep("from page-locked only", 1, SKIP, from_page_locked_only)),
@@ -56,7 +59,13 @@ fn words(error: &dyn std::error::Error) -> String {
 fn run(fake: &Fake, settings: &str, scenario: fn(&Fake) -> Outcome) -> (Result<Outcome, ()>, Report) {
     fake.reset(settings);
     let outcome = catch_unwind(AssertUnwindSafe(|| scenario(fake))).map_err(drop);
-    (outcome, fake.report())
+    let mut report = fake.report();
+    // Where no call for contexts failed, the current one is none, as before.
+    let failed = report.struck.iter().any(|function| function.starts_with("cuCtx")) || settings.contains("always");
+    if !failed && report.by_function.contains_key("cuCtxSetCurrent") && !current().is_null() {
+        report.violations.push("the current context is another one than before".to_owned());
+    }
+    (outcome, report)
 }
 
 /// Lets each call fail in turn, or each one of `stride`.
@@ -136,6 +145,43 @@ fn steps(fake: &Fake) -> Outcome {
     fake.lending(&[0_u8], &mut result, |_, result| download(&second, result, &stream))?;
     assert_eq!(result, on_cpu::<f32, f32>(&source).values());
     Ok(())
+}
+
+/// An image through three streams, in memory of its own and of an image that has gone, and through a pipeline.
+fn streams(fake: &Fake) -> Outcome {
+    let device = Device::cuda(0)?;
+    let source = image::<f32>(37, 9);
+    let right: Image<f32> = on_cpu(&source);
+    let pipeline = device.pipeline(&[filter(), filter()])?;
+    let (first, second, third) = (device.stream()?, device.stream()?, device.stream()?);
+    let on_device = fake.lending(source.values(), &mut [0_u8], |source, _| upload(&device, source, 37, &first))?;
+    let mut results = vec![vec![0_f32; 37 * 9]; 2];
+    for result in &mut results {
+        let found: DeviceImage<f32> = pipeline.run(&on_device, &second)?;
+        third.wait_for(&second.record()?)?;
+        // SAFETY: the first image lives longer, and both are only read. What writes it is done.
+        let same = unsafe { DeviceImage::from_raw(on_device.as_ptr().cast_mut(), 37, 9, 1, on_device.pitch(), ()) }?;
+        let unused: DeviceImage<f32> = pipeline.run(&same, &third)?;
+        drop((unused, same));
+        fake.lending(&[0_u8], result, |_, result| download(&found, result, &third))?;
+        assert_eq!(result, on_cpu::<f32, f32>(&right).values());
+    }
+    Ok(())
+}
+
+/// Four images of a batch, in bands: one more than have a place each.
+fn batch(_: &Fake) -> Outcome {
+    let (width, height) = LARGE;
+    let device = Device::cuda(0)?;
+    let source = device.page_locked::<u8>(width * height)?;
+    let mut results = device.page_locked::<u8>(4 * width * height)?;
+    let shape = Image::new(width, height, 1, vec![0_u8; width * height])?;
+    let convolution = device.prepare(&problem(&shape), VariantChoice::Auto)?;
+    let view = View::new(width, height, 1, width, &source)?;
+    let mut results: Vec<_> = (results.chunks_mut(width * height))
+        .map(|values| ViewMut::new(width, height, 1, width, values))
+        .collect::<Result<_, _>>()?;
+    convolution.run_batch::<u8, u8>(&[view; 4], &mut results)
 }
 
 fn graphs(fake: &Fake) -> Outcome {

@@ -71,10 +71,11 @@ impl Gpu {
     /// As for [`compile`](Self::compile).
     pub(super) fn exclusive_module(&self, name: &str) -> Result<Exclusive> {
         let index = index(name);
+        // Until the events below are dropped.
+        let _entered = self.enter()?;
         let idle = self.modules[index].idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let module = match idle {
             Some((module, pending)) => {
-                let _entered = self.enter()?;
                 pending.iter().try_for_each(|event| event.synchronize().context("wait for a kernel"))?;
                 module
             }

@@ -53,6 +53,8 @@ impl Gpu {
         let module = self.module("fma_rate")?;
         let function = module.get_function("fma_rate").context("find the kernel fma_rate")?;
         let mut sink = DeviceBuffer::<f32>::zeroed(1).context("allocate memory to measure the multiply-add rate")?;
+        // The zero is written in the default stream, for which the lane's does not wait.
+        CurrentContext::synchronize().context("fill memory to measure the multiply-add rate")?;
         // 16 blocks of 512 threads per multiprocessor are four full loads of its 2,048 threads.
         let (blocks, rounds) = (16 * self.info.sm_count, 256);
         let seconds = self.fastest(|stream| launch::fma_rate(&function, blocks, rounds, &mut sink, stream))?;

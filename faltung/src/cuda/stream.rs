@@ -216,11 +216,18 @@ impl ImageMemory {
     /// `bytes` bytes, used first by `stream`.
     pub(super) fn new(stream: &Arc<OwnStream>, bytes: usize) -> Result<Self> {
         let gpu = Arc::clone(&stream.gpu);
-        // Entered before: the events are destroyed within the context.
+        // Until the events below are dropped.
         let _entered = stream.gpu.enter()?;
         let (block, pending) = gpu.block(bytes)?;
         let memory = Self { gpu, block: Some(block), uses: Uses::new(Some(Arc::clone(stream))) };
-        pending.iter().try_for_each(|event| event.hold(stream.stream())).context("let a stream wait for another")?;
+        let held = pending.iter().try_for_each(|event| event.hold(stream.stream()));
+        if held.is_err() {
+            // The memory goes back to the pool behind this stream alone. What fails here, too, is a lost device.
+            for event in &pending {
+                let _ = event.synchronize();
+            }
+        }
+        held.context("let a stream wait for another")?;
         Ok(memory)
     }
 

@@ -16,11 +16,9 @@ use crate::launch::{Launch, unravel};
 use crate::memory::{Allocation, Memory};
 use crate::shared::Shared;
 use crate::sites;
+use crate::stacks::{self, STACK_BYTES};
 use crate::wait::{Wait, exchange, same};
 use crate::warp::{Class, Warp};
-
-/// The size of a fiber's stack. The system provides a page when it is touched first, and kernels touch few.
-const STACK_BYTES: usize = 128 * 1024;
 
 /// Memory that a runner reserves and frees when the host has no more: unwinding the fibers' stacks needs some.
 const SPARE_BYTES: usize = 64 * 1024;
@@ -47,6 +45,8 @@ pub(crate) struct Common<'a> {
 }
 
 /// Runs blocks one after the other on one host thread. It reuses stacks and shared memory from block to block.
+///
+/// The stacks are kept for the next launch.
 pub(crate) struct Runner<'a> {
     pub(crate) common: Common<'a>,
     pub(crate) block: Cell<u64>,
@@ -65,6 +65,12 @@ pub(crate) struct Runner<'a> {
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
     stacks: RefCell<Vec<DefaultStack>>,
     spare: Cell<Vec<u8>>,
+}
+
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        stacks::give_back(self.stacks.take());
+    }
 }
 
 impl<'a> Runner<'a> {
@@ -163,7 +169,7 @@ impl<'a> Runner<'a> {
     /// A fiber that runs the kernel as a thread.
     fn fiber(&self, thread: usize, kernel: &(dyn Fn() + Sync)) -> Result<Fiber, OutOfMemory> {
         let stack = self.stacks.borrow_mut().pop();
-        let stack = stack.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok).map_err(|_| {
+        let stack = stack.map_or_else(stacks::take, Ok).map_err(|_| {
             // Each host thread runs one block.
             let bytes = self.yielders.len() * STACK_BYTES * rayon::current_num_threads();
             let what = "the stacks of the threads of the blocks that run at once";

@@ -91,6 +91,7 @@ mod memory;
 mod record;
 mod shared;
 mod sites;
+mod stacks;
 mod wait;
 mod warp;
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, FREES_CONTEXT, Failure, Outcome, PLAIN, State, WAITS_OR_FREES, put};
@@ -9,7 +10,9 @@ use crate::table::{Handle, Kind, Table};
 
 thread_local! {
     /// The context stack of this thread, the current one last. 0 is no context.
-    static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    ///
+    /// It is never destroyed: the destructors of other values of the thread may still call the driver when it ends.
+    static STACK: RefCell<ManuallyDrop<Vec<Handle>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 /// A context.
@@ -60,7 +63,7 @@ impl State {
 
 /// No context is the current one of this thread any more.
 pub(crate) fn forget_current() {
-    STACK.with_borrow_mut(Vec::clear);
+    STACK.with_borrow_mut(|stack| stack.clear());
 }
 
 impl Driver {

@@ -3,6 +3,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, Failure, Outcome, WAITS_OR_FREES, put};
@@ -11,6 +12,37 @@ use crate::work::Span;
 
 /// The size of a page in bytes.
 const PAGE: usize = 4096;
+
+/// The most bytes that are kept after they were freed.
+const MOST_SPARE: usize = 64 << 20;
+
+/// Memory that was freed, for the next allocation of its layout. To map pages anew takes longer than many tests run.
+static SPARE: Mutex<Vec<(usize, Layout)>> = Mutex::new(Vec::new());
+
+/// Memory of this layout, or null.
+fn allocate_or_reuse(layout: Layout) -> *mut u8 {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    match spare.iter().position(|(_, of)| *of == layout) {
+        Some(place) => std::ptr::with_exposed_provenance_mut(spare.swap_remove(place).0),
+        // SAFETY: the callers ask for at least one byte.
+        None => unsafe { alloc(layout) },
+    }
+}
+
+/// Frees memory of [`allocate_or_reuse`], or keeps it.
+///
+/// # Safety
+/// - `start` is the address of such memory, which was allocated with this layout.
+/// - Nothing uses the memory any more.
+unsafe fn free_or_keep(start: usize, layout: Layout) {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    if spare.iter().map(|(_, layout)| layout.size()).sum::<usize>() + layout.size() <= MOST_SPARE {
+        spare.push((start, layout));
+    } else {
+        // SAFETY: `alloc` returned it for this layout, and nothing uses it, as required above.
+        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+    }
+}
 
 /// An area of page-locked memory.
 struct Area {
@@ -55,7 +87,7 @@ impl PageLocked {
     fn remove(&mut self, start: usize) {
         if let Some(Area { layout: Some(layout), .. }) = self.0.remove(&start) {
             // SAFETY: `allocate` allocated it with this layout, and it was in the table until now.
-            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+            unsafe { free_or_keep(start, layout) };
         }
     }
 }
@@ -67,8 +99,7 @@ fn allocate(driver: &mut Driver, to: *mut *mut c_void, bytes: usize, flags: c_ui
     }
     let context = driver.current()?;
     let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| Code::OUT_OF_MEMORY)?;
-    // SAFETY: the size is not 0.
-    let memory = unsafe { alloc(layout) };
+    let memory = allocate_or_reuse(layout);
     if memory.is_null() {
         return Err(Code::OUT_OF_MEMORY.into());
     }

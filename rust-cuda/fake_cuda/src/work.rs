@@ -181,7 +181,11 @@ impl State {
         let target = self.reachable(*address, value.len() * count)?;
         // SAFETY: the bytes lie in one block, checked above, and the locked state gives exclusive access.
         let bytes = unsafe { std::slice::from_raw_parts_mut(target, value.len() * count) };
-        bytes.chunks_exact_mut(value.len()).for_each(|bytes| bytes.copy_from_slice(value));
+        match value[..] {
+            // One call of memset for the whole area.
+            [value] => bytes.fill(value),
+            _ => bytes.chunks_exact_mut(value.len()).for_each(|bytes| bytes.copy_from_slice(value)),
+        }
         Ok(())
     }
 }

@@ -1,0 +1,57 @@
+//! The tests of the library's handles under this driver: work begins only when somebody waits for it, so that what is
+//! not ordered runs in another order than it was given in.
+
+use faltung::Device;
+use libtest_mimic::{Failed, Trial};
+
+use crate::Test;
+use crate::fake::Fake;
+use crate::handles::{self, context, foreign};
+use crate::library::cleanly;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("handles_planted", handles::planted),
+    ("handles_planted_context", || alone("", || context::planted(0))),
+    ("handles_first_and_last_of_a_device", || alone("", || context::open_and_close(0))),
+    ("handles_of_two_devices", || alone("devices=2", two_devices)),
+];
+
+/// Work that nobody waits for begins after five seconds. Copies from and to any memory are asynchronous.
+const LATE: &str = "pageable=late;delay_us=5000000";
+
+/// The tests of one device.
+pub(crate) fn trials() -> impl Iterator<Item = Trial> {
+    let tests = handles::OF_ALL.into_iter().chain(handles::OF_CUDA).flatten();
+    tests.map(|&(name, test)| Trial::test(format!("handles_{name}"), move || on_device(name, test)))
+}
+
+fn on_device(name: &str, test: fn(&Device) -> handles::Checked) -> Result<(), Failed> {
+    // The context is kept whatever the kernels compute, and there the images are large.
+    let more = if name.contains("context") { "kernels=skip;memory=100000000;" } else { "" };
+    cleanly(&format!("{more}{LATE}"), |fake| {
+        handles::run(test, Device::cuda(0)?)?;
+        nothing_waited(fake)
+    })
+}
+
+/// Runs what opens devices by itself.
+fn alone(more: &str, test: impl FnOnce() -> handles::Checked) -> Result<(), Failed> {
+    cleanly(&format!("{more};{LATE}"), |fake| {
+        test()?;
+        nothing_waited(fake)
+    })
+}
+
+/// Whoever frees memory has waited for the work that uses it. The driver's own wait is none to rely on.
+fn nothing_waited(fake: &Fake) -> Result<(), Failed> {
+    match fake.report().waiting_frees {
+        0 => Ok(()),
+        count => Err(format!("{count} pieces of memory were freed while work used them").into()),
+    }
+}
+
+/// This driver has one context for both.
+fn two_devices() -> handles::Checked {
+    let device = |number| Device::cuda(number).map_err(|error| error.to_string());
+    foreign::refuse_each_other(&device(0)?, &device(1)?)
+}
