@@ -55,6 +55,7 @@ impl Foreign {
         match &self.place {
             // SAFETY: the vector has so many values, and nothing writes them.
             Place::Host { .. } => {
+                // SAFETY: the memory has this many initialised values, and lives as long as `self`.
                 values.copy_from_slice(unsafe { std::slice::from_raw_parts(self.pointer, self.length) })
             }
             Place::Cuda { buffer, context } => {
