@@ -84,8 +84,8 @@ impl<T: Pixel> DeviceImage<T> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`View::new`](crate::View::new), but for the length. [`Error::Number`] if `pointer` is null or not aligned
-    /// to `T`. The owner is dropped then.
+    /// Those of [`View::new`](crate::View::new), but for the length. [`Error::Number`] if `pointer` is null or not
+    /// aligned to `T`. After an error the owner is dropped.
     ///
     /// # Safety
     /// - From `pointer` on lie `(height - 1) * row_pitch + width * channels` values.

@@ -242,7 +242,7 @@ fn images(device: &Device, watch: Watch) -> Checked {
 
     // With work under way.
     let pending: DeviceImage<f32> = watch.call("run", || ready.run(&on_device, &second))?;
-    let foreign = unsafe_image(&pending)?;
+    let foreign = same_memory(&on_device)?;
     let read: DeviceImage<f32> = watch.call("run of foreign memory", || ready.run(&foreign, &stream))?;
     watch.drop_elsewhere("an image of foreign memory", foreign)?;
     watch.drop_elsewhere("a DeviceImage", on_device)?;
@@ -257,10 +257,9 @@ fn images(device: &Device, watch: Watch) -> Checked {
 }
 
 /// An image of another one's memory, as a foreign one.
-fn unsafe_image(of: &DeviceImage<f32>) -> Result<DeviceImage<f32>, String> {
+fn same_memory(of: &DeviceImage<f32>) -> Result<DeviceImage<f32>, String> {
     let pointer = of.as_ptr().cast_mut();
-    // SAFETY: the image that has the memory lives longer. Both are only read, and what writes it is ordered before: the
-    // driver runs nothing of the caller's streams beside each other that this test looks at.
+    // SAFETY: the other image lives longer, both are only read, and its upload is done.
     unsafe { DeviceImage::from_raw(pointer, of.width(), of.height(), of.channels(), of.pitch(), ()) }.map_err(words)
 }
 

@@ -53,10 +53,9 @@ impl Foreign {
     fn read(&self) -> Result<Vec<f32>, String> {
         let mut values = vec![0.0; self.length];
         match &self.place {
-            // SAFETY: the vector has so many values, and nothing writes them.
             Place::Host { .. } => {
-                // SAFETY: the memory has this many initialised values, and lives as long as `self`.
-                values.copy_from_slice(unsafe { std::slice::from_raw_parts(self.pointer, self.length) })
+                // SAFETY: the vector has so many values, and nothing writes them.
+                values.copy_from_slice(unsafe { std::slice::from_raw_parts(self.pointer, self.length) });
             }
             Place::Cuda { buffer, context } => {
                 let _restored = Restored::enter(context.as_raw());

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::sync::{Mutex, PoisonError};
 
 use faltung::{Device, DeviceChoice, DeviceImage, Filter, Image, Prepared};
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{Checked, Test, equal, filter, image, on_cpu, prepared, words};
 
@@ -16,7 +16,9 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Tasks that a pool is given at once.
-const TASKS: usize = 24;
+const TASKS: usize = 48;
+/// Threads of a pool: enough that one takes a part of another one's call, which then begins a third one's task.
+const THREADS: usize = 8;
 
 /// What a task computes.
 struct Work {
@@ -59,6 +61,13 @@ impl Work {
     }
 }
 
+/// A task that only copies: an image of many parts for the threads of the pool.
+fn copy(device: &Device, image: &Image<u8>) -> Checked {
+    let stream = device.stream().map_err(words)?;
+    let on_device = device.upload(image, &stream).map_err(words)?;
+    equal("there and back", &on_device.download(&stream).map_err(words)?, image)
+}
+
 /// Runs tasks in the current pool. All end, and the first error is told.
 fn in_scope(task: impl Fn(usize) -> Checked + Sync) -> Checked {
     let wrong = Mutex::new(Vec::new());
@@ -76,23 +85,36 @@ fn in_scope(task: impl Fn(usize) -> Checked + Sync) -> Checked {
     wrong.into_iter().next().map_or(Ok(()), Err)
 }
 
+fn pool(threads: usize) -> Result<ThreadPool, String> {
+    ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| error.to_string())
+}
+
 fn tasks_of_a_scope(device: &Device) -> Checked {
     let work = Work::both(device)?;
-    in_scope(|number| {
-        let work = &work[number / 2 % 2];
-        if number % 2 == 0 { work.apply(device) } else { work.run(device) }
-    })
+    let large = image::<u8>(4000, 3000, 1, 13);
+    let heavy = Work::new(&Device::cpu(), filter(7, 14), image(1500, 1000, 1, 14))?;
+    let task = |number: usize| match number % 6 {
+        0 | 1 => work[number % 2].apply(device),
+        2 | 3 => work[number % 2].run(device),
+        _ if device.backend() == "cpu" => heavy.apply(device),
+        _ => copy(device, &large),
+    };
+    // In the pool of the process, and in one of its own.
+    in_scope(task)?;
+    let pool = pool(THREADS)?;
+    pool.install(|| in_scope(task))?;
+    // Copies are all that a CUDA device leaves to the pool: some of these wait for another's part.
+    pool.install(|| in_scope(|_| copy(device, &large)))
 }
 
 fn pool_of_one_thread(device: &Device) -> Checked {
     let work = Work::both(device)?;
-    let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
+    let pool = pool(1)?;
     pool.install(|| work[1].apply(device))?;
     pool.install(|| in_scope(|number| work[usize::from(number % 4 == 3)].run(device)))
 }
 
-/// Each thread of a pool opens the device for itself. It closes it when the thread ends, after the thread's other values
-/// are gone.
+/// Each thread of a pool opens the device for itself, and closes it when the thread ends.
 fn thread_local_device(device: &Device) -> Checked {
     thread_local! {
         static DEVICE: OnceCell<Device> = const { OnceCell::new() };
@@ -104,7 +126,7 @@ fn thread_local_device(device: &Device) -> Checked {
     };
     let work = Work::both(device)?;
     let mut threads = Vec::new();
-    let pool = ThreadPoolBuilder::new().num_threads(4).spawn_handler(|thread| {
+    let pool = ThreadPoolBuilder::new().num_threads(THREADS).spawn_handler(|thread| {
         threads.push(std::thread::Builder::new().spawn(|| thread.run())?);
         Ok(())
     });
