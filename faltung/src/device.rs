@@ -95,7 +95,9 @@ impl Device {
         return Ok(Self::of(Kind::Cuda(Gpu::open(number)?)));
         #[cfg(not(feature = "cuda"))]
         Err(Error::NoDevice {
-            reason: format!("cuda:{number} was asked for, and faltung was built without its feature \"cuda\""),
+            reason: format!(
+                "cuda:{number} needs the feature \"cuda\" of faltung, which this program was built without"
+            ),
             source: None,
         })
     }
@@ -290,7 +292,7 @@ impl Device {
         Ok(DeviceImage::on_host(copy))
     }
 
-    /// Gives memory of the device back that images and runs used, and that is kept to be used again.
+    /// Frees the device memory of dropped images, and what [`apply`](Self::apply) keeps ready.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], [`Error::Driver`].

@@ -173,15 +173,14 @@ impl<T: Pixel> DeviceImage<T> {
     /// As [`download`](Self::download), to memory that is there already, with gaps between rows or without.
     ///
     /// # Errors
-    /// As for [`download`](Self::download); [`Error::OtherSize`], [`Error::Channels`] if the view has another size.
+    /// As for [`download`](Self::download); [`Error::OtherSize`], [`Error::ChannelCount`] if the view has another
+    /// size.
     pub fn download_into(&self, mut to: ViewMut<'_, T>, stream: &Stream) -> Result<()> {
         if (to.width(), to.height()) != self.size() {
             return Err(Error::OtherSize { planned: self.size(), found: (to.width(), to.height()) });
         }
         if to.channels() != self.channels {
-            let number = |channels: usize| format!("{channels}");
-            let (required, found) = ("that of the image on the device", number(to.channels()));
-            return Err(Error::Number { what: "the number of channels", required, found });
+            return Err(Error::ChannelCount { required: self.channels.to_string(), found: to.channels() });
         }
         #[cfg(feature = "cuda")]
         if let Some(own) = stream.on_cuda() {
@@ -211,7 +210,7 @@ impl<T: Pixel> DeviceImage<T> {
         Self { width, height, channels, pitch: width * channels, storage: Storage::Host(image.into_values()) }
     }
 
-    /// An image of `view`'s size in memory of a CUDA device.
+    /// An image of this size in memory of a CUDA device. `make` gets the pitch in bytes and allocates the memory.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_cuda(
         (width, height): (usize, usize),

@@ -69,7 +69,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// An image without pixels.
-    #[error("an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels}")]
+    #[error("an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels} channel{}", if *.channels == 1 { "" } else { "s" })]
     EmptyImage {
         /// Columns.
         width: usize,
@@ -112,10 +112,18 @@ pub enum Error {
         /// What was found.
         found: String,
     },
-    /// An image of another size than the plan is for.
-    #[error("the plan is for {} x {} pixels, the image has {} x {}", .planned.0, .planned.1, .found.0, .found.1)]
+    /// More or fewer results than images.
+    #[error("a batch of {images} images needs as many results, not {results}")]
+    Batch {
+        /// The number of images.
+        images: usize,
+        /// The number of results.
+        results: usize,
+    },
+    /// An image of another size than the one that was made ready, or than the image that it is copied from.
+    #[error("an image of {} x {} pixels is required, this one has {} x {}", .planned.0, .planned.1, .found.0, .found.1)]
     OtherSize {
-        /// Width and height of the plan.
+        /// Width and height that are required.
         planned: (usize, usize),
         /// Width and height of the image.
         found: (usize, usize),
@@ -128,10 +136,10 @@ pub enum Error {
         /// Values of a row.
         row: usize,
     },
-    /// An image of other values or channels than the plan is for.
-    #[error("the plan is for {planned}, not {found}")]
+    /// An image of other values or channels than those that were made ready.
+    #[error("images of {planned} are required, not of {found}")]
     OtherFormat {
-        /// The plan's.
+        /// What is required.
         planned: PixelFormat,
         /// What was found.
         found: PixelFormat,
@@ -188,7 +196,7 @@ pub enum Error {
         /// The variant's name.
         variant: &'static str,
     },
-    /// The result's channels don't fit together.
+    /// Images that can't be the channels of one image.
     #[error("channels must have one size: {} x {} and {} x {} were given", .first.0, .first.1, .other.0, .other.1)]
     Channels {
         /// Width and height of the first channel.
@@ -300,7 +308,7 @@ pub enum Error {
     /// The device has not enough memory for a problem.
     #[error("device memory: {needed} bytes are needed, {free} of {total} are free")]
     DeviceMemory {
-        /// Bytes of source, result and mask.
+        /// Bytes needed.
         needed: usize,
         /// Bytes free.
         free: usize,

@@ -175,6 +175,7 @@ impl<T: Pixel> Image<T> {
     /// If there is no row `y`.
     #[must_use]
     pub fn row(&self, y: usize) -> &[T] {
+        assert!(y < self.height, "row {y} of {}", self.height);
         let length = self.width * self.channels;
         &self.values[y * length..][..length]
     }
@@ -251,8 +252,11 @@ impl<T: Pixel> Image<T> {
         let Some(first) = planes.first() else {
             return Err(Error::EmptyImage { width: 0, height: 0, channels: 0 });
         };
-        let size = |plane: &Image<T>| (plane.width * plane.channels, plane.height);
-        if let Some(other) = planes.iter().find(|plane| size(plane) != size(first) || plane.channels != 1) {
+        if let Some(other) = planes.iter().find(|plane| plane.channels != 1) {
+            return Err(Error::ChannelCount { required: "1 in each image".into(), found: other.channels });
+        }
+        let size = |plane: &Image<T>| (plane.width, plane.height);
+        if let Some(other) = planes.iter().find(|plane| size(plane) != size(first)) {
             return Err(Error::Channels { first: size(first), other: size(other) });
         }
         let length = Self::checked_len(first.width, first.height, planes.len())?;

@@ -36,7 +36,8 @@
 //! # Ok::<(), faltung::Error>(())
 //! ```
 //!
-//! The same program runs on the CPU and the emulator, where a [`DeviceImage`] is host memory.
+//! The same program runs on the CPU and the emulator, where a [`DeviceImage`] is host memory. These devices also take
+//! each other's images and streams. A CUDA device refuses those of another device: [`Error::OtherDevice`].
 //! [`DeviceImage::from_raw`] takes device memory of other libraries.
 //!
 //! # Release mode
@@ -56,7 +57,8 @@
 //! - [`Device`], [`Prepared`], [`Pipeline`], [`Stream`] and [`DeviceImage`] are `Send` and `Sync`. Several threads may
 //!   call them at once. Clones, which all but an image have, are cheap and share everything.
 //! - The library computes and copies in the rayon pool of the calling thread. It makes no pool. Calls from rayon tasks
-//!   are safe.
+//!   are safe. While a call waits, rayon may run another task of yours in the same thread: hold no lock across a call
+//!   that such a task takes.
 //! - The current CUDA context of the calling thread is the same after each call as before.
 //!
 //! # Reuse
@@ -137,6 +139,7 @@ mod image;
 #[doc(hidden)]
 pub mod lab;
 mod mask;
+#[doc(hidden)]
 pub mod memory;
 mod page_locked;
 mod pipeline;
@@ -157,12 +160,14 @@ pub use crate::image::{Image, Pixel, PixelType};
 pub use accuracy::{Accuracy, ErrorBound};
 pub use any_image::AnyImage;
 pub use border::Border;
+pub use cuda_emulator::Counts;
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};
 pub use device_image::DeviceImage;
 pub use error::{DriverError, Error, Result};
 pub use gpu_info::{GpuInfo, devices};
-pub use kernels_gpu::registry::Variant;
+pub use kernels_gpu::abi::border::BorderMode;
+pub use kernels_gpu::registry::{Ineligible, Variant};
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use page_locked::PageLocked;
 pub use pipeline::Pipeline;
@@ -172,10 +177,11 @@ pub use problem::{Filter, Operation, PixelFormat, Problem};
 pub use stream::{Event, Stream};
 pub use view::{View, ViewMut};
 
+#[doc(hidden)]
 /// A NaN that no arithmetic makes of other values. It marks results that nothing wrote.
 pub const POISON: f32 = f32::from_bits(0x7fc0_dead);
 
-/// The name that the CPU gives itself, or that of its architecture.
+#[doc(hidden)]
 pub use cpu::name as cpu_name;
 /// Computes `problem` one output and one coefficient at a time. This is the accuracy contract, spelled out.
 #[doc(hidden)]

@@ -11,8 +11,8 @@ use crate::{Device, Error, Filter, Image, Pixel, PixelFormat, PixelType, Problem
 /// Filters that are applied one after the other. Made by [`Device::pipeline`].
 ///
 /// The images between two filters stay on the device, in `f32`: they are neither rounded nor saturated. The result is
-/// that of [`Device::apply`] from `T` to `f32`, from `f32` to `f32` for each filter between, and from `f32` to `U`. Their
-/// memory is used again for the next image.
+/// that of [`Device::apply`] from `T` to `f32`, from `f32` to `f32` for each filter between, and from `f32` to `U`. On
+/// a CUDA device the memory of these images is reused.
 ///
 /// It takes images of any size. What a size needs is made ready when the first image of it comes, and kept for the last
 /// few sizes. Clones are cheap and share everything, and several threads run it at once.
@@ -63,8 +63,8 @@ impl Pipeline {
         &self.shared.filters
     }
 
-    /// Makes everything ready for images of this size, type and number of channels, so that the first of them takes no
-    /// longer than those after it.
+    /// Prepares the filters for images of this size, type and number of channels. Then the first image
+    /// compiles nothing.
     ///
     /// # Errors
     /// Those of [`Problem::new`], [`Problem::with_format`] and

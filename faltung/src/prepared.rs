@@ -198,20 +198,19 @@ impl Prepared {
         self.apply_view(source, ViewMut::new(width, height, channels, width * channels, result)?)
     }
 
-    /// Filters many images, each into the result of the same number, and waits for all. On a CUDA device images in
-    /// [page-locked memory](crate::Device::page_locked) overlap: one is on its way to the device while another is
-    /// computed and a third on its way back.
+    /// Filters many images, each into the result of the same number, and waits for all. On a CUDA device
+    /// large images can overlap if all images and results are in
+    /// [page-locked memory](crate::Device::page_locked). One is uploaded while another is computed and a third is
+    /// downloaded.
     ///
     /// # Errors
-    /// - [`Error::Length`] if there are more or fewer results than images. [`Error::OtherSize`] and
+    /// - [`Error::Batch`] if there are more or fewer results than images. [`Error::OtherSize`] and
     ///   [`Error::OtherFormat`] as for [`apply`](Self::apply), if any image or result is not the problem's. All are
     ///   checked first: no result is written then.
     /// - The others of [`apply`](Self::apply), of the first image that failed. The results may be unwritten then.
     pub fn run_batch<T: Pixel, U: Pixel>(&self, images: &[View<'_, T>], results: &mut [ViewMut<'_, U>]) -> Result<()> {
-        let (required, found) = (images.len(), results.len());
-        if required != found {
-            let (what, width, height, channels) = ("the results of a batch", required, 1, 1);
-            return Err(Error::Length { what, width, height, channels, required, found });
+        if images.len() != results.len() {
+            return Err(Error::Batch { images: images.len(), results: results.len() });
         }
         for (image, result) in images.iter().zip(&*results) {
             self.check_size(image.width(), image.height())?;
@@ -232,7 +231,7 @@ impl Prepared {
     /// once: what goes wrong on the device shows when the stream is waited for. (The CPU and the emulator have done the
     /// work when it returns.)
     ///
-    /// Images may be used in several streams: one that comes later waits on the device for those before.
+    /// Several streams may use one image. A stream waits on the device for earlier conflicting accesses of the others.
     ///
     /// # Errors
     /// As for [`apply`](Self::apply); [`Error::DeviceMemory`] also if the image and its result do not fit the device's

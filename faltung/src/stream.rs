@@ -13,8 +13,8 @@ use crate::cuda::{Gpu, Mark, OwnStream};
 
 /// A queue of work on a device, which does one thing after the other. Made by [`Device::stream`](crate::Device::stream).
 ///
-/// Work is given to a stream without waiting for it. Two streams work beside each other; an image that both use orders
-/// them by itself. Clones are the same queue. A stream may be dropped before its work is done.
+/// Work is enqueued without waiting for it. Work in two streams may overlap. The library orders their conflicting
+/// accesses to one image. Clones are the same queue. A stream may be dropped before its work is done.
 ///
 /// On the CPU and the emulator work is done when it is given.
 #[derive(Clone, Debug)]
@@ -64,11 +64,11 @@ impl Stream {
         Ok(Event { kind })
     }
 
-    /// Lets all that the stream is given from now on wait, on the device, until `event` has come.
+    /// Makes all later work of the stream wait on the device until `event` completes. A stream of the CPU or the
+    /// emulator blocks the calling thread instead.
     ///
     /// # Errors
-    /// [`Error::OtherDevice`] for an event of a device that works in another memory, [`Error::DeviceLost`],
-    /// [`Error::Driver`].
+    /// [`Error::DeviceLost`], [`Error::Driver`].
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         match (&self.kind, &event.kind) {
             // What was given is done.
@@ -168,7 +168,8 @@ impl Event {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OtherDevice`] if they are of different devices; [`Error::Driver`] also if one has not come.
+    /// [`Error::OtherDevice`] if only one of the events is from a CUDA device. [`Error::Driver`] also if one has not
+    /// completed.
     pub fn since(&self, start: &Self) -> Result<Duration> {
         match (&self.kind, &start.kind) {
             (EventKind::Host(end), EventKind::Host(start)) => Ok(end.saturating_duration_since(*start)),

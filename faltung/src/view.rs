@@ -71,13 +71,11 @@ impl Shape {
         }
         // The last row need not have a gap after it.
         let required = (height - 1).checked_mul(pitch).and_then(|values| values.checked_add(row));
-        required.filter(|&values| values <= isize::MAX as usize / size_of::<T>()).ok_or(Error::Length {
-            what: "view",
-            width,
-            height,
-            channels,
-            required: usize::MAX,
-            found: 0,
+        let most = isize::MAX as usize / size_of::<T>();
+        required.filter(|&values| values <= most).ok_or_else(|| Error::TooLarge {
+            what: "the number of values from the first row to the last one".into(),
+            most,
+            found: format!("{height} rows of {pitch}"),
         })
     }
 
@@ -300,7 +298,7 @@ mod tests {
         assert!(new(2, 3, 1, 4).is_ok() && new(10, 1, 1, 10).is_ok());
         assert!(matches!(new(2, 3, 1, 1), Err(Error::Pitch { pitch: 1, row: 2 })));
         assert!(matches!(new(3, 3, 1, 4), Err(Error::Length { required: 11, found: 10, .. })));
-        assert!(matches!(new(1, 1 << 20, 1, usize::MAX / 2), Err(Error::Length { .. })));
+        assert!(matches!(new(1, 1 << 20, 1, usize::MAX / 2), Err(Error::TooLarge { .. })));
         assert!(matches!(new(0, 1, 1, 1), Err(Error::EmptyImage { .. })));
     }
 }

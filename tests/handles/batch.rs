@@ -82,7 +82,7 @@ fn wrong_image(device: &Device) -> Checked {
         };
         refused(&[image.view(), image.view(), wide.view(), image.view()], &is_size)?;
         refused(&[image.view(), colours.view(), image.view(), image.view()], &is_format)?;
-        refused(&[image.view(); 3], &|error| matches!(error, Error::Length { required: 3, found: 4, .. }))?;
+        refused(&[image.view(); 3], &|error| matches!(error, Error::Batch { images: 3, results: 4 }))?;
     }
     ensure(room.iter().all(|&value| value == 9), || "a result was written".to_owned())?;
 

@@ -17,8 +17,7 @@ unsafe extern "C" {
 /// What is being done when a context is made the current one.
 const ENTER: &str = "switch to the device's context";
 
-/// A time in which a device's context is the current one of this thread. When it ends, the context is the current one
-/// that was so before.
+/// A guard of this thread's current context. Its drop restores the context that was current before.
 #[must_use]
 pub(super) struct Entered {
     /// The context to go back to; None if it is the device's own.
@@ -56,7 +55,7 @@ impl Gpu {
     /// Makes the device's context the current one of this thread for as long as the answer lives.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], whatever the status: only a context that is gone can't be made the current one twice.
+    /// [`Error::DeviceLost`] if the driver fails twice to switch to the context, whatever its status.
     pub(super) fn enter(&self) -> Result<Entered> {
         let own = self.context.get_inner();
         debug_assert!(!own.is_null());

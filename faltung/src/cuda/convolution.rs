@@ -105,8 +105,7 @@ impl GpuConvolution {
                 BufferBytes { source: cut.source_bytes, result: cut.result_bytes, planes: cut.planes_bytes, has_gaps };
             match Workspace::new(gpu, bytes) {
                 Ok(workspace) => break (cut.strips, bytes, workspace),
-                // The driver's memory is in pieces, and others use it, too: what it says to be free is no promise.
-                // Less, then.
+                // Fragmentation and other processes can make an allocation fail despite free memory. Retry with less.
                 Err(Error::DeviceMemory { .. }) => budget = cut.bytes() / 2,
                 Err(error) => return Err(error),
             }
@@ -170,7 +169,7 @@ impl GpuConvolution {
         self.kernel.row_bytes()
     }
 
-    /// The way of an image from the second run on.
+    /// How runs transfer the image. `Graphs` applies from the second run on.
     fn choose_strategy(&self) -> TransferStrategy {
         if self.strips.len() > 1 {
             return TransferStrategy::Steps;
@@ -207,7 +206,7 @@ impl GpuConvolution {
                 match self.run_graph(lane, workspace, source, result.reborrow()) {
                     Ok(()) => return Ok(()),
                     Err(GraphError::Run(error)) => return Err(error),
-                    // A driver or a system that can't has the others.
+                    // Without graphs, this run and later ones use separate steps.
                     Err(GraphError::Prepare(error)) => {
                         self.add_note(format!("in separate steps: {error}"));
                         self.has_no_graphs.store(true, Ordering::Relaxed);
@@ -261,8 +260,8 @@ impl GpuConvolution {
         })
     }
 
-    /// Many images in, as many out, and waits. Those in page-locked memory overlap: one is on its way to the device
-    /// while another is computed and a third on its way back.
+    /// Filters many images and waits for all results. Images that run in bands overlap if all images and results are
+    /// page-locked. One is uploaded while another is computed and a third is downloaded.
     ///
     /// # Errors
     /// As for [`run`](Self::run), of the first image that failed; results after it may be missing.
@@ -299,7 +298,8 @@ impl GpuConvolution {
     ///
     /// # Safety
     /// - Source and result are of the plan's size and pixel format, on the stream's device.
-    /// - They stay until what the stream is given is done. What orders their use by other streams was done.
+    /// - They stay allocated until the stream has run this work.
+    /// - The stream already waits for conflicting accesses by other streams.
     pub(crate) unsafe fn enqueue(&self, source: ImageArea, result: ImageArea, stream: &Arc<OwnStream>) -> Result<()> {
         let gpu = self.gpu();
         let _entered = gpu.enter()?;

@@ -1,12 +1,10 @@
-//! The way of large images, in bands of rows: one is on its way to the device while another is computed and a third on
-//! its way back.
+//! Runs large images in bands of rows. One band is uploaded while another is computed and a third is downloaded.
 //!
-//! The bus carries as much in both directions as in one, and the device's copies and kernels run beside each other in
-//! streams of their own: one up, one that computes, one down. So 8192 x 8192 `f32` there and back take 5.7 ms on an
-//! H100 in place of 10.2, of which the bus is 5.0 (`docs/measurements/2026-11-21-h100-small.md`).
+//! PCIe is full duplex. Uploads, kernels and downloads have a stream each, so all three overlap. On an H100, 8192 x
+//! 8192 `f32` in page-locked memory take 5.7 ms instead of 10.2 (`docs/measurements/2026-11-21-h100-small.md`).
 //!
-//! Memory that only the host can read goes through page-locked pieces of the lane. All threads copy bands of the image
-//! into some pieces, and earlier bands of the result out of others, while the device reads and writes yet others.
+//! Pageable memory goes through page-locked staging buffers (`Piece`). Host threads copy bands into and out of some
+//! pieces while the device transfers others.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -26,7 +24,7 @@ use crate::rows::{HostRows, HostRowsMut};
 const UP: &str = "copy the image to the device";
 const DOWN: &str = "copy the result from the device";
 
-/// Lets all that `second` is given from now on wait for what `first` was given until now.
+/// Makes all later work in `second` wait for all earlier work in `first`.
 pub(super) fn follow(second: &Stream, first: &Stream) -> Result<()> {
     Event::behind(first).and_then(|event| event.hold(second)).context("let a stream wait for another")
 }
@@ -63,8 +61,7 @@ impl GpuConvolution {
         })
     }
 
-    /// Gives the way of an image to the lane's streams, and waits for nothing: its ends lie in page-locked memory, or the
-    /// driver copies them by itself.
+    /// Enqueues the copies and launches of an image in bands. Copies from and to pageable memory may block.
     pub(super) fn enqueue_bands<'scope, 'env>(
         &self,
         lent: &LentToDevice<'scope, 'env>,
@@ -95,7 +92,7 @@ impl GpuConvolution {
         Ok(())
     }
 
-    /// Launches the kernel for a band, behind its way to the device and before its way back.
+    /// Launches the kernel for a band. It runs after the band's upload and before its download.
     fn compute_band<'env>(
         &self,
         lent: &LentToDevice<'_, 'env>,
@@ -113,8 +110,8 @@ impl GpuConvolution {
 
     /// Runs an image of which one end or both lie in memory that only the host can read.
     ///
-    /// This thread gives work to the streams, and copying tasks to the thread pool. It never waits for one band while
-    /// there is something to do for another.
+    /// This thread enqueues work in the streams and spawns copy tasks in the thread pool. It waits only after it could
+    /// start nothing for any band.
     #[expect(clippy::too_many_arguments, reason = "the parts of a lane are borrowed apart")]
     fn run_staged<'scope, 'env>(
         &self,
@@ -144,8 +141,7 @@ impl GpuConvolution {
         let copying = AtomicUsize::new(0);
         let piece = |band: usize| (&staging.up[band % pieces], &staging.down[band % pieces]);
         rayon::in_place_scope(|tasks| {
-            // Bands before these were begun: their copies to the pieces, their work on the device, and their copies from
-            // the pieces.
+            // The next band to copy into a piece, the next to launch, and the next to copy out of a piece.
             let (mut begun_in, mut launched, mut begun_out) = (0, 0, 0);
             if source_is_locked {
                 begun_in = bands.len();

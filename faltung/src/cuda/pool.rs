@@ -34,7 +34,7 @@ struct Idle {
     pending: Vec<Event>,
 }
 
-/// The blocks of a device that nobody uses.
+/// The blocks of a device that have no owner. Earlier work may still use them until its events complete.
 #[derive(Default)]
 pub(super) struct Pool(Mutex<Vec<Idle>>);
 
@@ -42,7 +42,7 @@ pub(super) struct Pool(Mutex<Vec<Idle>>);
 const LEAST: usize = 512;
 /// Large blocks have a multiple of this many bytes.
 const STEP: usize = 2 << 20;
-/// Idle blocks together are at most this part of the device's memory.
+/// Idle blocks together take at most `1 / MOST_IDLE` of the device's memory.
 const MOST_IDLE: usize = 4;
 
 /// The size of the block for so many bytes; None if there is no such number.

@@ -1,9 +1,8 @@
-//! The way of images between ordinary and device memory: through a few pieces of page-locked memory that are used again
-//! and again.
+//! Copies between pageable host memory and device memory, through a few page-locked staging buffers (`Piece`).
 //!
-//! The driver can't let a device read ordinary memory by itself: it copies it to page-locked memory first, on one
-//! thread, and waits. Here all threads copy a piece while the device fetches the one before. Page-locked memory is slow
-//! to allocate, so there is little of it, made once for a device, whatever the images' sizes.
+//! For pageable memory the driver itself copies to page-locked memory first, on one thread. Here all threads of the
+//! pool copy one piece while the device transfers another. Page-locked memory is slow to allocate. So each lane
+//! allocates a few pieces on first use and keeps them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -125,8 +125,8 @@ pub(super) enum Access {
 
 /// The streams that use some memory, so that none reads what another one still writes.
 ///
-/// A stream does one thing after the other, so there is nothing to do for memory that one stream alone uses. Where a
-/// second one comes, it waits for all that the others have been given until then.
+/// Work in one stream runs in order, so memory that one stream alone uses needs no events. Otherwise a stream waits for
+/// earlier conflicting accesses of the others. Two accesses conflict if one of them writes.
 #[derive(Debug)]
 pub(super) struct Uses {
     /// The stream that wrote the memory first; none for memory of somebody else.

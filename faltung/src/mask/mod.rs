@@ -73,7 +73,7 @@ impl Mask {
     /// If there is none.
     #[must_use]
     pub fn at(&self, k: usize, l: usize) -> f32 {
-        assert!(l < self.width, "column {l} of {}", self.width);
+        assert!(k < self.height && l < self.width, "row {k}, column {l} of {} x {}", self.height, self.width);
         self.coefficients[k * self.width + l]
     }
 

@@ -17,8 +17,8 @@ use crate::{PixelFormat, Problem};
 /// fast. With fewer the traffic of the conversions takes longer than the fast kernel saves. Measured on an H200.
 const PLANES_COEFFICIENTS: u64 = 25;
 
-/// From this number of products on, of all coefficients with all values, for each multiprocessor. With fewer the launches
-/// of the conversions take longer than the fast kernel saves. Measured on an H200.
+/// Planes pay from this many products (coefficients x values) per multiprocessor on. With fewer, launching the
+/// conversions takes longer than the fast kernel saves. Measured on an H200.
 const PLANES_PRODUCTS: u64 = 320_000;
 
 /// The conversions around a kernel that computes planes.
@@ -53,9 +53,9 @@ fn is_fast(variant: Variant) -> bool {
 /// Which rows a run computes, and of what.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
-    /// The rows of the image that are there.
+    /// The number of image rows that are on the device, counted from the first.
     pub(crate) height: usize,
-    /// Those of them that no run before has seen.
+    /// The rows among them that are not yet converted to planes.
     pub(crate) fresh: Range<usize>,
     /// The rows of the result to compute.
     pub(crate) outputs: Range<usize>,
