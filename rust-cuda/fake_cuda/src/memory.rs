@@ -1,6 +1,7 @@
 //! Device memory: host RAM with addresses of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, TryReserveError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, put};
@@ -12,6 +13,34 @@ pub(crate) const FIRST_ADDRESS: u64 = 0x00d0_0000_0000_0000;
 const GAP: u64 = 1 << 20;
 /// The alignment of blocks.
 pub(crate) const ALIGNMENT: u64 = 256;
+
+/// The most bytes that are kept after they were freed.
+const MOST_SPARE: usize = 64 << 20;
+
+/// The storage of blocks that were freed, for the next ones. To map pages anew takes longer than many tests run.
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// An empty vector with room for `bytes` bytes.
+fn allocate_or_reuse(bytes: usize) -> Result<Vec<u8>, TryReserveError> {
+    let mut storage = {
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = spare.iter().position(|storage| (bytes..=2 * bytes).contains(&storage.capacity()));
+        place.map(|place| spare.swap_remove(place)).unwrap_or_default()
+    };
+    storage.clear();
+    storage.try_reserve_exact(bytes)?;
+    Ok(storage)
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let storage = std::mem::take(&mut self.bytes);
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.iter().map(Vec::capacity).sum::<usize>() + storage.capacity() <= MOST_SPARE {
+            spare.push(storage);
+        }
+    }
+}
 
 /// A block of device memory.
 pub(crate) struct Block {
@@ -42,8 +71,7 @@ impl Memory {
 
     /// Allocates a block of all ones, which is NaN in `f32`.
     pub(crate) fn allocate(&mut self, bytes: usize, context: Handle, of_module: Option<Handle>) -> Outcome<u64> {
-        let mut storage = Vec::new();
-        storage.try_reserve_exact(bytes).map_err(|_| Code::OUT_OF_MEMORY)?;
+        let mut storage = allocate_or_reuse(bytes).map_err(|_| Code::OUT_OF_MEMORY)?;
         storage.resize(bytes, u8::MAX);
         let address = FIRST_ADDRESS + self.given;
         self.given += (bytes as u64 + GAP).next_multiple_of(ALIGNMENT);
