@@ -16,8 +16,8 @@ use crate::library::{download, filter, image, on_cpu, problem, upload};
 
 pub(crate) const TESTS: &[Test] = &[
     ("sweep_steps", || sweep("steps", 1, "", steps)),
-    ("sweep_streams", || sweep("streams", 1, "", streams)),
-    ("sweep_batch", || sweep("batch", 11, SKIP, batch)),
+    ("sweep_streams", || sweep("streams", 3, "", streams)),
+    ("sweep_batch", || sweep("batch", 19, SKIP, batch)),
     ("sweep_graphs", || sweep("graphs", 1, "", graphs)),
     ("sweep_page_locked", || sweep("page-locked", 1, "", page_locked)),
     ("sweep_from_page_locked_only", || sweep("from page-locked only", 1, SKIP, from_page_locked_only)),
