@@ -34,8 +34,11 @@ pub struct Device {
     /// The most bytes of device memory that a problem's images may take.
     memory_limit: Option<usize>,
     /// What [`apply`](Self::apply) made ready.
-    recent: Arc<Recent>,
+    recent: Arc<Recent<Prepared, KEPT>>,
 }
+
+/// For how many problems [`Device::apply`] keeps plans, kernels and memory.
+const KEPT: usize = 4;
 
 /// What a device is.
 #[derive(Clone, Debug)]
@@ -235,7 +238,9 @@ impl Device {
     pub fn apply<T: Pixel, U: Pixel>(&self, filter: &Filter, image: &Image<T>) -> Result<Image<U>> {
         let format = PixelFormat::of::<T, U>(image.channels());
         let problem = Problem::new(image.width(), image.height(), filter)?.with_format(format)?;
-        let ready = self.recent.get(&problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
+        let ready = self
+            .recent
+            .get(|ready| *ready.problem() == problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
         match ready.apply(image) {
             // Other threads have taken the memory since.
             Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(), None).apply(image),

@@ -187,10 +187,7 @@ impl<T: Pixel> DeviceImage<T> {
             return own.download(self.stored(stream)?, crate::rows::HostRowsMut::of(to));
         }
         stream.check_on_host()?;
-        let from = self.host_view()?;
-        for y in 0..self.height {
-            to.row_mut(y).copy_from_slice(from.row(y));
-        }
+        to.set_rows(&self.host_view()?);
         Ok(())
     }
 

@@ -149,6 +149,7 @@ mod problem;
 mod recent;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices copy rows"))]
 mod rows;
+mod spares;
 mod stream;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices have memory of their own"))]
 mod strips;

@@ -1,10 +1,11 @@
 //! Several filters, one after the other, with the images between them on the device.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::device_image::DeviceImage;
 use crate::prepared::Prepared;
+use crate::recent::Recent;
 use crate::stream::Stream;
 use crate::{Device, Error, Filter, Image, Pixel, PixelFormat, PixelType, Problem, Result, VariantChoice};
 
@@ -34,7 +35,7 @@ pub struct Pipeline {
 struct Shared {
     device: Device,
     filters: Vec<Filter>,
-    ready: Mutex<Vec<(Key, Arc<[Prepared]>)>>,
+    ready: Recent<(Key, Arc<[Prepared]>), KEPT>,
 }
 
 /// What the filters were made ready for.
@@ -54,7 +55,7 @@ impl Pipeline {
             let what = "the number of filters of a pipeline";
             return Err(Error::Number { what, required: "at least 1", found: "0".to_owned() });
         }
-        Ok(Self { shared: Arc::new(Shared { device, filters: filters.to_vec(), ready: Mutex::default() }) })
+        Ok(Self { shared: Arc::new(Shared { device, filters: filters.to_vec(), ready: Recent::default() }) })
     }
 
     /// The filters.
@@ -104,37 +105,19 @@ impl Pipeline {
         self.run::<T, U>(&source, &stream)?.download(&stream)
     }
 
+    /// The filters, made ready for a size and a pixel format.
     fn ready(&self, key: Key) -> Result<Arc<[Prepared]>> {
-        let lock = || self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, ready)) = lock().iter().find(|(known, _)| *known == key) {
-            return Ok(Arc::clone(ready));
-        }
-        // Without the lock: to compile kernels takes long. Two threads may do the same once.
-        let last = self.shared.filters.len() - 1;
-        let ready: Arc<[Prepared]> = self
-            .shared
-            .filters
-            .iter()
-            .enumerate()
-            .map(|(number, filter)| {
-                let input = if number == 0 { key.format.input } else { PixelType::F32 };
-                let output = if number == last { key.format.output } else { PixelType::F32 };
-                let problem = Problem::new(key.width, key.height, filter)?;
-                let problem = problem.with_format(PixelFormat { input, output, ..key.format })?;
-                self.shared.device.prepare(&problem, VariantChoice::Auto)
-            })
-            .collect::<Result<_>>()?;
-        let oldest = {
-            let mut known = lock();
-            if let Some((_, others)) = known.iter().find(|(known, _)| *known == key) {
-                return Ok(Arc::clone(others));
-            }
-            known.push((key, Arc::clone(&ready)));
-            (known.len() > KEPT).then(|| known.remove(0))
+        let Shared { device, filters, ready } = &*self.shared;
+        let last = filters.len() - 1;
+        let make = |(number, filter): (usize, &Filter)| {
+            let input = if number == 0 { key.format.input } else { PixelType::F32 };
+            let output = if number == last { key.format.output } else { PixelType::F32 };
+            let problem = Problem::new(key.width, key.height, filter)?;
+            let problem = problem.with_format(PixelFormat { input, output, ..key.format })?;
+            device.prepare(&problem, VariantChoice::Auto)
         };
-        // Its memory is given back without the lock, too.
-        drop(oldest);
-        Ok(ready)
+        let make_all = || Ok((key, filters.iter().enumerate().map(make).collect::<Result<_>>()?));
+        ready.get(|(known, _)| *known == key, make_all).map(|(_, ready)| ready)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A problem made ready on a device, to run from any thread, any number of times.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cuda_emulator::Counts;
 
@@ -11,6 +11,7 @@ use crate::device_image::DeviceImage;
 use crate::emulated::EmulatorConvolution;
 use crate::plan::Plan;
 use crate::rows::{HostRows, HostRowsMut};
+use crate::spares::Spares;
 use crate::stream::Stream;
 use crate::{Error, ErrorBound, Image, Pixel, PixelFormat, Problem, Result, View, ViewMut};
 
@@ -62,17 +63,13 @@ pub(crate) enum Engine {
 /// Memory for runs on the CPU, one for each that runs at once.
 #[derive(Debug, Default)]
 pub(crate) struct CpuConvolution {
-    idle: Mutex<Vec<cpu::Planes>>,
+    planes: Spares<cpu::Planes>,
 }
 
 impl CpuConvolution {
     fn run<T: Pixel, U: Pixel>(&self, problem: &Problem, source: &[T], result: &mut [U]) -> Result<()> {
-        let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = lock().pop();
-        let mut planes = idle.unwrap_or_default();
-        let ran = cpu::convolve_values(problem, source, result, &mut planes);
-        lock().push(planes);
-        ran
+        let mut planes = self.planes.take(|| Ok(cpu::Planes::default()))?;
+        cpu::convolve_values(problem, source, result, &mut planes)
     }
 }
 
@@ -149,19 +146,18 @@ impl Prepared {
     }
 
     /// Filters an image in somebody else's memory to another place there, with gaps between rows or without. A CUDA
-    /// device reads and writes rows with gaps where they are; the other devices make copies without gaps.
+    /// device reads and writes rows with gaps where they are; the CPU makes copies without gaps.
     ///
     /// # Errors
     /// As for [`apply`](Self::apply).
     pub fn apply_view<T: Pixel, U: Pixel>(&self, image: View<'_, T>, mut result: ViewMut<'_, U>) -> Result<()> {
-        self.check_size(image.width(), image.height())?;
-        self.check_size(result.width(), result.height())?;
-        self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
-        self.check_format(PixelFormat::of::<T, U>(result.channels()))?;
-        #[cfg(feature = "cuda")]
-        if let Engine::Cuda(engine) = &self.shared.engine {
-            return engine.run(HostRows::of(&image), HostRowsMut::of(result));
-        }
+        self.check_views(&image, &result)?;
+        let engine = match &self.shared.engine {
+            Engine::Cpu(engine) => engine,
+            Engine::Emulator(engine) => return engine.run(HostRows::of(&image), HostRowsMut::of(result)),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => return engine.run(HostRows::of(&image), HostRowsMut::of(result)),
+        };
         let dense;
         let source = match image.as_dense() {
             Some(source) => source,
@@ -171,10 +167,10 @@ impl Prepared {
             }
         };
         if let Some(result) = result.as_dense_mut() {
-            return self.run_dense(source, result);
+            return engine.run(self.problem(), source, result);
         }
         let mut values = crate::memory::zeros(self.problem().values(), "for the result")?;
-        self.run_dense(source, &mut values)?;
+        engine.run(self.problem(), source, &mut values)?;
         result.set(&values);
         Ok(())
     }
@@ -213,10 +209,7 @@ impl Prepared {
             return Err(Error::Batch { images: images.len(), results: results.len() });
         }
         for (image, result) in images.iter().zip(&*results) {
-            self.check_size(image.width(), image.height())?;
-            self.check_size(result.width(), result.height())?;
-            self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
-            self.check_format(PixelFormat::of::<T, U>(result.channels()))?;
+            self.check_views(image, result)?;
         }
         #[cfg(feature = "cuda")]
         if let Engine::Cuda(engine) = &self.shared.engine {
@@ -240,7 +233,7 @@ impl Prepared {
         self.check_image::<T, U>(image.size(), image.channels())?;
         #[cfg(feature = "cuda")]
         if let Engine::Cuda(engine) = &self.shared.engine {
-            let (source, own) = (image.stored(stream)?, stream.own(engine.device())?);
+            let (source, own) = (image.stored(stream)?, stream.own(engine.gpu())?);
             return DeviceImage::on_cuda(image.size(), image.channels(), |_| engine.run_on(source, own));
         }
         let mut result = DeviceImage::zeros_on_host(image.size(), image.channels())?;
@@ -262,7 +255,7 @@ impl Prepared {
         self.check_image::<T, U>(result.size(), result.channels())?;
         #[cfg(feature = "cuda")]
         if let Engine::Cuda(engine) = &self.shared.engine {
-            return engine.run_into(image.stored(stream)?, result.stored(stream)?, stream.own(engine.device())?);
+            return engine.run_into(image.stored(stream)?, result.stored(stream)?, stream.own(engine.gpu())?);
         }
         self.run_on_host(image, result, stream)
     }
@@ -278,22 +271,6 @@ impl Prepared {
         match &self.shared.engine {
             Engine::Emulator(engine) => engine.counts(HostRows::of(&image)).map(Some),
             _ => Ok(None),
-        }
-    }
-
-    /// Runs on values without gaps, on a device that works in the host's memory.
-    fn run_dense<T: Pixel, U: Pixel>(&self, source: &[T], result: &mut [U]) -> Result<()> {
-        let problem = self.problem();
-        match &self.shared.engine {
-            Engine::Cpu(engine) => engine.run(problem, source, result),
-            Engine::Emulator(engine) => {
-                let (width, height, channels) = (problem.width(), problem.height(), problem.format().channels);
-                let source = View::new(width, height, channels, width * channels, source)?;
-                let result = ViewMut::new(width, height, channels, width * channels, result)?;
-                engine.run(HostRows::of(&source), HostRowsMut::of(result))
-            }
-            #[cfg(feature = "cuda")]
-            Engine::Cuda(_) => unreachable!("the callers ask first"),
         }
     }
 
@@ -316,6 +293,13 @@ impl Prepared {
     fn check_format(&self, found: PixelFormat) -> Result<()> {
         let planned = self.problem().format();
         if planned == found { Ok(()) } else { Err(Error::OtherFormat { planned, found }) }
+    }
+
+    fn check_views<T: Pixel, U: Pixel>(&self, image: &View<'_, T>, result: &ViewMut<'_, U>) -> Result<()> {
+        self.check_size(image.width(), image.height())?;
+        self.check_size(result.width(), result.height())?;
+        self.check_format(PixelFormat::of::<T, U>(image.channels()))?;
+        self.check_format(PixelFormat::of::<T, U>(result.channels()))
     }
 
     fn check_image<T: Pixel, U: Pixel>(&self, (width, height): (usize, usize), channels: usize) -> Result<()> {

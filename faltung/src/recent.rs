@@ -1,23 +1,26 @@
-//! What was made ready for the last few problems.
+//! What was made ready last.
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Prepared, Problem, Result};
+use crate::Result;
 
-/// Problems whose plans, kernels and memory are kept.
-const KEPT: usize = 4;
+/// The last `KEPT` values that were made ready, the latest at the end.
+#[derive(Debug)]
+pub(crate) struct Recent<V, const KEPT: usize>(Mutex<Vec<V>>);
 
-/// The last problems of a device, the latest at the end.
-#[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<Vec<Prepared>>);
+impl<V, const KEPT: usize> Default for Recent<V, KEPT> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
-impl Recent {
-    /// What was made ready for `problem`, now or before.
-    pub(crate) fn get(&self, problem: &Problem, make: impl FnOnce() -> Result<Prepared>) -> Result<Prepared> {
+impl<V: Clone, const KEPT: usize> Recent<V, KEPT> {
+    /// The value that is wanted, made now or before.
+    pub(crate) fn get(&self, is_wanted: impl Fn(&V) -> bool, make: impl FnOnce() -> Result<V>) -> Result<V> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // It becomes the latest under one lock: who looks for it meanwhile finds it.
-        let find = |known: &mut Vec<Prepared>| {
-            let place = known.iter().position(|ready| ready.problem() == problem)?;
+        let find = |known: &mut Vec<V>| {
+            let place = known.iter().position(&is_wanted)?;
             known[place..].rotate_left(1);
             known.last().cloned()
         };
@@ -52,29 +55,19 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::prepared::Engine;
-    use crate::{Filter, Mask};
 
-    /// Problems of other widths.
-    fn problem(width: usize) -> Problem {
-        Problem::new(width, 10, &Filter::new(Mask::identity())).unwrap()
-    }
-
-    fn make(problem: &Problem) -> Result<Prepared> {
-        Ok(Prepared::new(problem, Engine::on_cpu(), None))
-    }
+    const KEPT: usize = 4;
 
     #[test]
     fn the_latest_are_kept() {
-        let recent = Recent::default();
-        let is_made = |width: usize| {
-            let (problem, mut is_made) = (problem(width), false);
-            recent
-                .get(&problem, || {
-                    is_made = true;
-                    make(&problem)
-                })
-                .unwrap();
+        let recent = Recent::<_, KEPT>::default();
+        let is_made = |wanted: usize| {
+            let mut is_made = false;
+            let make = || {
+                is_made = true;
+                Ok(wanted)
+            };
+            assert_eq!(recent.get(|&known| known == wanted, make).unwrap(), wanted);
             is_made
         };
         assert!((1..=KEPT).all(is_made) && !(1..=KEPT).any(is_made));
@@ -88,8 +81,8 @@ mod tests {
     #[test]
     fn several_threads_find_one() {
         const THREADS: usize = 8;
-        let (recent, problem) = (Recent::default(), problem(3));
-        recent.get(&problem, || make(&problem)).unwrap();
+        let recent = Recent::<_, KEPT>::default();
+        recent.get(|&known| known == 3, || Ok(3)).unwrap();
         let (made, start) = (AtomicUsize::new(0), Barrier::new(THREADS));
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -98,9 +91,9 @@ mod tests {
                     for _ in 0..5000 {
                         let again = || {
                             made.fetch_add(1, Ordering::Relaxed);
-                            make(&problem)
+                            Ok(3)
                         };
-                        recent.get(&problem, again).unwrap();
+                        recent.get(|&known| known == 3, again).unwrap();
                     }
                 });
             }

@@ -85,7 +85,7 @@ impl Stream {
         match &self.kind {
             Kind::Host => Ok(()),
             #[cfg(feature = "cuda")]
-            Kind::Cuda(stream) => Err(other_device("a device that works in host memory", stream.device())),
+            Kind::Cuda(stream) => Err(other_device(HOST, stream.device())),
         }
     }
 

@@ -99,9 +99,29 @@ impl Shape {
     }
 }
 
-/// What both kinds of views tell.
-macro_rules! sizes {
+/// What both kinds of views have.
+macro_rules! common {
     () => {
+        /// A view of the rows from `first` on.
+        ///
+        /// # Errors
+        /// As for [`View::new`].
+        ///
+        /// # Safety
+        /// - For `'a`, `first.add(y * pitch)` points to `width * channels` initialised values for each `y < height`.
+        /// - For `'a`, nothing writes them. If the view is to be written, nothing else reads them, either.
+        #[cfg(feature = "ndarray")]
+        pub(crate) unsafe fn from_rows(
+            width: usize,
+            height: usize,
+            channels: usize,
+            pitch: usize,
+            first: NonNull<T>,
+        ) -> Result<Self> {
+            let shape = Shape::new::<T>(width, height, channels, pitch, usize::MAX)?;
+            Ok(Self { shape, first, values: PhantomData })
+        }
+
         /// Columns.
         #[must_use]
         pub fn width(&self) -> usize {
@@ -143,33 +163,13 @@ impl<'a, T: Pixel> View<'a, T> {
         Ok(Self { shape, first: NonNull::from(values).cast(), values: PhantomData })
     }
 
-    /// A view of the rows from `first` on.
-    ///
-    /// # Errors
-    /// As for [`new`](Self::new).
-    ///
-    /// # Safety
-    /// For `'a`, `first.add(y * pitch)` points to `width * channels` initialised values for each `y < height`, and
-    /// nothing writes to them.
-    #[cfg(feature = "ndarray")]
-    pub(crate) unsafe fn from_rows(
-        width: usize,
-        height: usize,
-        channels: usize,
-        pitch: usize,
-        first: NonNull<T>,
-    ) -> Result<Self> {
-        let shape = Shape::new::<T>(width, height, channels, pitch, usize::MAX)?;
-        Ok(Self { shape, first, values: PhantomData })
-    }
-
     pub(crate) fn dense(image: &'a Image<T>) -> Self {
         let (width, height, channels) = (image.width(), image.height(), image.channels());
         let shape = Shape { width, height, channels, pitch: width * channels };
         Self { shape, first: NonNull::from(image.values()).cast(), values: PhantomData }
     }
 
-    sizes!();
+    common!();
 
     /// The values of row `y`.
     ///
@@ -210,33 +210,13 @@ impl<'a, T: Pixel> ViewMut<'a, T> {
         Ok(Self { shape, first: NonNull::from(values).cast(), values: PhantomData })
     }
 
-    /// A view of the rows from `first` on.
-    ///
-    /// # Errors
-    /// As for [`View::new`].
-    ///
-    /// # Safety
-    /// For `'a`, `first.add(y * pitch)` points to `width * channels` initialised values for each `y < height`, and
-    /// nothing else reads or writes them.
-    #[cfg(feature = "ndarray")]
-    pub(crate) unsafe fn from_rows(
-        width: usize,
-        height: usize,
-        channels: usize,
-        pitch: usize,
-        first: NonNull<T>,
-    ) -> Result<Self> {
-        let shape = Shape::new::<T>(width, height, channels, pitch, usize::MAX)?;
-        Ok(Self { shape, first, values: PhantomData })
-    }
-
     pub(crate) fn dense(image: &'a mut Image<T>) -> Self {
         let (width, height, channels) = (image.width(), image.height(), image.channels());
         let shape = Shape { width, height, channels, pitch: width * channels };
         Self { shape, first: NonNull::from(image.values_mut()).cast(), values: PhantomData }
     }
 
-    sizes!();
+    common!();
 
     /// The values of row `y`.
     ///

@@ -23,13 +23,13 @@ pub(crate) struct Planes {
     sums: Vec<f32>,
 }
 
-/// Computes `problem` for interleaved values of its layout's types, each channel alone; otherwise as [`convolve`].
+/// Computes `problem` for interleaved values of its pixel format, each channel alone; otherwise as [`convolve`].
 ///
 /// # Errors
 /// [`Error::HostMemory`](crate::Error::HostMemory) if there is too little for the planes.
 ///
 /// # Panics
-/// If a slice has not the problem's number of values, or is of another type than its layout says.
+/// If a slice has not the problem's number of values, or is of another type than its pixel format says.
 pub(crate) fn convolve_values<T: Pixel, U: Pixel>(
     problem: &Problem,
     source: &[T],

@@ -35,7 +35,7 @@ pub(super) trait Simd: Copy {
     /// As for `store`; `to` is aligned to the size of a vector, and [`fence`](Self::fence) comes before anything else
     /// reads or writes what was written.
     unsafe fn stream(self, to: *mut f32, vector: Self::Vector) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` has room for a vector, as this function requires.
         unsafe { self.store(to, vector) }
     }
 
@@ -160,12 +160,12 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> [f32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` holds four values, as this function requires.
         unsafe { from.cast::<[f32; 4]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, vector: [f32; 4]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` has room for four values, as this function requires.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(vector) }
     }
 }

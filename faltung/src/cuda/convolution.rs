@@ -1,6 +1,5 @@
 //! A problem made ready on a CUDA device, and its run: from host memory and back, or on images of the device.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +16,7 @@ use super::stream::{ImageMemory, OwnStream};
 use crate::bands::{self, Band};
 use crate::plan::{Plan, Rows, VariantChoice};
 use crate::rows::{HostRows, HostRowsMut};
+use crate::spares::{Spare, Spares};
 use crate::strips::{Cut, Strip};
 use crate::{Error, Problem, Result};
 
@@ -24,9 +24,7 @@ use crate::{Error, Problem, Result};
 pub(crate) struct GpuConvolution {
     /// Dropped after the workspaces, whose memory it gives back.
     kernel: Kernel,
-    /// One for the whole image, or as many as the device's memory makes necessary.
-    strips: Vec<Strip>,
-    bytes: BufferBytes,
+    cut: Cut,
     strategy: TransferStrategy,
     /// Whether it has run: what is run once is not worth a graph.
     has_run: AtomicBool,
@@ -34,7 +32,7 @@ pub(crate) struct GpuConvolution {
     has_no_graphs: AtomicBool,
     /// What was said of the device's memory.
     memory_limit: Option<usize>,
-    idle: Mutex<Vec<Workspace>>,
+    workspaces: Spares<Workspace>,
     /// What was found while it ran, and is not as it was asked for.
     notes: Mutex<Vec<String>>,
 }
@@ -46,17 +44,6 @@ pub(super) struct Workspace {
     /// If the plan has planes.
     pub(super) planes: Option<Block>,
     pub(super) graphs: Graphs,
-}
-
-/// The sizes of a run's device memory, in bytes.
-#[derive(Clone, Copy)]
-struct BufferBytes {
-    source: usize,
-    result: usize,
-    /// 0 if the plan has no planes.
-    planes: usize,
-    /// Whether something lies between the rows.
-    has_gaps: bool,
 }
 
 /// How an image goes to the device and its result back.
@@ -97,14 +84,11 @@ impl GpuConvolution {
     ) -> Result<Self> {
         let kernel = Kernel::new(gpu, problem, choice)?;
         let mut budget = memory_limit.unwrap_or(usize::MAX);
-        let has_gaps = !kernel.row_bytes().0.is_dense() || kernel.plan().planes_have_gaps();
-        let (strips, bytes, workspace) = loop {
+        let (cut, workspace) = loop {
             let cut = Cut::new(problem, kernel.plan(), budget);
             let cut = cut.map_err(|needed| gpu.out_of_memory(needed, memory_limit))?;
-            let bytes =
-                BufferBytes { source: cut.source_bytes, result: cut.result_bytes, planes: cut.planes_bytes, has_gaps };
-            match Workspace::new(gpu, bytes) {
-                Ok(workspace) => break (cut.strips, bytes, workspace),
+            match Workspace::new(&kernel, &cut) {
+                Ok(workspace) => break (cut, workspace),
                 // Fragmentation and other processes can make an allocation fail despite free memory. Retry with less.
                 Err(Error::DeviceMemory { .. }) => budget = cut.bytes() / 2,
                 Err(error) => return Err(error),
@@ -112,16 +96,16 @@ impl GpuConvolution {
         };
         let mut ready = Self {
             kernel,
-            strips,
-            bytes,
+            cut,
             strategy: TransferStrategy::Steps,
             has_run: AtomicBool::new(false),
             has_no_graphs: AtomicBool::new(false),
             memory_limit,
-            idle: Mutex::new(vec![workspace]),
+            workspaces: Spares::default(),
             notes: Mutex::default(),
         };
         ready.strategy = ready.choose_strategy();
+        ready.workspaces.give(workspace);
         Ok(ready)
     }
 
@@ -133,12 +117,8 @@ impl GpuConvolution {
         &self.kernel
     }
 
-    pub(super) fn gpu(&self) -> &Arc<Gpu> {
-        self.kernel.gpu()
-    }
-
     /// The device.
-    pub(crate) fn device(&self) -> &Arc<Gpu> {
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
         self.kernel.gpu()
     }
 
@@ -149,7 +129,7 @@ impl GpuConvolution {
 
     /// The strips that the image is computed in; one is the whole image.
     pub(crate) fn strips(&self) -> &[Strip] {
-        &self.strips
+        &self.cut.strips
     }
 
     /// What was found that is not as it was asked for, each once; for people.
@@ -171,10 +151,10 @@ impl GpuConvolution {
 
     /// How runs transfer the image. `Graphs` applies from the second run on.
     fn choose_strategy(&self) -> TransferStrategy {
-        if self.strips.len() > 1 {
+        if self.strips().len() > 1 {
             return TransferStrategy::Steps;
         }
-        if self.bytes.source.max(self.bytes.result) <= mapped::MOST {
+        if self.cut.source_bytes.max(self.cut.result_bytes) <= mapped::MOST {
             return TransferStrategy::Graphs;
         }
         let (from, to) = self.row_bytes();
@@ -232,7 +212,7 @@ impl GpuConvolution {
         let Lane { main, staging, .. } = lane;
         gpu.lend(|lent| {
             let mut rest = Some(result);
-            for strip in &self.strips {
+            for strip in self.strips() {
                 // The strips' outputs are all rows, one after the other.
                 let all = rest.take().expect("put back below");
                 let (outputs, later) = all.split_at(strip.outputs.len());
@@ -269,15 +249,15 @@ impl GpuConvolution {
         /// Images under way at once: one on its way there, one that is computed, one on its way back.
         const AT_ONCE: usize = 3;
         let gpu = self.gpu();
-        let TransferStrategy::Bands(bands) = &self.strategy else {
-            return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result));
+        let is_locked = |span: *const [u8]| gpu.kind(span) == HostMemoryKind::PageLocked;
+        let all_locked = || {
+            sources.iter().all(|source| is_locked(source.span()))
+                && results.iter().all(|result| is_locked(result.span()))
         };
-        let is_locked = |source: &HostRows<'_>| gpu.kind(source.span()) == HostMemoryKind::PageLocked;
-        let all_locked = sources.iter().all(is_locked)
-            && results.iter().all(|result| gpu.kind(result.span()) == HostMemoryKind::PageLocked);
-        if !all_locked || sources.len() < 2 {
-            return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result));
-        }
+        let bands = match &self.strategy {
+            TransferStrategy::Bands(bands) if sources.len() >= 2 && all_locked() => bands,
+            _ => return sources.iter().zip(results).try_for_each(|(source, result)| self.run(*source, result)),
+        };
         let mut places = Vec::new();
         for _ in 0..AT_ONCE.min(sources.len()) {
             places.push((gpu.lane()?, self.workspace()?));
@@ -325,7 +305,8 @@ impl GpuConvolution {
             result: area(&own_result, result.area),
             planes: planes.as_ref().map(ImageMemory::area),
         };
-        // SAFETY: the caller's promise, or memory of this call's own; the stream was noted.
+        // SAFETY: source and result are as this function requires, or memory of this call's own, which goes back to the
+        // pool behind the stream's work. The stream was noted.
         unsafe { self.kernel.launch(buffers, &Rows::of(height, 0..height), stream.stream())? };
         if let Some(own) = &own_result {
             let rows = RowBytes { pitch: result.pitch, ..to }.all(result.area, height);
@@ -341,7 +322,7 @@ impl GpuConvolution {
     /// # Errors
     /// [`Error::DeviceMemory`].
     pub(crate) fn check_whole(&self) -> Result<()> {
-        if self.strips.len() == 1 {
+        if self.strips().len() == 1 {
             return Ok(());
         }
         let row = self.row_bytes();
@@ -350,10 +331,8 @@ impl GpuConvolution {
     }
 
     /// A workspace that nobody else uses.
-    fn workspace(&self) -> Result<WorkspaceGuard<'_>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let workspace = idle.map_or_else(|| Workspace::new(self.gpu(), self.bytes), Ok)?;
-        Ok(WorkspaceGuard { convolution: self, workspace: Some(workspace) })
+    fn workspace(&self) -> Result<Spare<'_, Workspace>> {
+        self.workspaces.take(|| Workspace::new(&self.kernel, &self.cut))
     }
 
     /// Notes why copies are slower than they could be, if they are.
@@ -364,41 +343,13 @@ impl GpuConvolution {
     }
 }
 
-/// A workspace, lent until this is dropped.
-struct WorkspaceGuard<'a> {
-    convolution: &'a GpuConvolution,
-    /// None once it is given back.
-    workspace: Option<Workspace>,
-}
-
-impl Deref for WorkspaceGuard<'_> {
-    type Target = Workspace;
-
-    fn deref(&self) -> &Workspace {
-        self.workspace.as_ref().expect("it is given back last")
-    }
-}
-
-impl DerefMut for WorkspaceGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Workspace {
-        self.workspace.as_mut().expect("it is given back last")
-    }
-}
-
-impl Drop for WorkspaceGuard<'_> {
-    fn drop(&mut self) {
-        self.convolution.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.workspace.take());
-    }
-}
-
 impl Workspace {
-    fn new(gpu: &Gpu, bytes: BufferBytes) -> Result<Self> {
-        let BufferBytes { source, result, planes, has_gaps } = bytes;
+    fn new(kernel: &Kernel, cut: &Cut) -> Result<Self> {
+        let gpu = kernel.gpu();
+        let has_gaps = !kernel.row_bytes().0.is_dense() || kernel.plan().planes_have_gaps();
+        let sizes = [(cut.source_bytes, has_gaps), (cut.result_bytes, false), (cut.planes_bytes, has_gaps)];
         let mut blocks = Vec::new();
-        for (bytes, has_gaps) in [(source, has_gaps), (result, false), (planes, has_gaps)] {
-            if bytes == 0 {
-                continue;
-            }
+        for (bytes, has_gaps) in sizes.into_iter().filter(|&(bytes, _)| bytes > 0) {
             let ready = gpu.ready_block(bytes).and_then(|block| {
                 let area = block.area();
                 blocks.push(block);
@@ -440,8 +391,7 @@ impl Drop for GpuConvolution {
     fn drop(&mut self) {
         // Nothing runs in an idle workspace: every run waits. The graphs go first, in the device's context.
         let _entered = self.gpu().enter();
-        let idle = std::mem::take(self.idle.get_mut().unwrap_or_else(PoisonError::into_inner));
-        for workspace in idle {
+        for workspace in self.workspaces.drain() {
             workspace.give_back(self.gpu());
         }
     }

@@ -145,9 +145,10 @@ impl OwnStream {
 }
 
 impl GpuConvolution {
-    /// Runs the kernel on an image of the device, in the order of the stream, without waiting for it.
+    /// Runs the kernel on an image of the device, in the order of the stream, without waiting for it. The stream is one
+    /// of this device: [`Stream::own`](crate::Stream) checks that.
     pub(crate) fn run_on(&self, source: StoredImage<'_>, stream: &Arc<OwnStream>) -> Result<ImageStorage> {
-        self.check(source, stream)?;
+        self.check(source)?;
         let (_, to) = self.row_bytes();
         let memory = ImageMemory::new(stream, self.height() * to.pitch)?;
         if !to.is_dense() {
@@ -167,7 +168,7 @@ impl GpuConvolution {
         result: StoredImage<'_>,
         stream: &Arc<OwnStream>,
     ) -> Result<()> {
-        self.check(source, stream)?;
+        self.check(source)?;
         result.storage.check_device(self.gpu())?;
         let _entered = self.gpu().enter()?;
         source.storage.uses().order(stream, Access::Read)?;
@@ -177,11 +178,7 @@ impl GpuConvolution {
         unsafe { self.enqueue(source.area(), result.area(), stream) }
     }
 
-    fn check(&self, source: StoredImage<'_>, stream: &Arc<OwnStream>) -> Result<()> {
-        if !Arc::ptr_eq(&stream.gpu, self.gpu()) {
-            let (required, found) = (self.gpu().describe(), stream.gpu.describe());
-            return Err(Error::OtherDevice { required, found });
-        }
+    fn check(&self, source: StoredImage<'_>) -> Result<()> {
         source.storage.check_device(self.gpu())?;
         self.check_whole()
     }

@@ -32,13 +32,14 @@ use cust::{CudaApiVersion, CudaFlags};
 use kernels_gpu::ptx;
 
 use self::context::Entered;
-use self::lane::Lanes;
+use self::lane::Lane;
 use self::launch::Area;
 use self::modules::Instances;
 use self::page_locked::Areas;
 use self::pool::Pool;
 use self::status::{DriverResultExt, Failure};
 use crate::gpu_info::GpuInfo;
+use crate::spares::Spares;
 use crate::{Error, Result};
 
 pub(crate) use self::convolution::GpuConvolution;
@@ -123,7 +124,7 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
 pub(crate) struct Gpu {
     info: GpuInfo,
     modules: Box<[Instances]>,
-    lanes: Lanes,
+    lanes: Spares<Lane>,
     pool: Pool,
     areas: Areas,
     context: Context,
@@ -202,7 +203,7 @@ impl Drop for Gpu {
         // Modules, streams and memory belong to the context, which must be the current one when they go. Whoever used
         // them had the device open, so nothing runs any more. A context that can't be entered is gone, and they with it.
         let _entered = self.enter();
-        self.lanes.clear();
+        drop(self.lanes.drain());
         let _ = self.free_idle();
         self.modules = Box::default();
     }

@@ -122,11 +122,12 @@ impl Staging {
         stream: &'env Stream,
     ) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
-        let parts = parts(to.rows, to.bytes, PIECE);
+        let is_direct = kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT;
+        let parts = if is_direct { Vec::new() } else { parts(to.rows, to.bytes, PIECE) };
         // One more than an image needs, for the next one.
         let pieces = (parts.len() + 1).min(PIECES);
-        if kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT || !self.prepare(pieces, 0)? {
-            // SAFETY: the caller's promise.
+        if is_direct || !self.prepare(pieces, 0)? {
+            // SAFETY: `to` lies in such an allocation, as this function requires.
             return unsafe { lent.upload(to, from, stream) }.context(ACTION);
         }
         assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
@@ -162,10 +163,11 @@ impl Staging {
     ) -> Result<()> {
         const ACTION: &str = "copy the result from the device";
         const KERNEL: &str = "run the kernel";
-        let parts = parts(from.rows, from.bytes, PIECE);
+        let is_direct = kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT;
+        let parts = if is_direct { Vec::new() } else { parts(from.rows, from.bytes, PIECE) };
         let pieces = parts.len().min(PIECES);
-        if kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT || !self.prepare(0, pieces)? {
-            // SAFETY: the caller's promise.
+        if is_direct || !self.prepare(0, pieces)? {
+            // SAFETY: `from` lies in such an allocation, as this function requires.
             return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
         assert_eq!((to.len(), to.row_bytes()), (from.rows, from.bytes), "rows to copy, and bytes of each");

@@ -138,25 +138,30 @@ impl Plan {
         let plane_bytes = planes_bytes / self.planes_row_bytes() * pitch;
         let (source_planes, _) = planes.counts();
         let width = self.params.width as usize;
-        let params = |rows: &Range<usize>, interleaved_pitch: usize, value_bytes: usize| PlaneParams {
-            width: width as i32,
-            rows: rows.len() as i32,
-            interleaved_pitch: (interleaved_pitch / value_bytes) as i32,
-            plane_pitch: (pitch / size_of::<f32>()) as i32,
-            plane_stride: (plane_bytes / size_of::<f32>()) as i64,
+        // The grid and the parameters of a conversion, and where its rows begin in the image and in a plane, in bytes.
+        let conversion_of = |rows: &Range<usize>, value_bytes: usize| {
+            let interleaved_pitch = device_pitch(width * format.channels, value_bytes);
+            let params = PlaneParams {
+                width: width as i32,
+                rows: rows.len() as i32,
+                interleaved_pitch: interleaved_pitch as i32,
+                plane_pitch: (pitch / size_of::<f32>()) as i32,
+                plane_stride: (plane_bytes / size_of::<f32>()) as i64,
+            };
+            let grid = grid(width as u32, rows.len() as u32);
+            (grid, params, rows.start * interleaved_pitch * value_bytes, rows.start * pitch)
         };
-        let image_pitch = |bytes: usize| device_pitch(width * format.channels, bytes) * bytes;
         let mut steps = Vec::new();
         if let Some(conversion) = planes.to
             && !fresh.is_empty()
         {
-            let interleaved = image_pitch(format.input.bytes());
+            let (grid, params, image, plane) = conversion_of(fresh, format.input.bytes());
             steps.push(Step::Convert {
                 conversion,
-                grid: grid(width as u32, fresh.len() as u32),
-                params: params(fresh, interleaved, format.input.bytes()),
-                from: Place::Source(fresh.start * interleaved),
-                to: Place::Planes(fresh.start * pitch),
+                grid,
+                params,
+                from: Place::Source(image),
+                to: Place::Planes(plane),
             });
         }
         for channel in 0..planes.channels {
@@ -167,14 +172,9 @@ impl Plan {
         if let Some(conversion) = planes.from
             && !outputs.is_empty()
         {
-            let interleaved = image_pitch(format.output.bytes());
-            steps.push(Step::Convert {
-                conversion,
-                grid: grid(width as u32, outputs.len() as u32),
-                params: params(outputs, interleaved, format.output.bytes()),
-                from: Place::Planes(source_planes * plane_bytes + outputs.start * pitch),
-                to: Place::Result(outputs.start * interleaved),
-            });
+            let (grid, params, image, plane) = conversion_of(outputs, format.output.bytes());
+            let from = Place::Planes(source_planes * plane_bytes + plane);
+            steps.push(Step::Convert { conversion, grid, params, from, to: Place::Result(image) });
         }
         steps
     }

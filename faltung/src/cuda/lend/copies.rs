@@ -90,7 +90,7 @@ pub(in super::super) unsafe fn copy_rows_on_device(
 ) -> Result<(), Failure> {
     assert_eq!((to.rows, to.bytes), (from.rows, from.bytes), "rows to copy, and bytes of each");
     let copy = to.copy((End::Device(from.address), from.pitch), (End::Device(to.address), to.pitch));
-    // SAFETY: the caller's promise for both ends.
+    // SAFETY: both ends hold the rows and stay so until the stream has copied them, as this function requires.
     checked(unsafe { cuMemcpy2DAsync_v2(&raw const copy, stream.as_inner()) })
 }
 
@@ -129,7 +129,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
             return Ok(());
         }
         self.uses(stream);
-        // SAFETY: the caller's promise for both ends; the stream is waited for by the scope.
+        // SAFETY: both ends hold the rows, as this function requires; the scope waits for the stream.
         checked(unsafe {
             if to.is_dense(to.pitch) && to.is_dense(pitch) {
                 cuMemcpyHtoDAsync_v2(to.address, from.cast(), to.rows * to.bytes, stream.as_inner())
@@ -178,7 +178,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         self.uses(stream);
         // Page-locked memory is written at its own address, whoever holds a reference.
         to.expose_provenance();
-        // SAFETY: the caller's promise for both ends; the stream is waited for by the scope.
+        // SAFETY: both ends hold the rows, as this function requires; the scope waits for the stream.
         checked(unsafe {
             if from.is_dense(from.pitch) && from.is_dense(pitch) {
                 cuMemcpyDtoHAsync_v2(to.cast(), from.address, from.rows * from.bytes, stream.as_inner())
