@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "c7a8dbf2c3c1fc376d00d7abd9add3bceb1e9ef2be9915f495ef24a9b5c5b1b6";
+pub const SOURCE_HASH: &str = "71346788490622ef20cfa08b21e230463c7462bc7ff7bcc69557c9c08f189f6d";
 
 /// All modules, sorted by name.
 pub const MODULES: &[Module] = &[

@@ -1,7 +1,7 @@
 //! Runs large images in bands of rows. One band is uploaded while another is computed and a third is downloaded.
 //!
 //! PCIe is full duplex. Uploads, kernels and downloads have a stream each, so all three overlap. On an H100, 8192 x
-//! 8192 `f32` in page-locked memory take 5.7 ms instead of 10.2 (`docs/measurements/2026-11-21-h100-small.md`).
+//! 8192 `f32` in page-locked memory take 5.7 ms instead of 10.2 (`docs/kernels/transfers.md`).
 //!
 //! Pageable memory goes through page-locked staging buffers (`Piece`). Host threads copy bands into and out of some
 //! pieces while the device transfers others.

@@ -1,7 +1,7 @@
 //! A copy by a kernel, from page-locked host memory to device memory.
 //!
 //! For a small image it is faster than a copy of the driver: the next kernel waits one microsecond for a kernel, and
-//! several for a copy (`docs/measurements/2026-11-21-h100-small.md`).
+//! several for a copy (`docs/kernels/small-images.md`).
 //!
 //! # Thread mapping
 //! One thread copies 16 bytes, so a warp copies 512 contiguous bytes.
