@@ -51,17 +51,17 @@ mod tests {
     #[test]
     fn the_readme_quotes_the_program() {
         let readme = read("README.md");
-        let (_, section) = readme.split_once("\n## From Rust\n").expect("README.md has the section");
+        let (_, section) = readme.split_once("\n## The library\n").expect("README.md has the section");
         let (_, block) = section.split_once("```rust\n").expect("the section has a block of Rust");
         let (block, _) = block.split_once("```\n").expect("the block ends");
-        assert!(block.lines().count() > 10, "{block}");
+        assert!(block.lines().count() >= 10, "{block}");
         assert!(read("examples/outside/src/main.rs").contains(block), "not in the program:\n{block}");
     }
 
     #[test]
     fn the_documentation_has_the_configuration() {
         let documentation = read("faltung/src/lib.rs").replace("//! ", "");
-        for text in [read("README.md"), read("faltung/README.md"), documentation] {
+        for text in [read("faltung/README.md"), documentation] {
             assert!(text.contains(&format!("```toml\n{CONFIG}```\n")), "{text}");
         }
     }
