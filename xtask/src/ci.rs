@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{build_ptx, outside, package, ptxas, setup};
+use crate::{build_ptx, deny, outside, package, ptxas, setup};
 
 /// Runs all steps; the first failure ends it with the step's name.
 ///
@@ -39,6 +39,7 @@ pub fn ci(root: &Path) -> Result<()> {
         run(cargo(&["fmt", "--all", "--check"]))?;
         run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))
     })?;
+    step("licences and sources of dependencies", &mut || deny::check(root))?;
     step("rust-src", &mut || setup::setup(root))?;
     step("PTX is current", &mut || build_ptx::check(root))?;
     step("ptxas", &mut || ptxas::check(root))?;

@@ -8,13 +8,16 @@
 //! | [`gpu_bundle`] | `gpu-bundle`: a folder to test with on a machine that has a GPU and no Rust |
 //! | [`package`] | `package`: the packages of the crates, with their fields, licences and sizes |
 //! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
+//! | [`deny`] | `deny`: licences and sources of all dependencies |
 //! | [`ci`] | `ci`: everything that a change must pass |
+//! | [`stamp`] | the record that a check has passed with inputs as they are |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
 //! | [`module_text`] | the committed file of a module |
 //! | [`process`] | the programs that the tasks start |
 
 pub mod build_ptx;
 pub mod ci;
+pub mod deny;
 pub mod gpu_bundle;
 pub mod kernels;
 pub mod module_text;
@@ -23,6 +26,7 @@ pub mod package;
 pub mod process;
 pub mod ptxas;
 pub mod setup;
+pub mod stamp;
 
 use std::path::PathBuf;
 

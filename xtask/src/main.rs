@@ -35,6 +35,8 @@ enum Task {
     },
     /// Build and run examples/outside as a user of the library does
     Outside,
+    /// Check the licences and sources of all dependencies, and record that they have passed
+    Deny,
     /// Run everything that a change must pass
     Ci,
 }
@@ -60,6 +62,7 @@ fn run(task: Task) -> Result<()> {
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
         Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Outside => xtask::outside::check(&root),
+        Task::Deny => xtask::deny::write(&root),
         Task::Ci => xtask::ci::ci(&root),
     }
 }

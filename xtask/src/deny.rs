@@ -1,0 +1,105 @@
+//! Licences, versions and sources of all dependencies, checked by [cargo-deny]. `deny.toml` says what is allowed.
+//!
+//! cargo-deny takes some minutes to build and a second to run. So its outcome is kept in a [stamp](crate::stamp).
+//!
+//! [cargo-deny]: https://embarkstudios.github.io/cargo-deny
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use cuda_builder::SourceHash;
+use serde_json::Value;
+
+use crate::process::{capture, show, shown};
+use crate::ptxas::in_ci;
+use crate::stamp::Stamp;
+
+/// The version that is used, and no other: a newer one may judge in another way.
+const VERSION: &str = "0.20.2";
+
+/// What is checked. Advisories are left out: they change without a change here.
+const CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
+
+/// Checks the dependencies, unless they have passed as they are.
+///
+/// # Errors
+/// A dependency is not allowed. Where cargo-deny can't be had: an error on a CI machine, elsewhere a message.
+pub fn check(root: &Path) -> Result<()> {
+    if stamp(root)?.is_current() {
+        println!("skipped: the dependencies are those that have passed");
+        return Ok(());
+    }
+    match find(root) {
+        Ok(program) => {
+            run(root, &program)?;
+            println!("`cargo xtask deny` records that they have passed");
+            Ok(())
+        }
+        Err(error) if in_ci() => Err(error),
+        Err(error) => {
+            println!("SKIPPED, nothing was checked: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// Checks the dependencies, and writes the stamp.
+///
+/// # Errors
+/// A dependency is not allowed, cargo-deny can't be had, or the stamp can't be written.
+pub fn write(root: &Path) -> Result<()> {
+    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
+    run(root, &find(root)?)?;
+    stamp.write()
+}
+
+fn run(root: &Path, program: &Path) -> Result<()> {
+    let mut command = Command::new(program);
+    command.current_dir(root).args(["--locked", "check"]).args(CHECKS);
+    println!("{}", shown(&command));
+    show(&mut command)
+}
+
+/// The stamp of the lock file, the configuration and the manifests of the workspace.
+fn stamp(root: &Path) -> Result<Stamp> {
+    let mut metadata = Command::new("cargo");
+    metadata.current_dir(root).args(["metadata", "--no-deps", "--format-version=1"]);
+    let metadata = capture(&mut metadata, Duration::from_secs(120))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("the output of `cargo metadata` is not JSON")?;
+    let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
+    // Canonical, as cargo names them: a root with a link in it would not be their start.
+    let root = root.canonicalize()?;
+    let mut inputs: Vec<PathBuf> = ["Cargo.lock", "Cargo.toml", "deny.toml"].map(PathBuf::from).into();
+    for package in packages {
+        let manifest = Path::new(package["manifest_path"].as_str().context("a package has no manifest")?);
+        let manifest = manifest.canonicalize()?;
+        inputs.push(manifest.strip_prefix(&root).context("a manifest outside of the workspace")?.to_owned());
+    }
+    let hash =
+        SourceHash::new(&root).sources(&inputs)?.setting("cargo-deny", VERSION).setting("checks", &CHECKS.join(" "));
+    Ok(Stamp::new(&root, "deny", hash))
+}
+
+/// The cargo-deny that is installed, or else one of our own in the target folder.
+fn find(root: &Path) -> Result<PathBuf> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+    let folder = target.join("cargo-deny");
+    let own = folder.join("bin/cargo-deny");
+    if let Some(found) = ["cargo-deny".into(), own.clone()].into_iter().find(|program| has_version(program)) {
+        return Ok(found);
+    }
+    println!("cargo-deny {VERSION} is built into {}: some minutes, once", folder.display());
+    let mut install = Command::new("cargo");
+    install.current_dir(root).args(["install", "cargo-deny", "--locked", "--version", VERSION, "--root"]).arg(&folder);
+    show(&mut install).with_context(|| format!("cargo-deny {VERSION} could not be installed"))?;
+    ensure!(has_version(&own), "{} is not cargo-deny {VERSION}", own.display());
+    Ok(own)
+}
+
+fn has_version(program: &Path) -> bool {
+    let output = capture(Command::new(program).arg("--version"), Duration::from_secs(20));
+    output.is_ok_and(|text| text.trim_end() == format!("cargo-deny {VERSION}"))
+}
