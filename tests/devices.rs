@@ -130,7 +130,7 @@ fn run(cases: &[Case], device: DeviceChoice, variant: VariantChoice) -> Result<(
     let mut wrong = Vec::new();
     for case in cases {
         // What can't is passed over before the exact answer is computed.
-        let eligible = !matches!(device.choice(&case.make()?.0, variant), Err(Error::Refused { .. }));
+        let eligible = !matches!(device.plan(&case.make()?.0, variant), Err(Error::Refused { .. }));
         if !eligible || !case.concerns(variant) {
             continue;
         }

@@ -191,15 +191,16 @@ impl Device {
         Ok(Prepared::new(problem, engine, note))
     }
 
-    /// Which variant would compute `problem`, and why: one line for people. Nothing is compiled or allocated.
+    /// How the device would compute `problem`: which kernel, why, and how long that is predicted to take. None on the
+    /// CPU, which has one way. Nothing is compiled or allocated.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Accuracy`], [`Error::NeedsGpu`].
-    pub fn choice(&self, problem: &Problem, variant: VariantChoice) -> Result<(&'static str, String)> {
+    pub fn plan(&self, problem: &Problem, variant: VariantChoice) -> Result<Option<Plan>> {
         let limits = match &self.kind {
             Kind::Cpu => {
                 return match variant.named() {
-                    None => Ok((cpu::VARIANT, cpu::reason())),
+                    None => Ok(None),
                     Some(variant) => Err(Error::NeedsGpu { variant: variant.name() }),
                 };
             }
@@ -207,8 +208,7 @@ impl Device {
             #[cfg(feature = "cuda")]
             Kind::Cuda(gpu) => gpu.info().limits(),
         };
-        let plan = Plan::new(problem, limits, variant)?;
-        Ok((plan.entry.variant.name(), plan.reason))
+        Plan::new(problem, limits, variant).map(Some)
     }
 
     /// The same as [`prepare`](Self::prepare), but on the CPU if the device's memory does not hold even a strip of the

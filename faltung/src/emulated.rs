@@ -296,7 +296,7 @@ impl EmulatorConvolution {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::registry::Variant;
+    use kernels_gpu::registry::{Entry, Variant};
 
     use super::*;
     use crate::bands::bands_of;
@@ -351,10 +351,15 @@ mod tests {
                 let (width, height) = (random.usize(1..150), random.usize(20..60));
                 let problem = Problem::new(width, height, &filter.accuracy(Accuracy::Exact)).unwrap();
                 let problem = problem.with_format(format).unwrap();
-                let Some(plan) = Plan::in_planes(&problem, LIMITS) else {
+                let considered = Plan::new(&problem, LIMITS, VariantChoice::Auto).unwrap().considered;
+                let is_exact = |entry: &Entry| entry.variant.is_exact();
+                let mut planar = considered.iter().filter(|one| one.in_planes && one.answer.is_ok());
+                let Some(planar) = planar.find(|one| is_exact(one.entry)) else {
                     assert_eq!(format, PixelFormat::PLANE);
                     continue;
                 };
+                let choice = VariantChoice::Kernel { entry: planar.entry, in_planes: true };
+                let plan = Plan::new(&problem, LIMITS, choice).unwrap();
                 let budget = [usize::MAX, 16 * problem.values()][random.usize(..2)];
                 let strips = Cut::new(&problem, &plan, budget).unwrap().strips;
                 let emulator = Emulator::new().seed(seed);

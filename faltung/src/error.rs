@@ -68,6 +68,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A file with measured coefficients of the cost model that can't be used.
+    #[error("{}: {reason}; `host calibrate` measures again", .path.display())]
+    Calibration {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An image without pixels.
     #[error("an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels} channel{}", if *.channels == 1 { "" } else { "s" })]
     EmptyImage {

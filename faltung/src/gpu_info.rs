@@ -1,9 +1,10 @@
 //! What a CUDA device is.
 
 use crate::plan::Limits;
+use crate::plan::cost::Costs;
 
 /// What a CUDA device is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GpuInfo {
     /// Its number, as in `cuda:0`.
@@ -18,8 +19,16 @@ pub struct GpuInfo {
     pub memory_bytes: usize,
     /// The most shared memory of a block in bytes, after opting in.
     pub shared_bytes_per_block: u64,
+    /// The clock of the multiprocessors in MHz; 0 if the driver does not say.
+    pub clock_mhz: u32,
+    /// The bandwidth of device memory in GB/s, by its clock and the width of its bus; 0 if the driver does not say.
+    pub memory_gb_s: u32,
+    /// The second-level cache in bytes.
+    pub l2_bytes: u64,
     /// The newest CUDA version that the driver supports, major and minor.
     pub cuda: (u32, u32),
+    /// The coefficients of the cost model that were measured on this device, if they were.
+    pub costs: Option<&'static Costs>,
 }
 
 impl GpuInfo {
@@ -30,6 +39,10 @@ impl GpuInfo {
             shared_bytes: self.shared_bytes_per_block,
             sm_count: self.sm_count,
             compute_capability: self.compute_capability,
+            clock_mhz: self.clock_mhz,
+            memory_gb_s: self.memory_gb_s,
+            l2_bytes: self.l2_bytes,
+            costs: self.costs,
         }
     }
 

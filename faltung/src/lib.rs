@@ -123,6 +123,7 @@ mod any_image;
 #[cfg(any(feature = "cuda", test))]
 mod bands;
 mod border;
+pub mod calibration;
 mod convert;
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -63,7 +63,7 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
             let variant = VariantChoice::Named(entry.variant);
             let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
             let mut problem = Problem::new(width, height, &filter)?;
-            if Device::select(device)?.choice(&problem, variant).is_err() {
+            if Device::select(device)?.plan(&problem, variant).is_err() {
                 let (columns, rows) = entry.example_mask();
                 let filter = Filter::new(Mask::average(columns as usize, rows as usize)?).border(border);
                 problem = Problem::new(width, height, &filter)?;

@@ -195,7 +195,7 @@ fn convolutions(device: &Device, watch: Watch) -> Checked {
     }
     let (one, wide) = (image::<f32>(40, 30, 1, 61), image::<f32>(41, 30, 1, 61));
     let asked = problem::<f32, f32>(&filter, &one)?;
-    watch.call("choice", || device.choice(&asked, VariantChoice::Auto))?;
+    watch.call("choice", || device.plan(&asked, VariantChoice::Auto))?;
     for variant in Variant::ALL {
         let choice = VariantChoice::Named(variant);
         let ready = watch.call(variant.name(), || Ok(device.prepare(&asked, choice)))?;

@@ -38,6 +38,7 @@ use self::modules::Instances;
 use self::page_locked::Areas;
 use self::pool::Pool;
 use self::status::{DriverResultExt, Failure};
+use crate::calibration;
 use crate::gpu_info::GpuInfo;
 use crate::spares::Spares;
 use crate::{Error, Result};
@@ -103,10 +104,14 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
     let action = || format!("describe device {number}");
     let device = Device::get_device(number as u32).context(action())?;
     let number_of = |attribute| device.get_attribute(attribute).map(|value| value.max(0) as u32).context(action());
+    // Two transfers a clock.
+    let memory_kb_s = u64::from(number_of(DeviceAttribute::MemoryClockRate)?)
+        * u64::from(number_of(DeviceAttribute::GlobalMemoryBusWidth)? / 8)
+        * 2;
     let opt_in = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    let name = device.name().context(action())?;
     Ok(GpuInfo {
         number,
-        name: device.name().context(action())?,
         compute_capability: (
             number_of(DeviceAttribute::ComputeCapabilityMajor)?,
             number_of(DeviceAttribute::ComputeCapabilityMinor)?,
@@ -114,7 +119,12 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
         sm_count: number_of(DeviceAttribute::MultiprocessorCount)?,
         memory_bytes: device.total_memory().context(action())?,
         shared_bytes_per_block: driver::attribute(device, opt_in).context(action())?.max(0) as u64,
+        clock_mhz: number_of(DeviceAttribute::ClockRate)? / 1000,
+        memory_gb_s: (memory_kb_s / 1_000_000) as u32,
+        l2_bytes: number_of(DeviceAttribute::L2CacheSize)?.into(),
         cuda,
+        costs: calibration::of_device(&name),
+        name,
     })
 }
 

@@ -1,14 +1,15 @@
 //! Which kernel computes a problem on a GPU, why, and with which launches.
 //!
 //! First *eligible*: every entry of the list is asked whether it can compute the problem on this device; one that can't
-//! says why. A variant must also keep the accuracy class that the problem demands. Then *preferred*: of those that can,
-//! the first in the order of `preference`, which rests on measurements. A variant that is asked for by name skips the
-//! preference, never the eligibility and never the accuracy.
+//! says why. A variant must also keep the accuracy class that the problem demands. Then *cheapest*: of those that can,
+//! the one for which the [cost model](cost) predicts the shortest time. A variant that is asked for by name skips the
+//! others, never the eligibility and never the accuracy.
 
+pub mod cost;
 mod factors;
 mod fixed_point;
+mod geometry;
 mod planes;
-mod preference;
 #[cfg(test)]
 mod tests;
 
@@ -22,15 +23,15 @@ use kernels_gpu::registry::{
     Accuracy as Guarantee, Arithmetic, Entry, Ineligible, MaskForm, MaskSize, Request, Variant, entries,
 };
 
+use self::cost::{Terms, Work};
+
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
+use self::geometry::Geometry;
+pub use self::geometry::{Launch, Limits};
 pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
-use self::preference::Situation;
-use crate::{Accuracy, Error, ErrorBound, PixelType, Problem, Result};
-
-/// The most rows of blocks in one grid, by CUDA's rules.
-const MAX_GRID_Y: u32 = 65_535;
+use crate::{Accuracy, Error, ErrorBound, PixelFormat, PixelType, Problem, Result};
 
 /// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may
 /// load and store vectors of up to 16 bytes.
@@ -45,13 +46,20 @@ pub(crate) fn device_pitch(values: usize, bytes: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum VariantChoice {
-    /// The preferred one of those that can, and that keep the accuracy class of the problem
+    /// The one that is predicted to be fastest of those that can, and that keep the accuracy class of the problem
     /// ([`Problem::accuracy`]). [`Plan::bound`] states the class that it keeps.
     #[default]
     Auto,
     /// This one, or an error that says why not. It must keep the accuracy class of the problem, too: a bounded variant
     /// is [`Error::Accuracy`] for [`Accuracy::Exact`].
     Named(Variant),
+    /// This kernel, or an error that says why not.
+    Kernel {
+        /// The kernel.
+        entry: &'static Entry,
+        /// Whether it computes the channels one after the other, as planes of `f32`.
+        in_planes: bool,
+    },
 }
 
 impl VariantChoice {
@@ -65,7 +73,7 @@ impl VariantChoice {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::Named(variant) => variant.name(),
+            Self::Named(variant) | Self::Kernel { entry: &Entry { variant, .. }, .. } => variant.name(),
         }
     }
 
@@ -74,15 +82,25 @@ impl VariantChoice {
     pub const fn named(self) -> Option<Variant> {
         match self {
             Self::Auto => None,
-            Self::Named(variant) => Some(variant),
+            Self::Named(variant) | Self::Kernel { entry: &Entry { variant, .. }, .. } => Some(variant),
         }
     }
 
-    /// Whether an entry of `variant` is what was asked for.
-    fn allows(self, variant: Variant) -> bool {
+    /// Whether a kernel, for the image or for its planes, is what was asked for.
+    fn allows(self, entry: &Entry, in_planes: bool) -> bool {
         match self {
             Self::Auto => true,
-            Self::Named(wanted) => variant == wanted,
+            Self::Named(wanted) => entry.variant == wanted && !in_planes,
+            Self::Kernel { entry: wanted, in_planes: wants_planes } => entry == wanted && in_planes == wants_planes,
+        }
+    }
+
+    /// Whether planes may be what was asked for.
+    fn allows_planes(self) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Named(_) => false,
+            Self::Kernel { in_planes, .. } => in_planes,
         }
     }
 }
@@ -104,48 +122,28 @@ impl FromStr for VariantChoice {
     }
 }
 
-/// What a plan needs to know of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most dynamic shared memory of a block, in bytes, after opting in.
-    pub shared_bytes: u64,
-    /// Streaming multiprocessors.
-    pub sm_count: u32,
-    /// Compute capability, major and minor.
-    pub compute_capability: (u32, u32),
-}
-
-impl Limits {
-    /// An H100's, which the emulator has.
-    pub const H100: Self = Self {
-        shared_bytes: cuda_emulator::Limits::H100.shared_bytes as u64,
-        sm_count: 132,
-        compute_capability: (9, 0),
-    };
-}
-
-/// One entry that was asked, and its answer.
+/// A way to compute a problem that was considered: a kernel for the image, or for its planes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Considered {
-    /// The entry.
+    /// The kernel.
     pub entry: &'static Entry,
+    /// Whether it computes the channels one after the other, as planes of `f32`.
+    pub in_planes: bool,
     /// Whether it can, and if not, why.
     pub answer: Result<(), Ineligible>,
+    /// How long the cost model predicts it to take on the device, in microseconds, conversions included. Infinite where
+    /// the mask's size does not suit the kernel.
+    pub predicted_us: f64,
 }
 
-/// One kernel launch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Launch {
-    /// Blocks in x and y.
-    pub grid: (u32, u32),
-    /// Threads of a block in x and y.
-    pub block: (u32, u32),
-    /// Dynamic shared memory of a block, in bytes.
-    pub shared_bytes: u32,
-    /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row.
-    pub mask_size: (usize, usize),
-    /// The parameters.
-    pub params: Params,
+impl Considered {
+    /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
+    /// 5 %, and planes, which need memory, by 10 %.
+    fn price(&self) -> f64 {
+        let bounded = if self.entry.variant.is_exact() { 1.0 } else { 1.05 };
+        let in_planes = if self.in_planes { 1.1 } else { 1.0 };
+        self.predicted_us * bounded * in_planes
+    }
 }
 
 /// A problem planned for a GPU.
@@ -155,19 +153,163 @@ pub struct Plan {
     pub entry: &'static Entry,
     /// Why this one: one line for people.
     pub reason: String,
-    /// Every entry for the problem's values that was asked.
+    /// Every kernel of the choice that was asked, the cheapest first.
     pub considered: Vec<Considered>,
+    /// What the time of the kernel depends on, for one of the planes if there are any.
+    pub terms: Terms,
+    /// What the time of all conversions depends on, if there are planes.
+    pub conversion_terms: Option<Terms>,
     /// What every launch passes, for the whole image, with the device's pitches.
     pub params: Params,
-    /// The mask as a column times a row, if there are entries for the problem's values that ask for it, and it is one.
+    /// The row and the column factor of the mask, if there are entries that ask for them, and the mask is separable.
     pub factors: Option<Factors>,
-    /// The mask in fixed point, if there are entries for the problem's values that ask for it, and it can be.
+    /// The mask in fixed point, if there are entries that ask for it, and it has such a form.
     pub fixed_point: Option<FixedPoint>,
-    /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, `params` are those of
-    /// a plane, and `considered` are the entries that compute the image without conversions.
+    /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, and `params` are
+    /// those of a plane.
     pub planes: Option<Planes>,
     /// The device's.
     pub limits: Limits,
+}
+
+/// A problem, as the kernels for one pixel format are asked about it.
+struct Inquiry {
+    /// With images of that format.
+    problem: Problem,
+    /// If that is the format of the planes of a problem, its conversions.
+    planes: Option<Planes>,
+    choice: VariantChoice,
+    request: Request,
+    factors: Option<Factors>,
+    fixed_point: Option<FixedPoint>,
+    limits: Limits,
+}
+
+impl Inquiry {
+    fn new(problem: Problem, planes: Option<Planes>, limits: Limits, choice: VariantChoice) -> Self {
+        let format = problem.format();
+        let asked = entries_for(format).filter(|entry| choice.allows(entry, planes.is_some()));
+        // What nobody asks for takes longer to make than everything else.
+        let has_form =
+            |is_form: fn(MaskForm) -> bool| asked.clone().any(|entry| is_form(entry.variant.spec().mask_form));
+        let factors =
+            has_form(|form| matches!(form, MaskForm::Factors(_))).then(|| Factors::of(problem.window())).flatten();
+        let fixed_point =
+            has_form(|form| matches!(form, MaskForm::FixedPoint)).then(|| FixedPoint::of(&problem)).flatten();
+        let request = Request {
+            mask: (problem.window().width() as u32, problem.window().height() as u32),
+            origin_x: problem.params().origin_x,
+            padded_side: padded_side(&problem),
+            factor_exponents: factors.as_ref().map(Factors::exponents),
+            uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
+            result: format.output,
+            shared_limit: limits.shared_bytes,
+            border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
+            compute_capability: limits.compute_capability,
+        };
+        Self { problem, planes, choice, request, factors, fixed_point, limits }
+    }
+
+    /// Asks all kernels that may be taken.
+    fn considered(&self) -> impl Iterator<Item = Considered> {
+        let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
+        entries_for(self.problem.format()).filter(asked).map(|entry| {
+            let answer = entry.eligibility(&self.request);
+            let predicted_us = match answer {
+                Err(Ineligible::MaskSize { .. } | Ineligible::NotSeparable) => f64::INFINITY,
+                _ => self.predict(entry),
+            };
+            Considered { entry, in_planes: self.planes.is_some(), answer, predicted_us }
+        })
+    }
+
+    /// Whether the entry computes a square with zeros around the mask.
+    fn is_padded(&self, entry: &Entry) -> bool {
+        matches!(entry.mask, MaskSize::Square(side) if self.request.mask != (side, side))
+    }
+
+    fn params(&self, entry: &Entry) -> Params {
+        let format = self.problem.format();
+        let pitch = |bytes: usize| device_pitch(self.problem.row_values(), bytes) as i32;
+        let params = Params {
+            src_pitch: pitch(format.input.bytes()),
+            dst_pitch: pitch(format.output.bytes()),
+            ..self.problem.params()
+        };
+        if !self.is_padded(entry) {
+            return params;
+        }
+        // The mask in the upper rows of a square, its columns where they stood.
+        let side = entry.side() as i32;
+        Params { mask_width: side, mask_height: side, origin_x: (side - 1) / 2, ..params }
+    }
+
+    /// What the time of one convolution by the kernel depends on.
+    fn terms(&self, entry: &'static Entry) -> Terms {
+        let is_centred = self.problem.origin().1 == (self.problem.window().width() - 1) / 2;
+        let uncertain = match entry.variant.spec().mask_form {
+            MaskForm::FixedPoint => self.request.uncertain,
+            MaskForm::Rows(_) | MaskForm::Factors(_) => 0.0,
+        };
+        let work = Work { format: self.problem.format(), uncertain, is_centred: is_centred || self.is_padded(entry) };
+        let geometry = Geometry { entry, params: self.params(entry), limits: self.limits };
+        cost::convolution(&geometry, self.problem.height(), work)
+    }
+
+    fn conversion_terms(&self) -> Option<Terms> {
+        let planes = self.planes.as_ref()?;
+        Some(planes.terms(self.problem.width() * self.problem.height(), &self.limits))
+    }
+
+    /// The time by the cost model, in microseconds.
+    fn predict(&self, entry: &'static Entry) -> f64 {
+        let costs = self.limits.costs();
+        let one = costs.predict(entry.symbol, &self.terms(entry), &self.limits);
+        match (&self.planes, self.conversion_terms()) {
+            (Some(planes), Some(terms)) => {
+                planes.channels() as f64 * one + costs.predict(cost::CONVERSION, &terms, &self.limits)
+            }
+            _ => one,
+        }
+    }
+
+    /// Why `entry` was taken of `considered`: one line for people.
+    fn reason(&self, entry: &Entry, considered: &[Considered], choice: VariantChoice) -> String {
+        let made_for = match entry.mask {
+            MaskSize::Square(side) if self.is_padded(entry) => {
+                format!("made for masks of {side} x {side}, this one with zeros around it")
+            }
+            MaskSize::Square(_) => "made for masks of this size".to_owned(),
+            MaskSize::Any => "for any mask".to_owned(),
+            MaskSize::Class(_) => "for any mask of about this size".to_owned(),
+        };
+        if let Some(variant) = choice.named() {
+            return format!("{} was asked for; {made_for}", variant.name());
+        }
+        let mut reason =
+            if self.planes.is_some() { "each channel as a plane of f32; ".to_owned() } else { String::new() };
+        let spec = entry.variant.spec();
+        reason += spec.reason;
+        if let MaskForm::FixedPoint = spec.mask_form
+            && self.request.uncertain > 0.0
+        {
+            let percent = 100.0 * self.request.uncertain;
+            reason += &format!(", about {percent:.2} % of the pixels recomputed in order");
+        }
+        reason += &format!("; {made_for}");
+        // `considered` is sorted: what comes before would be faster.
+        let mut faster =
+            considered.iter().take_while(|one| one.entry != entry || one.in_planes != self.planes.is_some());
+        if let Some((variant, refusal)) = faster.find_map(|one| one.answer.err().map(|why| (one.entry.variant, why))) {
+            reason += &format!("; not {}: {refusal}", variant.name());
+        }
+        reason
+    }
+}
+
+/// The entries for images of a format. Results of which types they make they are asked.
+fn entries_for(format: PixelFormat) -> impl Iterator<Item = &'static Entry> + Clone {
+    entries().filter(move |entry| (entry.pixel, entry.channels as usize) == (format.input, format.channels))
 }
 
 impl Plan {
@@ -177,65 +319,48 @@ impl Plan {
     /// [`Error::Accuracy`] if the variant that was asked for keeps a looser class than the problem demands,
     /// [`Error::Refused`] if it can't compute the problem.
     pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
-        let direct = Self::direct(problem, limits, choice)?;
-        let planes = if choice == VariantChoice::Auto { Self::through_planes(problem, &direct) } else { None };
-        Ok(planes.unwrap_or(direct))
-    }
-
-    /// As [`new`](Self::new), by an entry for images of the problem's format.
-    fn direct(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
         if let Some(variant) = choice.named() {
             let (variant, required, kept) = (variant.name(), problem.accuracy(), Accuracy::of(variant));
             if !required.allows(kept) {
                 return Err(Error::Accuracy { variant, required, kept });
             }
         }
-        let format = problem.format();
-        let values = (format.input, format.channels as u32);
-        let of_format = || entries().filter(move |entry| (entry.pixel, entry.channels) == values);
-        let has_form = |is_form: fn(MaskForm) -> bool| of_format().any(|entry| is_form(entry.variant.spec().mask_form));
-        let factors =
-            has_form(|form| matches!(form, MaskForm::Factors(_))).then(|| Factors::of(problem.window())).flatten();
-        let fixed_point =
-            has_form(|form| matches!(form, MaskForm::FixedPoint)).then(|| FixedPoint::of(problem)).flatten();
-        let request = Request {
-            mask: (problem.window().width() as u32, problem.window().height() as u32),
-            origin_x: problem.params().origin_x,
-            padded_side: padded_side(problem),
-            factor_exponents: factors.as_ref().map(Factors::exponents),
-            uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
-            result: format.output,
-            shared_limit: limits.shared_bytes,
-            border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
-            compute_capability: limits.compute_capability,
-        };
-        let considered: Vec<_> =
-            of_format().map(|entry| Considered { entry, answer: entry.eligibility(&request) }).collect();
-        let situation = Situation { problem, limits, uncertain: request.uncertain };
+        let demanded = demanded(problem);
+        let planes = Planes::of(problem.format());
+        let mut inquiries = vec![Inquiry::new(problem.clone(), None, limits, choice)];
+        if planes.is_some() && choice.allows_planes() {
+            inquiries.push(Inquiry::new(problem.one_plane(demanded), planes, limits, choice));
+        }
+        let mut considered: Vec<_> = inquiries.iter().flat_map(Inquiry::considered).collect();
+        // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
+        considered.sort_by(|a, b| a.price().total_cmp(&b.price()).then(a.entry.side().cmp(&b.entry.side())));
         let best = considered
             .iter()
-            .filter(|one| one.answer.is_ok() && choice.allows(one.entry.variant))
-            .filter(|one| demanded(problem).allows(Accuracy::of(one.entry.variant)))
-            .map(|one| one.entry)
-            // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
-            .min_by_key(|entry| (situation.preference(entry), entry.side()));
-        let Some(entry) = best else { return Err(refused(&considered, choice, values)) };
-        let reason = situation.reason(entry, &considered, choice);
-        let pitch = |bytes: usize| device_pitch(problem.row_values(), bytes);
-        let mut params = Params {
-            src_pitch: pitch(format.input.bytes()) as i32,
-            dst_pitch: pitch(format.output.bytes()) as i32,
-            ..problem.params()
+            .find(|one| one.answer.is_ok() && demanded.allows(Accuracy::of(one.entry.variant)))
+            .copied();
+        let Some(Considered { entry, in_planes, .. }) = best else {
+            return Err(refused(&considered, choice, problem.format()));
         };
-        if let MaskSize::Square(side) = entry.mask
-            && request.mask != (side, side)
-        {
-            // The mask in the upper rows of a square, its columns where they stood.
-            params.mask_width = side as i32;
-            params.mask_height = side as i32;
-            params.origin_x = (side as i32 - 1) / 2;
-        }
-        Ok(Self { entry, reason, considered, params, factors, fixed_point, planes: None, limits })
+        let inquiry = inquiries.swap_remove(usize::from(in_planes));
+        Ok(Self {
+            entry,
+            reason: inquiry.reason(entry, &considered, choice),
+            considered,
+            terms: inquiry.terms(entry),
+            conversion_terms: inquiry.conversion_terms(),
+            params: inquiry.params(entry),
+            factors: inquiry.factors,
+            fixed_point: inquiry.fixed_point,
+            planes: inquiry.planes,
+            limits,
+        })
+    }
+
+    /// How long the cost model predicts the plan to take on the device, in microseconds.
+    #[must_use]
+    pub fn predicted_us(&self) -> f64 {
+        let is_this = |one: &&Considered| one.entry == self.entry && one.in_planes == self.planes.is_some();
+        self.considered.iter().find(is_this).map_or(f64::INFINITY, |one| one.predicted_us)
     }
 
     /// The accuracy class that the entry keeps for `problem`, and the bound of its errors.
@@ -291,43 +416,7 @@ impl Plan {
     /// only for more than 65,535 rows of blocks. The last blocks may compute rows after them, too.
     #[must_use]
     pub fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
-        let (columns, rows) = self.entry.outputs();
-        let params = Params { height: height as i32, ..self.params };
-        let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
-        let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
-        let mask_size = match self.entry.variant.spec().mask_form {
-            MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
-            MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),
-        };
-        let launch = |blocks_down: u32, first_row: u32| Launch {
-            grid: (blocks_across, blocks_down),
-            block: self.entry.block(),
-            // An eligible entry's tile fits the device, far below 2^32.
-            shared_bytes: self.entry.shared_bytes((mask_width, mask_height)) as u32,
-            mask_size,
-            params: Params { first_row: first_row as i32, ..params },
-        };
-        let first = outputs.start as u32;
-        if !outputs.is_empty()
-            && let Some(parts) = self.parts(height as u32 - first, blocks_across)
-        {
-            // They go down to the image's last row.
-            return vec![launch(parts, first)];
-        }
-        let blocks_down = (outputs.len() as u32).div_ceil(rows);
-        (0..blocks_down)
-            .step_by(MAX_GRID_Y as usize)
-            .map(|block| launch((blocks_down - block).min(MAX_GRID_Y), first + block * rows))
-            .collect()
-    }
-
-    /// The rows of blocks that partition `rows` rows of the image, with `blocks_across` blocks side by side: as many as
-    /// fill the device. None where a grid has a block for each tile.
-    fn parts(&self, rows: u32, blocks_across: u32) -> Option<u32> {
-        let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
-        // What a multiprocessor keeps for the system is not a block's to have.
-        let shared_per_sm = self.limits.shared_bytes + 1024;
-        self.entry.grid_dim_y(mask, (rows, MAX_GRID_Y), blocks_across, (self.limits.sm_count, shared_per_sm))
+        Geometry { entry: self.entry, params: self.params, limits: self.limits }.launches(height, outputs)
     }
 }
 
@@ -354,14 +443,18 @@ fn padded_side(problem: &Problem) -> Option<u32> {
     Some((2 * reach + 1).max(window.height() | 1) as u32)
 }
 
-/// The error for a variant that can't. Of its entries that one knows best why which the mask's size suits.
-fn refused(considered: &[Considered], choice: VariantChoice, found: (crate::PixelType, u32)) -> Error {
-    let of_choice = considered.iter().filter(|one| choice.allows(one.entry.variant));
-    let told = of_choice
+/// The error for a choice that can't. Of its kernels that one knows best why which the mask's size suits.
+fn refused(considered: &[Considered], choice: VariantChoice, format: PixelFormat) -> Error {
+    let told = considered
+        .iter()
         .filter_map(|one| one.answer.err().map(|refusal| (one.entry, refusal)))
         .min_by_key(|(entry, refusal)| (matches!(refusal, Ineligible::MaskSize { .. }), entry.mask != MaskSize::Any));
     let (entry, reason) = told.unwrap_or_else(|| {
-        let entry = entries().find(|entry| choice.allows(entry.variant)).expect("each variant has an entry");
+        let entry = match choice {
+            VariantChoice::Kernel { entry, .. } => entry,
+            _ => entries().find(|entry| choice.allows(entry, false)).expect("each variant has an entry"),
+        };
+        let found = (format.input, format.channels as u32);
         (entry, Ineligible::PixelFormat { required: (entry.pixel, entry.channels), found })
     });
     Error::Refused { variant: entry.variant.name(), reason }

@@ -7,19 +7,11 @@
 
 use std::ops::Range;
 
-use kernels_gpu::registry::Variant;
 use kernels_gpu::util::planes::{Conversion, PlaneParams, from_planes, grid, to_planes};
 
-use super::{Launch, Limits, Plan, VariantChoice, demanded, device_pitch};
-use crate::{PixelFormat, Problem};
-
-/// From this number of coefficients on, planes are preferred to a kernel that computes several channels without being
-/// fast. With fewer the traffic of the conversions takes longer than the fast kernel saves. Measured on an H200.
-const PLANES_COEFFICIENTS: u64 = 25;
-
-/// Planes pay from this many products (coefficients x values) per multiprocessor on. With fewer, launching the
-/// conversions takes longer than the fast kernel saves. Measured on an H200.
-const PLANES_PRODUCTS: u64 = 320_000;
+use super::cost::{self, Terms};
+use super::{Launch, Limits, Plan, device_pitch};
+use crate::{PixelFormat, PixelType};
 
 /// The conversions around a kernel that computes planes.
 #[derive(Clone, Copy, Debug)]
@@ -28,26 +20,37 @@ pub struct Planes {
     pub to: Option<&'static Conversion>,
     /// To the result. None if the result is a plane.
     pub from: Option<&'static Conversion>,
-    channels: usize,
+    format: PixelFormat,
 }
 
 impl Planes {
     /// The conversions for images of a format. None if both images are planes.
-    fn of(PixelFormat { channels, input, output }: PixelFormat) -> Option<Self> {
-        let (to, from) = (to_planes(input, channels as u32), from_planes(output, channels as u32));
-        (to.is_some() || from.is_some()).then_some(Self { to, from, channels })
+    pub(super) fn of(format: PixelFormat) -> Option<Self> {
+        let channels = format.channels as u32;
+        let (to, from) = (to_planes(format.input, channels), from_planes(format.output, channels));
+        (to.is_some() || from.is_some()).then_some(Self { to, from, format })
+    }
+
+    /// The number of planes that are computed.
+    pub(super) fn channels(&self) -> usize {
+        self.format.channels
+    }
+
+    /// What the time of the conversions of an image of `pixels` pixels depends on.
+    pub(super) fn terms(&self, pixels: usize, limits: &Limits) -> Terms {
+        let PixelFormat { channels, input, output } = self.format;
+        let of = |conversion: Option<_>, kind: PixelType| {
+            conversion.map_or(Terms::default(), |_| cost::conversion(pixels * channels, kind.bytes(), limits))
+        };
+        let (to, from) = (of(self.to, input), of(self.from, output));
+        std::array::from_fn(|term| to[term] + from[term])
     }
 
     /// The number of planes that need memory of their own: those of the source, and those of the result.
     fn counts(&self) -> (usize, usize) {
-        let count = |conversion: Option<_>| if conversion.is_some() { self.channels } else { 0 };
+        let count = |conversion: Option<_>| if conversion.is_some() { self.channels() } else { 0 };
         (count(self.to), count(self.from))
     }
-}
-
-/// Whether a variant is fast for an image that it fills the device with.
-fn is_fast(variant: Variant) -> bool {
-    !matches!(variant, Variant::Naive | Variant::ConstantMask | Variant::SharedTile | Variant::RegisterTile)
 }
 
 /// Which rows a run computes, and of what.
@@ -85,26 +88,6 @@ pub(crate) enum Step {
 }
 
 impl Plan {
-    /// A plan that computes the channels of `problem` as planes, if that is faster than `direct`.
-    pub(super) fn through_planes(problem: &Problem, direct: &Self) -> Option<Self> {
-        let coefficients = (problem.window().width() * problem.window().height()) as u64;
-        let products = coefficients * problem.values() as u64;
-        let is_worth_it = (coefficients >= PLANES_COEFFICIENTS || problem.format().channels == 1)
-            && products >= PLANES_PRODUCTS * u64::from(direct.limits.sm_count)
-            && !is_fast(direct.entry.variant);
-        let plan = is_worth_it.then(|| Self::in_planes(problem, direct.limits)).flatten()?;
-        is_fast(plan.entry.variant).then(|| Self { considered: direct.considered.clone(), ..plan })
-    }
-
-    /// A plan that computes the channels of `problem` as planes, unless source and result are planes.
-    pub(crate) fn in_planes(problem: &Problem, limits: Limits) -> Option<Self> {
-        let planes = Planes::of(problem.format())?;
-        let plane = problem.one_plane(demanded(problem));
-        let plan = Self::direct(&plane, limits, VariantChoice::Auto).ok()?;
-        let reason = format!("each channel as a plane of f32; {}", plan.reason);
-        Some(Self { reason, planes: Some(planes), ..plan })
-    }
-
     /// Bytes of a plane's row.
     fn plane_pitch(&self) -> usize {
         device_pitch(self.params.width as usize, size_of::<f32>()) * size_of::<f32>()
@@ -164,7 +147,7 @@ impl Plan {
                 to: Place::Planes(plane),
             });
         }
-        for channel in 0..planes.channels {
+        for channel in 0..planes.channels() {
             let from = planes.to.map_or(Place::Source(0), |_| Place::Planes(channel * plane_bytes));
             let to = planes.from.map_or(Place::Result(0), |_| Place::Planes((source_planes + channel) * plane_bytes));
             steps.extend(launches.iter().map(|&launch| Step::Convolve { launch, from, to }));

@@ -134,7 +134,9 @@ fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
             let problem = Problem::new(size.width, size.height, &filter)
                 .and_then(|problem| problem.with_format(format))
                 .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
-            let (variant, reason) = device.choice(&problem, VariantChoice::Auto)?;
+            let plan = device.plan(&problem, VariantChoice::Auto)?;
+            let (variant, reason) =
+                plan.map_or(("direct", String::new()), |plan| (plan.entry.variant.name(), plan.reason));
             match choices.last_mut() {
                 Some(last)
                     if (last.pixel, last.channels, last.separable) == (pixel.name(), channels, separable)

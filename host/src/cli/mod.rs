@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod bench;
+mod calibrate;
 mod check;
 mod filter;
 mod info;
@@ -30,6 +31,7 @@ enum Command {
     Filter(Box<filter::Args>),
     Tutorial(tutorial::Args),
     Check(check::Args),
+    Calibrate(calibrate::Args),
     Info(info::Args),
 }
 
@@ -92,6 +94,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Filter(args) => filter::run(&args),
         Command::Tutorial(args) => tutorial::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Info(args) => info::run(&args),
     };
     match result {

@@ -46,6 +46,8 @@ impl PartialEq for Entry {
     }
 }
 
+impl Eq for Entry {}
+
 /// An entry compiled for the host. The variants differ in the type of the image. Arguments: source, result, mask,
 /// params.
 #[cfg(not(target_arch = "nvptx64"))]

@@ -59,7 +59,7 @@ impl<'device> Compute<'device> {
     ) -> faltung::Result<Self> {
         // What a variant refuses else depends on the picture's values and channels.
         for filter in filters {
-            if let Err(error @ Error::NeedsGpu { .. }) = device.choice(&Problem::new(1, 1, filter)?, variant) {
+            if let Err(error @ Error::NeedsGpu { .. }) = device.plan(&Problem::new(1, 1, filter)?, variant) {
                 return Err(error);
             }
         }

@@ -1,0 +1,172 @@
+//! The times of all kernels on the images and masks that people use, and how good a choice among them is.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+use faltung::plan::{Limits, Plan};
+use faltung::{Device, Result, Variant, VariantChoice};
+use kernels_gpu::registry::{Entry, entries};
+
+use super::timer::Timer;
+use super::{Case, Format, Row, write_rows};
+
+/// Sides of the images.
+const SIDES: [usize; 7] = [128, 256, 512, 1024, 2048, 4096, 8192];
+
+/// Sides of the masks.
+const MASKS: [usize; 11] = [3, 5, 7, 9, 11, 13, 15, 21, 31, 63, 127];
+
+/// A kernel that takes more than this many times as long as the fastest one is left out on larger images, where it is
+/// expected to take longer than [`SLOW_US`] there.
+const SLOW_RATIO: f64 = 1.6;
+
+/// See [`SLOW_RATIO`]. Microseconds.
+const SLOW_US: f64 = 500.0;
+
+/// The measured times: for each case those of the kernels that were measured.
+#[derive(Clone, Debug, Default)]
+pub struct Matrix {
+    cells: BTreeMap<Case, Vec<Time>>,
+}
+
+/// The time of a kernel.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    entry: &'static Entry,
+    in_planes: bool,
+    us: f64,
+}
+
+/// How far the choices of a plan are from the fastest kernels.
+#[derive(Clone, Debug)]
+pub struct Quality {
+    /// The number of cases.
+    pub cells: usize,
+    /// Those in which the choice takes at most 5 % longer than the fastest.
+    pub within_5_percent: usize,
+    /// Those in which it takes more than 1.25 times as long.
+    pub above_1_25: usize,
+    /// The worst cases: how many times as long the choice takes, and which case and which kernels.
+    pub worst: Vec<(f64, String)>,
+}
+
+impl Quality {
+    /// The part of the cases within 5 %.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.within_5_percent as f64 / self.cells.max(1) as f64
+    }
+}
+
+/// The case of a line.
+fn case(format: Format, side: usize, mask: usize, is_separable: bool) -> Case {
+    Case { format, image: (side, side), mask: (mask, mask), is_separable, is_centred: true }
+}
+
+/// Whether the kernel takes an image of any format as fast as its planes.
+fn is_for_any_format(entry: &Entry) -> bool {
+    matches!(entry.variant, Variant::Naive | Variant::ConstantMask)
+}
+
+impl Matrix {
+    /// Measures all kernels on all cases. Takes some minutes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn measure(device: &Device, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let mut timer = Timer::new(device)?;
+        let mut cells = BTreeMap::new();
+        for format in Format::all().filter(|format| format.channels != 2) {
+            progress(&format!("{} x {}", format.pixel, format.channels));
+            let direct = format.entries().map(|entry| (entry, false));
+            let planes = entries().filter(|entry| entry.is_plane() && !format.is_plane() && !is_for_any_format(entry));
+            let planes = planes.map(|entry| (entry, true));
+            let kernels: Vec<_> = direct.chain(planes).collect();
+            for mask in MASKS {
+                for is_separable in [false, true] {
+                    // The kernels that are worth a measurement.
+                    let mut candidates = kernels.clone();
+                    for side in SIDES {
+                        let case = case(format, side, mask, is_separable);
+                        let mut times = Vec::new();
+                        for &(entry, in_planes) in &candidates {
+                            let Some((_, us)) = timer.time(&case, entry, in_planes)? else { continue };
+                            times.push(Time { entry, in_planes, us });
+                        }
+                        let fastest = times.iter().map(|time| time.us).fold(f64::INFINITY, f64::min);
+                        let is_slow = |us: f64| us > SLOW_RATIO * fastest && 4.0 * us > SLOW_US;
+                        let promising = times.iter().filter(|time| !is_slow(time.us));
+                        candidates = promising.map(|time| (time.entry, time.in_planes)).collect();
+                        cells.insert(case, times);
+                    }
+                }
+            }
+            timer.forget_images();
+        }
+        Ok(Self { cells })
+    }
+
+    /// How good the choices of plans for a device with `limits` are.
+    ///
+    /// # Errors
+    /// Those of [`Plan::new`].
+    pub fn quality(&self, limits: Limits) -> Result<Quality> {
+        let mut ratios = Vec::new();
+        for (case, times) in &self.cells {
+            let plan = Plan::new(&case.problem()?, limits, VariantChoice::Auto)?;
+            let Some(best) = times.iter().min_by(|a, b| a.us.total_cmp(&b.us)) else { continue };
+            let is_chosen = |time: &&Time| time.entry == plan.entry && time.in_planes == plan.planes.is_some();
+            // What was left out was slow.
+            let chosen = times.iter().find(is_chosen).map_or(f64::INFINITY, |time| time.us);
+            let name =
+                |entry: &Entry, in_planes| format!("{}{}", entry.symbol, if in_planes { " in planes" } else { "" });
+            let text = format!(
+                "{} x {}, {} x {}, mask {} x {}{}: {} {chosen:.1} us (predicted {:.1}), {} {:.1} us",
+                case.format.pixel,
+                case.format.channels,
+                case.image.0,
+                case.image.1,
+                case.mask.0,
+                case.mask.1,
+                if case.is_separable { ", separable" } else { "" },
+                name(plan.entry, plan.planes.is_some()),
+                plan.predicted_us(),
+                name(best.entry, best.in_planes),
+                best.us,
+            );
+            ratios.push((chosen / best.us, text));
+        }
+        ratios.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Ok(Quality {
+            cells: ratios.len(),
+            within_5_percent: ratios.iter().filter(|(ratio, _)| *ratio <= 1.05).count(),
+            above_1_25: ratios.iter().filter(|(ratio, _)| *ratio > 1.25).count(),
+            worst: ratios.into_iter().take(20).collect(),
+        })
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn read(text: impl Read) -> Result<Self, csv::Error> {
+        let mut cells: BTreeMap<Case, Vec<Time>> = BTreeMap::new();
+        for row in csv::Reader::from_reader(text).deserialize() {
+            let row: Row = row?;
+            // Times of kernels that are no more say nothing.
+            if let (Some(case), Some(entry)) = (row.case(), entries().find(|entry| entry.symbol == row.kernel)) {
+                cells.entry(case).or_default().push(Time { entry, in_planes: row.planes, us: row.us });
+            }
+        }
+        Ok(Self { cells })
+    }
+
+    /// Writes all times as comma-separated values.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write(&self, to: impl Write) -> Result<(), csv::Error> {
+        let row = |case, time: &Time| Row::new(case, time.entry, time.in_planes, time.us);
+        write_rows(to, self.cells.iter().flat_map(|(case, times)| times.iter().map(move |time| row(case, time))))
+    }
+}

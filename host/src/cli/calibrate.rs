@@ -1,0 +1,131 @@
+//! `host calibrate`: measures a GPU for the cost model.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use faltung::plan::Limits;
+use faltung::{DeviceChoice, calibration};
+use host::calibrate::{Matrix, Quality, calibrate};
+
+use super::{Outcome, Usage, output};
+
+/// Measure this GPU's kernels, so that `auto` takes the fastest one
+///
+/// Takes about a minute. The coefficients are kept in a file in your folder for caches, which later runs read. Without
+/// that file `auto` uses coefficients that were measured on another GPU, scaled to this one.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The GPU
+    #[arg(long, default_value = "cuda:0")]
+    device: DeviceChoice,
+
+    /// Write the coefficients to this file, in the place of the one in your folder for caches
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Also write the measured times to this file, as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    times: Option<PathBuf>,
+
+    /// Also time every kernel on images of 128 x 128 to 8192 x 8192, write the times to this file, and show how far the
+    /// choices are from the fastest; takes some minutes
+    #[arg(long, value_name = "FILE")]
+    matrix: Option<PathBuf>,
+}
+
+/// Measures, writes and shows.
+pub(super) fn run(args: &Args) -> Result<Outcome> {
+    let device = super::select(args.device)?;
+    let Some(gpu) = device.gpu() else {
+        let reason = format!("--device {}: only a CUDA device can be measured", args.device);
+        return Err(Usage(anyhow::anyhow!(reason)).into());
+    };
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => calibration::file(&gpu.name).context("there is no folder for caches; --output FILE names a file")?,
+    };
+    let show = &mut |step: &str| output::message(format_args!("measuring {step}"));
+    let start = Instant::now();
+    let found = calibrate(&device, &today(), show)?;
+    write(&path, found.costs.to_string().as_bytes())?;
+    output::result(format_args!(
+        "{}: {} times of {} kernels in {:.0} s; half of them differ from the model by less than {:.1} %\nwritten to {}\n",
+        gpu.name,
+        found.times(),
+        found.costs.kernel.len(),
+        start.elapsed().as_secs_f32(),
+        100.0 * found.median_error,
+        path.display(),
+    ))?;
+    if let Some(path) = &args.times {
+        let mut text = Vec::new();
+        found.write_times(&mut text)?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.matrix {
+        let matrix = Matrix::measure(&device, show)?;
+        let mut text = Vec::new();
+        matrix.write(&mut text)?;
+        write(path, &text)?;
+        // For the rest of the program's life.
+        let own: &'static _ = Box::leak(Box::new(found.costs));
+        for (name, costs) in [("coefficients that ship", None), ("measured coefficients", Some(own))] {
+            let quality = matrix.quality(Limits { costs, ..gpu.limits() })?;
+            output::result(format_args!("\n{}", report(name, &quality)))?;
+        }
+        output::result(format_args!("written to {}\n", path.display()))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The quality of choices, for people.
+fn report(name: &str, quality: &Quality) -> String {
+    let Quality { cells, above_1_25, worst, .. } = quality;
+    let share = 100.0 * quality.share();
+    let mut text = format!(
+        "{name}: the choice is within 5 % of the fastest in {share:.1} % of {cells} cases, \
+         {above_1_25} take more than 1.25 times as long\n"
+    );
+    for (ratio, case) in worst.iter().take_while(|(ratio, _)| *ratio > 1.05) {
+        text += &format!("  {ratio:.2}  {case}\n");
+    }
+    text
+}
+
+/// Writes a file, with its folder if that is not there.
+fn write(path: &Path, text: &[u8]) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder {
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    }
+    if path.is_dir() {
+        bail!("{} is a folder", path.display());
+    }
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
+        .with_context(|| format!("write {}", path.display()))?;
+    std::io::Write::write_all(&mut file, text).with_context(|| format!("write {}", path.display()))?;
+    file.persist(path).map(|_: File| ()).with_context(|| format!("write {}", path.display()))
+}
+
+/// Today's date, as year, month and day.
+fn today() -> String {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.chars().take_while(|&c| c != 'T').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_and_has_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b.csv");
+        write(&path, b"text").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"text");
+        assert!(write(folder.path(), b"text").is_err());
+        assert_eq!(fs::read_dir(folder.path().join("a")).unwrap().count(), 1);
+    }
+}
