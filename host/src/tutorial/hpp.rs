@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use cuda_emulator::Counts;
+use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::tutorials::hpp::{BLOCK_WIDTH, BUSY_BLOCK, CHANNELS, HPP_MASK, MASK_WIDTH, O_TILE_WIDTH};
 
 use super::judge::{self, Verdict};
@@ -14,7 +15,7 @@ use crate::bench::workload::{self, MaskSize};
 use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
-use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
+use crate::tutorial::launch::{Array, HppConstant, HppTile, HppTileBusy, KernelCall, Launcher};
 use faltung::{
     Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,
 };
@@ -51,18 +52,18 @@ struct Work {
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let mask = workload::mask(MaskSize::square(MASK_WIDTH as usize), session.settings.seed, false)?;
-    let coefficients = mask.coefficients().to_vec();
+    let coefficients: [f32; HPP_MASK::LENGTH] = mask.coefficients().try_into().expect("a square of this width");
     // The walk over the picture goes forwards, as the course's does.
     let filter = Filter::new(mask).operation(Operation::Correlate);
     let photograph = photograph::rgb()?.map(|value| f32::from(value) / 255.0);
     introduce(session, &photograph);
 
     let Some((work, cpu)) = on_cpu(session, photograph, &filter)? else { return Ok(()) };
-    if let Some(mut lab) = session.lab() {
-        lab.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
-        on_device(session, &mut lab, &work, Some(&cpu))?;
-        if !lab.is_emulator() && !session.settings.quick {
-            larger(session, &mut lab, &work)?;
+    if let Some(mut launcher) = session.launcher()? {
+        launcher.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
+        on_device(session, &mut launcher, &work, Some(&cpu))?;
+        if !launcher.is_emulator() && !session.settings.quick {
+            larger(session, &mut launcher, &work)?;
         }
     }
     let stretch = |value: f32| <u8 as Pixel>::from_f32(value * 255.0);
@@ -111,7 +112,7 @@ fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Resu
         }
         Ok(start.elapsed())
     })?;
-    if session.lab().is_none() {
+    if session.is_cpu() {
         let pixels = (image.width() * image.height()) as f64;
         let row = vec!["the CPU (direct)".to_owned(), timing.to_string(), digits(pixels / timing.mean)];
         session.table("Times, mean ± standard deviation of 7 runs", &["", "time", "Mpixel/s"], vec![row]);
@@ -186,7 +187,7 @@ fn call<'a, 'd>(
     spacing: &Spacing,
     image: &'a Array<'d, f32>,
     result: &'a mut Array<'d, f32>,
-) -> Box<dyn Call + 'a>
+) -> Box<dyn KernelCall + 'a>
 where
     'd: 'a,
 {
@@ -208,21 +209,26 @@ struct Measured {
 }
 
 /// The course's kernels, without padding and with it: checked, then timed or counted.
-fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu: Option<&Timing>) -> Result<()> {
+fn on_device<'d>(
+    session: &mut Session<'d>,
+    launcher: &mut Launcher<'d>,
+    work: &Work,
+    cpu: Option<&Timing>,
+) -> Result<()> {
     let mut measured = Vec::new();
     // On the emulator each access is checked; padding, which changes no count here, is left out when it should be
     // quick.
-    let pitches = if lab.is_emulator() && session.settings.quick { &[false][..] } else { &[false, true] };
+    let pitches = if launcher.is_emulator() && session.settings.quick { &[false][..] } else { &[false, true] };
     for (kernel, &padded) in
         Kernel::ALL.into_iter().flat_map(|kernel| pitches.iter().map(move |padded| (kernel, padded)))
     {
         let spacing = Spacing::of(&work.image, padded);
-        let image = lab.upload("image", &spacing.spread(&work.image))?;
+        let image = launcher.upload("image", &spacing.spread(&work.image))?;
         // The gaps of the result are nobody's: filled here, and compared, so that a kernel that writes there is seen.
         let gaps = vec![f32::MAX; spacing.pitch * work.image.height()];
-        let mut result = lab.upload("result", &gaps)?;
-        let counts = lab.launch_counting(&*call(kernel, work, &spacing, &image, &mut result))?;
-        let found = lab.download(&result)?;
+        let mut result = launcher.upload("result", &gaps)?;
+        let counts = launcher.launch_counting(&*call(kernel, work, &spacing, &image, &mut result))?;
+        let found = launcher.download(&result)?;
         let row = work.image.width() * work.image.channels();
         let untouched =
             found.chunks_exact(spacing.pitch).all(|values| values[row..].iter().all(|&gap| gap == f32::MAX));
@@ -232,7 +238,8 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu:
             Err("it wrote between the rows".to_owned())
         };
         if session.check(format!("{}, pitch {}", kernel.name(), spacing.name()), verdict) {
-            let timing = session.time(lab, |lab| lab.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
+            let timing = session
+                .time(launcher, |launcher| launcher.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
             measured.push(Measured { kernel, spacing, timing, counts });
         }
     }
@@ -319,7 +326,7 @@ fn counts(session: &mut Session<'_>, work: &Work, measured: &[Measured]) {
 }
 
 /// The picture repeated, so that the device is full and the launch is nothing.
-fn larger<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work) -> Result<()> {
+fn larger<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, work: &Work) -> Result<()> {
     const TIMES: usize = 8;
     let image = photograph::repeated(&work.image, TIMES)?;
     session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
@@ -329,5 +336,5 @@ fn larger<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work) -> Resu
     if !session.check("the CPU (direct)", within(&work.filter, &image, &answer)?) {
         return Ok(());
     }
-    on_device(session, lab, &Work { image, filter: work.filter.clone(), answer }, None)
+    on_device(session, launcher, &Work { image, filter: work.filter.clone(), answer }, None)
 }

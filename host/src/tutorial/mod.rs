@@ -1,8 +1,8 @@
 //! Four well-known tutorials, reproduced: what they compute, checked, with the numbers beside it.
 //!
 //! [`run`] takes a [`Tutorial`] and a device and gives a [`Report`]: tables, notes, checks and pictures as data.
-//! `docs/tutorials` explains the kernels. On a CUDA device and on the emulator the kernels run through
-//! [`lab`](faltung::lab); on the CPU plain Rust computes the same.
+//! `docs/tutorials` explains the kernels. [`launch`] runs them on a CUDA device and on the emulator. On the CPU plain Rust
+//! computes the same.
 //!
 //! ```no_run
 //! use faltung::Device;
@@ -16,6 +16,7 @@
 mod cupy;
 mod hpp;
 mod judge;
+pub mod launch;
 mod numba;
 mod photograph;
 mod report;

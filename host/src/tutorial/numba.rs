@@ -7,7 +7,7 @@ use crate::bench::report::units::digits;
 use crate::bench::workload::{self, MaskSize};
 use crate::oracle::Oracle;
 use crate::resident::Resident;
-use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
+use crate::tutorial::launch::{Array, KernelCall, Launcher, NumbaConvolve, NumbaConvolveByColumns};
 use faltung::{Accuracy, Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
@@ -36,8 +36,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 
     let mut rows = Vec::new();
     let mut answer = None;
-    if let Some(mut lab) = session.lab() {
-        of_the_tutorial(session, &mut lab, &work, &mut rows)?;
+    if let Some(mut launcher) = session.launcher()? {
+        of_the_tutorial(session, &mut launcher, &work, &mut rows)?;
         let device = session.device();
         answer = of_this_project(session, device, "this project's choice", &work, &mut rows)?;
     }
@@ -77,16 +77,16 @@ struct Arrays<'d> {
 }
 
 impl<'d> Arrays<'d> {
-    fn new(lab: &mut Lab<'d>, work: &Work) -> Result<Self> {
+    fn new(launcher: &mut Launcher<'d>, work: &Work) -> Result<Self> {
         Ok(Self {
-            image: lab.upload("image", work.image.values())?,
-            mask: lab.upload("mask", work.mask.coefficients())?,
-            result: lab.allocate("result", work.image.values().len())?,
+            image: launcher.upload("image", work.image.values())?,
+            mask: launcher.upload("mask", work.mask.coefficients())?,
+            result: launcher.allocate("result", work.image.values().len())?,
         })
     }
 
     /// The call of the tutorial's kernel, or of the one with rows and columns exchanged.
-    fn call<'a>(&'a mut self, work: &Work, by_columns: bool) -> Box<dyn Call + 'a> {
+    fn call<'a>(&'a mut self, work: &Work, by_columns: bool) -> Box<dyn KernelCall + 'a> {
         let (rows, columns) = (work.image.height() as u32, work.image.width() as u32);
         let (mask_rows, mask_columns) = (work.mask.height() as u32, work.mask.width() as u32);
         let Self { image, mask, result } = self;
@@ -99,12 +99,17 @@ impl<'d> Arrays<'d> {
 }
 
 /// The tutorial's kernel, and the one with rows and columns exchanged.
-fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, rows: &mut Vec<Row>) -> Result<()> {
+fn of_the_tutorial<'d>(
+    session: &mut Session<'d>,
+    launcher: &mut Launcher<'d>,
+    work: &Work,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
     let mut sectors = Vec::new();
     for (name, by_columns) in [("x is the row (tutorial)", false), ("x is the column", true)] {
-        let mut arrays = Arrays::new(lab, work)?;
-        let counts = lab.launch_counting(&*arrays.call(work, by_columns))?;
-        let found = lab.download(&arrays.result)?;
+        let mut arrays = Arrays::new(launcher, work)?;
+        let counts = launcher.launch_counting(&*arrays.call(work, by_columns))?;
+        let found = launcher.download(&arrays.result)?;
         if !right(session, name, work, &found) {
             continue;
         }
@@ -113,13 +118,13 @@ fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work
             let each = digits(loads.transactions as f64 / loads.instructions as f64);
             sectors.push(vec![name.into(), loads.instructions.to_string(), loads.transactions.to_string(), each]);
         }
-        let on_the_device = session.time(lab, |lab| lab.launch(&*arrays.call(work, by_columns)))?;
+        let on_the_device = session.time(launcher, |launcher| launcher.launch(&*arrays.call(work, by_columns)))?;
         let mut back = found;
-        let with_transfers = session.time(lab, |lab| {
-            lab.write(&mut arrays.image, work.image.values())?;
-            lab.write(&mut arrays.mask, work.mask.coefficients())?;
-            lab.launch(&*arrays.call(work, by_columns))?;
-            lab.read(&arrays.result, &mut back)
+        let with_transfers = session.time(launcher, |launcher| {
+            launcher.write(&mut arrays.image, work.image.values())?;
+            launcher.write(&mut arrays.mask, work.mask.coefficients())?;
+            launcher.launch(&*arrays.call(work, by_columns))?;
+            launcher.read(&arrays.result, &mut back)
         })?;
         rows.push(Row { name, with_transfers, on_the_device });
     }

@@ -7,7 +7,7 @@ use super::report::{Check, Part, Report, Table};
 use super::{Settings, Timing, Tutorial};
 use crate::bench::report::units::digits;
 use crate::files::Picture;
-use faltung::lab::Lab;
+use crate::tutorial::launch::Launcher;
 use faltung::{Device, Result};
 
 /// A tutorial that runs.
@@ -30,9 +30,13 @@ impl<'a> Session<'a> {
         self.device
     }
 
-    /// A lab, unless the device is the CPU.
-    pub(super) fn lab(&self) -> Option<Lab<'a>> {
-        self.device.lab()
+    /// A launcher, unless the device is the CPU.
+    pub(super) fn launcher(&self) -> Result<Option<Launcher<'a>>> {
+        Launcher::new(self.device)
+    }
+
+    pub(super) fn is_cpu(&self) -> bool {
+        self.device.backend() == "cpu"
     }
 
     pub(super) fn is_emulator(&self) -> bool {
@@ -41,7 +45,7 @@ impl<'a> Session<'a> {
 
     /// What to add to the blocks of a kernel where it does not run.
     pub(super) fn of_the_kernel(&self) -> &'static str {
-        if self.device.backend() == "cpu" { " (the GPU kernel's; the CPU has none)" } else { "" }
+        if self.is_cpu() { " (the GPU kernel's; the CPU has none)" } else { "" }
     }
 
     fn part(&mut self, part: Part) {
@@ -80,13 +84,13 @@ impl<'a> Session<'a> {
     /// The time of `work` on a CUDA device; None on the emulator, where it would mean nothing.
     pub(super) fn time(
         &self,
-        lab: &mut Lab<'a>,
-        mut work: impl FnMut(&mut Lab<'a>) -> Result<()>,
+        launcher: &mut Launcher<'a>,
+        mut work: impl FnMut(&mut Launcher<'a>) -> Result<()>,
     ) -> Result<Option<Timing>> {
-        if lab.is_emulator() {
+        if launcher.is_emulator() {
             return Ok(None);
         }
-        Timing::of(self.least(), |loops| lab.timed(loops, &mut work)).map(Some)
+        Timing::of(self.least(), |loops| launcher.timed(loops, &mut work)).map(Some)
     }
 
     /// The time of `work` on the CPU.

@@ -13,7 +13,9 @@ use super::photograph;
 use super::session::{Session, times_as_fast};
 use super::timing::Timing;
 use crate::bench::report::units::digits;
-use faltung::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
+use crate::tutorial::launch::{
+    Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, KernelCall, Launcher, RowPrefixSums,
+};
 use faltung::{
     Border, Device, Filter, Image, Mask, Operation, Pixel, PixelFormat, Prepared, Problem, Result, VariantChoice,
 };
@@ -98,8 +100,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     ));
     in_place::run(session)?;
     let whole = Work::new(full, Box { width: SIDE, height: SIDE });
-    let blurred = match session.lab() {
-        Some(mut lab) => on_device(session, &mut lab, &whole)?,
+    let blurred = match session.launcher()? {
+        Some(mut launcher) => on_device(session, &mut launcher, &whole)?,
         None => on_cpu(session, &whole)?,
     };
     session.picture("rocm-before.png", whole.image.clone());
@@ -120,28 +122,28 @@ fn smaller(whole: &Work, factor: usize) -> Result<Work> {
 }
 
 /// All ways on a device; the whole picture blurred, if that was right.
-fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
-    if lab.is_emulator() {
+fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
+    if launcher.is_emulator() {
         let (factor, _) = reduced(session);
         session.note(format!(
             "On the emulator: sides divided by {factor}, because {} loads would be checked one by one; running sums at full size, too.",
             2 * whole.mask.area() * whole.image.values().len()
         ));
         let small = smaller(whole, factor)?;
-        let rows = ways(session, lab, &small, &Way::ALL)?.0;
+        let rows = ways(session, launcher, &small, &Way::ALL)?.0;
         table(session, &small, &rows);
-        let (rows, blurred) = ways(session, lab, whole, &[Way::Running])?;
+        let (rows, blurred) = ways(session, launcher, whole, &[Way::Running])?;
         table(session, whole, &rows);
         return Ok(blurred);
     }
-    let (rows, blurred) = ways(session, lab, whole, &Way::ALL)?;
+    let (rows, blurred) = ways(session, launcher, whole, &Way::ALL)?;
     table(session, whole, &rows);
     if !session.settings.quick {
         const TIMES: usize = 8;
         let image = photograph::repeated(&whole.image.map(f32::from), TIMES)?.map(<u8 as Pixel>::from_f32);
         let large = Work::new(image, whole.mask);
         session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
-        let rows = ways(session, lab, &large, &Way::ALL)?.0;
+        let rows = ways(session, launcher, &large, &Way::ALL)?.0;
         table(session, &large, &rows);
     }
     Ok(blurred)
@@ -150,17 +152,17 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, whole: &Work) -> 
 /// Some ways on one picture: checked, then timed or counted; and the last right answer.
 fn ways<'d>(
     session: &mut Session<'d>,
-    lab: &mut Lab<'d>,
+    launcher: &mut Launcher<'d>,
     work: &Work,
     ways: &[Way],
 ) -> Result<(Vec<Row>, Option<Vec<u8>>)> {
     let (mut rows, mut answer) = (Vec::new(), None);
     for &way in ways {
-        let mut arrays = Arrays::new(lab, work)?;
-        let counts = arrays.blur(lab, work, way, true)?;
-        let found = lab.download(&arrays.result)?;
+        let mut arrays = Arrays::new(launcher, work)?;
+        let counts = arrays.blur(launcher, work, way, true)?;
+        let found = launcher.download(&arrays.result)?;
         if session.check(format!("{}, {}", way.name(), work.describe()), work.judge(way, &found)) {
-            let timing = session.time(lab, |lab| arrays.blur(lab, work, way, false).map(|_| ()))?;
+            let timing = session.time(launcher, |launcher| arrays.blur(launcher, work, way, false).map(|_| ()))?;
             rows.push(Row { way, timing, counts });
             answer = Some(found);
         }
@@ -177,28 +179,28 @@ struct Arrays<'d> {
 }
 
 impl<'d> Arrays<'d> {
-    fn new(lab: &mut Lab<'d>, work: &Work) -> Result<Self> {
+    fn new(launcher: &mut Launcher<'d>, work: &Work) -> Result<Self> {
         let (pixels, area) = (work.image.values().len(), work.mask.area());
         Ok(Self {
-            image: lab.upload("image", work.image.values())?,
-            mask: lab.upload("mask", &vec![1.0 / area as f32; area])?,
-            between: lab.allocate("sums", pixels)?,
-            result: lab.allocate("result", pixels)?,
+            image: launcher.upload("image", work.image.values())?,
+            mask: launcher.upload("mask", &vec![1.0 / area as f32; area])?,
+            between: launcher.allocate("sums", pixels)?,
+            result: launcher.allocate("result", pixels)?,
         })
     }
 
     /// Launches one or two kernels; counts, if asked and on the emulator.
-    fn blur(&mut self, lab: &mut Lab<'d>, work: &Work, way: Way, count: bool) -> Result<Option<Counts>> {
+    fn blur(&mut self, launcher: &mut Launcher<'d>, work: &Work, way: Way, count: bool) -> Result<Option<Counts>> {
         let (width, height) = (work.image.width() as u32, work.image.height() as u32);
         let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
         let Self { image, mask, between, result } = self;
         let skip = BorderMode::Constant.code();
         let mut counts = Counts::default();
-        let mut launch = |call: &dyn faltung::lab::Call| -> Result<()> {
+        let mut launch = |call: &dyn KernelCall| -> Result<()> {
             if !count {
-                return lab.launch(call);
+                return launcher.launch(call);
             }
-            counts += lab.launch_counting(call)?.unwrap_or_default();
+            counts += launcher.launch_counting(call)?.unwrap_or_default();
             Ok(())
         };
         match way {
@@ -214,7 +216,7 @@ impl<'d> Arrays<'d> {
                 launch(&BoxFromPrefixSums { prefix: between, result, width, height, mask_width, mask_height, strip })?;
             }
         }
-        Ok(lab.is_emulator().then_some(counts))
+        Ok(launcher.is_emulator().then_some(counts))
     }
 }
 
