@@ -8,14 +8,14 @@
 //! that has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
 //! whichever of the two is slower gets the threads, without being told.
 //!
-//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun
+//! What is under way is bounded in number and in bytes ([`QueueLimits`]): a job begins when the sizes of all that have begun
 //! and are not yet written leave room for it, or when it is the only one. The memory that it takes is reserved when it
 //! begins, so that two batches of one process, too, share what there is. A job that fails is reported and the rest goes
 //! on, unless [`Work::is_final`] says that there is no use in it. Results come in the order in which they are ready.
 //!
 //! ```
 //! use std::sync::Mutex;
-//! use host::batch::{self, Limits, Work};
+//! use host::batch::{self, QueueLimits, Work};
 //! use faltung::{Device, Filter, Image, Mask};
 //!
 //! /// Gradients of these widths, whose means are collected.
@@ -43,7 +43,7 @@
 //!
 //! let (device, filter) = (Device::cpu(), Filter::new(Mask::average(3, 1)?));
 //! let work = Means(Mutex::default());
-//! let summary = batch::run(&work, &[8, 0, 6], Limits::of_this_machine(), |_, image| device.apply(&filter, &image));
+//! let summary = batch::run(&work, &[8, 0, 6], QueueLimits::of_this_machine(), |_, image| device.apply(&filter, &image));
 //! assert_eq!((summary.done, summary.failed), (2, 1));
 //! let mut means = work.0.into_inner().unwrap();
 //! means.sort();
@@ -103,7 +103,7 @@ pub trait Work: Sync {
 
 /// How much is under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct QueueLimits {
     /// Threads that read and write, at least one.
     pub workers: usize,
     /// Jobs that have begun and are not finished, at least one.
@@ -112,7 +112,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl Limits {
+impl QueueLimits {
     /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free,
     /// within the control groups of the process. Where its address space is limited, there are fewer workers, and the
     /// quarter is of what they leave of it.
@@ -149,7 +149,7 @@ pub struct Summary {
 pub fn run<W: Work>(
     work: &W,
     jobs: &[W::Job],
-    limits: Limits,
+    limits: QueueLimits,
     mut compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error>,
 ) -> Summary {
     let start = Instant::now();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Limits, MEMORY_PER_BYTE};
+use super::{MEMORY_PER_BYTE, QueueLimits};
 use faltung::memory::{self, Reservation};
 
 /// What a worker is to do.
@@ -18,7 +18,7 @@ pub(super) enum Task<O> {
 
 /// The jobs of a batch, by number, in the states they pass through.
 pub(super) struct Queue<I, O> {
-    limits: Limits,
+    limits: QueueLimits,
     state: Mutex<State<I, O>>,
     changed: Condvar,
 }
@@ -61,7 +61,7 @@ impl<I, O> State<I, O> {
     }
 
     /// Whether the job that waits may begin: there is room for it, or nothing else to wait for. Its memory is reserved.
-    fn admit(&mut self, job: usize, limits: Limits) -> Option<Reservation> {
+    fn admit(&mut self, job: usize, limits: QueueLimits) -> Option<Reservation> {
         let bytes = self.bytes[job];
         let is_within = self.bytes_under_way.saturating_add(bytes) <= limits.bytes && self.under_way < limits.jobs;
         let own = bytes.saturating_mul(MEMORY_PER_BYTE);
@@ -83,7 +83,7 @@ impl<I, O> State<I, O> {
     }
 
     /// The next task of a worker: first what frees memory.
-    fn take(&mut self, limits: Limits) -> Option<Task<O>> {
+    fn take(&mut self, limits: QueueLimits) -> Option<Task<O>> {
         if let Some((number, output, room)) = self.outputs.pop_front() {
             return Some(Task::Write(number, output, room));
         }
@@ -107,7 +107,7 @@ impl<I, O> State<I, O> {
 }
 
 impl<I, O> Queue<I, O> {
-    pub(super) fn new(jobs: usize, limits: Limits) -> Self {
+    pub(super) fn new(jobs: usize, limits: QueueLimits) -> Self {
         let state = State {
             bytes: vec![0; jobs],
             next: 0,

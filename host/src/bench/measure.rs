@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::stats::Summary;
-use super::verify::{Expected, Verdict, Wrong};
+use super::verify::{Deviation, Expected, Wrong};
 use crate::files::each_type;
 use crate::resident::{self, AnyResident};
 use faltung::{AnyImage, Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice};
@@ -42,8 +42,8 @@ pub trait Executor {
     ///
     /// # Errors
     /// As for [`run`](Self::run); [`Cause::Clock`].
-    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
-        sample_alone(timing, || self.run(source, result))
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, sampling: Sampling) -> Result<Measured, Cause> {
+        sample_alone(sampling, || self.run(source, result))
     }
 }
 
@@ -79,13 +79,13 @@ impl<'device> OnDevice<'device> {
         &self,
         source: &Image<T>,
         result: &mut Image<U>,
-        timing: Timing,
+        sampling: Sampling,
     ) -> Result<Measured, Cause> {
         let mut from = self.device.page_locked::<T>(source.values().len())?;
         let mut to = self.device.page_locked::<U>(result.values().len())?;
         from.copy_from_slice(source.values());
         to.copy_from_slice(result.values());
-        let measured = sample_alone(timing, || self.prepared.apply_values(&from, &mut to));
+        let measured = sample_alone(sampling, || self.prepared.apply_values(&from, &mut to));
         result.values_mut().copy_from_slice(&to);
         measured
     }
@@ -120,17 +120,17 @@ impl Executor for OnDevice<'_> {
         Ok(())
     }
 
-    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, sampling: Sampling) -> Result<Measured, Cause> {
         if !self.page_locked {
-            return sample_alone(timing, || self.run(source, result));
+            return sample_alone(sampling, || self.run(source, result));
         }
-        each_type!(source, source => each_type!(result, result => self.timed(source, result, timing)))
+        each_type!(source, source => each_type!(result, result => self.timed(source, result, sampling)))
     }
 }
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
+pub struct Sampling {
     /// Before the first batch that counts, batches go on for this long: a device that has idled clocks lower.
     pub warm_up: Duration,
     /// Runs are grouped in batches that take at least this long, so that the clock's steps and a launch's cost vanish.
@@ -197,8 +197,8 @@ pub fn measure<E: Executor>(
     source: &AnyImage,
     result: &mut AnyImage,
     expected: &Expected<'_>,
-    timing: Timing,
-) -> Result<(Verdict, Times), Cause> {
+    sampling: Sampling,
+) -> Result<(Deviation, Times), Cause> {
     poison(result);
     let start = Instant::now();
     let mut executor = open()?;
@@ -210,17 +210,17 @@ pub fn measure<E: Executor>(
     executor.execute(1)?;
     poison(result);
     executor.download(result)?;
-    let verdict = expected.verify(result, executor.bound())?;
+    let deviation = expected.verify(result, executor.bound())?;
 
-    let kernel = sample(timing, |runs| executor.execute(runs))?;
+    let kernel = sample(sampling, |runs| executor.execute(runs))?;
     poison(result);
     executor.download(result)?;
     expected.verify(result, executor.bound())?;
 
     poison(result);
-    let end_to_end = executor.end_to_end(source, result, timing)?;
+    let end_to_end = executor.end_to_end(source, result, sampling)?;
     expected.verify(result, executor.bound())?;
-    Ok((verdict, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
+    Ok((deviation, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
 }
 
 /// Verifies a variant only, for a device whose times mean nothing.
@@ -232,7 +232,7 @@ pub fn verify<E: Executor>(
     source: &AnyImage,
     result: &mut AnyImage,
     expected: &Expected<'_>,
-) -> Result<Verdict, Cause> {
+) -> Result<Deviation, Cause> {
     poison(result);
     let mut executor = open()?;
     executor.run(source, result)?;
@@ -246,8 +246,8 @@ pub(crate) fn poison(result: &mut AnyImage) {
 }
 
 /// Times `run` one by one.
-fn sample_alone(timing: Timing, mut run: impl FnMut() -> Result<()>) -> Result<Measured, Cause> {
-    sample(Timing { warm_up: Duration::ZERO, batch: Duration::ZERO, ..timing }, |runs| {
+fn sample_alone(sampling: Sampling, mut run: impl FnMut() -> Result<()>) -> Result<Measured, Cause> {
+    sample(Sampling { warm_up: Duration::ZERO, batch: Duration::ZERO, ..sampling }, |runs| {
         let start = Instant::now();
         for _ in 0..runs {
             run()?;
@@ -259,18 +259,18 @@ fn sample_alone(timing: Timing, mut run: impl FnMut() -> Result<()>) -> Result<M
 /// Times `run`, which gets a number of runs and returns the time of all.
 ///
 /// Finds the size of a batch first, which also warms up caches, clocks and threads; then takes batches.
-fn sample(timing: Timing, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
+fn sample(sampling: Sampling, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
     let (mut runs, start) = (1, Instant::now());
     loop {
         let time = run(runs)?;
-        if time >= timing.batch || runs == MOST_RUNS {
-            if start.elapsed() >= timing.warm_up {
+        if time >= sampling.batch || runs == MOST_RUNS {
+            if start.elapsed() >= sampling.warm_up {
                 break;
             }
             continue;
         }
         // A fifth more than needed by this estimate. The first runs are slow, so grow at most eightfold at a time.
-        let wanted = 1.2 * runs as f64 * timing.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);
+        let wanted = 1.2 * runs as f64 * sampling.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);
         runs = (wanted.ceil() as usize).clamp(2 * runs, 8 * runs).min(MOST_RUNS);
     }
     let start = Instant::now();
@@ -278,8 +278,8 @@ fn sample(timing: Timing, mut run: impl FnMut(usize) -> Result<Duration>) -> Res
     while samples.len() < MOST_BATCHES {
         samples.push(run(runs)?.as_secs_f64() / runs as f64 * 1e6);
         let (count, spent) = (samples.len(), start.elapsed());
-        let enough = count >= BATCHES && spent >= timing.min_time;
-        let slow = count >= BATCHES_IF_SLOW && spent >= SLOW.max(timing.min_time);
+        let enough = count >= BATCHES && spent >= sampling.min_time;
+        let slow = count >= BATCHES_IF_SLOW && spent >= SLOW.max(sampling.min_time);
         if enough || slow {
             break;
         }

@@ -6,10 +6,10 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use host::bench::{self, Picture, SEED, Settings, Wanted};
+//! use host::bench::{self, BenchImage, SEED, Settings, Wanted};
 //! use faltung::{Accuracy, Border, DeviceChoice, PixelType};
 //!
-//! let pictures = vec![Picture::Random("64x48".parse()?)];
+//! let pictures = vec![BenchImage::Random("64x48".parse()?)];
 //! let settings = Settings {
 //!     device: DeviceChoice::Cpu,
 //!     subjects: bench::subjects(Some(pictures), Some(vec!["5".parse()?]), true),
@@ -26,7 +26,7 @@
 //! };
 //! let report = bench::run(&settings, &mut |_| {})?;
 //! let row = report.verified().next().expect("the CPU computes everything");
-//! assert!(row.verdict.error_over_bound <= 1.0);
+//! assert!(row.deviation.error_over_bound <= 1.0);
 //! println!("{}", bench::report::json(&report));
 //! # Ok::<(), faltung::Error>(())
 //! ```
@@ -49,7 +49,8 @@ pub use self::grey::grey;
 pub use self::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 pub use self::run::run;
 pub use self::system::{Build, Machine};
-pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
+pub use self::workload::{BenchImage, Subject, subjects};
+pub use crate::samples::{ImageSize, MaskSize, SEED};
 
 use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType, Result, Variant, VariantChoice};
 

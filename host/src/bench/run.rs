@@ -4,16 +4,17 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use cuda_emulator::Counts;
-use kernels_gpu::registry::Variant;
+use kernels_gpu::registry::{MaskForm, Variant};
 
-use super::measure::{Cause, OnDevice, Timing, measure, verify};
+use super::measure::{Cause, OnDevice, Sampling, measure, verify};
 use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified, VsCpu};
 use super::roofline::Work;
 use super::system::{Build, Machine};
 use super::verify::Expected;
-use super::workload::{self, ImageSize, MaskSize, Picture};
+use super::workload::BenchImage;
 use super::{Event, Settings, Wanted};
 use crate::files::each_type;
+use crate::samples::{self, ImageSize, MaskSize};
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
 use faltung::{
@@ -171,9 +172,9 @@ impl Bench<'_> {
     }
 
     /// Measures all variants on one problem.
-    fn cell(&mut self, picture: &Picture, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
+    fn cell(&mut self, picture: &BenchImage, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
-        let mask = workload::mask(mask_size, self.settings.seed, self.settings.separable)?;
+        let mask = samples::mask(mask_size, self.settings.seed, self.settings.separable)?;
         let Settings { border, pixel, output, channels, .. } = *self.settings;
         let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
         let problem = &problem.with_format(PixelFormat { channels, input: pixel, output })?;
@@ -272,14 +273,14 @@ impl Bench<'_> {
             Err(error) => return self.noted(Err(error.into()), backend, "auto", cell),
         };
         self.step(backend, variant, cell);
-        let timing = Timing { warm_up: Duration::ZERO, batch: CPU_BATCH, min_time: self.settings.min_time };
-        let measured = measure(open, image, &mut task.answer, &task.expected, timing);
-        let (verdict, times) = self.noted(measured, backend, variant, cell)?;
+        let sampling = Sampling { warm_up: Duration::ZERO, batch: CPU_BATCH, min_time: self.settings.min_time };
+        let measured = measure(open, image, &mut task.answer, &task.expected, sampling);
+        let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let work = Work::new(task.problem, (task.problem.window().width() * task.problem.window().height()) as u64);
         let roofline = work.roofline(self.machine.cpu_rates);
         let timed = Some(Timed { times, loaded_before: None, work, roofline, vs_cpu: None });
         // The CPU has one way only: nothing is preferred.
-        Some(Verified { backend, variant, reason, preferred: false, verdict, timed, counts: None })
+        Some(Verified { backend, variant, reason, preferred: false, deviation, timed, counts: None })
     }
 
     /// A row of the GPU or the emulator; None if it failed, which is noted in the cell.
@@ -297,29 +298,31 @@ impl Bench<'_> {
         let problem = task.problem.clone().with_accuracy(accuracy);
         let open = || OnDevice::new(gpu, &problem, choice);
         let Some(rates) = self.machine.gpu.as_ref().map(|(_, rates)| *rates) else {
-            let verdict = verify(open, image, &mut task.answer, &task.expected);
-            let verdict = self.noted(verdict, backend, variant, cell)?;
+            let deviation = verify(open, image, &mut task.answer, &task.expected);
+            let deviation = self.noted(deviation, backend, variant, cell)?;
             let counts = count(open, image).map_err(Cause::from);
             let counts = self.noted(counts, backend, variant, cell)?;
-            return Some(Verified { backend, variant, reason, preferred, verdict, timed: None, counts });
+            return Some(Verified { backend, variant, reason, preferred, deviation, timed: None, counts });
         };
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
-        let timing = Timing { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
+        let sampling = Sampling { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
         let measured = if self.settings.page_locked {
             let open = || open().map(OnDevice::page_locked);
-            measure(open, image, &mut task.answer, &task.expected, timing)
+            measure(open, image, &mut task.answer, &task.expected, sampling)
         } else {
-            measure(open, image, &mut task.answer, &task.expected, timing)
+            measure(open, image, &mut task.answer, &task.expected, sampling)
         };
-        let (verdict, times) = self.noted(measured, backend, variant, cell)?;
+        let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let window = task.problem.window();
         // The products of tensor cores are not executed by the FP32 units: memory bounds them.
         let mask = (window.width() as u32, window.height() as u32);
         let products = if plan.entry.variant.spec().uses_fp32_units { plan.entry.coefficients(mask) } else { 0 };
         let work = Work::new(task.problem, products);
-        let vs_cpu = cpu.map(|(method, us)| VsCpu { speedup: us / times.kernel.us.median, method });
+        // The CPU computes all products of the mask. Variants that take its factors do not.
+        let is_same_method = !matches!(plan.entry.variant.spec().mask_form, MaskForm::Factors(_));
+        let vs_cpu = cpu.map(|(method, us)| VsCpu { speedup: us / times.kernel.us.median, method, is_same_method });
         let timed = Some(Timed { times, loaded_before, work, roofline: work.roofline(rates), vs_cpu });
-        Some(Verified { backend, variant, reason, preferred, verdict, timed, counts: None })
+        Some(Verified { backend, variant, reason, preferred, deviation, timed, counts: None })
     }
 
     /// Shows what comes next.

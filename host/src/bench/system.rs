@@ -23,7 +23,8 @@ impl Build {
     /// This program's.
     #[must_use]
     pub fn this() -> Self {
-        let commit = env!("HOST_COMMIT");
+        // The hash without the nearest tag. Empty where there is no repository, as in an unpacked archive.
+        let commit = git_version::git_version!(args = ["--always", "--dirty", "--exclude=*"], fallback = "");
         Self {
             version: env!("CARGO_PKG_VERSION"),
             profile: env!("HOST_PROFILE"),

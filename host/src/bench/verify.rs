@@ -16,7 +16,7 @@ pub struct Expected<'a> {
 
 /// An answer that is right: how far it is from the exact one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Deviation {
     /// The largest distance of a value from the oracle's.
     pub max_abs_error: f64,
     /// The largest distance as a part of what the bound allows at that pixel; at most 1.
@@ -96,7 +96,7 @@ impl<'a> Expected<'a> {
     ///
     /// # Errors
     /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant is exact.
-    pub fn verify(&self, answer: &AnyImage, bound: ErrorBound) -> Result<Verdict, Wrong> {
+    pub fn verify(&self, answer: &AnyImage, bound: ErrorBound) -> Result<Deviation, Wrong> {
         let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
         let answer = answer.to_f32();
         if answer.values().len() != values {
@@ -127,6 +127,6 @@ impl<'a> Expected<'a> {
                 }
             },
         };
-        Ok(Verdict { max_abs_error, error_over_bound, bound, bits_equal_cpu })
+        Ok(Deviation { max_abs_error, error_over_bound, bound, bits_equal_cpu })
     }
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
-use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
-use host::files::{self, Existing, escaped};
+use host::bench::{self, BenchImage, Event, ImageSize, MaskSize, Report, SEED, Settings, Wanted};
+use host::files::{self, OverwritePolicy, escaped};
 use indicatif::ProgressBar;
 
 use super::accuracy::AccuracyArgs;
@@ -159,9 +159,9 @@ impl Args {
     fn settings(&self) -> Result<Settings> {
         let pictures = match (&self.image, &self.sizes) {
             (Some(path), _) => Some(vec![picture(path).context("--image")?]),
-            (None, Some(sizes)) => Some(sizes.iter().copied().map(Picture::Random).collect()),
+            (None, Some(sizes)) => Some(sizes.iter().copied().map(BenchImage::Random).collect()),
             // More would take hours there.
-            (None, None) if self.device == DeviceChoice::Emulator => Some(vec![Picture::Coffee]),
+            (None, None) if self.device == DeviceChoice::Emulator => Some(vec![BenchImage::Coffee]),
             (None, None) => None,
         };
         let accuracy = self.accuracy.asked_for().unwrap_or_default();
@@ -207,7 +207,7 @@ impl Args {
             }
             let output = Output { option, path, format };
             if !output.is_stdout() {
-                files::check_writable(path, Existing::Replace).context(option)?;
+                files::check_writable(path, OverwritePolicy::Replace).context(option)?;
             }
             outputs.push(output);
         }
@@ -242,10 +242,10 @@ fn channels() -> impl TypedValueParser<Value = usize> {
 }
 
 /// A picture and its name.
-fn picture(path: &Path) -> Result<Picture> {
+fn picture(path: &Path) -> Result<BenchImage> {
     let pixels = files::Picture::read(path)?.pixels;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Picture::Given { name, image: Arc::new(pixels) })
+    Ok(BenchImage::Given { name, image: Arc::new(pixels) })
 }
 
 /// How a report is written.
@@ -268,6 +268,6 @@ impl Output<'_> {
         if self.is_stdout() {
             return output::result(text);
         }
-        files::write_text(self.path, &text, Existing::Replace).context(self.option)
+        files::write_text(self.path, &text, OverwritePolicy::Replace).context(self.option)
     }
 }

@@ -43,6 +43,7 @@
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
+mod atomic_write;
 mod content;
 mod decode;
 mod encode;
@@ -62,7 +63,6 @@ mod tiff_write;
 mod unfinished;
 mod vp8l;
 mod webp;
-mod whole;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Seek, Write};
@@ -71,13 +71,13 @@ use std::path::Path;
 use crate::{Error, Result};
 use faltung::{AnyImage, Image, Mask, Pixel, WrittenMask, memory};
 
+pub use atomic_write::{DeferredSync, OverwritePolicy, remove_unfinished};
 pub use content::Content;
 pub use escaped::{Escaped, escaped};
 pub use format::Format;
 pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
-pub use whole::{DeferredSync, Existing, remove_unfinished};
 
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
 pub const MOST_BYTES: u64 = 8 << 30;
@@ -101,12 +101,12 @@ pub(crate) use each_type;
 ///
 /// ```
 /// use faltung::Image;
-/// use host::files::{Existing, Picture};
+/// use host::files::{OverwritePolicy, Picture};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("gradient.png");
 /// let picture = Picture::from(Image::from_fn(256, 64, |x, _| x as u8)?);
-/// picture.write(&path, Existing::Keep)?;
+/// picture.write(&path, OverwritePolicy::Keep)?;
 /// assert_eq!(Picture::read(&path)?.pixels, picture.pixels);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -166,7 +166,7 @@ impl Picture {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the format can't hold the values, [`Error::Exists`], [`Error::File`] with the reason.
-    pub fn write(&self, path: impl AsRef<Path>, existing: Existing) -> Result<()> {
+    pub fn write(&self, path: impl AsRef<Path>, existing: OverwritePolicy) -> Result<()> {
         self.write_with(path, existing, WriteOptions::default())
     }
 
@@ -174,7 +174,7 @@ impl Picture {
     ///
     /// # Errors
     /// As for [`write`](Self::write).
-    pub fn write_with(&self, path: impl AsRef<Path>, existing: Existing, options: WriteOptions) -> Result<()> {
+    pub fn write_with(&self, path: impl AsRef<Path>, existing: OverwritePolicy, options: WriteOptions) -> Result<()> {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
@@ -186,7 +186,7 @@ impl Picture {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
         };
-        whole::write(path, existing, |file| encode::write(file, format, self, options))
+        atomic_write::write(path, existing, |file| encode::write(file, format, self, options))
     }
 }
 
@@ -250,17 +250,17 @@ pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
 ///
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
-pub fn write_text(path: impl AsRef<Path>, text: &str, existing: Existing) -> Result<()> {
+pub fn write_text(path: impl AsRef<Path>, text: &str, existing: OverwritePolicy) -> Result<()> {
     let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
-    whole::write(path.as_ref(), existing, contents)
+    atomic_write::write(path.as_ref(), existing, contents)
 }
 
 /// Whether a file could be written there, for those who work long before they write it.
 ///
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
-pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> {
-    whole::check(path.as_ref(), existing)
+pub fn check_writable(path: impl AsRef<Path>, existing: OverwritePolicy) -> Result<()> {
+    atomic_write::check(path.as_ref(), existing)
 }
 
 /// Whether files could be written in a folder.
@@ -268,7 +268,7 @@ pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> 
 /// # Errors
 /// [`Error::File`] with the folder and the reason.
 pub fn check_folder(folder: impl AsRef<Path>) -> Result<()> {
-    whole::check_folder(folder.as_ref())
+    atomic_write::check_folder(folder.as_ref())
 }
 
 /// Whether a name's extension is one of a picture that can be read: those that can be written, and `.pbm`.
@@ -320,11 +320,13 @@ mod tests {
         };
         for (name, channels) in [("a.png", 3), ("a.jpg", 1), ("a.tif", 4), ("a.qoi", 3), ("a.webp", 3), ("a.npy", 2)] {
             let image = Image::new(200, 100, channels, vec![7_u8; 200 * 100 * channels]).unwrap();
-            Picture::from(image).write(folder.path().join(name), Existing::Keep).unwrap();
+            Picture::from(image).write(folder.path().join(name), OverwritePolicy::Keep).unwrap();
             check(name, 200 * 100 * channels as u64);
         }
         let float = folder.path().join("b.tif");
-        Picture::from(Image::new(200, 100, 1, vec![0.5_f32; 20_000]).unwrap()).write(&float, Existing::Keep).unwrap();
+        Picture::from(Image::new(200, 100, 1, vec![0.5_f32; 20_000]).unwrap())
+            .write(&float, OverwritePolicy::Keep)
+            .unwrap();
         check("b.tif", 80_000);
         assert_eq!(decoded_bytes(folder.path().join("nowhere.png")), 0);
         assert_eq!(decoded_bytes(folder.path()), 0);

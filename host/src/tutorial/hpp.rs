@@ -6,16 +6,16 @@ use cuda_emulator::Counts;
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::tutorials::hpp::{BLOCK_WIDTH, BUSY_BLOCK, CHANNELS, HPP_MASK, MASK_WIDTH, O_TILE_WIDTH};
 
-use super::judge::{self, Verdict};
+use super::judge::{self, CheckResult};
 use super::photograph;
 use super::session::{Session, times_as_fast};
-use super::timing::Timing;
-use crate::bench::report::units::digits;
-use crate::bench::workload::{self, MaskSize};
+use super::timing::MeanTime;
 use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
+use crate::samples::{self, MaskSize};
 use crate::tutorial::launch::{Array, HppConstant, HppTile, HppTileBusy, KernelCall, Launcher};
+use crate::units::digits;
 use faltung::{
     Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,
 };
@@ -51,18 +51,18 @@ struct Work {
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mask = workload::mask(MaskSize::square(MASK_WIDTH as usize), session.settings.seed, false)?;
+    let mask = samples::mask(MaskSize::square(MASK_WIDTH as usize), session.options.seed, false)?;
     let coefficients: [f32; HPP_MASK::LENGTH] = mask.coefficients().try_into().expect("a square of this width");
     // The walk over the picture goes forwards, as the course's does.
     let filter = Filter::new(mask).operation(Operation::Correlate);
-    let photograph = photograph::rgb()?.map(|value| f32::from(value) / 255.0);
+    let photograph = samples::coffee()?.map(|value| f32::from(value) / 255.0);
     introduce(session, &photograph);
 
     let Some((work, cpu)) = on_cpu(session, photograph, &filter)? else { return Ok(()) };
     if let Some(mut launcher) = session.launcher()? {
         launcher.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
         on_device(session, &mut launcher, &work, Some(&cpu))?;
-        if !launcher.is_emulator() && !session.settings.quick {
+        if !launcher.is_emulator() && !session.options.quick {
             larger(session, &mut launcher, &work)?;
         }
     }
@@ -96,7 +96,7 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
 }
 
 /// The CPU's answer, checked against f64, and its time.
-fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, Timing)>> {
+fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, MeanTime)>> {
     let problem = rgb_problem(&image, filter)?;
     let device = Device::cpu();
     let convolution = device.prepare(&problem, VariantChoice::Auto)?;
@@ -105,7 +105,7 @@ fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Resu
         return Ok(None);
     }
     let least = session.least();
-    let timing = Timing::of(least, |loops| {
+    let timing = MeanTime::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
             let _: Image<f32> = convolution.apply(&image)?;
@@ -126,7 +126,7 @@ fn rgb_problem(image: &Image<f32>, filter: &Filter) -> Result<Problem> {
 }
 
 /// Every channel against the oracle.
-fn within(filter: &Filter, image: &Image<f32>, answer: &Image<f32>) -> Result<Verdict> {
+fn within(filter: &Filter, image: &Image<f32>, answer: &Image<f32>) -> Result<CheckResult> {
     let problem = &Problem::new(image.width(), image.height(), filter)?;
     let mut worst = 0.0_f64;
     for channel in 0..image.channels() {
@@ -201,10 +201,10 @@ where
 }
 
 /// A kernel with a pitch whose answer is right.
-struct Measured {
+struct MeasuredKernel {
     kernel: Kernel,
     spacing: Spacing,
-    timing: Option<Timing>,
+    timing: Option<MeanTime>,
     counts: Option<Counts>,
 }
 
@@ -213,12 +213,12 @@ fn on_device<'d>(
     session: &mut Session<'d>,
     launcher: &mut Launcher<'d>,
     work: &Work,
-    cpu: Option<&Timing>,
+    cpu: Option<&MeanTime>,
 ) -> Result<()> {
     let mut measured = Vec::new();
     // On the emulator each access is checked; padding, which changes no count here, is left out when it should be
     // quick.
-    let pitches = if launcher.is_emulator() && session.settings.quick { &[false][..] } else { &[false, true] };
+    let pitches = if launcher.is_emulator() && session.options.quick { &[false][..] } else { &[false, true] };
     for (kernel, &padded) in
         Kernel::ALL.into_iter().flat_map(|kernel| pitches.iter().map(move |padded| (kernel, padded)))
     {
@@ -240,7 +240,7 @@ fn on_device<'d>(
         if session.check(format!("{}, pitch {}", kernel.name(), spacing.name()), verdict) {
             let timing = session
                 .time(launcher, |launcher| launcher.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
-            measured.push(Measured { kernel, spacing, timing, counts });
+            measured.push(MeasuredKernel { kernel, spacing, timing, counts });
         }
     }
     let ours = of_this_project(session, work)?;
@@ -250,7 +250,7 @@ fn on_device<'d>(
 }
 
 /// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
-fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, Timing)>> {
+fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, MeanTime)>> {
     let device = session.device();
     let problem = rgb_problem(&work.image, &work.filter)?.with_accuracy(Accuracy::Exact);
     let convolution = device.prepare(&problem, VariantChoice::Auto)?;
@@ -260,26 +260,26 @@ fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(Str
         return Ok(None);
     }
     let mut resident = Resident::<_, f32>::new(device, &convolution, &work.image)?;
-    Ok(Some((name, Timing::of(session.least(), |loops| resident.execute(loops))?)))
+    Ok(Some((name, MeanTime::of(session.least(), |loops| resident.execute(loops))?)))
 }
 
 /// Times, if the device has any.
 fn times(
     session: &mut Session<'_>,
     work: &Work,
-    measured: &[Measured],
-    ours: Option<&(String, Timing)>,
-    cpu: Option<&Timing>,
+    measured: &[MeasuredKernel],
+    ours: Option<&(String, MeanTime)>,
+    cpu: Option<&MeanTime>,
 ) {
     let course = Cell::new(None);
-    let find = |one: &Measured| {
+    let find = |one: &MeasuredKernel| {
         if one.kernel == Kernel::Tile && !one.spacing.padded {
             course.set(one.timing);
         }
     };
     measured.iter().for_each(find);
     let pixels = (work.image.width() * work.image.height()) as f64;
-    let row = |name: String, pitch: String, timing: &Timing| {
+    let row = |name: String, pitch: String, timing: &MeanTime| {
         let against = course.get().map_or("-".to_owned(), |course| times_as_fast(&course, timing));
         vec![name, pitch, timing.to_string(), digits(pixels / timing.mean), against]
     };
@@ -299,9 +299,9 @@ fn times(
 }
 
 /// What the emulator counted.
-fn counts(session: &mut Session<'_>, work: &Work, measured: &[Measured]) {
+fn counts(session: &mut Session<'_>, work: &Work, measured: &[MeasuredKernel]) {
     let values = work.answer.values().len() as f64;
-    let row = |one: &Measured| {
+    let row = |one: &MeasuredKernel| {
         let counts = one.counts?;
         let of_lanes = |lanes: u64, warps: u64| digits(100.0 * lanes as f64 / (32 * warps) as f64);
         // Where nothing is in shared memory, the sums' loads are the global ones.

@@ -2,12 +2,12 @@
 
 use super::judge;
 use super::session::{Session, times_as_fast};
-use super::timing::Timing;
-use crate::bench::report::units::digits;
-use crate::bench::workload::{self, MaskSize};
+use super::timing::MeanTime;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
+use crate::samples::{self, MaskSize};
 use crate::tutorial::launch::{Array, KernelCall, Launcher, NumbaConvolve, NumbaConvolveByColumns};
+use crate::units::digits;
 use faltung::{Accuracy, Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
@@ -22,13 +22,13 @@ struct Work {
 /// An answer that is right, and its times.
 struct Row {
     name: &'static str,
-    with_transfers: Option<Timing>,
-    on_the_device: Option<Timing>,
+    with_transfers: Option<MeanTime>,
+    on_the_device: Option<MeanTime>,
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let image = workload::coffee()?;
-    let mask = workload::mask(MaskSize::square(13), session.settings.seed, false)?;
+    let image = samples::grey_crop()?;
+    let mask = samples::mask(MaskSize::square(13), session.options.seed, false)?;
     let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()).accuracy(Accuracy::Exact))?;
     let oracle = Oracle::new(&problem, image.values());
     let work = Work { image, mask, problem, oracle };
@@ -153,9 +153,9 @@ fn of_this_project(
     }
     let mut resident = Resident::<_, f32>::new(device, &convolution, &work.image)?;
     let least = session.least();
-    let on_the_device = Timing::of(least, |loops| resident.execute(loops))?;
+    let on_the_device = MeanTime::of(least, |loops| resident.execute(loops))?;
     let mut back = vec![0.0; found.len()];
-    let with_transfers = Timing::of(least, |loops| {
+    let with_transfers = MeanTime::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
             convolution.apply_values(work.image.values(), &mut back)?;
@@ -180,7 +180,7 @@ fn right(session: &mut Session<'_>, what: &str, work: &Work, found: &[f32]) -> b
 fn table(session: &mut Session<'_>, rows: &[Row]) {
     let Some(cpu) = rows.iter().find(|row| row.name == "the CPU").and_then(|row| row.on_the_device) else { return };
     let cells = |row: &Row| {
-        let text = |timing: &Option<Timing>| timing.map_or("-".to_owned(), |timing| timing.to_string());
+        let text = |timing: &Option<MeanTime>| timing.map_or("-".to_owned(), |timing| timing.to_string());
         let speed_up = row.on_the_device.map_or("-".to_owned(), |timing| times_as_fast(&cpu, &timing));
         vec![row.name.to_owned(), text(&row.with_transfers), text(&row.on_the_device), speed_up]
     };

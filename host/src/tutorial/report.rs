@@ -4,10 +4,12 @@ use std::fmt;
 
 use super::Tutorial;
 use crate::files::Picture;
+use crate::text_table::{TextColumn, text_table};
+use comfy_table::CellAlignment;
 
 /// A tutorial's results, in the order in which it tells them.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct Transcript {
     /// Which one.
     pub tutorial: Tutorial,
     /// Notes, tables and checks.
@@ -16,7 +18,7 @@ pub struct Report {
     pub pictures: Vec<(&'static str, Picture)>,
 }
 
-impl Report {
+impl Transcript {
     /// Whether every answer was right.
     #[must_use]
     pub fn all_right(&self) -> bool {
@@ -76,28 +78,10 @@ impl fmt::Display for Part {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |text: &str| text.chars().count();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|column| {
-                let cells = self.rows.iter().map(|row| width(&row[column]));
-                cells.chain([width(self.columns[column])]).max().unwrap_or(0)
-            })
-            .collect();
-        let line = |f: &mut fmt::Formatter<'_>, cells: &mut dyn Iterator<Item = &str>| {
-            let mut text = String::new();
-            for (column, cell) in cells.enumerate() {
-                let space = " ".repeat(widths[column] - width(cell));
-                // Names to the left, figures to the right.
-                text += &if column == 0 { format!("  {cell}{space}") } else { format!("  {space}{cell}") };
-            }
-            writeln!(f, "{}", text.trim_end())
-        };
-        writeln!(f, "\n{}", self.title)?;
-        line(f, &mut self.columns.iter().copied())?;
-        for row in &self.rows {
-            line(f, &mut row.iter().map(String::as_str))?;
-        }
-        writeln!(f)
+        let mut columns: Vec<_> = self.columns.iter().map(|title| TextColumn::right(title)).collect();
+        // Names stand at the left, figures at the right.
+        columns[0].alignment = CellAlignment::Left;
+        write!(f, "\n{}\n{}\n", self.title, text_table(&columns, self.rows.iter().cloned()))
     }
 }
 
@@ -117,7 +101,7 @@ mod tests {
     fn a_wrong_answer_is_one() {
         let check = |verdict| Part::Check(Check { what: "sum".into(), verdict });
         let parts = |verdict| vec![Part::Note("x".into()), check(Ok("exact".into())), check(verdict)];
-        let report = |verdict| Report { tutorial: Tutorial::Cupy, parts: parts(verdict), pictures: Vec::new() };
+        let report = |verdict| Transcript { tutorial: Tutorial::Cupy, parts: parts(verdict), pictures: Vec::new() };
         assert!(report(Ok("exact".into())).all_right());
         let wrong = report(Err("3 is not 4".into()));
         assert!(!wrong.all_right());

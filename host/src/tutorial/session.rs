@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::judge::Verdict;
-use super::report::{Check, Part, Report, Table};
-use super::{Settings, Timing, Tutorial};
-use crate::bench::report::units::digits;
+use super::judge::CheckResult;
+use super::report::{Check, Part, Table, Transcript};
+use super::{MeanTime, Tutorial, TutorialOptions};
 use crate::files::Picture;
 use crate::tutorial::launch::Launcher;
+use crate::units::digits;
 use faltung::{Device, Result};
 
 /// A tutorial that runs.
 pub(super) struct Session<'a> {
     device: &'a Device,
-    pub(super) settings: Settings,
+    pub(super) options: TutorialOptions,
     show: &'a mut dyn FnMut(&Part),
     parts: Vec<Part>,
     pictures: Vec<(&'static str, Picture)>,
@@ -22,8 +22,8 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(device: &'a Device, settings: Settings, show: &'a mut dyn FnMut(&Part)) -> Self {
-        Self { device, settings, show, parts: Vec::new(), pictures: Vec::new(), copy_rate: None }
+    pub(super) fn new(device: &'a Device, options: TutorialOptions, show: &'a mut dyn FnMut(&Part)) -> Self {
+        Self { device, options, show, parts: Vec::new(), pictures: Vec::new(), copy_rate: None }
     }
 
     pub(super) fn device(&self) -> &'a Device {
@@ -66,7 +66,7 @@ impl<'a> Session<'a> {
     }
 
     /// Notes whether an answer is right, and says so: only what is right has figures.
-    pub(super) fn check(&mut self, what: impl Into<String>, verdict: Verdict) -> bool {
+    pub(super) fn check(&mut self, what: impl Into<String>, verdict: CheckResult) -> bool {
         let right = verdict.is_ok();
         self.part(Part::Check(Check { what: what.into(), verdict }));
         right
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
 
     /// The least time of each of seven runs.
     pub(super) fn least(&self) -> Duration {
-        Duration::from_millis(if self.settings.quick { 2 } else { 20 })
+        Duration::from_millis(if self.options.quick { 2 } else { 20 })
     }
 
     /// The time of `work` on a CUDA device; None on the emulator, where it would mean nothing.
@@ -86,16 +86,16 @@ impl<'a> Session<'a> {
         &self,
         launcher: &mut Launcher<'a>,
         mut work: impl FnMut(&mut Launcher<'a>) -> Result<()>,
-    ) -> Result<Option<Timing>> {
+    ) -> Result<Option<MeanTime>> {
         if launcher.is_emulator() {
             return Ok(None);
         }
-        Timing::of(self.least(), |loops| launcher.timed(loops, &mut work)).map(Some)
+        MeanTime::of(self.least(), |loops| launcher.timed(loops, &mut work)).map(Some)
     }
 
     /// The time of `work` on the CPU.
-    pub(super) fn time_cpu(&self, mut work: impl FnMut()) -> Result<Timing> {
-        Timing::of(self.least(), |loops| {
+    pub(super) fn time_cpu(&self, mut work: impl FnMut()) -> Result<MeanTime> {
+        MeanTime::of(self.least(), |loops| {
             let start = std::time::Instant::now();
             for _ in 0..loops {
                 work();
@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
     }
 
     /// The part of the device's copy rate that `bytes` in this time are, such as "54.3 %".
-    pub(super) fn of_copy_rate(&mut self, bytes: f64, timing: &Timing) -> Result<String> {
+    pub(super) fn of_copy_rate(&mut self, bytes: f64, timing: &MeanTime) -> Result<String> {
         let rate = match self.copy_rate {
             Some(rate) => rate,
             None => *self.copy_rate.insert(self.device.rates()?.copy_bytes_per_s),
@@ -114,12 +114,12 @@ impl<'a> Session<'a> {
     }
 
     /// The report. A wrong answer leaves pictures out that show it.
-    pub(super) fn finish(self, tutorial: Tutorial) -> Report {
-        Report { tutorial, parts: self.parts, pictures: self.pictures }
+    pub(super) fn finish(self, tutorial: Tutorial) -> Transcript {
+        Transcript { tutorial, parts: self.parts, pictures: self.pictures }
     }
 }
 
 /// How many times as fast, such as "12.3x".
-pub(super) fn times_as_fast(slow: &Timing, fast: &Timing) -> String {
+pub(super) fn times_as_fast(slow: &MeanTime, fast: &MeanTime) -> String {
     format!("{}x", digits(slow.mean / fast.mean))
 }

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified, text};
+use crate::units::{digits, time};
 
 /// Colours follow the reader's choice of a light or a dark page.
 const STYLE: &str = "\

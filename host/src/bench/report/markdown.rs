@@ -1,7 +1,7 @@
 //! The report as a Markdown table, for a README.
 
-use super::units::{digits, time};
 use super::{Report, text};
+use crate::units::{digits, time};
 
 /// The report as Markdown: what it was measured on, then one table.
 #[must_use]

@@ -6,7 +6,6 @@ mod html;
 mod json;
 mod markdown;
 mod text;
-pub(crate) mod units;
 
 pub use self::csv::csv;
 pub use self::html::html;
@@ -21,8 +20,8 @@ use cuda_emulator::Counts;
 use super::measure::{Cause, Times};
 use super::roofline::{Roofline, Work};
 use super::system::Machine;
-use super::verify::Verdict;
-use super::workload::{ImageSize, MaskSize};
+use super::verify::Deviation;
+use crate::samples::{ImageSize, MaskSize};
 use faltung::{Border, Error, PixelFormat, Rates};
 
 /// A whole run.
@@ -147,7 +146,7 @@ pub struct Verified {
     /// Whether it is what the device takes when left the choice.
     pub preferred: bool,
     /// How right the answer is.
-    pub verdict: Verdict,
+    pub deviation: Deviation,
     /// How fast; None for the emulator, whose times say nothing about a GPU.
     pub timed: Option<Timed>,
     /// What a profiler would count; the emulator's alone.
@@ -175,9 +174,11 @@ pub struct Timed {
 pub struct VsCpu {
     /// How many times as fast.
     pub speedup: f64,
-    /// The CPU's method, by the name of its row. A separable kernel beside a direct CPU compares methods as well as
-    /// devices.
+    /// The CPU's method, by the name of its row.
     pub method: &'static str,
+    /// Whether the variant computes by this method, too. If not, the ratio compares methods as well as devices, and
+    /// only JSON and CSV have it.
+    pub is_same_method: bool,
 }
 
 impl Timed {
@@ -238,7 +239,7 @@ impl std::fmt::Display for Failure {
 pub(in crate::bench) mod tests {
     use super::*;
     use crate::bench::measure::Measured;
-    use crate::bench::roofline::Bound;
+    use crate::bench::roofline::Ceiling;
     use crate::bench::stats::Summary;
     use crate::bench::system::Build;
     use crate::bench::verify::Wrong;
@@ -256,12 +257,12 @@ pub(in crate::bench) mod tests {
             variant: "direct",
             reason: "tiles of 4 x 3 vectors, \"AVX2\"".to_owned(),
             preferred: false,
-            verdict: Verdict { max_abs_error: 1e-7, error_over_bound: 0.25, bound, bits_equal_cpu: None },
+            deviation: Deviation { max_abs_error: 1e-7, error_over_bound: 0.25, bound, bits_equal_cpu: None },
             timed: Some(Timed {
                 times: Times { kernel: measured(12.0, 0.5), end_to_end: measured(14.0, 1.0), first_call_us: 1500.0 },
                 loaded_before: None,
                 work: Work { bytes: 9600.0, flop: 1.8e6 },
-                roofline: Roofline { us: 6.0, bound: Bound::Fma },
+                roofline: Roofline { us: 6.0, ceiling: Ceiling::Fma },
                 vs_cpu: None,
             }),
             counts: None,
@@ -329,7 +330,7 @@ pub(in crate::bench) mod tests {
         report.machine.cpu_rates = Rates { flop_per_s: 2.0 * first.flop_per_s, ..first };
         report.settle_rooflines();
         let timed = report.cells[0].rows[1].timed.expect("the CPU's row has times");
-        assert_eq!(timed.roofline, Roofline { us: 3.0, bound: Bound::Fma });
+        assert_eq!(timed.roofline, Roofline { us: 3.0, ceiling: Ceiling::Fma });
         let summary = text_of_summary(&report);
         let told =
             "ceilings rose during the run: CPU copies 20.0 GB/s, FMA 600 GFLOP/s, first copies 20.0 GB/s, FMA 300";
@@ -354,11 +355,17 @@ pub(in crate::bench) mod tests {
     fn a_speedup_names_the_method_of_the_cpu() {
         let mut report = report();
         let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
-        timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct" });
+        timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct", is_same_method: true });
         assert!(text_of_cell(&report.cells[0]).contains("12.5x direct"));
         assert!(markdown(&report).contains("| 12.5x direct |"));
         let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
         assert_eq!(document["rows"][1]["cpu_method"], "direct");
+
+        let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
+        timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct", is_same_method: false });
+        assert!(!text_of_cell(&report.cells[0]).contains("12.5x") && !markdown(&report).contains("12.5x"));
+        let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        assert_eq!(document["rows"][1]["speedup_vs_cpu"], 12.5);
     }
 
     /// All reports have the class of a row; JSON and CSV the constant, too.
@@ -366,7 +373,7 @@ pub(in crate::bench) mod tests {
     fn a_bounded_answer_names_its_constant() {
         let mut report = report();
         for row in &mut report.cells[0].rows {
-            row.verdict.bound = ErrorBound::with_constant(15.0);
+            row.deviation.bound = ErrorBound::with_constant(15.0);
         }
         let check = "bounded (c = 15), error 0.25 of the bound";
         for text in [text_of_cell(&report.cells[0]), markdown(&report), html(&report)] {

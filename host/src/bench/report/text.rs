@@ -1,8 +1,9 @@
 //! The report as tables, for people.
 
-use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::system::Machine;
+use crate::text_table::{TextColumn, text_table};
+use crate::units::{digits, time};
 use faltung::{Accuracy, PixelFormat, Rates};
 
 /// What it is measured on: device, CPU, program, a line each.
@@ -42,35 +43,27 @@ fn speeds(rates: Rates) -> String {
     format!("copies {}, FMA {}", of(copy, "GB/s", "TB/s"), of(fma, "GFLOP/s", "TFLOP/s"))
 }
 
-/// The titles of the columns.
-const TITLES: [&str; 10] =
-    ["backend", "variant", "kernel", "±", "end to end", "first call", "Gpix/s", "of roofline", "vs CPU", "check"];
-
-/// Widths that most texts fit, so that the tables of several cells stand in line.
-const WIDTHS: [usize; TITLES.len()] = [7, 15, 7, 8, 10, 10, 6, 13, 12, 0];
-
-/// Columns whose text stands at the left; numbers stand at the right.
-const LEFT: [usize; 4] = [0, 1, 7, 9];
+/// The columns. The widths fit most texts, so that the tables of several cells stand in line.
+const COLUMNS: [TextColumn; 10] = [
+    TextColumn::left("backend").at_least(7),
+    TextColumn::left("variant").at_least(15),
+    TextColumn::right("kernel").at_least(7),
+    TextColumn::right("±").at_least(8),
+    TextColumn::right("end to end").at_least(10),
+    TextColumn::right("first call").at_least(10),
+    TextColumn::right("Gpix/s").at_least(6),
+    TextColumn::left("of roofline").at_least(13),
+    TextColumn::right("vs CPU").at_least(12),
+    TextColumn::left("check"),
+];
 
 /// One cell: what was computed, a row for each variant, then what is not eligible.
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
     let Cell { image, picture, mask, border, .. } = cell;
     let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}\n", values(cell.format));
-    let mut rows = vec![TITLES.map(str::to_owned)];
-    rows.extend(cell.rows.iter().map(|row| columns(cell, row)));
-    let needed = |i: usize| rows.iter().map(|row| row[i].chars().count()).fold(WIDTHS[i], usize::max);
-    let widths: Vec<usize> = (0..TITLES.len()).map(needed).collect();
     if !cell.rows.is_empty() {
-        for row in &rows {
-            let mut line = String::new();
-            for (i, (text, &width)) in row.iter().zip(&widths).enumerate() {
-                line += if i == 3 { " " } else { "  " };
-                line += &if LEFT.contains(&i) { format!("{text:<width$}") } else { format!("{text:>width$}") };
-            }
-            out += line.trim_end();
-            out.push('\n');
-        }
+        out += &text_table(&COLUMNS, cell.rows.iter().map(|row| columns(cell, row)));
     }
     out += &super::counts::table(cell);
     for line in cell.refusals() {
@@ -87,12 +80,12 @@ pub(super) fn values(PixelFormat { channels, input, output }: PixelFormat) -> St
 }
 
 /// The columns of a row.
-fn columns(cell: &Cell, row: &Verified) -> [String; TITLES.len()] {
+fn columns(cell: &Cell, row: &Verified) -> Vec<String> {
     let timed = row.timed.as_ref();
     let first_call = |timed: &Timed| {
-        time(timed.times.first_call_us) + if timed.loaded_before == Some(true) { " (loaded)" } else { "" }
+        time(timed.times.first_call_us) + if timed.loaded_before == Some(true) { " (warm)" } else { "" }
     };
-    [
+    vec![
         row.backend.to_owned(),
         format!("{}{}", row.variant, if row.preferred { " *" } else { "" }),
         or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),
@@ -114,24 +107,25 @@ pub(super) fn or_dash(text: Option<String>) -> String {
 /// The share of the roofline, and which ceiling makes it; marked if it can't be right.
 pub(super) fn roofline(timed: &Timed) -> String {
     let mark = if timed.is_above_roofline() { " !" } else { "" };
-    format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.bound.name())
+    format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.ceiling.name())
 }
 
-/// How many times as fast as the CPU with its method.
+/// How many times as fast as the CPU with its method; None if the variant computes by another method.
 pub(super) fn vs_cpu(timed: &Timed) -> Option<String> {
-    timed.vs_cpu.map(|vs| format!("{}x {}", digits(vs.speedup), vs.method))
+    let vs = timed.vs_cpu.filter(|vs| vs.is_same_method)?;
+    Some(format!("{}x {}", digits(vs.speedup), vs.method))
 }
 
 /// What was found by the verification: the accuracy class, and the largest error.
 pub(super) fn check(row: &Verified) -> String {
-    let verdict = &row.verdict;
-    let is_compared = row.backend == "cpu" || verdict.bits_equal_cpu.is_some();
-    let bits = match verdict.bound.class() {
+    let deviation = &row.deviation;
+    let is_compared = row.backend == "cpu" || deviation.bits_equal_cpu.is_some();
+    let bits = match deviation.bound.class() {
         // The CPU's answer was wrong.
         Accuracy::Exact if !is_compared => " (bits not compared)",
         Accuracy::Exact | Accuracy::Bounded | Accuracy::Normwise => "",
     };
-    format!("{}{bits}, error {:.2} of the bound", verdict.bound, verdict.error_over_bound)
+    format!("{}{bits}, error {:.2} of the bound", deviation.bound, deviation.error_over_bound)
 }
 
 /// What the marks in the tables mean, how much was measured and verified, and how long it took.
@@ -139,7 +133,7 @@ pub(super) fn check(row: &Verified) -> String {
 pub fn summary(report: &Report) -> String {
     let mut out = "±: median absolute deviation".to_owned();
     if report.verified().any(|row| row.preferred) {
-        out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
+        out += "; *: what the GPU takes when left the choice; (warm): the first call found its kernel loaded";
     }
     if let Some(note) = end_to_end(report) {
         out += &format!("\n{note}");

@@ -14,7 +14,7 @@ mod steps;
 
 use anyhow::Result;
 use faltung::{Border, Device, DeviceChoice, Filter};
-use host::batch::{self, Limits};
+use host::batch::{self, QueueLimits};
 use host::files::DeferredSync;
 
 pub(super) use self::args::Args;
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
     let pictures = Pictures::new(args, &steps, &progress, first);
     let sync = DeferredSync::begin();
-    let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
+    let summary = batch::run(&pictures, &jobs, QueueLimits::of_this_machine(), |job, picture| {
         pictures.compute(&mut compute, job, picture)
     });
     let synced = sync.finish();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use faltung::PixelType;
-use host::files::{Existing, Format, escaped};
+use host::files::{Format, OverwritePolicy, escaped};
 
 use super::pattern;
 
@@ -112,7 +112,7 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
 pub(super) fn prepare(output: &Path) -> Result<()> {
     let folder = match Target::of(output)? {
         // One that is named wrongly shall not appear.
-        Target::File => return Ok(host::files::check_writable(output, Existing::Replace)?),
+        Target::File => return Ok(host::files::check_writable(output, OverwritePolicy::Replace)?),
         Target::Folder => output,
         Target::Pattern => fixed_part(output),
     };

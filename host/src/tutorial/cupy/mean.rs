@@ -3,17 +3,17 @@
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::bench::report::units::{digits, time};
 use crate::tutorial::judge::{self, U, gamma};
 use crate::tutorial::launch::{Array, KernelCall, Launcher, MeanNaive, MeanShared, MeanVectors};
 use crate::tutorial::session::{Session, times_as_fast};
+use crate::units::{digits, time};
 use faltung::Result;
 
 /// The notebook's radius in its table.
 const RADIUS: u32 = 8;
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut random = fastrand::Rng::with_seed(session.settings.seed + 1);
+    let mut random = fastrand::Rng::with_seed(session.options.seed + 1);
     session.note(format!("\n1-D mean, radius {RADIUS} (window {}), both ends mirrored in all kernels", 2 * RADIUS + 1));
     the_notebooks_ends(session);
     let mut rows = Vec::new();

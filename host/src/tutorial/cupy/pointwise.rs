@@ -21,7 +21,7 @@ struct Inputs {
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut random = fastrand::Rng::with_seed(session.settings.seed);
+    let mut random = fastrand::Rng::with_seed(session.options.seed);
     let inputs = Inputs {
         counted: (0..COUNT).map(|i| i as f32).collect(),
         uniform: (0..COUNT).map(|_| 200.0 * random.f32() - 100.0).collect(),

@@ -4,10 +4,10 @@ use kernels_gpu::tutorials::reduce::{self, shuffle_depth, tree_depth};
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::bench::report::units::time;
 use crate::tutorial::judge::{self, gamma};
 use crate::tutorial::launch::{Array, FinalSum, Launcher, SumReduction, SumShuffle};
 use crate::tutorial::session::{Session, times_as_fast};
+use crate::units::time;
 use faltung::Result;
 
 /// Blocks of the first pass by shuffles on the emulator, which has no multiprocessors to count.
@@ -16,7 +16,7 @@ const EMULATED_BLOCKS: u32 = 8;
 const BLOCKS_OF_A_MULTIPROCESSOR: u32 = 8;
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut random = fastrand::Rng::with_seed(session.settings.seed + 2);
+    let mut random = fastrand::Rng::with_seed(session.options.seed + 2);
     session.note("\nSum of an array");
     the_notebooks_example(session)?;
     let mut rows = Vec::new();
@@ -92,7 +92,7 @@ fn blocks(session: &Session<'_>, length: usize) -> u32 {
 
 /// 10^6 ones, whose sum f32 holds exactly; fewer where each is checked and it should be quick.
 fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
-    let length = if session.is_emulator() && session.settings.quick { 100_000 } else { 1_000_000 };
+    let length = if session.is_emulator() && session.options.quick { 100_000 } else { 1_000_000 };
     let ones = vec![1.0_f32; length];
     let sums = match session.launcher()? {
         Some(mut launcher) => {

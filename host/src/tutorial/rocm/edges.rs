@@ -7,7 +7,7 @@ use crate::tutorial::session::Session;
 use faltung::{Border, Device, Image, Result};
 
 /// The tutorial's names, and ours.
-const WAYS: [(&str, Border); 4] =
+const BORDERS: [(&str, Border); 4] =
     [("skip", Border::ZERO), ("clamp", Border::Clamp), ("wrap", Border::Wrap), ("mirror", Border::Mirror)];
 
 /// Columns of white between two pictures.
@@ -16,7 +16,7 @@ const GAP: usize = 8;
 /// `name` is the picture's.
 pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) -> Result<()> {
     let mut pictures = Vec::new();
-    for (way, border) in WAYS {
+    for (way, border) in BORDERS {
         let area = work.mask.area() as u64;
         let sums = cpu::sums(&work.image, work.mask, border);
         let expected: Vec<u8> = sums.iter().map(|&sum| cpu::rounded(sum, area)).collect();

@@ -3,7 +3,7 @@
 use cuda_emulator::{Emulator, Error, Kind, Launch, Memory};
 use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur_in_place};
 
-use crate::tutorial::judge::Verdict;
+use crate::tutorial::judge::CheckResult;
 use crate::tutorial::photograph;
 use crate::tutorial::session::Session;
 use faltung::Image;
@@ -27,7 +27,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let outcomes = [1, 2].map(|seed| outcome(&image, seed));
     let races = outcomes[0].races;
     let differ = outcomes[0].left.iter().zip(&outcomes[1].left).filter(|(a, b)| a != b).count();
-    let verdict: Verdict =
+    let verdict: CheckResult =
         if races > 0 { Ok(format!("caught ({races} kinds of access)")) } else { Err("not found".to_owned()) };
     let what =
         format!("the race of the tutorial's kernel in place, {} x {}, mask {MASK} x {MASK}, emulated", SIZE.0, SIZE.1);

@@ -8,14 +8,14 @@ use cuda_emulator::Counts;
 use kernels_gpu::abi::border::BorderMode;
 
 use self::cpu::Box;
-use super::judge::{self, Verdict};
+use super::judge::{self, CheckResult};
 use super::photograph;
 use super::session::{Session, times_as_fast};
-use super::timing::Timing;
-use crate::bench::report::units::digits;
+use super::timing::MeanTime;
 use crate::tutorial::launch::{
     Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, KernelCall, Launcher, RowPrefixSums,
 };
+use crate::units::digits;
 use faltung::{
     Border, Device, Filter, Image, Mask, Operation, Pixel, PixelFormat, Prepared, Problem, Result, VariantChoice,
 };
@@ -25,7 +25,7 @@ const SIDE: usize = 200;
 /// By what sides are divided on the emulator, those of the picture and of the mask, and what a picture of that size is
 /// called.
 fn reduced(session: &Session<'_>) -> (usize, &'static str) {
-    if session.settings.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
+    if session.options.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
 }
 /// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less;
 /// but a small picture has too few threads then.
@@ -35,13 +35,13 @@ fn strip(pixels: usize) -> u32 {
 
 /// A way to blur.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum BlurMethod {
     Direct,
     Separable,
     Running,
 }
 
-impl Way {
+impl BlurMethod {
     const ALL: [Self; 3] = [Self::Direct, Self::Separable, Self::Running];
 
     fn name(self) -> &'static str {
@@ -68,9 +68,9 @@ impl Work {
 
     /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the
     /// tutorial are in f32: within 1 unit of the exact value.
-    fn judge(&self, way: Way, found: &[u8]) -> Verdict {
+    fn judge(&self, way: BlurMethod, found: &[u8]) -> CheckResult {
         let area = self.mask.area() as u64;
-        if way == Way::Direct {
+        if way == BlurMethod::Direct {
             let exact: Vec<f64> = self.sums.iter().map(|&sum| sum as f64 / area as f64).collect();
             return judge::pixels(found, &exact, 1.0);
         }
@@ -85,8 +85,8 @@ impl Work {
 
 /// A way whose answer is right.
 struct Row {
-    way: Way,
-    timing: Option<Timing>,
+    way: BlurMethod,
+    timing: Option<MeanTime>,
     counts: Option<Counts>,
 }
 
@@ -130,20 +130,20 @@ fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: 
             2 * whole.mask.area() * whole.image.values().len()
         ));
         let small = smaller(whole, factor)?;
-        let rows = ways(session, launcher, &small, &Way::ALL)?.0;
+        let rows = ways(session, launcher, &small, &BlurMethod::ALL)?.0;
         table(session, &small, &rows);
-        let (rows, blurred) = ways(session, launcher, whole, &[Way::Running])?;
+        let (rows, blurred) = ways(session, launcher, whole, &[BlurMethod::Running])?;
         table(session, whole, &rows);
         return Ok(blurred);
     }
-    let (rows, blurred) = ways(session, launcher, whole, &Way::ALL)?;
+    let (rows, blurred) = ways(session, launcher, whole, &BlurMethod::ALL)?;
     table(session, whole, &rows);
-    if !session.settings.quick {
+    if !session.options.quick {
         const TIMES: usize = 8;
         let image = photograph::repeated(&whole.image.map(f32::from), TIMES)?.map(<u8 as Pixel>::from_f32);
         let large = Work::new(image, whole.mask);
         session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
-        let rows = ways(session, launcher, &large, &Way::ALL)?.0;
+        let rows = ways(session, launcher, &large, &BlurMethod::ALL)?.0;
         table(session, &large, &rows);
     }
     Ok(blurred)
@@ -154,7 +154,7 @@ fn ways<'d>(
     session: &mut Session<'d>,
     launcher: &mut Launcher<'d>,
     work: &Work,
-    ways: &[Way],
+    ways: &[BlurMethod],
 ) -> Result<(Vec<Row>, Option<Vec<u8>>)> {
     let (mut rows, mut answer) = (Vec::new(), None);
     for &way in ways {
@@ -190,7 +190,13 @@ impl<'d> Arrays<'d> {
     }
 
     /// Launches one or two kernels; counts, if asked and on the emulator.
-    fn blur(&mut self, launcher: &mut Launcher<'d>, work: &Work, way: Way, count: bool) -> Result<Option<Counts>> {
+    fn blur(
+        &mut self,
+        launcher: &mut Launcher<'d>,
+        work: &Work,
+        way: BlurMethod,
+        count: bool,
+    ) -> Result<Option<Counts>> {
         let (width, height) = (work.image.width() as u32, work.image.height() as u32);
         let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
         let Self { image, mask, between, result } = self;
@@ -204,13 +210,13 @@ impl<'d> Arrays<'d> {
             Ok(())
         };
         match way {
-            Way::Direct => launch(&BoxBlur { image, result, mask, width, height, mask_width, mask_height })?,
-            Way::Separable => {
+            BlurMethod::Direct => launch(&BoxBlur { image, result, mask, width, height, mask_width, mask_height })?,
+            BlurMethod::Separable => {
                 let area = mask_width * mask_height;
                 launch(&BoxSumRows { image, sums: between, width, height, mask_width, border: skip })?;
                 launch(&BoxSumColumns { sums: between, result, width, height, mask_height, area, border: skip })?;
             }
-            Way::Running => {
+            BlurMethod::Running => {
                 let strip = strip(work.image.values().len());
                 launch(&RowPrefixSums { image, prefix: between, width, height })?;
                 launch(&BoxFromPrefixSums { prefix: between, result, width, height, mask_width, mask_height, strip })?;
@@ -225,12 +231,12 @@ fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
     let (mut rows, mut answer) = (Vec::new(), None);
     let device = Device::cpu();
     let mut direct = Direct::new(&device, work, Border::ZERO)?;
-    for way in Way::ALL {
+    for way in BlurMethod::ALL {
         let mut blur = || -> Result<Vec<u8>> {
             Ok(match way {
-                Way::Direct => direct.blur()?,
-                Way::Separable => cpu::separable(&work.image, work.mask),
-                Way::Running => cpu::running(&work.image, work.mask),
+                BlurMethod::Direct => direct.blur()?,
+                BlurMethod::Separable => cpu::separable(&work.image, work.mask),
+                BlurMethod::Running => cpu::running(&work.image, work.mask),
             })
         };
         let found = blur()?;
@@ -272,7 +278,7 @@ impl Direct {
 /// Times and speed-ups, or what the emulator counted.
 fn table(session: &mut Session<'_>, work: &Work, rows: &[Row]) {
     let pixels = work.image.values().len() as f64;
-    let first = rows.iter().find(|row| row.way == Way::Direct).and_then(|row| row.timing);
+    let first = rows.iter().find(|row| row.way == BlurMethod::Direct).and_then(|row| row.timing);
     let timed = |row: &Row| {
         let timing = row.timing?;
         let speed_up = first.map_or("-".to_owned(), |first| times_as_fast(&first, &timing));

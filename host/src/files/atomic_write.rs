@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// What to do if the file to be written exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
+pub enum OverwritePolicy {
     /// It stays, and writing fails with [`Error::Exists`].
     #[default]
     Keep,
@@ -51,7 +51,7 @@ pub fn remove_unfinished(end: impl FnOnce()) {
 /// Writes a file through `contents`.
 pub(super) fn write(
     path: &Path,
-    existing: Existing,
+    existing: OverwritePolicy,
     contents: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>,
 ) -> Result<()> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
@@ -73,8 +73,8 @@ pub(super) fn write(
     let result = fill(temporary, contents).map_err(blame).and_then(|temporary| {
         let mut paths = unfinished();
         let persisted = match existing {
-            Existing::Keep => temporary.persist_noclobber(&target),
-            Existing::Replace => temporary.persist(&target),
+            OverwritePolicy::Keep => temporary.persist_noclobber(&target),
+            OverwritePolicy::Replace => temporary.persist(&target),
         };
         paths.retain(|path| *path != name);
         drop(paths);
@@ -89,7 +89,7 @@ pub(super) fn write(
 }
 
 /// Whether a file could be written: its folder takes a temporary file, which is removed at once.
-pub(super) fn check(path: &Path, existing: Existing) -> Result<()> {
+pub(super) fn check(path: &Path, existing: OverwritePolicy) -> Result<()> {
     let target = target(path, existing)?;
     let folder = folder(&target);
     create(folder).map(drop).map_err(|error| in_folder(path, folder, &error))
@@ -104,7 +104,7 @@ pub(super) fn check_folder(folder: &Path) -> Result<()> {
 }
 
 /// Where the file will stand: where a link leads to, or the path itself.
-fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
+fn target(path: &Path, existing: OverwritePolicy) -> Result<PathBuf> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(path.to_owned()) };
     // A link stays, what it leads to is replaced.
@@ -121,7 +121,7 @@ fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         return Err(blame("is not an ordinary file".into()));
     }
-    if existing == Existing::Keep { Err(Error::Exists { path: path.into() }) } else { Ok(target) }
+    if existing == OverwritePolicy::Keep { Err(Error::Exists { path: path.into() }) } else { Ok(target) }
 }
 
 /// The folder that a file is in.
@@ -252,7 +252,7 @@ mod tests {
     fn a_failure_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let result = write(&path, Existing::Keep, |file| {
+        let result = write(&path, OverwritePolicy::Keep, |file| {
             file.write_all(b"half").unwrap();
             Err("enough".into())
         });
@@ -267,15 +267,16 @@ mod tests {
         let put = |text: &'static [u8], existing| {
             write(&path, existing, |file| file.write_all(text).map_err(|error| error.to_string()))
         };
-        put(b"first", Existing::Keep).unwrap();
-        assert!(matches!(put(b"second", Existing::Keep), Err(Error::Exists { .. })));
+        put(b"first", OverwritePolicy::Keep).unwrap();
+        assert!(matches!(put(b"second", OverwritePolicy::Keep), Err(Error::Exists { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"first");
         // One that comes while the other is being written.
         let other = folder.path().join("b");
-        let raced = write(&other, Existing::Keep, |_| fs::write(&other, "theirs").map_err(|error| error.to_string()));
+        let raced =
+            write(&other, OverwritePolicy::Keep, |_| fs::write(&other, "theirs").map_err(|error| error.to_string()));
         assert!(matches!(raced, Err(Error::Exists { .. })));
         assert_eq!(fs::read(&other).unwrap(), b"theirs");
-        put(b"third", Existing::Replace).unwrap();
+        put(b"third", OverwritePolicy::Replace).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"third");
         assert_eq!(names(folder.path()).len(), 2);
     }
@@ -286,23 +287,23 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let [path, plain, link] = ["a", "b", "c"].map(|name| folder.path().join(name));
-        write(&path, Existing::Keep, |_| Ok(())).unwrap();
+        write(&path, OverwritePolicy::Keep, |_| Ok(())).unwrap();
         fs::write(&plain, "").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&path), mode(&plain));
         // Who replaces a file does not open it to others.
         for wanted in [0o600, 0o440] {
             fs::set_permissions(&path, fs::Permissions::from_mode(wanted)).unwrap();
-            write(&path, Existing::Replace, |_| Ok(())).unwrap();
+            write(&path, OverwritePolicy::Replace, |_| Ok(())).unwrap();
             assert_eq!(mode(&path) & 0o777, wanted);
         }
         symlink("a", &link).unwrap();
-        write(&link, Existing::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
+        write(&link, OverwritePolicy::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"x");
         let nowhere = folder.path().join("d");
         symlink("missing", &nowhere).unwrap();
-        let error = write(&nowhere, Existing::Replace, |_| Ok(())).unwrap_err().to_string();
+        let error = write(&nowhere, OverwritePolicy::Replace, |_| Ok(())).unwrap_err().to_string();
         assert!(error.ends_with("d: is a link to missing, which does not exist"), "{error}");
     }
 }
