@@ -6,7 +6,7 @@
 //! # How exact it is
 //! The product of two `f32` has 48 bits and is exact in `f64`. The sum of n products takes n roundings of 2^-53 each,
 //! so it is off by at most about n * 2^-53 * sum|M*I|: for any n below a million a 2^-9 of what `f32` is allowed.
-//! Because products are exact, fused or separate operations give the same bits.
+//! Because products are exact, fused and separate operations are bit-exact.
 
 use rayon::prelude::*;
 

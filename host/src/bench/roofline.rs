@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use faltung::{Problem, Rates};
 
-/// Which of the two ceilings bounds a method.
+/// The ceiling that bounds a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ceiling {
@@ -25,7 +25,7 @@ impl Ceiling {
     }
 }
 
-/// What a method must do at least for a problem.
+/// The least work of a method on a problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// Bytes: each value of the image read once, each of the result written once.
@@ -72,7 +72,7 @@ impl Work {
 pub struct Roofline {
     /// Microseconds.
     pub us: f64,
-    /// The ceiling that makes it.
+    /// The higher of the two ceilings.
     pub ceiling: Ceiling,
 }
 

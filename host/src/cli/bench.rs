@@ -1,4 +1,4 @@
-//! `host bench`: how fast, verified first.
+//! `host bench`: verifies and times every variant.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,15 +27,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "K,HxW,...", value_delimiter = ',')]
     masks: Option<Vec<MaskSize>>,
 
-    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU has one way of its own
+    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU has one variant of its own
     #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
     variants: Vec<Wanted>,
 
     #[command(flatten)]
     accuracy: AccuracyArgs,
 
-    /// Random masks that are a column times a row, as Gaussians and boxes are, for which there are variants of their
-    /// own
+    /// Random separable masks (rank 1), as Gaussians and boxes are, for which there are separable variants
     #[arg(long)]
     separable: bool,
 
@@ -51,7 +50,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "1|2|3|4", default_value_t = 1, value_parser = channels())]
     channels: usize,
 
-    /// Time the GPU's way from end to end between images in page-locked memory, which it reads and writes by itself
+    /// Measure end-to-end times on the GPU from and to page-locked memory, which it reads and writes directly
     #[arg(long)]
     page_locked: bool,
 

@@ -1,8 +1,8 @@
-//! Whether an answer is right: exactly, to the bit, or within a bound that follows from how it was computed.
+//! Checks of a result: exact, bit-exact with another one, or within a bound that follows from the computation.
 
 use std::fmt::Debug;
 
-/// How close an answer is, or what is wrong with it.
+/// How close a result is, or what is wrong with it.
 pub(super) type CheckResult = Result<String, String>;
 
 /// The unit roundoff of `f32`.
@@ -32,7 +32,7 @@ pub(super) fn of_bound(part: f64) -> String {
 /// Floats with the very bits that were expected.
 pub(super) fn bits(found: &[f32], expected: &[f32]) -> CheckResult {
     same(found, expected, |a, b| a.to_bits() == b.to_bits())
-        .map(|()| format!("all {} values have the CPU's bits", found.len()))
+        .map(|()| format!("all {} values are bit-exact with the CPU's", found.len()))
 }
 
 fn same<T: Debug>(found: &[T], expected: &[T], equal: impl Fn(&T, &T) -> bool) -> Result<(), String> {

@@ -180,7 +180,7 @@ fn what_is_wrong_is_named() {
     let next = |values: &mut [f32]| values[5 * 20 + 7] = f32::from_bits(values[5 * 20 + 7].to_bits() + 1);
     let found = verify(&expected, &next).unwrap_err();
     assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
-    // A bounded answer may have other bits, and the deviation says so.
+    // A bounded result need not be bit-exact, and the deviation says so.
     let mut other = right.clone();
     next(other.values_mut());
     let deviation = expected.verify(&other.into(), ErrorBound::with_constant(9.0)).unwrap();

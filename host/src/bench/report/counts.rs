@@ -1,4 +1,4 @@
-//! What the emulator counts, as a table: the accesses of each kernel, warp by warp, and how well they are put together.
+//! The emulator's counts as a table: the accesses of each kernel by warp, and how well they coalesce.
 
 use cuda_emulator::{Counts, Traffic};
 

@@ -20,7 +20,7 @@ pub struct Document {
     fma_tflop_s: f64,
     seed: u64,
     min_time_s: f64,
-    /// Where the GPU's ways from end to end begin and end: whether in page-locked memory, or in ordinary one.
+    /// Whether end-to-end times on the GPU are from and to page-locked memory, not pageable memory.
     page_locked: bool,
     /// The verified rows.
     pub rows: Vec<Row>,

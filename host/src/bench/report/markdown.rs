@@ -13,7 +13,7 @@ pub fn markdown(report: &Report) -> String {
     if let Some(note) = text::end_to_end(report) {
         out += &format!("- {note}\n");
     }
-    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of roofline | vs CPU | check |\n";
+    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | roofline share | vs CPU | check |\n";
     out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
     for cell in &report.cells {
         for row in &cell.rows {

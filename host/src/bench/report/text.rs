@@ -6,7 +6,7 @@ use crate::text_table::{TextColumn, text_table};
 use crate::units::{digits, time};
 use faltung::{Accuracy, PixelFormat, Rates};
 
-/// What it is measured on: device, CPU, program, a line each.
+/// The device, the CPU and the build, a line each.
 #[must_use]
 pub fn header(machine: &Machine) -> String {
     let mut out = String::new();
@@ -52,12 +52,12 @@ const COLUMNS: [TextColumn; 10] = [
     TextColumn::right("end to end").at_least(10),
     TextColumn::right("first call").at_least(10),
     TextColumn::right("Gpix/s").at_least(6),
-    TextColumn::left("of roofline").at_least(13),
+    TextColumn::left("roofline share").at_least(14),
     TextColumn::right("vs CPU").at_least(12),
     TextColumn::left("check"),
 ];
 
-/// One cell: what was computed, a row for each variant, then what is not eligible.
+/// One cell: the problem, a row for each variant, then the variants that are not eligible.
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
     let Cell { image, picture, mask, border, .. } = cell;
@@ -72,7 +72,7 @@ pub fn cell(cell: &Cell) -> String {
     out
 }
 
-/// What the values are, such as "f32" or "3 channels of u8 to f32".
+/// The types and channels, such as "f32" or "3 channels of u8 to f32".
 pub(super) fn values(PixelFormat { channels, input, output }: PixelFormat) -> String {
     let of = if channels == 1 { String::new() } else { format!("{channels} channels of ") };
     let to = if output == input { String::new() } else { format!(" to {}", output.name()) };
@@ -99,12 +99,12 @@ fn columns(cell: &Cell, row: &Verified) -> Vec<String> {
     ]
 }
 
-/// What does not apply.
+/// A dash for what does not apply.
 pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The share of the roofline, and which ceiling makes it; marked if it can't be right.
+/// The share of the roofline, and its ceiling. A mark shows a share that can't be right.
 pub(super) fn roofline(timed: &Timed) -> String {
     let mark = if timed.is_above_roofline() { " !" } else { "" };
     format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.ceiling.name())
@@ -116,7 +116,7 @@ pub(super) fn vs_cpu(timed: &Timed) -> Option<String> {
     Some(format!("{}x {}", digits(vs.speedup), vs.method))
 }
 
-/// What was found by the verification: the accuracy class, and the largest error.
+/// The result of the verification: the accuracy class, and the largest error.
 pub(super) fn check(row: &Verified) -> String {
     let deviation = &row.deviation;
     let is_compared = row.backend == "cpu" || deviation.bits_equal_cpu.is_some();
@@ -128,12 +128,12 @@ pub(super) fn check(row: &Verified) -> String {
     format!("{}{bits}, error {:.2} of the bound", deviation.bound, deviation.error_over_bound)
 }
 
-/// What the marks in the tables mean, how much was measured and verified, and how long it took.
+/// The meaning of the marks in the tables, how much was measured and verified, and the time of the run.
 #[must_use]
 pub fn summary(report: &Report) -> String {
     let mut out = "±: median absolute deviation".to_owned();
     if report.verified().any(|row| row.preferred) {
-        out += "; *: what the GPU takes when left the choice; (warm): the first call found its kernel loaded";
+        out += "; *: the variant that auto takes; (warm): the first call found its kernel loaded";
     }
     if let Some(note) = end_to_end(report) {
         out += &format!("\n{note}");
@@ -163,16 +163,16 @@ pub fn summary(report: &Report) -> String {
     out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
 }
 
-/// What is special about the times from end to end, if anything.
+/// A note on end-to-end times, if they are from and to page-locked memory.
 pub(super) fn end_to_end(report: &Report) -> Option<&'static str> {
     (report.page_locked && report.machine.gpu.is_some())
-        .then_some("end to end, on the GPU: from and to page-locked memory")
+        .then_some("end to end on the GPU: from and to page-locked memory")
 }
 
-/// A ceiling that rose by more than this part during the run is told.
+/// The report mentions a ceiling that rose by more than this part during the run.
 const ROSE: f64 = 0.02;
 
-/// The ceilings, if they were measured too low at first: the tables shown before have shares of the lower ones.
+/// The ceilings, if they rose during the run: the tables above used the lower ones.
 fn ceilings(report: &Report) -> Option<String> {
     let Machine { gpu, cpu_rates, .. } = &report.machine;
     let last = [gpu.as_ref().map(|(_, rates)| ("GPU", *rates)), Some(("CPU", *cpu_rates))];
@@ -192,10 +192,10 @@ fn ceilings(report: &Report) -> Option<String> {
     })
 }
 
-/// Slower than the fastest by more than this, a choice is to be looked at.
+/// A preferred variant that takes more than this multiple of the fastest one's time is reported.
 const TOLERANCE: f64 = 1.05;
 
-/// Whether the variants that were taken were the fastest ones, a line of its own for each that was not.
+/// How often the preferred variant was the fastest, and a line for each cell where it was not.
 fn choices(report: &Report) -> String {
     let judged: Vec<_> = report.cells.iter().filter_map(|cell| Some((cell, cell.fastest()?))).collect();
     let missed: Vec<_> = judged.iter().filter(|(_, (_, ratio))| *ratio > TOLERANCE).collect();

@@ -38,7 +38,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
             session.table(format!("{title}; then parts of the copy rate"), &columns, rows);
         }
         (false, false) => {
-            session.table(title, &["elements", "the CPU, each window", "of the copy rate"], rows);
+            session.table(title, &["elements", "the CPU, each window", "share of copy rate"], rows);
         }
     }
     Ok(())
@@ -94,7 +94,7 @@ fn on_device<'d>(
             right(session, &what, values, &naive)
         } else {
             let matches = judge::bits(&found, &naive);
-            session.check(what, matches.map(|_| "has the naive kernel's bits".to_owned()))
+            session.check(what, matches.map(|_| "is bit-exact with the naive kernel's".to_owned()))
         };
         if !right {
             return Ok(None);

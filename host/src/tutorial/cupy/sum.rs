@@ -37,7 +37,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
         let columns = ["elements", "two passes", "by shuffles", "speed-up", "two passes", "by shuffles"];
         session.table(format!("{title}; then parts of the copy rate"), &columns, rows);
     } else {
-        session.table(title, &["elements", "the CPU, f64", "of the copy rate"], rows);
+        session.table(title, &["elements", "the CPU, f64", "share of copy rate"], rows);
     }
     Ok(())
 }
