@@ -3,7 +3,7 @@
 //! - Direct variants are bit-exact with the CPU: [`bit_exact`].
 //! - Any variant, whatever its order of summation, is within its [`ErrorBound`] of the [`Oracle`]: [`with_oracle`].
 //!
-//! Tests and benches fill a result with [`POISON`] before it is computed: an output that nobody wrote fails both.
+//! Tests and benches fill a result with [`POISON`] before it is computed. An unwritten output fails both comparisons.
 
 use rayon::prelude::*;
 use thiserror::Error;
@@ -20,7 +20,7 @@ const UNDERFLOW: f64 = f64::from_bits((1023 - 150) << 52);
 /// From this magnitude on a rounded value is infinite: half a step above `f32::MAX`.
 const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 
-/// What a bound says of one result.
+/// The judgement of one result by a bound.
 trait Judge {
     /// By how much a finite result may miss `exact`.
     fn tolerance(self, problem: &Problem, exact: f64, magnitude: f64) -> f64;
@@ -80,7 +80,7 @@ impl Judge for ErrorBound {
 
 /// The error, and in units of the tolerance.
 fn within(error: f64, tolerance: f64) -> (f64, f64) {
-    // Asked this way round, and not whether the error is greater, because NaN has to fail.
+    // NaN must fail, so this tests for `<=`, not `>`.
     if error <= tolerance {
         (error, if error == 0.0 { 0.0 } else { error / tolerance })
     } else {

@@ -1,11 +1,12 @@
-//! Threads and heaps of a program whose memory is limited.
+//! Fits threads and heaps to limited memory.
 
 use faltung::memory::{address_space, available, control_group_free};
 
-/// Where the address space is limited, makes the threads that compute on the CPU fewer, and lets all threads share one
-/// heap: a thread that could not begin would end the program, and heaps that are set aside would leave nothing for
-/// pictures. Where a control group leaves little memory, what is freed is given back at once. For a program to call
-/// first; where nothing is limited it does nothing.
+/// Fits the program to its limits. Call it first. Without limits it does nothing.
+///
+/// - A limited address space (`ulimit -v`) gets fewer threads and one heap for all of them. A thread that can't start
+///   would end the program, and a heap for each thread would leave nothing for pictures.
+/// - A control group with little memory gets freed memory back at once.
 pub fn fit_threads() {
     /// Below this, what the C library keeps would be missing.
     const LITTLE: u64 = 4 << 30;
@@ -16,10 +17,10 @@ pub fn fit_threads() {
         return;
     }
     allocator::one_heap();
-    // As rayon, whose threads they are, counts them.
+    // The count that rayon would use.
     let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
     let wanted = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    // An error means that they have begun.
+    // An error means that the threads run already.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads_that_fit(wanted)).build_global();
 }
 

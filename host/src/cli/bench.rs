@@ -115,12 +115,12 @@ fn seconds(text: &str) -> Result<Duration> {
     }
 }
 
-/// Measures, shows, and writes what was asked for.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let outputs = args.outputs().or_usage()?;
     let settings = args.settings().or_usage()?;
     interrupt::clean_up_when_interrupted(|| {});
-    // Only what was asked for goes there, so that it can be read by a program.
+    // A report on stdout must be readable by a program, so the tables stay out.
     let tables = !outputs.iter().any(|one| one.is_stdout());
 
     // Draws itself only on a terminal.
@@ -159,7 +159,7 @@ impl Args {
         let pictures = match (&self.image, &self.sizes) {
             (Some(path), _) => Some(vec![picture(path).context("--image")?]),
             (None, Some(sizes)) => Some(sizes.iter().copied().map(BenchImage::Random).collect()),
-            // More would take hours there.
+            // More would take hours on the emulator.
             (None, None) if self.device == DeviceChoice::Emulator => Some(vec![BenchImage::Coffee]),
             (None, None) => None,
         };
@@ -190,7 +190,7 @@ impl Args {
         })
     }
 
-    /// Where the report goes besides the tables; checked, so that nothing is measured in vain.
+    /// The files of the report. They are checked before the measurement.
     fn outputs(&self) -> Result<Vec<Output<'_>>> {
         let places = [
             (&self.json, "--json", json as Format),
@@ -213,7 +213,7 @@ impl Args {
         Ok(outputs)
     }
 
-    /// An error with the argument that is to blame for it, if one is.
+    /// Adds the argument that caused an error, if one did.
     fn explain(&self, error: Error) -> anyhow::Error {
         let blame = |error, argument: String| Usage(anyhow::Error::new(error).context(argument)).into();
         match error {

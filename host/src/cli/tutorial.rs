@@ -1,4 +1,4 @@
-//! `host tutorial`: four well-known tutorials, reproduced.
+//! `host tutorial`: reproduces four well-known tutorials.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let device = select(args.device)?;
     if let Some(first) = tutorials.iter().flat_map(|tutorial| tutorial.pictures()).next() {
         make_folder(&args.output).or_usage()?;
-        // A folder that takes no file is noticed now, and not when all has been computed.
+        // A folder that is not writable is reported before the computation.
         files::check_writable(args.output.join(first), OverwritePolicy::Replace).or_usage()?;
     }
     interrupt::clean_up_when_interrupted(|| {});
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let mut all_well = true;
     for tutorial in tutorials {
         output::result(format_args!("\n=== {tutorial}: {}\n\n", tutorial.source()))?;
-        // The rest goes on where nobody reads; an error of the output ends it afterwards.
+        // A closed output does not stop the tutorial. Its error is returned afterwards.
         let mut printed = Ok(());
         let report = tutorial::run(tutorial, &device, options, &mut |part| {
             if printed.is_ok() {

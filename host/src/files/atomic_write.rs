@@ -1,11 +1,13 @@
-//! Files that appear whole or not at all.
+//! Writes files atomically: a file appears whole or not at all.
 //!
-//! A file is written under a temporary name in the folder of its final one, brought to the disk, and renamed. Whatever
-//! happens before, nothing stands under the final name. Then the folder is brought to the disk, too: what was reported
-//! as written outlives a loss of power. That takes longer than the file itself (some 5 ms, 1 ms), so a batch, which
-//! reports once, does it once, in its end ([`DeferredSync`]). A process killed in the middle leaves the temporary file,
-//! whose name begins with `.host-unfinished-`; the next one that writes into the folder removes it
-//! ([`unfinished`](super::unfinished)).
+//! A file is written under a temporary name in the target's folder. It is synced and renamed. Then the folder is
+//! synced, so that a reported file survives a loss of power.
+//!
+//! The sync of a folder takes longer than that of a file (about 5 ms and 1 ms). So a batch syncs each folder once, at
+//! its end ([`DeferredSync`]).
+//!
+//! A killed process leaves its temporary file, whose name begins with `.host-unfinished-`. The next process that writes
+//! into the folder removes it ([`unfinished`](super::unfinished)).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,32 +21,32 @@ use super::escaped;
 use super::unfinished::create;
 use crate::{Error, Result};
 
-/// What to do if the file to be written exists.
+/// What to do if the target exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverwritePolicy {
-    /// It stays, and writing fails with [`Error::Exists`].
+    /// Keeps it. Writing fails with [`Error::Exists`].
     #[default]
     Keep,
-    /// It is replaced.
+    /// Replaces it.
     Replace,
 }
 
-/// The temporary files that exist now. Held locked while one is made or renamed, so that whoever holds it knows all.
+/// The temporary files that exist now. The lock is held while a file is created or renamed, so the list is complete.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the temporary files of pictures being written, then calls `end`, which should end the process: for Ctrl-C.
-/// Not to be called in a signal handler itself, but in a thread that waits for signals.
+/// Removes the temporary files, then calls `end`, which should end the process: for Ctrl-C. Call it from a thread that
+/// waits for signals, not from a signal handler.
 pub fn remove_unfinished(end: impl FnOnce()) {
     let mut paths = unfinished();
     for path in paths.drain(..) {
-        // If that fails there is nobody left to tell.
+        // A failure can't be reported any more.
         let _ = fs::remove_file(path);
     }
-    // Under the lock, so that no other thread makes a new one.
+    // The lock is still held, so no other thread creates a file.
     end();
 }
 
@@ -56,7 +58,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
     let exists = || Error::Exists { path: path.into() };
-    // Early, before the work; the rename below decides.
+    // This check is early, before the work. The rename below decides.
     let target = target(path, existing)?;
     let folder = folder(&target);
     let in_folder = |error: io::Error| in_folder(path, folder, &error);
@@ -65,7 +67,7 @@ pub(super) fn write(
         let mut paths = unfinished();
         let temporary = create(folder).map_err(in_folder)?;
         paths.push(temporary.path().to_owned());
-        // Before anything is in it, so that it is never open to more people than the one it replaces.
+        // The file is still empty, so its contents are never open to more people than the target's.
         as_replaced(temporary.as_file(), &target).map_err(in_folder)?;
         temporary
     };
@@ -88,14 +90,14 @@ pub(super) fn write(
     result
 }
 
-/// Whether a file could be written: its folder takes a temporary file, which is removed at once.
+/// Checks that a file could be written: creates a temporary file in its folder and removes it.
 pub(super) fn check(path: &Path, existing: OverwritePolicy) -> Result<()> {
     let target = target(path, existing)?;
     let folder = folder(&target);
     create(folder).map(drop).map_err(|error| in_folder(path, folder, &error))
 }
 
-/// Whether files could be written in a folder.
+/// Checks that files could be written in a folder.
 pub(super) fn check_folder(folder: &Path) -> Result<()> {
     create(folder).map(drop).map_err(|error| {
         let reason = format!("can't be written in: {}", words(&error));
@@ -103,11 +105,11 @@ pub(super) fn check_folder(folder: &Path) -> Result<()> {
     })
 }
 
-/// Where the file will stand: where a link leads to, or the path itself.
+/// The path to write: the target of a link, or the path itself.
 fn target(path: &Path, existing: OverwritePolicy) -> Result<PathBuf> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(path.to_owned()) };
-    // A link stays, what it leads to is replaced.
+    // A link stays. Its target is replaced.
     let target = if found.is_symlink() {
         fs::canonicalize(path).map_err(|error| match fs::read_link(path) {
             Ok(to) if error.kind() == io::ErrorKind::NotFound => {
@@ -140,8 +142,7 @@ fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
     Error::File { path: path.into(), reason: format!("can't be written in {}: {}", escaped(folder), words(error)) }
 }
 
-/// An error without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's
-/// words.
+/// The text of an error without the name of the temporary file, which `tempfile` appends.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" at path ").map_or(text.clone(), |(reason, _)| reason.to_owned())
@@ -160,20 +161,19 @@ fn deferred() -> MutexGuard<'static, Deferred> {
     DEFERRED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While there is one, files that are written in this process get their names without their folders being brought to
-/// the disk each time. [`finish`](Self::finish) does that once. Each file's content is on the disk before it has its
-/// name, as ever.
+/// Defers the sync of folders for all files of this process. [`finish`](Self::finish) syncs each folder once. Each file
+/// is still synced before it is renamed.
 #[must_use = "the folders are synced by `finish`"]
 pub struct DeferredSync(());
 
 impl DeferredSync {
-    /// From now on.
+    /// Begins to defer.
     pub fn begin() -> Self {
         deferred().batches += 1;
         Self(())
     }
 
-    /// Brings the folders of all files that were written meanwhile to the disk.
+    /// Syncs the folders of all files that were written meanwhile.
     ///
     /// # Errors
     /// [`Error::File`] with the first folder that could not be, and the reason; the others are tried, too.
@@ -203,9 +203,9 @@ fn sync_or_defer(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings the names in a folder to the disk, where the system and the filesystem can.
+/// Syncs a folder, where the system and the filesystem can.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    // One that may be written and not read can't be opened, nor can any folder on Windows.
+    // A folder without read permission can't be opened. On Windows no folder can.
     let Ok(opened) = File::open(folder) else { return Ok(()) };
     match opened.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
@@ -213,13 +213,13 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a file the owner, where that may be, and the permissions of the one that it will replace, if there is one.
+/// Gives a file the permissions of the file that it will replace, and the owner where that is allowed.
 fn as_replaced(file: &File, target: &Path) -> io::Result<()> {
     let Ok(found) = fs::metadata(target) else { return Ok(()) };
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, fchown};
-        // Only root may give a file away, and only one's own groups may have it: then it stays the writer's.
+        // Only root may change the owner, and others only to their own groups. Else the file stays the writer's.
         let _ = fchown(file, None, Some(found.gid())).and_then(|()| fchown(file, Some(found.uid()), None));
     }
     file.set_permissions(found.permissions())
@@ -233,7 +233,7 @@ fn fill(
     let mut writer = BufWriter::with_capacity(1 << 16, file);
     contents(&mut writer)?;
     let file = writer.into_inner().map_err(|error| error.error().to_string())?;
-    // Before the rename: the disk may otherwise see that first, and a loss of power leave a name without its bytes.
+    // Without this sync the disk may see the rename first. A loss of power would then leave a name without its bytes.
     file.sync_all().map_err(|error| error.to_string())?;
     Ok(temporary)
 }

@@ -22,7 +22,7 @@
 //! read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with Zstandard or WebP.
 //!
 //! # Metadata
-//! Reading turns a picture as its EXIF orientation asks. What else the file says is [`Metadata`]:
+//! Reading applies the EXIF orientation. The rest is [`Metadata`]:
 //!
 //! | | read from | written to |
 //! | --- | --- | --- |
@@ -31,8 +31,8 @@
 //! | resolution (dpi) | PNG, JPEG, TIFF | PNG, JPEG, TIFF |
 //! | gamma, primaries, sRGB, cICP | PNG | PNG |
 //!
-//! XMP, IPTC, comments and whatever else is dropped, which [`Metadata::lost_in`] says. PNG's gamma is kept and not
-//! applied, as a profile is: the result looks like the input in a program that honours it.
+//! XMP, IPTC, comments and other metadata are dropped. [`Metadata::lost_in`] names them. PNG's gamma is kept and not
+//! applied, like a profile: the result looks like the input in a program that honours it.
 //!
 //! # Memory
 //! Reading a picture takes at most [`MEMORY_MULTIPLE`] times the bytes of its decoded values and [`MEMORY_CONSTANT`]
@@ -97,7 +97,7 @@ macro_rules! each_type {
 
 pub(crate) use each_type;
 
-/// A picture: what its file holds that this program keeps.
+/// A picture: its pixels and the metadata that this program keeps.
 ///
 /// ```
 /// use faltung::Image;
@@ -114,16 +114,16 @@ pub(crate) use each_type;
 pub struct Picture {
     /// The values.
     pub pixels: AnyImage,
-    /// What the file says about them.
+    /// The metadata of the file.
     pub metadata: Metadata,
-    /// What the values stand for.
+    /// The meaning of the values.
     pub content: Content,
 }
 
 /// How a picture is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Of JPEG, from 1 to 100; [`JPEG_QUALITY`] where it is None.
+    /// The quality of JPEG, from 1 to 100; [`JPEG_QUALITY`] if None.
     pub quality: Option<u8>,
 }
 
@@ -146,7 +146,7 @@ impl Picture {
         if file.get_ref().metadata().is_ok_and(|found| found.is_file()) {
             return Self::read_from(file).map_err(blame);
         }
-        // A pipe can't be read twice, as formats are told apart.
+        // The detection of the format reads twice, which a pipe can't.
         let bytes = memory::read_to_end(file, MOST_PIPED + 1).map_err(|error| blame(error.to_string()))?;
         if bytes.len() as u64 > MOST_PIPED {
             return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
@@ -178,8 +178,7 @@ impl Picture {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
-        // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room
-        // for it.
+        // Most encoders hold their compressed output in memory. An allocation that fails there would end the process.
         let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
         let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
         let Some(_reserved) = memory::reserve(bytes.saturating_mul(2)) else {
@@ -206,8 +205,7 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
     guarded(|| decode::memory(reader)).unwrap_or(0)
 }
 
-/// What a file has that [`Picture::read`] leaves out, in words: further pages of a TIFF, further frames of a PNG or
-/// WebP.
+/// What [`Picture::read`] ignores in a file, in words: more pages of a TIFF, more frames of a PNG or WebP.
 #[must_use]
 pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
     let path = path.as_ref();
@@ -231,7 +229,7 @@ pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
 /// # Errors
 /// As for [`read_mask`], without a path.
 pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
-    // No mask that is of use is larger; a device such as /dev/zero ends here.
+    // No useful mask is larger. This stops endless files such as /dev/zero.
     const MOST: u64 = 1 << 30;
     let failed = |reason: String| Error::File { path: "mask".into(), reason };
     let bytes = memory::read_to_end(reader, MOST + 1).map_err(|error| failed(error.to_string()))?;
@@ -255,7 +253,7 @@ pub fn write_text(path: impl AsRef<Path>, text: &str, existing: OverwritePolicy)
     atomic_write::write(path.as_ref(), existing, contents)
 }
 
-/// Whether a file could be written there, for those who work long before they write it.
+/// Checks that a file could be written. Call it before long work.
 ///
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
@@ -279,9 +277,9 @@ pub fn is_picture(path: impl AsRef<Path>) -> bool {
     bitmap || Format::of(path).is_ok()
 }
 
-/// Runs a decoder. None is known to panic; one that did, on a file made for it, would end a whole batch.
+/// Runs a decoder, and turns a panic into an error. A hostile file must not end a whole batch.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    // The decoder and all it had are gone after a panic, so that nothing half changed is seen.
+    // A panic drops the decoder and its state, so nobody sees a broken invariant.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
     result.unwrap_or_else(|_| Err("can't be read: its decoder failed in an unexpected way".into()))
 }

@@ -20,7 +20,7 @@ use faltung::{
     Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,
 };
 
-/// What rows are padded to, in bytes: a line of the caches, two or four bursts of the memory.
+/// The alignment of padded rows in bytes: a cache line.
 const BURST: usize = 128;
 
 /// The course's kernels, from the plain one on.
@@ -43,7 +43,7 @@ impl Kernel {
     }
 }
 
-/// A picture, and the answer that every kernel must have to the bit.
+/// A picture, and the result that every kernel must match bit-exactly.
 struct Work {
     image: Image<f32>,
     filter: Filter,
@@ -53,7 +53,7 @@ struct Work {
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let mask = samples::mask(MaskSize::square(MASK_WIDTH as usize), session.options.seed, false)?;
     let coefficients: [f32; HPP_MASK::LENGTH] = mask.coefficients().try_into().expect("a square of this width");
-    // The walk over the picture goes forwards, as the course's does.
+    // The course's kernels correlate.
     let filter = Filter::new(mask).operation(Operation::Correlate);
     let photograph = samples::coffee()?.map(|value| f32::from(value) / 255.0);
     introduce(session, &photograph);
@@ -72,7 +72,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of the exercise, and which threads do what.
+/// The sizes of the exercise, and the work of the threads.
 fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
     let (width, height) = (photograph.width(), photograph.height());
     session.note(format!(
@@ -95,7 +95,7 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
     ));
 }
 
-/// The CPU's answer, checked against f64, and its time.
+/// The CPU's result, checked against f64, and its time.
 fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, MeanTime)>> {
     let problem = rgb_problem(&image, filter)?;
     let device = Device::cpu();
@@ -163,7 +163,7 @@ impl Spacing {
         format!("{}{}", self.pitch, if self.padded { " padded" } else { "" })
     }
 
-    /// The image with its rows this far apart. What lies between is NaN: it must not matter.
+    /// The image with padded rows. The padding is NaN, which must not change the result.
     fn spread(&self, image: &Image<f32>) -> Vec<f32> {
         let row = image.width() * image.channels();
         let mut values = vec![f32::NAN; self.pitch * image.height()];
@@ -173,7 +173,7 @@ impl Spacing {
         values
     }
 
-    /// The rows without what lies between.
+    /// The rows without padding.
     fn gathered(&self, values: &[f32], image: &Image<f32>) -> Vec<f32> {
         let row = image.width() * image.channels();
         values.chunks_exact(self.pitch).flat_map(|from| from[..row].iter().copied()).collect()
@@ -200,7 +200,7 @@ where
     }
 }
 
-/// A kernel with a pitch whose answer is right.
+/// A kernel with a pitch whose result is right.
 struct MeasuredKernel {
     kernel: Kernel,
     spacing: Spacing,
@@ -224,7 +224,7 @@ fn on_device<'d>(
     {
         let spacing = Spacing::of(&work.image, padded);
         let image = launcher.upload("image", &spacing.spread(&work.image))?;
-        // The gaps of the result are nobody's: filled here, and compared, so that a kernel that writes there is seen.
+        // A kernel must not write to the padding of the result. It is filled here, and compared afterwards.
         let gaps = vec![f32::MAX; spacing.pitch * work.image.height()];
         let mut result = launcher.upload("result", &gaps)?;
         let counts = launcher.launch_counting(&*call(kernel, work, &spacing, &image, &mut result))?;
@@ -249,7 +249,7 @@ fn on_device<'d>(
     Ok(())
 }
 
-/// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
+/// The variant that `auto` takes for the problem, and its time. None if it is wrong, and on the emulator.
 fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, MeanTime)>> {
     let device = session.device();
     let problem = rgb_problem(&work.image, &work.filter)?.with_accuracy(Accuracy::Exact);
@@ -304,7 +304,7 @@ fn counts(session: &mut Session<'_>, work: &Work, measured: &[MeasuredKernel]) {
     let row = |one: &MeasuredKernel| {
         let counts = one.counts?;
         let of_lanes = |lanes: u64, warps: u64| digits(100.0 * lanes as f64 / (32 * warps) as f64);
-        // Where nothing is in shared memory, the sums' loads are the global ones.
+        // Without shared memory the sums load from global memory.
         let sums = if counts.shared_loads.instructions > 0 { counts.shared_loads } else { counts.global_loads };
         Some(vec![
             one.kernel.name().to_owned(),
@@ -325,7 +325,7 @@ fn counts(session: &mut Session<'_>, work: &Work, measured: &[MeasuredKernel]) {
     session.table(title, &columns, rows);
 }
 
-/// The picture repeated, so that the device is full and the launch is nothing.
+/// The kernels on the repeated picture, which fills the device and hides the cost of a launch.
 fn larger<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, work: &Work) -> Result<()> {
     const TIMES: usize = 8;
     let image = photograph::repeated(&work.image, TIMES)?;

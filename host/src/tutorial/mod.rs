@@ -1,4 +1,4 @@
-//! Four well-known tutorials, reproduced: what they compute, checked, with the numbers beside it.
+//! Reproduces four well-known tutorials: their results, checked, with times or counts.
 //!
 //! [`run`] takes a [`Tutorial`] and a device and gives a [`Transcript`]: tables, notes, checks and pictures as data.
 //! `docs/tutorials` explains the kernels. [`launch`] runs them on a CUDA device and on the emulator. On the CPU plain Rust
@@ -61,7 +61,7 @@ impl Tutorial {
         }
     }
 
-    /// What it is, and where: one line for people.
+    /// The title and the address, in one line.
     #[must_use]
     pub const fn source(self) -> &'static str {
         match self {
@@ -114,12 +114,12 @@ impl FromStr for Tutorial {
     }
 }
 
-/// How to run a tutorial.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TutorialOptions {
     /// Shorter timings, and no large sizes.
     pub quick: bool,
-    /// What masks and arrays are made from.
+    /// The seed of masks and arrays.
     pub seed: u64,
 }
 
@@ -129,13 +129,12 @@ impl Default for TutorialOptions {
     }
 }
 
-/// Runs a tutorial. Each part of the report is shown to `show` as soon as it is there.
+/// Runs a tutorial. `show` gets each part of the transcript as soon as it is complete.
 ///
-/// Every answer is checked before it is timed or shown; one that is wrong is a [`Check`] that says so, and has no
-/// figures.
+/// Each result is checked before it is timed or shown. A wrong one is a failed [`Check`] and has no figures.
 ///
 /// # Errors
-/// What keeps the tutorial from going on: [`Error::Driver`], [`Error::DeviceMemory`], [`Error::Emulator`].
+/// [`Error::Driver`], [`Error::DeviceMemory`], [`Error::Emulator`].
 pub fn run(
     tutorial: Tutorial,
     device: &Device,

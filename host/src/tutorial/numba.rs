@@ -19,7 +19,7 @@ struct Work {
     oracle: Oracle,
 }
 
-/// An answer that is right, and its times.
+/// The times of a right result.
 struct Row {
     name: &'static str,
     with_transfers: Option<MeanTime>,
@@ -133,7 +133,7 @@ fn of_the_tutorial<'d>(
     Ok(())
 }
 
-/// The kernel that this project takes for the problem on a device; its answer, if it is right.
+/// The variant that `auto` takes for the problem on a device. Returns its result, if it is right.
 fn of_this_project(
     session: &mut Session<'_>,
     device: &Device,
@@ -166,7 +166,7 @@ fn of_this_project(
     Ok(Some(found))
 }
 
-/// Checks an answer: within the bound of 169 fused multiply-adds in f32 of the sum in f64, in whichever order.
+/// Checks a result: within the bound of 169 fused multiply-adds in f32, in any order, of the sum in f64.
 fn right(session: &mut Session<'_>, what: &str, work: &Work, found: &[f32]) -> bool {
     let (exact, magnitude) = (&work.oracle.exact, &work.oracle.magnitude);
     let gamma = judge::gamma(work.mask.coefficients().len() as u64);

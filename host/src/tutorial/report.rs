@@ -1,4 +1,4 @@
-//! What came out of a tutorial, as data, and as text for people.
+//! The transcript of a tutorial, as data and as text.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::files::Picture;
 use crate::text_table::{TextColumn, text_table};
 use comfy_table::CellAlignment;
 
-/// A tutorial's results, in the order in which it tells them.
+/// The results of a tutorial, in order.
 #[derive(Clone, Debug)]
 pub struct Transcript {
-    /// Which one.
+    /// The tutorial.
     pub tutorial: Tutorial,
     /// Notes, tables and checks.
     pub parts: Vec<Part>,
@@ -19,13 +19,13 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Whether every answer was right.
+    /// Whether all results were right.
     #[must_use]
     pub fn all_right(&self) -> bool {
         self.checks().all(|check| check.verdict.is_ok())
     }
 
-    /// The answers that were checked.
+    /// The checked results.
     pub fn checks(&self) -> impl Iterator<Item = &Check> {
         self.parts.iter().filter_map(|part| match part {
             Part::Check(check) => Some(check),
@@ -34,21 +34,21 @@ impl Transcript {
     }
 }
 
-/// A piece of a report. Its text ends with a line break.
+/// A part of a transcript. Its text ends with a line break.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     /// A line of text or more.
     Note(String),
     /// Figures.
     Table(Table),
-    /// An answer that was checked.
+    /// A checked result.
     Check(Check),
 }
 
-/// An answer that was held against a reference.
+/// A result that was compared with a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What computed what.
+    /// What computed the result.
     pub what: String,
     /// How close it is, or what is wrong.
     pub verdict: Result<String, String>,

@@ -1,4 +1,4 @@
-//! What the tutorials have in common: a device, a report that grows, checks before figures, times.
+//! The state of a running tutorial: the device, the transcript so far, checks and times.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::tutorial::launch::Launcher;
 use crate::units::digits;
 use faltung::{Device, Result};
 
-/// A tutorial that runs.
+/// A running tutorial.
 pub(super) struct Session<'a> {
     device: &'a Device,
     pub(super) options: TutorialOptions,
@@ -43,7 +43,7 @@ impl<'a> Session<'a> {
         self.device.backend() == "emulator"
     }
 
-    /// What to add to the blocks of a kernel where it does not run.
+    /// A remark on the blocks of a kernel, for the CPU, where it does not run.
     pub(super) fn of_the_kernel(&self) -> &'static str {
         if self.is_cpu() { " (the GPU kernel's; the CPU has none)" } else { "" }
     }
@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
         self.part(Part::Note(text.into()));
     }
 
-    /// Adds a table, unless nothing was right that could stand in it.
+    /// Adds a table, unless it has no rows.
     pub(super) fn table(&mut self, title: impl Into<String>, columns: &[&'static str], rows: Vec<Vec<String>>) {
         debug_assert!(rows.iter().all(|row| row.len() == columns.len()));
         if !rows.is_empty() {
@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Notes whether an answer is right, and says so: only what is right has figures.
+    /// Adds a check. True if the result is right: only then it gets figures.
     pub(super) fn check(&mut self, what: impl Into<String>, verdict: CheckResult) -> bool {
         let right = verdict.is_ok();
         self.part(Part::Check(Check { what: what.into(), verdict }));
@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
         Duration::from_millis(if self.options.quick { 2 } else { 20 })
     }
 
-    /// The time of `work` on a CUDA device; None on the emulator, where it would mean nothing.
+    /// The time of `work` on a CUDA device; None on the emulator, whose times mean nothing.
     pub(super) fn time(
         &self,
         launcher: &mut Launcher<'a>,
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The part of the device's copy rate that `bytes` in this time are, such as "54.3 %".
+    /// The share of the device's copy rate for `bytes` in this time, such as "54.3 %".
     pub(super) fn of_copy_rate(&mut self, bytes: f64, timing: &MeanTime) -> Result<String> {
         let rate = match self.copy_rate {
             Some(rate) => rate,
@@ -113,7 +113,7 @@ impl<'a> Session<'a> {
         Ok(format!("{} %", digits(100.0 * bytes / (timing.mean / 1e6) / rate)))
     }
 
-    /// The report. A wrong answer leaves pictures out that show it.
+    /// The transcript.
     pub(super) fn finish(self, tutorial: Tutorial) -> Transcript {
         Transcript { tutorial, parts: self.parts, pictures: self.pictures }
     }

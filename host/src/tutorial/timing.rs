@@ -1,4 +1,4 @@
-//! Times as the tutorials give them: mean and standard deviation over 7 runs, each of many loops.
+//! Times as IPython's `%timeit` has them: mean and standard deviation over 7 runs of many loops.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,9 +23,8 @@ pub struct MeanTime {
 }
 
 impl MeanTime {
-    /// Measures `run`, which executes something a number of times and gives the time of all. A run takes at least
-    /// `least`, unless that were too many loops. What is found out about their number warms up, too, and does not
-    /// count.
+    /// Measures `run`, which executes a number of loops and returns their time. A run takes at least `least`, within
+    /// the most loops. The search for the number of loops is the warm-up.
     ///
     /// # Errors
     /// Those of `run`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use host::batch::Summary;
+use host::batch::BatchSummary;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::output;
@@ -81,7 +81,7 @@ impl Progress {
     }
 
     /// A line about the whole run.
-    pub(super) fn summary(&self, summary: &Summary) -> String {
+    pub(super) fn summary(&self, summary: &BatchSummary) -> String {
         let seconds = summary.elapsed.as_secs_f64().max(1e-9);
         let pixels = self.pixels.load(Ordering::Relaxed) as f64;
         let rates = Rates { pictures: summary.done as f64 / seconds, pixels: pixels / seconds };
@@ -119,7 +119,7 @@ mod tests {
         let progress = Progress::new(1, false);
         let line = |millis| {
             let (elapsed, computing) = (Duration::from_millis(millis), Duration::ZERO);
-            progress.summary(&Summary { done: 2, failed: 0, abandoned: 0, elapsed, computing })
+            progress.summary(&BatchSummary { done: 2, failed: 0, abandoned: 0, elapsed, computing })
         };
         assert_eq!(line(20), "2 pictures in 0.02 s");
         assert!(line(500).starts_with("2 pictures in 0.50 s: 4.0 pictures/s, "), "{}", line(500));

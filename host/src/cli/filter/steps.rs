@@ -1,9 +1,9 @@
 //! What is done to the values of one picture: one mask after the other, from the type of the file to the type of the
 //! result.
 //!
-//! One mask alone that needs nothing but its sums runs from type to type on the device ([`Steps::direct`]). All else is
-//! computed in `f32`: converted once, filtered by each step, rounded once. Both give the same bits where both are
-//! possible.
+//! A single mask that needs only its sums runs on the device from the input type to the output type
+//! ([`Steps::direct`]). All else is computed in `f32`: converted once, filtered by each step, rounded once. Both are
+//! bit-exact with each other where both are possible.
 
 use anyhow::{Result, bail};
 use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem};

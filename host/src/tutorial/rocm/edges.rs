@@ -1,4 +1,4 @@
-//! The four ways to treat positions outside of the picture, side by side.
+//! The four borders, side by side.
 
 use super::{Arrays, Direct, Work, cpu};
 use crate::tutorial::judge;

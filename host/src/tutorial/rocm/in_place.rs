@@ -1,4 +1,4 @@
-//! The tutorial's kernel as it stands there, on one image: what the emulator says about it.
+//! The tutorial's kernel in place, on one image: the race that the emulator finds.
 
 use cuda_emulator::{Emulator, Error, Kind, Launch, Memory};
 use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur_in_place};
@@ -9,12 +9,12 @@ use crate::tutorial::session::Session;
 use faltung::Image;
 use faltung::Result;
 
-/// Columns and rows of the part of the photograph that it is shown on: six blocks.
+/// Columns and rows of the part of the photograph: six blocks.
 const SIZE: (usize, usize) = (48, 32);
 /// Columns and rows of the mask.
 const MASK: usize = 9;
 
-/// What came of it.
+/// The outcome of the emulated run.
 struct Outcome {
     report: String,
     races: usize,

@@ -1,4 +1,4 @@
-//! ROCm's box blur: the tutorial's kernel, then what to do instead, and the four ways at the edges.
+//! ROCm's box blur: the tutorial's kernel, two faster methods, and four borders.
 
 mod cpu;
 mod edges;
@@ -22,8 +22,7 @@ use faltung::{
 
 /// The side of the tutorial's mask.
 const SIDE: usize = 200;
-/// By what sides are divided on the emulator, those of the picture and of the mask, and what a picture of that size is
-/// called.
+/// The divisor of all sides on the emulator, and the name of a picture of that size.
 fn reduced(session: &Session<'_>) -> (usize, &'static str) {
     if session.options.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
 }
@@ -33,7 +32,7 @@ fn strip(pixels: usize) -> u32 {
     if pixels < 1 << 22 { 50 } else { 200 }
 }
 
-/// A way to blur.
+/// A method to blur.
 #[derive(Clone, Copy, PartialEq)]
 enum BlurMethod {
     Direct,
@@ -53,7 +52,7 @@ impl BlurMethod {
     }
 }
 
-/// A picture, a box, and what is exact.
+/// A picture, a box, and the exact sums.
 struct Work {
     image: Image<u8>,
     mask: Box,
@@ -66,8 +65,8 @@ impl Work {
         Self { image, mask, sums }
     }
 
-    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the
-    /// tutorial are in f32: within 1 unit of the exact value.
+    /// Checks a result of this method. Sums of integers are exact, and so is their rounding. The tutorial's sums are in
+    /// f32: within 1 unit of the exact value.
     fn judge(&self, way: BlurMethod, found: &[u8]) -> CheckResult {
         let area = self.mask.area() as u64;
         if way == BlurMethod::Direct {
@@ -83,7 +82,7 @@ impl Work {
     }
 }
 
-/// A way whose answer is right.
+/// A method whose result is right.
 struct Row {
     way: BlurMethod,
     timing: Option<MeanTime>,
@@ -121,7 +120,7 @@ fn smaller(whole: &Work, factor: usize) -> Result<Work> {
     Ok(Work::new(image, Box { width: whole.mask.width / factor, height: whole.mask.height / factor }))
 }
 
-/// All ways on a device; the whole picture blurred, if that was right.
+/// All methods on a device. Returns the blurred picture, if it is right.
 fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
     if launcher.is_emulator() {
         let (factor, _) = reduced(session);
@@ -149,7 +148,7 @@ fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: 
     Ok(blurred)
 }
 
-/// Some ways on one picture: checked, then timed or counted; and the last right answer.
+/// Some methods on one picture: checked, then timed or counted. Returns the last right result, too.
 fn ways<'d>(
     session: &mut Session<'d>,
     launcher: &mut Launcher<'d>,
@@ -170,7 +169,7 @@ fn ways<'d>(
     Ok((rows, answer))
 }
 
-/// What the kernels work on.
+/// The arrays of the kernels.
 struct Arrays<'d> {
     image: Array<'d, u8>,
     mask: Array<'d, f32>,
@@ -226,7 +225,7 @@ impl<'d> Arrays<'d> {
     }
 }
 
-/// All ways on the CPU; the blurred picture, if it was right.
+/// All methods on the CPU. Returns the blurred picture, if it is right.
 fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
     let (mut rows, mut answer) = (Vec::new(), None);
     let device = Device::cpu();
