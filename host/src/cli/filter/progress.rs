@@ -1,4 +1,4 @@
-//! What a person at the terminal sees of a run.
+//! The progress of a run on the terminal.
 
 use std::fmt::{Arguments, Write};
 use std::sync::Arc;
@@ -30,11 +30,11 @@ impl Progress {
         let rates = move |state: &ProgressState, text: &mut dyn Write| {
             let seconds = state.elapsed().as_secs_f64().max(1e-9);
             let pixels = written.load(Ordering::Relaxed) as f64;
-            // A text that can't be written can't be reported either.
+            // A failure to write can't be reported, either.
             let _ = write!(text, "{}", Rates { pictures: state.pos() as f64 / seconds, pixels: pixels / seconds });
         };
         let left = |state: &ProgressState, text: &mut dyn Write| {
-            // Before the first picture is finished, nobody knows.
+            // The rate is unknown before the first picture.
             let _ = match state.pos() {
                 0 => write!(text, "?"),
                 _ => write!(text, "{:#}", HumanDuration(state.eta())),
@@ -71,7 +71,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Takes the bar away, so that what the shell prints next stands in a line of its own.
+    /// Removes the bar, so that the shell's prompt gets a line of its own.
     pub(super) fn interrupted(&self) {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         self.bar.finish_and_clear();
