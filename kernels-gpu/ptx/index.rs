@@ -10,7 +10,7 @@ pub const RUSTC: &str = "1.95.0";
 pub const SOURCE_HASH: &str = "c7a8dbf2c3c1fc376d00d7abd9add3bceb1e9ef2be9915f495ef24a9b5c5b1b6";
 
 /// All modules, sorted by name.
-pub const MODULES: &[Module] = &[
+pub static MODULES: &[Module] = &[
     Module { name: "constant_mask_f32_c1", packed: packed!("constant_mask_f32_c1.ptx") },
     Module { name: "constant_mask_f32_c2", packed: packed!("constant_mask_f32_c2.ptx") },
     Module { name: "constant_mask_f32_c3", packed: packed!("constant_mask_f32_c3.ptx") },
