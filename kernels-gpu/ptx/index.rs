@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "c7a8dbf2c3c1fc376d00d7abd9add3bceb1e9ef2be9915f495ef24a9b5c5b1b6";
+pub const SOURCE_HASH: &str = "801f4a629faa6d9a99f4617a53e816eeadbc174521a00ee3e723f74aad847a1f";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
