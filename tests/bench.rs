@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use faltung::Image;
-use host::files::{Existing, Picture};
+use host::files::{OverwritePolicy, Picture};
 use serde_json::Value;
 
 /// The program. A test that was moved to another machine finds it by `HOST_BIN`.
@@ -239,7 +239,7 @@ fn a_picture_is_measured_in_grey() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("colours.png");
     let values = (0..31 * 17 * 3).map(|i| (i * 7 % 256) as u8).collect();
-    Picture::from(Image::new(31, 17, 3, values).unwrap()).write(&path, Existing::Keep).unwrap();
+    Picture::from(Image::new(31, 17, 3, values).unwrap()).write(&path, OverwritePolicy::Keep).unwrap();
     let document = measured(&["--image", path.to_str().unwrap(), "--masks", "3", "--device", "cpu"]);
     let row = &document["rows"][0];
     assert_eq!((row["picture"].as_str(), row["width"].as_u64()), (Some("colours.png"), Some(31)));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use faltung::Image;
-use host::files::{Existing, Picture};
+use host::files::{OverwritePolicy, Picture};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The memory of the group.
@@ -137,8 +137,8 @@ fn batch(group: &Group, width: usize, height: usize, channels: usize) -> Result<
     const PICTURES: usize = 16;
     fs::create_dir(group.path("in"))?;
     let first = picture(width, height, channels);
-    Picture::from(first).write(group.path("in/00.pam"), Existing::Keep)?;
-    Picture::read(group.path("in/00.pam"))?.write(group.path("in/01.png"), Existing::Keep)?;
+    Picture::from(first).write(group.path("in/00.pam"), OverwritePolicy::Keep)?;
+    Picture::read(group.path("in/00.pam"))?.write(group.path("in/01.png"), OverwritePolicy::Keep)?;
     for number in 2..PICTURES {
         let (from, extension) = if number % 4 == 1 { ("01.png", "png") } else { ("00.pam", "pam") };
         fs::hard_link(group.path("in").join(from), group.path("in").join(format!("{number:02}.{extension}")))?;
@@ -168,8 +168,8 @@ fn a_batch_of_one_channel_completes(group: &Group) -> Result<(), Failed> {
 
 fn one_picture_that_is_too_large_is_named(group: &Group) -> Result<(), Failed> {
     fs::create_dir(group.path("in"))?;
-    Picture::from(picture(16_000, 9000, 2)).write(group.path("in/large.pam"), Existing::Keep)?;
-    Picture::from(picture(30, 20, 3)).write(group.path("in/small.pam"), Existing::Keep)?;
+    Picture::from(picture(16_000, 9000, 2)).write(group.path("in/large.pam"), OverwritePolicy::Keep)?;
+    Picture::from(picture(30, 20, 3)).write(group.path("in/small.pam"), OverwritePolicy::Keep)?;
     let output = group.filter(Stdio::null(), &["in", "-o", "out/", "--box", "3"])?;
     let stderr = ended(&output, 1)?;
     if !stderr.contains("large.pam") || !stderr.contains("memory") {

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use faltung::{AnyImage, Image, Pixel};
-use host::files::{Existing, Picture};
+use host::files::{OverwritePolicy, Picture};
 use tempfile::TempDir;
 
 /// The program. A test that was moved to another machine finds it by `HOST_BIN`.
@@ -120,7 +120,7 @@ impl Place {
     }
 
     fn write<T: Pixel>(&self, name: &str, image: Image<T>) {
-        Picture::from(image).write(self.path(name), Existing::Keep).unwrap();
+        Picture::from(image).write(self.path(name), OverwritePolicy::Keep).unwrap();
     }
 
     fn read(&self, name: &str) -> AnyImage {

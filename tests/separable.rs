@@ -42,7 +42,7 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> faltung::Result<()> {
             let image = Image::new(width, height, 1, noise(width * height, 1000 + j as u64))?;
             let found: Image = convolution.apply(&image)?;
             let expected = two_passes(&image, row, column, border)?;
-            let same = host::compare::same_bits(expected.values(), found.values());
+            let same = host::compare::bit_exact(expected.values(), found.values());
             assert_eq!(same, Ok(()), "{mask_width} x {mask_height} on {width} x {height}, {border}");
         }
     }
@@ -89,7 +89,7 @@ fn a_tile_of_one_size_takes_any_anchor() -> faltung::Result<()> {
         assert!(matches!(tile.plan().expect("a plan").entry.mask, MaskSize::Square(_)));
         let image = Image::new(530, 20, 1, noise(530 * 20, 6))?;
         let (found, expected): (Image, Image) = (tile.apply(&image)?, ring.apply(&image)?);
-        assert_eq!(host::compare::same_bits(expected.values(), found.values()), Ok(()), "{side}, anchor {anchor:?}");
+        assert_eq!(host::compare::bit_exact(expected.values(), found.values()), Ok(()), "{side}, anchor {anchor:?}");
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> faltung::Result<()>
                 let convolution = device.prepare(&problem, VariantChoice::Named(Variant::SeparableBlockTile))?;
                 let ring = device.prepare(&problem, VariantChoice::Named(Variant::SeparableRing))?;
                 let (found, expected): (Image, Image) = (convolution.apply(&image)?, ring.apply(&image)?);
-                let same = host::compare::same_bits(expected.values(), found.values());
+                let same = host::compare::bit_exact(expected.values(), found.values());
                 assert_eq!(same, Ok(()), "{mask_width} x {mask_height}, {border}, anchor {anchor:?}");
             }
         }

@@ -48,7 +48,7 @@ const ALONE: [(&str, Alone); 15] = [
     ("planted::wrong_answers_are_found", data::wrong_answers_are_found),
     ("refused::short_arrays", defects::short_arrays),
     ("refused::sizes_beyond_the_limits", defects::sizes),
-    ("refused::arrays_of_another_lab", defects::other_lab),
+    ("refused::arrays_of_another_launcher", defects::other_launcher),
     ("refused::an_output_that_nothing_wrote", defects::unwritten),
     ("program::every_tutorial_on_the_cpu", program::on_the_cpu),
     ("program::a_tutorial_on_the_emulator", program::on_the_emulator),

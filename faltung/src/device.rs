@@ -133,6 +133,15 @@ impl Device {
         }
     }
 
+    /// The seed of the order in which the emulator runs a block's threads; None for the other devices.
+    #[must_use]
+    pub fn emulator_seed(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Emulator { seed } => Some(*seed),
+            _ => None,
+        }
+    }
+
     /// `"cuda"`, `"cpu"` or `"emulator"`, as reports name the backend.
     #[must_use]
     pub fn backend(&self) -> &'static str {

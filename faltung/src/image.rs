@@ -1,58 +1,59 @@
 //! Images in memory.
 
+use bytemuck::{Pod, TransparentWrapper, Zeroable};
+
 use crate::{Error, Result, View, ViewMut, memory};
 
 pub use kernels_gpu::abi::pixel::{Pixel, PixelType};
 
-/// Values as the bytes that they are.
+/// A [`Pixel`] for `bytemuck`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct PodPixel<T>(T);
+
+// SAFETY: `Pixel` is sealed. All bits zero are a value of each of its types: u8, u16 and f32.
+unsafe impl<T: Pixel> Zeroable for PodPixel<T> {}
+// SAFETY: those types have no padding, and each bit pattern is a value.
+unsafe impl<T: Pixel> Pod for PodPixel<T> {}
+// SAFETY: the struct is `repr(transparent)` and has one field of this type.
+unsafe impl<T: Pixel> TransparentWrapper<T> for PodPixel<T> {}
+
+/// Values as their bytes.
 pub(crate) fn bytes_of<T: Pixel>(values: &[T]) -> &[u8] {
-    // SAFETY: Pixel is sealed: its types, u8, u16 and f32, are plain bytes without padding.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+    bytemuck::cast_slice(PodPixel::wrap_slice(values))
 }
 
-/// Values as the bytes that they are, to be written.
+/// Values as their bytes, to be written.
 pub(crate) fn bytes_of_mut<T: Pixel>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and each bit pattern is a value.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+    bytemuck::cast_slice_mut(PodPixel::wrap_slice_mut(values))
 }
 
-/// Bytes as the values that they are.
+/// Bytes as values.
 ///
 /// # Panics
-/// If they are no whole values, or don't begin where one can.
+/// If the number of bytes is no multiple of a value's, or the first byte is not aligned for a value.
 #[cfg(feature = "cuda")]
 pub(crate) fn values_of<T: Pixel>(bytes: &[u8]) -> &[T] {
-    check_values::<T>(bytes);
-    // SAFETY: aligned and as many as there are bytes for, as was just checked; each bit pattern is a value.
-    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
+    PodPixel::peel_slice(bytemuck::cast_slice(bytes))
 }
 
-/// Bytes as the values that they are, to be written.
+/// Bytes as values, to be written.
 ///
 /// # Panics
 /// As for [`values_of`].
 #[cfg(feature = "cuda")]
 pub(crate) fn values_of_mut<T: Pixel>(bytes: &mut [u8]) -> &mut [T] {
-    check_values::<T>(bytes);
-    // SAFETY: as above, and values are plain bytes.
-    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
-}
-
-#[cfg(feature = "cuda")]
-fn check_values<T>(bytes: &[u8]) {
-    assert!(bytes.as_ptr().cast::<T>().is_aligned() && bytes.len().is_multiple_of(size_of::<T>()));
+    PodPixel::peel_slice_mut(bytemuck::cast_slice_mut(bytes))
 }
 
 /// The same values, if `T` is `U`.
 pub(crate) fn same_type<T: Pixel, U: Pixel>(values: &[T]) -> Option<&[U]> {
-    // SAFETY: two types with one tag are one type: the trait is sealed, and each implementor has a tag of its own.
-    (T::TYPE == U::TYPE).then(|| unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) })
+    (T::TYPE == U::TYPE).then(|| PodPixel::peel_slice(bytemuck::cast_slice(PodPixel::wrap_slice(values))))
 }
 
 /// The same values, to be written, if `T` is `U`.
 pub(crate) fn same_type_mut<T: Pixel, U: Pixel>(values: &mut [T]) -> Option<&mut [U]> {
-    // SAFETY: as above.
-    (T::TYPE == U::TYPE).then(|| unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) })
+    (T::TYPE == U::TYPE).then(|| PodPixel::peel_slice_mut(bytemuck::cast_slice_mut(PodPixel::wrap_slice_mut(values))))
 }
 
 /// Refuses a side of an image or a mask that the kernels can't count.

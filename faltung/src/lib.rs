@@ -136,9 +136,6 @@ mod error;
 mod filter;
 mod gpu_info;
 mod image;
-#[cfg(feature = "lab")]
-#[doc(hidden)]
-pub mod lab;
 mod mask;
 #[doc(hidden)]
 pub mod memory;

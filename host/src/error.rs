@@ -1,4 +1,4 @@
-//! What can go wrong with files, and in the library beneath.
+//! The errors of this crate: of files, and of the library.
 
 use std::path::PathBuf;
 

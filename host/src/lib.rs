@@ -13,8 +13,11 @@ mod error;
 pub mod files;
 pub mod oracle;
 pub mod resident;
+mod samples;
+mod text_table;
 mod threads;
 pub mod tutorial;
+mod units;
 
 pub use error::{Error, Result};
 pub use threads::fit_threads;

@@ -1,22 +1,21 @@
-//! The oracle: what a convolution is, in `f64`, by another way than any backend takes.
+//! The oracle: a convolution in `f64`, by a formula that no backend uses.
 //!
-//! It shares nothing with the backends but the problem. Borders come from walking (`walk`), not from the formula that
-//! the kernels and the CPU use; there are no tiles; a sum is gathered coefficient by coefficient over a row of outputs.
+//! It shares only the problem with the backends. It walks pixel by pixel out of the image (`walk`), where they map
+//! positions by a formula. It has no tiles. It adds one coefficient's products to a whole row of outputs at a time.
 //!
 //! # How exact it is
 //! The product of two `f32` has 48 bits and is exact in `f64`. The sum of n products takes n roundings of 2^-53 each,
 //! so it is off by at most about n * 2^-53 * sum|M*I|: for any n below a million a 2^-9 of what `f32` is allowed.
-//! Because products are exact, fused or separate operations give the same bits.
+//! Because products are exact, fused and separate operations are bit-exact.
 
 use rayon::prelude::*;
 
 use faltung::{Border, Problem};
 
-/// Outputs whose sums are gathered together: they stay in the first-level cache.
+/// The outputs whose sums are computed together. They stay in the L1 cache.
 const COLUMNS: usize = 1024;
 
-/// The result of a problem in `f64`, and what its rounding errors are measured by. Both are `height` rows of `width`
-/// values.
+/// The result of a problem in `f64`, and the magnitude for its error bounds. Both are `height` rows of `width` values.
 ///
 /// ```
 /// use host::oracle::Oracle;

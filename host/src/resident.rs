@@ -1,4 +1,5 @@
-//! An image that stays on a device, to be computed there any number of times, timed by the device's clock.
+//! Buffers of an image and its result on a device: upload once, execute any number of times, download. The device's
+//! clock times the executions.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use faltung::{AnyImage, Device, DeviceImage, Image, Pixel, PixelType, Prepared, 
 use crate::compare::POISON;
 use crate::files::each_type;
 
-/// An image on a device, with its result and what computes it.
+/// An image on a device, its result, and the prepared filter.
 #[derive(Debug)]
 pub struct Resident<T: Pixel, U: Pixel> {
     prepared: Prepared,
@@ -17,7 +18,7 @@ pub struct Resident<T: Pixel, U: Pixel> {
 }
 
 impl<T: Pixel, U: Pixel> Resident<T, U> {
-    /// Puts an image on the device, and a result that is poisoned until it is computed.
+    /// Uploads an image, and a poisoned result.
     ///
     /// # Errors
     /// As for [`Device::upload`].
@@ -29,8 +30,8 @@ impl<T: Pixel, U: Pixel> Resident<T, U> {
         Ok(Self { prepared: prepared.clone(), stream, source, result })
     }
 
-    /// Computes `times` times and returns the time of all, as the device's own clock has it. (The emulator's is that of
-    /// the emulation: it says nothing about a GPU.)
+    /// Computes `times` times and returns the time of all by the device's clock. On the emulator that is the time of
+    /// the emulation, which says nothing about a GPU.
     ///
     /// # Errors
     /// As for [`Prepared::run_into`].
@@ -72,7 +73,7 @@ where
     }
 }
 
-/// Fills values with what hardly any result is: [`POISON`] in `f32`, a pattern in the other types.
+/// Fills values with [`POISON`] in `f32`, and with a rare value in the other types.
 pub(crate) fn poison<T: Pixel>(values: &mut [T]) {
     values.fill(T::from_f32(match T::TYPE {
         PixelType::U8 => 173.0,
@@ -81,7 +82,7 @@ pub(crate) fn poison<T: Pixel>(values: &mut [T]) {
     }));
 }
 
-/// Puts an image on the device, of any types.
+/// Uploads an image of any types.
 pub(crate) fn any(device: &Device, prepared: &Prepared, image: &AnyImage) -> Result<Box<dyn AnyResident>> {
     fn to<T: Pixel>(device: &Device, prepared: &Prepared, image: &Image<T>) -> Result<Box<dyn AnyResident>> {
         Ok(match prepared.problem().format().output {

@@ -1,57 +1,51 @@
-//! Threads and heaps of a program whose memory is limited.
+//! Fits threads and heaps to limited memory.
 
 use faltung::memory::{address_space, available, control_group_free};
 
-/// Where the address space is limited, makes the threads that compute on the CPU fewer, and lets all threads share one
-/// heap: a thread that could not begin would end the program, and heaps that are set aside would leave nothing for
-/// pictures. Where a control group leaves little memory, what is freed is given back at once. For a program to call
-/// first; where nothing is limited it does nothing.
+/// Fits the program to its limits. Call it first. Without limits it does nothing.
+///
+/// - A limited address space (`ulimit -v`) gets fewer threads and one heap for all of them. A thread that can't start
+///   would end the program, and a heap for each thread would leave nothing for pictures.
+/// - A control group with little memory gets freed memory back at once.
 pub fn fit_threads() {
     /// Below this, what the C library keeps would be missing.
     const LITTLE: u64 = 4 << 30;
     if control_group_free().is_some_and(|free| free < LITTLE) {
-        give_back_what_is_freed();
+        allocator::return_freed_memory();
     }
     if address_space().is_none() {
         return;
     }
-    one_heap();
-    // As rayon, whose threads they are, counts them.
+    allocator::one_heap();
+    // The count that rayon would use.
     let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
     let wanted = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    // An error means that they have begun.
+    // An error means that the threads run already.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads_that_fit(wanted)).build_global();
 }
 
-/// Has the C library keep one heap for all threads.
-fn one_heap() {
-    /// `M_ARENA_MAX` of <malloc.h>.
-    const ARENA_MAX: i32 = -8;
-    set_allocator(ARENA_MAX, 1);
-}
-
-/// Has the C library return freed pieces of 1 MiB and more to the system. By itself it keeps up to 64 MiB for each
-/// heap.
-fn give_back_what_is_freed() {
-    /// `M_MMAP_THRESHOLD` of <malloc.h>.
-    const MMAP_THRESHOLD: i32 = -3;
-    set_allocator(MMAP_THRESHOLD, 1 << 20);
-}
-
-/// Sets a parameter of the C library's allocator, where that is glibc's.
-fn set_allocator(parameter: i32, value: i32) {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        use std::ffi::c_int;
-        unsafe extern "C" {
-            fn mallopt(parameter: c_int, value: c_int) -> c_int;
-        }
-        // SAFETY: glibc's, with its own signature; it takes the allocator's lock, and any two numbers. If it refuses,
-        // the allocator stays as it is.
-        unsafe { mallopt(parameter, value) };
+/// The parameters of glibc's allocator. Another C library's allocator stays as it is.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod allocator {
+    /// Keeps one heap for all threads.
+    pub(super) fn one_heap() {
+        set(libc::M_ARENA_MAX, 1);
     }
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    let _ = (parameter, value);
+
+    /// Returns freed memory of 1 MiB and more to the system. By itself glibc keeps up to 64 MiB for each heap.
+    pub(super) fn return_freed_memory() {
+        set(libc::M_MMAP_THRESHOLD, 1 << 20);
+    }
+
+    fn set(parameter: libc::c_int, value: libc::c_int) {
+        // SAFETY: `mallopt` takes the allocator's lock, and any two numbers. If it refuses, nothing changes.
+        unsafe { libc::mallopt(parameter, value) };
+    }
+}
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod allocator {
+    pub(super) fn one_heap() {}
+    pub(super) fn return_freed_memory() {}
 }
 
 /// Address space that a thread takes: its stack, 2 MiB, and some of what it works with. (The heap of its own, 64 MiB,

@@ -7,10 +7,10 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "71346788490622ef20cfa08b21e230463c7462bc7ff7bcc69557c9c08f189f6d";
+pub const SOURCE_HASH: &str = "801f4a629faa6d9a99f4617a53e816eeadbc174521a00ee3e723f74aad847a1f";
 
 /// All modules, sorted by name.
-pub const MODULES: &[Module] = &[
+pub static MODULES: &[Module] = &[
     Module { name: "constant_mask_f32_c1", packed: packed!("constant_mask_f32_c1.ptx") },
     Module { name: "constant_mask_f32_c2", packed: packed!("constant_mask_f32_c2.ptx") },
     Module { name: "constant_mask_f32_c3", packed: packed!("constant_mask_f32_c3.ptx") },

@@ -200,7 +200,7 @@ fn what_is_not_srgb_is_noted() {
     profile[128..144].copy_from_slice(b"Adobe RGB (1998)");
     let mut picture = Picture::from(picture(4, 4, 3, |i| i as u8));
     picture.metadata.icc_profile = Some(profile);
-    picture.write(place.path("a.png"), Existing::Keep).unwrap();
+    picture.write(place.path("a.png"), OverwritePolicy::Keep).unwrap();
     let args = ["a.png", "--overwrite", "-o", "b.png", "--box", "3"];
     place.filter(&args).quietly();
     let linear = [&args[..], &["--linear"]].concat();

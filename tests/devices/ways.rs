@@ -147,7 +147,7 @@ pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
                 let image = Image::new(width, height, channels, bytes.into_iter().map(f32::from).collect())?;
                 (convolution.apply(&image)?, cpu.prepare(problem, VariantChoice::Auto)?.apply(&image)?)
             };
-            if let Err(difference) = host::compare::same_bits(right.values(), found.values()) {
+            if let Err(difference) = host::compare::bit_exact(right.values(), found.values()) {
                 return Err(format!("run {round} of {width} x {height}: {difference:?}").into());
             }
         }

@@ -1,20 +1,16 @@
 //! Kernels on one-dimensional arrays: the CuPy notebook's.
 
 use faltung::Device;
-use faltung::lab::{
-    AddConstant, AdjustBrightness, FinalSum, Lab, MeanNaive, MeanShared, MeanVectors, NormaliseAndClip, SumReduction,
-    SumShuffle,
+use host::tutorial::launch::{
+    AddConstant, AdjustBrightness, FinalSum, Launcher, MeanNaive, MeanShared, MeanVectors, NormaliseAndClip,
+    SumReduction, SumShuffle,
 };
 use libtest_mimic::Failed;
 
-use crate::data::{LENGTHS, U, close, gamma, same, values};
+use crate::data::{LENGTHS, U, close, gamma, launcher, same, values};
 
 /// Blocks of a thread, of less than a warp, of no power of two, and the largest.
 const BLOCKS: [u32; 6] = [1, 7, 32, 100, 256, 1024];
-
-fn lab(device: &Device) -> Lab<'_> {
-    device.lab().expect("a device with kernels")
-}
 
 /// One rounding each: the f64 result, rounded.
 pub(crate) fn pointwise(device: &Device, seed: u64) -> Result<(), Failed> {
@@ -26,23 +22,23 @@ pub(crate) fn pointwise(device: &Device, seed: u64) -> Result<(), Failed> {
         {
             *place = special;
         }
-        let mut lab = lab(device);
-        let from = lab.upload("input", &input)?;
+        let mut launcher = launcher(device)?;
+        let from = launcher.upload("input", &input)?;
         let size = length as u32;
-        let mut sums = lab.allocate("sums", length)?;
-        lab.launch(&AddConstant { input: &from, output: &mut sums, constant: 10.25, size, block })?;
+        let mut sums = launcher.allocate("sums", length)?;
+        launcher.launch(&AddConstant { input: &from, output: &mut sums, constant: 10.25, size, block })?;
         let expected: Vec<f32> = input.iter().map(|&value| (f64::from(value) + 10.25) as f32).collect();
-        same(&format!("add_constant, {length} by {block}"), &lab.download(&sums)?, &expected)?;
+        same(&format!("add_constant, {length} by {block}"), &launcher.download(&sums)?, &expected)?;
 
         for scale in [3.0_f32, 0.0, -0.0, -7.5] {
             let (min, max) = (-1.0, 1.0);
-            let mut clipped = lab.allocate("clipped", length)?;
-            lab.launch(&NormaliseAndClip { input: &from, output: &mut clipped, min, max, scale, size, block })?;
+            let mut clipped = launcher.allocate("clipped", length)?;
+            launcher.launch(&NormaliseAndClip { input: &from, output: &mut clipped, min, max, scale, size, block })?;
             let exact = |value: f32| if scale == 0.0 { 0.0 } else { f64::from(value) / f64::from(scale) };
             let expected: Vec<f32> = input.iter().map(|&value| (exact(value) as f32).clamp(min, max)).collect();
             same(
                 &format!("normalise_and_clip, {length} by {block}, scale {scale}"),
-                &lab.download(&clipped)?,
+                &launcher.download(&clipped)?,
                 &expected,
             )?;
         }
@@ -56,11 +52,11 @@ pub(crate) fn brightness(device: &Device, seed: u64) -> Result<(), Failed> {
         let image: Vec<f32> = (0..width * height).map(|_| 300.0 * random.f32() - 20.0).collect();
         for (block_x, block_y) in [(16, 16), (32, 1), (5, 3)] {
             for brightness in [50.0, -400.0, 0.0] {
-                let mut lab = lab(device);
-                let from = lab.upload("image", &image)?;
-                let mut to = lab.allocate("output", image.len())?;
+                let mut launcher = launcher(device)?;
+                let from = launcher.upload("image", &image)?;
+                let mut to = launcher.allocate("output", image.len())?;
                 let (width, height) = (width as u32, height as u32);
-                lab.launch(&AdjustBrightness {
+                launcher.launch(&AdjustBrightness {
                     image: &from,
                     output: &mut to,
                     brightness,
@@ -70,7 +66,7 @@ pub(crate) fn brightness(device: &Device, seed: u64) -> Result<(), Failed> {
                     block_y,
                 })?;
                 let expected: Vec<f32> = image.iter().map(|&value| (value + brightness).clamp(0.0, 255.0)).collect();
-                same(&format!("{width} x {height} by {block_x} x {block_y}"), &lab.download(&to)?, &expected)?;
+                same(&format!("{width} x {height} by {block_x} x {block_y}"), &launcher.download(&to)?, &expected)?;
             }
         }
     }
@@ -107,23 +103,23 @@ pub(crate) fn means(device: &Device, seed: u64) -> Result<(), Failed> {
         for (radius, block) in
             [(0, 32), (1, 1), (2, 33), (3, 256), (5, 64), (8, 100), (8, 256), (40, 32), (300, 256), (1000, 64)]
         {
-            let mut lab = lab(device);
-            let from = lab.upload("input", &input)?;
+            let mut launcher = launcher(device)?;
+            let from = launcher.upload("input", &input)?;
             let size = length as u32;
-            let mut naive = lab.allocate("naive", length)?;
-            lab.launch(&MeanNaive { input: &from, output: &mut naive, size, radius, block })?;
-            let naive = lab.download(&naive)?;
+            let mut naive = launcher.allocate("naive", length)?;
+            launcher.launch(&MeanNaive { input: &from, output: &mut naive, size, radius, block })?;
+            let naive = launcher.download(&naive)?;
             let expected: Vec<_> = (0..length).map(|i| exact_mean(&input, i, radius.into())).collect();
             let what = format!("{length} elements, radius {radius}, block {block}");
             close(&what, &naive, &expected)?;
-            let mut vectors = lab.allocate("vectors", length)?;
-            lab.launch(&MeanVectors { input: &from, output: &mut vectors, size, radius, block })?;
-            same(&format!("{what}, vectors"), &lab.download(&vectors)?, &naive)?;
+            let mut vectors = launcher.allocate("vectors", length)?;
+            launcher.launch(&MeanVectors { input: &from, output: &mut vectors, size, radius, block })?;
+            same(&format!("{what}, vectors"), &launcher.download(&vectors)?, &naive)?;
             let window = 2 * radius + 1;
             for piece in [1, 5, window, window + 10].into_iter().filter(|&piece| piece > 3 || radius < 20) {
-                let mut shared = lab.allocate("shared", length)?;
-                lab.launch(&MeanShared { input: &from, output: &mut shared, size, radius, piece, block })?;
-                same(&format!("{what}, piece {piece}"), &lab.download(&shared)?, &naive)?;
+                let mut shared = launcher.allocate("shared", length)?;
+                launcher.launch(&MeanShared { input: &from, output: &mut shared, size, radius, piece, block })?;
+                same(&format!("{what}, piece {piece}"), &launcher.download(&shared)?, &naive)?;
             }
         }
     }
@@ -131,21 +127,21 @@ pub(crate) fn means(device: &Device, seed: u64) -> Result<(), Failed> {
 }
 
 /// Both sums of an array: by the tree with this block and a serial pass, and by shuffles with this number of blocks.
-fn both_sums(lab: &mut Lab<'_>, input: &[f32], block: u32, blocks: u32) -> Result<[f32; 2], Failed> {
-    let from = lab.upload("input", input)?;
+fn both_sums(launcher: &mut Launcher<'_>, input: &[f32], block: u32, blocks: u32) -> Result<[f32; 2], Failed> {
+    let from = launcher.upload("input", input)?;
     let size = input.len() as u32;
     let count = input.len().div_ceil(block as usize).max(1);
-    let mut partial = lab.allocate("partial sums", count)?;
-    let mut total = lab.allocate("total", 1)?;
-    lab.launch(&SumReduction { input: &from, output: &mut partial, size, block })?;
-    lab.launch(&FinalSum { partial_sums: &partial, total: &mut total, count: count as u32 })?;
-    let tree = lab.download(&total)?[0];
+    let mut partial = launcher.allocate("partial sums", count)?;
+    let mut total = launcher.allocate("total", 1)?;
+    launcher.launch(&SumReduction { input: &from, output: &mut partial, size, block })?;
+    launcher.launch(&FinalSum { partial_sums: &partial, total: &mut total, count: count as u32 })?;
+    let tree = launcher.download(&total)?[0];
 
-    let mut partial = lab.allocate("partial sums", blocks as usize)?;
-    let mut total = lab.allocate("total", 1)?;
-    lab.launch(&SumShuffle { input: &from, output: &mut partial, size, blocks })?;
-    lab.launch(&SumShuffle { input: &partial, output: &mut total, size: blocks, blocks: 1 })?;
-    Ok([tree, lab.download(&total)?[0]])
+    let mut partial = launcher.allocate("partial sums", blocks as usize)?;
+    let mut total = launcher.allocate("total", 1)?;
+    launcher.launch(&SumShuffle { input: &from, output: &mut partial, size, blocks })?;
+    launcher.launch(&SumShuffle { input: &partial, output: &mut total, size: blocks, blocks: 1 })?;
+    Ok([tree, launcher.download(&total)?[0]])
 }
 
 const BLOCKS_OF_TREES: [u32; 10] = [1, 2, 3, 31, 32, 33, 100, 256, 1000, 1024];
@@ -157,7 +153,7 @@ pub(crate) fn sums(device: &Device, seed: u64) -> Result<(), Failed> {
         let exact: f64 = input.iter().map(|&value| f64::from(value)).sum();
         let magnitude: f64 = input.iter().map(|&value| f64::from(value).abs()).sum();
         for (block, blocks) in BLOCKS_OF_TREES.into_iter().zip([1, 2, 3, 7, 32, 33, 300, 1, 5, 9]) {
-            let [tree, shuffles] = both_sums(&mut lab(device), &input, block, blocks)?;
+            let [tree, shuffles] = both_sums(&mut launcher(device)?, &input, block, blocks)?;
             // Levels of the tree and additions of the serial pass; a thread's chain, ten exchanges, and once more.
             let depth = block.ilog2() as usize + 1 + length.div_ceil(block as usize);
             close(&format!("tree, {length} by {block}"), &[tree], &[(exact, gamma(depth) * magnitude)])?;
@@ -175,7 +171,7 @@ pub(crate) fn sums_of_integers(device: &Device, seed: u64) -> Result<(), Failed>
         let input: Vec<f32> = (0..length).map(|_| f32::from(random.u16(1..1000))).collect();
         let expected = input.iter().fold(0.0, |sum, &value| sum + f64::from(value)) as f32;
         for (block, blocks) in BLOCKS_OF_TREES.into_iter().zip([1, 2, 3, 7, 32, 33, 300, 1, 5, 9]) {
-            let found = both_sums(&mut lab(device), &input, block, blocks)?;
+            let found = both_sums(&mut launcher(device)?, &input, block, blocks)?;
             same(&format!("{length} integers by {block}, {blocks}"), &found, &[expected; 2])?;
         }
     }

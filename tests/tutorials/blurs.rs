@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use faltung::lab::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
 use faltung::{AnyImage, Device, Filter, Image, Mask, Operation};
 use host::files::Picture;
+use host::tutorial::launch::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Launcher, RowPrefixSums};
 use kernels_gpu::abi::border::BorderMode;
 use libtest_mimic::Failed;
 
-use crate::data::{pixels, same};
+use crate::data::{launcher, pixels, same};
 
 /// An image, and a box: (width, height) of both.
 struct Case {
@@ -63,13 +63,13 @@ impl Case {
         self.sums(border).iter().map(|&sum| (sum as f64 / self.area() as f64).round_ties_even() as u8).collect()
     }
 
-    fn direct(&self, lab: &mut Lab<'_>) -> Result<Vec<u8>, Failed> {
-        let image = lab.upload("image", &self.image)?;
-        let mask = lab.upload("mask", &vec![1.0 / self.area() as f32; self.area() as usize])?;
-        let mut result = lab.allocate("result", self.image.len())?;
+    fn direct(&self, launcher: &mut Launcher<'_>) -> Result<Vec<u8>, Failed> {
+        let image = launcher.upload("image", &self.image)?;
+        let mask = launcher.upload("mask", &vec![1.0 / self.area() as f32; self.area() as usize])?;
+        let mut result = launcher.allocate("result", self.image.len())?;
         let (width, height) = (self.size.0 as u32, self.size.1 as u32);
         let (mask_width, mask_height) = (self.mask.0 as u32, self.mask.1 as u32);
-        lab.launch(&BoxBlur {
+        launcher.launch(&BoxBlur {
             image: &image,
             result: &mut result,
             mask: &mask,
@@ -78,31 +78,47 @@ impl Case {
             mask_width,
             mask_height,
         })?;
-        Ok(lab.download(&result)?)
+        Ok(launcher.download(&result)?)
     }
 
-    fn separable(&self, lab: &mut Lab<'_>, border: BorderMode) -> Result<Vec<u8>, Failed> {
-        let image = lab.upload("image", &self.image)?;
-        let mut sums = lab.allocate("sums", self.image.len())?;
-        let mut result = lab.allocate("result", self.image.len())?;
+    fn separable(&self, launcher: &mut Launcher<'_>, border: BorderMode) -> Result<Vec<u8>, Failed> {
+        let image = launcher.upload("image", &self.image)?;
+        let mut sums = launcher.allocate("sums", self.image.len())?;
+        let mut result = launcher.allocate("result", self.image.len())?;
         let (width, height) = (self.size.0 as u32, self.size.1 as u32);
         let (mask_width, mask_height, border) = (self.mask.0 as u32, self.mask.1 as u32, border.code());
-        lab.launch(&BoxSumRows { image: &image, sums: &mut sums, width, height, mask_width, border })?;
+        launcher.launch(&BoxSumRows { image: &image, sums: &mut sums, width, height, mask_width, border })?;
         let area = self.area() as u32;
-        lab.launch(&BoxSumColumns { sums: &sums, result: &mut result, width, height, mask_height, area, border })?;
-        Ok(lab.download(&result)?)
+        launcher.launch(&BoxSumColumns {
+            sums: &sums,
+            result: &mut result,
+            width,
+            height,
+            mask_height,
+            area,
+            border,
+        })?;
+        Ok(launcher.download(&result)?)
     }
 
-    fn running(&self, lab: &mut Lab<'_>, strip: u32) -> Result<Vec<u8>, Failed> {
-        let image = lab.upload("image", &self.image)?;
-        let mut prefix = lab.allocate("prefix sums", self.image.len())?;
-        let mut result = lab.allocate("result", self.image.len())?;
+    fn running(&self, launcher: &mut Launcher<'_>, strip: u32) -> Result<Vec<u8>, Failed> {
+        let image = launcher.upload("image", &self.image)?;
+        let mut prefix = launcher.allocate("prefix sums", self.image.len())?;
+        let mut result = launcher.allocate("result", self.image.len())?;
         let (width, height) = (self.size.0 as u32, self.size.1 as u32);
         let (mask_width, mask_height) = (self.mask.0 as u32, self.mask.1 as u32);
-        lab.launch(&RowPrefixSums { image: &image, prefix: &mut prefix, width, height })?;
+        launcher.launch(&RowPrefixSums { image: &image, prefix: &mut prefix, width, height })?;
         let (prefix, result_of) = (&prefix, &mut result);
-        lab.launch(&BoxFromPrefixSums { prefix, result: result_of, width, height, mask_width, mask_height, strip })?;
-        Ok(lab.download(&result)?)
+        launcher.launch(&BoxFromPrefixSums {
+            prefix,
+            result: result_of,
+            width,
+            height,
+            mask_width,
+            mask_height,
+            strip,
+        })?;
+        Ok(launcher.download(&result)?)
     }
 
     fn describe(&self) -> String {
@@ -126,15 +142,15 @@ fn within_a_unit(what: &str, found: &[u8], expected: &[f64]) -> Result<(), Faile
 
 fn check(device: &Device, case: &Case, strips: &[u32]) -> Result<(), Failed> {
     let what = case.describe();
-    let mut lab = device.lab().expect("a device with kernels");
+    let mut launcher = launcher(device)?;
     let exact: Vec<f64> = case.sums(BorderMode::Constant).iter().map(|&sum| sum as f64 / case.area() as f64).collect();
-    within_a_unit(&format!("all products, {what}"), &case.direct(&mut lab)?, &exact)?;
+    within_a_unit(&format!("all products, {what}"), &case.direct(&mut launcher)?, &exact)?;
     for border in BorderMode::ALL {
-        same(&format!("separable, {what}, {border:?}"), &case.separable(&mut lab, border)?, &case.exact(border))?;
+        same(&format!("separable, {what}, {border:?}"), &case.separable(&mut launcher, border)?, &case.exact(border))?;
     }
     let expected = case.exact(BorderMode::Constant);
     for &strip in strips {
-        same(&format!("running, {what}, strip {strip}"), &case.running(&mut lab, strip)?, &expected)?;
+        same(&format!("running, {what}, strip {strip}"), &case.running(&mut launcher, strip)?, &expected)?;
     }
     Ok(())
 }
@@ -189,7 +205,7 @@ fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
 /// Within 1 unit of SciPy; the exact ways within half a unit, and what the file is rounded by.
 pub(crate) fn scipy(device: &Device, _: u64) -> Result<(), Failed> {
     let (case, expected) = tutorial()?;
-    let mut lab = device.lab().expect("a device with kernels");
+    let mut launcher = launcher(device)?;
     let exactly = |what: &str, found: &[u8]| -> Result<(), Failed> {
         let most = found.iter().zip(&expected).map(|(&a, b)| (f64::from(a) - b).abs()).fold(0.0, f64::max);
         let right = most <= 0.5 + 1.0 / 512.0 + 1e-9;
@@ -198,11 +214,11 @@ pub(crate) fn scipy(device: &Device, _: u64) -> Result<(), Failed> {
         }
         Ok(())
     };
-    exactly("running sums", &case.running(&mut lab, 50)?)?;
+    exactly("running sums", &case.running(&mut launcher, 50)?)?;
     // 19 billion loads are too many for the emulator.
-    if !lab.is_emulator() {
-        exactly("rows, then columns", &case.separable(&mut lab, BorderMode::Constant)?)?;
-        within_a_unit("all products", &case.direct(&mut lab)?, &expected)?;
+    if !launcher.is_emulator() {
+        exactly("rows, then columns", &case.separable(&mut launcher, BorderMode::Constant)?)?;
+        within_a_unit("all products", &case.direct(&mut launcher)?, &expected)?;
     }
     Ok(())
 }

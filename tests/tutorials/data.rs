@@ -1,6 +1,13 @@
 //! Values, and when an answer is right.
 
+use faltung::{Device, Result};
+use host::tutorial::launch::Launcher;
 use libtest_mimic::Failed;
+
+/// A launcher on a device with kernels.
+pub(crate) fn launcher(device: &Device) -> Result<Launcher<'_>> {
+    Ok(Launcher::new(device)?.expect("only the CPU has none"))
+}
 
 /// The unit roundoff of f32.
 pub(crate) const U: f64 = 1.0 / (1 << 24) as f64;

@@ -1,13 +1,15 @@
-//! What the originals do wrong, shown; and what the lab refuses.
+//! What the originals do wrong, shown; and what the launcher refuses.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cuda_emulator::{Emulator, Error as Found, Kind, Launch, Memory, Role};
-use faltung::lab::{AddConstant, BoxSumColumns, HppConstant, Lab, MeanShared, NumbaConvolve};
 use faltung::{Device, Error};
+use host::tutorial::launch::{AddConstant, BoxSumColumns, HppConstant, Launcher, MeanShared, NumbaConvolve};
 use kernels_gpu::cuda_std::prelude::*;
 use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur, box_blur_in_place};
 use libtest_mimic::Failed;
+
+use crate::data::launcher;
 
 /// Fails with these words unless it holds.
 fn require(holds: bool, words: impl Into<String>) -> Result<(), Failed> {
@@ -190,67 +192,67 @@ pub(crate) fn missing_barrier() -> Result<(), Failed> {
     Ok(())
 }
 
-fn with_lab(work: impl FnOnce(&mut Lab<'_>) -> Result<(), Failed>) -> Result<(), Failed> {
-    work(&mut Device::emulator(1).lab().expect("the emulator has a lab"))
+fn with_launcher(work: impl FnOnce(&mut Launcher<'_>) -> Result<(), Failed>) -> Result<(), Failed> {
+    work(&mut launcher(&Device::emulator(1))?)
 }
 
 pub(crate) fn short_arrays() -> Result<(), Failed> {
-    with_lab(|lab| {
-        let input = lab.upload("input", &[1.0_f32; 10])?;
-        let mut output = lab.allocate("output", 9)?;
+    with_launcher(|launcher| {
+        let input = launcher.upload("input", &[1.0_f32; 10])?;
+        let mut output = launcher.allocate("output", 9)?;
         let result =
-            lab.launch(&AddConstant { input: &input, output: &mut output, constant: 1.0, size: 10, block: 32 });
+            launcher.launch(&AddConstant { input: &input, output: &mut output, constant: 1.0, size: 10, block: 32 });
         require(
             matches!(result, Err(Error::Length { what: "output", required: 10, found: 9, .. })),
             format!("{result:?}"),
         )?;
         // The last row of a padded image may not be shorter.
-        let image = lab.upload("image", &[0.0_f32; 32 + 3])?;
-        let mut result = lab.allocate("result", 64)?;
+        let image = launcher.upload("image", &[0.0_f32; 32 + 3])?;
+        let mut result = launcher.allocate("result", 64)?;
         let call = HppConstant { image: &image, result: &mut result, width: 1, height: 2, pitch: 32 };
-        let refused = lab.launch(&call);
+        let refused = launcher.launch(&call);
         require(matches!(refused, Err(Error::Length { what: "image", .. })), format!("{refused:?}"))?;
-        let values = lab.write(&mut { output }, &[0.0; 3]);
+        let values = launcher.write(&mut { output }, &[0.0; 3]);
         require(matches!(values, Err(Error::Length { required: 9, found: 3, .. })), format!("{values:?}"))
     })
 }
 
 pub(crate) fn sizes() -> Result<(), Failed> {
-    with_lab(|lab| {
-        let input = lab.upload("input", &[1.0_f32; 10])?;
-        let mut output = lab.allocate::<f32>("output", 10)?;
+    with_launcher(|launcher| {
+        let input = launcher.upload("input", &[1.0_f32; 10])?;
+        let mut output = launcher.allocate::<f32>("output", 10)?;
         for (size, block) in [(10, 0), (10, 1025), (1 << 29, 32)] {
             let (input, output) = (&input, &mut output);
-            let refused = lab.launch(&AddConstant { input, output, constant: 1.0, size, block });
+            let refused = launcher.launch(&AddConstant { input, output, constant: 1.0, size, block });
             let right = matches!(refused, Err(Error::TooLarge { .. } | Error::Number { .. }));
             require(right, format!("size {size}, block {block}: {refused:?}"))?;
         }
         for (radius, piece) in [(1, 0), (100_000, 200_001)] {
             let (input, output) = (&input, &mut output);
-            let refused = lab.launch(&MeanShared { input, output, size: 10, radius, piece, block: 256 });
+            let refused = launcher.launch(&MeanShared { input, output, size: 10, radius, piece, block: 256 });
             let right = matches!(refused, Err(Error::TooLarge { .. } | Error::Number { .. }));
             require(right, format!("radius {radius}, piece {piece}: {refused:?}"))?;
         }
-        let sums = lab.upload("sums", &[1_u32; 10])?;
-        let mut result = lab.allocate::<u8>("result", 10)?;
+        let sums = launcher.upload("sums", &[1_u32; 10])?;
+        let mut result = launcher.allocate::<u8>("result", 10)?;
         let (width, height, mask_height, border) = (10, 1, 1, 0);
         for area in [0, 16_843_010] {
             let (sums, result) = (&sums, &mut result);
-            let refused = lab.launch(&BoxSumColumns { sums, result, width, height, mask_height, area, border });
+            let refused = launcher.launch(&BoxSumColumns { sums, result, width, height, mask_height, area, border });
             require(matches!(refused, Err(Error::Number { .. })), format!("area {area}: {refused:?}"))?;
         }
         // More columns of blocks than a grid has in y, where the tutorial's kernel has its columns.
         let (mask, image) = (&input, &input);
         let (rows, columns) = (1, 65_536 * 32);
-        let mut result = lab.allocate("result", 1)?;
+        let mut result = launcher.allocate("result", 1)?;
         let call = NumbaConvolve { result: &mut result, mask, image, rows, columns, mask_rows: 1, mask_columns: 1 };
-        require(lab.launch(&call).is_err(), "65,536 blocks in y")
+        require(launcher.launch(&call).is_err(), "65,536 blocks in y")
     })
 }
 
-pub(crate) fn other_lab() -> Result<(), Failed> {
+pub(crate) fn other_launcher() -> Result<(), Failed> {
     let device = Device::emulator(1);
-    let (mut one, mut other) = (device.lab().expect("a lab"), device.lab().expect("a lab"));
+    let (mut one, mut other) = (launcher(&device)?, launcher(&device)?);
     let input = one.upload("input", &[1.0_f32])?;
     let mut output = other.allocate("output", 1)?;
     let call = AddConstant { input: &input, output: &mut output, constant: 1.0, size: 1, block: 1 };
@@ -258,13 +260,13 @@ pub(crate) fn other_lab() -> Result<(), Failed> {
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = catch_unwind(AssertUnwindSafe(|| other.launch(&call)));
     std::panic::set_hook(hook);
-    require(outcome.is_err(), "an array of another lab was taken")
+    require(outcome.is_err(), "an array of another launcher was taken")
 }
 
 pub(crate) fn unwritten() -> Result<(), Failed> {
-    with_lab(|lab| {
-        let output = lab.allocate::<f32>("output", 3)?;
-        let found = lab.download(&output);
+    with_launcher(|launcher| {
+        let output = launcher.allocate::<f32>("output", 3)?;
+        let found = launcher.download(&output);
         require(matches!(found, Err(Error::Emulator { .. })), format!("{found:?}"))
     })
 }

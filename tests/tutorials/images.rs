@@ -1,11 +1,11 @@
 //! Numba's convolution and the course's, on images of all awkward sizes.
 
 use faltung::Device;
-use faltung::lab::{Call, HppConstant, HppTile, HppTileBusy, NumbaConvolve, NumbaConvolveByColumns};
+use host::tutorial::launch::{HppConstant, HppTile, HppTileBusy, KernelCall, NumbaConvolve, NumbaConvolveByColumns};
 use kernels_gpu::tutorials::hpp::HPP_MASK;
 use libtest_mimic::Failed;
 
-use crate::data::{close, gamma, values};
+use crate::data::{close, gamma, launcher, values};
 
 /// The tutorial's formula, in f64: the mask backwards, zeros outside. Each with what f32 may be off by.
 fn numba_exact(
@@ -41,19 +41,27 @@ pub(crate) fn numba(device: &Device, seed: u64) -> Result<(), Failed> {
         let expected =
             numba_exact(&image, (rows as i64, columns as i64), &mask, (mask_size.0 as i64, mask_size.1 as i64));
         for by_columns in [false, true] {
-            let mut lab = device.lab().expect("a device with kernels");
-            let (from, of_mask) = (lab.upload("image", &image)?, lab.upload("mask", &mask)?);
-            let mut to = lab.allocate("result", image.len())?;
+            let mut launcher = launcher(device)?;
+            let (from, of_mask) = (launcher.upload("image", &image)?, launcher.upload("mask", &mask)?);
+            let mut to = launcher.allocate("result", image.len())?;
             let (rows, columns) = (rows as u32, columns as u32);
             let (mask_rows, mask_columns) = (mask_size.0 as u32, mask_size.1 as u32);
             let (result, image, mask) = (&mut to, &from, &of_mask);
             if by_columns {
-                lab.launch(&NumbaConvolveByColumns { result, mask, image, rows, columns, mask_rows, mask_columns })?;
+                launcher.launch(&NumbaConvolveByColumns {
+                    result,
+                    mask,
+                    image,
+                    rows,
+                    columns,
+                    mask_rows,
+                    mask_columns,
+                })?;
             } else {
-                lab.launch(&NumbaConvolve { result, mask, image, rows, columns, mask_rows, mask_columns })?;
+                launcher.launch(&NumbaConvolve { result, mask, image, rows, columns, mask_rows, mask_columns })?;
             }
             let what = format!("{rows} x {columns}, mask {mask_rows} x {mask_columns}, by columns: {by_columns}");
-            close(&what, &lab.download(&to)?, &expected)?;
+            close(&what, &launcher.download(&to)?, &expected)?;
         }
     }
     Ok(())
@@ -92,20 +100,20 @@ pub(crate) fn hpp(device: &Device, seed: u64) -> Result<(), Failed> {
                 to[..3 * width].copy_from_slice(from);
             }
             for kernel in ["hpp_constant", "hpp_tile", "hpp_tile_busy"] {
-                let mut lab = device.lab().expect("a device with kernels");
-                lab.set_constant(HPP_MASK, kernel, &mask)?;
-                let from = lab.upload("image", &spread)?;
-                let mut to = lab.upload("result", &vec![-77.0; spread.len()])?;
+                let mut launcher = launcher(device)?;
+                launcher.set_constant(HPP_MASK, kernel, mask.first_chunk::<25>().expect("25 coefficients"))?;
+                let from = launcher.upload("image", &spread)?;
+                let mut to = launcher.upload("result", &vec![-77.0; spread.len()])?;
                 let (image, result) = (&from, &mut to);
                 let (w, h, p) = (width as u32, height as u32, pitch as u32);
-                let call: Box<dyn Call + '_> = match kernel {
+                let call: Box<dyn KernelCall + '_> = match kernel {
                     "hpp_constant" => Box::new(HppConstant { image, result, width: w, height: h, pitch: p }),
                     "hpp_tile" => Box::new(HppTile { image, result, width: w, height: h, pitch: p }),
                     _ => Box::new(HppTileBusy { image, result, width: w, height: h, pitch: p }),
                 };
-                lab.launch(&*call)?;
+                launcher.launch(&*call)?;
                 drop(call);
-                let found = lab.download(&to)?;
+                let found = launcher.download(&to)?;
                 let what = format!("{kernel}, {width} x {height}, pitch {pitch}");
                 let rows: Vec<f32> = found.chunks_exact(pitch).flat_map(|row| row[..3 * width].to_vec()).collect();
                 close(&what, &rows, &expected)?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use faltung::Image;
 use host::files;
-use host::files::{Existing, Picture};
+use host::files::{OverwritePolicy, Picture};
 use host::tutorial::Tutorial;
 use libtest_mimic::Failed;
 
@@ -90,7 +90,7 @@ pub(crate) fn pictures_that_exist() -> Result<(), Failed> {
     tutorial(folder.path(), &arguments)?.with(0, &[])?;
 
     let other = Picture::from(Image::from_fn(3, 3, |x, _| x as u8)?);
-    other.write(&after, Existing::Replace)?;
+    other.write(&after, OverwritePolicy::Replace)?;
     let kept = fs::read(&after)?;
     tutorial(folder.path(), &arguments)?.with(1, &["numba-after.png exists, and is kept", "--overwrite"])?;
     if fs::read(&after)? != kept {
@@ -120,7 +120,7 @@ pub(crate) fn errors() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     tutorial(folder.path(), &["fortran"])?.with(2, &["fortran", "numba", "rocm"])?;
     tutorial(folder.path(), &["numba", "--device", "cuda:99"])?.with(3, &["cuda:99"])?;
-    files::write_text(folder.path().join("a-file"), "", Existing::Keep)?;
+    files::write_text(folder.path().join("a-file"), "", OverwritePolicy::Keep)?;
     tutorial(folder.path(), &["numba", "--device", "cpu", "-o", "a-file"])?
         .with(2, &["a-file", "is a file, not a folder"])?;
     Ok(())

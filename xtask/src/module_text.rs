@@ -69,7 +69,7 @@ pub fn index(modules: &[&str], rustc: &str, hash: &str) -> String {
          /// The hash of the sources, the compiler's version and its flags.\n\
          pub const SOURCE_HASH: &str = \"{hash}\";\n\n\
          /// All modules, sorted by name.\n\
-         pub const MODULES: &[Module] = &[\n"
+         pub static MODULES: &[Module] = &[\n"
     );
     for name in modules {
         writeln!(text, "    Module {{ name: \"{name}\", packed: packed!(\"{name}.ptx\") }},")

@@ -7,8 +7,6 @@ mod event;
 mod graph;
 mod image;
 mod kernel;
-#[cfg(feature = "lab")]
-mod lab;
 mod lane;
 mod launch;
 mod lend;
@@ -45,8 +43,6 @@ use crate::{Error, Result};
 
 pub(crate) use self::convolution::GpuConvolution;
 pub(crate) use self::image::{ForeignMemory, ImageStorage, StoredImage};
-#[cfg(feature = "lab")]
-pub(crate) use self::lab::{Bench, DeviceArray, LaunchOnDevice};
 pub(crate) use self::page_locked::LockedBytes;
 pub(crate) use self::stream::{Mark, OwnStream};
 

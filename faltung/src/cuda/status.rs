@@ -92,6 +92,17 @@ impl Failure {
     }
 }
 
+impl Error {
+    /// The error for a status (`CUresult`) that a call into the driver returned: for programs that launch kernels of
+    /// their own beside the library. `action` is what was being done, such as "launch my_kernel".
+    ///
+    /// [`Error::DeviceLost`] if the status says that the process can't use the device any more, else [`Error::Driver`].
+    #[must_use]
+    pub fn from_driver_status(status: u32, action: impl Into<String>) -> Self {
+        Failure(status).into_error(action)
+    }
+}
+
 /// Turns the driver's errors into ours, saying what was being done.
 pub(super) trait DriverResultExt<T> {
     /// The error for a failure to `action`: [`Error::DeviceLost`] or [`Error::Driver`].

@@ -1,21 +1,21 @@
-//! Many files through one device, with reading, computing and writing at the same time.
+//! Filters many files on one device. Reading, computing and writing overlap.
 //!
 //! ```text
 //! workers ── read ──> queue ──> compute, on the caller's thread ──> queue ──> write ── workers
 //! ```
 //!
-//! The caller's thread, to which a device belongs, does nothing but compute. The workers both read and write: a worker
-//! that has nothing to do takes a finished result if there is one, because that frees memory, and else reads ahead. So
-//! whichever of the two is slower gets the threads, without being told.
+//! The caller's thread only computes. The workers read and write. An idle worker first writes a finished result,
+//! because that frees memory. Without one it reads ahead. So the slower of the two gets more threads.
 //!
-//! What is under way is bounded in number and in bytes ([`Limits`]): a job begins when the sizes of all that have begun
-//! and are not yet written leave room for it, or when it is the only one. The memory that it takes is reserved when it
-//! begins, so that two batches of one process, too, share what there is. A job that fails is reported and the rest goes
-//! on, unless [`Work::is_final`] says that there is no use in it. Results come in the order in which they are ready.
+//! [`QueueLimits`] bounds the number and the bytes of unfinished jobs. A job begins when there is room for it, or when
+//! it is the only one. Its memory is reserved when it begins, so several batches of one process share the memory.
+//!
+//! A failed job is reported, and the others go on, unless [`Work::is_final`] ends the batch. Results come in the order
+//! in which they are ready.
 //!
 //! ```
 //! use std::sync::Mutex;
-//! use host::batch::{self, Limits, Work};
+//! use host::batch::{self, QueueLimits, Work};
 //! use faltung::{Device, Filter, Image, Mask};
 //!
 //! /// Gradients of these widths, whose means are collected.
@@ -43,7 +43,7 @@
 //!
 //! let (device, filter) = (Device::cpu(), Filter::new(Mask::average(3, 1)?));
 //! let work = Means(Mutex::default());
-//! let summary = batch::run(&work, &[8, 0, 6], Limits::of_this_machine(), |_, image| device.apply(&filter, &image));
+//! let summary = batch::run(&work, &[8, 0, 6], QueueLimits::of_this_machine(), |_, image| device.apply(&filter, &image));
 //! assert_eq!((summary.done, summary.failed), (2, 1));
 //! let mut means = work.0.into_inner().unwrap();
 //! means.sort();
@@ -59,63 +59,59 @@ use std::time::{Duration, Instant};
 
 use self::queue::{Queue, Task};
 
-/// Bytes of memory that are reserved for each of a job's [bytes](Work::bytes): those of reading, and as many for the
-/// result and what the encoder holds. Computing takes as much once more, for the one job that is computed: a copy as
-/// f32, and the sums.
+/// Reserved memory as a multiple of a job's [bytes](Work::bytes): once for reading, once for the result and the
+/// encoder. Computing takes as much again for one job at a time: an f32 copy, and the sums.
 const MEMORY_PER_BYTE: u64 = 2;
 
-/// What a batch does with its jobs. The workers call it from several threads at once.
+/// The work of a batch. The workers call it from several threads at once.
 pub trait Work: Sync {
-    /// What is to be done, such as the names of two files.
+    /// A job, such as the names of two files.
     type Job: Sync;
-    /// What is read.
+    /// The input that is read.
     type Input: Send;
-    /// What is computed, and written.
+    /// The output that is computed and written.
     type Output: Send;
     /// Why a job failed.
     type Error: Send;
 
-    /// About as many bytes of memory as reading the job takes, so that not too many are under way. 0 if that can't be
-    /// known.
+    /// An estimate of the memory that reading the job takes, in bytes. 0 if it is unknown.
     fn bytes(&self, job: &Self::Job) -> u64;
 
-    /// Reads what is computed with.
+    /// Reads the input.
     ///
     /// # Errors
-    /// Whatever there is to report of this job.
+    /// The failure of this job.
     fn read(&self, job: &Self::Job) -> Result<Self::Input, Self::Error>;
 
-    /// Writes what was computed.
+    /// Writes the output.
     ///
     /// # Errors
-    /// Whatever there is to report of this job.
+    /// The failure of this job.
     fn write(&self, job: &Self::Job, output: Self::Output) -> Result<(), Self::Error>;
 
-    /// Told of each job once, when it is written or has failed; not of those that were [abandoned](Summary::abandoned).
+    /// Called once for each job that is written or has failed, not for [abandoned](BatchSummary::abandoned) jobs.
     fn finished(&self, job: &Self::Job, result: Result<(), Self::Error>);
 
-    /// Whether no other job can be computed after this failure to compute one. Then what is computed is written, and
-    /// nothing else begins.
+    /// Whether this failure to compute ends the batch. Computed results are still written. No other job begins.
     fn is_final(&self, _error: &Self::Error) -> bool {
         false
     }
 }
 
-/// How much is under way at once.
+/// The limits of unfinished jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Threads that read and write, at least one.
+pub struct QueueLimits {
+    /// The threads that read and write, at least one.
     pub workers: usize,
-    /// Jobs that have begun and are not finished, at least one.
+    /// The jobs that have begun and are not finished, at least one.
     pub jobs: usize,
     /// The sum of their [bytes](Work::bytes); a single job may be larger.
     pub bytes: u64,
 }
 
-impl Limits {
-    /// A worker for each thread of the processor, two jobs more than that, and a quarter of the memory that is free,
-    /// within the control groups of the process. Where its address space is limited, there are fewer workers, and the
-    /// quarter is of what they leave of it.
+impl QueueLimits {
+    /// A worker for each CPU thread, two jobs more than workers, and a quarter of the free memory within the process's
+    /// control groups. A limited address space has fewer workers. The quarter is then of what they leave.
     #[must_use]
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.
@@ -127,31 +123,31 @@ impl Limits {
     }
 }
 
-/// How a batch went.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub struct BatchSummary {
     /// Jobs that were written.
     pub done: usize,
     /// Jobs that failed.
     pub failed: usize,
     /// Jobs that were not begun, or not computed, because of a failure that is [final](Work::is_final).
     pub abandoned: usize,
-    /// From the first job's begin to the last one's end.
+    /// The time of the whole batch.
     pub elapsed: Duration,
-    /// The part of it that the calling thread spent computing.
+    /// The time that the calling thread computed.
     pub computing: Duration,
 }
 
-/// Does all jobs; `compute` is called on this thread.
+/// Runs all jobs. It calls `compute` on this thread.
 ///
 /// # Panics
 /// If `work` or `compute` does; the other threads then stop after what they are at.
 pub fn run<W: Work>(
     work: &W,
     jobs: &[W::Job],
-    limits: Limits,
+    limits: QueueLimits,
     mut compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error>,
-) -> Summary {
+) -> BatchSummary {
     let start = Instant::now();
     let mut computing = Duration::ZERO;
     let mut compute = |job: &W::Job, input| {
@@ -185,10 +181,10 @@ pub fn run<W: Work>(
         None
     });
     let (done, failed) = counts.unwrap_or_else(|| queue.into_counts());
-    Summary { done, failed, abandoned: jobs.len() - done - failed, elapsed: start.elapsed(), computing }
+    BatchSummary { done, failed, abandoned: jobs.len() - done - failed, elapsed: start.elapsed(), computing }
 }
 
-/// All jobs one after the other, where there is no thread but this one. How many were done, and how many failed.
+/// Runs all jobs in sequence on this thread, if the system gives no other. Returns the done and the failed ones.
 fn alone<W: Work>(
     work: &W,
     jobs: &[W::Job],
@@ -209,7 +205,7 @@ fn alone<W: Work>(
     (done, failed)
 }
 
-/// Reads and writes until nothing is left.
+/// Reads and writes until no job is left.
 fn worker<W: Work>(queue: &Queue<W::Input, W::Output>, work: &W, jobs: &[W::Job]) {
     let _stop = queue.stop_on_panic();
     while let Some(task) = queue.next_task() {

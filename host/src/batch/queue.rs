@@ -1,12 +1,12 @@
-//! What is to be done next, and who waits for it: the one place where the threads of a batch meet.
+//! The queue of a batch: the next task for each thread. Only this file synchronises the threads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Limits, MEMORY_PER_BYTE};
+use super::{MEMORY_PER_BYTE, QueueLimits};
 use faltung::memory::{self, Reservation};
 
-/// What a worker is to do.
+/// A task of a worker.
 pub(super) enum Task<O> {
     /// Find out how large the job is.
     Weigh(usize),
@@ -18,7 +18,7 @@ pub(super) enum Task<O> {
 
 /// The jobs of a batch, by number, in the states they pass through.
 pub(super) struct Queue<I, O> {
-    limits: Limits,
+    limits: QueueLimits,
     state: Mutex<State<I, O>>,
     changed: Condvar,
 }
@@ -26,7 +26,7 @@ pub(super) struct Queue<I, O> {
 struct State<I, O> {
     /// Bytes of each job that has begun.
     bytes: Vec<u64>,
-    /// The first job that nobody has looked at.
+    /// The first job that has not been weighed.
     next: usize,
     /// A job being weighed; there is one at a time.
     weighing: bool,
@@ -42,9 +42,9 @@ struct State<I, O> {
     bytes_under_way: u64,
     done: usize,
     failed: usize,
-    /// A thread panicked: nothing more begins.
+    /// A thread panicked. Nothing else begins.
     stopped: bool,
-    /// Nothing more is read or computed; what is computed is written.
+    /// Nothing else is read or computed. Computed results are written.
     abandoned: bool,
 }
 
@@ -61,7 +61,7 @@ impl<I, O> State<I, O> {
     }
 
     /// Whether the job that waits may begin: there is room for it, or nothing else to wait for. Its memory is reserved.
-    fn admit(&mut self, job: usize, limits: Limits) -> Option<Reservation> {
+    fn admit(&mut self, job: usize, limits: QueueLimits) -> Option<Reservation> {
         let bytes = self.bytes[job];
         let is_within = self.bytes_under_way.saturating_add(bytes) <= limits.bytes && self.under_way < limits.jobs;
         let own = bytes.saturating_mul(MEMORY_PER_BYTE);
@@ -83,7 +83,7 @@ impl<I, O> State<I, O> {
     }
 
     /// The next task of a worker: first what frees memory.
-    fn take(&mut self, limits: Limits) -> Option<Task<O>> {
+    fn take(&mut self, limits: QueueLimits) -> Option<Task<O>> {
         if let Some((number, output, room)) = self.outputs.pop_front() {
             return Some(Task::Write(number, output, room));
         }
@@ -107,7 +107,7 @@ impl<I, O> State<I, O> {
 }
 
 impl<I, O> Queue<I, O> {
-    pub(super) fn new(jobs: usize, limits: Limits) -> Self {
+    pub(super) fn new(jobs: usize, limits: QueueLimits) -> Self {
         let state = State {
             bytes: vec![0; jobs],
             next: 0,
@@ -127,7 +127,7 @@ impl<I, O> Queue<I, O> {
         Self { limits, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Every change below is whole before the lock is given back, so that a panic elsewhere leaves nothing half done.
+    /// Each change below is complete before the lock is released, so a panic elsewhere leaves a valid state.
     fn lock(&self) -> MutexGuard<'_, State<I, O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +137,7 @@ impl<I, O> Queue<I, O> {
         self.changed.notify_all();
     }
 
-    /// Waits until `take` gives something; None when all is finished.
+    /// Waits until `take` returns a task; None when all jobs are finished.
     fn wait<T>(&self, mut take: impl FnMut(&mut State<I, O>) -> Option<T>) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -151,12 +151,12 @@ impl<I, O> Queue<I, O> {
         }
     }
 
-    /// What a worker does next; None when all is finished.
+    /// The next task of a worker; None when all jobs are finished.
     pub(super) fn next_task(&self) -> Option<Task<O>> {
         self.wait(|state| state.take(self.limits))
     }
 
-    /// What is computed next; None when all is finished.
+    /// The next job to compute; None when all jobs are finished.
     pub(super) fn next_input(&self) -> Option<(usize, I, Reservation)> {
         self.wait(|state| state.inputs.pop_front())
     }

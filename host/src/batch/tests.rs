@@ -106,7 +106,7 @@ fn every_job_is_done_once_within_the_limits() {
                 Job { number, bytes: random.u64(0..120), fails }
             })
             .collect();
-        let limits = Limits { workers: random.usize(1..6), jobs: random.usize(1..8), bytes: random.u64(0..300) };
+        let limits = QueueLimits { workers: random.usize(1..6), jobs: random.usize(1..8), bytes: random.u64(0..300) };
         let work = Counting::default();
         let summary = run(&work, &jobs, limits, compute);
 
@@ -136,7 +136,7 @@ fn a_final_failure_ends_the_batch() {
         };
         let jobs: Vec<Job> =
             (0..count).map(|number| Job { number, bytes: random.u64(0..120), fails: fails(number) }).collect();
-        let limits = Limits { workers: random.usize(1..6), jobs: random.usize(1..8), bytes: random.u64(0..300) };
+        let limits = QueueLimits { workers: random.usize(1..6), jobs: random.usize(1..8), bytes: random.u64(0..300) };
         let work = Counting { is_final: true, ..Counting::default() };
         let mut computed = Vec::new();
         let summary = run(&work, &jobs, limits, |job, input| {
@@ -207,7 +207,7 @@ impl Work for Meeting {
 fn stages_run_at_the_same_time() {
     let work = Meeting::default();
     let mut computed = 0;
-    let summary = run(&work, &[0, 1, 2], Limits { workers: 2, jobs: 3, bytes: 0 }, |_, ()| {
+    let summary = run(&work, &[0, 1, 2], QueueLimits { workers: 2, jobs: 3, bytes: 0 }, |_, ()| {
         computed += 1;
         if computed == 2 {
             work.meet();
@@ -223,7 +223,7 @@ fn a_panic_is_passed_on_and_nobody_waits() {
         let job = |number| Job { number, bytes: 1, fails: if number == 5 { at } else { At::Nowhere } };
         let jobs: Vec<Job> = (0..20).map(job).collect();
         let work = Counting::default();
-        let limits = Limits { workers: 3, jobs: 4, bytes: 100 };
+        let limits = QueueLimits { workers: 3, jobs: 4, bytes: 100 };
         let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| run(&work, &jobs, limits, compute))).is_err();
         assert!(panicked, "{at:?}");
     }

@@ -3,61 +3,60 @@
 use std::time::{Duration, Instant};
 
 use super::stats::Summary;
-use super::verify::{Expected, Verdict, Wrong};
+use super::verify::{Deviation, Expected, Wrong};
 use crate::files::each_type;
 use crate::resident::{self, AnyResident};
 use faltung::{AnyImage, Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice};
 
-/// What can be measured: a problem made ready on a device, or a stand-in for one in a test.
+/// What can be measured: a problem that is prepared on a device, or a mock in a test.
 pub trait Executor {
-    /// The accuracy class and the error bound that it keeps.
+    /// The accuracy class and the error bound of the results.
     fn bound(&self) -> ErrorBound;
 
-    /// From host memory to host memory, in one go.
+    /// Computes from host memory to host memory, and waits.
     ///
     /// # Errors
     /// As for [`Prepared::apply_view`].
     fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()>;
 
-    /// Makes the source resident, and poisons the resident result.
+    /// Uploads the source, and poisons the result on the device.
     ///
     /// # Errors
     /// As for [`Device::upload`].
     fn upload(&mut self, source: &AnyImage) -> Result<()>;
 
-    /// Computes `times` times on resident data, and returns the time of all.
+    /// Computes `times` times on the device's data, and returns the time of all.
     ///
     /// # Errors
     /// As for [`Prepared::run_into`].
     fn execute(&mut self, times: usize) -> Result<Duration>;
 
-    /// Fetches the resident result.
+    /// Downloads the result.
     ///
     /// # Errors
     /// As for [`faltung::DeviceImage::download`].
     fn download(&mut self, result: &mut AnyImage) -> Result<()>;
 
-    /// Times runs from host memory to host memory, one by one: each is a whole way there and back. The last one's
-    /// result is left in `result`.
+    /// Times single runs from host memory to host memory: upload, kernel and download. `result` keeps the last result.
     ///
     /// # Errors
     /// As for [`run`](Self::run); [`Cause::Clock`].
-    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
-        sample_alone(timing, || self.run(source, result))
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, sampling: Sampling) -> Result<Measured, Cause> {
+        sample_alone(sampling, || self.run(source, result))
     }
 }
 
-/// A problem made ready on a device.
+/// A problem that is prepared on a device.
 pub struct OnDevice<'device> {
     device: &'device Device,
     prepared: Prepared,
     resident: Option<Box<dyn AnyResident>>,
-    /// Whether [`end_to_end`](Executor::end_to_end) is from and to page-locked memory.
+    /// Whether [`end_to_end`](Executor::end_to_end) uses page-locked memory.
     page_locked: bool,
 }
 
 impl<'device> OnDevice<'device> {
-    /// Makes a problem ready.
+    /// Prepares a problem.
     ///
     /// # Errors
     /// As for [`Device::prepare`].
@@ -65,12 +64,12 @@ impl<'device> OnDevice<'device> {
         Ok(Self { device, prepared: device.prepare(problem, choice)?, resident: None, page_locked: false })
     }
 
-    /// The same, from and to page-locked memory.
+    /// The same, with page-locked memory.
     pub(super) fn page_locked(self) -> Self {
         Self { page_locked: true, ..self }
     }
 
-    /// What computes.
+    /// The plan with its kernels.
     pub(super) fn prepared(&self) -> &Prepared {
         &self.prepared
     }
@@ -79,13 +78,13 @@ impl<'device> OnDevice<'device> {
         &self,
         source: &Image<T>,
         result: &mut Image<U>,
-        timing: Timing,
+        sampling: Sampling,
     ) -> Result<Measured, Cause> {
         let mut from = self.device.page_locked::<T>(source.values().len())?;
         let mut to = self.device.page_locked::<U>(result.values().len())?;
         from.copy_from_slice(source.values());
         to.copy_from_slice(result.values());
-        let measured = sample_alone(timing, || self.prepared.apply_values(&from, &mut to));
+        let measured = sample_alone(sampling, || self.prepared.apply_values(&from, &mut to));
         result.values_mut().copy_from_slice(&to);
         measured
     }
@@ -120,22 +119,22 @@ impl Executor for OnDevice<'_> {
         Ok(())
     }
 
-    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, timing: Timing) -> Result<Measured, Cause> {
+    fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, sampling: Sampling) -> Result<Measured, Cause> {
         if !self.page_locked {
-            return sample_alone(timing, || self.run(source, result));
+            return sample_alone(sampling, || self.run(source, result));
         }
-        each_type!(source, source => each_type!(result, result => self.timed(source, result, timing)))
+        each_type!(source, source => each_type!(result, result => self.timed(source, result, sampling)))
     }
 }
 
-/// How long to measure.
+/// How samples are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
-    /// Before the first batch that counts, batches go on for this long: a device that has idled clocks lower.
+pub struct Sampling {
+    /// The warm-up before the first batch that counts. An idle device runs at a lower clock.
     pub warm_up: Duration,
-    /// Runs are grouped in batches that take at least this long, so that the clock's steps and a launch's cost vanish.
+    /// The least time of a batch of runs. It hides the resolution of the clock and the cost of a launch.
     pub batch: Duration,
-    /// Batches go on until this has passed.
+    /// The least time of all batches.
     pub min_time: Duration,
 }
 
@@ -145,7 +144,7 @@ const BATCHES: usize = 7;
 const BATCHES_IF_SLOW: usize = 3;
 /// What "very long" is.
 const SLOW: Duration = Duration::from_secs(4);
-/// The most batches: more change the median no more.
+/// The most batches. More would not change the median.
 const MOST_BATCHES: usize = 2000;
 /// The most runs of a batch, whatever the clock says.
 const MOST_RUNS: usize = 10_000;
@@ -159,46 +158,49 @@ pub struct Measured {
     pub runs: usize,
 }
 
-/// All times that are measured of a variant.
+/// The times of a variant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// On resident data.
+    /// On data that is on the device.
     pub kernel: Measured,
     /// From host memory to host memory.
     pub end_to_end: Measured,
-    /// From the decision to compute to the first result, in microseconds.
+    /// From preparing the problem to the first result, in microseconds.
     pub first_call_us: f64,
 }
 
 /// Why a variant was not timed.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    /// Its answer is wrong.
+    /// Its result is wrong.
     #[error("wrong answer: {0}")]
     Wrong(#[from] Wrong),
     /// It did not run.
     #[error(transparent)]
     Failed(#[from] Error),
-    /// A clock that stands still or runs backwards.
+    /// The clock stands still or runs backwards.
     #[error("the clock gave no usable times")]
     Clock,
 }
 
 /// Verifies a variant and times it.
 ///
-/// `open` makes it ready; the first call is timed from there. `result` is left holding the answer. Four answers are
-/// verified, each over the whole frame: the first call's; one on resident data, where [`Executor::upload`] has poisoned
-/// what was there before; and those that the last timed runs have left, on resident data and from end to end.
+/// `open` prepares it, and the first call includes that. `result` holds the last result. Four results are verified over
+/// the whole frame:
+/// - the result of the first call;
+/// - a result on the device, which [`Executor::upload`] has poisoned before;
+/// - the last result of the timed runs on the device;
+/// - the last result of the timed runs from end to end.
 ///
 /// # Errors
-/// [`Cause::Wrong`] before anything is timed, or after it if the answer did not stay right; else what failed.
+/// [`Cause::Wrong`] before the timing if the result is wrong, and after it if a later result is. Else the failure.
 pub fn measure<E: Executor>(
     open: impl FnOnce() -> Result<E>,
     source: &AnyImage,
     result: &mut AnyImage,
     expected: &Expected<'_>,
-    timing: Timing,
-) -> Result<(Verdict, Times), Cause> {
+    sampling: Sampling,
+) -> Result<(Deviation, Times), Cause> {
     poison(result);
     let start = Instant::now();
     let mut executor = open()?;
@@ -210,20 +212,20 @@ pub fn measure<E: Executor>(
     executor.execute(1)?;
     poison(result);
     executor.download(result)?;
-    let verdict = expected.verify(result, executor.bound())?;
+    let deviation = expected.verify(result, executor.bound())?;
 
-    let kernel = sample(timing, |runs| executor.execute(runs))?;
+    let kernel = sample(sampling, |runs| executor.execute(runs))?;
     poison(result);
     executor.download(result)?;
     expected.verify(result, executor.bound())?;
 
     poison(result);
-    let end_to_end = executor.end_to_end(source, result, timing)?;
+    let end_to_end = executor.end_to_end(source, result, sampling)?;
     expected.verify(result, executor.bound())?;
-    Ok((verdict, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
+    Ok((deviation, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
 }
 
-/// Verifies a variant only, for a device whose times mean nothing.
+/// Verifies a variant without timing it, for a device whose times mean nothing.
 ///
 /// # Errors
 /// As for [`measure`].
@@ -232,22 +234,22 @@ pub fn verify<E: Executor>(
     source: &AnyImage,
     result: &mut AnyImage,
     expected: &Expected<'_>,
-) -> Result<Verdict, Cause> {
+) -> Result<Deviation, Cause> {
     poison(result);
     let mut executor = open()?;
     executor.run(source, result)?;
     Ok(expected.verify(result, executor.bound())?)
 }
 
-/// Fills a result, so that what nothing writes is seen: with [`POISON`], or with a value that is the right one for few
-/// outputs where the type has no NaN.
+/// Fills a result with [`POISON`], so that unwritten values are found. Integers get a value that is right for few
+/// outputs.
 pub(crate) fn poison(result: &mut AnyImage) {
     each_type!(result, image => resident::poison(image.values_mut()));
 }
 
-/// Times `run` one by one.
-fn sample_alone(timing: Timing, mut run: impl FnMut() -> Result<()>) -> Result<Measured, Cause> {
-    sample(Timing { warm_up: Duration::ZERO, batch: Duration::ZERO, ..timing }, |runs| {
+/// Times single runs.
+fn sample_alone(sampling: Sampling, mut run: impl FnMut() -> Result<()>) -> Result<Measured, Cause> {
+    sample(Sampling { warm_up: Duration::ZERO, batch: Duration::ZERO, ..sampling }, |runs| {
         let start = Instant::now();
         for _ in 0..runs {
             run()?;
@@ -258,19 +260,19 @@ fn sample_alone(timing: Timing, mut run: impl FnMut() -> Result<()>) -> Result<M
 
 /// Times `run`, which gets a number of runs and returns the time of all.
 ///
-/// Finds the size of a batch first, which also warms up caches, clocks and threads; then takes batches.
-fn sample(timing: Timing, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
+/// It finds the size of a batch first. That warms up caches, clocks and threads. Then it takes batches.
+fn sample(sampling: Sampling, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
     let (mut runs, start) = (1, Instant::now());
     loop {
         let time = run(runs)?;
-        if time >= timing.batch || runs == MOST_RUNS {
-            if start.elapsed() >= timing.warm_up {
+        if time >= sampling.batch || runs == MOST_RUNS {
+            if start.elapsed() >= sampling.warm_up {
                 break;
             }
             continue;
         }
-        // A fifth more than needed by this estimate. The first runs are slow, so grow at most eightfold at a time.
-        let wanted = 1.2 * runs as f64 * timing.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);
+        // A fifth more than this estimate. The first runs are slow, so a batch grows at most eightfold at a time.
+        let wanted = 1.2 * runs as f64 * sampling.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);
         runs = (wanted.ceil() as usize).clamp(2 * runs, 8 * runs).min(MOST_RUNS);
     }
     let start = Instant::now();
@@ -278,8 +280,8 @@ fn sample(timing: Timing, mut run: impl FnMut(usize) -> Result<Duration>) -> Res
     while samples.len() < MOST_BATCHES {
         samples.push(run(runs)?.as_secs_f64() / runs as f64 * 1e6);
         let (count, spent) = (samples.len(), start.elapsed());
-        let enough = count >= BATCHES && spent >= timing.min_time;
-        let slow = count >= BATCHES_IF_SLOW && spent >= SLOW.max(timing.min_time);
+        let enough = count >= BATCHES && spent >= sampling.min_time;
+        let slow = count >= BATCHES_IF_SLOW && spent >= SLOW.max(sampling.min_time);
         if enough || slow {
             break;
         }

@@ -1,15 +1,15 @@
 //! Benchmarks that are tests: every answer is verified over the whole frame before it is timed.
 //!
-//! [`run`] takes [`Settings`] and gives a [`Report`], which [`report`] writes as text, JSON, CSV, Markdown and HTML.
-//! How it is measured, and what that leaves out, stands in METHODOLOGY.md.
+//! [`run`] takes [`Settings`] and returns a [`Report`]. [`report`] writes it as text, JSON, CSV, Markdown and HTML.
+//! METHODOLOGY.md explains how times are taken and what they leave out.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use host::bench::{self, Picture, SEED, Settings, Wanted};
+//! use host::bench::{self, BenchImage, SEED, Settings, Wanted};
 //! use faltung::{Accuracy, Border, DeviceChoice, PixelType};
 //!
-//! let pictures = vec![Picture::Random("64x48".parse()?)];
+//! let pictures = vec![BenchImage::Random("64x48".parse()?)];
 //! let settings = Settings {
 //!     device: DeviceChoice::Cpu,
 //!     subjects: bench::subjects(Some(pictures), Some(vec!["5".parse()?]), true),
@@ -26,7 +26,7 @@
 //! };
 //! let report = bench::run(&settings, &mut |_| {})?;
 //! let row = report.verified().next().expect("the CPU computes everything");
-//! assert!(row.verdict.error_over_bound <= 1.0);
+//! assert!(row.deviation.error_over_bound <= 1.0);
 //! println!("{}", bench::report::json(&report));
 //! # Ok::<(), faltung::Error>(())
 //! ```
@@ -49,18 +49,19 @@ pub use self::grey::grey;
 pub use self::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 pub use self::run::run;
 pub use self::system::{Build, Machine};
-pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
+pub use self::workload::{BenchImage, Subject, subjects};
+pub use crate::samples::{ImageSize, MaskSize, SEED};
 
 use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType, Result, Variant, VariantChoice};
 
-/// Variants that are asked for by name.
+/// Which variants to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Every one that can.
+    /// Every eligible variant.
     All,
-    /// The one that is taken where [`Accuracy::Exact`] is asked for.
+    /// The variant that `auto` takes for [`Accuracy::Exact`].
     Exact,
-    /// This one, or the one that is taken.
+    /// A variant by name, or the one that `auto` takes.
     One(VariantChoice),
 }
 
@@ -85,11 +86,11 @@ impl FromStr for Wanted {
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// On what. The CPU is measured beside a GPU, for comparison; on the emulator answers are verified, not timed.
+    /// The device. With a GPU the CPU is measured, too, for comparison. On the emulator results are verified, not timed.
     pub device: DeviceChoice,
     /// Pictures and masks.
     pub subjects: Vec<Subject>,
-    /// The GPU's variants; the CPU has one way of its own.
+    /// The GPU's variants. The CPU has one variant of its own.
     pub variants: Vec<Wanted>,
     /// The type of the values of images.
     pub pixel: PixelType,
@@ -97,28 +98,28 @@ pub struct Settings {
     pub output: PixelType,
     /// Their interleaved channels.
     pub channels: usize,
-    /// Whether the masks are a column times a row each.
+    /// Whether the masks are separable (rank 1).
     pub separable: bool,
-    /// The accuracy that is asked for. Variants that are less accurate are not measured.
+    /// The required accuracy. Less accurate variants are not measured.
     pub accuracy: Accuracy,
-    /// Whether the way from end to end on the GPU begins and ends in page-locked memory, not in ordinary one.
+    /// Whether end-to-end times on the GPU are from and to page-locked memory, not pageable memory.
     pub page_locked: bool,
-    /// What lies outside of the images.
+    /// The values outside of the images.
     pub border: Border,
-    /// The least time to measure each figure for.
+    /// The least time of each measurement.
     pub min_time: Duration,
     /// The seed of the random values.
     pub seed: u64,
 }
 
-/// What happens during a run, for whoever shows it.
+/// The progress of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Something that takes a while begins.
+    /// A longer step begins.
     Step(fmt::Arguments<'a>),
     /// The machine is known and its rates are measured.
     Machine(&'a Machine),
-    /// A variant gave a wrong answer, or failed; the rest goes on.
+    /// A variant returned a wrong result, or failed. The others are measured.
     Failure(&'a Failure),
     /// A cell is done.
     Cell(&'a Cell),

@@ -1,33 +1,34 @@
-//! A run: every variant on every cell, one after the other.
+//! A run: measures every variant on every cell.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use cuda_emulator::Counts;
-use kernels_gpu::registry::Variant;
+use kernels_gpu::registry::{MaskForm, Variant};
 
-use super::measure::{Cause, OnDevice, Timing, measure, verify};
+use super::measure::{Cause, OnDevice, Sampling, measure, verify};
 use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified, VsCpu};
 use super::roofline::Work;
 use super::system::{Build, Machine};
 use super::verify::Expected;
-use super::workload::{self, ImageSize, MaskSize, Picture};
+use super::workload::BenchImage;
 use super::{Event, Settings, Wanted};
 use crate::files::each_type;
+use crate::samples::{self, ImageSize, MaskSize};
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
 use faltung::{
     Accuracy, AnyImage, Device, DeviceChoice, Error, Filter, Image, PixelFormat, Problem, Result, VariantChoice,
 };
 
-/// The shortest batch on a GPU: long against a launch and the half microsecond of its events.
+/// The shortest batch on a GPU. A launch and the resolution of its events (0.5 µs) are short against it.
 const GPU_BATCH: Duration = Duration::from_millis(5);
-/// How long a GPU computes before its times count: it has idled while the exact answer was computed.
+/// The warm-up of a GPU, which idles while the oracle computes.
 const GPU_WARM_UP: Duration = Duration::from_millis(40);
-/// The shortest batch on the CPU: long against its clock's steps, short enough that most runs stand alone.
+/// The shortest batch on the CPU: long against the resolution of its clock, and one run for most problems.
 const CPU_BATCH: Duration = Duration::from_micros(200);
 
-/// Measures; `show` is told what happens while it happens.
+/// Measures, and reports the progress to `show`.
 ///
 /// # Errors
 /// [`Error::NoDevice`] and [`Error::Driver`] if the device that was asked for can't be opened, [`Error::NeedsGpu`] if
@@ -82,10 +83,9 @@ fn measure_rates(gpu: Option<&Device>, cpu: &Device) -> Result<DeviceRates> {
     Ok(DeviceRates { gpu: gpu.map(Device::rates).transpose()?, cpu: cpu.rates()? })
 }
 
-/// Opens the GPU that is to be measured, or its emulator, if any; or else says why there is none, if one was looked
-/// for.
+/// Opens the GPU or its emulator. Without a GPU, `auto` returns the reason.
 fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
-    // Without a GPU a variant by name can't be had, and leaving it out in silence would look like success.
+    // A variant by name needs a GPU. To leave it out silently would look like success.
     let named = settings.variants.iter().find_map(|wanted| match wanted {
         Wanted::One(choice) => choice.named().map(Variant::name),
         Wanted::All | Wanted::Exact => None,
@@ -101,7 +101,7 @@ fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
     Ok(if device.gpu().is_some() { (Some(device), None) } else { (None, reason) })
 }
 
-/// Reserves memory for the buffers of the largest picture, before any is made.
+/// Reserves memory for the buffers of the largest picture before any is allocated.
 fn reserve_memory(settings: &Settings) -> Result<Reservation> {
     // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle:
     // 16. While it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32
@@ -121,7 +121,7 @@ fn reserve_memory(settings: &Settings) -> Result<Reservation> {
     })
 }
 
-/// What a profiler would count for one run; None on a device that can't tell.
+/// What a profiler would count for one run; None except on the emulator.
 fn count<'a>(open: impl Fn() -> Result<OnDevice<'a>>, image: &AnyImage) -> Result<Option<Counts>> {
     let executor = open()?;
     each_type!(image, image => executor.prepared().counts(image.view()))
@@ -130,7 +130,7 @@ fn count<'a>(open: impl Fn() -> Result<OnDevice<'a>>, image: &AnyImage) -> Resul
 /// A run under way.
 struct Bench<'a> {
     settings: &'a Settings,
-    /// None where there is none, or it is lost.
+    /// None without a GPU, or after it is lost.
     gpu: Option<&'a Device>,
     cpu: &'a Device,
     machine: Machine,
@@ -139,7 +139,7 @@ struct Bench<'a> {
     show: &'a mut dyn FnMut(Event<'_>),
 }
 
-/// What all variants of a cell compute, and what they are held against.
+/// What all variants of a cell compute, and the expected result.
 struct Task<'a> {
     problem: &'a Problem,
     image: &'a AnyImage,
@@ -147,7 +147,7 @@ struct Task<'a> {
     answer: AnyImage,
 }
 
-/// A variant of the GPU that can compute a cell.
+/// An eligible variant of the GPU.
 struct Candidate {
     choice: VariantChoice,
     accuracy: Accuracy,
@@ -157,12 +157,12 @@ struct Candidate {
 }
 
 impl Bench<'_> {
-    /// Measures the ceilings again and keeps the best: one measurement may fall into a moment when the machine is busy
-    /// or its clocks are low, and a ceiling is what the machine can do.
+    /// Measures the ceilings again and keeps the best. A single measurement is too low where the machine is busy or its
+    /// clocks are low.
     fn raise_ceilings(&mut self) {
         (self.show)(Event::Step(format_args!("measuring the rates of this machine")));
         let timed = self.machine.gpu.is_some();
-        // What is wrong with the device stops the next cell. What was measured until now is not lost for it.
+        // An error of the device ends the next cell. The cells before stay in the report.
         let Ok(now) = measure_rates(self.gpu.filter(|_| timed), self.cpu) else { return };
         if let (Some((_, best)), Some(now)) = (&mut self.machine.gpu, now.gpu) {
             *best = best.max(now);
@@ -171,9 +171,9 @@ impl Bench<'_> {
     }
 
     /// Measures all variants on one problem.
-    fn cell(&mut self, picture: &Picture, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
+    fn cell(&mut self, picture: &BenchImage, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
-        let mask = workload::mask(mask_size, self.settings.seed, self.settings.separable)?;
+        let mask = samples::mask(mask_size, self.settings.seed, self.settings.separable)?;
         let Settings { border, pixel, output, channels, .. } = *self.settings;
         let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
         let problem = &problem.with_format(PixelFormat { channels, input: pixel, output })?;
@@ -196,10 +196,10 @@ impl Bench<'_> {
             answer: AnyImage::zeros(image.width(), image.height(), channels, output)?,
         };
 
-        // The CPU first, because the GPU's answers are held against its; its row stands last.
+        // The CPU is first, because the GPU's results are compared with its result. Its row is the last one.
         let cpu_row = self.cpu_row(&mut cell, &mut task);
         if cpu_row.is_some() {
-            // Only a right one: a wrong one would blame the GPU for the CPU's fault.
+            // A wrong result of the CPU would blame the GPU.
             task.expected.set_cpu(&task.answer);
         }
         if let Some(gpu) = self.gpu {
@@ -216,7 +216,7 @@ impl Bench<'_> {
         Ok(cell)
     }
 
-    /// The GPU's variants that are asked for and can, each once; what can't is noted in the cell.
+    /// The eligible variants among those to measure, each once. The cell lists the others.
     fn candidates(&self, gpu: &Device, problem: &Problem, cell: &mut Cell) -> Vec<Candidate> {
         // The emulator has an H100's.
         let limits = gpu.gpu().map_or(Limits::H100, faltung::GpuInfo::limits);
@@ -224,7 +224,7 @@ impl Bench<'_> {
         let mut choices = Vec::new();
         for wanted in &self.settings.variants {
             match *wanted {
-                // What computes in planes has no name.
+                // `auto` may compute in planes, which has no name.
                 Wanted::All => choices
                     .extend(VariantChoice::all().skip(1).chain([VariantChoice::Auto]).map(|choice| (choice, accuracy))),
                 Wanted::Exact => choices.push((VariantChoice::Auto, Accuracy::Exact)),
@@ -262,7 +262,7 @@ impl Bench<'_> {
         candidates
     }
 
-    /// The CPU's row; None if it failed, which is noted in the cell.
+    /// The CPU's row; None if it failed, and the cell has the failure.
     fn cpu_row(&mut self, cell: &mut Cell, task: &mut Task<'_>) -> Option<Verified> {
         let (backend, image) = (self.cpu.backend(), task.image);
         let open = || OnDevice::new(self.cpu, task.problem, VariantChoice::Auto);
@@ -272,17 +272,17 @@ impl Bench<'_> {
             Err(error) => return self.noted(Err(error.into()), backend, "auto", cell),
         };
         self.step(backend, variant, cell);
-        let timing = Timing { warm_up: Duration::ZERO, batch: CPU_BATCH, min_time: self.settings.min_time };
-        let measured = measure(open, image, &mut task.answer, &task.expected, timing);
-        let (verdict, times) = self.noted(measured, backend, variant, cell)?;
+        let sampling = Sampling { warm_up: Duration::ZERO, batch: CPU_BATCH, min_time: self.settings.min_time };
+        let measured = measure(open, image, &mut task.answer, &task.expected, sampling);
+        let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let work = Work::new(task.problem, (task.problem.window().width() * task.problem.window().height()) as u64);
         let roofline = work.roofline(self.machine.cpu_rates);
         let timed = Some(Timed { times, loaded_before: None, work, roofline, vs_cpu: None });
-        // The CPU has one way only: nothing is preferred.
-        Some(Verified { backend, variant, reason, preferred: false, verdict, timed, counts: None })
+        // The CPU has one variant: none is preferred.
+        Some(Verified { backend, variant, reason, preferred: false, deviation, timed, counts: None })
     }
 
-    /// A row of the GPU or the emulator; None if it failed, which is noted in the cell.
+    /// A row of the GPU or the emulator; None if it failed, and the cell has the failure.
     fn gpu_row(
         &mut self,
         gpu: &Device,
@@ -297,37 +297,39 @@ impl Bench<'_> {
         let problem = task.problem.clone().with_accuracy(accuracy);
         let open = || OnDevice::new(gpu, &problem, choice);
         let Some(rates) = self.machine.gpu.as_ref().map(|(_, rates)| *rates) else {
-            let verdict = verify(open, image, &mut task.answer, &task.expected);
-            let verdict = self.noted(verdict, backend, variant, cell)?;
+            let deviation = verify(open, image, &mut task.answer, &task.expected);
+            let deviation = self.noted(deviation, backend, variant, cell)?;
             let counts = count(open, image).map_err(Cause::from);
             let counts = self.noted(counts, backend, variant, cell)?;
-            return Some(Verified { backend, variant, reason, preferred, verdict, timed: None, counts });
+            return Some(Verified { backend, variant, reason, preferred, deviation, timed: None, counts });
         };
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
-        let timing = Timing { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
+        let sampling = Sampling { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
         let measured = if self.settings.page_locked {
             let open = || open().map(OnDevice::page_locked);
-            measure(open, image, &mut task.answer, &task.expected, timing)
+            measure(open, image, &mut task.answer, &task.expected, sampling)
         } else {
-            measure(open, image, &mut task.answer, &task.expected, timing)
+            measure(open, image, &mut task.answer, &task.expected, sampling)
         };
-        let (verdict, times) = self.noted(measured, backend, variant, cell)?;
+        let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let window = task.problem.window();
-        // The products of tensor cores are not executed by the FP32 units: memory bounds them.
+        // Tensor cores do not use the FP32 units, so only memory bounds them.
         let mask = (window.width() as u32, window.height() as u32);
         let products = if plan.entry.variant.spec().uses_fp32_units { plan.entry.coefficients(mask) } else { 0 };
         let work = Work::new(task.problem, products);
-        let vs_cpu = cpu.map(|(method, us)| VsCpu { speedup: us / times.kernel.us.median, method });
+        // The CPU computes all products of the mask. Variants that take its factors do not.
+        let is_same_method = !matches!(plan.entry.variant.spec().mask_form, MaskForm::Factors(_));
+        let vs_cpu = cpu.map(|(method, us)| VsCpu { speedup: us / times.kernel.us.median, method, is_same_method });
         let timed = Some(Timed { times, loaded_before, work, roofline: work.roofline(rates), vs_cpu });
-        Some(Verified { backend, variant, reason, preferred, verdict, timed, counts: None })
+        Some(Verified { backend, variant, reason, preferred, deviation, timed, counts: None })
     }
 
-    /// Shows what comes next.
+    /// Shows the next step.
     fn step(&mut self, backend: &str, variant: &str, cell: &Cell) {
         (self.show)(Event::Step(format_args!("{}, mask {}: {backend} {variant}", cell.image, cell.mask)));
     }
 
-    /// What was found, if it is right. Else it is shown and noted in the cell.
+    /// The value if it is right. Else the cell gets the failure, and `show` reports it.
     fn noted<T>(
         &mut self,
         found: Result<T, Cause>,
@@ -343,7 +345,7 @@ impl Bench<'_> {
             }
             Err(cause) => {
                 if matches!(cause, Cause::Failed(Error::DeviceLost { .. })) {
-                    // Nothing else can be measured on it: said once.
+                    // Nothing else can be measured on the device. It is reported once.
                     self.gpu = None;
                 }
                 let failure = Failure { backend, variant, image: cell.image, mask: cell.mask, cause };

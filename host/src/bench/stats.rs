@@ -1,4 +1,4 @@
-//! The two figures that stand for many samples: their median, and the median of the distances from it.
+//! Median and median absolute deviation of samples.
 
 /// Median and spread of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl Summary {
     }
 }
 
-/// The middle one of the samples in order, or the mean of the two in the middle.
+/// The middle sample in order, or the mean of the two in the middle.
 fn median(mut samples: Vec<f64>) -> Option<f64> {
     samples.sort_by(f64::total_cmp);
     let middle = samples.len() / 2;

@@ -1,4 +1,4 @@
-//! What the figures were measured on: this machine, this program.
+//! The machine and the build that are measured.
 
 use faltung::{GpuInfo, Rates};
 
@@ -23,7 +23,8 @@ impl Build {
     /// This program's.
     #[must_use]
     pub fn this() -> Self {
-        let commit = env!("HOST_COMMIT");
+        // The hash without the nearest tag. Empty where there is no repository, as in an unpacked archive.
+        let commit = git_version::git_version!(args = ["--always", "--dirty", "--exclude=*"], fallback = "");
         Self {
             version: env!("CARGO_PKG_VERSION"),
             profile: env!("HOST_PROFILE"),
@@ -34,7 +35,7 @@ impl Build {
         }
     }
 
-    /// What to know before one of its times is quoted; None for a release build.
+    /// Why times of this build should not be quoted; None for a release build.
     #[must_use]
     pub fn caution(&self) -> Option<&'static str> {
         match self.opt_level {
@@ -59,14 +60,14 @@ impl std::fmt::Display for Build {
     }
 }
 
-/// The machine, and what its devices can do.
+/// The machine, and the rates of its devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// The CUDA device, if it is measured, and its rates.
     pub gpu: Option<(GpuInfo, Rates)>,
-    /// What is emulated, if the emulator stands in the GPU's place.
+    /// What is emulated, if the emulator is measured in the place of a GPU.
     pub emulator: Option<String>,
-    /// Why there is no GPU, if one was looked for.
+    /// Why no GPU is measured, if `auto` found none.
     pub no_gpu: Option<String>,
     /// The CPU's name.
     pub cpu_name: String,
@@ -81,7 +82,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The rates that stand for the run: the GPU's, or the CPU's without one.
+    /// The GPU's rates, or the CPU's without a GPU.
     #[must_use]
     pub fn rates(&self) -> Rates {
         self.gpu.as_ref().map_or(self.cpu_rates, |(_, rates)| *rates)

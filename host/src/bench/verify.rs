@@ -1,36 +1,36 @@
-//! Whether an answer may be timed: the whole frame against the f64 oracle, and bit by bit against the CPU's answer.
+//! Verifies a result before it is timed: the whole frame against the f64 oracle, and bit by bit against the CPU's result.
 
 use crate::compare;
 use crate::oracle::Oracle;
 use faltung::{Accuracy, AnyImage, ErrorBound, Image, Problem};
 
-/// What a variant's answer is held against; made once for all variants of a cell.
+/// The expected result, computed once for all variants of a cell.
 #[derive(Debug)]
 pub struct Expected<'a> {
     problem: &'a Problem,
     /// One for each channel.
     oracles: Vec<Oracle>,
-    /// The CPU's answer.
+    /// The CPU's result.
     cpu: Option<Image>,
 }
 
-/// An answer that is right: how far it is from the exact one.
+/// How far a right result is from the exact one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
-    /// The largest distance of a value from the oracle's.
+pub struct Deviation {
+    /// The largest absolute error.
     pub max_abs_error: f64,
-    /// The largest distance as a part of what the bound allows at that pixel; at most 1.
+    /// The largest error as a part of the bound at its pixel; at most 1.
     pub error_over_bound: f64,
     /// The bound, with its accuracy class.
     pub bound: ErrorBound,
-    /// Whether all bits are those of the CPU's answer; None if there is none to compare with.
+    /// Whether the result is bit-exact with the CPU's; None without a result of the CPU.
     pub bits_equal_cpu: Option<bool>,
 }
 
-/// An answer that is wrong, and so is never timed.
+/// Why a result is wrong. A wrong result is never timed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Wrong {
-    /// A number of values that is not the image's.
+    /// The result has more or fewer values than the image.
     #[error("the answer has {found} values, {required} were required")]
     Length {
         /// Values of the image.
@@ -38,7 +38,7 @@ pub enum Wrong {
         /// Values of the answer.
         found: usize,
     },
-    /// Values off the oracle by more than the contract allows, NaN where a number should be among them.
+    /// Values exceed the error bound. NaN in the place of a number does, too.
     #[error(
         "{count} of {values} values differ from the exact answer by more than the bound allows, the worst, by {ratio:.3e} \
          times the bound, in column {}, row {}, channel {}: {found:e}", .place.0, .place.1, .place.2
@@ -55,13 +55,13 @@ pub enum Wrong {
         /// Its distance from the exact value, as a multiple of the bound.
         ratio: f64,
     },
-    /// Bits that differ from the CPU's, though the variant is exact.
+    /// An exact variant is not bit-exact with the CPU.
     #[error(
-        "{count} of {values} values have other bits than on the CPU, the first in column {}, row {}, channel {}: {found:e} instead of \
+        "{count} of {values} values are not bit-exact with the CPU's, the first in column {}, row {}, channel {}: {found:e} instead of \
          {required:e}", .place.0, .place.1, .place.2
     )]
     Bits {
-        /// Values with other bits.
+        /// Values that are not bit-exact.
         count: usize,
         /// Values of the image.
         values: usize,
@@ -75,7 +75,7 @@ pub enum Wrong {
 }
 
 impl<'a> Expected<'a> {
-    /// Computes the oracle's answer for each channel, in f64, over the whole frame.
+    /// Computes the oracle's result for each channel, in f64, over the whole frame.
     ///
     /// # Panics
     /// If the image has not the problem's size.
@@ -86,17 +86,16 @@ impl<'a> Expected<'a> {
         Self { problem, oracles: (0..image.channels()).map(oracle).collect(), cpu: None }
     }
 
-    /// Sets the CPU's answer, once it is known to be right itself.
+    /// Sets the CPU's result, which must be verified.
     pub fn set_cpu(&mut self, answer: &AnyImage) {
         self.cpu = Some(answer.to_f32());
     }
 
-    /// Judges an answer of a variant that keeps `bound`. Where nothing was written stands poison, which is within
-    /// none.
+    /// Verifies the result of a variant with this bound. Poison, which marks unwritten values, exceeds any bound.
     ///
     /// # Errors
-    /// What is wrong with it. Bits that differ from the CPU's are wrong, too, if the variant is exact.
-    pub fn verify(&self, answer: &AnyImage, bound: ErrorBound) -> Result<Verdict, Wrong> {
+    /// [`Wrong`]. An exact variant that is not bit-exact with the CPU is wrong, too.
+    pub fn verify(&self, answer: &AnyImage, bound: ErrorBound) -> Result<Deviation, Wrong> {
         let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
         let answer = answer.to_f32();
         if answer.values().len() != values {
@@ -116,7 +115,7 @@ impl<'a> Expected<'a> {
         }
         let bits_equal_cpu = match &self.cpu {
             None => None,
-            Some(cpu) => match compare::same_bits(cpu.values(), answer.values()) {
+            Some(cpu) => match compare::bit_exact(cpu.values(), answer.values()) {
                 Ok(()) => Some(true),
                 Err(_) if bound.class() != Accuracy::Exact => Some(false),
                 Err(difference) => {
@@ -127,6 +126,6 @@ impl<'a> Expected<'a> {
                 }
             },
         };
-        Ok(Verdict { max_abs_error, error_over_bound, bound, bits_equal_cpu })
+        Ok(Deviation { max_abs_error, error_over_bound, bound, bits_equal_cpu })
     }
 }

@@ -108,7 +108,7 @@ impl Checker {
             format!("column {}, row {}, channel {channel}", pixel % width, pixel / width)
         };
         if bound.class() == Accuracy::Exact
-            && let Err(difference) = compare::same_bits(self.reference.values(), result)
+            && let Err(difference) = compare::bit_exact(self.reference.values(), result)
         {
             return Verdict::Wrong(format!(
                 "{variant}: {}: {} of {} values differ from the scalar reference, first at {}: {:e} instead of {:e}",

@@ -6,7 +6,7 @@ use faltung::Accuracy;
 /// `--accuracy` and its short form `--exact`.
 #[derive(clap::Args)]
 pub(super) struct AccuracyArgs {
-    /// How accurate f32 results must be. exact: the same bits on every device. bounded: each pixel within a stated
+    /// How accurate f32 results must be. exact: bit-exact on every device. bounded: each pixel within a stated
     /// bound of the exact value, so that large separable masks (Gaussian, box) may be computed as rows, then columns.
     /// normwise: within a bound of the norms, which no kernel uses yet. Integers always are exact [default: bounded]
     #[arg(long, value_name = "CLASS", value_parser = class(), conflicts_with = "exact")]

@@ -1,4 +1,4 @@
-//! `host bench`: how fast, verified first.
+//! `host bench`: verifies and times every variant.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
-use host::bench::{self, Event, ImageSize, MaskSize, Picture, Report, SEED, Settings, Wanted};
-use host::files::{self, Existing, escaped};
+use host::bench::{self, BenchImage, Event, ImageSize, MaskSize, Report, SEED, Settings, Wanted};
+use host::files::{self, OverwritePolicy, escaped};
 use indicatif::ProgressBar;
 
 use super::accuracy::AccuracyArgs;
@@ -27,15 +27,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "K,HxW,...", value_delimiter = ',')]
     masks: Option<Vec<MaskSize>>,
 
-    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU has one way of its own
+    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU has one variant of its own
     #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
     variants: Vec<Wanted>,
 
     #[command(flatten)]
     accuracy: AccuracyArgs,
 
-    /// Random masks that are a column times a row, as Gaussians and boxes are, for which there are variants of their
-    /// own
+    /// Random separable masks (rank 1), as Gaussians and boxes are, for which there are separable variants
     #[arg(long)]
     separable: bool,
 
@@ -51,7 +50,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "1|2|3|4", default_value_t = 1, value_parser = channels())]
     channels: usize,
 
-    /// Time the GPU's way from end to end between images in page-locked memory, which it reads and writes by itself
+    /// Measure end-to-end times on the GPU from and to page-locked memory, which it reads and writes directly
     #[arg(long)]
     page_locked: bool,
 
@@ -116,12 +115,12 @@ fn seconds(text: &str) -> Result<Duration> {
     }
 }
 
-/// Measures, shows, and writes what was asked for.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let outputs = args.outputs().or_usage()?;
     let settings = args.settings().or_usage()?;
     interrupt::clean_up_when_interrupted(|| {});
-    // Only what was asked for goes there, so that it can be read by a program.
+    // A report on stdout must be readable by a program, so the tables stay out.
     let tables = !outputs.iter().any(|one| one.is_stdout());
 
     // Draws itself only on a terminal.
@@ -159,9 +158,9 @@ impl Args {
     fn settings(&self) -> Result<Settings> {
         let pictures = match (&self.image, &self.sizes) {
             (Some(path), _) => Some(vec![picture(path).context("--image")?]),
-            (None, Some(sizes)) => Some(sizes.iter().copied().map(Picture::Random).collect()),
-            // More would take hours there.
-            (None, None) if self.device == DeviceChoice::Emulator => Some(vec![Picture::Coffee]),
+            (None, Some(sizes)) => Some(sizes.iter().copied().map(BenchImage::Random).collect()),
+            // More would take hours on the emulator.
+            (None, None) if self.device == DeviceChoice::Emulator => Some(vec![BenchImage::Coffee]),
             (None, None) => None,
         };
         let accuracy = self.accuracy.asked_for().unwrap_or_default();
@@ -191,7 +190,7 @@ impl Args {
         })
     }
 
-    /// Where the report goes besides the tables; checked, so that nothing is measured in vain.
+    /// The files of the report. They are checked before the measurement.
     fn outputs(&self) -> Result<Vec<Output<'_>>> {
         let places = [
             (&self.json, "--json", json as Format),
@@ -207,14 +206,14 @@ impl Args {
             }
             let output = Output { option, path, format };
             if !output.is_stdout() {
-                files::check_writable(path, Existing::Replace).context(option)?;
+                files::check_writable(path, OverwritePolicy::Replace).context(option)?;
             }
             outputs.push(output);
         }
         Ok(outputs)
     }
 
-    /// An error with the argument that is to blame for it, if one is.
+    /// Adds the argument that caused an error, if one did.
     fn explain(&self, error: Error) -> anyhow::Error {
         let blame = |error, argument: String| Usage(anyhow::Error::new(error).context(argument)).into();
         match error {
@@ -242,10 +241,10 @@ fn channels() -> impl TypedValueParser<Value = usize> {
 }
 
 /// A picture and its name.
-fn picture(path: &Path) -> Result<Picture> {
+fn picture(path: &Path) -> Result<BenchImage> {
     let pixels = files::Picture::read(path)?.pixels;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Picture::Given { name, image: Arc::new(pixels) })
+    Ok(BenchImage::Given { name, image: Arc::new(pixels) })
 }
 
 /// How a report is written.
@@ -268,6 +267,6 @@ impl Output<'_> {
         if self.is_stdout() {
             return output::result(text);
         }
-        files::write_text(self.path, &text, Existing::Replace).context(self.option)
+        files::write_text(self.path, &text, OverwritePolicy::Replace).context(self.option)
     }
 }

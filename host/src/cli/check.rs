@@ -1,4 +1,4 @@
-//! `host check`: every variant against the oracle, on this machine.
+//! `host check`: compares every variant with the oracle on this machine.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub(super) struct Args {
     seed: u64,
 }
 
-/// What became of the cases of one variant.
+/// The outcomes of one variant's cases.
 struct Tally {
     choice: VariantChoice,
     accuracy: Accuracy,
@@ -55,7 +55,7 @@ struct Tally {
 /// The most wrong cases that are described.
 const MOST_SHOWN: usize = 20;
 
-/// Checks, prints a line per variant, and says so if one is wrong.
+/// Runs the subcommand: a line for each variant, and a report of wrong results.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let device = select(args.device)?;
     let mut tallies = tallies(&device, &args.variants)?;
@@ -130,7 +130,7 @@ fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
         {
             let name = variant.name();
             let error = anyhow::anyhow!(
-                "--variants {name}: it runs on a CUDA device or the emulator; the CPU has one way of its own (all, auto)"
+                "--variants {name}: it runs on a CUDA device or the emulator; the CPU has one variant of its own (all, auto)"
             );
             return Err(error).or_usage();
         }

@@ -75,7 +75,7 @@ struct Auto {
 struct Choice {
     pixel: &'static str,
     channels: usize,
-    /// Whether the masks are a column times a row.
+    /// Whether the masks are separable (rank 1).
     separable: bool,
     /// Sides of square masks.
     masks: Vec<usize>,
@@ -107,7 +107,7 @@ struct Kernel {
 }
 
 /// The kinds of values and the sides of masks that `auto`'s choices are shown for.
-/// Masks that are a column times a row make a difference for `f32` only.
+/// Separable masks make a difference for `f32` only.
 const KINDS: [(PixelType, usize, bool); 10] = [
     (PixelType::F32, 1, false),
     (PixelType::F32, 1, true),
@@ -262,7 +262,7 @@ impl Display for Info {
             )?;
             for Choice { pixel, channels, separable, masks, variant, reason } in &self.choices {
                 let masks: Vec<_> = masks.iter().map(ToString::to_string).collect();
-                let kind = if *separable { "column times row" } else { "" };
+                let kind = if *separable { "separable" } else { "" };
                 writeln!(f, "  {pixel:3} x {channels}  {kind:16}  {:30} {variant:15} {reason}", masks.join(", "))?;
             }
             Ok(())

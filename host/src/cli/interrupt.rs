@@ -1,4 +1,4 @@
-//! Signals: Ctrl-C, a terminal that goes away, a polite request to end; and a file that grows past its limit.
+//! Signals: SIGINT, SIGTERM and SIGHUP clean up; SIGXFSZ becomes an error of the file.
 
 /// Makes the signals that ask a program to end remove the files that are being written first: INT (Ctrl-C), TERM and
 /// HUP. The exit status is 128 and the signal's number, as shells report it. A signal that was ignored when the program
@@ -9,7 +9,7 @@
 pub(super) fn clean_up_when_interrupted(say: impl Fn() + Send + 'static) {
     #[cfg(unix)]
     {
-        // Without it, a signal still ends the program, and the output is still whole or not there.
+        // Without the thread a signal still ends the program. Output files are still whole or absent.
         let _ = unix::clean_up(say);
     }
     #[cfg(not(unix))]
@@ -67,7 +67,7 @@ mod unix {
 /// Makes a write past `ulimit -f` fail, as an error of its file, where a signal would end the program.
 pub(super) fn let_large_files_fail() {
     #[cfg(unix)]
-    // SAFETY: to ignore a signal runs no code of ours.
+    // SAFETY: SIG_IGN installs no handler, so no code runs in a signal context.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }

@@ -41,7 +41,7 @@ Exit status: 0 done, 1 some inputs failed or a check failed, 2 wrong usage: noth
 
 host COMMAND --help says more, with examples.";
 
-/// How a command ended that was not stopped by an error.
+/// The outcome of a command that no error ended.
 enum Outcome {
     /// All was done.
     Done,
@@ -54,7 +54,7 @@ enum Outcome {
 #[error("{0:#}")]
 struct Usage(anyhow::Error);
 
-/// The device that was asked for can't be had.
+/// The requested device is not available.
 #[derive(Debug, thiserror::Error)]
 #[error("{choice}: {error}")]
 struct NoDevice {

@@ -1,4 +1,4 @@
-//! `host tutorial`: four well-known tutorials, reproduced.
+//! `host tutorial`: reproduces four well-known tutorials.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faltung::{Device, DeviceChoice};
 use host::Error;
-use host::files::{self, Existing, Picture, escaped};
-use host::tutorial::{self, Report, Settings, Tutorial};
+use host::files::{self, OverwritePolicy, Picture, escaped};
+use host::tutorial::{self, Transcript, Tutorial, TutorialOptions};
 
 use super::{OrUsage, Outcome, interrupt, output, select};
 
@@ -66,19 +66,19 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let device = select(args.device)?;
     if let Some(first) = tutorials.iter().flat_map(|tutorial| tutorial.pictures()).next() {
         make_folder(&args.output).or_usage()?;
-        // A folder that takes no file is noticed now, and not when all has been computed.
-        files::check_writable(args.output.join(first), Existing::Replace).or_usage()?;
+        // A folder that is not writable is reported before the computation.
+        files::check_writable(args.output.join(first), OverwritePolicy::Replace).or_usage()?;
     }
     interrupt::clean_up_when_interrupted(|| {});
     output::result(heading(&device))?;
 
-    let settings = Settings { quick: args.quick, ..Settings::default() };
+    let options = TutorialOptions { quick: args.quick, ..TutorialOptions::default() };
     let mut all_well = true;
     for tutorial in tutorials {
         output::result(format_args!("\n=== {tutorial}: {}\n\n", tutorial.source()))?;
-        // The rest goes on where nobody reads; an error of the output ends it afterwards.
+        // A closed output does not stop the tutorial. Its error is returned afterwards.
         let mut printed = Ok(());
-        let report = tutorial::run(tutorial, &device, settings, &mut |part| {
+        let report = tutorial::run(tutorial, &device, options, &mut |part| {
             if printed.is_ok() {
                 printed = output::result(part);
             }
@@ -127,7 +127,7 @@ fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// Saves the pictures; false if one can't be.
-fn save(args: &Args, report: &Report) -> Result<bool> {
+fn save(args: &Args, report: &Transcript) -> Result<bool> {
     let mut all_saved = true;
     for (name, picture) in &report.pictures {
         let path = args.output.join(name);
@@ -145,7 +145,7 @@ fn save(args: &Args, report: &Report) -> Result<bool> {
 /// Saves a picture. One that is there with the same pixels, from an earlier run or one beside this, is as good as
 /// saved.
 fn save_one(path: &Path, picture: &Picture, overwrite: bool) -> Result<()> {
-    let existing = if overwrite { Existing::Replace } else { Existing::Keep };
+    let existing = if overwrite { OverwritePolicy::Replace } else { OverwritePolicy::Keep };
     match files::check_writable(path, existing).and_then(|()| picture.write(path, existing)) {
         // Asked only now: another run may have written it since the check.
         Err(Error::Exists { .. }) if Picture::read(path).is_ok_and(|there| there.pixels == picture.pixels) => Ok(()),

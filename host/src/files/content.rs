@@ -1,6 +1,6 @@
-//! What the values of a file stand for.
+//! The meaning of the values of a file.
 
-/// What the values of a picture stand for, as its file format says.
+/// The meaning of the values of a picture, by its file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Colours as they are shown. The last of two or four channels is alpha; the colours are not multiplied by it.

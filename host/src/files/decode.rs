@@ -1,5 +1,4 @@
-//! Reading of pictures: which format a file has, its metadata apart from the values, and the values through crate
-//! `image`.
+//! Reads pictures: detects the format, reads the metadata, and decodes the values with crate `image`.
 
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
@@ -17,9 +16,9 @@ use super::{
 };
 use faltung::memory::{self, has_room};
 
-/// What a file holds apart from the values.
+/// The contents of a file except its values.
 pub(super) struct Scan {
-    /// What the decoder needs to see.
+    /// The parts that the decoder needs.
     pub(super) kept: Kept,
     pub(super) metadata: Metadata,
     pub(super) orientation: Orientation,
@@ -33,7 +32,7 @@ impl Default for Scan {
     }
 }
 
-/// Reads metadata of a length that the file says. At the end of the file they are shorter.
+/// Reads metadata of the given length, or less at the end of the file.
 pub(super) fn bounded(reader: &mut impl Read, length: u64, what: &'static str) -> Result<Vec<u8>, String> {
     if length > MOST_METADATA {
         return Err(too_much(what));
@@ -48,7 +47,7 @@ pub(super) fn too_much(what: &str) -> String {
     format!("has {what} of more than {} MiB, as no ordinary picture has", MOST_METADATA >> 20)
 }
 
-/// Coded data that decoders hold at once may be twice as large as the values, and not more.
+/// Decoders may hold coded data of at most twice the bytes of the values.
 pub(super) fn coded_data_fits(coded: u64, bytes: u64) -> Result<(), String> {
     let most = bytes.saturating_mul(2).saturating_add(MEMORY_CONSTANT / 4);
     if coded <= most {
@@ -62,7 +61,7 @@ struct Opened<'a> {
     decoder: Box<dyn ImageDecoder + 'a>,
     metadata: Metadata,
     orientation: Orientation,
-    /// Of the bytes of the values, how much memory decoding takes.
+    /// The memory of decoding, as a multiple of the bytes of the values.
     multiple: u64,
 }
 
@@ -79,7 +78,7 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
 /// The most bytes of memory that [`read`] takes, as the beginning of the file says. [`MOST_BYTES`] where there is no
 /// room to look at it now: it is read when nothing else is under way.
 pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> {
-    // To wait for room is in vain where this thread is the one that would give some back: it writes results, too.
+    // Waiting for memory could block forever: this thread writes results, too, which releases memory.
     if memory::try_reserve(SMALL).is_none() {
         return Ok(MOST_BYTES);
     }
@@ -119,7 +118,7 @@ pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<Stri
     })
 }
 
-/// The format that a file's first bytes tell; the position is its beginning.
+/// Detects the format from the first bytes of a file, and rewinds.
 fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
     let io = |error: std::io::Error| error.to_string();
     if !has_room(SMALL) {
@@ -163,7 +162,7 @@ fn broken(error: ImageError) -> String {
     }
 }
 
-/// Reads the metadata, and hands the decoder a file in which it finds none that it would hold.
+/// Reads the metadata. The decoder gets a file without it, so that it holds none.
 fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Result<Opened<'a>, String> {
     let io = |error: std::io::Error| error.to_string();
     let multiple = limits::multiple(format, false);

@@ -1,5 +1,4 @@
-//! Writing of pictures: PNG, JPEG and TIFF by files of their own, the others through crate `image`; and Netpbm's
-//! formats.
+//! Writes pictures: PNG, JPEG and TIFF by modules of their own, Netpbm's formats here, the others with crate `image`.
 
 use std::io::{Seek, Write};
 
@@ -46,7 +45,7 @@ fn encode(mut encoder: impl ImageEncoder, picture: &Picture) -> Result<(), Strin
         .get(channels - 1)
         .and_then(Option::as_ref)
         .ok_or_else(|| format!("can't hold {} in {channels} channels", pixels.pixel_type().name()))?;
-    // Formats without a place for them go without, which `Metadata::lost_in` says.
+    // `Metadata::lost_in` reports what a format can't hold.
     if let Some(profile) = &picture.metadata.icc_profile {
         let _ = encoder.set_icc_profile(profile.clone());
     }

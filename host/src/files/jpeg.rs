@@ -1,4 +1,4 @@
-//! JPEG, ITU T.81, annex B: the segments apart from the values, and writing.
+//! JPEG, ITU T.81, annex B: the segments except the values, and writing.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, ErrorKind, Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ const EXIF: &[u8] = b"Exif\0\0";
 /// Bytes of EXIF data that a segment has room for.
 pub(super) const MOST_EXIF: usize = 65_533 - EXIF.len();
 
-/// What the frame header says.
+/// The frame header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) width: u16,
@@ -49,8 +49,8 @@ impl Frame {
     }
 }
 
-/// Reads all segments, so that a file without its end is found out: decoders take what is there and leave the rest
-/// grey, which would be a wrong picture without a word. The decoder sees no metadata, and nothing after the end.
+/// Reads all segments, so that a truncated file is an error. Decoders would return the rest in grey without an error.
+/// The decoder sees no metadata, and nothing after the end.
 pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), String> {
     reader.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
     let mut walk = Walk::new(reader);
@@ -73,7 +73,7 @@ pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), 
 /// The frame of a JPEG within another file.
 pub(super) fn frame(reader: &mut impl BufRead) -> Option<Frame> {
     let mut walk = Walk::new(reader);
-    // What comes after the frame is for the decoder to judge.
+    // The decoder checks what comes after the frame.
     let _ = walk.walk_to_the_end();
     walk.frame
 }
@@ -95,7 +95,7 @@ fn whole_profile(pieces: &Pieces) -> Option<Vec<u8>> {
     Some(whole.into_iter().flat_map(|(_, bytes)| bytes).copied().collect())
 }
 
-/// Why a walk ends early.
+/// Why the walk over the segments ends early.
 enum Stop {
     Io(std::io::Error),
     Refused(String),

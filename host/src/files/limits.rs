@@ -1,4 +1,4 @@
-//! How much memory reading a picture may take.
+//! The memory limits of reading a picture.
 
 use image::ImageFormat;
 
@@ -8,7 +8,7 @@ pub const MEMORY_MULTIPLE: u64 = 6;
 /// Bytes of memory that reading a picture may take besides: for metadata, and for what a decoder needs for any picture.
 pub const MEMORY_CONSTANT: u64 = 64 << 20;
 
-/// Bytes that decoders need besides what grows with the picture.
+/// Bytes that a decoder needs for any picture.
 pub(super) const SMALL: u64 = 1 << 20;
 
 /// The values, while they are turned, and what they are decoded from: how many times the bytes of the values.

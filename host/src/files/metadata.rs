@@ -1,4 +1,4 @@
-//! What a file says about its picture, apart from the values.
+//! The metadata of a picture.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl Resolution {
     }
 }
 
-/// What a file says about its picture, and what is written with it where the [format](Format) has a place for it.
+/// The metadata of a picture. It is written with the picture where the [format](Format) can hold it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     /// The colour profile, as the ICC defines its bytes.
@@ -42,7 +42,7 @@ pub struct Metadata {
     pub jpeg_sampling: Option<(u8, u8)>,
     /// TIFF: colours are already multiplied by alpha.
     pub premultiplied: bool,
-    /// What the file had and reading left out, such as "XMP".
+    /// The metadata that reading dropped, such as "XMP".
     pub dropped: BTreeSet<&'static str>,
 }
 
@@ -55,7 +55,7 @@ impl Metadata {
         orientation
     }
 
-    /// What changes when the picture is turned.
+    /// Updates what changes with the orientation.
     pub(super) fn turn(&mut self, orientation: Orientation) {
         if swaps_sides(orientation) {
             self.jpeg_sampling = self.jpeg_sampling.map(|(columns, rows)| (rows, columns));
@@ -63,8 +63,8 @@ impl Metadata {
         }
     }
 
-    /// Takes away a profile for other channels: a decoded CMYK picture is RGB. Bytes 16 to 19 of a profile name its
-    /// colour space.
+    /// Drops a profile for other channels: a decoded CMYK picture is RGB. Bytes 16 to 19 of a profile name its colour
+    /// space.
     pub(super) fn keep_profile_for(&mut self, channels: usize) {
         let space: &[u8] = if channels < 3 { b"GRAY" } else { b"RGB " };
         if self.icc_profile.as_ref().is_some_and(|profile| profile.get(16..20) != Some(space)) {
@@ -73,8 +73,8 @@ impl Metadata {
         }
     }
 
-    /// What is lost when the picture is written in this format: what reading left out, and what the format has no place
-    /// for.
+    /// The metadata that is lost when the picture is written in this format: what reading dropped, and what the format
+    /// can't hold.
     #[must_use]
     pub fn lost_in(&self, format: Format) -> BTreeSet<&'static str> {
         use Format::{Jpeg, Png, Tiff, WebP};
@@ -90,7 +90,7 @@ impl Metadata {
         note(self.exif.is_some(), exif, "EXIF");
         note(self.resolution.is_some(), &[Png, Jpeg, Tiff], "the resolution");
         note(self.premultiplied, &[Tiff], "that the colours are multiplied by alpha");
-        // A profile says it too, and better; sRGB is what a file without a word is taken for.
+        // A profile replaces it, and a file without either is taken for sRGB.
         let says_more = self.icc_profile.is_none() && self.png_colour.iter().any(|chunk| !is_srgb(chunk));
         note(says_more, &[Png], "PNG's gamma and primaries");
         lost
@@ -115,7 +115,7 @@ pub(super) fn swaps_sides(orientation: Orientation) -> bool {
     matches!(orientation, Rotate90 | Rotate90FlipH | Rotate270 | Rotate270FlipH)
 }
 
-/// Takes the thumbnail out of EXIF data: it shows the picture before it was filtered.
+/// Removes the thumbnail from EXIF data, because it shows the picture before it was filtered.
 fn remove_thumbnail(exif: &mut [u8]) {
     // Without a thumbnail, or without the structure of a TIFF, there is nothing to remove.
     let _ = try_remove_thumbnail(exif);

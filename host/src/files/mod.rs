@@ -22,7 +22,7 @@
 //! read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with Zstandard or WebP.
 //!
 //! # Metadata
-//! Reading turns a picture as its EXIF orientation asks. What else the file says is [`Metadata`]:
+//! Reading applies the EXIF orientation. The rest is [`Metadata`]:
 //!
 //! | | read from | written to |
 //! | --- | --- | --- |
@@ -31,8 +31,8 @@
 //! | resolution (dpi) | PNG, JPEG, TIFF | PNG, JPEG, TIFF |
 //! | gamma, primaries, sRGB, cICP | PNG | PNG |
 //!
-//! XMP, IPTC, comments and whatever else is dropped, which [`Metadata::lost_in`] says. PNG's gamma is kept and not
-//! applied, as a profile is: the result looks like the input in a program that honours it.
+//! XMP, IPTC, comments and other metadata are dropped. [`Metadata::lost_in`] names them. PNG's gamma is kept and not
+//! applied, like a profile: the result looks like the input in a program that honours it.
 //!
 //! # Memory
 //! Reading a picture takes at most [`MEMORY_MULTIPLE`] times the bytes of its decoded values and [`MEMORY_CONSTANT`]
@@ -43,6 +43,7 @@
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
+mod atomic_write;
 mod content;
 mod decode;
 mod encode;
@@ -62,7 +63,6 @@ mod tiff_write;
 mod unfinished;
 mod vp8l;
 mod webp;
-mod whole;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Seek, Write};
@@ -71,13 +71,13 @@ use std::path::Path;
 use crate::{Error, Result};
 use faltung::{AnyImage, Image, Mask, Pixel, WrittenMask, memory};
 
+pub use atomic_write::{DeferredSync, OverwritePolicy, remove_unfinished};
 pub use content::Content;
 pub use escaped::{Escaped, escaped};
 pub use format::Format;
 pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
-pub use whole::{DeferredSync, Existing, remove_unfinished};
 
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
 pub const MOST_BYTES: u64 = 8 << 30;
@@ -97,16 +97,16 @@ macro_rules! each_type {
 
 pub(crate) use each_type;
 
-/// A picture: what its file holds that this program keeps.
+/// A picture: its pixels and the metadata that this program keeps.
 ///
 /// ```
 /// use faltung::Image;
-/// use host::files::{Existing, Picture};
+/// use host::files::{OverwritePolicy, Picture};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("gradient.png");
 /// let picture = Picture::from(Image::from_fn(256, 64, |x, _| x as u8)?);
-/// picture.write(&path, Existing::Keep)?;
+/// picture.write(&path, OverwritePolicy::Keep)?;
 /// assert_eq!(Picture::read(&path)?.pixels, picture.pixels);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -114,16 +114,16 @@ pub(crate) use each_type;
 pub struct Picture {
     /// The values.
     pub pixels: AnyImage,
-    /// What the file says about them.
+    /// The metadata of the file.
     pub metadata: Metadata,
-    /// What the values stand for.
+    /// The meaning of the values.
     pub content: Content,
 }
 
 /// How a picture is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Of JPEG, from 1 to 100; [`JPEG_QUALITY`] where it is None.
+    /// The quality of JPEG, from 1 to 100; [`JPEG_QUALITY`] if None.
     pub quality: Option<u8>,
 }
 
@@ -146,7 +146,7 @@ impl Picture {
         if file.get_ref().metadata().is_ok_and(|found| found.is_file()) {
             return Self::read_from(file).map_err(blame);
         }
-        // A pipe can't be read twice, as formats are told apart.
+        // The detection of the format reads twice, which a pipe can't.
         let bytes = memory::read_to_end(file, MOST_PIPED + 1).map_err(|error| blame(error.to_string()))?;
         if bytes.len() as u64 > MOST_PIPED {
             return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
@@ -166,7 +166,7 @@ impl Picture {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the format can't hold the values, [`Error::Exists`], [`Error::File`] with the reason.
-    pub fn write(&self, path: impl AsRef<Path>, existing: Existing) -> Result<()> {
+    pub fn write(&self, path: impl AsRef<Path>, existing: OverwritePolicy) -> Result<()> {
         self.write_with(path, existing, WriteOptions::default())
     }
 
@@ -174,19 +174,18 @@ impl Picture {
     ///
     /// # Errors
     /// As for [`write`](Self::write).
-    pub fn write_with(&self, path: impl AsRef<Path>, existing: Existing, options: WriteOptions) -> Result<()> {
+    pub fn write_with(&self, path: impl AsRef<Path>, existing: OverwritePolicy, options: WriteOptions) -> Result<()> {
         let path = path.as_ref();
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
-        // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room
-        // for it.
+        // Most encoders hold their compressed output in memory. An allocation that fails there would end the process.
         let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
         let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
         let Some(_reserved) = memory::reserve(bytes.saturating_mul(2)) else {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
         };
-        whole::write(path, existing, |file| encode::write(file, format, self, options))
+        atomic_write::write(path, existing, |file| encode::write(file, format, self, options))
     }
 }
 
@@ -206,8 +205,7 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
     guarded(|| decode::memory(reader)).unwrap_or(0)
 }
 
-/// What a file has that [`Picture::read`] leaves out, in words: further pages of a TIFF, further frames of a PNG or
-/// WebP.
+/// What [`Picture::read`] ignores in a file, in words: more pages of a TIFF, more frames of a PNG or WebP.
 #[must_use]
 pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
     let path = path.as_ref();
@@ -231,7 +229,7 @@ pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
 /// # Errors
 /// As for [`read_mask`], without a path.
 pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
-    // No mask that is of use is larger; a device such as /dev/zero ends here.
+    // No useful mask is larger. This stops endless files such as /dev/zero.
     const MOST: u64 = 1 << 30;
     let failed = |reason: String| Error::File { path: "mask".into(), reason };
     let bytes = memory::read_to_end(reader, MOST + 1).map_err(|error| failed(error.to_string()))?;
@@ -250,17 +248,17 @@ pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
 ///
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
-pub fn write_text(path: impl AsRef<Path>, text: &str, existing: Existing) -> Result<()> {
+pub fn write_text(path: impl AsRef<Path>, text: &str, existing: OverwritePolicy) -> Result<()> {
     let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
-    whole::write(path.as_ref(), existing, contents)
+    atomic_write::write(path.as_ref(), existing, contents)
 }
 
-/// Whether a file could be written there, for those who work long before they write it.
+/// Checks that a file could be written. Call it before long work.
 ///
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
-pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> {
-    whole::check(path.as_ref(), existing)
+pub fn check_writable(path: impl AsRef<Path>, existing: OverwritePolicy) -> Result<()> {
+    atomic_write::check(path.as_ref(), existing)
 }
 
 /// Whether files could be written in a folder.
@@ -268,7 +266,7 @@ pub fn check_writable(path: impl AsRef<Path>, existing: Existing) -> Result<()> 
 /// # Errors
 /// [`Error::File`] with the folder and the reason.
 pub fn check_folder(folder: impl AsRef<Path>) -> Result<()> {
-    whole::check_folder(folder.as_ref())
+    atomic_write::check_folder(folder.as_ref())
 }
 
 /// Whether a name's extension is one of a picture that can be read: those that can be written, and `.pbm`.
@@ -279,9 +277,9 @@ pub fn is_picture(path: impl AsRef<Path>) -> bool {
     bitmap || Format::of(path).is_ok()
 }
 
-/// Runs a decoder. None is known to panic; one that did, on a file made for it, would end a whole batch.
+/// Runs a decoder, and turns a panic into an error. A hostile file must not end a whole batch.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    // The decoder and all it had are gone after a panic, so that nothing half changed is seen.
+    // A panic drops the decoder and its state, so nobody sees a broken invariant.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
     result.unwrap_or_else(|_| Err("can't be read: its decoder failed in an unexpected way".into()))
 }
@@ -320,11 +318,13 @@ mod tests {
         };
         for (name, channels) in [("a.png", 3), ("a.jpg", 1), ("a.tif", 4), ("a.qoi", 3), ("a.webp", 3), ("a.npy", 2)] {
             let image = Image::new(200, 100, channels, vec![7_u8; 200 * 100 * channels]).unwrap();
-            Picture::from(image).write(folder.path().join(name), Existing::Keep).unwrap();
+            Picture::from(image).write(folder.path().join(name), OverwritePolicy::Keep).unwrap();
             check(name, 200 * 100 * channels as u64);
         }
         let float = folder.path().join("b.tif");
-        Picture::from(Image::new(200, 100, 1, vec![0.5_f32; 20_000]).unwrap()).write(&float, Existing::Keep).unwrap();
+        Picture::from(Image::new(200, 100, 1, vec![0.5_f32; 20_000]).unwrap())
+            .write(&float, OverwritePolicy::Keep)
+            .unwrap();
         check("b.tif", 80_000);
         assert_eq!(decoded_bytes(folder.path().join("nowhere.png")), 0);
         assert_eq!(decoded_bytes(folder.path()), 0);

@@ -1,4 +1,4 @@
-//! Turning a picture as its metadata ask.
+//! Applies the EXIF orientation of a picture.
 
 use image::metadata::Orientation;
 
@@ -7,7 +7,7 @@ use super::{AnyImage, each_type};
 use crate::Result;
 use faltung::{Image, Pixel, memory};
 
-/// The values as they are to be seen.
+/// The values in their upright order.
 pub(super) fn apply(pixels: AnyImage, orientation: Orientation) -> Result<AnyImage> {
     if orientation == Orientation::NoTransforms {
         return Ok(pixels);

@@ -1,4 +1,4 @@
-//! A file without some of its parts: a decoder that would hold them in memory does not see them.
+//! A view of a file that skips some of its parts, so that a decoder does not hold them in memory.
 
 use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom};
 use std::ops::Range;

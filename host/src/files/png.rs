@@ -1,4 +1,4 @@
-//! PNG, <https://www.w3.org/TR/png-3/>: the chunks apart from the values, and writing.
+//! PNG, <https://www.w3.org/TR/png-3/>: the chunks except the values, and writing.
 
 use std::io::{BufRead, Read, SeekFrom, Write};
 
@@ -11,7 +11,7 @@ use super::{AnyImage, Picture, Source};
 /// Metres of an inch.
 const INCH: f64 = 0.0254;
 
-/// Reads all chunks but those of the values. The decoder sees no others than those that the values need.
+/// Reads all chunks except the values. The decoder sees only the chunks that the values need.
 pub(super) fn scan(reader: &mut (impl Source + BufRead)) -> Result<Scan, String> {
     /// No chunk of a colour space is longer.
     const COLOUR: u64 = 64;

@@ -9,7 +9,7 @@ use tiff::{TiffError, TiffResult};
 use super::{AnyImage, Picture};
 use faltung::{Image, Pixel};
 
-/// Bytes of a strip at least, so that a reader of a part need not read all.
+/// The least bytes of a strip. A reader of a part reads only some strips.
 const STRIP: usize = 1 << 20;
 
 /// Writes a picture.

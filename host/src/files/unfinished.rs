@@ -1,13 +1,13 @@
-//! Temporary files of results that are being written: their names, who owns them, and which are left over.
+//! Temporary files of unfinished results: their names, their owners, and the removal of abandoned ones.
 //!
-//! A process that is killed can't remove its temporary files; the next one that writes into the folder does. It must
-//! not take one that is still being written, so each writer holds a lock (`flock`) on its file. The kernel gives the
-//! lock back when the process ends, whatever ended it.
+//! A killed process can't remove its temporary files. The next process that writes into the folder removes them. Each
+//! writer holds a lock (`flock`) on its file, so that nobody removes a file that is still written. The kernel releases
+//! the lock when the process ends.
 //!
-//! The name holds the kernel's boot identifier. Where it is that of this kernel, the lock alone decides, in other
-//! containers too. Else the file may belong to another machine that shares the folder, whose locks are not always seen
-//! here (NFS mounted with `local_lock`). Then it is left over only if it has not changed for a day, too. Where locks do
-//! not work nothing is removed.
+//! The name holds the kernel's boot identifier. If it is this kernel's, the lock alone decides, also across containers.
+//! Else the file may belong to another machine that shares the folder. Its locks may be invisible here (NFS mounted
+//! with `local_lock`). Such a file is abandoned only if it has not changed for a day. Where locks do not work, nothing
+//! is removed.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-/// What the names of temporary files begin with. The boot identifier, `-` and the random letters follow.
+/// The prefix of temporary names. The boot identifier, `-` and random letters follow.
 const PREFIX: &str = ".host-unfinished-";
 
 /// Digits of the boot identifier.
@@ -26,10 +26,10 @@ const BOOT: usize = 12;
 /// Random letters at the end.
 const RANDOM: usize = 6;
 
-/// No change for so long means that nobody writes any more.
+/// A file of another machine that has not changed for so long is abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Makes a temporary file in a folder, owned by this process. The first time in a folder, removes what is left over
+/// Creates a temporary file in a folder, locked by this process. The first call for a folder removes abandoned files
 /// there.
 pub(super) fn create(folder: &Path) -> io::Result<NamedTempFile> {
     static SEEN: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
@@ -39,7 +39,7 @@ pub(super) fn create(folder: &Path) -> io::Result<NamedTempFile> {
     }
     loop {
         let temporary = named(folder, boot())?;
-        // Between the two calls another process may have taken it for left over.
+        // Between the two calls another process may have removed it as abandoned.
         if own(temporary.as_file())? {
             return Ok(temporary);
         }
@@ -50,7 +50,7 @@ fn named(folder: &Path, boot: &str) -> io::Result<NamedTempFile> {
     let prefix = format!("{PREFIX}{boot}-");
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).rand_bytes(RANDOM);
-    // As an ordinary new file: the process's umask takes its part off.
+    // The permissions of an ordinary new file. The umask applies.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
@@ -61,7 +61,7 @@ fn own(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => still_has_a_name(file),
         Err(fs::TryLockError::WouldBlock) => Ok(false),
-        // Not every filesystem has locks. Then nobody can lock it to remove it, either.
+        // Not every filesystem has locks. Without them nobody locks the file to remove it, either.
         Err(fs::TryLockError::Error(_)) => Ok(true),
     }
 }
@@ -76,7 +76,7 @@ fn still_has_a_name(_: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The first digits of the kernel's boot identifier; zeros where there is none, which is nobody's.
+/// The first digits of the kernel's boot identifier. Zeros where the system has none; no kernel owns those.
 fn boot() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| {
@@ -86,7 +86,7 @@ fn boot() -> &'static str {
     })
 }
 
-/// Removes the temporary files in a folder that have no owner. What can't be removed stays; nobody waits for it.
+/// Removes the abandoned temporary files in a folder. It ignores errors.
 fn remove_left_over(folder: &Path, boot: &str) {
     let Ok(entries) = folder.read_dir() else { return };
     for entry in entries.flatten() {
@@ -97,7 +97,7 @@ fn remove_left_over(folder: &Path, boot: &str) {
     }
 }
 
-/// Whether a boot identifier is one.
+/// Whether a text is a boot identifier.
 fn is_known(boot: &str) -> bool {
     boot.bytes().any(|digit| digit != b'0')
 }

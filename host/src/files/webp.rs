@@ -1,4 +1,4 @@
-//! WebP's container, RFC 9649: the chunks apart from the values, and what the values would take.
+//! WebP's container, RFC 9649: the chunks except the values, and the memory that the values take.
 
 use std::io::{BufRead, Read, Seek, SeekFrom};
 
@@ -98,7 +98,7 @@ fn check_tables(stream: impl BufRead, sides: Option<(u32, u32)>, bytes: u64) -> 
         Some(tables) if tables > most => {
             Err(format!("has Huffman codes whose tables take more than {most} bytes for {bytes} bytes of values"))
         }
-        // What is damaged is for the decoder to say.
+        // The decoder reports damage.
         _ => Ok(()),
     }
 }

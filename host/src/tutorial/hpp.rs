@@ -3,23 +3,24 @@
 use std::cell::Cell;
 
 use cuda_emulator::Counts;
+use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::tutorials::hpp::{BLOCK_WIDTH, BUSY_BLOCK, CHANNELS, HPP_MASK, MASK_WIDTH, O_TILE_WIDTH};
 
-use super::judge::{self, Verdict};
+use super::judge::{self, CheckResult};
 use super::photograph;
 use super::session::{Session, times_as_fast};
-use super::timing::Timing;
-use crate::bench::report::units::digits;
-use crate::bench::workload::{self, MaskSize};
+use super::timing::MeanTime;
 use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
-use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
+use crate::samples::{self, MaskSize};
+use crate::tutorial::launch::{Array, HppConstant, HppTile, HppTileBusy, KernelCall, Launcher};
+use crate::units::digits;
 use faltung::{
     Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,
 };
 
-/// What rows are padded to, in bytes: a line of the caches, two or four bursts of the memory.
+/// The alignment of padded rows in bytes: a cache line.
 const BURST: usize = 128;
 
 /// The course's kernels, from the plain one on.
@@ -42,7 +43,7 @@ impl Kernel {
     }
 }
 
-/// A picture, and the answer that every kernel must have to the bit.
+/// A picture, and the result that every kernel must match bit-exactly.
 struct Work {
     image: Image<f32>,
     filter: Filter,
@@ -50,19 +51,19 @@ struct Work {
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mask = workload::mask(MaskSize::square(MASK_WIDTH as usize), session.settings.seed, false)?;
-    let coefficients = mask.coefficients().to_vec();
-    // The walk over the picture goes forwards, as the course's does.
+    let mask = samples::mask(MaskSize::square(MASK_WIDTH as usize), session.options.seed, false)?;
+    let coefficients: [f32; HPP_MASK::LENGTH] = mask.coefficients().try_into().expect("a square of this width");
+    // The course's kernels correlate.
     let filter = Filter::new(mask).operation(Operation::Correlate);
-    let photograph = photograph::rgb()?.map(|value| f32::from(value) / 255.0);
+    let photograph = samples::coffee()?.map(|value| f32::from(value) / 255.0);
     introduce(session, &photograph);
 
     let Some((work, cpu)) = on_cpu(session, photograph, &filter)? else { return Ok(()) };
-    if let Some(mut lab) = session.lab() {
-        lab.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
-        on_device(session, &mut lab, &work, Some(&cpu))?;
-        if !lab.is_emulator() && !session.settings.quick {
-            larger(session, &mut lab, &work)?;
+    if let Some(mut launcher) = session.launcher()? {
+        launcher.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
+        on_device(session, &mut launcher, &work, Some(&cpu))?;
+        if !launcher.is_emulator() && !session.options.quick {
+            larger(session, &mut launcher, &work)?;
         }
     }
     let stretch = |value: f32| <u8 as Pixel>::from_f32(value * 255.0);
@@ -71,7 +72,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of the exercise, and which threads do what.
+/// The sizes of the exercise, and the work of the threads.
 fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
     let (width, height) = (photograph.width(), photograph.height());
     session.note(format!(
@@ -94,8 +95,8 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
     ));
 }
 
-/// The CPU's answer, checked against f64, and its time.
-fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, Timing)>> {
+/// The CPU's result, checked against f64, and its time.
+fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, MeanTime)>> {
     let problem = rgb_problem(&image, filter)?;
     let device = Device::cpu();
     let convolution = device.prepare(&problem, VariantChoice::Auto)?;
@@ -104,14 +105,14 @@ fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Resu
         return Ok(None);
     }
     let least = session.least();
-    let timing = Timing::of(least, |loops| {
+    let timing = MeanTime::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
             let _: Image<f32> = convolution.apply(&image)?;
         }
         Ok(start.elapsed())
     })?;
-    if session.lab().is_none() {
+    if session.is_cpu() {
         let pixels = (image.width() * image.height()) as f64;
         let row = vec!["the CPU (direct)".to_owned(), timing.to_string(), digits(pixels / timing.mean)];
         session.table("Times, mean ± standard deviation of 7 runs", &["", "time", "Mpixel/s"], vec![row]);
@@ -125,7 +126,7 @@ fn rgb_problem(image: &Image<f32>, filter: &Filter) -> Result<Problem> {
 }
 
 /// Every channel against the oracle.
-fn within(filter: &Filter, image: &Image<f32>, answer: &Image<f32>) -> Result<Verdict> {
+fn within(filter: &Filter, image: &Image<f32>, answer: &Image<f32>) -> Result<CheckResult> {
     let problem = &Problem::new(image.width(), image.height(), filter)?;
     let mut worst = 0.0_f64;
     for channel in 0..image.channels() {
@@ -162,7 +163,7 @@ impl Spacing {
         format!("{}{}", self.pitch, if self.padded { " padded" } else { "" })
     }
 
-    /// The image with its rows this far apart. What lies between is NaN: it must not matter.
+    /// The image with padded rows. The padding is NaN, which must not change the result.
     fn spread(&self, image: &Image<f32>) -> Vec<f32> {
         let row = image.width() * image.channels();
         let mut values = vec![f32::NAN; self.pitch * image.height()];
@@ -172,7 +173,7 @@ impl Spacing {
         values
     }
 
-    /// The rows without what lies between.
+    /// The rows without padding.
     fn gathered(&self, values: &[f32], image: &Image<f32>) -> Vec<f32> {
         let row = image.width() * image.channels();
         values.chunks_exact(self.pitch).flat_map(|from| from[..row].iter().copied()).collect()
@@ -186,7 +187,7 @@ fn call<'a, 'd>(
     spacing: &Spacing,
     image: &'a Array<'d, f32>,
     result: &'a mut Array<'d, f32>,
-) -> Box<dyn Call + 'a>
+) -> Box<dyn KernelCall + 'a>
 where
     'd: 'a,
 {
@@ -199,30 +200,35 @@ where
     }
 }
 
-/// A kernel with a pitch whose answer is right.
-struct Measured {
+/// A kernel with a pitch whose result is right.
+struct MeasuredKernel {
     kernel: Kernel,
     spacing: Spacing,
-    timing: Option<Timing>,
+    timing: Option<MeanTime>,
     counts: Option<Counts>,
 }
 
 /// The course's kernels, without padding and with it: checked, then timed or counted.
-fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu: Option<&Timing>) -> Result<()> {
+fn on_device<'d>(
+    session: &mut Session<'d>,
+    launcher: &mut Launcher<'d>,
+    work: &Work,
+    cpu: Option<&MeanTime>,
+) -> Result<()> {
     let mut measured = Vec::new();
     // On the emulator each access is checked; padding, which changes no count here, is left out when it should be
     // quick.
-    let pitches = if lab.is_emulator() && session.settings.quick { &[false][..] } else { &[false, true] };
+    let pitches = if launcher.is_emulator() && session.options.quick { &[false][..] } else { &[false, true] };
     for (kernel, &padded) in
         Kernel::ALL.into_iter().flat_map(|kernel| pitches.iter().map(move |padded| (kernel, padded)))
     {
         let spacing = Spacing::of(&work.image, padded);
-        let image = lab.upload("image", &spacing.spread(&work.image))?;
-        // The gaps of the result are nobody's: filled here, and compared, so that a kernel that writes there is seen.
+        let image = launcher.upload("image", &spacing.spread(&work.image))?;
+        // A kernel must not write to the padding of the result. It is filled here, and compared afterwards.
         let gaps = vec![f32::MAX; spacing.pitch * work.image.height()];
-        let mut result = lab.upload("result", &gaps)?;
-        let counts = lab.launch_counting(&*call(kernel, work, &spacing, &image, &mut result))?;
-        let found = lab.download(&result)?;
+        let mut result = launcher.upload("result", &gaps)?;
+        let counts = launcher.launch_counting(&*call(kernel, work, &spacing, &image, &mut result))?;
+        let found = launcher.download(&result)?;
         let row = work.image.width() * work.image.channels();
         let untouched =
             found.chunks_exact(spacing.pitch).all(|values| values[row..].iter().all(|&gap| gap == f32::MAX));
@@ -232,8 +238,9 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu:
             Err("it wrote between the rows".to_owned())
         };
         if session.check(format!("{}, pitch {}", kernel.name(), spacing.name()), verdict) {
-            let timing = session.time(lab, |lab| lab.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
-            measured.push(Measured { kernel, spacing, timing, counts });
+            let timing = session
+                .time(launcher, |launcher| launcher.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
+            measured.push(MeasuredKernel { kernel, spacing, timing, counts });
         }
     }
     let ours = of_this_project(session, work)?;
@@ -242,8 +249,8 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, cpu:
     Ok(())
 }
 
-/// The kernel that this project takes for the problem, and its time; None where it is wrong, or nothing is timed.
-fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, Timing)>> {
+/// The variant that `auto` takes for the problem, and its time. None if it is wrong, and on the emulator.
+fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(String, MeanTime)>> {
     let device = session.device();
     let problem = rgb_problem(&work.image, &work.filter)?.with_accuracy(Accuracy::Exact);
     let convolution = device.prepare(&problem, VariantChoice::Auto)?;
@@ -253,26 +260,26 @@ fn of_this_project(session: &mut Session<'_>, work: &Work) -> Result<Option<(Str
         return Ok(None);
     }
     let mut resident = Resident::<_, f32>::new(device, &convolution, &work.image)?;
-    Ok(Some((name, Timing::of(session.least(), |loops| resident.execute(loops))?)))
+    Ok(Some((name, MeanTime::of(session.least(), |loops| resident.execute(loops))?)))
 }
 
 /// Times, if the device has any.
 fn times(
     session: &mut Session<'_>,
     work: &Work,
-    measured: &[Measured],
-    ours: Option<&(String, Timing)>,
-    cpu: Option<&Timing>,
+    measured: &[MeasuredKernel],
+    ours: Option<&(String, MeanTime)>,
+    cpu: Option<&MeanTime>,
 ) {
     let course = Cell::new(None);
-    let find = |one: &Measured| {
+    let find = |one: &MeasuredKernel| {
         if one.kernel == Kernel::Tile && !one.spacing.padded {
             course.set(one.timing);
         }
     };
     measured.iter().for_each(find);
     let pixels = (work.image.width() * work.image.height()) as f64;
-    let row = |name: String, pitch: String, timing: &Timing| {
+    let row = |name: String, pitch: String, timing: &MeanTime| {
         let against = course.get().map_or("-".to_owned(), |course| times_as_fast(&course, timing));
         vec![name, pitch, timing.to_string(), digits(pixels / timing.mean), against]
     };
@@ -292,12 +299,12 @@ fn times(
 }
 
 /// What the emulator counted.
-fn counts(session: &mut Session<'_>, work: &Work, measured: &[Measured]) {
+fn counts(session: &mut Session<'_>, work: &Work, measured: &[MeasuredKernel]) {
     let values = work.answer.values().len() as f64;
-    let row = |one: &Measured| {
+    let row = |one: &MeasuredKernel| {
         let counts = one.counts?;
         let of_lanes = |lanes: u64, warps: u64| digits(100.0 * lanes as f64 / (32 * warps) as f64);
-        // Where nothing is in shared memory, the sums' loads are the global ones.
+        // Without shared memory the sums load from global memory.
         let sums = if counts.shared_loads.instructions > 0 { counts.shared_loads } else { counts.global_loads };
         Some(vec![
             one.kernel.name().to_owned(),
@@ -318,8 +325,8 @@ fn counts(session: &mut Session<'_>, work: &Work, measured: &[Measured]) {
     session.table(title, &columns, rows);
 }
 
-/// The picture repeated, so that the device is full and the launch is nothing.
-fn larger<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work) -> Result<()> {
+/// The kernels on the repeated picture, which fills the device and hides the cost of a launch.
+fn larger<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, work: &Work) -> Result<()> {
     const TIMES: usize = 8;
     let image = photograph::repeated(&work.image, TIMES)?;
     session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
@@ -329,5 +336,5 @@ fn larger<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work) -> Resu
     if !session.check("the CPU (direct)", within(&work.filter, &image, &answer)?) {
         return Ok(());
     }
-    on_device(session, lab, &Work { image, filter: work.filter.clone(), answer }, None)
+    on_device(session, launcher, &Work { image, filter: work.filter.clone(), answer }, None)
 }

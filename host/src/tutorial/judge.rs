@@ -1,9 +1,9 @@
-//! Whether an answer is right: exactly, to the bit, or within a bound that follows from how it was computed.
+//! Checks of a result: exact, bit-exact with another one, or within a bound that follows from the computation.
 
 use std::fmt::Debug;
 
-/// How close an answer is, or what is wrong with it.
-pub(super) type Verdict = Result<String, String>;
+/// How close a result is, or what is wrong with it.
+pub(super) type CheckResult = Result<String, String>;
 
 /// The unit roundoff of `f32`.
 pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
@@ -16,7 +16,7 @@ pub(super) fn gamma(depth: u64) -> f64 {
 }
 
 /// Integers, which are right or wrong.
-pub(super) fn exact<T: PartialEq + Debug>(found: &[T], expected: &[T]) -> Verdict {
+pub(super) fn exact<T: PartialEq + Debug>(found: &[T], expected: &[T]) -> CheckResult {
     same(found, expected, |a, b| a == b).map(|()| all_exact(found.len()))
 }
 
@@ -30,9 +30,9 @@ pub(super) fn of_bound(part: f64) -> String {
 }
 
 /// Floats with the very bits that were expected.
-pub(super) fn bits(found: &[f32], expected: &[f32]) -> Verdict {
+pub(super) fn bits(found: &[f32], expected: &[f32]) -> CheckResult {
     same(found, expected, |a, b| a.to_bits() == b.to_bits())
-        .map(|()| format!("all {} values have the CPU's bits", found.len()))
+        .map(|()| format!("all {} values are bit-exact with the CPU's", found.len()))
 }
 
 fn same<T: Debug>(found: &[T], expected: &[T], equal: impl Fn(&T, &T) -> bool) -> Result<(), String> {
@@ -49,7 +49,7 @@ fn same<T: Debug>(found: &[T], expected: &[T], equal: impl Fn(&T, &T) -> bool) -
 }
 
 /// Floats, each within `bound(i)` of what is exact.
-pub(super) fn within(found: &[f32], exact: &[f64], bound: impl Fn(usize) -> f64) -> Verdict {
+pub(super) fn within(found: &[f32], exact: &[f64], bound: impl Fn(usize) -> f64) -> CheckResult {
     let values = found.iter().map(|&value| f64::from(value));
     near(values, found.len(), exact, bound).map(|(error, part)| {
         if error == 0.0 {
@@ -60,7 +60,7 @@ pub(super) fn within(found: &[f32], exact: &[f64], bound: impl Fn(usize) -> f64)
 }
 
 /// Pixels, each at most `most` from what is exact.
-pub(super) fn pixels(found: &[u8], exact: &[f64], most: f64) -> Verdict {
+pub(super) fn pixels(found: &[u8], exact: &[f64], most: f64) -> CheckResult {
     let values = found.iter().map(|&value| f64::from(value));
     near(values, found.len(), exact, |_| most).map(|(error, _)| format!("at most {error:.4} from the exact value"))
 }

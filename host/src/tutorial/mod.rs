@@ -1,14 +1,14 @@
-//! Four well-known tutorials, reproduced: what they compute, checked, with the numbers beside it.
+//! Reproduces four well-known tutorials: their results, checked, with times or counts.
 //!
-//! [`run`] takes a [`Tutorial`] and a device and gives a [`Report`]: tables, notes, checks and pictures as data.
-//! `docs/tutorials` explains the kernels. On a CUDA device and on the emulator the kernels run through
-//! [`lab`](faltung::lab); on the CPU plain Rust computes the same.
+//! [`run`] takes a [`Tutorial`] and a device and gives a [`Transcript`]: tables, notes, checks and pictures as data.
+//! `docs/tutorials` explains the kernels. [`launch`] runs them on a CUDA device and on the emulator. On the CPU plain Rust
+//! computes the same.
 //!
 //! ```no_run
 //! use faltung::Device;
-//! use host::tutorial::{Settings, Tutorial, run};
+//! use host::tutorial::{TutorialOptions, Tutorial, run};
 //!
-//! let report = run(Tutorial::Numba, &Device::auto(), Settings::default(), &mut |part| print!("{part}"))?;
+//! let report = run(Tutorial::Numba, &Device::auto(), TutorialOptions::default(), &mut |part| print!("{part}"))?;
 //! assert!(report.all_right());
 //! # Ok::<(), host::Error>(())
 //! ```
@@ -16,6 +16,7 @@
 mod cupy;
 mod hpp;
 mod judge;
+pub mod launch;
 mod numba;
 mod photograph;
 mod report;
@@ -26,8 +27,8 @@ mod timing;
 use std::fmt;
 use std::str::FromStr;
 
-pub use self::report::{Check, Part, Report, Table};
-pub use self::timing::Timing;
+pub use self::report::{Check, Part, Table, Transcript};
+pub use self::timing::MeanTime;
 
 use self::session::Session;
 use faltung::{Device, Error, Result};
@@ -60,7 +61,7 @@ impl Tutorial {
         }
     }
 
-    /// What it is, and where: one line for people.
+    /// The title and the address, in one line.
     #[must_use]
     pub const fn source(self) -> &'static str {
         match self {
@@ -113,30 +114,34 @@ impl FromStr for Tutorial {
     }
 }
 
-/// How to run a tutorial.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TutorialOptions {
     /// Shorter timings, and no large sizes.
     pub quick: bool,
-    /// What masks and arrays are made from.
+    /// The seed of masks and arrays.
     pub seed: u64,
 }
 
-impl Default for Settings {
+impl Default for TutorialOptions {
     fn default() -> Self {
-        Self { quick: false, seed: crate::bench::SEED }
+        Self { quick: false, seed: crate::samples::SEED }
     }
 }
 
-/// Runs a tutorial. Each part of the report is shown to `show` as soon as it is there.
+/// Runs a tutorial. `show` gets each part of the transcript as soon as it is complete.
 ///
-/// Every answer is checked before it is timed or shown; one that is wrong is a [`Check`] that says so, and has no
-/// figures.
+/// Each result is checked before it is timed or shown. A wrong one is a failed [`Check`] and has no figures.
 ///
 /// # Errors
-/// What keeps the tutorial from going on: [`Error::Driver`], [`Error::DeviceMemory`], [`Error::Emulator`].
-pub fn run(tutorial: Tutorial, device: &Device, settings: Settings, show: &mut dyn FnMut(&Part)) -> Result<Report> {
-    let mut session = Session::new(device, settings, show);
+/// [`Error::Driver`], [`Error::DeviceMemory`], [`Error::Emulator`].
+pub fn run(
+    tutorial: Tutorial,
+    device: &Device,
+    options: TutorialOptions,
+    show: &mut dyn FnMut(&Part),
+) -> Result<Transcript> {
+    let mut session = Session::new(device, options, show);
     match tutorial {
         Tutorial::Numba => numba::run(&mut session)?,
         Tutorial::Hpp => hpp::run(&mut session)?,

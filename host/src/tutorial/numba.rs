@@ -2,12 +2,12 @@
 
 use super::judge;
 use super::session::{Session, times_as_fast};
-use super::timing::Timing;
-use crate::bench::report::units::digits;
-use crate::bench::workload::{self, MaskSize};
+use super::timing::MeanTime;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
-use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
+use crate::samples::{self, MaskSize};
+use crate::tutorial::launch::{Array, KernelCall, Launcher, NumbaConvolve, NumbaConvolveByColumns};
+use crate::units::digits;
 use faltung::{Accuracy, Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
 
@@ -19,16 +19,16 @@ struct Work {
     oracle: Oracle,
 }
 
-/// An answer that is right, and its times.
+/// The times of a right result.
 struct Row {
     name: &'static str,
-    with_transfers: Option<Timing>,
-    on_the_device: Option<Timing>,
+    with_transfers: Option<MeanTime>,
+    on_the_device: Option<MeanTime>,
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let image = workload::coffee()?;
-    let mask = workload::mask(MaskSize::square(13), session.settings.seed, false)?;
+    let image = samples::grey_crop()?;
+    let mask = samples::mask(MaskSize::square(13), session.options.seed, false)?;
     let problem = Problem::new(image.width(), image.height(), &Filter::new(mask.clone()).accuracy(Accuracy::Exact))?;
     let oracle = Oracle::new(&problem, image.values());
     let work = Work { image, mask, problem, oracle };
@@ -36,8 +36,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 
     let mut rows = Vec::new();
     let mut answer = None;
-    if let Some(mut lab) = session.lab() {
-        of_the_tutorial(session, &mut lab, &work, &mut rows)?;
+    if let Some(mut launcher) = session.launcher()? {
+        of_the_tutorial(session, &mut launcher, &work, &mut rows)?;
         let device = session.device();
         answer = of_this_project(session, device, "this project's choice", &work, &mut rows)?;
     }
@@ -77,16 +77,16 @@ struct Arrays<'d> {
 }
 
 impl<'d> Arrays<'d> {
-    fn new(lab: &mut Lab<'d>, work: &Work) -> Result<Self> {
+    fn new(launcher: &mut Launcher<'d>, work: &Work) -> Result<Self> {
         Ok(Self {
-            image: lab.upload("image", work.image.values())?,
-            mask: lab.upload("mask", work.mask.coefficients())?,
-            result: lab.allocate("result", work.image.values().len())?,
+            image: launcher.upload("image", work.image.values())?,
+            mask: launcher.upload("mask", work.mask.coefficients())?,
+            result: launcher.allocate("result", work.image.values().len())?,
         })
     }
 
     /// The call of the tutorial's kernel, or of the one with rows and columns exchanged.
-    fn call<'a>(&'a mut self, work: &Work, by_columns: bool) -> Box<dyn Call + 'a> {
+    fn call<'a>(&'a mut self, work: &Work, by_columns: bool) -> Box<dyn KernelCall + 'a> {
         let (rows, columns) = (work.image.height() as u32, work.image.width() as u32);
         let (mask_rows, mask_columns) = (work.mask.height() as u32, work.mask.width() as u32);
         let Self { image, mask, result } = self;
@@ -99,12 +99,17 @@ impl<'d> Arrays<'d> {
 }
 
 /// The tutorial's kernel, and the one with rows and columns exchanged.
-fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work, rows: &mut Vec<Row>) -> Result<()> {
+fn of_the_tutorial<'d>(
+    session: &mut Session<'d>,
+    launcher: &mut Launcher<'d>,
+    work: &Work,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
     let mut sectors = Vec::new();
     for (name, by_columns) in [("x is the row (tutorial)", false), ("x is the column", true)] {
-        let mut arrays = Arrays::new(lab, work)?;
-        let counts = lab.launch_counting(&*arrays.call(work, by_columns))?;
-        let found = lab.download(&arrays.result)?;
+        let mut arrays = Arrays::new(launcher, work)?;
+        let counts = launcher.launch_counting(&*arrays.call(work, by_columns))?;
+        let found = launcher.download(&arrays.result)?;
         if !right(session, name, work, &found) {
             continue;
         }
@@ -113,13 +118,13 @@ fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work
             let each = digits(loads.transactions as f64 / loads.instructions as f64);
             sectors.push(vec![name.into(), loads.instructions.to_string(), loads.transactions.to_string(), each]);
         }
-        let on_the_device = session.time(lab, |lab| lab.launch(&*arrays.call(work, by_columns)))?;
+        let on_the_device = session.time(launcher, |launcher| launcher.launch(&*arrays.call(work, by_columns)))?;
         let mut back = found;
-        let with_transfers = session.time(lab, |lab| {
-            lab.write(&mut arrays.image, work.image.values())?;
-            lab.write(&mut arrays.mask, work.mask.coefficients())?;
-            lab.launch(&*arrays.call(work, by_columns))?;
-            lab.read(&arrays.result, &mut back)
+        let with_transfers = session.time(launcher, |launcher| {
+            launcher.write(&mut arrays.image, work.image.values())?;
+            launcher.write(&mut arrays.mask, work.mask.coefficients())?;
+            launcher.launch(&*arrays.call(work, by_columns))?;
+            launcher.read(&arrays.result, &mut back)
         })?;
         rows.push(Row { name, with_transfers, on_the_device });
     }
@@ -128,7 +133,7 @@ fn of_the_tutorial<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, work: &Work
     Ok(())
 }
 
-/// The kernel that this project takes for the problem on a device; its answer, if it is right.
+/// The variant that `auto` takes for the problem on a device. Returns its result, if it is right.
 fn of_this_project(
     session: &mut Session<'_>,
     device: &Device,
@@ -148,9 +153,9 @@ fn of_this_project(
     }
     let mut resident = Resident::<_, f32>::new(device, &convolution, &work.image)?;
     let least = session.least();
-    let on_the_device = Timing::of(least, |loops| resident.execute(loops))?;
+    let on_the_device = MeanTime::of(least, |loops| resident.execute(loops))?;
     let mut back = vec![0.0; found.len()];
-    let with_transfers = Timing::of(least, |loops| {
+    let with_transfers = MeanTime::of(least, |loops| {
         let start = std::time::Instant::now();
         for _ in 0..loops {
             convolution.apply_values(work.image.values(), &mut back)?;
@@ -161,7 +166,7 @@ fn of_this_project(
     Ok(Some(found))
 }
 
-/// Checks an answer: within the bound of 169 fused multiply-adds in f32 of the sum in f64, in whichever order.
+/// Checks a result: within the bound of 169 fused multiply-adds in f32, in any order, of the sum in f64.
 fn right(session: &mut Session<'_>, what: &str, work: &Work, found: &[f32]) -> bool {
     let (exact, magnitude) = (&work.oracle.exact, &work.oracle.magnitude);
     let gamma = judge::gamma(work.mask.coefficients().len() as u64);
@@ -175,7 +180,7 @@ fn right(session: &mut Session<'_>, what: &str, work: &Work, found: &[f32]) -> b
 fn table(session: &mut Session<'_>, rows: &[Row]) {
     let Some(cpu) = rows.iter().find(|row| row.name == "the CPU").and_then(|row| row.on_the_device) else { return };
     let cells = |row: &Row| {
-        let text = |timing: &Option<Timing>| timing.map_or("-".to_owned(), |timing| timing.to_string());
+        let text = |timing: &Option<MeanTime>| timing.map_or("-".to_owned(), |timing| timing.to_string());
         let speed_up = row.on_the_device.map_or("-".to_owned(), |timing| times_as_fast(&cpu, &timing));
         vec![row.name.to_owned(), text(&row.with_transfers), text(&row.on_the_device), speed_up]
     };

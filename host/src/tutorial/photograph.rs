@@ -1,19 +1,11 @@
 //! The photograph that the tutorials filter, as each of them wants it.
 
-use crate::bench::workload::COFFEE;
+use crate::samples::coffee;
 use faltung::{Image, Result};
 
-/// The coffee picture: 600 x 400 pixels, RGB, 8 bits.
-pub(super) fn rgb() -> Result<Image<u8>> {
-    let picture = image::load_from_memory_with_format(COFFEE, image::ImageFormat::Png)
-        .expect("the picture in the program is a PNG")
-        .into_rgb8();
-    Image::new(picture.width() as usize, picture.height() as usize, 3, picture.into_raw())
-}
-
-/// It in grey: the luminance of scikit-image's `rgb2gray`, rounded half to even.
+/// The photograph in grey: the luminance of scikit-image's `rgb2gray`, rounded half to even.
 pub(super) fn grey() -> Result<Image<u8>> {
-    let picture = rgb()?;
+    let picture = coffee()?;
     let values = picture.values().chunks_exact(3).map(luminance).collect();
     Image::new(picture.width(), picture.height(), 1, values)
 }
@@ -46,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_picture_is_in_the_program() {
-        let (rgb, grey) = (rgb().unwrap(), grey().unwrap());
+        let (rgb, grey) = (coffee().unwrap(), grey().unwrap());
         assert_eq!((rgb.width(), rgb.height(), rgb.channels()), (600, 400, 3));
         assert_eq!((grey.width(), grey.height(), grey.channels()), (600, 400, 1));
         assert_eq!(luminance(&[255, 255, 255]), 255);

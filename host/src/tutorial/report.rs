@@ -1,14 +1,16 @@
-//! What came out of a tutorial, as data, and as text for people.
+//! The transcript of a tutorial, as data and as text.
 
 use std::fmt;
 
 use super::Tutorial;
 use crate::files::Picture;
+use crate::text_table::{TextColumn, text_table};
+use comfy_table::CellAlignment;
 
-/// A tutorial's results, in the order in which it tells them.
+/// The results of a tutorial, in order.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// Which one.
+pub struct Transcript {
+    /// The tutorial.
     pub tutorial: Tutorial,
     /// Notes, tables and checks.
     pub parts: Vec<Part>,
@@ -16,14 +18,14 @@ pub struct Report {
     pub pictures: Vec<(&'static str, Picture)>,
 }
 
-impl Report {
-    /// Whether every answer was right.
+impl Transcript {
+    /// Whether all results were right.
     #[must_use]
     pub fn all_right(&self) -> bool {
         self.checks().all(|check| check.verdict.is_ok())
     }
 
-    /// The answers that were checked.
+    /// The checked results.
     pub fn checks(&self) -> impl Iterator<Item = &Check> {
         self.parts.iter().filter_map(|part| match part {
             Part::Check(check) => Some(check),
@@ -32,21 +34,21 @@ impl Report {
     }
 }
 
-/// A piece of a report. Its text ends with a line break.
+/// A part of a transcript. Its text ends with a line break.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     /// A line of text or more.
     Note(String),
     /// Figures.
     Table(Table),
-    /// An answer that was checked.
+    /// A checked result.
     Check(Check),
 }
 
-/// An answer that was held against a reference.
+/// A result that was compared with a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What computed what.
+    /// What computed the result.
     pub what: String,
     /// How close it is, or what is wrong.
     pub verdict: Result<String, String>,
@@ -76,28 +78,10 @@ impl fmt::Display for Part {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |text: &str| text.chars().count();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|column| {
-                let cells = self.rows.iter().map(|row| width(&row[column]));
-                cells.chain([width(self.columns[column])]).max().unwrap_or(0)
-            })
-            .collect();
-        let line = |f: &mut fmt::Formatter<'_>, cells: &mut dyn Iterator<Item = &str>| {
-            let mut text = String::new();
-            for (column, cell) in cells.enumerate() {
-                let space = " ".repeat(widths[column] - width(cell));
-                // Names to the left, figures to the right.
-                text += &if column == 0 { format!("  {cell}{space}") } else { format!("  {space}{cell}") };
-            }
-            writeln!(f, "{}", text.trim_end())
-        };
-        writeln!(f, "\n{}", self.title)?;
-        line(f, &mut self.columns.iter().copied())?;
-        for row in &self.rows {
-            line(f, &mut row.iter().map(String::as_str))?;
-        }
-        writeln!(f)
+        let mut columns: Vec<_> = self.columns.iter().map(|title| TextColumn::right(title)).collect();
+        // Names stand at the left, figures at the right.
+        columns[0].alignment = CellAlignment::Left;
+        write!(f, "\n{}\n{}\n", self.title, text_table(&columns, self.rows.iter().cloned()))
     }
 }
 
@@ -117,7 +101,7 @@ mod tests {
     fn a_wrong_answer_is_one() {
         let check = |verdict| Part::Check(Check { what: "sum".into(), verdict });
         let parts = |verdict| vec![Part::Note("x".into()), check(Ok("exact".into())), check(verdict)];
-        let report = |verdict| Report { tutorial: Tutorial::Cupy, parts: parts(verdict), pictures: Vec::new() };
+        let report = |verdict| Transcript { tutorial: Tutorial::Cupy, parts: parts(verdict), pictures: Vec::new() };
         assert!(report(Ok("exact".into())).all_right());
         let wrong = report(Err("3 is not 4".into()));
         assert!(!wrong.all_right());

@@ -1,19 +1,19 @@
-//! What the tutorials have in common: a device, a report that grows, checks before figures, times.
+//! The state of a running tutorial: the device, the transcript so far, checks and times.
 
 use std::time::Duration;
 
-use super::judge::Verdict;
-use super::report::{Check, Part, Report, Table};
-use super::{Settings, Timing, Tutorial};
-use crate::bench::report::units::digits;
+use super::judge::CheckResult;
+use super::report::{Check, Part, Table, Transcript};
+use super::{MeanTime, Tutorial, TutorialOptions};
 use crate::files::Picture;
-use faltung::lab::Lab;
+use crate::tutorial::launch::Launcher;
+use crate::units::digits;
 use faltung::{Device, Result};
 
-/// A tutorial that runs.
+/// A running tutorial.
 pub(super) struct Session<'a> {
     device: &'a Device,
-    pub(super) settings: Settings,
+    pub(super) options: TutorialOptions,
     show: &'a mut dyn FnMut(&Part),
     parts: Vec<Part>,
     pictures: Vec<(&'static str, Picture)>,
@@ -22,26 +22,30 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(device: &'a Device, settings: Settings, show: &'a mut dyn FnMut(&Part)) -> Self {
-        Self { device, settings, show, parts: Vec::new(), pictures: Vec::new(), copy_rate: None }
+    pub(super) fn new(device: &'a Device, options: TutorialOptions, show: &'a mut dyn FnMut(&Part)) -> Self {
+        Self { device, options, show, parts: Vec::new(), pictures: Vec::new(), copy_rate: None }
     }
 
     pub(super) fn device(&self) -> &'a Device {
         self.device
     }
 
-    /// A lab, unless the device is the CPU.
-    pub(super) fn lab(&self) -> Option<Lab<'a>> {
-        self.device.lab()
+    /// A launcher, unless the device is the CPU.
+    pub(super) fn launcher(&self) -> Result<Option<Launcher<'a>>> {
+        Launcher::new(self.device)
+    }
+
+    pub(super) fn is_cpu(&self) -> bool {
+        self.device.backend() == "cpu"
     }
 
     pub(super) fn is_emulator(&self) -> bool {
         self.device.backend() == "emulator"
     }
 
-    /// What to add to the blocks of a kernel where it does not run.
+    /// A remark on the blocks of a kernel, for the CPU, where it does not run.
     pub(super) fn of_the_kernel(&self) -> &'static str {
-        if self.device.backend() == "cpu" { " (the GPU kernel's; the CPU has none)" } else { "" }
+        if self.is_cpu() { " (the GPU kernel's; the CPU has none)" } else { "" }
     }
 
     fn part(&mut self, part: Part) {
@@ -53,7 +57,7 @@ impl<'a> Session<'a> {
         self.part(Part::Note(text.into()));
     }
 
-    /// Adds a table, unless nothing was right that could stand in it.
+    /// Adds a table, unless it has no rows.
     pub(super) fn table(&mut self, title: impl Into<String>, columns: &[&'static str], rows: Vec<Vec<String>>) {
         debug_assert!(rows.iter().all(|row| row.len() == columns.len()));
         if !rows.is_empty() {
@@ -61,8 +65,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Notes whether an answer is right, and says so: only what is right has figures.
-    pub(super) fn check(&mut self, what: impl Into<String>, verdict: Verdict) -> bool {
+    /// Adds a check. True if the result is right: only then it gets figures.
+    pub(super) fn check(&mut self, what: impl Into<String>, verdict: CheckResult) -> bool {
         let right = verdict.is_ok();
         self.part(Part::Check(Check { what: what.into(), verdict }));
         right
@@ -74,24 +78,24 @@ impl<'a> Session<'a> {
 
     /// The least time of each of seven runs.
     pub(super) fn least(&self) -> Duration {
-        Duration::from_millis(if self.settings.quick { 2 } else { 20 })
+        Duration::from_millis(if self.options.quick { 2 } else { 20 })
     }
 
-    /// The time of `work` on a CUDA device; None on the emulator, where it would mean nothing.
+    /// The time of `work` on a CUDA device; None on the emulator, whose times mean nothing.
     pub(super) fn time(
         &self,
-        lab: &mut Lab<'a>,
-        mut work: impl FnMut(&mut Lab<'a>) -> Result<()>,
-    ) -> Result<Option<Timing>> {
-        if lab.is_emulator() {
+        launcher: &mut Launcher<'a>,
+        mut work: impl FnMut(&mut Launcher<'a>) -> Result<()>,
+    ) -> Result<Option<MeanTime>> {
+        if launcher.is_emulator() {
             return Ok(None);
         }
-        Timing::of(self.least(), |loops| lab.timed(loops, &mut work)).map(Some)
+        MeanTime::of(self.least(), |loops| launcher.timed(loops, &mut work)).map(Some)
     }
 
     /// The time of `work` on the CPU.
-    pub(super) fn time_cpu(&self, mut work: impl FnMut()) -> Result<Timing> {
-        Timing::of(self.least(), |loops| {
+    pub(super) fn time_cpu(&self, mut work: impl FnMut()) -> Result<MeanTime> {
+        MeanTime::of(self.least(), |loops| {
             let start = std::time::Instant::now();
             for _ in 0..loops {
                 work();
@@ -100,8 +104,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The part of the device's copy rate that `bytes` in this time are, such as "54.3 %".
-    pub(super) fn of_copy_rate(&mut self, bytes: f64, timing: &Timing) -> Result<String> {
+    /// The share of the device's copy rate for `bytes` in this time, such as "54.3 %".
+    pub(super) fn of_copy_rate(&mut self, bytes: f64, timing: &MeanTime) -> Result<String> {
         let rate = match self.copy_rate {
             Some(rate) => rate,
             None => *self.copy_rate.insert(self.device.rates()?.copy_bytes_per_s),
@@ -109,13 +113,13 @@ impl<'a> Session<'a> {
         Ok(format!("{} %", digits(100.0 * bytes / (timing.mean / 1e6) / rate)))
     }
 
-    /// The report. A wrong answer leaves pictures out that show it.
-    pub(super) fn finish(self, tutorial: Tutorial) -> Report {
-        Report { tutorial, parts: self.parts, pictures: self.pictures }
+    /// The transcript.
+    pub(super) fn finish(self, tutorial: Tutorial) -> Transcript {
+        Transcript { tutorial, parts: self.parts, pictures: self.pictures }
     }
 }
 
 /// How many times as fast, such as "12.3x".
-pub(super) fn times_as_fast(slow: &Timing, fast: &Timing) -> String {
+pub(super) fn times_as_fast(slow: &MeanTime, fast: &MeanTime) -> String {
     format!("{}x", digits(slow.mean / fast.mean))
 }

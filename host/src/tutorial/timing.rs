@@ -1,9 +1,9 @@
-//! Times as the tutorials give them: mean and standard deviation over 7 runs, each of many loops.
+//! Times as IPython's `%timeit` has them: mean and standard deviation over 7 runs of many loops.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::bench::report::units::time;
+use crate::units::time;
 use faltung::Result;
 
 /// The runs of a measurement: those of IPython's `%timeit`.
@@ -13,7 +13,7 @@ const MOST_LOOPS: usize = 10_000;
 
 /// The time of one execution.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
+pub struct MeanTime {
     /// The mean over the runs, in microseconds.
     pub mean: f64,
     /// The standard deviation over the runs, in microseconds.
@@ -22,10 +22,9 @@ pub struct Timing {
     pub loops: usize,
 }
 
-impl Timing {
-    /// Measures `run`, which executes something a number of times and gives the time of all. A run takes at least
-    /// `least`, unless that were too many loops. What is found out about their number warms up, too, and does not
-    /// count.
+impl MeanTime {
+    /// Measures `run`, which executes a number of loops and returns their time. A run takes at least `least`, within
+    /// the most loops. The search for the number of loops is the warm-up.
     ///
     /// # Errors
     /// Those of `run`.
@@ -55,7 +54,7 @@ impl Timing {
     }
 }
 
-impl fmt::Display for Timing {
+impl fmt::Display for MeanTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ± {}", time(self.mean), time(self.deviation))
     }
@@ -67,7 +66,7 @@ mod tests {
 
     #[test]
     fn mean_and_deviation() {
-        let timing = Timing::summary(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], 10);
+        let timing = MeanTime::summary(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], 10);
         assert_eq!((timing.mean, timing.deviation), (5.0, 2.0));
         assert_eq!(timing.to_string(), "5.00 µs ± 2.00 µs");
     }
@@ -75,7 +74,7 @@ mod tests {
     #[test]
     fn loops_grow_until_a_run_is_long_enough() {
         let (mut calls, mut last) = (0, 0);
-        let timing = Timing::of(Duration::from_millis(10), |loops| {
+        let timing = MeanTime::of(Duration::from_millis(10), |loops| {
             (calls, last) = (calls + 1, loops);
             Ok(Duration::from_micros(3 * loops as u64))
         });
@@ -85,6 +84,6 @@ mod tests {
         assert_eq!((timing.mean.round(), timing.deviation.round()), (3.0, 0.0));
         assert!(calls < 20);
         // A clock that stands still ends, too.
-        assert_eq!(Timing::of(Duration::from_secs(1), |_| Ok(Duration::ZERO)).unwrap().loops, MOST_LOOPS);
+        assert_eq!(MeanTime::of(Duration::from_secs(1), |_| Ok(Duration::ZERO)).unwrap().loops, MOST_LOOPS);
     }
 }

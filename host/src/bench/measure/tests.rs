@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::bench::workload::{MaskSize, Picture, mask};
+use crate::bench::workload::BenchImage;
+use crate::samples::{MaskSize, mask};
 use faltung::{Border, Device, Filter, Image, PixelFormat, PixelType, Problem, VariantChoice};
 
 /// What a stand-in does to the right answer.
@@ -96,13 +97,14 @@ fn plane_mut(pixels: &mut AnyImage) -> &mut Image {
     image
 }
 
-const TIMING: Timing = Timing { warm_up: Duration::ZERO, batch: Duration::from_micros(35), min_time: Duration::ZERO };
+const TIMING: Sampling =
+    Sampling { warm_up: Duration::ZERO, batch: Duration::from_micros(35), min_time: Duration::ZERO };
 
 /// Measures a stand-in with a fault. Also returns how often it was run on resident data.
-fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
+fn measured(fault: Fault) -> (Result<(Deviation, Times), Cause>, usize) {
     let mask = mask(MaskSize { width: 5, height: 3 }, 7, false).unwrap();
     let problem = Problem::new(37, 23, &Filter::new(mask).border(Border::Mirror)).unwrap();
-    let image = Picture::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
+    let image = BenchImage::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
     let mut expected = Expected::new(&problem, &image);
     let right: Image = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(&image.to_f32()).unwrap();
     expected.set_cpu(&right.clone().into());
@@ -115,9 +117,9 @@ fn measured(fault: Fault) -> (Result<(Verdict, Times), Cause>, usize) {
 
 #[test]
 fn a_right_answer_is_timed() {
-    let (verdict, times) = measured(Fault::None).0.unwrap();
-    assert_eq!(verdict.bits_equal_cpu, Some(true));
-    assert!(verdict.error_over_bound <= 1.0);
+    let (deviation, times) = measured(Fault::None).0.unwrap();
+    assert_eq!(deviation.bits_equal_cpu, Some(true));
+    assert!(deviation.error_over_bound <= 1.0);
     assert_eq!((times.kernel.us.median, times.kernel.us.mad), (10.0, 0.0));
     assert_eq!(times.kernel.us.count, BATCHES);
     assert!(times.kernel.runs >= 4, "{times:?}");
@@ -178,12 +180,12 @@ fn what_is_wrong_is_named() {
     let next = |values: &mut [f32]| values[5 * 20 + 7] = f32::from_bits(values[5 * 20 + 7].to_bits() + 1);
     let found = verify(&expected, &next).unwrap_err();
     assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
-    // A bounded answer may have other bits, and the verdict says so.
+    // A bounded result need not be bit-exact, and the deviation says so.
     let mut other = right.clone();
     next(other.values_mut());
-    let verdict = expected.verify(&other.into(), ErrorBound::with_constant(9.0)).unwrap();
-    assert_eq!(verdict.bits_equal_cpu, Some(false));
-    assert_eq!(verdict.bound.to_string(), "bounded (c = 9)");
+    let deviation = expected.verify(&other.into(), ErrorBound::with_constant(9.0)).unwrap();
+    assert_eq!(deviation.bits_equal_cpu, Some(false));
+    assert_eq!(deviation.bound.to_string(), "bounded (c = 9)");
 }
 
 #[test]
@@ -191,7 +193,7 @@ fn a_wrong_channel_is_named() {
     let filter = Filter::new(mask(MaskSize::square(3), 7, false).unwrap());
     let format = PixelFormat { channels: 3, input: PixelType::U8, output: PixelType::U8 };
     let problem = Problem::new(20, 10, &filter).unwrap().with_format(format).unwrap();
-    let image = Picture::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
+    let image = BenchImage::Random("20x10".parse().unwrap()).image(7, PixelType::U8, 3).unwrap();
     let mut expected = Expected::new(&problem, &image);
     let bound = ErrorBound::direct(&problem);
     let AnyImage::U8(source) = &image else { panic!("u8 was asked for") };

@@ -1,48 +1,39 @@
-//! What the emulator counts, as a table: the accesses of each kernel, warp by warp, and how well they are put together.
+//! The emulator's counts as a table: the accesses of each kernel by warp, and how well they coalesce.
 
 use cuda_emulator::{Counts, Traffic};
 
 use super::{Cell, Verified};
+use crate::text_table::{TextColumn, text_table};
 
-/// The titles of the columns.
-const TITLES: [&str; 8] = [
-    "variant",
-    "global loads",
-    "global stores",
-    "shared loads",
-    "shared stores",
-    "bank conflicts",
-    "constant loads",
-    "barriers",
+/// The columns.
+const COLUMNS: [TextColumn; 8] = [
+    TextColumn::left("variant"),
+    TextColumn::right("global loads"),
+    TextColumn::right("global stores"),
+    TextColumn::right("shared loads"),
+    TextColumn::right("shared stores"),
+    TextColumn::right("bank conflicts"),
+    TextColumn::right("constant loads"),
+    TextColumn::right("barriers"),
 ];
 
 /// A table of what was counted in a cell; empty if nothing was.
 #[must_use]
 pub(super) fn table(cell: &Cell) -> String {
-    let counted: Vec<(&Verified, Counts)> =
-        cell.rows.iter().filter_map(|row| row.counts.map(|counts| (row, counts))).collect();
-    if counted.is_empty() {
+    let counted = |row: &Verified| Some(columns(row.variant, &row.counts?));
+    let rows: Vec<_> = cell.rows.iter().filter_map(counted).collect();
+    if rows.is_empty() {
         return String::new();
     }
-    let mut rows = vec![TITLES.map(str::to_owned)];
-    rows.extend(counted.iter().map(|(row, counts)| columns(row.variant, counts)));
-    let widths: [usize; TITLES.len()] =
-        std::array::from_fn(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0));
-    let mut out =
-        "  counted by the emulator: warp instructions, and in brackets the transactions they make\n".to_owned();
-    for row in rows {
-        let mut line = format!("  {:<width$}", row[0], width = widths[0]);
-        for (text, width) in row.iter().zip(widths).skip(1) {
-            line += &format!("  {text:>width$}");
-        }
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out + "  (global: sectors of 32 bytes; shared: wavefronts; constant: different addresses; %: what the bytes alone would take)\n"
+    format!(
+        "  counted by the emulator: warp instructions, and in brackets the transactions they make\n{}  \
+         (global: sectors of 32 bytes; shared: wavefronts; constant: different addresses; %: what the bytes alone would take)\n",
+        text_table(&COLUMNS, rows)
+    )
 }
 
-fn columns(variant: &str, counts: &Counts) -> [String; TITLES.len()] {
-    [
+fn columns(variant: &str, counts: &Counts) -> Vec<String> {
+    vec![
         variant.to_owned(),
         traffic(&counts.global_loads),
         traffic(&counts.global_stores),

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified, text};
+use crate::units::{digits, time};
 
 /// Colours follow the reader's choice of a light or a dark page.
 const STYLE: &str = "\
@@ -30,8 +30,8 @@ pub fn html(report: &Report) -> String {
         out += &format!("<li>{}</li>\n", escape(line.trim()));
     }
     out += "</ul>\n<p>A bar is the share of the roofline that a variant reaches. The line at its right end is the roofline: \
-            all bytes moved once at the measured copy rate, or all products at the measured multiply-add rate. Green is what the GPU takes when \
-            left the choice.</p>\n";
+            all bytes moved once at the measured copy rate, or all products at the measured multiply-add rate. Green is the \
+            variant that auto takes.</p>\n";
     for cell in &report.cells {
         section(&mut out, cell);
     }
@@ -45,7 +45,7 @@ fn section(out: &mut String, cell: &Cell) {
     let heading = format!("{image} ({picture}), {}, mask {mask}, border {border}", text::values(*format));
     // Writing to a String does not fail.
     let _ = writeln!(out, "<h2>{}</h2>\n<table>", escape(&heading));
-    let titles = ["variant", "of roofline", "", "kernel", "Gpix/s", "end to end", "vs CPU"];
+    let titles = ["variant", "roofline share", "", "kernel", "Gpix/s", "end to end", "vs CPU"];
     let titles: String = titles.iter().map(|title| format!("<th>{title}</th>")).collect();
     let _ = writeln!(out, "<tr>{titles}</tr>");
     for row in &cell.rows {

@@ -20,7 +20,7 @@ pub struct Document {
     fma_tflop_s: f64,
     seed: u64,
     min_time_s: f64,
-    /// Where the GPU's ways from end to end begin and end: whether in page-locked memory, or in ordinary one.
+    /// Whether end-to-end times on the GPU are from and to page-locked memory, not pageable memory.
     page_locked: bool,
     /// The verified rows.
     pub rows: Vec<Row>,
@@ -235,13 +235,13 @@ impl Row {
             gpix_s: timed.map(|timed| timed.gpix_s(cell.image)),
             floor_us: timed.map(|timed| timed.roofline.us),
             floor_fraction: timed.map(Timed::roofline_share),
-            floor_bound: timed.map(|timed| timed.roofline.bound.name()),
+            floor_bound: timed.map(|timed| timed.roofline.ceiling.name()),
             above_floor: timed.map(Timed::is_above_roofline),
-            max_abs_error: row.verdict.max_abs_error,
-            error_over_bound: row.verdict.error_over_bound,
-            accuracy: row.verdict.bound.class().name(),
-            error_constant: row.verdict.bound.constant(),
-            bits_equal_cpu: row.verdict.bits_equal_cpu,
+            max_abs_error: row.deviation.max_abs_error,
+            error_over_bound: row.deviation.error_over_bound,
+            accuracy: row.deviation.bound.class().name(),
+            error_constant: row.deviation.bound.constant(),
+            bits_equal_cpu: row.deviation.bits_equal_cpu,
             speedup_vs_cpu: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.speedup),
             cpu_method: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.method),
             batches: times.map(|times| times.kernel.us.count),

@@ -1,7 +1,7 @@
 //! The report as a Markdown table, for a README.
 
-use super::units::{digits, time};
 use super::{Report, text};
+use crate::units::{digits, time};
 
 /// The report as Markdown: what it was measured on, then one table.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn markdown(report: &Report) -> String {
     if let Some(note) = text::end_to_end(report) {
         out += &format!("- {note}\n");
     }
-    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | of roofline | vs CPU | check |\n";
+    out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | roofline share | vs CPU | check |\n";
     out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
     for cell in &report.cells {
         for row in &cell.rows {

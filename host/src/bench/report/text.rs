@@ -1,11 +1,12 @@
 //! The report as tables, for people.
 
-use super::units::{digits, time};
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::system::Machine;
+use crate::text_table::{TextColumn, text_table};
+use crate::units::{digits, time};
 use faltung::{Accuracy, PixelFormat, Rates};
 
-/// What it is measured on: device, CPU, program, a line each.
+/// The device, the CPU and the build, a line each.
 #[must_use]
 pub fn header(machine: &Machine) -> String {
     let mut out = String::new();
@@ -42,35 +43,27 @@ fn speeds(rates: Rates) -> String {
     format!("copies {}, FMA {}", of(copy, "GB/s", "TB/s"), of(fma, "GFLOP/s", "TFLOP/s"))
 }
 
-/// The titles of the columns.
-const TITLES: [&str; 10] =
-    ["backend", "variant", "kernel", "±", "end to end", "first call", "Gpix/s", "of roofline", "vs CPU", "check"];
+/// The columns. The widths fit most texts, so that the tables of several cells stand in line.
+const COLUMNS: [TextColumn; 10] = [
+    TextColumn::left("backend").at_least(7),
+    TextColumn::left("variant").at_least(15),
+    TextColumn::right("kernel").at_least(7),
+    TextColumn::right("±").at_least(8),
+    TextColumn::right("end to end").at_least(10),
+    TextColumn::right("first call").at_least(10),
+    TextColumn::right("Gpix/s").at_least(6),
+    TextColumn::left("roofline share").at_least(14),
+    TextColumn::right("vs CPU").at_least(12),
+    TextColumn::left("check"),
+];
 
-/// Widths that most texts fit, so that the tables of several cells stand in line.
-const WIDTHS: [usize; TITLES.len()] = [7, 15, 7, 8, 10, 10, 6, 13, 12, 0];
-
-/// Columns whose text stands at the left; numbers stand at the right.
-const LEFT: [usize; 4] = [0, 1, 7, 9];
-
-/// One cell: what was computed, a row for each variant, then what is not eligible.
+/// One cell: the problem, a row for each variant, then the variants that are not eligible.
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
     let Cell { image, picture, mask, border, .. } = cell;
     let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}\n", values(cell.format));
-    let mut rows = vec![TITLES.map(str::to_owned)];
-    rows.extend(cell.rows.iter().map(|row| columns(cell, row)));
-    let needed = |i: usize| rows.iter().map(|row| row[i].chars().count()).fold(WIDTHS[i], usize::max);
-    let widths: Vec<usize> = (0..TITLES.len()).map(needed).collect();
     if !cell.rows.is_empty() {
-        for row in &rows {
-            let mut line = String::new();
-            for (i, (text, &width)) in row.iter().zip(&widths).enumerate() {
-                line += if i == 3 { " " } else { "  " };
-                line += &if LEFT.contains(&i) { format!("{text:<width$}") } else { format!("{text:>width$}") };
-            }
-            out += line.trim_end();
-            out.push('\n');
-        }
+        out += &text_table(&COLUMNS, cell.rows.iter().map(|row| columns(cell, row)));
     }
     out += &super::counts::table(cell);
     for line in cell.refusals() {
@@ -79,7 +72,7 @@ pub fn cell(cell: &Cell) -> String {
     out
 }
 
-/// What the values are, such as "f32" or "3 channels of u8 to f32".
+/// The types and channels, such as "f32" or "3 channels of u8 to f32".
 pub(super) fn values(PixelFormat { channels, input, output }: PixelFormat) -> String {
     let of = if channels == 1 { String::new() } else { format!("{channels} channels of ") };
     let to = if output == input { String::new() } else { format!(" to {}", output.name()) };
@@ -87,12 +80,12 @@ pub(super) fn values(PixelFormat { channels, input, output }: PixelFormat) -> St
 }
 
 /// The columns of a row.
-fn columns(cell: &Cell, row: &Verified) -> [String; TITLES.len()] {
+fn columns(cell: &Cell, row: &Verified) -> Vec<String> {
     let timed = row.timed.as_ref();
     let first_call = |timed: &Timed| {
-        time(timed.times.first_call_us) + if timed.loaded_before == Some(true) { " (loaded)" } else { "" }
+        time(timed.times.first_call_us) + if timed.loaded_before == Some(true) { " (warm)" } else { "" }
     };
-    [
+    vec![
         row.backend.to_owned(),
         format!("{}{}", row.variant, if row.preferred { " *" } else { "" }),
         or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),
@@ -106,40 +99,41 @@ fn columns(cell: &Cell, row: &Verified) -> [String; TITLES.len()] {
     ]
 }
 
-/// What does not apply.
+/// A dash for what does not apply.
 pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The share of the roofline, and which ceiling makes it; marked if it can't be right.
+/// The share of the roofline, and its ceiling. A mark shows a share that can't be right.
 pub(super) fn roofline(timed: &Timed) -> String {
     let mark = if timed.is_above_roofline() { " !" } else { "" };
-    format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.bound.name())
+    format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.ceiling.name())
 }
 
-/// How many times as fast as the CPU with its method.
+/// How many times as fast as the CPU with its method; None if the variant computes by another method.
 pub(super) fn vs_cpu(timed: &Timed) -> Option<String> {
-    timed.vs_cpu.map(|vs| format!("{}x {}", digits(vs.speedup), vs.method))
+    let vs = timed.vs_cpu.filter(|vs| vs.is_same_method)?;
+    Some(format!("{}x {}", digits(vs.speedup), vs.method))
 }
 
-/// What was found by the verification: the accuracy class, and the largest error.
+/// The result of the verification: the accuracy class, and the largest error.
 pub(super) fn check(row: &Verified) -> String {
-    let verdict = &row.verdict;
-    let is_compared = row.backend == "cpu" || verdict.bits_equal_cpu.is_some();
-    let bits = match verdict.bound.class() {
+    let deviation = &row.deviation;
+    let is_compared = row.backend == "cpu" || deviation.bits_equal_cpu.is_some();
+    let bits = match deviation.bound.class() {
         // The CPU's answer was wrong.
         Accuracy::Exact if !is_compared => " (bits not compared)",
         Accuracy::Exact | Accuracy::Bounded | Accuracy::Normwise => "",
     };
-    format!("{}{bits}, error {:.2} of the bound", verdict.bound, verdict.error_over_bound)
+    format!("{}{bits}, error {:.2} of the bound", deviation.bound, deviation.error_over_bound)
 }
 
-/// What the marks in the tables mean, how much was measured and verified, and how long it took.
+/// The meaning of the marks in the tables, how much was measured and verified, and the time of the run.
 #[must_use]
 pub fn summary(report: &Report) -> String {
     let mut out = "±: median absolute deviation".to_owned();
     if report.verified().any(|row| row.preferred) {
-        out += "; *: what the GPU takes when left the choice; (loaded): the first call found its kernel loaded";
+        out += "; *: the variant that auto takes; (warm): the first call found its kernel loaded";
     }
     if let Some(note) = end_to_end(report) {
         out += &format!("\n{note}");
@@ -169,16 +163,16 @@ pub fn summary(report: &Report) -> String {
     out + &format!("; seed {}, {:.1} s in all\n", report.seed, report.took.as_secs_f64())
 }
 
-/// What is special about the times from end to end, if anything.
+/// A note on end-to-end times, if they are from and to page-locked memory.
 pub(super) fn end_to_end(report: &Report) -> Option<&'static str> {
     (report.page_locked && report.machine.gpu.is_some())
-        .then_some("end to end, on the GPU: from and to page-locked memory")
+        .then_some("end to end on the GPU: from and to page-locked memory")
 }
 
-/// A ceiling that rose by more than this part during the run is told.
+/// The report mentions a ceiling that rose by more than this part during the run.
 const ROSE: f64 = 0.02;
 
-/// The ceilings, if they were measured too low at first: the tables shown before have shares of the lower ones.
+/// The ceilings, if they rose during the run: the tables above used the lower ones.
 fn ceilings(report: &Report) -> Option<String> {
     let Machine { gpu, cpu_rates, .. } = &report.machine;
     let last = [gpu.as_ref().map(|(_, rates)| ("GPU", *rates)), Some(("CPU", *cpu_rates))];
@@ -198,10 +192,10 @@ fn ceilings(report: &Report) -> Option<String> {
     })
 }
 
-/// Slower than the fastest by more than this, a choice is to be looked at.
+/// A preferred variant that takes more than this multiple of the fastest one's time is reported.
 const TOLERANCE: f64 = 1.05;
 
-/// Whether the variants that were taken were the fastest ones, a line of its own for each that was not.
+/// How often the preferred variant was the fastest, and a line for each cell where it was not.
 fn choices(report: &Report) -> String {
     let judged: Vec<_> = report.cells.iter().filter_map(|cell| Some((cell, cell.fastest()?))).collect();
     let missed: Vec<_> = judged.iter().filter(|(_, (_, ratio))| *ratio > TOLERANCE).collect();

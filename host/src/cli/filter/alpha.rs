@@ -1,4 +1,4 @@
-//! What becomes of alpha.
+//! The three treatments of alpha.
 //!
 //! # Weighted
 //! With M the mask, S the sum of its coefficients, c a colour and a its alpha as a part of the greatest (for `f32` as
@@ -16,7 +16,7 @@
 use faltung::{Image, Pixel, PixelType};
 use rayon::prelude::*;
 
-/// What becomes of alpha.
+/// The treatment of alpha.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alpha {
     /// Colours are weighted by it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faltung::{Accuracy, Border, DeviceChoice, Operation, PixelType, Variant, VariantChoice};
-use host::files::Existing;
+use host::files::OverwritePolicy;
 
 use super::alpha::Alpha;
 use super::mask::{MaskArgs, StepArgs};
@@ -220,8 +220,8 @@ impl Args {
     }
 
     /// What happens to output files that exist.
-    pub(super) fn existing(&self) -> Existing {
-        if self.overwrite { Existing::Replace } else { Existing::Keep }
+    pub(super) fn existing(&self) -> OverwritePolicy {
+        if self.overwrite { OverwritePolicy::Replace } else { OverwritePolicy::Keep }
     }
 }
 

@@ -1,8 +1,8 @@
 //! sRGB's transfer function (IEC 61966-2-1), between the values of a file and linear light, both on the scale of the
 //! file's type.
 //!
-//! Below 0 it is continued as an odd function and above the greatest value by its formula, so that it has an inverse
-//! everywhere: what a mask takes beyond the range can come back.
+//! Below 0 it continues as an odd function, and above the greatest value by its formula. So it has an inverse
+//! everywhere, also for results of a mask beyond the range.
 
 use faltung::{Image, PixelType};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! The arguments that name masks and what goes with each: one step of the filter between one `--then` and the next.
+//! The arguments of masks. Each `--then` begins another step of the filter.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use faltung::{Accuracy, Axis, Border, Filter, Gabor, Mask, Operation, WrittenMas
 
 use super::steps::{Kind, Step};
 
-/// What a mask option asks for.
+/// The value of a mask option.
 #[derive(Clone, Debug)]
 enum Choice {
     /// A file, or `-`.
@@ -18,13 +18,13 @@ enum Choice {
     Kernel(String),
     /// A mask by formula, written for a convolution.
     Named(Mask),
-    /// The length of the gradient whose two parts these masks give.
+    /// The magnitude of the gradient of two masks.
     Magnitude(fn(Axis) -> Mask),
-    /// The difference from this blur, where its absolute value is above the threshold, times the amount.
+    /// An unsharp mask: the difference from this blur, where it exceeds the threshold, times the amount.
     Unsharp { blur: Mask, amount: f32, threshold: f32 },
 }
 
-/// The arguments of one step. Each has one value at most, which [`StepArgs::read`] makes sure of.
+/// The arguments of one step. [`StepArgs::read`] checks that each has one value at most.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepArgs {
     /// Name and value of each mask option.
@@ -75,7 +75,7 @@ impl clap::Args for MaskArgs {
     }
 }
 
-/// An option that may come several times, whose place among the others is known.
+/// An option that may be repeated, with its position among the arguments.
 fn option<T: Clone + Send + Sync + 'static>(
     id: &'static str,
     value: &'static str,
@@ -85,7 +85,7 @@ fn option<T: Clone + Send + Sync + 'static>(
     Arg::new(id).long(id).value_name(value).help(help).action(ArgAction::Append).value_parser(parser)
 }
 
-/// A flag of that kind. clap knows the places only of what has a value, which this one has without saying so.
+/// A flag of that kind. clap knows the positions only of options with values, so this flag has a default one.
 fn flag<T: Clone + Send + Sync + 'static>(id: &'static str, help: &'static str, value: fn() -> T) -> Arg {
     option(id, "", help, move |_| Ok(value())).num_args(0).default_missing_value("true")
 }
@@ -238,7 +238,7 @@ fn once<T: Copy>(name: &str, values: &[T]) -> Result<Option<T>> {
 }
 
 impl MaskArgs {
-    /// How often a mask comes from the standard input.
+    /// The number of masks from the standard input.
     pub(super) fn on_standard_input(&self) -> usize {
         let masks = self.steps.iter().flat_map(|step| &step.masks);
         masks.filter(|(_, choice)| matches!(choice, Choice::File(path) if path == Path::new("-"))).count()
@@ -246,8 +246,8 @@ impl MaskArgs {
 }
 
 impl StepArgs {
-    /// The step. Reads a file if one is named. What is named by its meaning has it with either operation: masks by
-    /// formula are written for a convolution, and rotated by 180° for a correlation.
+    /// The step. Reads the file of a mask. A mask by name has the same effect with both operations: its formula is for
+    /// a convolution, and a correlation gets it rotated by 180°.
     pub(super) fn read(&self, operation: Operation, border: Border, accuracy: Accuracy) -> Result<Step> {
         let (name, choice) = match self.masks.as_slice() {
             [] => bail!("--then needs a mask before and after it, as in --gaussian 2 --then --sobel x"),
@@ -288,7 +288,7 @@ impl StepArgs {
         Step::new(name, kind, filters)
     }
 
-    /// The filter of a mask, with what was given for it.
+    /// The filter of a mask, with its arguments.
     fn filter(&self, mut mask: WrittenMask) -> Result<Filter> {
         if once("--normalize", &self.normalize)?.is_some() {
             mask.mask = mask.mask.normalized().context("--normalize")?;

@@ -1,4 +1,4 @@
-//! `host filter`: pictures through a mask.
+//! `host filter`: filters pictures with masks.
 
 mod alpha;
 mod args;
@@ -14,7 +14,7 @@ mod steps;
 
 use anyhow::Result;
 use faltung::{Border, Device, DeviceChoice, Filter};
-use host::batch::{self, Limits};
+use host::batch::{self, QueueLimits};
 use host::files::DeferredSync;
 
 pub(super) use self::args::Args;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         jobs.retain(|job| !job.has_result());
     }
     let kept_before = found - jobs.len();
-    // To open a GPU takes about as long as to decode a large picture.
+    // Opening a GPU takes about as long as decoding a large picture, so both run at once.
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
     let device = super::select(args.device)?;
     let device = match args.device_memory {
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
     let pictures = Pictures::new(args, &steps, &progress, first);
     let sync = DeferredSync::begin();
-    let summary = batch::run(&pictures, &jobs, Limits::of_this_machine(), |job, picture| {
+    let summary = batch::run(&pictures, &jobs, QueueLimits::of_this_machine(), |job, picture| {
         pictures.compute(&mut compute, job, picture)
     });
     let synced = sync.finish();
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         output::message(format_args!("error: {error}"));
     }
 
-    // Others may have made some of the results meanwhile.
+    // Other processes may have written some of the results meanwhile.
     let kept_meanwhile = pictures.kept();
     let failed = failed.len() + summary.failed + summary.abandoned - kept_meanwhile;
     let kept = kept_before + kept_meanwhile;
@@ -106,21 +106,21 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
 }
 
-/// What becomes of values that are not finite.
+/// A note on values that are not finite.
 const RESULTS: &str = "the results (as u8 and u16: 0 for NaN, the least or the most for infinity)";
 
-/// What is good to know before the work.
+/// The notes before the work.
 fn notes(args: &Args, device: &Device, filters: &[Filter]) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reason) = device.reason() {
-        // What the CPU is called need not be said each time; `info` has it.
+        // `host info` has the name of the CPU.
         let name = if device.backend() == "cpu" { "CPU".into() } else { device.describe() };
         notes.push(format!("device: {name} ({reason})"));
     }
     if args.device_memory.is_some() && device.backend() == "cpu" {
         notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());
     }
-    // Both are allowed, and seldom meant.
+    // Both are valid, and rarely intended.
     for mask in filters.iter().filter_map(|filter| filter.mask().ok()) {
         let odd = mask.coefficients().iter().filter(|value| !value.is_finite()).count();
         let all = mask.coefficients().len();

@@ -1,7 +1,6 @@
-//! Which files are read, and where each result goes.
+//! The input files, and the path of each result.
 //!
-//! What is wrong with the arguments whatever the files is an error of usage; what belongs to one input is a failure of
-//! that input, and the others go on.
+//! An error of the arguments is an error of usage. An error of one input fails that input, and the others go on.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use faltung::PixelType;
-use host::files::{Existing, Format, escaped};
+use host::files::{Format, OverwritePolicy, escaped};
 
 use super::pattern;
 
@@ -21,21 +20,21 @@ pub(super) struct Job {
     pub(super) output: PathBuf,
 }
 
-/// The path of what `-` stands for.
+/// The path that stands for `-`.
 const STANDARD_INPUT: &str = "/dev/stdin";
 
 impl Job {
-    /// Whether the result is there, if by a link. What is something else than a file is none.
+    /// Whether the result exists as a file, also through a link.
     pub(super) fn has_result(&self) -> bool {
         self.output.metadata().is_ok_and(|found| found.is_file())
     }
 
-    /// The input, as people know it.
+    /// The input's name in messages.
     pub(super) fn name(&self) -> impl Display {
         escaped(if self.input == Path::new(STANDARD_INPUT) { Path::new("standard input") } else { &self.input })
     }
 
-    /// An error of reading the input, by its name.
+    /// An error of reading, with the input's name.
     pub(super) fn blame(&self, error: host::Error) -> host::Error {
         match error {
             host::Error::File { path, reason } if path == Path::new(STANDARD_INPUT) => {
@@ -46,15 +45,15 @@ impl Job {
     }
 }
 
-/// What the inputs on the command line stand for.
+/// The inputs of the command line, resolved.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) jobs: Vec<Job>,
-    /// Pictures that can't be begun, and why.
+    /// Pictures that can't be filtered, with the reasons.
     pub(super) failed: Vec<Error>,
-    /// Inputs that stand for no picture at all: a pattern that nothing matches, a folder without pictures.
+    /// Inputs without any picture: a pattern without a match, a folder without pictures.
     pub(super) empty: Vec<Error>,
-    /// What was passed over in folders: a line each.
+    /// A line for each file of a folder that was skipped.
     pub(super) passed_over: Vec<String>,
 }
 
@@ -108,11 +107,11 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
     Ok(found)
 }
 
-/// Makes the folder that `output` names, and sees whether files can be made in it.
+/// Creates the folder that `output` names, and checks that it is writable.
 pub(super) fn prepare(output: &Path) -> Result<()> {
     let folder = match Target::of(output)? {
-        // One that is named wrongly shall not appear.
-        Target::File => return Ok(host::files::check_writable(output, Existing::Replace)?),
+        // A folder with a wrong name must not be created.
+        Target::File => return Ok(host::files::check_writable(output, OverwritePolicy::Replace)?),
         Target::Folder => output,
         Target::Pattern => fixed_part(output),
     };
@@ -120,7 +119,7 @@ pub(super) fn prepare(output: &Path) -> Result<()> {
     Ok(host::files::check_folder(folder)?)
 }
 
-/// Makes the folder of a result, if the pattern makes it depend on the input.
+/// Creates the folder of a result, if it depends on the input.
 pub(super) fn make_folder(pattern: &Path, result: &Path) -> Result<()> {
     match (pattern.parent(), result.parent()) {
         (Some(pattern), Some(folder)) if pattern.to_string_lossy().contains('{') => {
@@ -149,7 +148,7 @@ impl Target {
     fn of(output: &Path) -> Result<Self> {
         let text = output.to_string_lossy();
         if text.contains('{') {
-            // Whatever is wrong with its braces is wrong for every input.
+            // Wrong braces are wrong for every input.
             let pattern = output.to_str().context("a pattern must be Unicode")?;
             fill(pattern, "stem".as_ref(), "ext".as_ref())?;
             Ok(Self::Pattern)
@@ -209,7 +208,7 @@ fn no_picture(input: &Path) -> Error {
     )
 }
 
-/// A pattern with its braces filled.
+/// The pattern with its placeholders replaced.
 fn fill(pattern: &str, stem: &OsStr, extension: &OsStr) -> Result<OsString> {
     let mut filled = OsString::new();
     let mut rest = pattern;
@@ -229,7 +228,7 @@ fn fill(pattern: &str, stem: &OsStr, extension: &OsStr) -> Result<OsString> {
     Ok(filled)
 }
 
-/// The pattern that an input is, if it is no file.
+/// The input as a pattern, if it is no file.
 fn as_pattern(input: &Path) -> Option<&str> {
     input.to_str().filter(|text| text.contains(['*', '?', '[']) && !input.exists())
 }
@@ -239,8 +238,8 @@ fn is_standard(input: &Path) -> bool {
     cfg!(unix) && input == Path::new("-")
 }
 
-/// The files that an input stands for, each there or with the reason why not; or, within, why it stands for none.
-/// Hidden files are none: a pattern and a folder pass them over, as a shell does.
+/// The files of an input, each with the reason if it can't be read, or the reason why there are none. Patterns and
+/// folders skip hidden files, as a shell does.
 fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Result<Vec<Result<PathBuf>>>> {
     if is_standard(input) {
         return Ok(Ok(vec![Ok(STANDARD_INPUT.into())]));
@@ -283,7 +282,7 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
     Ok(pictures)
 }
 
-/// Whether a quality means something to the outputs.
+/// Whether an output's format has a quality.
 pub(super) fn check_quality(jobs: &[Job]) -> Result<()> {
     let is = |format| move |job: &&Job| Format::of(&job.output).is_ok_and(|found| found == format);
     if let Some(job) = jobs.iter().find(is(Format::WebP)) {
@@ -296,7 +295,7 @@ pub(super) fn check_quality(jobs: &[Job]) -> Result<()> {
     Ok(())
 }
 
-/// A name by which two paths to one file are found out, whether it exists or not.
+/// A key that is equal for two paths to one file, whether it exists or not.
 fn identity(path: &Path) -> (PathBuf, OsString) {
     if let Ok(canonical) = path.canonicalize() {
         return (canonical, OsString::new());

@@ -1,4 +1,4 @@
-//! What becomes of one picture: read, filtered, written, reported.
+//! The stages of one picture: read, filter, write, report.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,15 +22,15 @@ use super::progress::Progress;
 use super::saturation::Tally;
 use super::steps::Steps;
 
-/// A picture that is read before its turn, by a thread of its own. Nobody waits for it but who needs the picture.
+/// A picture that a thread of its own reads ahead. Only the user of the picture waits for it.
 pub(super) struct ReadAhead {
     input: PathBuf,
     picture: JoinHandle<host::Result<Picture>>,
 }
 
 impl ReadAhead {
-    /// Begins to read the picture of a job, unless it is not wanted, or not an ordinary file, or large: what is wrong
-    /// with the device or the arguments is said at once, and without much memory.
+    /// Begins to read the picture of a job, if that is an ordinary file and not large. Errors of the device or the
+    /// arguments are then reported early, and with little memory.
     pub(super) fn begin(job: &Job, overwrite: bool) -> Option<Self> {
         /// Bytes of memory: twice those of a picture of 4K in 16 bits and four channels.
         const MOST_BYTES: u64 = 2 * 3840 * 2160 * 4 * 2;
@@ -40,7 +40,7 @@ impl ReadAhead {
             return None;
         }
         let input = job.input.clone();
-        // Without a thread it is read later.
+        // If no thread starts, the picture is read later.
         let picture = std::thread::Builder::new().spawn(move || Picture::read(&input)).ok()?;
         Some(Self { input: job.input.clone(), picture })
     }
@@ -51,17 +51,17 @@ pub(super) struct Pictures<'a> {
     pub(super) args: &'a Args,
     steps: &'a Steps,
     pub(super) progress: &'a Progress,
-    /// Results that others made since the run began, and that are to be kept.
+    /// Results that other processes wrote since the run began, and that are kept.
     kept: AtomicUsize,
-    /// What is being read already.
+    /// The picture that is read ahead.
     ahead: Mutex<Option<ReadAhead>>,
-    /// What was said to be lost.
+    /// The lost metadata that was reported.
     lost: Mutex<BTreeSet<&'static str>>,
-    /// Those whose values saturate.
+    /// The pictures whose values saturate.
     saturated: Tally,
 }
 
-/// A time of computing that is announced.
+/// An expected time from which a note announces it.
 const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Pictures<'a> {
@@ -70,22 +70,22 @@ impl<'a> Pictures<'a> {
         Self { args, steps, progress, kept, ahead: Mutex::new(ahead), lost: Mutex::default(), saturated }
     }
 
-    /// What is read ahead of this job, if it is; then nobody else gets it.
+    /// Takes the picture of this job that was read ahead, if it was.
     fn ahead(&self, job: &Job) -> Option<ReadAhead> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take_if(|read| read.input == job.input)
     }
 
-    /// How many of the jobs that failed did so because there is their result already, which is what was asked for.
+    /// The number of failed jobs whose result exists already, as was asked for.
     pub(super) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// What is to be said of so many pictures together: that values saturate.
+    /// A note on all pictures: how many saturate.
     pub(super) fn note(&self, pictures: usize) -> Option<String> {
         self.saturated.note(pictures)
     }
 
-    /// An error of writing, with what helps.
+    /// An error of writing, with a hint.
     fn explain(&self, error: Error) -> anyhow::Error {
         match &error {
             Error::Exists { .. } if !self.args.skip_existing => anyhow!("{error} (--overwrite replaces it)"),
@@ -93,7 +93,7 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// Filters the values of a picture. Says so before, if that will take long.
+    /// Filters a picture. Announces a long computation.
     pub(super) fn compute(&self, compute: &mut Compute<'_>, job: &Job, picture: Picture) -> Result<Picture> {
         let Picture { pixels, content, .. } = &picture;
         let output = self.output_type(pixels);
@@ -111,7 +111,7 @@ impl<'a> Pictures<'a> {
         let (filtered, saturation) = filtered.with_context(|| job.name().to_string())?;
         self.saturated.add(job.name(), saturation);
         if let Some(error) = compute.take_loss() {
-            // Not a matter of one picture, and worth a look at the machine: said to those who want errors only, too.
+            // A lost device concerns the machine, not one picture. `--quiet` does not hide it.
             self.progress.say(format_args!(
                 "warning: {error:#}; this picture and all others are computed on the CPU",
                 error = anyhow!(error)
@@ -125,7 +125,7 @@ impl<'a> Pictures<'a> {
         Ok(Picture { pixels: filtered, ..picture })
     }
 
-    /// Says which metadata the result will not have. Of several pictures, each kind is said of the first only.
+    /// Reports the metadata that the result loses, each kind once.
     fn note_lost(&self, job: &Job, picture: &Picture, format: Format) {
         let mut said = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let new: Vec<_> = picture.metadata.lost_in(format).into_iter().filter(|what| said.insert(what)).collect();
@@ -135,7 +135,7 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// What an option does not do for a picture, or does otherwise than one may think.
+    /// Notes on options that have no effect on a picture, or a surprising one.
     fn notes(&self, picture: &Picture) -> Vec<String> {
         let Picture { pixels, content, metadata } = picture;
         let icc_profile = metadata.icc_profile.as_deref();
@@ -169,7 +169,7 @@ impl Work for Pictures<'_> {
     type Output = Picture;
     type Error = anyhow::Error;
 
-    /// Of the larger of input and output: for a short time there are both.
+    /// Bytes of the larger of input and output. For a short time both exist.
     fn bytes(&self, job: &Job) -> u64 {
         let grows: u64 = match self.args.output_type {
             Some(PixelType::F32) => 4,
@@ -184,7 +184,7 @@ impl Work for Pictures<'_> {
     fn read(&self, job: &Job) -> Result<Picture> {
         let ahead = self.ahead(job);
         if !self.args.overwrite && job.has_result() {
-            // Before the work; that nothing is replaced is made sure of when the file gets its name.
+            // This check is early, before the work. The rename makes sure that nothing is replaced.
             return Err(self.explain(Error::Exists { path: job.output.clone() }));
         }
         let picture = match ahead {
@@ -219,7 +219,7 @@ impl Work for Pictures<'_> {
         Ok(())
     }
 
-    /// Every other picture would fail alike.
+    /// Every other picture would fail, too.
     fn is_final(&self, error: &anyhow::Error) -> bool {
         let is_lost = |error: &faltung::Error| matches!(error, faltung::Error::DeviceLost { .. });
         let within = |error: &Error| matches!(error, Error::Library(error) if is_lost(error));
@@ -240,7 +240,7 @@ impl Work for Pictures<'_> {
     }
 }
 
-/// A long time, no more exactly than it can be known.
+/// A long time, rounded.
 fn describe(expected: Duration) -> String {
     let seconds = expected.as_secs_f64();
     let time = match seconds {

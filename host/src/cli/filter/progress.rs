@@ -1,11 +1,11 @@
-//! What a person at the terminal sees of a run.
+//! The progress of a run on the terminal.
 
 use std::fmt::{Arguments, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use host::batch::Summary;
+use host::batch::BatchSummary;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::output;
@@ -30,11 +30,11 @@ impl Progress {
         let rates = move |state: &ProgressState, text: &mut dyn Write| {
             let seconds = state.elapsed().as_secs_f64().max(1e-9);
             let pixels = written.load(Ordering::Relaxed) as f64;
-            // A text that can't be written can't be reported either.
+            // A failure to write can't be reported, either.
             let _ = write!(text, "{}", Rates { pictures: state.pos() as f64 / seconds, pixels: pixels / seconds });
         };
         let left = |state: &ProgressState, text: &mut dyn Write| {
-            // Before the first picture is finished, nobody knows.
+            // The rate is unknown before the first picture.
             let _ = match state.pos() {
                 0 => write!(text, "?"),
                 _ => write!(text, "{:#}", HumanDuration(state.eta())),
@@ -71,7 +71,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Takes the bar away, so that what the shell prints next stands in a line of its own.
+    /// Removes the bar, so that the shell's prompt gets a line of its own.
     pub(super) fn interrupted(&self) {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         self.bar.finish_and_clear();
@@ -81,7 +81,7 @@ impl Progress {
     }
 
     /// A line about the whole run.
-    pub(super) fn summary(&self, summary: &Summary) -> String {
+    pub(super) fn summary(&self, summary: &BatchSummary) -> String {
         let seconds = summary.elapsed.as_secs_f64().max(1e-9);
         let pixels = self.pixels.load(Ordering::Relaxed) as f64;
         let rates = Rates { pictures: summary.done as f64 / seconds, pixels: pixels / seconds };
@@ -119,7 +119,7 @@ mod tests {
         let progress = Progress::new(1, false);
         let line = |millis| {
             let (elapsed, computing) = (Duration::from_millis(millis), Duration::ZERO);
-            progress.summary(&Summary { done: 2, failed: 0, abandoned: 0, elapsed, computing })
+            progress.summary(&BatchSummary { done: 2, failed: 0, abandoned: 0, elapsed, computing })
         };
         assert_eq!(line(20), "2 pictures in 0.02 s");
         assert!(line(500).starts_with("2 pictures in 0.50 s: 4.0 pictures/s, "), "{}", line(500));

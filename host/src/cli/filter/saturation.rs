@@ -1,4 +1,4 @@
-//! How many values of a result saturate, since they lie beyond what its type holds, and the note that says so.
+//! Counts the values of a result that saturate, and reports them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::alpha::most;
 
-/// More than this part of the values is worth a note.
+/// A larger part of the values than this is reported.
 const WORTH_SAYING: f64 = 0.01;
 
 /// The parts of a result's values that saturate.
@@ -31,7 +31,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Counts a value that becomes one of the type, where it is rounded half to even.
+    /// Counts a value that is converted to the type, rounded half to even.
     pub(super) fn add(&mut self, value: f32, pixel: PixelType) {
         if pixel != PixelType::F32 {
             self.below += usize::from(value < -0.5);
@@ -50,7 +50,7 @@ impl Count {
     }
 }
 
-/// Whether values of the input's type can give one beyond the output's.
+/// Whether a result can exceed the output's type.
 fn is_possible(problem: &Problem) -> bool {
     let format = problem.format();
     if format.output == PixelType::F32 || format.input == PixelType::F32 {
@@ -71,9 +71,9 @@ fn is_possible(problem: &Problem) -> bool {
     !ends.iter().all(fits)
 }
 
-/// Which values saturated in the first `coloured` channels of a device's result. The device does not count them. So up
-/// to 4096 pixels are looked at, the same at each run, and those of their values that lie at an end of the range are
-/// computed again.
+/// Estimates the saturated values in the first `coloured` channels of a device's result, because the device does not
+/// count them. It takes a sample of up to 4096 pixels, the same in each run. It recomputes those of their values that
+/// lie at an end of the range.
 pub(super) fn estimate<T: Pixel, U: Pixel>(
     problem: &Problem,
     source: &Image<T>,
@@ -134,7 +134,7 @@ impl Tally {
         }
     }
 
-    /// A line about a run of so many pictures, if there is something to say.
+    /// A note on a run of so many pictures, if any saturate.
     pub(super) fn note(&self, pictures: usize) -> Option<String> {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let percent = |part: f64| format!("{:.0} %", 100.0 * part);

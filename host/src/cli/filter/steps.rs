@@ -1,9 +1,8 @@
-//! What is done to the values of one picture: one mask after the other, from the type of the file to the type of the
-//! result.
+//! The computation of one picture: its steps, from the file's type to the result's type.
 //!
-//! One mask alone that needs nothing but its sums runs from type to type on the device ([`Steps::direct`]). All else is
-//! computed in `f32`: converted once, filtered by each step, rounded once. Both give the same bits where both are
-//! possible.
+//! A single mask that needs only its sums runs on the device from the input type to the output type
+//! ([`Steps::direct`]). All else is computed in `f32`: converted once, filtered by each step, rounded once. Both are
+//! bit-exact with each other where both are possible.
 
 use anyhow::{Result, bail};
 use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem};
@@ -15,7 +14,7 @@ use super::compute::{Compute, Task};
 use super::light;
 use super::saturation::{self, Count, Saturation};
 
-/// What a step makes of the sums of its masks.
+/// The result of a step, from the sums of its masks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// The sums.
@@ -26,7 +25,7 @@ pub(super) enum Kind {
     Unsharp { amount: f32, threshold: f32 },
 }
 
-/// One mask, or two for [`Kind::Magnitude`], and what belongs to it.
+/// One mask, or two for [`Kind::Magnitude`], with its arguments.
 #[derive(Debug)]
 pub(super) struct Step {
     /// As the command line has it.
@@ -44,7 +43,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Fails for what is wrong with the filters whatever the picture.
+    /// Checks what does not depend on the picture.
     pub(super) fn new(name: &'static str, kind: Kind, filters: Vec<Filter>) -> Result<Self> {
         let problem = Problem::new(1, 1, &filters[0])?;
         let (scale, offset) = problem.scale_and_offset();
@@ -72,7 +71,7 @@ impl Step {
     }
 }
 
-/// All that is done to a picture.
+/// All steps.
 #[derive(Debug)]
 pub(super) struct Steps {
     /// Those of all steps.
@@ -277,7 +276,7 @@ impl Step {
                 let both = colours.values_mut().par_iter_mut().zip(blurred.values().par_iter());
                 both.for_each(|(value, &blurred)| {
                     let difference = *value - blurred;
-                    // NaN goes into the result.
+                    // NaN propagates to the result.
                     let sharp = if difference.abs() <= threshold { *value } else { amount.mul_add(difference, *value) };
                     *value = self.finish(sharp);
                 });

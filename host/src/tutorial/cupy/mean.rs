@@ -3,30 +3,30 @@
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::bench::report::units::{digits, time};
 use crate::tutorial::judge::{self, U, gamma};
+use crate::tutorial::launch::{Array, KernelCall, Launcher, MeanNaive, MeanShared, MeanVectors};
 use crate::tutorial::session::{Session, times_as_fast};
+use crate::units::{digits, time};
 use faltung::Result;
-use faltung::lab::{Array, Call, Lab, MeanNaive, MeanShared, MeanVectors};
 
 /// The notebook's radius in its table.
 const RADIUS: u32 = 8;
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut random = fastrand::Rng::with_seed(session.settings.seed + 1);
+    let mut random = fastrand::Rng::with_seed(session.options.seed + 1);
     session.note(format!("\n1-D mean, radius {RADIUS} (window {}), both ends mirrored in all kernels", 2 * RADIUS + 1));
     the_notebooks_ends(session);
     let mut rows = Vec::new();
     for length in lengths(session) {
         let input = normal(&mut random, 100.0, 10.0, length);
-        let row = match session.lab() {
-            Some(mut lab) => on_device(session, &mut lab, &input)?,
+        let row = match session.launcher()? {
+            Some(mut launcher) => on_device(session, &mut launcher, &input)?,
             None => on_cpu(session, &input)?,
         };
         rows.extend(row);
     }
     let title = "1-D mean: times on the device, mean of 7 runs";
-    match (session.lab().is_some(), session.is_emulator()) {
+    match (!session.is_cpu(), session.is_emulator()) {
         (_, true) => {
             let columns = ["elements", "match", "sectors: naive", "shared", "vectors", "words: shared", "vectors"];
             let title = "1-D mean, for each element: sectors loaded, words from shared memory, counted by the emulator";
@@ -38,7 +38,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
             session.table(format!("{title}; then parts of the copy rate"), &columns, rows);
         }
         (false, false) => {
-            session.table(title, &["elements", "the CPU, each window", "of the copy rate"], rows);
+            session.table(title, &["elements", "the CPU, each window", "share of copy rate"], rows);
         }
     }
     Ok(())
@@ -64,7 +64,7 @@ impl Kernel {
     }
 
     /// The call with the notebook's radius and block; the whole window in one piece.
-    fn call<'a, 'd: 'a>(self, input: &'a Array<'d, f32>, output: &'a mut Array<'d, f32>) -> Box<dyn Call + 'a> {
+    fn call<'a, 'd: 'a>(self, input: &'a Array<'d, f32>, output: &'a mut Array<'d, f32>) -> Box<dyn KernelCall + 'a> {
         let (size, radius, block) = (input.len() as u32, RADIUS, BLOCK);
         match self {
             Self::Naive => Box::new(MeanNaive { input, output, size, radius, block }),
@@ -75,39 +75,43 @@ impl Kernel {
 }
 
 /// All kernels on one array; a row of the table if all are right.
-fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -> Result<Option<Vec<String>>> {
+fn on_device<'d>(
+    session: &mut Session<'d>,
+    launcher: &mut Launcher<'d>,
+    values: &[f32],
+) -> Result<Option<Vec<String>>> {
     let size = values.len();
-    let input = lab.upload("input", values)?;
+    let input = launcher.upload("input", values)?;
     let (mut counts, mut naive) = (Vec::new(), Vec::new());
     for kernel in Kernel::ALL {
         // A new one for each: what a kernel does not write must not be there from the one before.
-        let mut output = lab.allocate(kernel.name(), size)?;
-        counts.extend(lab.launch_counting(&*kernel.call(&input, &mut output))?);
-        let found = lab.download(&output)?;
+        let mut output = launcher.allocate(kernel.name(), size)?;
+        counts.extend(launcher.launch_counting(&*kernel.call(&input, &mut output))?);
+        let found = launcher.download(&output)?;
         let what = format!("{}, {size}", kernel.name());
         let right = if naive.is_empty() {
             naive = found;
             right(session, &what, values, &naive)
         } else {
             let matches = judge::bits(&found, &naive);
-            session.check(what, matches.map(|_| "has the naive kernel's bits".to_owned()))
+            session.check(what, matches.map(|_| "is bit-exact with the naive kernel's".to_owned()))
         };
         if !right {
             return Ok(None);
         }
     }
     let mut row = vec![size.to_string()];
-    if lab.is_emulator() {
+    if launcher.is_emulator() {
         row.push("yes".to_owned());
         let each = |count: u64| digits(count as f64 / size as f64);
         row.extend(counts.iter().map(|counts| each(counts.global_loads.transactions)));
         row.extend(counts[1..].iter().map(|counts| each(32 * counts.shared_loads.transactions)));
         return Ok(Some(row));
     }
-    let mut output = lab.allocate("output", size)?;
+    let mut output = launcher.allocate("output", size)?;
     let mut times = Vec::new();
     for kernel in Kernel::ALL {
-        times.extend(session.time(lab, |lab| lab.launch(&*kernel.call(&input, &mut output)))?);
+        times.extend(session.time(launcher, |launcher| launcher.launch(&*kernel.call(&input, &mut output)))?);
     }
     row.extend(times.iter().map(|timing| time(timing.mean)));
     row.push(times_as_fast(&times[0], &times[1]));

@@ -29,12 +29,12 @@ fn normal(random: &mut fastrand::Rng, mean: f64, deviation: f64, count: usize) -
 fn lengths(session: &mut Session<'_>) -> Vec<usize> {
     const ALL: [usize; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
     if session.is_emulator() {
-        let count = if session.settings.quick { 2 } else { 3 };
-        let why = if session.settings.quick { "because of --quick" } else { "because every access is checked" };
+        let count = if session.options.quick { 2 } else { 3 };
+        let why = if session.options.quick { "because of --quick" } else { "because every access is checked" };
         session.note(format!("On the emulator: 10^4 to 10^{} elements of 10^4 to 10^7, {why}.", count + 3));
         return ALL[..count].to_vec();
     }
-    if session.settings.quick {
+    if session.options.quick {
         session.note("10^4 to 10^6 elements of 10^4 to 10^7, because of --quick.");
         return ALL[..3].to_vec();
     }

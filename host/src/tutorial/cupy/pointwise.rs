@@ -4,9 +4,9 @@ use kernels_gpu::tutorials::pointwise::{clip_value, safe_divide};
 
 use super::BLOCK;
 use crate::tutorial::judge;
+use crate::tutorial::launch::{AddConstant, AdjustBrightness, Launcher, NormaliseAndClip};
 use crate::tutorial::session::Session;
 use faltung::Result;
-use faltung::lab::{AddConstant, AdjustBrightness, Lab, NormaliseAndClip};
 
 /// Elements of the first two examples.
 const COUNT: usize = 1000;
@@ -21,7 +21,7 @@ struct Inputs {
 }
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut random = fastrand::Rng::with_seed(session.settings.seed);
+    let mut random = fastrand::Rng::with_seed(session.options.seed);
     let inputs = Inputs {
         counted: (0..COUNT).map(|i| i as f32).collect(),
         uniform: (0..COUNT).map(|_| 200.0 * random.f32() - 100.0).collect(),
@@ -30,8 +30,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let blocks = COUNT.div_ceil(BLOCK as usize);
     let of_the_kernel = session.of_the_kernel();
     session.note(format!("{COUNT} elements: {BLOCK} threads a block, {blocks} blocks{of_the_kernel}"));
-    let [sums, clipped, brighter] = match session.lab() {
-        Some(mut lab) => on_device(&mut lab, &inputs)?,
+    let [sums, clipped, brighter] = match session.launcher()? {
+        Some(mut launcher) => on_device(&mut launcher, &inputs)?,
         None => on_cpu(&inputs),
     };
     judge_all(session, &inputs, &sums, &clipped, &brighter);
@@ -39,24 +39,24 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// The three kernels with the notebook's arguments.
-fn on_device(lab: &mut Lab<'_>, inputs: &Inputs) -> Result<[Vec<f32>; 3]> {
+fn on_device(launcher: &mut Launcher<'_>, inputs: &Inputs) -> Result<[Vec<f32>; 3]> {
     let size = COUNT as u32;
-    let input = lab.upload("input", &inputs.counted)?;
-    let mut output = lab.allocate("output", COUNT)?;
-    lab.launch(&AddConstant { input: &input, output: &mut output, constant: 10.0, size, block: BLOCK })?;
-    let sums = lab.download(&output)?;
+    let input = launcher.upload("input", &inputs.counted)?;
+    let mut output = launcher.allocate("output", COUNT)?;
+    launcher.launch(&AddConstant { input: &input, output: &mut output, constant: 10.0, size, block: BLOCK })?;
+    let sums = launcher.download(&output)?;
 
-    let input = lab.upload("input", &inputs.uniform)?;
-    let mut output = lab.allocate("output", COUNT)?;
+    let input = launcher.upload("input", &inputs.uniform)?;
+    let mut output = launcher.allocate("output", COUNT)?;
     let (min, max, scale) = (-1.0, 1.0, 50.0);
-    lab.launch(&NormaliseAndClip { input: &input, output: &mut output, min, max, scale, size, block: BLOCK })?;
-    let clipped = lab.download(&output)?;
+    launcher.launch(&NormaliseAndClip { input: &input, output: &mut output, min, max, scale, size, block: BLOCK })?;
+    let clipped = launcher.download(&output)?;
 
-    let image = lab.upload("image", &inputs.image)?;
-    let mut output = lab.allocate("output", SIDE * SIDE)?;
+    let image = launcher.upload("image", &inputs.image)?;
+    let mut output = launcher.allocate("output", SIDE * SIDE)?;
     let (width, height) = (SIDE as u32, SIDE as u32);
     let (block_x, block_y) = (16, 16);
-    lab.launch(&AdjustBrightness {
+    launcher.launch(&AdjustBrightness {
         image: &image,
         output: &mut output,
         brightness: 50.0,
@@ -65,7 +65,7 @@ fn on_device(lab: &mut Lab<'_>, inputs: &Inputs) -> Result<[Vec<f32>; 3]> {
         block_x,
         block_y,
     })?;
-    Ok([sums, clipped, lab.download(&output)?])
+    Ok([sums, clipped, launcher.download(&output)?])
 }
 
 /// The same in plain Rust, with the same two functions: they are of the device and of the host.

@@ -4,11 +4,11 @@ use kernels_gpu::tutorials::reduce::{self, shuffle_depth, tree_depth};
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::bench::report::units::time;
 use crate::tutorial::judge::{self, gamma};
+use crate::tutorial::launch::{Array, FinalSum, Launcher, SumReduction, SumShuffle};
 use crate::tutorial::session::{Session, times_as_fast};
+use crate::units::time;
 use faltung::Result;
-use faltung::lab::{Array, FinalSum, Lab, SumReduction, SumShuffle};
 
 /// Blocks of the first pass by shuffles on the emulator, which has no multiprocessors to count.
 const EMULATED_BLOCKS: u32 = 8;
@@ -16,14 +16,14 @@ const EMULATED_BLOCKS: u32 = 8;
 const BLOCKS_OF_A_MULTIPROCESSOR: u32 = 8;
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut random = fastrand::Rng::with_seed(session.settings.seed + 2);
+    let mut random = fastrand::Rng::with_seed(session.options.seed + 2);
     session.note("\nSum of an array");
     the_notebooks_example(session)?;
     let mut rows = Vec::new();
     for length in lengths(session) {
         let values = normal(&mut random, 100.0, 10.0, length);
-        let row = match session.lab() {
-            Some(mut lab) => on_device(session, &mut lab, &values)?,
+        let row = match session.launcher()? {
+            Some(mut launcher) => on_device(session, &mut launcher, &values)?,
             None => on_cpu(session, &values)?,
         };
         rows.extend(row);
@@ -33,11 +33,11 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
         let columns = ["elements", "barriers: tree", "shuffles", "accesses: tree", "shuffles"];
         let title = "Sum, first passes: barriers of warps, accesses of warps to shared memory, counted by the emulator";
         session.table(title, &columns, rows);
-    } else if session.lab().is_some() {
+    } else if !session.is_cpu() {
         let columns = ["elements", "two passes", "by shuffles", "speed-up", "two passes", "by shuffles"];
         session.table(format!("{title}; then parts of the copy rate"), &columns, rows);
     } else {
-        session.table(title, &["elements", "the CPU, f64", "of the copy rate"], rows);
+        session.table(title, &["elements", "the CPU, f64", "share of copy rate"], rows);
     }
     Ok(())
 }
@@ -54,13 +54,13 @@ struct Arrays<'d> {
 }
 
 impl<'d> Arrays<'d> {
-    fn new(lab: &mut Lab<'d>, values: &[f32], blocks: u32) -> Result<Self> {
+    fn new(launcher: &mut Launcher<'d>, values: &[f32], blocks: u32) -> Result<Self> {
         Ok(Self {
-            input: lab.upload("input", values)?,
+            input: launcher.upload("input", values)?,
             size: values.len() as u32,
-            of_tree: lab.allocate("partial sums", values.len().div_ceil(BLOCK as usize).max(1))?,
-            of_shuffles: lab.allocate("partial sums", blocks as usize)?,
-            total: lab.allocate("total", 1)?,
+            of_tree: launcher.allocate("partial sums", values.len().div_ceil(BLOCK as usize).max(1))?,
+            of_shuffles: launcher.allocate("partial sums", blocks as usize)?,
+            total: launcher.allocate("total", 1)?,
         })
     }
 
@@ -92,17 +92,17 @@ fn blocks(session: &Session<'_>, length: usize) -> u32 {
 
 /// 10^6 ones, whose sum f32 holds exactly; fewer where each is checked and it should be quick.
 fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
-    let length = if session.is_emulator() && session.settings.quick { 100_000 } else { 1_000_000 };
+    let length = if session.is_emulator() && session.options.quick { 100_000 } else { 1_000_000 };
     let ones = vec![1.0_f32; length];
-    let sums = match session.lab() {
-        Some(mut lab) => {
-            let mut arrays = Arrays::new(&mut lab, &ones, blocks(session, length))?;
-            lab.launch(&arrays.tree())?;
-            lab.launch(&arrays.tree_end())?;
-            let tree = lab.download(&arrays.total)?;
-            lab.launch(&arrays.shuffles())?;
-            lab.launch(&arrays.shuffles_end())?;
-            vec![("sum_reduction, final_sum", tree), ("sum_shuffle, twice", lab.download(&arrays.total)?)]
+    let sums = match session.launcher()? {
+        Some(mut launcher) => {
+            let mut arrays = Arrays::new(&mut launcher, &ones, blocks(session, length))?;
+            launcher.launch(&arrays.tree())?;
+            launcher.launch(&arrays.tree_end())?;
+            let tree = launcher.download(&arrays.total)?;
+            launcher.launch(&arrays.shuffles())?;
+            launcher.launch(&arrays.shuffles_end())?;
+            vec![("sum_reduction, final_sum", tree), ("sum_shuffle, twice", launcher.download(&arrays.total)?)]
         }
         None => vec![("the CPU", vec![sum(&ones)])],
     };
@@ -113,17 +113,21 @@ fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// Both ways on one array; a row of the table if both are right.
-fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -> Result<Option<Vec<String>>> {
+fn on_device<'d>(
+    session: &mut Session<'d>,
+    launcher: &mut Launcher<'d>,
+    values: &[f32],
+) -> Result<Option<Vec<String>>> {
     let (length, blocks) = (values.len() as u64, blocks(session, values.len()));
-    let mut arrays = Arrays::new(lab, values, blocks)?;
-    let tree = lab.launch_counting(&arrays.tree())?;
-    lab.launch(&arrays.tree_end())?;
-    let total = lab.download(&arrays.total)?;
+    let mut arrays = Arrays::new(launcher, values, blocks)?;
+    let tree = launcher.launch_counting(&arrays.tree())?;
+    launcher.launch(&arrays.tree_end())?;
+    let total = launcher.download(&arrays.total)?;
     let mut all_right =
         right(session, &format!("sum_reduction, final_sum, {length}"), values, total[0], tree_depth(length, BLOCK));
-    let shuffles = lab.launch_counting(&arrays.shuffles())?;
-    lab.launch(&arrays.shuffles_end())?;
-    let total = lab.download(&arrays.total)?;
+    let shuffles = launcher.launch_counting(&arrays.shuffles())?;
+    launcher.launch(&arrays.shuffles_end())?;
+    let total = launcher.download(&arrays.total)?;
     let depth = shuffle_depth(length, blocks);
     all_right &= right(session, &format!("sum_shuffle, {blocks} blocks, then 1, {length}"), values, total[0], depth);
     if !all_right {
@@ -137,13 +141,13 @@ fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, values: &[f32]) -
         let [of_tree, of_shuffles] = barriers;
         return Ok(Some(vec![length.to_string(), of_tree, of_shuffles, shared(tree), shared(shuffles)]));
     }
-    let tree = session.time(lab, |lab| {
-        lab.launch(&arrays.tree())?;
-        lab.launch(&arrays.tree_end())
+    let tree = session.time(launcher, |launcher| {
+        launcher.launch(&arrays.tree())?;
+        launcher.launch(&arrays.tree_end())
     })?;
-    let shuffles = session.time(lab, |lab| {
-        lab.launch(&arrays.shuffles())?;
-        lab.launch(&arrays.shuffles_end())
+    let shuffles = session.time(launcher, |launcher| {
+        launcher.launch(&arrays.shuffles())?;
+        launcher.launch(&arrays.shuffles_end())
     })?;
     let (Some(tree), Some(shuffles)) = (tree, shuffles) else { return Ok(None) };
     let bytes = 4.0 * length as f64;

@@ -1,4 +1,4 @@
-//! The box blur in plain Rust: what is exact, and the separable and the running way for comparison.
+//! The box blur in plain Rust: the exact sums, the separable method and running sums.
 
 use rayon::prelude::*;
 

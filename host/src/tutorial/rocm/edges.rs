@@ -1,13 +1,13 @@
-//! The four ways to treat positions outside of the picture, side by side.
+//! The four borders, side by side.
 
 use super::{Arrays, Direct, Work, cpu};
 use crate::tutorial::judge;
+use crate::tutorial::launch::{BoxSumColumns, BoxSumRows, Launcher};
 use crate::tutorial::session::Session;
-use faltung::lab::{BoxSumColumns, BoxSumRows, Lab};
 use faltung::{Border, Device, Image, Result};
 
 /// The tutorial's names, and ours.
-const WAYS: [(&str, Border); 4] =
+const BORDERS: [(&str, Border); 4] =
     [("skip", Border::ZERO), ("clamp", Border::Clamp), ("wrap", Border::Wrap), ("mirror", Border::Mirror)];
 
 /// Columns of white between two pictures.
@@ -16,13 +16,13 @@ const GAP: usize = 8;
 /// `name` is the picture's.
 pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) -> Result<()> {
     let mut pictures = Vec::new();
-    for (way, border) in WAYS {
+    for (way, border) in BORDERS {
         let area = work.mask.area() as u64;
         let sums = cpu::sums(&work.image, work.mask, border);
         let expected: Vec<u8> = sums.iter().map(|&sum| cpu::rounded(sum, area)).collect();
-        let (found, verdict) = match session.lab() {
-            Some(mut lab) => {
-                let found = on_device(&mut lab, work, border)?;
+        let (found, verdict) = match session.launcher()? {
+            Some(mut launcher) => {
+                let found = on_device(&mut launcher, work, border)?;
                 let verdict = judge::exact(&found, &expected);
                 (found, verdict)
             }
@@ -56,15 +56,23 @@ pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) ->
 }
 
 /// The separable kernels with another border.
-fn on_device(lab: &mut Lab<'_>, work: &Work, border: Border) -> Result<Vec<u8>> {
+fn on_device(launcher: &mut Launcher<'_>, work: &Work, border: Border) -> Result<Vec<u8>> {
     let (width, height) = (work.image.width() as u32, work.image.height() as u32);
     let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
     let border = border.mode().code();
-    let Arrays { image, mut between, mut result, .. } = Arrays::new(lab, work)?;
-    lab.launch(&BoxSumRows { image: &image, sums: &mut between, width, height, mask_width, border })?;
+    let Arrays { image, mut between, mut result, .. } = Arrays::new(launcher, work)?;
+    launcher.launch(&BoxSumRows { image: &image, sums: &mut between, width, height, mask_width, border })?;
     let area = mask_width * mask_height;
-    lab.launch(&BoxSumColumns { sums: &between, result: &mut result, width, height, mask_height, area, border })?;
-    lab.download(&result)
+    launcher.launch(&BoxSumColumns {
+        sums: &between,
+        result: &mut result,
+        width,
+        height,
+        mask_height,
+        area,
+        border,
+    })?;
+    launcher.download(&result)
 }
 
 /// Pictures of one size in a row.

@@ -1,20 +1,20 @@
-//! The tutorial's kernel as it stands there, on one image: what the emulator says about it.
+//! The tutorial's kernel in place, on one image: the race that the emulator finds.
 
 use cuda_emulator::{Emulator, Error, Kind, Launch, Memory};
 use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur_in_place};
 
-use crate::tutorial::judge::Verdict;
+use crate::tutorial::judge::CheckResult;
 use crate::tutorial::photograph;
 use crate::tutorial::session::Session;
 use faltung::Image;
 use faltung::Result;
 
-/// Columns and rows of the part of the photograph that it is shown on: six blocks.
+/// Columns and rows of the part of the photograph: six blocks.
 const SIZE: (usize, usize) = (48, 32);
 /// Columns and rows of the mask.
 const MASK: usize = 9;
 
-/// What came of it.
+/// The outcome of the emulated run.
 struct Outcome {
     report: String,
     races: usize,
@@ -27,7 +27,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let outcomes = [1, 2].map(|seed| outcome(&image, seed));
     let races = outcomes[0].races;
     let differ = outcomes[0].left.iter().zip(&outcomes[1].left).filter(|(a, b)| a != b).count();
-    let verdict: Verdict =
+    let verdict: CheckResult =
         if races > 0 { Ok(format!("caught ({races} kinds of access)")) } else { Err("not found".to_owned()) };
     let what =
         format!("the race of the tutorial's kernel in place, {} x {}, mask {MASK} x {MASK}, emulated", SIZE.0, SIZE.1);

@@ -1,4 +1,4 @@
-//! ROCm's box blur: the tutorial's kernel, then what to do instead, and the four ways at the edges.
+//! ROCm's box blur: the tutorial's kernel, two faster methods, and four borders.
 
 mod cpu;
 mod edges;
@@ -8,22 +8,23 @@ use cuda_emulator::Counts;
 use kernels_gpu::abi::border::BorderMode;
 
 use self::cpu::Box;
-use super::judge::{self, Verdict};
+use super::judge::{self, CheckResult};
 use super::photograph;
 use super::session::{Session, times_as_fast};
-use super::timing::Timing;
-use crate::bench::report::units::digits;
-use faltung::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
+use super::timing::MeanTime;
+use crate::tutorial::launch::{
+    Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, KernelCall, Launcher, RowPrefixSums,
+};
+use crate::units::digits;
 use faltung::{
     Border, Device, Filter, Image, Mask, Operation, Pixel, PixelFormat, Prepared, Problem, Result, VariantChoice,
 };
 
 /// The side of the tutorial's mask.
 const SIDE: usize = 200;
-/// By what sides are divided on the emulator, those of the picture and of the mask, and what a picture of that size is
-/// called.
+/// The divisor of all sides on the emulator, and the name of a picture of that size.
 fn reduced(session: &Session<'_>) -> (usize, &'static str) {
-    if session.settings.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
+    if session.options.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
 }
 /// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less;
 /// but a small picture has too few threads then.
@@ -31,15 +32,15 @@ fn strip(pixels: usize) -> u32 {
     if pixels < 1 << 22 { 50 } else { 200 }
 }
 
-/// A way to blur.
+/// A method to blur.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum BlurMethod {
     Direct,
     Separable,
     Running,
 }
 
-impl Way {
+impl BlurMethod {
     const ALL: [Self; 3] = [Self::Direct, Self::Separable, Self::Running];
 
     fn name(self) -> &'static str {
@@ -51,7 +52,7 @@ impl Way {
     }
 }
 
-/// A picture, a box, and what is exact.
+/// A picture, a box, and the exact sums.
 struct Work {
     image: Image<u8>,
     mask: Box,
@@ -64,11 +65,11 @@ impl Work {
         Self { image, mask, sums }
     }
 
-    /// Whether an answer of this way is right. Sums of integers are exact, and so is their rounding; those of the
-    /// tutorial are in f32: within 1 unit of the exact value.
-    fn judge(&self, way: Way, found: &[u8]) -> Verdict {
+    /// Checks a result of this method. Sums of integers are exact, and so is their rounding. The tutorial's sums are in
+    /// f32: within 1 unit of the exact value.
+    fn judge(&self, way: BlurMethod, found: &[u8]) -> CheckResult {
         let area = self.mask.area() as u64;
-        if way == Way::Direct {
+        if way == BlurMethod::Direct {
             let exact: Vec<f64> = self.sums.iter().map(|&sum| sum as f64 / area as f64).collect();
             return judge::pixels(found, &exact, 1.0);
         }
@@ -81,10 +82,10 @@ impl Work {
     }
 }
 
-/// A way whose answer is right.
+/// A method whose result is right.
 struct Row {
-    way: Way,
-    timing: Option<Timing>,
+    way: BlurMethod,
+    timing: Option<MeanTime>,
     counts: Option<Counts>,
 }
 
@@ -98,8 +99,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     ));
     in_place::run(session)?;
     let whole = Work::new(full, Box { width: SIDE, height: SIDE });
-    let blurred = match session.lab() {
-        Some(mut lab) => on_device(session, &mut lab, &whole)?,
+    let blurred = match session.launcher()? {
+        Some(mut launcher) => on_device(session, &mut launcher, &whole)?,
         None => on_cpu(session, &whole)?,
     };
     session.picture("rocm-before.png", whole.image.clone());
@@ -119,48 +120,48 @@ fn smaller(whole: &Work, factor: usize) -> Result<Work> {
     Ok(Work::new(image, Box { width: whole.mask.width / factor, height: whole.mask.height / factor }))
 }
 
-/// All ways on a device; the whole picture blurred, if that was right.
-fn on_device<'d>(session: &mut Session<'d>, lab: &mut Lab<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
-    if lab.is_emulator() {
+/// All methods on a device. Returns the blurred picture, if it is right.
+fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
+    if launcher.is_emulator() {
         let (factor, _) = reduced(session);
         session.note(format!(
             "On the emulator: sides divided by {factor}, because {} loads would be checked one by one; running sums at full size, too.",
             2 * whole.mask.area() * whole.image.values().len()
         ));
         let small = smaller(whole, factor)?;
-        let rows = ways(session, lab, &small, &Way::ALL)?.0;
+        let rows = ways(session, launcher, &small, &BlurMethod::ALL)?.0;
         table(session, &small, &rows);
-        let (rows, blurred) = ways(session, lab, whole, &[Way::Running])?;
+        let (rows, blurred) = ways(session, launcher, whole, &[BlurMethod::Running])?;
         table(session, whole, &rows);
         return Ok(blurred);
     }
-    let (rows, blurred) = ways(session, lab, whole, &Way::ALL)?;
+    let (rows, blurred) = ways(session, launcher, whole, &BlurMethod::ALL)?;
     table(session, whole, &rows);
-    if !session.settings.quick {
+    if !session.options.quick {
         const TIMES: usize = 8;
         let image = photograph::repeated(&whole.image.map(f32::from), TIMES)?.map(<u8 as Pixel>::from_f32);
         let large = Work::new(image, whole.mask);
         session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
-        let rows = ways(session, lab, &large, &Way::ALL)?.0;
+        let rows = ways(session, launcher, &large, &BlurMethod::ALL)?.0;
         table(session, &large, &rows);
     }
     Ok(blurred)
 }
 
-/// Some ways on one picture: checked, then timed or counted; and the last right answer.
+/// Some methods on one picture: checked, then timed or counted. Returns the last right result, too.
 fn ways<'d>(
     session: &mut Session<'d>,
-    lab: &mut Lab<'d>,
+    launcher: &mut Launcher<'d>,
     work: &Work,
-    ways: &[Way],
+    ways: &[BlurMethod],
 ) -> Result<(Vec<Row>, Option<Vec<u8>>)> {
     let (mut rows, mut answer) = (Vec::new(), None);
     for &way in ways {
-        let mut arrays = Arrays::new(lab, work)?;
-        let counts = arrays.blur(lab, work, way, true)?;
-        let found = lab.download(&arrays.result)?;
+        let mut arrays = Arrays::new(launcher, work)?;
+        let counts = arrays.blur(launcher, work, way, true)?;
+        let found = launcher.download(&arrays.result)?;
         if session.check(format!("{}, {}", way.name(), work.describe()), work.judge(way, &found)) {
-            let timing = session.time(lab, |lab| arrays.blur(lab, work, way, false).map(|_| ()))?;
+            let timing = session.time(launcher, |launcher| arrays.blur(launcher, work, way, false).map(|_| ()))?;
             rows.push(Row { way, timing, counts });
             answer = Some(found);
         }
@@ -168,7 +169,7 @@ fn ways<'d>(
     Ok((rows, answer))
 }
 
-/// What the kernels work on.
+/// The arrays of the kernels.
 struct Arrays<'d> {
     image: Array<'d, u8>,
     mask: Array<'d, f32>,
@@ -177,58 +178,64 @@ struct Arrays<'d> {
 }
 
 impl<'d> Arrays<'d> {
-    fn new(lab: &mut Lab<'d>, work: &Work) -> Result<Self> {
+    fn new(launcher: &mut Launcher<'d>, work: &Work) -> Result<Self> {
         let (pixels, area) = (work.image.values().len(), work.mask.area());
         Ok(Self {
-            image: lab.upload("image", work.image.values())?,
-            mask: lab.upload("mask", &vec![1.0 / area as f32; area])?,
-            between: lab.allocate("sums", pixels)?,
-            result: lab.allocate("result", pixels)?,
+            image: launcher.upload("image", work.image.values())?,
+            mask: launcher.upload("mask", &vec![1.0 / area as f32; area])?,
+            between: launcher.allocate("sums", pixels)?,
+            result: launcher.allocate("result", pixels)?,
         })
     }
 
     /// Launches one or two kernels; counts, if asked and on the emulator.
-    fn blur(&mut self, lab: &mut Lab<'d>, work: &Work, way: Way, count: bool) -> Result<Option<Counts>> {
+    fn blur(
+        &mut self,
+        launcher: &mut Launcher<'d>,
+        work: &Work,
+        way: BlurMethod,
+        count: bool,
+    ) -> Result<Option<Counts>> {
         let (width, height) = (work.image.width() as u32, work.image.height() as u32);
         let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
         let Self { image, mask, between, result } = self;
         let skip = BorderMode::Constant.code();
         let mut counts = Counts::default();
-        let mut launch = |call: &dyn faltung::lab::Call| -> Result<()> {
+        let mut launch = |call: &dyn KernelCall| -> Result<()> {
             if !count {
-                return lab.launch(call);
+                return launcher.launch(call);
             }
-            counts += lab.launch_counting(call)?.unwrap_or_default();
+            counts += launcher.launch_counting(call)?.unwrap_or_default();
             Ok(())
         };
         match way {
-            Way::Direct => launch(&BoxBlur { image, result, mask, width, height, mask_width, mask_height })?,
-            Way::Separable => {
+            BlurMethod::Direct => launch(&BoxBlur { image, result, mask, width, height, mask_width, mask_height })?,
+            BlurMethod::Separable => {
                 let area = mask_width * mask_height;
                 launch(&BoxSumRows { image, sums: between, width, height, mask_width, border: skip })?;
                 launch(&BoxSumColumns { sums: between, result, width, height, mask_height, area, border: skip })?;
             }
-            Way::Running => {
+            BlurMethod::Running => {
                 let strip = strip(work.image.values().len());
                 launch(&RowPrefixSums { image, prefix: between, width, height })?;
                 launch(&BoxFromPrefixSums { prefix: between, result, width, height, mask_width, mask_height, strip })?;
             }
         }
-        Ok(lab.is_emulator().then_some(counts))
+        Ok(launcher.is_emulator().then_some(counts))
     }
 }
 
-/// All ways on the CPU; the blurred picture, if it was right.
+/// All methods on the CPU. Returns the blurred picture, if it is right.
 fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
     let (mut rows, mut answer) = (Vec::new(), None);
     let device = Device::cpu();
     let mut direct = Direct::new(&device, work, Border::ZERO)?;
-    for way in Way::ALL {
+    for way in BlurMethod::ALL {
         let mut blur = || -> Result<Vec<u8>> {
             Ok(match way {
-                Way::Direct => direct.blur()?,
-                Way::Separable => cpu::separable(&work.image, work.mask),
-                Way::Running => cpu::running(&work.image, work.mask),
+                BlurMethod::Direct => direct.blur()?,
+                BlurMethod::Separable => cpu::separable(&work.image, work.mask),
+                BlurMethod::Running => cpu::running(&work.image, work.mask),
             })
         };
         let found = blur()?;
@@ -270,7 +277,7 @@ impl Direct {
 /// Times and speed-ups, or what the emulator counted.
 fn table(session: &mut Session<'_>, work: &Work, rows: &[Row]) {
     let pixels = work.image.values().len() as f64;
-    let first = rows.iter().find(|row| row.way == Way::Direct).and_then(|row| row.timing);
+    let first = rows.iter().find(|row| row.way == BlurMethod::Direct).and_then(|row| row.timing);
     let timed = |row: &Row| {
         let timing = row.timing?;
         let speed_up = first.map_or("-".to_owned(), |first| times_as_fast(&first, &timing));

@@ -1,11 +1,13 @@
-//! Files that appear whole or not at all.
+//! Writes files atomically: a file appears whole or not at all.
 //!
-//! A file is written under a temporary name in the folder of its final one, brought to the disk, and renamed. Whatever
-//! happens before, nothing stands under the final name. Then the folder is brought to the disk, too: what was reported
-//! as written outlives a loss of power. That takes longer than the file itself (some 5 ms, 1 ms), so a batch, which
-//! reports once, does it once, in its end ([`DeferredSync`]). A process killed in the middle leaves the temporary file,
-//! whose name begins with `.host-unfinished-`; the next one that writes into the folder removes it
-//! ([`unfinished`](super::unfinished)).
+//! A file is written under a temporary name in the target's folder. It is synced and renamed. Then the folder is
+//! synced, so that a reported file survives a loss of power.
+//!
+//! The sync of a folder takes longer than that of a file (about 5 ms and 1 ms). So a batch syncs each folder once, at
+//! its end ([`DeferredSync`]).
+//!
+//! A killed process leaves its temporary file, whose name begins with `.host-unfinished-`. The next process that writes
+//! into the folder removes it ([`unfinished`](super::unfinished)).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,44 +21,44 @@ use super::escaped;
 use super::unfinished::create;
 use crate::{Error, Result};
 
-/// What to do if the file to be written exists.
+/// What to do if the target exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// It stays, and writing fails with [`Error::Exists`].
+pub enum OverwritePolicy {
+    /// Keeps it. Writing fails with [`Error::Exists`].
     #[default]
     Keep,
-    /// It is replaced.
+    /// Replaces it.
     Replace,
 }
 
-/// The temporary files that exist now. Held locked while one is made or renamed, so that whoever holds it knows all.
+/// The temporary files that exist now. The lock is held while a file is created or renamed, so the list is complete.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the temporary files of pictures being written, then calls `end`, which should end the process: for Ctrl-C.
-/// Not to be called in a signal handler itself, but in a thread that waits for signals.
+/// Removes the temporary files, then calls `end`, which should end the process: for Ctrl-C. Call it from a thread that
+/// waits for signals, not from a signal handler.
 pub fn remove_unfinished(end: impl FnOnce()) {
     let mut paths = unfinished();
     for path in paths.drain(..) {
-        // If that fails there is nobody left to tell.
+        // A failure can't be reported any more.
         let _ = fs::remove_file(path);
     }
-    // Under the lock, so that no other thread makes a new one.
+    // The lock is still held, so no other thread creates a file.
     end();
 }
 
 /// Writes a file through `contents`.
 pub(super) fn write(
     path: &Path,
-    existing: Existing,
+    existing: OverwritePolicy,
     contents: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>,
 ) -> Result<()> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
     let exists = || Error::Exists { path: path.into() };
-    // Early, before the work; the rename below decides.
+    // This check is early, before the work. The rename below decides.
     let target = target(path, existing)?;
     let folder = folder(&target);
     let in_folder = |error: io::Error| in_folder(path, folder, &error);
@@ -65,7 +67,7 @@ pub(super) fn write(
         let mut paths = unfinished();
         let temporary = create(folder).map_err(in_folder)?;
         paths.push(temporary.path().to_owned());
-        // Before anything is in it, so that it is never open to more people than the one it replaces.
+        // The file is still empty, so its contents are never open to more people than the target's.
         as_replaced(temporary.as_file(), &target).map_err(in_folder)?;
         temporary
     };
@@ -73,8 +75,8 @@ pub(super) fn write(
     let result = fill(temporary, contents).map_err(blame).and_then(|temporary| {
         let mut paths = unfinished();
         let persisted = match existing {
-            Existing::Keep => temporary.persist_noclobber(&target),
-            Existing::Replace => temporary.persist(&target),
+            OverwritePolicy::Keep => temporary.persist_noclobber(&target),
+            OverwritePolicy::Replace => temporary.persist(&target),
         };
         paths.retain(|path| *path != name);
         drop(paths);
@@ -88,14 +90,14 @@ pub(super) fn write(
     result
 }
 
-/// Whether a file could be written: its folder takes a temporary file, which is removed at once.
-pub(super) fn check(path: &Path, existing: Existing) -> Result<()> {
+/// Checks that a file could be written: creates a temporary file in its folder and removes it.
+pub(super) fn check(path: &Path, existing: OverwritePolicy) -> Result<()> {
     let target = target(path, existing)?;
     let folder = folder(&target);
     create(folder).map(drop).map_err(|error| in_folder(path, folder, &error))
 }
 
-/// Whether files could be written in a folder.
+/// Checks that files could be written in a folder.
 pub(super) fn check_folder(folder: &Path) -> Result<()> {
     create(folder).map(drop).map_err(|error| {
         let reason = format!("can't be written in: {}", words(&error));
@@ -103,11 +105,11 @@ pub(super) fn check_folder(folder: &Path) -> Result<()> {
     })
 }
 
-/// Where the file will stand: where a link leads to, or the path itself.
-fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
+/// The path to write: the target of a link, or the path itself.
+fn target(path: &Path, existing: OverwritePolicy) -> Result<PathBuf> {
     let blame = |reason: String| Error::File { path: path.into(), reason };
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(path.to_owned()) };
-    // A link stays, what it leads to is replaced.
+    // A link stays. Its target is replaced.
     let target = if found.is_symlink() {
         fs::canonicalize(path).map_err(|error| match fs::read_link(path) {
             Ok(to) if error.kind() == io::ErrorKind::NotFound => {
@@ -121,7 +123,7 @@ fn target(path: &Path, existing: Existing) -> Result<PathBuf> {
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         return Err(blame("is not an ordinary file".into()));
     }
-    if existing == Existing::Keep { Err(Error::Exists { path: path.into() }) } else { Ok(target) }
+    if existing == OverwritePolicy::Keep { Err(Error::Exists { path: path.into() }) } else { Ok(target) }
 }
 
 /// The folder that a file is in.
@@ -140,8 +142,7 @@ fn in_folder(path: &Path, folder: &Path, error: &io::Error) -> Error {
     Error::File { path: path.into(), reason: format!("can't be written in {}: {}", escaped(folder), words(error)) }
 }
 
-/// An error without the name of the temporary file, which says nothing to anybody; tempfile puts it behind the system's
-/// words.
+/// The text of an error without the name of the temporary file, which `tempfile` appends.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" at path ").map_or(text.clone(), |(reason, _)| reason.to_owned())
@@ -160,20 +161,19 @@ fn deferred() -> MutexGuard<'static, Deferred> {
     DEFERRED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While there is one, files that are written in this process get their names without their folders being brought to
-/// the disk each time. [`finish`](Self::finish) does that once. Each file's content is on the disk before it has its
-/// name, as ever.
+/// Defers the sync of folders for all files of this process. [`finish`](Self::finish) syncs each folder once. Each file
+/// is still synced before it is renamed.
 #[must_use = "the folders are synced by `finish`"]
 pub struct DeferredSync(());
 
 impl DeferredSync {
-    /// From now on.
+    /// Begins to defer.
     pub fn begin() -> Self {
         deferred().batches += 1;
         Self(())
     }
 
-    /// Brings the folders of all files that were written meanwhile to the disk.
+    /// Syncs the folders of all files that were written meanwhile.
     ///
     /// # Errors
     /// [`Error::File`] with the first folder that could not be, and the reason; the others are tried, too.
@@ -203,9 +203,9 @@ fn sync_or_defer(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings the names in a folder to the disk, where the system and the filesystem can.
+/// Syncs a folder, where the system and the filesystem can.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    // One that may be written and not read can't be opened, nor can any folder on Windows.
+    // A folder without read permission can't be opened. On Windows no folder can.
     let Ok(opened) = File::open(folder) else { return Ok(()) };
     match opened.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
@@ -213,13 +213,13 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a file the owner, where that may be, and the permissions of the one that it will replace, if there is one.
+/// Gives a file the permissions of the file that it will replace, and the owner where that is allowed.
 fn as_replaced(file: &File, target: &Path) -> io::Result<()> {
     let Ok(found) = fs::metadata(target) else { return Ok(()) };
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, fchown};
-        // Only root may give a file away, and only one's own groups may have it: then it stays the writer's.
+        // Only root may change the owner, and others only to their own groups. Else the file stays the writer's.
         let _ = fchown(file, None, Some(found.gid())).and_then(|()| fchown(file, Some(found.uid()), None));
     }
     file.set_permissions(found.permissions())
@@ -233,7 +233,7 @@ fn fill(
     let mut writer = BufWriter::with_capacity(1 << 16, file);
     contents(&mut writer)?;
     let file = writer.into_inner().map_err(|error| error.error().to_string())?;
-    // Before the rename: the disk may otherwise see that first, and a loss of power leave a name without its bytes.
+    // Without this sync the disk may see the rename first. A loss of power would then leave a name without its bytes.
     file.sync_all().map_err(|error| error.to_string())?;
     Ok(temporary)
 }
@@ -252,7 +252,7 @@ mod tests {
     fn a_failure_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let result = write(&path, Existing::Keep, |file| {
+        let result = write(&path, OverwritePolicy::Keep, |file| {
             file.write_all(b"half").unwrap();
             Err("enough".into())
         });
@@ -267,15 +267,16 @@ mod tests {
         let put = |text: &'static [u8], existing| {
             write(&path, existing, |file| file.write_all(text).map_err(|error| error.to_string()))
         };
-        put(b"first", Existing::Keep).unwrap();
-        assert!(matches!(put(b"second", Existing::Keep), Err(Error::Exists { .. })));
+        put(b"first", OverwritePolicy::Keep).unwrap();
+        assert!(matches!(put(b"second", OverwritePolicy::Keep), Err(Error::Exists { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"first");
         // One that comes while the other is being written.
         let other = folder.path().join("b");
-        let raced = write(&other, Existing::Keep, |_| fs::write(&other, "theirs").map_err(|error| error.to_string()));
+        let raced =
+            write(&other, OverwritePolicy::Keep, |_| fs::write(&other, "theirs").map_err(|error| error.to_string()));
         assert!(matches!(raced, Err(Error::Exists { .. })));
         assert_eq!(fs::read(&other).unwrap(), b"theirs");
-        put(b"third", Existing::Replace).unwrap();
+        put(b"third", OverwritePolicy::Replace).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"third");
         assert_eq!(names(folder.path()).len(), 2);
     }
@@ -286,23 +287,23 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let [path, plain, link] = ["a", "b", "c"].map(|name| folder.path().join(name));
-        write(&path, Existing::Keep, |_| Ok(())).unwrap();
+        write(&path, OverwritePolicy::Keep, |_| Ok(())).unwrap();
         fs::write(&plain, "").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&path), mode(&plain));
         // Who replaces a file does not open it to others.
         for wanted in [0o600, 0o440] {
             fs::set_permissions(&path, fs::Permissions::from_mode(wanted)).unwrap();
-            write(&path, Existing::Replace, |_| Ok(())).unwrap();
+            write(&path, OverwritePolicy::Replace, |_| Ok(())).unwrap();
             assert_eq!(mode(&path) & 0o777, wanted);
         }
         symlink("a", &link).unwrap();
-        write(&link, Existing::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
+        write(&link, OverwritePolicy::Replace, |file| file.write_all(b"x").map_err(|error| error.to_string())).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"x");
         let nowhere = folder.path().join("d");
         symlink("missing", &nowhere).unwrap();
-        let error = write(&nowhere, Existing::Replace, |_| Ok(())).unwrap_err().to_string();
+        let error = write(&nowhere, OverwritePolicy::Replace, |_| Ok(())).unwrap_err().to_string();
         assert!(error.ends_with("d: is a link to missing, which does not exist"), "{error}");
     }
 }

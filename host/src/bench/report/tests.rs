@@ -1,0 +1,203 @@
+use super::*;
+use crate::bench::measure::Measured;
+use crate::bench::roofline::Ceiling;
+use crate::bench::stats::Summary;
+use crate::bench::system::Build;
+use crate::bench::verify::Wrong;
+use faltung::{ErrorBound, Filter, Mask, Problem};
+
+/// A report with one row on the CPU and a failure.
+pub(in crate::bench) fn report() -> Report {
+    let measured = |median, mad| Measured { us: Summary { median, mad, count: 7 }, runs: 3 };
+    let rates = Rates { copy_bytes_per_s: 2e10, flop_per_s: 3e11 };
+    let (image, mask) = (ImageSize { width: 40, height: 30 }, MaskSize { width: 5, height: 3 });
+    let filter = Filter::new(Mask::average(5, 3).expect("a mask"));
+    let bound = ErrorBound::direct(&Problem::new(40, 30, &filter).expect("a problem"));
+    let row = Verified {
+        backend: "cpu",
+        variant: "direct",
+        reason: "tiles of 4 x 3 vectors, \"AVX2\"".to_owned(),
+        preferred: false,
+        deviation: Deviation { max_abs_error: 1e-7, error_over_bound: 0.25, bound, bits_equal_cpu: None },
+        timed: Some(Timed {
+            times: Times { kernel: measured(12.0, 0.5), end_to_end: measured(14.0, 1.0), first_call_us: 1500.0 },
+            loaded_before: None,
+            work: Work { bytes: 9600.0, flop: 1.8e6 },
+            roofline: Roofline { us: 6.0, ceiling: Ceiling::Fma },
+            vs_cpu: None,
+        }),
+        counts: None,
+    };
+    let counts = Some(Counts { threads: 1280, ..Counts::default() });
+    let emulated = Verified { backend: "emulator", variant: "naive", timed: None, counts, ..row.clone() };
+    let cause = Wrong::Length { required: 1200, found: 1199 }.into();
+    let failure = Failure { backend: "cuda", variant: "naive", image, mask, cause };
+    let cell = Cell {
+        picture: "random".to_owned(),
+        image,
+        mask,
+        format: PixelFormat::PLANE,
+        border: Border::ZERO,
+        rows: vec![emulated, row],
+        not_eligible: Vec::new(),
+        failures: vec![failure],
+    };
+    let machine = Machine {
+        gpu: None,
+        emulator: None,
+        no_gpu: Some("no driver".to_owned()),
+        cpu_name: "a processor, of some kind".to_owned(),
+        cpu: "CPU: a processor, of some kind, 2 threads".to_owned(),
+        cpu_threads: 2,
+        cpu_rates: rates,
+        build: Build::this(),
+    };
+    let (min_time, took) = (Duration::from_millis(300), Duration::from_millis(1234));
+    let first_rates = DeviceRates { gpu: None, cpu: rates };
+    let cells = vec![cell];
+    Report { machine, first_rates, border: Border::ZERO, page_locked: false, seed: 1, min_time, cells, took }
+}
+
+#[test]
+fn the_texts_say_what_was_measured() {
+    let report = report();
+    let text = text_of_cell(&report.cells[0]);
+    assert!(text.starts_with("40 x 30 (random), f32, mask 3 rows x 5 columns, border zero\n"), "{text}");
+    for part in ["12.0 µs", "0.500 µs", "14.0 µs", "1.50 ms", "0.100", "50.0 % FMA", "exact, error 0.25 of the bound"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let summary = text_of_summary(&report);
+    let last = summary.lines().last().unwrap();
+    assert_eq!(
+        last,
+        "2 answers verified over the whole frame, 1 of them timed, 1 problem; 1 WRONG OR FAILED; seed 1, 1.2 s in all"
+    );
+    assert!(text_of_header(&report.machine).contains("only the CPU is measured: no driver"));
+    let markdown = markdown(&report);
+    assert!(markdown.contains("| random 40 x 30, f32 | 3 rows x 5 columns | cpu | direct | 12.0 µs |"), "{markdown}");
+}
+
+/// A first measurement at half the rate made rooflines twice as long: the share would be 100 % where it is 50 %.
+#[test]
+fn rooflines_follow_the_best_ceilings_of_the_run() {
+    let mut report = report();
+    let first = report.first_rates.cpu;
+    assert!(!text_of_summary(&report).contains("ceilings rose"));
+    report.machine.cpu_rates = Rates { flop_per_s: 2.0 * first.flop_per_s, ..first };
+    report.settle_rooflines();
+    let timed = report.cells[0].rows[1].timed.expect("the CPU's row has times");
+    assert_eq!(timed.roofline, Roofline { us: 3.0, ceiling: Ceiling::Fma });
+    let summary = text_of_summary(&report);
+    let told = "ceilings rose during the run: CPU copies 20.0 GB/s, FMA 600 GFLOP/s, first copies 20.0 GB/s, FMA 300";
+    assert!(summary.contains(told), "{summary}");
+}
+
+#[test]
+fn a_share_above_the_roofline_is_marked() {
+    let mut report = report();
+    assert!(!text_of_cell(&report.cells[0]).contains('!') && !text_of_summary(&report).contains('!'));
+    report.machine.cpu_rates.flop_per_s /= 3.0;
+    report.settle_rooflines();
+    let text = text_of_cell(&report.cells[0]);
+    assert!(text.contains("150.0 % FMA !"), "{text}");
+    let summary = text_of_summary(&report);
+    assert!(summary.contains("\n!: 1 row above the roofline"), "{summary}");
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(document["rows"][1]["above_floor"], true);
+}
+
+#[test]
+fn a_speedup_names_the_method_of_the_cpu() {
+    let mut report = report();
+    let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
+    timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct", is_same_method: true });
+    assert!(text_of_cell(&report.cells[0]).contains("12.5x direct"));
+    assert!(markdown(&report).contains("| 12.5x direct |"));
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(document["rows"][1]["cpu_method"], "direct");
+
+    let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
+    timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct", is_same_method: false });
+    assert!(!text_of_cell(&report.cells[0]).contains("12.5x") && !markdown(&report).contains("12.5x"));
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(document["rows"][1]["speedup_vs_cpu"], 12.5);
+}
+
+/// All reports have the class of a row; JSON and CSV the constant, too.
+#[test]
+fn a_bounded_answer_names_its_constant() {
+    let mut report = report();
+    for row in &mut report.cells[0].rows {
+        row.deviation.bound = ErrorBound::with_constant(15.0);
+    }
+    let check = "bounded (c = 15), error 0.25 of the bound";
+    for text in [text_of_cell(&report.cells[0]), markdown(&report), html(&report)] {
+        assert_eq!(text.matches(check).count(), 2, "{text}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    let row = &document["rows"][0];
+    assert_eq!((row["accuracy"].as_str(), row["error_constant"].as_f64()), (Some("bounded"), Some(15.0)));
+    assert_eq!(csv(&report).matches(",bounded,15.0,").count(), 2);
+}
+
+#[test]
+fn a_choice_that_is_not_the_fastest_is_told() {
+    let summary = |times: &[f64]| {
+        let mut report = report();
+        let row = report.cells[0].rows[1].clone();
+        let of = |(i, us): (usize, &f64)| {
+            let mut row =
+                Verified { backend: "cuda", variant: ["sliding_window", "naive"][i], preferred: i == 0, ..row.clone() };
+            row.timed.as_mut().expect("the row has times").times.kernel.us.median = *us;
+            row
+        };
+        // The CPU's is the fastest, and no choice of the GPU's.
+        report.cells[0].rows = times.iter().enumerate().map(of).chain([row.clone()]).collect();
+        text_of_summary(&report)
+    };
+    assert!(!summary(&[20.0]).contains("fastest"));
+    let good = summary(&[20.9, 20.0]);
+    assert!(good.contains("* is the fastest variant, or within 5 % of it, in 1 of 1\n"), "{good}");
+    let missed = summary(&[25.0, 20.0]);
+    let told = "in 0 of 1\n  40 x 30, mask 3 rows x 5 columns: naive is 1.25 times as fast\n";
+    assert!(missed.contains(told), "{missed}");
+}
+
+#[test]
+fn the_document_holds_null_where_nothing_applies() {
+    let document: serde_json::Value = serde_json::from_str(&json(&report())).unwrap();
+    assert_eq!(document["schema"], 1);
+    assert!(document["device"].is_null());
+    assert_eq!(document["copy_gb_s"], 20.0);
+    let row = &document["rows"][1];
+    assert!(row["speedup_vs_cpu"].is_null() && row["bits_equal_cpu"].is_null());
+    assert_eq!((row["floor_fraction"].as_f64(), row["gpix_s"].as_f64()), (Some(0.5), Some(0.1)));
+    let emulated = document["rows"][0].as_object().unwrap();
+    for (name, value) in emulated {
+        let is_time =
+            ["_us", "_s", "_mad", "floor", "batch", "speedup", "first"].iter().any(|part| name.contains(part));
+        assert!(!is_time || value.is_null(), "{name}: {value}");
+    }
+    assert_eq!(document["errors"][0]["reason"], "wrong answer: the answer has 1199 values, 1200 were required");
+}
+
+/// One line for each reason, not for each variant.
+#[test]
+fn refusals_with_one_reason_share_a_line() {
+    use kernels_gpu::registry::Ineligible;
+
+    let mut cell = report().cells.remove(0);
+    let refused =
+        |variant, reason| NotEligible { backend: "cuda", variant, reason: Error::Refused { variant, reason } };
+    let older = Ineligible::ComputeCapability { required: (8, 0), found: (7, 5) };
+    cell.not_eligible = vec![
+        refused("separable_block_tile", Ineligible::NotSeparable),
+        refused("shared_tile_async", older),
+        refused("separable_ring", Ineligible::NotSeparable),
+    ];
+    let lines = cell.refusals();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("separable_block_tile, separable_ring: the mask is not separable"), "{lines:?}");
+    assert!(lines[1].starts_with("shared_tile_async: made for compute capability 8.0"), "{lines:?}");
+}

@@ -1,0 +1,190 @@
+//! What bench and tutorials compute on: a photograph, masks of random coefficients, and sizes as the command line has them.
+
+use std::fmt;
+use std::num::IntErrorKind;
+use std::str::FromStr;
+
+use faltung::{Error, Image, Mask, Result};
+
+/// The seed of everything random.
+pub const SEED: u64 = 20_260;
+
+/// The photograph. It is part of the program, so the program needs no file beside it.
+const COFFEE: &[u8] = include_bytes!("../data/coffee.png");
+/// First column and row of the crop that the Numba tutorial filters.
+const CROP: (usize, usize) = (200, 150);
+/// Columns and rows of the crop.
+pub(crate) const CROP_SIDE: usize = 200;
+
+/// The size of an image, from `N` or `WIDTHxHEIGHT`.
+///
+/// ```
+/// use host::bench::ImageSize;
+///
+/// assert_eq!("640x480".parse::<ImageSize>()?, ImageSize { width: 640, height: 480 });
+/// assert_eq!("512".parse::<ImageSize>()?, ImageSize { width: 512, height: 512 });
+/// # Ok::<(), host::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageSize {
+    /// Columns.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}
+
+impl FromStr for ImageSize {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Error::Parse`], [`Error::EmptyImage`], [`Error::TooLarge`].
+    fn from_str(text: &str) -> Result<Self> {
+        let (width, height) = sides(text, "image size", "a side such as 512, or WIDTHxHEIGHT such as 640x480")?;
+        Image::<f32>::checked_len(width, height, 1)?;
+        Ok(Self { width, height })
+    }
+}
+
+impl fmt::Display for ImageSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.width, self.height)
+    }
+}
+
+/// The size of a mask, from `K` or `HEIGHTxWIDTH`: rows first, as matrices are written.
+///
+/// ```
+/// use host::bench::MaskSize;
+///
+/// assert_eq!("3x5".parse::<MaskSize>()?, MaskSize { height: 3, width: 5 });
+/// # Ok::<(), host::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskSize {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl MaskSize {
+    /// `side` rows and columns.
+    #[must_use]
+    pub const fn square(side: usize) -> Self {
+        Self { height: side, width: side }
+    }
+}
+
+impl FromStr for MaskSize {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Error::Parse`], [`Error::EmptyMask`], [`Error::TooLarge`].
+    fn from_str(text: &str) -> Result<Self> {
+        let (height, width) = sides(text, "mask size", "a side such as 7, or HEIGHTxWIDTH such as 3x5")?;
+        if width == 0 || height == 0 {
+            return Err(Error::EmptyMask { width, height });
+        }
+        // The oracle's sums of absolute products, and everybody's patience, end before this.
+        let (most, found) = (1 << 24, width.checked_mul(height));
+        if found.is_none_or(|found| found > most) {
+            return Err(Error::TooLarge {
+                what: "the number of coefficients of a mask".into(),
+                most,
+                found: text.into(),
+            });
+        }
+        Ok(Self { height, width })
+    }
+}
+
+impl fmt::Display for MaskSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.width == self.height {
+            write!(f, "{} x {}", self.height, self.width)
+        } else {
+            write!(f, "{} rows x {} columns", self.height, self.width)
+        }
+    }
+}
+
+/// Two sides from `N` or `AxB`.
+fn sides(text: &str, what: &'static str, required: &str) -> Result<(usize, usize)> {
+    let side = |digits: &str| {
+        // `parse` would take a sign.
+        let error = || Error::Parse { what, required: required.into(), found: text.into() };
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(error());
+        }
+        digits.parse::<usize>().map_err(|reason| match reason.kind() {
+            IntErrorKind::PosOverflow => {
+                Error::TooLarge { what: what.into(), most: kernels_gpu::abi::params::MAX_SIDE, found: digits.into() }
+            }
+            _ => error(),
+        })
+    };
+    match text.split_once(['x', 'X']) {
+        Some((first, second)) => Ok((side(first)?, side(second)?)),
+        None => side(text).map(|side| (side, side)),
+    }
+}
+
+/// The photograph: 600 x 400 pixels, RGB, 8 bits.
+pub(crate) fn coffee() -> Result<Image<u8>> {
+    let photograph = image::load_from_memory_with_format(COFFEE, image::ImageFormat::Png)
+        .expect("the picture in the program is a PNG")
+        .into_rgb8();
+    Image::new(photograph.width() as usize, photograph.height() as usize, 3, photograph.into_raw())
+}
+
+/// The part of the photograph that the Numba tutorial takes.
+pub(crate) fn crop() -> Result<Image<u8>> {
+    coffee()?.crop(CROP.0, CROP.1, CROP_SIDE, CROP_SIDE)
+}
+
+/// The crop as the tutorial prepares it: `skimage.color.rgb2gray`, computed in f64, once more divided by 255.
+pub(crate) fn grey_crop() -> Result<Image> {
+    let crop = crop()?;
+    Image::from_fn(CROP_SIDE, CROP_SIDE, |x, y| {
+        let [red, green, blue] = [0, 1, 2].map(|channel| f64::from(crop.row(y)[3 * x + channel]) / 255.0);
+        (0.2125 * red + 0.7154 * green + 0.0721 * blue) as f32 / 255.0
+    })
+}
+
+/// A random mask whose coefficients sum to 1, as the tutorial's; or, if it is to be separable, a column of such times a
+/// row of such.
+pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
+    // Not the image's numbers: a mask that repeats in the image would be a special case.
+    let mut random = fastrand::Rng::with_seed(!seed);
+    // Above 0, so that the sum of a mask of one coefficient is not 0.
+    let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| 1.0 - random.f32()).collect() };
+    let coefficients = if separable {
+        let (column, row) = (values(size.height), values(size.width));
+        column.iter().flat_map(|of_column| row.iter().map(move |of_row| of_column * of_row)).collect()
+    } else {
+        values(size.width * size.height)
+    };
+    Mask::new(size.width, size.height, coefficients)?.normalized()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_are_none() {
+        for text in ["", "x", "0", "0x3", "3x", "x3", "-3", "+3", "3.5", "nan", "3x3x3", "99999999999", "1e3", " 3"] {
+            assert!(text.parse::<ImageSize>().is_err(), "image {text:?}");
+            assert!(text.parse::<MaskSize>().is_err(), "mask {text:?}");
+        }
+        let error = "99999999999999999999999".parse::<ImageSize>().unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+        assert!(matches!("0x3".parse::<MaskSize>(), Err(Error::EmptyMask { width: 3, height: 0 })));
+    }
+
+    #[test]
+    fn an_image_has_its_width_first_and_a_mask_its_height() {
+        assert_eq!("5x3".parse::<ImageSize>().unwrap(), ImageSize { width: 5, height: 3 });
+        assert_eq!("5x3".parse::<MaskSize>().unwrap(), MaskSize { width: 3, height: 5 });
+    }
+}
