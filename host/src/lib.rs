@@ -14,6 +14,9 @@ pub mod oracle;
 pub mod resident;
 mod threads;
 pub mod tutorial;
+mod units;
+pub mod wanted;
+pub mod workload;
 
 pub use error::{Error, Result};
 pub use threads::fit_threads;

@@ -31,7 +31,6 @@
 //! # Ok::<(), faltung::Error>(())
 //! ```
 
-mod grey;
 pub mod measure;
 pub mod report;
 pub mod roofline;
@@ -39,48 +38,17 @@ mod run;
 pub mod stats;
 mod system;
 pub mod verify;
-pub(crate) mod workload;
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-pub use self::grey::grey;
 pub use self::report::{Cell, Failure, NotEligible, Report, Timed, Verified};
 pub use self::run::run;
 pub use self::system::{Build, Machine};
-pub use self::workload::{ImageSize, MaskSize, Picture, SEED, Subject, subjects};
+pub use crate::wanted::Wanted;
+pub use crate::workload::{ImageSize, MaskSize, Picture, SEED, Subject, grey, subjects};
 
-use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType, Result, Variant, VariantChoice};
-
-/// Variants that are asked for by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// Every one that can.
-    All,
-    /// The one that is taken where [`Accuracy::Exact`] is asked for.
-    Exact,
-    /// This one, or the one that is taken.
-    One(VariantChoice),
-}
-
-impl FromStr for Wanted {
-    type Err = Error;
-
-    /// # Errors
-    /// [`Error::Parse`], which lists the names.
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "all" => Ok(Self::All),
-            "exact" => Ok(Self::Exact),
-            _ => text.parse().map(Self::One).map_err(|_| {
-                let names = ["all", "auto", "exact"].into_iter().chain(Variant::ALL.map(Variant::name));
-                let required = names.collect::<Vec<_>>().join(", ");
-                Error::Parse { what: "variant", required, found: text.into() }
-            }),
-        }
-    }
-}
+use faltung::{Accuracy, Border, DeviceChoice, PixelType};
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Veri
 use super::roofline::Work;
 use super::system::{Build, Machine};
 use super::verify::Expected;
-use super::workload::{self, ImageSize, MaskSize, Picture};
 use super::{Event, Settings, Wanted};
 use crate::files::each_type;
+use crate::workload::{self, ImageSize, MaskSize, Picture};
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
 use faltung::{

@@ -140,7 +140,11 @@ impl Picture {
     /// [`Error::File`] with the reason if it can't be opened, is in no known format, is cut off, or is larger than a
     /// decoder may make it ([`MOST_BYTES`], sides of 2^30 - 1).
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::read_path(path.as_ref())
+    }
+
+    /// Not generic, as the others here, so that the decoders and encoders are compiled once, in this crate.
+    fn read_path(path: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let file = open(path)?;
         if file.get_ref().metadata().is_ok_and(|found| found.is_file()) {
@@ -175,7 +179,10 @@ impl Picture {
     /// # Errors
     /// As for [`write`](Self::write).
     pub fn write_with(&self, path: impl AsRef<Path>, existing: Existing, options: WriteOptions) -> Result<()> {
-        let path = path.as_ref();
+        self.write_path(path.as_ref(), existing, options)
+    }
+
+    fn write_path(&self, path: &Path, existing: Existing, options: WriteOptions) -> Result<()> {
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
         // Encoders, but for `.npy` and Netpbm's, hold what they have compressed, and would end the process without room
@@ -195,7 +202,10 @@ impl Picture {
 /// [`Picture::read`] then says.
 #[must_use]
 pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
-    let path = path.as_ref();
+    decoded_bytes_of(path.as_ref())
+}
+
+fn decoded_bytes_of(path: &Path) -> u64 {
     // A pipe can be read only once, and not here.
     let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return 0 };
     let Ok(mut reader) = open(path) else { return 0 };
@@ -210,7 +220,10 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
 /// WebP.
 #[must_use]
 pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
-    let path = path.as_ref();
+    left_out_of(path.as_ref())
+}
+
+fn left_out_of(path: &Path) -> Option<String> {
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let reader = open(path).ok()?;
     guarded(|| decode::left_out(reader)).ok().flatten()
@@ -223,14 +236,18 @@ pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
 /// [`Error::File`] with the reason: it can't be opened, or is no mask.
 pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
     let path = path.as_ref();
-    read_mask_from(open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
+    mask_from(&mut open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
 }
 
 /// Reads a mask from anything that can be read, such as the standard input; otherwise as [`read_mask`].
 ///
 /// # Errors
 /// As for [`read_mask`], without a path.
-pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
+pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
+    mask_from(&mut reader)
+}
+
+fn mask_from(reader: &mut dyn Read) -> Result<WrittenMask> {
     // No mask that is of use is larger; a device such as /dev/zero ends here.
     const MOST: u64 = 1 << 30;
     let failed = |reason: String| Error::File { path: "mask".into(), reason };
@@ -251,8 +268,12 @@ pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
 pub fn write_text(path: impl AsRef<Path>, text: &str, existing: Existing) -> Result<()> {
+    write_text_to(path.as_ref(), text, existing)
+}
+
+fn write_text_to(path: &Path, text: &str, existing: Existing) -> Result<()> {
     let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
-    whole::write(path.as_ref(), existing, contents)
+    whole::write(path, existing, contents)
 }
 
 /// Whether a file could be written there, for those who work long before they write it.

@@ -9,11 +9,11 @@ use super::judge::{self, Verdict};
 use super::photograph;
 use super::session::{Session, times_as_fast};
 use super::timing::Timing;
-use crate::bench::report::units::digits;
-use crate::bench::workload::{self, MaskSize};
 use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
+use crate::units::digits;
+use crate::workload::{self, MaskSize};
 use faltung::lab::{Array, Call, HppConstant, HppTile, HppTileBusy, Lab};
 use faltung::{
     Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,

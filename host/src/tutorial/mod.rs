@@ -124,7 +124,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { quick: false, seed: crate::bench::SEED }
+        Self { quick: false, seed: crate::workload::SEED }
     }
 }
 

@@ -3,10 +3,10 @@
 use super::judge;
 use super::session::{Session, times_as_fast};
 use super::timing::Timing;
-use crate::bench::report::units::digits;
-use crate::bench::workload::{self, MaskSize};
 use crate::oracle::Oracle;
 use crate::resident::Resident;
+use crate::units::digits;
+use crate::workload::{self, MaskSize};
 use faltung::lab::{Array, Call, Lab, NumbaConvolve, NumbaConvolveByColumns};
 use faltung::{Accuracy, Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;

@@ -1,6 +1,6 @@
 //! The photograph that the tutorials filter, as each of them wants it.
 
-use crate::bench::workload::COFFEE;
+use crate::workload::COFFEE;
 use faltung::{Image, Result};
 
 /// The coffee picture: 600 x 400 pixels, RGB, 8 bits.

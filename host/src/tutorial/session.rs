@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::judge::Verdict;
 use super::report::{Check, Part, Report, Table};
 use super::{Settings, Timing, Tutorial};
-use crate::bench::report::units::digits;
 use crate::files::Picture;
+use crate::units::digits;
 use faltung::lab::Lab;
 use faltung::{Device, Result};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::bench::report::units::time;
+use crate::units::time;
 use faltung::Result;
 
 /// The runs of a measurement: those of IPython's `%timeit`.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::bench::workload::{MaskSize, Picture, mask};
+use crate::workload::{MaskSize, Picture, mask};
 use faltung::{Border, Device, Filter, Image, PixelFormat, PixelType, Problem, VariantChoice};
 
 /// What a stand-in does to the right answer.

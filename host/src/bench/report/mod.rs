@@ -6,7 +6,6 @@ mod html;
 mod json;
 mod markdown;
 mod text;
-pub(crate) mod units;
 
 pub use self::csv::csv;
 pub use self::html::html;
@@ -22,7 +21,8 @@ use super::measure::{Cause, Times};
 use super::roofline::{Roofline, Work};
 use super::system::Machine;
 use super::verify::Verdict;
-use super::workload::{ImageSize, MaskSize};
+use crate::units;
+use crate::workload::{ImageSize, MaskSize};
 use faltung::{Border, Error, PixelFormat, Rates};
 
 /// A whole run.

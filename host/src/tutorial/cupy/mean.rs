@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::bench::report::units::{digits, time};
 use crate::tutorial::judge::{self, U, gamma};
 use crate::tutorial::session::{Session, times_as_fast};
+use crate::units::{digits, time};
 use faltung::Result;
 use faltung::lab::{Array, Call, Lab, MeanNaive, MeanShared, MeanVectors};
 

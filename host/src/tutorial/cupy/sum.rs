@@ -4,9 +4,9 @@ use kernels_gpu::tutorials::reduce::{self, shuffle_depth, tree_depth};
 use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
-use crate::bench::report::units::time;
 use crate::tutorial::judge::{self, gamma};
 use crate::tutorial::session::{Session, times_as_fast};
+use crate::units::time;
 use faltung::Result;
 use faltung::lab::{Array, FinalSum, Lab, SumReduction, SumShuffle};
 

@@ -12,7 +12,7 @@ use super::judge::{self, Verdict};
 use super::photograph;
 use super::session::{Session, times_as_fast};
 use super::timing::Timing;
-use crate::bench::report::units::digits;
+use crate::units::digits;
 use faltung::lab::{Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Lab, RowPrefixSums};
 use faltung::{
     Border, Device, Filter, Image, Mask, Operation, Pixel, PixelFormat, Prepared, Problem, Result, VariantChoice,

@@ -1,11 +1,15 @@
-//! What is measured: pictures, and the masks that each of them is filtered with.
+//! Pictures, and the masks that each of them is filtered with: for `bench` and the tutorials.
+
+mod grey;
 
 use std::fmt;
 use std::num::IntErrorKind;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::grey::converted;
+pub use self::grey::grey;
+
+use self::grey::converted;
 use faltung::{AnyImage, Error, Image, Mask, PixelType, Result};
 
 /// The seed of everything random.
