@@ -20,7 +20,6 @@ pub(crate) fn bytes_of_mut<T: Pixel>(values: &mut [T]) -> &mut [u8] {
 ///
 /// # Panics
 /// If they are no whole values, or don't begin where one can.
-#[cfg(feature = "cuda")]
 pub(crate) fn values_of<T: Pixel>(bytes: &[u8]) -> &[T] {
     check_values::<T>(bytes);
     // SAFETY: aligned and as many as there are bytes for, as was just checked; each bit pattern is a value.
@@ -31,28 +30,14 @@ pub(crate) fn values_of<T: Pixel>(bytes: &[u8]) -> &[T] {
 ///
 /// # Panics
 /// As for [`values_of`].
-#[cfg(feature = "cuda")]
 pub(crate) fn values_of_mut<T: Pixel>(bytes: &mut [u8]) -> &mut [T] {
     check_values::<T>(bytes);
     // SAFETY: as above, and values are plain bytes.
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
 }
 
-#[cfg(feature = "cuda")]
 fn check_values<T>(bytes: &[u8]) {
     assert!(bytes.as_ptr().cast::<T>().is_aligned() && bytes.len().is_multiple_of(size_of::<T>()));
-}
-
-/// The same values, if `T` is `U`.
-pub(crate) fn same_type<T: Pixel, U: Pixel>(values: &[T]) -> Option<&[U]> {
-    // SAFETY: two types with one tag are one type: the trait is sealed, and each implementor has a tag of its own.
-    (T::TYPE == U::TYPE).then(|| unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) })
-}
-
-/// The same values, to be written, if `T` is `U`.
-pub(crate) fn same_type_mut<T: Pixel, U: Pixel>(values: &mut [T]) -> Option<&mut [U]> {
-    // SAFETY: as above.
-    (T::TYPE == U::TYPE).then(|| unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) })
 }
 
 /// Refuses a side of an image or a mask that the kernels can't count.

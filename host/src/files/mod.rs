@@ -147,18 +147,18 @@ impl Picture {
     fn read_path(path: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let file = open(path)?;
-        if file.get_ref().metadata().is_ok_and(|found| found.is_file()) {
-            return Self::read_from(file).map_err(blame);
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            return Self::read_from(buffered(file)).map_err(blame);
         }
         // A pipe can't be read twice, as formats are told apart.
         let bytes = memory::read_to_end(file, MOST_PIPED + 1).map_err(|error| blame(error.to_string()))?;
         if bytes.len() as u64 > MOST_PIPED {
             return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
         }
-        Self::read_from(BufReader::new(Cursor::new(bytes))).map_err(blame)
+        Self::read_from(BufReader::new(Box::new(Cursor::new(bytes)))).map_err(blame)
     }
 
-    fn read_from(mut reader: BufReader<impl Source>) -> Result<Self, String> {
+    fn read_from(mut reader: AnyReader) -> Result<Self, String> {
         if npy::starts(&mut reader).map_err(|error| error.to_string())? {
             let pixels = npy::read_pixels(reader)?;
             return Ok(Self { pixels, metadata: Metadata::default(), content: Content::Array });
@@ -208,7 +208,7 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
 fn decoded_bytes_of(path: &Path) -> u64 {
     // A pipe can be read only once, and not here.
     let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return 0 };
-    let Ok(mut reader) = open(path) else { return 0 };
+    let Ok(mut reader) = open(path).map(buffered) else { return 0 };
     if npy::starts(&mut reader).unwrap_or(false) {
         // Its bytes, and its values.
         return file.len().saturating_mul(2);
@@ -225,7 +225,7 @@ pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
 
 fn left_out_of(path: &Path) -> Option<String> {
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let reader = open(path).ok()?;
+    let reader = buffered(open(path).ok()?);
     guarded(|| decode::left_out(reader)).ok().flatten()
 }
 
@@ -307,18 +307,25 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     result.unwrap_or_else(|_| Err("can't be read: its decoder failed in an unexpected way".into()))
 }
 
-fn open(path: &Path) -> Result<BufReader<File>> {
+fn open(path: &Path) -> Result<File> {
     let blame = |error: std::io::Error| Error::File { path: path.into(), reason: error.to_string() };
     let file = File::open(path).map_err(blame)?;
     if file.metadata().map_err(blame)?.is_dir() {
         return Err(Error::File { path: path.into(), reason: "is a folder".into() });
     }
-    Ok(BufReader::with_capacity(1 << 16, file))
+    Ok(file)
 }
 
 /// What every reader of pictures needs.
 trait Source: Read + Seek {}
 impl<R: Read + Seek> Source for R {}
+
+/// A reader of any source: the decoders are compiled once.
+type AnyReader = BufReader<Box<dyn Source>>;
+
+fn buffered(file: File) -> AnyReader {
+    BufReader::with_capacity(1 << 16, Box::new(file))
+}
 
 #[cfg(test)]
 mod tests {
