@@ -4,7 +4,7 @@
 //! even, rectangular, larger than the image, and each pair of an image and a mask gets the next border, operation and
 //! anchor in turn, so that every one of these meets every other.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
@@ -360,7 +360,7 @@ fn other_sizes(seed: u64) -> Vec<Case> {
     let masks = entries().filter(|entry| entry.is_plane()).filter_map(|entry| {
         let spec = entry.variant.spec();
         let separable = matches!(spec.mask_form, MaskForm::Factors(_));
-        let tile = entry.outputs().0 as usize;
+        let tile = (entry.outputs().0 as usize).max(128);
         match entry.mask {
             // The odd sides up to 21 are those of other cases; with a separable mask, too.
             MaskSize::Square(side @ (8 | 10 | 12 | 14 | 17..)) => Some((((side, side), separable), tile)),
@@ -368,13 +368,10 @@ fn other_sizes(seed: u64) -> Vec<Case> {
             MaskSize::Any | MaskSize::Square(_) => None,
         }
     });
-    let mut tiles = BTreeMap::new();
-    for (mask, tile) in masks {
-        tiles.entry(mask).and_modify(|widest: &mut usize| *widest = tile.max(*widest)).or_insert(tile);
-    }
+    let masks: BTreeSet<_> = masks.collect();
     let case = |(number, (((width, height), separable), tile)): (usize, (Kind, usize))| Case {
         // The largest masks take every variant long.
-        image: if width < 60 { (tile.max(128) + 1 + number % 5, 35 + number % 3) } else { (24, 20) },
+        image: if width < 60 { (tile + 1 + number % 5, 35 + number % 3) } else { (24, 20) },
         mask: (width as usize, height as usize),
         border: BORDERS[number % BORDERS.len()],
         operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
@@ -385,7 +382,7 @@ fn other_sizes(seed: u64) -> Vec<Case> {
         content: Content::Random,
         seed: seed.wrapping_add(600_000 + number as u64),
     };
-    tiles.into_iter().enumerate().map(case).collect()
+    masks.into_iter().enumerate().map(case).collect()
 }
 
 /// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type,
