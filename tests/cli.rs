@@ -4,6 +4,8 @@
 mod alpha;
 #[path = "cli/batch.rs"]
 mod batch;
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/bombs.rs"]
 mod bombs;
 #[path = "cli/boxes.rs"]

@@ -1,7 +1,11 @@
 //! Every variant on every device, over the cases of `host::check`: the CPU, the emulator, and the GPU if there is one.
 //!
-//! A harness of its own, because what is tested depends on the machine: without a CUDA device its tests are reported as
-//! ignored, with the driver's reason, and never as passed. HOST_TEST_GPU=require makes a missing device a failure.
+//! These tests have their own harness, because the machine decides what can be tested. Without a CUDA device its tests
+//! are reported as ignored, with the driver's reason, and never as passed.
+//!
+//! - `HOST_TEST_GPU=require` makes a missing device a failure.
+//! - `HOST_TEST_SWEEP=full` runs every case. The default is the quick sweep: each entry, border and tile boundary once.
+//! - `HOST_TEST_SEED=N` sets the seed of all random data. The first lines of the output show the seeds.
 
 #[path = "devices/bytes.rs"]
 mod bytes;
@@ -15,7 +19,7 @@ mod strips;
 mod ways;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use faltung::plan::VariantChoice;
 use faltung::{
@@ -33,8 +37,46 @@ use self::planted::{planted_order, planted_shift, planted_unwritten_output, plan
 use self::strips::{strips, strips_of_each, strips_of_values};
 use self::ways::{again_and_again, huge, in_bands, page_locked, rows_with_gaps};
 
-/// How many cases one test runs: small enough to name a region of the sweep, large enough not to flood the report.
-const GROUP: usize = 200;
+/// The number of cases of one test. A failure names a region of the sweep, and the report stays short.
+const GROUP: usize = 50;
+
+/// Consecutive cases of the sweep, with the exact answers. The first device that needs an answer computes it for all.
+struct Group {
+    cases: Vec<(Case, OnceLock<Checker>)>,
+}
+
+impl Group {
+    fn new(cases: &[Case]) -> Self {
+        Self { cases: cases.iter().map(|case| (case.clone(), OnceLock::new())).collect() }
+    }
+
+    /// Runs all variants of a device on the cases, and collects what is wrong.
+    fn run(&self, device: DeviceChoice) -> Result<(), Failed> {
+        let device = Device::select(device)?;
+        let mut wrong = Vec::new();
+        for (case, checker) in &self.cases {
+            let checker = checker.get_or_init(|| Checker::new(case.clone()).expect("each case is a problem"));
+            for variant in variants(&device).into_iter().filter(|&variant| case.concerns(variant)) {
+                if let Verdict::Wrong(report) = checker.check(&device, variant, Accuracy::default())? {
+                    wrong.push(report);
+                }
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let shown = wrong.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("\n");
+        Err(format!("{} answers to {} cases are wrong, among them\n{shown}", wrong.len(), self.cases.len()).into())
+    }
+}
+
+/// What a device computes with: the CPU has one method.
+fn variants(device: &Device) -> Vec<VariantChoice> {
+    match device.backend() {
+        "cpu" => vec![VariantChoice::Auto],
+        _ => Variant::ALL.map(VariantChoice::Named).to_vec(),
+    }
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -46,8 +88,17 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    println!("seed {seed} (HOST_TEST_SEED sets another)");
-    let groups: Vec<Arc<[Case]>> = cases(false, seed).chunks(GROUP).map(Arc::from).collect();
+    let quick = match std::env::var("HOST_TEST_SWEEP").as_deref() {
+        Err(_) | Ok("quick") => true,
+        Ok("full") => false,
+        Ok(other) => {
+            eprintln!("HOST_TEST_SWEEP: quick or full was expected, not {other:?}");
+            return ExitCode::from(2);
+        }
+    };
+    let cases = cases(quick, seed);
+    println!("{} cases of seed {seed} (HOST_TEST_SEED sets another, HOST_TEST_SWEEP=full runs all)", cases.len());
+    let groups: Vec<Arc<Group>> = cases.chunks(GROUP).map(|cases| Arc::new(Group::new(cases))).collect();
     let no_gpu = Device::cuda(0).err().map(|error| error.to_string());
     let required = std::env::var("HOST_TEST_GPU").is_ok_and(|value| value == "require");
     if let Some(reason) = &no_gpu {
@@ -80,6 +131,10 @@ fn main() -> ExitCode {
     ] {
         let trial = Trial::test(format!("{device_name}::problems_at_random"), move || at_random(device, shuffled));
         trials.push(trial.with_ignored_flag(ignored));
+        for (number, group) in groups.iter().map(Arc::clone).enumerate() {
+            let trial = Trial::test(format!("{device_name}::cases_{:04}", number * GROUP), move || group.run(device));
+            trials.push(trial.with_ignored_flag(ignored));
+        }
         let of_kernels: &[Test] = if device == DeviceChoice::Cpu { &[] } else { &OF_KERNELS };
         for &(name, test) in OF_ALL.iter().chain(of_kernels) {
             let trial = Trial::test(format!("{device_name}::{name}"), move || test(device));
@@ -89,19 +144,6 @@ fn main() -> ExitCode {
         for &(name, test) in handles::OF_ALL.iter().chain(of_cuda).copied().flatten() {
             let run = move || handles::run(test, Device::select(device)?);
             trials.push(Trial::test(format!("{device_name}::{name}"), run).with_ignored_flag(ignored));
-        }
-    }
-    for (number, group) in groups.iter().enumerate() {
-        let mut add = |device: DeviceChoice, name: &str, variant: VariantChoice, ignored: bool| {
-            let cases = Arc::clone(group);
-            let name = format!("{}::{name}::cases_{:04}", device.to_string().replace(':', ""), number * GROUP);
-            trials.push(Trial::test(name, move || run(&cases, device, variant)).with_ignored_flag(ignored));
-        };
-        add(DeviceChoice::Cpu, "direct", VariantChoice::Auto, false);
-        for variant in Variant::ALL {
-            let choice = VariantChoice::Named(variant);
-            add(DeviceChoice::Emulator, variant.name(), choice, false);
-            add(DeviceChoice::Cuda(0), variant.name(), choice, no_gpu.is_some() && !required);
         }
     }
     // Not on the emulator, which remembers who wrote each value, nor on the CPU, whose offsets are those of slices.
@@ -122,28 +164,6 @@ fn main() -> ExitCode {
     trials.push(Trial::test("planted::another_order", planted_order));
     trials.push(Trial::test("planted::handles", handles::planted));
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Runs the cases on a device and collects what is wrong.
-fn run(cases: &[Case], device: DeviceChoice, variant: VariantChoice) -> Result<(), Failed> {
-    let device = Device::select(device)?;
-    let mut wrong = Vec::new();
-    for case in cases {
-        // What can't is passed over before the exact answer is computed.
-        let eligible = !matches!(device.plan(&case.make()?.0, variant), Err(Error::Refused { .. }));
-        if !eligible || !case.concerns(variant) {
-            continue;
-        }
-        match Checker::new(case.clone())?.check(&device, variant, Accuracy::default())? {
-            Verdict::Wrong(report) => wrong.push(report),
-            Verdict::Right(_) | Verdict::NotEligible(_) => {}
-        }
-    }
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let shown = wrong.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("\n");
-    Err(format!("{} of {} cases are wrong, among them\n{shown}", wrong.len(), cases.len()).into())
 }
 
 /// Problems at random, made smaller until they are the smallest that are wrong.
@@ -183,10 +203,7 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let bytes: Vec<u8> = std::iter::repeat_n(seed.to_le_bytes(), 4).flatten().collect();
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let variants: Vec<_> = match device.backend() {
-        "cpu" => vec![VariantChoice::Auto],
-        _ => Variant::ALL.map(VariantChoice::Named).to_vec(),
-    };
+    let variants = variants(&device);
     let result = runner.run(&problem, |case| {
         let fail = |text: String| TestCaseError::fail(text);
         let checker = Checker::new(case).map_err(|error| fail(error.to_string()))?;

@@ -32,7 +32,6 @@ pub(crate) fn bytes_of_mut<T: Pixel>(values: &mut [T]) -> &mut [u8] {
 ///
 /// # Panics
 /// If the number of bytes is no multiple of a value's, or the first byte is not aligned for a value.
-#[cfg(feature = "cuda")]
 pub(crate) fn values_of<T: Pixel>(bytes: &[u8]) -> &[T] {
     PodPixel::peel_slice(bytemuck::cast_slice(bytes))
 }
@@ -41,19 +40,8 @@ pub(crate) fn values_of<T: Pixel>(bytes: &[u8]) -> &[T] {
 ///
 /// # Panics
 /// As for [`values_of`].
-#[cfg(feature = "cuda")]
 pub(crate) fn values_of_mut<T: Pixel>(bytes: &mut [u8]) -> &mut [T] {
     PodPixel::peel_slice_mut(bytemuck::cast_slice_mut(bytes))
-}
-
-/// The same values, if `T` is `U`.
-pub(crate) fn same_type<T: Pixel, U: Pixel>(values: &[T]) -> Option<&[U]> {
-    (T::TYPE == U::TYPE).then(|| PodPixel::peel_slice(bytemuck::cast_slice(PodPixel::wrap_slice(values))))
-}
-
-/// The same values, to be written, if `T` is `U`.
-pub(crate) fn same_type_mut<T: Pixel, U: Pixel>(values: &mut [T]) -> Option<&mut [U]> {
-    (T::TYPE == U::TYPE).then(|| PodPixel::peel_slice_mut(bytemuck::cast_slice_mut(PodPixel::wrap_slice_mut(values))))
 }
 
 /// Refuses a side of an image or a mask that the kernels can't count.

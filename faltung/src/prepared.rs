@@ -9,6 +9,7 @@ use crate::cpu;
 use crate::cuda::GpuConvolution;
 use crate::device_image::DeviceImage;
 use crate::emulated::EmulatorConvolution;
+use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::Plan;
 use crate::rows::{HostRows, HostRowsMut};
 use crate::spares::Spares;
@@ -68,8 +69,14 @@ pub(crate) struct CpuConvolution {
 
 impl CpuConvolution {
     fn run<T: Pixel, U: Pixel>(&self, problem: &Problem, source: &[T], result: &mut [U]) -> Result<()> {
+        let format = problem.format();
+        assert_eq!((format.input, format.output), (T::TYPE, U::TYPE), "types of source and result");
+        self.run_bytes(problem, bytes_of(source), bytes_of_mut(result))
+    }
+
+    fn run_bytes(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
         let mut planes = self.planes.take(|| Ok(cpu::Planes::default()))?;
-        cpu::convolve_values(problem, source, result, &mut planes)
+        cpu::convolve_bytes(problem, source, result, &mut planes)
     }
 }
 

@@ -18,6 +18,7 @@ mod text_table;
 mod threads;
 pub mod tutorial;
 mod units;
+pub mod wanted;
 
 pub use error::{Error, Result};
 pub use threads::fit_threads;

@@ -103,15 +103,20 @@ pub(crate) fn pictures_that_exist() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The emulator's picture of the edges, which is a smaller one, does not stand in the way of the CPU's; several names
-/// are taken.
+/// The emulator writes a smaller picture of the edges, under another name than the CPU's. The program takes several
+/// tutorials.
 pub(crate) fn devices_share_a_folder() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let names = ["cupy", "rocm", "--quick", "-o", "out", "--device"];
-    for (device, edges) in [("cpu", "rocm-edges.png"), ("emulator", "rocm-edges-eighth.png"), ("cpu", "rocm-edges.png")]
-    {
-        let ended = tutorial(folder.path(), &[&names[..], &[device]].concat())?;
-        ended.with(0, &["=== cupy", "=== rocm", &format!("out/{edges}")])?;
+    for (names, device, edges) in [
+        (&["cupy", "rocm"][..], "cpu", "rocm-edges.png"),
+        (&["rocm"], "emulator", "rocm-edges-eighth.png"),
+        (&["rocm"], "cpu", "rocm-edges.png"),
+    ] {
+        let ended = tutorial(folder.path(), &[names, &["--quick", "-o", "out", "--device", device]].concat())?;
+        let ended = ended.with(0, &[&format!("out/{edges}")])?;
+        if names.len() > 1 {
+            ended.with(0, &["=== cupy", "=== rocm"])?;
+        }
     }
     Ok(())
 }

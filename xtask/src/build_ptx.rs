@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kernels_gpu::registry;
 
+use crate::process::show;
+use crate::stamp::Stamp;
 use crate::{kernels, module_text, setup};
 
 /// Where the files are, relative to the root of the workspace.
@@ -15,7 +18,7 @@ pub const FOLDER: &str = "kernels-gpu/ptx";
 /// The generated files: name and text.
 pub type Files = BTreeMap<String, String>;
 
-/// Builds the kernels and writes what changed.
+/// Builds the kernels and writes what changed, and the [`stamp`].
 ///
 /// # Errors
 /// The build fails, the PTX is not what the list of entries says, or a file can't be written.
@@ -38,7 +41,8 @@ pub fn write(root: &Path) -> Result<()> {
         fs::remove_file(folder.join(name)).with_context(|| format!("could not remove {name}"))?;
     }
     println!("{FOLDER}: {} files, {written} written, {} removed", files.len(), stale.len());
-    Ok(())
+    stamp(root)?.write()?;
+    if test_builder(root, false)? { builder_stamp(root)?.write() } else { Ok(()) }
 }
 
 /// Builds the kernels and compares with what is there.
@@ -54,6 +58,44 @@ pub fn check(root: &Path) -> Result<()> {
     );
     println!("{FOLDER} is what the kernels compile to, byte for byte");
     Ok(())
+}
+
+/// Runs the test of `cuda_builder` that compiles `core`, unless the stamp says that it has passed. Returns whether it
+/// ran.
+///
+/// # Errors
+/// The test fails, or the sources of `core` can't be had.
+pub fn test_builder(root: &Path, force: bool) -> Result<bool> {
+    if !force && builder_stamp(root)?.is_current() {
+        return Ok(false);
+    }
+    setup::require(root)?;
+    let arguments = ["test", "--package", "cuda_builder", "--test", "small_crate", "--", "--ignored"];
+    show(Command::new("cargo").current_dir(root).args(arguments))?;
+    Ok(true)
+}
+
+/// What the test of `cuda_builder` depends on.
+fn builder_stamp(root: &Path) -> Result<Stamp> {
+    Stamp::new(root, "cuda_builder", "build-ptx").files("rust-cuda/cuda_builder")?.files("rust-toolchain.toml")
+}
+
+/// What the committed PTX depends on, and the PTX itself. It is current if a build of these sources by this compiler
+/// gave this PTX.
+///
+/// # Errors
+/// A source is not there.
+pub fn stamp(root: &Path) -> Result<Stamp> {
+    // The sources' hash leaves out which edition the workspace has, and this file.
+    let manifest = root.join("Cargo.toml");
+    let manifest = fs::read_to_string(&manifest).with_context(|| format!("could not read {}", manifest.display()))?;
+    let package = manifest.split("\n[").find(|section| section.starts_with("workspace.package]"));
+    Stamp::new(root, "ptx", "build-ptx")
+        .text("sources", &kernels::source_hash(root)?)
+        .text("workspace.package", package.context("Cargo.toml has no [workspace.package]")?)
+        .files("xtask/src/build_ptx.rs")?
+        .files("rust-toolchain.toml")?
+        .files(FOLDER)
 }
 
 const INDEX: &str = "index.rs";

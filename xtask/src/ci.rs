@@ -7,13 +7,14 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{build_ptx, deny, outside, package, ptxas, setup};
+use crate::{build_ptx, deny, outside, package, ptxas, target};
 
-/// Runs all steps; the first failure ends it with the step's name.
+/// Runs all steps; the first failure ends it with the step's name. Stamps skip the kernels' steps where nothing changed,
+/// unless all is `full`: then the sweep over the devices is the full one, too.
 ///
 /// # Errors
 /// The step that failed.
-pub fn ci(root: &Path) -> Result<()> {
+pub fn ci(root: &Path, full: bool) -> Result<()> {
     let cargo = |arguments: &[&str]| {
         let mut command = Command::new("cargo");
         command.current_dir(root).args(arguments);
@@ -40,32 +41,46 @@ pub fn ci(root: &Path) -> Result<()> {
         run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))
     })?;
     step("licences and sources of dependencies", &mut || deny::check(root))?;
-    step("rust-src", &mut || setup::setup(root))?;
-    step("PTX is current", &mut || build_ptx::check(root))?;
-    step("ptxas", &mut || ptxas::check(root))?;
+    step("PTX is current", &mut || {
+        build_ptx::test_builder(root, full)?;
+        if !full && build_ptx::stamp(root)?.is_current() { Ok(()) } else { build_ptx::check(root) }
+    })?;
+    step("ptxas", &mut || {
+        if !full && ptxas::stamp(root)?.is_current() { Ok(()) } else { ptxas::check(root).map(drop) }
+    })?;
     step("packages", &mut || package::check(root, false))?;
-    step("clippy", &mut || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
-    // The members above build `faltung` with the features that `host` needs.
-    const FEATURES: [&str; 2] = ["--no-default-features", "--all-features"];
-    step("clippy of faltung's features", &mut || {
-        let clippy = |features| cargo(&["clippy", "-p", "faltung", features, "--all-targets", "--", "-D", "warnings"]);
-        FEATURES.into_iter().try_for_each(|features| run(clippy(features)))
+
+    // One set of features for the whole workspace: each crate is compiled once for clippy and once for the tests.
+    const ALL: [&str; 2] = ["--workspace", "--all-features"];
+    // What a user of the library without CUDA has.
+    const NONE: [&str; 3] = ["-p", "faltung", "--no-default-features"];
+    step("clippy", &mut || {
+        for crates in [&ALL[..], &NONE] {
+            run(cargo(&[&["clippy", "--all-targets"], crates, &["--", "-D", "warnings"]].concat()))?;
+        }
+        Ok(())
     })?;
     step("documentation", &mut || {
-        let doc = |arguments: &[&str]| {
-            let mut doc = cargo(&["doc", "--no-deps"]);
-            doc.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
-            run(doc)
-        };
-        doc(&["--workspace"])?;
-        FEATURES.into_iter().try_for_each(|features| doc(&["-p", "faltung", features]))
+        for crates in [&ALL[..], &NONE] {
+            let mut doc = cargo(&[&["doc", "--no-deps"], crates].concat());
+            doc.env("RUSTDOCFLAGS", "-D warnings");
+            run(doc)?;
+        }
+        Ok(())
     })?;
-    // The two commands of the README.
-    step("tests of host", &mut || run(cargo(&["test", "-p", "host"])))?;
-    step("benchmark", &mut || run(cargo(&["run", "-p", "host", "--", "bench"])))?;
-    let other = ["test", "--workspace", "--exclude", "host", "--exclude", "faltung"];
-    step("other tests", &mut || run(cargo(&other)))?;
-    step("tests of faltung", &mut || run(cargo(&["test", "-p", "faltung", "--all-features"])))?;
+    step("tests", &mut || {
+        let mut tests = cargo(&[&["test"], &ALL[..]].concat());
+        if full {
+            tests.env("HOST_TEST_SWEEP", "full");
+        }
+        run(tests)
+    })?;
+    // `cargo run -p host -- bench`, with the program that the tests were built with.
+    step("benchmark", &mut || {
+        let mut benchmark = Command::new(target(root).join("debug/host"));
+        benchmark.current_dir(root).arg("bench");
+        run(benchmark)
+    })?;
     step("program outside of the workspace", &mut || outside::check(root))?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());

@@ -10,7 +10,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use cuda_builder::SourceHash;
 use serde_json::Value;
 
 use crate::process::{capture, show, shown};
@@ -29,7 +28,6 @@ const CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
 /// A dependency is not allowed. Where cargo-deny can't be had: an error on a CI machine, elsewhere a message.
 pub fn check(root: &Path) -> Result<()> {
     if stamp(root)?.is_current() {
-        println!("skipped: the dependencies are those that have passed");
         return Ok(());
     }
     match find(root) {
@@ -72,15 +70,17 @@ fn stamp(root: &Path) -> Result<Stamp> {
     let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     // Canonical, as cargo names them: a root with a link in it would not be their start.
     let root = root.canonicalize()?;
-    let mut inputs: Vec<PathBuf> = ["Cargo.lock", "Cargo.toml", "deny.toml"].map(PathBuf::from).into();
+    let mut stamp = Stamp::new(&root, "deny", "deny").text("cargo-deny", VERSION).text("checks", &CHECKS.join(" "));
+    for file in ["Cargo.lock", "Cargo.toml", "deny.toml"] {
+        stamp = stamp.files(file)?;
+    }
     for package in packages {
         let manifest = Path::new(package["manifest_path"].as_str().context("a package has no manifest")?);
         let manifest = manifest.canonicalize()?;
-        inputs.push(manifest.strip_prefix(&root).context("a manifest outside of the workspace")?.to_owned());
+        let relative = manifest.strip_prefix(&root).context("a manifest outside of the workspace")?;
+        stamp = stamp.files(&relative.to_string_lossy())?;
     }
-    let hash =
-        SourceHash::new(&root).sources(&inputs)?.setting("cargo-deny", VERSION).setting("checks", &CHECKS.join(" "));
-    Ok(Stamp::new(&root, "deny", hash))
+    Ok(stamp)
 }
 
 /// The cargo-deny that is installed, or else one of our own in the target folder.

@@ -13,6 +13,7 @@
 //! | [`stamp`] | the record that a check has passed with inputs as they are |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
 //! | [`module_text`] | the committed file of a module |
+//! | [`stamp`] | what a slow check has covered, so that an unchanged tree skips it |
 //! | [`process`] | the programs that the tasks start |
 
 pub mod build_ptx;
@@ -28,13 +29,19 @@ pub mod ptxas;
 pub mod setup;
 pub mod stamp;
 
-use std::path::PathBuf;
+use std::env;
+use std::path::{Path, PathBuf};
 
 /// The root of the workspace.
 #[must_use]
 pub fn root() -> PathBuf {
     // cargo sets it for what it runs; a program that was started by hand falls back on where it was built.
-    let package =
-        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let package = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     package.parent().map_or(package.clone(), PathBuf::from)
+}
+
+/// Where cargo builds.
+#[must_use]
+pub fn target(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target))
 }

@@ -22,9 +22,16 @@ enum Task {
         /// Change nothing; fail where what is there is not what the kernels compile to
         #[arg(long)]
         check: bool,
+        /// Check even if the stamp says that sources and PTX are unchanged
+        #[arg(long, requires = "check")]
+        force: bool,
     },
     /// Assemble the committed PTX: registers of every entry; a stack frame or a spill is an error
-    Ptxas,
+    Ptxas {
+        /// Assemble even if the stamp says that the PTX is unchanged
+        #[arg(long)]
+        force: bool,
+    },
     /// Put the program, its tests and a script into ./gpu-bundle, for a machine with a GPU and without Rust
     GpuBundle,
     /// Make the packages of the crates, and check their fields, licences and sizes
@@ -38,7 +45,11 @@ enum Task {
     /// Check the licences and sources of all dependencies, and record that they have passed
     Deny,
     /// Run everything that a change must pass
-    Ci,
+    Ci {
+        /// Compile and assemble the kernels even if their stamps say that they are unchanged; run the full sweep
+        #[arg(long)]
+        full: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -55,14 +66,16 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     let root = xtask::root();
     match task {
-        Task::BuildPtx { check: false } => xtask::build_ptx::write(&root),
-        Task::BuildPtx { check: true } => xtask::build_ptx::check(&root),
+        Task::BuildPtx { check: false, .. } => xtask::build_ptx::write(&root),
+        Task::BuildPtx { check: true, force } if !force && xtask::build_ptx::stamp(&root)?.is_current() => Ok(()),
+        Task::BuildPtx { check: true, .. } => xtask::build_ptx::check(&root),
         Task::Setup => xtask::setup::setup(&root),
-        Task::Ptxas => xtask::ptxas::check(&root),
+        Task::Ptxas { force } if !force && xtask::ptxas::stamp(&root)?.is_current() => Ok(()),
+        Task::Ptxas { .. } => xtask::ptxas::write(&root),
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
         Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Outside => xtask::outside::check(&root),
         Task::Deny => xtask::deny::write(&root),
-        Task::Ci => xtask::ci::ci(&root),
+        Task::Ci { full } => xtask::ci::ci(&root, full),
     }
 }

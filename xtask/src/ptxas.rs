@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::build_ptx::FOLDER;
 use crate::process::{capture, finish};
+use crate::stamp::Stamp;
 
 /// An assembler on PyPI.
 #[derive(Debug)]
@@ -60,6 +61,9 @@ fn is_strict(arch: &str) -> bool {
     ASSEMBLERS.iter().any(|assembler| assembler.is_strict && assembler.architectures.contains(&arch))
 }
 
+/// The program that the machine has, of whatever version.
+const INSTALLED: &str = "ptxas";
+
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
 const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
 
@@ -78,25 +82,47 @@ pub fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// Assembles every committed module for each architecture and prints the registers of each entry.
+/// Checks as [`check`], and writes the [`stamp`] if nothing was skipped.
+///
+/// # Errors
+/// Those of [`check`], or the stamp can't be written.
+pub fn write(root: &Path) -> Result<()> {
+    if check(root)? { stamp(root)?.write() } else { Ok(()) }
+}
+
+/// What the check depends on. This file names the assemblers and architectures.
+///
+/// # Errors
+/// The PTX can't be read.
+pub fn stamp(root: &Path) -> Result<Stamp> {
+    Stamp::new(root, "ptxas", "ptxas").files("xtask/src/ptxas.rs")?.files(FOLDER)
+}
+
+/// Assembles every committed module for each architecture and prints the registers of each entry. Returns whether each
+/// architecture had its own assembler.
 ///
 /// # Errors
 /// A module does not assemble, or an entry has a stack frame or spills. Where ptxas can't be had: an error on
 /// a CI machine, elsewhere a message.
-pub fn check(root: &Path) -> Result<()> {
+pub fn check(root: &Path) -> Result<bool> {
     let modules = modules(root)?;
     let mut usages = Usages::new();
+    let mut is_complete = true;
     for assembler in &ASSEMBLERS {
         match find(root, assembler) {
-            Ok(ptxas) => assemble(&ptxas, assembler, &modules, &mut usages)?,
+            Ok(ptxas) => {
+                assemble(&ptxas, assembler, &modules, &mut usages)?;
+                is_complete &= ptxas != Path::new(INSTALLED);
+            }
             Err(error) if in_ci() => return Err(error),
             Err(error) => {
+                is_complete = false;
                 println!("SKIPPED, nothing was checked for {}: {error:#}", assembler.architectures.join(", "))
             }
         }
     }
     if usages.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     println!("registers of a thread; * has a stack frame or spills, - is older than the entry, or was skipped");
     print!("{:<34}", "entry");
@@ -124,21 +150,20 @@ pub fn check(root: &Path) -> Result<()> {
     ensure!(bad.is_empty(), "0 bytes of stack frame and spills are required, found:\n  {}", bad.join("\n  "));
     let strict = architectures().find(|arch| is_strict(arch)).unwrap_or_default();
     println!("{} entries: no stack frame, no spills from {strict} on", usages.len());
-    Ok(())
+    Ok(is_complete)
 }
 
 /// Our own ptxas, fetched when it is not there; away from CI any that is installed will do.
 fn find(root: &Path, assembler: &Assembler) -> Result<PathBuf> {
     let Assembler { package, program, .. } = assembler;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
-    let folder = target.join(assembler.folder);
+    let folder = crate::target(root).join(assembler.folder);
     let ptxas = folder.join(program);
     if !ptxas.is_file()
         && let Err(error) = fetch(&folder, package)
     {
         if knows(assembler) && !in_ci() {
             println!("{error:#}; the installed ptxas is used instead");
-            return Ok("ptxas".into());
+            return Ok(INSTALLED.into());
         }
         return Err(error);
     }
@@ -151,7 +176,7 @@ fn find(root: &Path, assembler: &Assembler) -> Result<PathBuf> {
 
 /// Whether the installed ptxas, if there is one, knows the architectures of an assembler.
 fn knows(assembler: &Assembler) -> bool {
-    let help = Command::new("ptxas").arg("--help").output();
+    let help = Command::new(INSTALLED).arg("--help").output();
     help.is_ok_and(|help| {
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         help.status.success() && assembler.architectures.iter().all(|arch| text.contains(arch))

@@ -14,10 +14,11 @@ DEVICE="${DEVICE:-cuda:0}"
 mkdir -p "$OUT"
 OUT="$(cd "$OUT" && pwd)"
 
-# Where the tests find what lay elsewhere when they were built; and that a GPU must be there, not may.
+# Where the tests find their data and the program. A GPU must be there, and the sweep over the cases is the full one.
 export HOST_TEST_DATA="$PWD/tests/data"
 export HOST_BIN="$PWD/host"
 export HOST_TEST_GPU=require
+export HOST_TEST_SWEEP=full
 
 failed=0
 

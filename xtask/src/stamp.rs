@@ -1,45 +1,104 @@
-//! Stamps: a check that passed need not run again while its inputs are the same.
+//! Stamps: hashes of what a slow check has covered. They are committed, so that an unchanged tree skips the check.
 //!
-//! A stamp is a committed file with the hash of the inputs that a check passed with. The task that runs the check writes
-//! it. `cargo xtask ci` skips the check while the hash is still that of the inputs.
+//! A stamp is written after the check has passed, and by nothing else. A stale one costs time and hides nothing: its
+//! check runs.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use cuda_builder::SourceHash;
+use sha2::{Digest as _, Sha256};
 
 /// Where the stamps are, relative to the root of the workspace.
-const FOLDER: &str = "xtask/stamps";
+pub const FOLDER: &str = "xtask/stamps";
 
-/// The committed file of a check, and the hash of its inputs as they are now.
-#[derive(Debug)]
+/// What one check depends on: text, files and folders.
+#[derive(Clone, Debug)]
 pub struct Stamp {
-    path: PathBuf,
-    hash: String,
+    /// The name of its file.
+    name: &'static str,
+    /// The task that writes it.
+    task: &'static str,
+    root: PathBuf,
+    digest: Sha256,
 }
 
 impl Stamp {
-    /// The stamp of a check. `inputs` must cover everything that the outcome depends on.
+    /// A stamp that `cargo xtask <task>` writes, without inputs so far.
     #[must_use]
-    pub fn new(root: &Path, check: &str, inputs: SourceHash) -> Self {
-        Self { path: root.join(FOLDER).join(check), hash: inputs.finish() }
+    pub fn new(root: &Path, name: &'static str, task: &'static str) -> Self {
+        Self { name, task, root: root.to_owned(), digest: Sha256::new() }
     }
 
-    /// Whether the check has passed with exactly these inputs.
+    /// Adds text that is in no file, under a name.
+    #[must_use]
+    pub fn text(mut self, name: &str, text: &str) -> Self {
+        self.part(name, text.as_bytes());
+        self
+    }
+
+    /// Adds a file, or each file of a folder that is not hidden.
+    ///
+    /// # Errors
+    /// It is not there or can't be read.
+    pub fn files(mut self, relative: &str) -> Result<Self> {
+        let path = self.root.join(relative);
+        if !path.is_dir() {
+            let bytes = fs::read(&path).with_context(|| format!("could not read {}", path.display()))?;
+            self.part(relative, &bytes);
+            return Ok(self);
+        }
+        let mut names = Vec::new();
+        for item in fs::read_dir(&path).with_context(|| format!("could not list {}", path.display()))? {
+            names.push(item?.file_name().to_string_lossy().into_owned());
+        }
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        names.into_iter().try_fold(self, |stamp, name| stamp.files(&format!("{relative}/{name}")))
+    }
+
+    /// Whether the committed stamp covers just these inputs. Says so.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        fs::read_to_string(&self.path).is_ok_and(|text| text.trim_end() == self.hash)
+        let is_current = fs::read_to_string(self.path()).is_ok_and(|found| found == self.contents());
+        if is_current {
+            println!("skipped: {FOLDER}/{} covers these inputs; --force runs the check", self.name);
+        } else {
+            println!("{FOLDER}/{} is of other inputs; `cargo xtask {}` renews it", self.name, self.task);
+        }
+        is_current
     }
 
-    /// Records that the check has passed. The file belongs in the next commit.
+    /// Writes the stamp. Only a check that has passed in full may do this.
     ///
     /// # Errors
     /// The file can't be written.
     pub fn write(&self) -> Result<()> {
-        let failed = || format!("could not write {}", self.path.display());
-        fs::create_dir_all(self.path.parent().expect("the path names a file in a folder")).with_context(failed)?;
-        fs::write(&self.path, format!("{}\n", self.hash)).with_context(failed)
+        let path = self.path();
+        fs::create_dir_all(self.root.join(FOLDER)).with_context(|| format!("could not create {FOLDER}"))?;
+        fs::write(&path, self.contents()).with_context(|| format!("could not write {}", path.display()))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.root.join(FOLDER).join(self.name)
+    }
+
+    /// What the file of the stamp has.
+    fn contents(&self) -> String {
+        let mut hash = String::new();
+        for byte in self.digest.clone().finalize() {
+            write!(hash, "{byte:02x}").expect("a String takes everything");
+        }
+        format!("{hash}\n")
+    }
+
+    /// The lengths come first, so that different lists of parts have different bytes.
+    fn part(&mut self, name: &str, value: &[u8]) {
+        for bytes in [name.as_bytes(), value] {
+            self.digest.update((bytes.len() as u64).to_le_bytes());
+            self.digest.update(bytes);
+        }
     }
 }
 
@@ -48,20 +107,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_current_while_its_inputs_are_the_same() {
+    fn every_change_of_an_input_makes_a_stamp_stale() {
         let root = tempfile::tempdir().unwrap();
-        let stamp = |version: &str| {
-            let inputs = SourceHash::new(root.path()).sources(&["input"]).unwrap().setting("version", version);
-            Stamp::new(root.path(), "example", inputs)
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         };
-        fs::write(root.path().join("input"), "a").unwrap();
-        assert!(!stamp("1").is_current(), "there is no file yet");
-        stamp("1").write().unwrap();
-        assert!(stamp("1").is_current());
-        assert!(!stamp("2").is_current());
-        fs::write(root.path().join("input"), "b").unwrap();
-        assert!(!stamp("1").is_current());
-        fs::write(root.path().join("input"), "a").unwrap();
-        assert!(stamp("1").is_current());
+        let stamp = |text: &str| {
+            let stamp = Stamp::new(root.path(), "name", "task").text("rustc", text);
+            stamp.files("folder").unwrap().files("file").unwrap()
+        };
+        write("folder/a", "1");
+        write("folder/inner/b", "2");
+        write("file", "3");
+        assert!(!stamp("4").is_current(), "there is none");
+        stamp("4").write().unwrap();
+        assert!(stamp("4").is_current());
+        write("folder/.hidden", "x");
+        assert!(stamp("4").is_current());
+        assert!(!stamp("5").is_current());
+        for (path, text, changed) in [("folder/a", "1", "10"), ("folder/inner/b", "2", ""), ("file", "3", "3\r")] {
+            write(path, changed);
+            assert!(!stamp("4").is_current(), "{path}");
+            write(path, text);
+            assert!(stamp("4").is_current(), "{path}");
+        }
+        write("folder/c", "");
+        assert!(!stamp("4").is_current(), "a file too many");
+        fs::remove_file(root.path().join("folder/c")).unwrap();
+        fs::rename(root.path().join("folder/a"), root.path().join("folder/d")).unwrap();
+        assert!(!stamp("4").is_current(), "another name");
+        assert!(Stamp::new(root.path(), "name", "task").files("none").is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{entries, kernels as list};
-use xtask::kernels;
+use xtask::{build_ptx, kernels, ptxas};
 
 /// The committed modules.
 fn committed() -> Vec<(&'static str, String)> {
@@ -81,11 +81,10 @@ fn each_entry_finds_its_module() {
     assert!(ptx::MODULES.is_sorted_by(|a, b| a.name < b.name), "module() looks names up by halving");
 }
 
-#[test]
-fn a_changed_source_changes_the_hash() {
+/// A copy of the kernels' sources, and of these files and folders.
+fn copied(more: &[&str]) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    let files = kernels::SOURCES.iter().chain(["rust-toolchain.toml", "Cargo.lock"].iter());
-    for source in files {
+    for source in kernels::SOURCES.iter().chain(&["rust-toolchain.toml", "Cargo.lock"]).chain(more) {
         let mut folders = vec![xtask::root().join(source)];
         while let Some(path) = folders.pop() {
             if path.is_dir() {
@@ -97,6 +96,42 @@ fn a_changed_source_changes_the_hash() {
             }
         }
     }
+    copy
+}
+
+/// A check is skipped only where sources, compiler and PTX are those that the stamp was written for.
+#[test]
+fn a_stale_stamp_skips_nothing() {
+    let copy = copied(&["Cargo.toml", "xtask/src/build_ptx.rs", "xtask/src/ptxas.rs", build_ptx::FOLDER]);
+    let root = copy.path();
+    let current = || [build_ptx::stamp(root), ptxas::stamp(root)].map(|stamp| stamp.unwrap().is_current());
+    assert_eq!(current(), [false; 2], "there are no stamps");
+    build_ptx::stamp(root).unwrap().write().unwrap();
+    ptxas::stamp(root).unwrap().write().unwrap();
+    assert_eq!(current(), [true; 2]);
+    for (file, of_ptx, of_ptxas) in [
+        ("kernels-gpu/src/teaching/naive.rs", false, true),
+        ("rust-cuda/cuda_std/src/shared.rs", false, true),
+        ("rust-cuda/cuda_builder/src/builder.rs", false, true),
+        ("rust-toolchain.toml", false, true),
+        ("kernels-gpu/ptx/naive_f32_c1.ptx", false, false),
+        ("kernels-gpu/ptx/index.rs", false, false),
+        ("xtask/src/ptxas.rs", true, false),
+    ] {
+        let path = root.join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}\n")).unwrap();
+        assert_eq!(current(), [of_ptx, of_ptxas], "{file} changed");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(current(), [true; 2]);
+    }
+    std::fs::remove_file(root.join("kernels-gpu/ptx/naive_f32_c1.ptx")).unwrap();
+    assert_eq!(current(), [false; 2], "a module is missing");
+}
+
+#[test]
+fn a_changed_source_changes_the_hash() {
+    let copy = copied(&[]);
     assert_eq!(kernels::source_hash(copy.path()).unwrap(), kernels::source_hash(&xtask::root()).unwrap());
 
     // A package that the kernels are built with, and one that only others are.

@@ -50,7 +50,7 @@ use block::{Blocks, Scratch};
 use simd::Level;
 use tile::{ROWS, Window};
 
-pub(crate) use planes::{Planes, convolve_values};
+pub(crate) use planes::{Planes, convolve_bytes};
 pub(crate) use rates::rates;
 pub use reference::reference;
 

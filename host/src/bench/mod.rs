@@ -42,7 +42,6 @@ pub mod verify;
 pub(crate) mod workload;
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 pub use self::grey::grey;
@@ -51,37 +50,9 @@ pub use self::run::run;
 pub use self::system::{Build, Machine};
 pub use self::workload::{BenchImage, Subject, subjects};
 pub use crate::samples::{ImageSize, MaskSize, SEED};
+pub use crate::wanted::Wanted;
 
-use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType, Result, Variant, VariantChoice};
-
-/// Which variants to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// Every eligible variant.
-    All,
-    /// The variant that `auto` takes for [`Accuracy::Exact`].
-    Exact,
-    /// A variant by name, or the one that `auto` takes.
-    One(VariantChoice),
-}
-
-impl FromStr for Wanted {
-    type Err = Error;
-
-    /// # Errors
-    /// [`Error::Parse`], which lists the names.
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "all" => Ok(Self::All),
-            "exact" => Ok(Self::Exact),
-            _ => text.parse().map(Self::One).map_err(|_| {
-                let names = ["all", "auto", "exact"].into_iter().chain(Variant::ALL.map(Variant::name));
-                let required = names.collect::<Vec<_>>().join(", ");
-                Error::Parse { what: "variant", required, found: text.into() }
-            }),
-        }
-    }
-}
+use faltung::{Accuracy, Border, DeviceChoice, PixelType};
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Every variant against the oracle: what `host check` and the tests run, on any device.
 
 mod cases;
+mod cover;
 
 pub use cases::{Case, Content, SEED, cases};
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use faltung::{Accuracy, Device, DeviceChoice, VariantChoice};
-use host::bench::Wanted;
 use host::check::{Checker, SEED, Verdict, cases};
+use host::wanted::Wanted;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{OrUsage as _, Outcome, output, select};
@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Which variants: all, auto, exact, or names such as "naive"
     #[arg(long, default_value = "all", value_delimiter = ',', value_name = "all|NAME,...")]
     variants: Vec<Wanted>,
-    /// About one case in twelve
+    /// Only the cheapest cases that together try each kernel, border and tile edge
     #[arg(long)]
     quick: bool,
     /// What images and masks are made from

@@ -140,21 +140,25 @@ impl Picture {
     /// [`Error::File`] with the reason if it can't be opened, is in no known format, is cut off, or is larger than a
     /// decoder may make it ([`MOST_BYTES`], sides of 2^30 - 1).
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::read_path(path.as_ref())
+    }
+
+    /// Not generic, as the others here, so that the decoders and encoders are compiled once, in this crate.
+    fn read_path(path: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let file = open(path)?;
-        if file.get_ref().metadata().is_ok_and(|found| found.is_file()) {
-            return Self::read_from(file).map_err(blame);
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            return Self::read_from(buffered(file)).map_err(blame);
         }
         // The detection of the format reads twice, which a pipe can't.
         let bytes = memory::read_to_end(file, MOST_PIPED + 1).map_err(|error| blame(error.to_string()))?;
         if bytes.len() as u64 > MOST_PIPED {
             return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
         }
-        Self::read_from(BufReader::new(Cursor::new(bytes))).map_err(blame)
+        Self::read_from(BufReader::new(Box::new(Cursor::new(bytes)))).map_err(blame)
     }
 
-    fn read_from(mut reader: BufReader<impl Source>) -> Result<Self, String> {
+    fn read_from(mut reader: AnyReader) -> Result<Self, String> {
         if npy::starts(&mut reader).map_err(|error| error.to_string())? {
             let pixels = npy::read_pixels(reader)?;
             return Ok(Self { pixels, metadata: Metadata::default(), content: Content::Array });
@@ -175,7 +179,10 @@ impl Picture {
     /// # Errors
     /// As for [`write`](Self::write).
     pub fn write_with(&self, path: impl AsRef<Path>, existing: OverwritePolicy, options: WriteOptions) -> Result<()> {
-        let path = path.as_ref();
+        self.write_path(path.as_ref(), existing, options)
+    }
+
+    fn write_path(&self, path: &Path, existing: OverwritePolicy, options: WriteOptions) -> Result<()> {
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
         // Most encoders hold their compressed output in memory. An allocation that fails there would end the process.
@@ -194,10 +201,13 @@ impl Picture {
 /// [`Picture::read`] then says.
 #[must_use]
 pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
-    let path = path.as_ref();
+    decoded_bytes_of(path.as_ref())
+}
+
+fn decoded_bytes_of(path: &Path) -> u64 {
     // A pipe can be read only once, and not here.
     let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return 0 };
-    let Ok(mut reader) = open(path) else { return 0 };
+    let Ok(mut reader) = open(path).map(buffered) else { return 0 };
     if npy::starts(&mut reader).unwrap_or(false) {
         // Its bytes, and its values.
         return file.len().saturating_mul(2);
@@ -208,9 +218,12 @@ pub fn decoded_bytes(path: impl AsRef<Path>) -> u64 {
 /// What [`Picture::read`] ignores in a file, in words: more pages of a TIFF, more frames of a PNG or WebP.
 #[must_use]
 pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
-    let path = path.as_ref();
+    left_out_of(path.as_ref())
+}
+
+fn left_out_of(path: &Path) -> Option<String> {
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let reader = open(path).ok()?;
+    let reader = buffered(open(path).ok()?);
     guarded(|| decode::left_out(reader)).ok().flatten()
 }
 
@@ -221,14 +234,18 @@ pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
 /// [`Error::File`] with the reason: it can't be opened, or is no mask.
 pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
     let path = path.as_ref();
-    read_mask_from(open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
+    mask_from(&mut open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
 }
 
 /// Reads a mask from anything that can be read, such as the standard input; otherwise as [`read_mask`].
 ///
 /// # Errors
 /// As for [`read_mask`], without a path.
-pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
+pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
+    mask_from(&mut reader)
+}
+
+fn mask_from(reader: &mut dyn Read) -> Result<WrittenMask> {
     // No useful mask is larger. This stops endless files such as /dev/zero.
     const MOST: u64 = 1 << 30;
     let failed = |reason: String| Error::File { path: "mask".into(), reason };
@@ -249,8 +266,12 @@ pub fn read_mask_from(reader: impl Read) -> Result<WrittenMask> {
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
 pub fn write_text(path: impl AsRef<Path>, text: &str, existing: OverwritePolicy) -> Result<()> {
+    write_text_to(path.as_ref(), text, existing)
+}
+
+fn write_text_to(path: &Path, text: &str, existing: OverwritePolicy) -> Result<()> {
     let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
-    atomic_write::write(path.as_ref(), existing, contents)
+    atomic_write::write(path, existing, contents)
 }
 
 /// Checks that a file could be written. Call it before long work.
@@ -284,18 +305,25 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     result.unwrap_or_else(|_| Err("can't be read: its decoder failed in an unexpected way".into()))
 }
 
-fn open(path: &Path) -> Result<BufReader<File>> {
+fn open(path: &Path) -> Result<File> {
     let blame = |error: std::io::Error| Error::File { path: path.into(), reason: error.to_string() };
     let file = File::open(path).map_err(blame)?;
     if file.metadata().map_err(blame)?.is_dir() {
         return Err(Error::File { path: path.into(), reason: "is a folder".into() });
     }
-    Ok(BufReader::with_capacity(1 << 16, file))
+    Ok(file)
 }
 
 /// What every reader of pictures needs.
 trait Source: Read + Seek {}
 impl<R: Read + Seek> Source for R {}
+
+/// A reader of any source: the decoders are compiled once.
+type AnyReader = BufReader<Box<dyn Source>>;
+
+fn buffered(file: File) -> AnyReader {
+    BufReader::with_capacity(1 << 16, Box::new(file))
+}
 
 #[cfg(test)]
 mod tests {

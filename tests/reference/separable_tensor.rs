@@ -6,14 +6,10 @@ use host::compare::{Comparison, with_oracle};
 use host::oracle::Oracle;
 use kernels_gpu::registry::Variant;
 
+use super::{is_in_sweep, noise};
+
 /// The value of a pixel, by column and row.
 type Content<'a> = &'a dyn Fn(usize, usize) -> f32;
-
-/// Numbers in -1 to 1.
-fn noise(count: usize, seed: u64) -> Vec<f32> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    (0..count).map(|_| random.f32().mul_add(2.0, -1.0)).collect()
-}
 
 /// A mask that is a column of `height` times a row of `width`.
 fn product(column: impl Fn(usize) -> f32, height: usize, row: impl Fn(usize) -> f32, width: usize) -> Mask {
@@ -63,7 +59,7 @@ fn results_are_within_the_bound() -> faltung::Result<()> {
     for (i, &(mask_width, mask_height)) in MASKS.iter().enumerate() {
         let (row, column) = (noise(mask_width, i as u64), noise(mask_height, 100 + i as u64));
         let mask = product(|k| column[k], mask_height, |l| row[l], mask_width);
-        for (j, &(width, height)) in IMAGES.iter().enumerate() {
+        for (j, &(width, height)) in IMAGES.iter().enumerate().filter(|(j, _)| is_in_sweep(i + j, 2)) {
             let border = BORDERS[(i + j) % BORDERS.len()];
             let filter = Filter::new(mask.clone()).border(border);
             let filter = if j == 3 { filter.anchor(mask_height - 1, mask_width / 3) } else { filter };

@@ -6,10 +6,8 @@ use faltung::Image;
 use host::files::{OverwritePolicy, Picture};
 use serde_json::Value;
 
-/// The program. A test that was moved to another machine finds it by `HOST_BIN`.
 fn bench(arguments: &[&str]) -> Output {
-    let program = std::env::var_os("HOST_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_host").into());
-    Command::new(program).arg("bench").args(arguments).output().expect("the program starts")
+    Command::new(super::program()).arg("bench").args(arguments).output().expect("the program starts")
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -1,0 +1,34 @@
+//! The variants that a user names, for `bench` and `check`.
+
+use std::str::FromStr;
+
+use faltung::{Error, Result, Variant, VariantChoice};
+
+/// Variants that are asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Every one that can.
+    All,
+    /// The one that is taken where [`Accuracy::Exact`] is asked for.
+    Exact,
+    /// This one, or the one that is taken.
+    One(VariantChoice),
+}
+
+impl FromStr for Wanted {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Error::Parse`], which lists the names.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "all" => Ok(Self::All),
+            "exact" => Ok(Self::Exact),
+            _ => text.parse().map(Self::One).map_err(|_| {
+                let names = ["all", "auto", "exact"].into_iter().chain(Variant::ALL.map(Variant::name));
+                let required = names.collect::<Vec<_>>().join(", ");
+                Error::Parse { what: "variant", required, found: text.into() }
+            }),
+        }
+    }
+}
