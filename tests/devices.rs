@@ -15,8 +15,8 @@ mod handles;
 mod planted;
 #[path = "devices/strips.rs"]
 mod strips;
-#[path = "devices/ways.rs"]
-mod ways;
+#[path = "devices/transfers.rs"]
+mod transfers;
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -32,10 +32,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use self::bytes::{at_the_right_edge, channels_apart, halves, rounding};
+use self::bytes::{at_the_right_edge, halves, interleaved_channels, rounding};
 use self::planted::{planted_order, planted_shift, planted_unwritten_output, planted_wrong_pixel};
 use self::strips::{strips, strips_of_each, strips_of_values};
-use self::ways::{again_and_again, huge, in_bands, page_locked, rows_with_gaps};
+use self::transfers::{huge, page_locked, repeated_in_bands, repeated_small_images, rows_with_gaps};
 
 /// The number of cases of one test. A failure names a region of the sweep, and the report stays short.
 const GROUP: usize = 50;
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     /// A test of one device.
     type Test = (&'static str, fn(DeviceChoice) -> Result<(), Failed>);
     const OF_ALL: [Test; 3] = [
-        ("small_images_again_and_again", again_and_again),
+        ("repeated_small_images", repeated_small_images),
         ("page_locked_memory", page_locked),
         ("rows_with_gaps", rows_with_gaps),
     ];
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
         ("rounding", rounding),
         ("halves", halves),
         ("uncertain_bytes_at_the_right_edge", at_the_right_edge),
-        ("channels_apart", channels_apart),
+        ("interleaved_channels", interleaved_channels),
     ];
     let mut trials = Vec::new();
     for (device, device_name, ignored) in [
@@ -149,7 +149,7 @@ fn main() -> ExitCode {
     // Not on the emulator, which remembers who wrote each value, nor on the CPU, whose offsets are those of slices.
     let of_a_gpu: [(_, fn() -> _); 4] = [
         ("cuda0::more_than_2_to_the_31_values", huge),
-        ("cuda0::large_images_again_and_again", in_bands),
+        ("cuda0::repeated_large_images", repeated_in_bands),
         ("cuda0::the_current_context_is_kept_by_the_first_handle_and_the_last", || {
             Ok(handles::context::open_and_close(0)?)
         }),

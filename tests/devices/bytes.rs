@@ -15,10 +15,10 @@ pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Channels that are parted on their way: images narrower than a block and wider, with masks of all kinds of kernels,
-/// anchors at the side, every border, and a mask so wide that a row of a block has more pixels than a warp parts at a
-/// time.
-pub(super) fn channels_apart(device: DeviceChoice) -> Result<(), Failed> {
+/// Interleaved channels, which the tensor cores' variant deinterleaves. Images are narrower and wider than a block. Masks
+/// are of all kinds of kernels, with anchors at the side and every border. One mask is so wide that a row of a block has
+/// more pixels than a warp deinterleaves at a time.
+pub(super) fn interleaved_channels(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);
     for channels in [3, 4] {

@@ -1,4 +1,4 @@
-//! The ways of images to a device and back: small ones, large ones, rows with gaps, page-locked memory.
+//! Transfers of images to a device and back: small ones, large ones, rows with gaps, page-locked memory.
 
 use super::*;
 
@@ -36,9 +36,9 @@ pub(super) fn huge() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Images of several MiB through the same convolution: on a GPU they go in bands from the second run on, where image
-/// and result lie in page-locked memory, and give what they gave at first, in the results' every bit, by every variant.
-pub(super) fn in_bands() -> Result<(), Failed> {
+/// Images of several MiB through the same convolution, by every variant. From the second run on a GPU takes them in
+/// bands, if image and result are in page-locked memory. Each run must be bit-exact to the first.
+pub(super) fn repeated_in_bands() -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut ran = 0;
     for (height, anchor, border) in [
@@ -111,9 +111,9 @@ fn in_bands_of<T: faltung::Pixel>(
     Ok(ran)
 }
 
-/// Small images through the same convolutions in turn: on a GPU they go another way from the second run on, and share
-/// its memory and, where the kernel is the same, the place of the mask.
-pub(super) fn again_and_again(device: DeviceChoice) -> Result<(), Failed> {
+/// Small images through several convolutions in turn. From the second run on a GPU replays a graph. The convolutions
+/// share device memory, and those of one kernel share the constant memory of the mask.
+pub(super) fn repeated_small_images(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let cpu = Device::cpu();
     let mut random = fastrand::Rng::with_seed(SEED);
