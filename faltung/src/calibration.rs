@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use etcetera::BaseStrategy as _;
+
 use crate::plan::cost::Costs;
 use crate::{Error, Result};
 
@@ -15,7 +17,7 @@ use crate::{Error, Result};
 pub fn file(device: &str) -> Option<PathBuf> {
     let name: String =
         device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    Some(dirs::cache_dir()?.join("faltung").join(name + ".csv"))
+    Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("faltung").join(name + ".csv"))
 }
 
 /// Reads a file that [`Costs`] were written to. None if it is not there.

@@ -14,7 +14,7 @@ pub mod files;
 pub mod oracle;
 pub mod resident;
 mod samples;
-mod text_table;
+pub mod text_table;
 mod threads;
 pub mod tutorial;
 mod units;

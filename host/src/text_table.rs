@@ -5,31 +5,34 @@ use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
 
 /// A column: its title, where its cells stand, and the width that it has at least.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TextColumn {
-    pub(crate) title: &'static str,
-    pub(crate) alignment: CellAlignment,
-    pub(crate) least_width: u16,
+pub struct TextColumn {
+    /// The title.
+    pub title: &'static str,
+    /// Where cells stand.
+    pub alignment: CellAlignment,
+    /// Characters.
+    pub least_width: u16,
 }
 
 impl TextColumn {
     /// A column of names, which stand at the left.
-    pub(crate) const fn left(title: &'static str) -> Self {
+    pub const fn left(title: &'static str) -> Self {
         Self { title, alignment: CellAlignment::Left, least_width: 0 }
     }
 
     /// A column of figures, which stand at the right.
-    pub(crate) const fn right(title: &'static str) -> Self {
+    pub const fn right(title: &'static str) -> Self {
         Self { title, alignment: CellAlignment::Right, least_width: 0 }
     }
 
     /// The same with a least width, so that several tables stand in line.
-    pub(crate) const fn at_least(self, least_width: u16) -> Self {
+    pub const fn at_least(self, least_width: u16) -> Self {
         Self { least_width, ..self }
     }
 }
 
 /// The table, indented. Each line ends with a line break.
-pub(crate) fn text_table(columns: &[TextColumn], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub fn text_table(columns: &[TextColumn], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     const SPACE: u16 = 2;
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(columns.iter().map(|column| column.title)).add_rows(rows);

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "801f4a629faa6d9a99f4617a53e816eeadbc174521a00ee3e723f74aad847a1f";
+pub const SOURCE_HASH: &str = "fbb6f2df78b3fb917d962ea59f69405d31edf3056a99d645fe46a63af5bc34da";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -42,7 +42,8 @@ impl Limits {
     };
 
     /// What kernels cost on this device.
-    pub(super) fn costs(&self) -> &'static Costs {
+    #[must_use]
+    pub fn costs(&self) -> &'static Costs {
         self.costs.unwrap_or_else(|| Costs::shipped(self))
     }
 }

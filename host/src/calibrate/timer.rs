@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 
 use faltung::{Device, DeviceImage, Error, Image, Pixel, PixelType, Prepared, Result, Stream};
 use kernels_gpu::registry::Entry;
@@ -68,15 +69,18 @@ impl<'a> Timer<'a> {
         value: fn(&mut fastrand::Rng) -> T,
     ) -> Result<f64> {
         let Self { device, stream, images, .. } = self;
-        if !images.contains_key(&case.image) {
-            let (width, height) = case.image;
-            let mut random = fastrand::Rng::with_seed(SEED);
-            let values = (0..width * height * case.format.channels).map(|_| value(&mut random)).collect();
-            let source = device.upload(&Image::<T>::new(width, height, case.format.channels, values)?, stream)?;
-            let result: DeviceImage<T> = prepared.run(&source, stream)?;
-            images.insert(case.image, Box::new((source, result)));
-        }
-        let pair = images.get_mut(&case.image).and_then(|pair| pair.downcast_mut::<(DeviceImage<T>, DeviceImage<T>)>());
+        let pair = match images.entry(case.image) {
+            Slot::Occupied(slot) => slot.into_mut(),
+            Slot::Vacant(slot) => {
+                let (width, height) = case.image;
+                let mut random = fastrand::Rng::with_seed(SEED);
+                let values = (0..width * height * case.format.channels).map(|_| value(&mut random)).collect();
+                let source = device.upload(&Image::<T>::new(width, height, case.format.channels, values)?, stream)?;
+                let result: DeviceImage<T> = prepared.run(&source, stream)?;
+                slot.insert(Box::new((source, result)))
+            }
+        };
+        let pair = pair.downcast_mut::<(DeviceImage<T>, DeviceImage<T>)>();
         let (source, result) = pair.expect("the images are those of the format");
         let mut batch = |runs: usize| -> Result<f64> {
             let start = stream.record()?;

@@ -3,8 +3,12 @@
 use std::fmt::{self, Display};
 
 use anyhow::{Context, Result};
-use faltung::{Accuracy, Device, DeviceChoice, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, VariantChoice};
+use faltung::plan::{Considered, Limits};
+use faltung::{
+    Accuracy, Device, DeviceChoice, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, VariantChoice, calibration,
+};
 use host::bench::ImageSize;
+use host::text_table::{TextColumn, text_table};
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
 use serde::Serialize;
@@ -39,6 +43,8 @@ struct Info {
     choices_on: String,
     /// Columns and rows of the image that they are for.
     size: [usize; 2],
+    /// None on the CPU.
+    costs: Option<Costs>,
     choices: Vec<Choice>,
     ptx: Ptx,
     kernels: Vec<Kernel>,
@@ -70,17 +76,44 @@ struct Auto {
     reason: Option<String>,
 }
 
+/// Where the coefficients of the cost model come from.
+#[derive(Serialize)]
+struct Costs {
+    /// The device that they were measured on.
+    device: String,
+    /// The date of the measurement.
+    date: String,
+    /// Whether they were measured on this machine, by `host calibrate`.
+    calibrated: bool,
+    /// Why a file of `host calibrate` is not used, if there is one.
+    error: Option<String>,
+}
+
 /// What `auto` takes for a kind of problem.
 #[derive(Serialize)]
 struct Choice {
     pixel: &'static str,
     channels: usize,
-    /// Whether the masks are separable (rank 1).
     separable: bool,
-    /// Sides of square masks.
-    masks: Vec<usize>,
+    /// The side of the square mask.
+    mask: usize,
     variant: &'static str,
+    /// Whether the channels are computed one after the other, as planes of `f32`.
+    planes: bool,
+    /// The time by the cost model; null on the CPU.
+    predicted_us: Option<f64>,
     reason: String,
+    /// All kernels that can, the fastest first.
+    candidates: Vec<Candidate>,
+}
+
+/// A kernel that can compute a problem.
+#[derive(Serialize)]
+struct Candidate {
+    kernel: &'static str,
+    variant: &'static str,
+    planes: bool,
+    predicted_us: f64,
 }
 
 /// What the PTX was made of, and with.
@@ -106,52 +139,93 @@ struct Kernel {
     summary: &'static str,
 }
 
-/// The kinds of values and the sides of masks that `auto`'s choices are shown for.
-/// Separable masks make a difference for `f32` only.
-const KINDS: [(PixelType, usize, bool); 10] = [
+/// The kinds of images that `auto`'s choices are shown for: type, channels, and whether the mask is separable.
+const KINDS: [(PixelType, usize, bool); 7] = [
     (PixelType::F32, 1, false),
     (PixelType::F32, 1, true),
     (PixelType::F32, 3, false),
-    (PixelType::F32, 4, false),
     (PixelType::U8, 1, false),
     (PixelType::U8, 3, false),
-    (PixelType::U8, 4, false),
     (PixelType::U16, 1, false),
     (PixelType::U16, 3, false),
-    (PixelType::U16, 4, false),
 ];
-const MASKS: [usize; 11] = [3, 5, 7, 9, 11, 13, 15, 21, 31, 63, 129];
 
-/// What the device takes by itself, masks with the same answer together. Nothing is allocated.
+/// The sides of the masks.
+const MASKS: [usize; 9] = [3, 5, 7, 9, 13, 21, 31, 63, 127];
+
+/// What the device takes by itself. Nothing is allocated.
 fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
-    let mut choices: Vec<Choice> = Vec::new();
-    for (pixel, channels, separable) in KINDS {
-        for side in MASKS {
-            let mut coefficients = vec![1.0; side * side];
-            coefficients[0] = if separable { 1.0 } else { 2.0 };
-            let filter = Filter::new(Mask::new(side, side, coefficients)?);
-            let format = PixelFormat { channels, input: pixel, output: pixel };
-            let problem = Problem::new(size.width, size.height, &filter)
-                .and_then(|problem| problem.with_format(format))
-                .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
-            let plan = device.plan(&problem, VariantChoice::Auto)?;
-            let (variant, reason) =
-                plan.map_or(("direct", String::new()), |plan| (plan.entry.variant.name(), plan.reason));
-            match choices.last_mut() {
-                Some(last)
-                    if (last.pixel, last.channels, last.separable) == (pixel.name(), channels, separable)
-                        && (last.variant, &last.reason) == (variant, &reason) =>
-                {
-                    last.masks.push(side);
-                }
-                _ => {
-                    let (pixel, masks) = (pixel.name(), vec![side]);
-                    choices.push(Choice { pixel, channels, separable, masks, variant, reason });
-                }
-            }
-        }
+    let kinds = KINDS.into_iter().flat_map(|kind| MASKS.map(|mask| (kind, mask)));
+    kinds.map(|((pixel, channels, separable), mask)| choice(device, size, (pixel, channels), mask, separable)).collect()
+}
+
+fn choice(
+    device: &Device,
+    size: ImageSize,
+    (pixel, channels): (PixelType, usize),
+    mask: usize,
+    separable: bool,
+) -> Result<Choice> {
+    let mut coefficients = vec![1.0; mask * mask];
+    coefficients[0] = if separable { 1.0 } else { 2.0 };
+    let filter = Filter::new(Mask::new(mask, mask, coefficients)?.normalized()?);
+    let format = PixelFormat { channels, input: pixel, output: pixel };
+    let problem = Problem::new(size.width, size.height, &filter)
+        .and_then(|problem| problem.with_format(format))
+        .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
+    let plan = device.plan(&problem, VariantChoice::Auto)?;
+    let mut choice = Choice {
+        pixel: pixel.name(),
+        channels,
+        separable,
+        mask,
+        variant: "direct",
+        planes: false,
+        predicted_us: None,
+        reason: String::new(),
+        candidates: Vec::new(),
+    };
+    if let Some(plan) = plan {
+        let predicted_us = Some(plan.predicted_us());
+        let candidates = plan.considered.iter().filter(|one| one.answer.is_ok()).map(Candidate::from).collect();
+        let (variant, planes, reason) = (plan.entry.variant.name(), plan.planes.is_some(), plan.reason);
+        choice = Choice { variant, planes, predicted_us, reason, candidates, ..choice };
     }
-    Ok(choices)
+    Ok(choice)
+}
+
+impl From<&Considered> for Candidate {
+    fn from(one: &Considered) -> Self {
+        let (kernel, variant) = (one.entry.symbol, one.entry.variant.name());
+        Self { kernel, variant, planes: one.in_planes, predicted_us: one.predicted_us }
+    }
+}
+
+impl Costs {
+    /// Those that plans for the device use.
+    fn of(device: &Device) -> Option<Self> {
+        let limits = match device.backend() {
+            "cpu" => return None,
+            _ => device.gpu().map_or(Limits::H100, GpuInfo::limits),
+        };
+        let error = device
+            .gpu()
+            .and_then(|gpu| calibration::file(&gpu.name))
+            .and_then(|path| calibration::read(&path).err())
+            .map(|error| error.to_string());
+        let costs = limits.costs();
+        let (device, date) = (costs.device.clone(), costs.date.clone());
+        Some(Self { device, date, calibrated: limits.costs.is_some(), error })
+    }
+}
+
+/// A time in microseconds, with three digits.
+fn microseconds(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.2} us"),
+        us if us < 100.0 => format!("{us:.1} us"),
+        us => format!("{us:.0} us"),
+    }
 }
 
 /// Prints what there is.
@@ -186,6 +260,7 @@ impl Info {
             devices: devices.iter().map(CudaDevice::from).collect(),
             choices_on: chooser.describe(),
             size: [size.width, size.height],
+            costs: Costs::of(chooser),
             choices: choices(chooser, size)?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
             ptx: Ptx { arch: ptx::ARCH, rustc: ptx::RUSTC, source_hash: ptx::SOURCE_HASH },
@@ -252,23 +327,8 @@ impl Display for Info {
             None => writeln!(f, "auto      {}", self.auto.device)?,
         }
         let Ptx { arch, rustc, source_hash } = self.ptx;
-        let choices = |f: &mut fmt::Formatter<'_>| -> fmt::Result {
-            let [width, height] = self.size;
-            writeln!(
-                f,
-                "\nwhat auto takes for {width} x {height} pixels, square masks of side … and accuracy {}, on {}",
-                Accuracy::default(),
-                self.choices_on
-            )?;
-            for Choice { pixel, channels, separable, masks, variant, reason } in &self.choices {
-                let masks: Vec<_> = masks.iter().map(ToString::to_string).collect();
-                let kind = if *separable { "separable" } else { "" };
-                writeln!(f, "  {pixel:3} x {channels}  {kind:16}  {:30} {variant:15} {reason}", masks.join(", "))?;
-            }
-            Ok(())
-        };
         writeln!(f, "PTX       for {arch} and later, by rustc {rustc}, of sources {source_hash:.12}")?;
-        choices(f)?;
+        self.write_choices(f)?;
         writeln!(f, "\nkernels")?;
         for of_one in self.kernels.chunk_by(|a, b| a.variant == b.variant) {
             writeln!(f, "  {:21} {:7} {}", of_one[0].variant, of_one[0].accuracy, of_one[0].summary)?;
@@ -277,6 +337,51 @@ impl Display for Info {
             }
         }
         Ok(())
+    }
+}
+
+impl Info {
+    /// The table of what `auto` takes.
+    fn write_choices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Costs { device, date, calibrated, error }) = &self.costs {
+            if let Some(error) = error {
+                writeln!(f, "costs     {error}")?;
+            }
+            let whose =
+                if *calibrated { "measured on this machine" } else { "as shipped; `host calibrate` measures yours" };
+            writeln!(f, "costs     of {device}, {date}: {whose}")?;
+        }
+        let ([width, height], accuracy) = (self.size, Accuracy::default());
+        writeln!(f, "\nauto's choice for {width} x {height} pixels and accuracy {accuracy}, on {}", self.choices_on)?;
+        let name = |variant: &str, planes| format!("{variant}{}", if planes { " in planes" } else { "" });
+        let rows = self.choices.iter().map(|choice| {
+            let Choice { pixel, channels, separable, mask, variant, planes, predicted_us, .. } = choice;
+            let mut others: Vec<&Candidate> = Vec::new();
+            for one in &choice.candidates {
+                let is_new = others.iter().all(|other| (other.variant, other.planes) != (one.variant, one.planes));
+                if (one.variant, one.planes) != (*variant, *planes) && is_new && others.len() < 2 {
+                    others.push(one);
+                }
+            }
+            let others = others
+                .iter()
+                .map(|one| format!("{} {}", name(one.variant, one.planes), microseconds(one.predicted_us)));
+            vec![
+                format!("{pixel} x {channels}"),
+                format!("{mask} x {mask}{}", if *separable { " separable" } else { "" }),
+                name(variant, *planes),
+                predicted_us.map_or_else(String::new, microseconds),
+                others.collect::<Vec<_>>().join(", "),
+            ]
+        });
+        let columns = [
+            TextColumn::left("image"),
+            TextColumn::left("mask"),
+            TextColumn::left("kernel"),
+            TextColumn::right("predicted"),
+            TextColumn::left("next"),
+        ];
+        f.write_str(&text_table(&columns, rows))
     }
 }
 

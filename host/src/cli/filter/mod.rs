@@ -3,6 +3,7 @@
 mod alpha;
 mod args;
 mod compute;
+mod first_done;
 mod light;
 mod mask;
 mod paths;
@@ -15,7 +16,7 @@ mod steps;
 use anyhow::Result;
 use faltung::{Border, Device, DeviceChoice, Filter};
 use host::batch::{self, QueueLimits};
-use host::files::DeferredSync;
+use host::files::{DeferredSync, decoded_bytes};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
@@ -39,12 +40,20 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let kept_before = found - jobs.len();
     // Opening a GPU takes about as long as decoding a large picture, so both run at once.
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
-    let device = super::select(args.device)?;
+    let cpu_is_first = match &jobs[..] {
+        // To open a GPU pays for many pictures.
+        [job] if args.device == DeviceChoice::Auto && args.variant().named().is_none() => {
+            first_done::reason_for_cpu(decoded_bytes(&job.input), &steps.filters)
+        }
+        _ => None,
+    };
+    let device = if cpu_is_first.is_some() { Device::cpu() } else { super::select(args.device)? };
     let device = match args.device_memory {
         Some(bytes) => device.with_memory_limit(bytes),
         None => device,
     };
-    let notes = if args.quiet { Vec::new() } else { notes(args, &device, &steps.filters) };
+    let reason = cpu_is_first.as_deref().or(device.reason());
+    let notes = if args.quiet { Vec::new() } else { notes(args, &device, reason, &steps.filters) };
     let cpu = Device::cpu();
     let mut compute = Compute::new(&device, &steps.filters, args.variant()).or_usage()?;
     if args.device == DeviceChoice::Auto {
@@ -110,9 +119,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 const RESULTS: &str = "the results (as u8 and u16: 0 for NaN, the least or the most for infinity)";
 
 /// The notes before the work.
-fn notes(args: &Args, device: &Device, filters: &[Filter]) -> Vec<String> {
+fn notes(args: &Args, device: &Device, reason: Option<&str>, filters: &[Filter]) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(reason) = device.reason() {
+    if let Some(reason) = reason {
         // `host info` has the name of the CPU.
         let name = if device.backend() == "cpu" { "CPU".into() } else { device.describe() };
         notes.push(format!("device: {name} ({reason})"));

@@ -1,0 +1,84 @@
+//! The device for `--device auto`: the one that will be done first.
+
+use std::time::{Duration, Instant};
+
+use faltung::plan::{Limits, Plan};
+use faltung::{Device, Filter, Image, Mask, Problem, Result, VariantChoice};
+
+/// The time to open a GPU, from the first call of the driver to a loaded kernel. Measured on an H100 whose driver had the
+/// compiled kernel in its cache, 2026-11-22.
+const OPEN_GPU: Duration = Duration::from_millis(300);
+
+/// The bytes that a GPU receives or sends in a second, from and to ordinary memory.
+const TRANSFER: f64 = 10e9;
+
+/// The sides of the image, and the most columns and rows of the mask, that the CPU is timed with.
+const TRIAL: (usize, usize) = (256, 31);
+
+/// Why the CPU should filter a single picture: it will be done before a GPU. None if a GPU will be done first.
+///
+/// The picture has about `values` values. The CPU's rate is measured with a small image, which takes some milliseconds.
+/// The GPU's time is that of the cost model for an H100, and the time to open it.
+pub(super) fn reason_for_cpu(values: u64, filters: &[Filter]) -> Option<String> {
+    if values == 0 {
+        return None;
+    }
+    let (cpu, gpu) = (cpu_time(values, filters).ok()?, gpu_time(values, filters).ok()?);
+    (cpu < gpu).then(|| {
+        let (cpu, gpu) = (cpu.as_secs_f64(), gpu.as_secs_f64());
+        format!(
+            "about {cpu:.2} s for this picture; a GPU takes about {gpu:.2} s, of which {:.1} s to open it",
+            OPEN_GPU.as_secs_f64()
+        )
+    })
+}
+
+/// The time of the GPU, from before it is open.
+fn gpu_time(values: u64, filters: &[Filter]) -> Result<Duration> {
+    let side = (values as f64).sqrt().ceil() as usize;
+    let mut seconds = OPEN_GPU.as_secs_f64();
+    for filter in filters {
+        let plan = Plan::new(&Problem::new(side, side, filter)?, Limits::H100, VariantChoice::Auto)?;
+        seconds += plan.predicted_us() / 1e6 + (values * 8) as f64 / TRANSFER;
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The time of the CPU, from that for a small image.
+fn cpu_time(values: u64, filters: &[Filter]) -> Result<Duration> {
+    let (side, most) = TRIAL;
+    let mut seconds = 0.0;
+    for filter in filters {
+        let whole = filter.mask()?;
+        let (width, height) = (whole.width().min(most), whole.height().min(most));
+        let mask = Mask::average(width, height)?;
+        let problem = Problem::new(side, side, &Filter::new(mask))?;
+        let (prepared, image) =
+            (Device::cpu().prepare(&problem, VariantChoice::Auto)?, Image::<f32>::zeros(side, side, 1)?);
+        let run = || -> Result<f64> {
+            let start = Instant::now();
+            prepared.apply::<f32, f32>(&image)?;
+            Ok(start.elapsed().as_secs_f64())
+        };
+        // The first runs start the threads.
+        let fastest = (0..4).map(|_| run()).try_fold(f64::INFINITY, |least, time| time.map(|time| least.min(time)))?;
+        let larger = (whole.width() * whole.height()) as f64 / (width * height) as f64;
+        seconds += fastest * larger * values as f64 / (side * side) as f64;
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_picture_is_the_cpu_s_and_a_large_one_the_gpu_s() {
+        let reason = reason_for_cpu(512 * 512 * 3, &[Filter::gaussian(1.0)]).expect("the CPU takes milliseconds");
+        assert!(reason.contains("to open it"), "{reason}");
+        // 10^14 products: hours on any CPU.
+        assert_eq!(reason_for_cpu(10_000_000_000, &[Filter::new(Mask::average(101, 101).unwrap())]), None);
+        // A picture of an unknown size.
+        assert_eq!(reason_for_cpu(0, &[Filter::gaussian(1.0)]), None);
+    }
+}
