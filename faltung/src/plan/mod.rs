@@ -138,10 +138,10 @@ pub struct Considered {
 
 impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
-    /// 5 %, and planes, which need memory, by 10 %.
+    /// 5 %, and planes, which need memory, by 5 % as well.
     fn price(&self) -> f64 {
         let bounded = if self.entry.variant.is_exact() { 1.0 } else { 1.05 };
-        let in_planes = if self.in_planes { 1.1 } else { 1.0 };
+        let in_planes = if self.in_planes { 1.05 } else { 1.0 };
         self.predicted_us * bounded * in_planes
     }
 }

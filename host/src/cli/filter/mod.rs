@@ -43,7 +43,8 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let cpu_is_first = match &jobs[..] {
         // To open a GPU pays for many pictures.
         [job] if args.device == DeviceChoice::Auto && args.variant().named().is_none() => {
-            first_done::reason_for_cpu(decoded_bytes(&job.input), &steps.filters)
+            // A decoder takes about four times the bytes of the values.
+            first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
         }
         _ => None,
     };
