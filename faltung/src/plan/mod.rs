@@ -50,7 +50,7 @@ pub enum VariantChoice {
     /// ([`Problem::accuracy`]). [`Plan::bound`] states the class that it keeps.
     #[default]
     Auto,
-    /// This one, or an error that says why not. It must keep the accuracy class of the problem, too: a bounded variant
+    /// This one, with its kernel for the mask's size if it has one, or an error that says why not. It must keep the accuracy class of the problem, too: a bounded variant
     /// is [`Error::Accuracy`] for [`Accuracy::Exact`].
     Named(Variant),
     /// This kernel, or an error that says why not.
@@ -223,6 +223,11 @@ impl Inquiry {
         })
     }
 
+    /// Whether the entry is for squares of the mask's size and no others.
+    fn is_made_for_mask(&self, entry: &Entry) -> bool {
+        matches!(entry.mask, MaskSize::Square(side) if self.request.mask == (side, side))
+    }
+
     /// Whether the entry computes a square with zeros around the mask.
     fn is_padded(&self, entry: &Entry) -> bool {
         matches!(entry.mask, MaskSize::Square(side) if self.request.mask != (side, side))
@@ -332,8 +337,14 @@ impl Plan {
             inquiries.push(Inquiry::new(problem.one_plane(demanded), planes, limits, choice));
         }
         let mut considered: Vec<_> = inquiries.iter().flat_map(Inquiry::considered).collect();
+        // By its name a variant computes with the kernel that is made for the mask, so that each kernel can be asked for.
+        let is_other = |one: &Considered| choice.named().is_some() && !inquiries[0].is_made_for_mask(one.entry);
         // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
-        considered.sort_by(|a, b| a.price().total_cmp(&b.price()).then(a.entry.side().cmp(&b.entry.side())));
+        considered.sort_by(|a, b| {
+            let key = |one: &Considered| (is_other(one), one.price(), one.entry.side());
+            let ((a_is_other, a_price, a_side), (b_is_other, b_price, b_side)) = (key(a), key(b));
+            a_is_other.cmp(&b_is_other).then(a_price.total_cmp(&b_price)).then(a_side.cmp(&b_side))
+        });
         let best = considered
             .iter()
             .find(|one| one.answer.is_ok() && demanded.allows(Accuracy::of(one.entry.variant)))

@@ -464,7 +464,8 @@ fn tensor_bytes(seed: u64) -> Vec<Case> {
             2 => Some((0, mask.0 / 2)),
             _ => None,
         },
-        scale: (0.5 / ((mask.0 * mask.1) as f32).sqrt(), 128.0),
+        // Fixed point leaves too much undecided of larger sums of 31 x 31 products.
+        scale: (if mask.0 * mask.1 > 900 { 0.2 } else { 0.5 } / ((mask.0 * mask.1) as f32).sqrt(), 128.0),
         format: PixelFormat { channels, input: PixelType::U8, output: PixelType::U8 },
         separable: false,
         content: Content::Random,

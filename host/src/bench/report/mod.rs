@@ -122,7 +122,7 @@ impl Cell {
     /// The fastest variant of the GPU, and the preferred one's time as a multiple of its time. None unless several were
     /// timed, the preferred one among them.
     ///
-    /// This checks the preferences of `auto`, which rest on measurements.
+    /// This checks the choices of `auto`, which rest on the cost model.
     #[must_use]
     pub fn fastest(&self) -> Option<(&Verified, f64)> {
         let kernel = |row: &Verified| row.timed.map(|timed| timed.times.kernel.us.median);
