@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "fbb6f2df78b3fb917d962ea59f69405d31edf3056a99d645fe46a63af5bc34da";
+pub const SOURCE_HASH: &str = "b739e04258949d75a6c096e37c5afbe87fd97501b145b16fe7a969d36e3734d8";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

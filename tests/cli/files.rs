@@ -211,8 +211,7 @@ fn help_and_information() {
 
     let text = place.host(&["info"]);
     assert_eq!((text.status, text.stderr.as_str()), (0, ""));
-    for word in
-        ["host ", "CPU ", "driver ", "auto ", "what auto takes", "accuracy bounded", "u8 x 1, 2, 3, 4: any mask"]
+    for word in ["host ", "CPU ", "driver ", "auto ", "auto's choice", "accuracy bounded", "u8 x 1, 2, 3, 4: any mask"]
     {
         assert!(text.stdout.contains(word), "{word}");
     }
@@ -225,7 +224,7 @@ fn help_and_information() {
             && small.contains("shared_tile_async "),
         "{small}"
     );
-    assert!(large.contains("for 3840 x 2160 pixels") && large.contains("u16 x 4"), "{large}");
+    assert!(large.contains("for 3840 x 2160 pixels") && large.contains("u16 x 3"), "{large}");
     assert_eq!(place.host(&["info", "--size", "0"]).status, 2);
     let json = place.host(&["info", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();

@@ -1,25 +1,29 @@
 //! How long a kernel takes: the cost model.
 //!
-//! The time of a launch is a sum: a coefficient times each of its [`Terms`]. The terms follow from the problem, from the
-//! kernel's [`Spec`](kernels_gpu::registry::Spec) and from the device. The coefficients are measured, and never
-//! negative. `host calibrate` measures them; [`Costs`] holds them.
+//! The time of a launch is a sum: a coefficient times each of its [`Terms`]. The terms follow from the problem, the
+//! kernel's [`Spec`](kernels_gpu::registry::Spec) and the device. The coefficients are measured and never negative.
+//! `host calibrate` measures them; [`Costs`] holds them.
+//!
+//! A round (in CUDA's words a wave) is as many blocks as one multiprocessor holds at a time. In
+//! [`Grid::Tiles`](kernels_gpu::registry::Grid) a block counts as one row. In `Grid::Partition` it counts the image
+//! rows that it reads.
 //!
 //! | term | what it counts |
 //! | --- | --- |
 //! | `launch` | launches |
-//! | `dram_mb`, `l2_mb` | megabytes of image and result, if the second-level cache does not hold them, or if it does |
-//! | `round` | rounds of blocks on a multiprocessor, times the rows of a block |
-//! | `block` | blocks of a multiprocessor |
-//! | `row` | blocks of a multiprocessor, times the rows of a block |
-//! | `..._coefficient`, `..._height`, `..._width` | the same, times coefficients, rows and columns of the mask |
-//! | `spilled` | blocks of a multiprocessor, times the coefficients that the constant cache does not hold |
-//! | `uncertain` | megabytes, times the coefficients, times the fraction of results that are recomputed |
-//! | `uncertain_squared` | the same, times that fraction again: lists of such results overflow |
-//! | `unaligned` | `row` where the bytes of a row are no multiple of 16 |
-//! | `off_centre` | `row` where the window reaches further to one side than to the other |
+//! | `l2_mb` | megabytes of image and result, if the second-level cache holds them; else 0 |
+//! | `dram_mb` | the same, if it does not hold them; else 0 |
+//! | `round` | rounds, times the rows of a block |
+//! | `block` | blocks of the grid, divided by the multiprocessors; 0 in `Grid::Tiles`, where it would equal `row` |
+//! | `row` | that quotient, times the rows of a block |
+//! | `…_coefficient`, `…_height`, `…_width` | the above, times the mask's coefficients, height or width |
+//! | `spilled` | `block`, also in `Grid::Tiles`, times the coefficients that the constant cache does not hold |
+//! | `uncertain` | megabytes, times the coefficients, times the fraction of pixels that `tensor_core_u8` recomputes |
+//! | `uncertain_squared` | the same, times that fraction again: a block's list of such pixels may overflow |
+//! | `unaligned` | `row` (any mask: `row_coefficient`), if the bytes of an image row are no multiple of 16; else 0 |
+//! | `off_centre` | the same, if the window reaches further to one side than to the other; else 0 |
 //!
-//! A block of a grid of tiles has one "row". A block of a grid that partitions the rows has those that it reads. A round
-//! is one block in each place that a multiprocessor has for the kernel's blocks.
+//! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -63,10 +67,10 @@ pub type Terms = [f64; TERMS.len()];
 /// The name under which [`Costs`] has the coefficients of the conversions to and from planes.
 pub const CONVERSION: &str = "planes";
 
-/// Threads that are resident on a multiprocessor, at most.
+/// The most threads that a multiprocessor of an A100, H100 or H200 holds. Other GPUs may hold fewer.
 const THREADS_PER_SM: u32 = 2048;
 
-/// Blocks that are resident on a multiprocessor, at most.
+/// The most blocks that such a multiprocessor holds.
 const BLOCKS_PER_SM: u64 = 32;
 
 /// Coefficients that the constant cache of a multiprocessor holds.
@@ -75,7 +79,7 @@ const CONSTANT_CACHE: f64 = 2048.0;
 /// The part of the second-level cache that keeps an image from one kernel to the next.
 const L2_PART: f64 = 0.75;
 
-/// Places of a set of [`TERMS`].
+/// Indices into [`TERMS`].
 const LAUNCH: usize = 0;
 const DRAM: usize = 4;
 const L2: usize = 5;
@@ -93,7 +97,7 @@ const OFF_CENTRE: usize = 22;
 pub(super) struct Work {
     /// The image and the result that the kernel reads and writes.
     pub(super) format: PixelFormat,
-    /// The fraction of the results that the mask in fixed point does not decide.
+    /// The fraction of pixels whose rounding the fixed-point sum leaves open. `tensor_core_u8` recomputes them.
     pub(super) uncertain: f32,
     /// Whether the window reaches as far to the left as to the right.
     pub(super) is_centred: bool,
@@ -134,7 +138,7 @@ pub(super) fn convolution(geometry: &Geometry, height: usize, work: Work) -> Ter
     let mut terms = Terms::default();
     traffic(&mut terms, megabytes, limits);
     for (place, amount) in [(LAUNCH, 1.0), (ROUND, rounds * rows), (BLOCK, per_sm), (ROW, per_sm * rows)] {
-        // In a grid of tiles each block has one row.
+        // There it would equal `row`.
         if place == BLOCK && !entry.variant.partitions_rows() {
             continue;
         }
@@ -190,7 +194,7 @@ static SHIPPED: LazyLock<[Costs; 1]> = LazyLock::new(|| {
 });
 
 impl Costs {
-    /// Those that ship for the device that resembles one with these limits most.
+    /// Those that ship for the device whose memory bandwidth is nearest.
     #[must_use]
     pub fn shipped(limits: &Limits) -> &'static Self {
         let difference = |costs: &Costs| costs.memory_gb_s.abs_diff(limits.memory_gb_s);
@@ -201,8 +205,8 @@ impl Costs {
     /// The predicted time of `terms` for a kernel on a device with these limits, in microseconds. Infinite for a kernel
     /// that was not measured.
     ///
-    /// On another device than the measured one, traffic of device memory is scaled by the ratio of the bandwidths,
-    /// everything else but the launch by that of the clocks.
+    /// On another device, memory traffic scales with the bandwidths. Launches do not scale. The rest scales with the
+    /// clocks.
     pub(super) fn predict(&self, kernel: &str, terms: &Terms, limits: &Limits) -> f64 {
         let Some(coefficients) = self.kernel.get(kernel) else { return f64::INFINITY };
         let ratio = |own: u32, other: u32| if own == 0 || other == 0 { 1.0 } else { f64::from(own) / f64::from(other) };
@@ -295,8 +299,7 @@ impl std::str::FromStr for Costs {
     }
 }
 
-/// The coefficients with which the terms of measurements come closest to their times: the least sum of squares of the
-/// relative errors among those without a negative coefficient.
+/// Fits the coefficients to measured times by non-negative least squares on the relative errors.
 ///
 /// An error of more than 5 % counts less than its square, so that few odd measurements don't spoil the others.
 #[must_use]
@@ -310,7 +313,7 @@ pub fn fit(measured: &[(Terms, f64)]) -> Terms {
         for (weight, (terms, us)) in weights.iter_mut().zip(measured) {
             let predicted: f64 = coefficients.iter().zip(terms).map(|(coefficient, amount)| coefficient * amount).sum();
             let error = (predicted / us).max(1e-3).ln() / ROBUST;
-            // An overestimate counts as the same ratio below does.
+            // Without the first factor an estimate twice too long would weigh more than one twice too short.
             *weight = (us / predicted.max(*us)) / (1.0 + error * error).sqrt().sqrt();
         }
     }
@@ -321,7 +324,7 @@ pub fn fit(measured: &[(Terms, f64)]) -> Terms {
 /// convex: the descent ends at the minimum.
 fn non_negative_least_squares(measured: &[(Terms, f64)], weights: &[f64]) -> Terms {
     const COUNT: usize = TERMS.len();
-    // Each term divided by its largest amount, so that one tolerance fits all.
+    // Each term is divided by its largest amount per microsecond, so that one tolerance fits all.
     let mut scale = [0.0_f64; COUNT];
     for (terms, us) in measured {
         for (scale, amount) in scale.iter_mut().zip(terms) {

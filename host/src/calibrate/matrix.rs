@@ -16,8 +16,8 @@ const SIDES: [usize; 7] = [128, 256, 512, 1024, 2048, 4096, 8192];
 /// Sides of the masks.
 const MASKS: [usize; 11] = [3, 5, 7, 9, 11, 13, 15, 21, 31, 63, 127];
 
-/// A kernel that takes more than this many times as long as the fastest one, and longer than [`SLOW_US`], is left out on
-/// larger images.
+/// A kernel that takes more than this many times as long as the fastest one, and longer than [`SLOW_US`], is left out
+/// on larger images.
 const SLOW_RATIO: f64 = 3.0;
 
 /// See [`SLOW_RATIO`]. Microseconds.

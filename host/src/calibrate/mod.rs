@@ -1,8 +1,8 @@
 //! Measures the kernels on a GPU for the cost model of [`faltung::plan::cost`].
 //!
 //! [`calibrate`] times each kernel on some images and masks, and fits the coefficients of the model to the times.
-//! [`Matrix`] holds times of all kernels on the images and masks that people use; it says how far the kernels that a
-//! plan takes are from the fastest.
+//! [`Matrix`] holds the times of all kernels on common images and masks. It compares each choice with the fastest
+//! kernel.
 
 mod matrix;
 mod timer;
@@ -115,7 +115,7 @@ fn mask(width: usize, height: usize, is_separable: bool) -> Result<Mask> {
         let (column, row) = (factor(height), factor(width));
         column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect()
     } else {
-        // Not 0 alone for a mask of one coefficient.
+        // `1 - random` is never 0, so that the sum of a 1 x 1 mask is not 0.
         (0..width * height).map(|_| 1.0 - random.f32()).collect()
     };
     Mask::new(width, height, coefficients)?.normalized()
@@ -183,7 +183,7 @@ pub struct Calibration {
     /// The coefficients.
     pub costs: Costs,
     times: Vec<Row>,
-    /// Half of the times differ from the model's by less than this part of them.
+    /// The median relative error of the predicted times.
     pub median_error: f64,
 }
 
@@ -203,8 +203,8 @@ impl Calibration {
     }
 }
 
-/// Measures all kernels on `device`, and fits the coefficients of the cost model. Takes about a minute, the compilation
-/// of the kernels included.
+/// Measures all kernels on `device`, and fits the coefficients of the cost model. This takes about two minutes, with the
+/// driver's compilation of the kernels.
 ///
 /// # Errors
 /// Those of the device. [`Error::NoTime`] for a device that is not a GPU.
@@ -284,7 +284,7 @@ fn is_for_conversions(entry: &Entry) -> bool {
     entry.is_plane() && entry.variant == faltung::Variant::SharedTileAsync && entry.side() <= 5
 }
 
-/// The times of conversions: what the planes of an image take longer than as many convolutions of one plane.
+/// The time of a conversion is the time in planes, less `channels` times the time of one plane.
 fn conversions(
     timer: &mut Timer<'_>,
     planes: &HashMap<(&'static str, (usize, usize), bool), f64>,

@@ -13,7 +13,7 @@ use super::{Outcome, Usage, output};
 
 /// Measure this GPU's kernels, so that `auto` takes the fastest one
 ///
-/// Takes about a minute. The coefficients are kept in a file in your folder for caches, which later runs read. Without
+/// Takes about two minutes. The coefficients are kept in a file in your folder for caches, which later runs read. Without
 /// that file `auto` uses coefficients that were measured on another GPU, scaled to this one.
 #[derive(clap::Args)]
 pub(super) struct Args {

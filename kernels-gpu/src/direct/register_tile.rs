@@ -19,18 +19,19 @@
 //! So `STEP` pixels and `ROWS * STEP` coefficients serve `COLUMNS * ROWS * STEP` products. Each output receives the
 //! rows of its window from top to bottom, and each row from left to right: the order of every direct kernel.
 //!
-//! The mask lies in shared memory. Its rows are padded to a multiple of `STEP`, and no product uses the padding. Four
-//! coefficients are one load, a broadcast to the warp.
+//! The mask lies in shared memory by steps: `STEP` columns of every row, then the next `STEP` columns. Zeros fill the
+//! last step, and no product uses them. One load of 16 bytes reads four coefficients. All threads of a warp read the
+//! same address (a broadcast).
 //!
 //! # Alignment
-//! Pixels are read in vectors of four. The window of a column begins `origin_x` columns to its left. So a block begins
-//! up to three columns before its outputs, where windows are aligned, and stores [`OUTPUTS`] of its 256 columns. Blocks
-//! at the edge read pixel by pixel, through a `border_table`.
+//! Pixels are read in vectors of four. The window of an output, which is the pixels under the mask, begins `origin_x`
+//! columns to its left. So a block starts up to three columns early, at a column whose window is aligned. It computes
+//! 256 columns and stores 252. Blocks at the edge read pixel by pixel, through a `border_table`.
 //!
 //! # Loops
-//! Only the first and the last `ROWS - 1` rows of pixels lack some rows of the mask, and test which. The rows between
-//! them have a loop without tests, which prefetches the pixels of the next step. Blocks at the edge have a loop of
-//! their own: a test before each load would make every block wait for it.
+//! At the first and the last `ROWS - 1` rows of pixels some rows of outputs need no row of the mask. These loops test
+//! which. The loop between them has no test. All loops prefetch the pixels of the next step. Blocks at the edge have a
+//! loop of their own: a test before each load would make every block wait for it.
 //!
 //! # Cost
 //! A full step has 512 products, 16 loads of coefficients, 2 loads of pixels and 17 moves. The remainder of the mask's
@@ -144,7 +145,7 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
     while edge && r < end {
         thread::no_unroll();
         source.move_to(image, &params, y - params.origin_y + r);
-        // Rows of mask and outputs trade places here: bit `o` says that the mask has row `r - o`.
+        // Bit `o` is set if row `o` of the outputs needs row `r - o` of the mask, and the mask has that row.
         // SAFETY: `source` is at row r of the tile; the coefficients and the table were filled before the barrier.
         unsafe { add_row::<true>(&mut sums, &source, coefficients, mask_size, r, MaskRowBits::at(r, all)) };
         r += 1;
