@@ -9,7 +9,7 @@ use faltung::{Error, Result, Variant, VariantChoice};
 pub enum Wanted {
     /// Every one that can.
     All,
-    /// The one that is taken where [`Accuracy::Exact`] is asked for.
+    /// The one that is taken where [`Accuracy::Exact`](faltung::Accuracy::Exact) is asked for.
     Exact,
     /// This one, or the one that is taken.
     One(VariantChoice),

@@ -178,6 +178,20 @@ fn variants_of_check() {
     run("cpu", "naive").with(2, &["--variants naive", "the CPU has one variant of its own"]);
 }
 
+/// Only a CUDA device has kernels to measure. Nothing is written without one.
+#[test]
+fn only_a_gpu_is_calibrated() {
+    let place = Place::new();
+    for device in ["cpu", "emulator"] {
+        let ended = place.host(&["calibrate", "--device", device, "-o", "costs.csv"]);
+        ended.with(2, &[&format!("--device {device}"), "CUDA"]);
+    }
+    if faltung::devices().is_err() {
+        place.host(&["calibrate", "-o", "costs.csv"]).with(3, &["cuda:0"]);
+    }
+    assert!(!place.path("costs.csv").exists());
+}
+
 /// The first line that is printed of a reason is for people: short, and it repeats nothing.
 #[test]
 fn a_missing_driver_is_one_short_line() {
