@@ -1,0 +1,31 @@
+//! Arrays of 4 values, for every CPU. The compiler makes vector instructions of them, where there are any.
+
+use super::Simd;
+
+/// [`Level::Portable`].
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+impl Simd for Portable {
+    type Vector = [f32; 4];
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [f32; 4] {
+        [value; 4]
+    }
+    #[inline(always)]
+    fn fma(self, a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
+        [a[0].mul_add(b[0], c[0]), a[1].mul_add(b[1], c[1]), a[2].mul_add(b[2], c[2]), a[3].mul_add(b[3], c[3])]
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> [f32; 4] {
+        // SAFETY: `from` holds four values, as this function requires.
+        unsafe { from.cast::<[f32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, vector: [f32; 4]) {
+        // SAFETY: `to` has room for four values, as this function requires.
+        unsafe { to.cast::<[f32; 4]>().write_unaligned(vector) }
+    }
+}
