@@ -181,7 +181,7 @@ impl Device {
                 if let Some(variant) = variant.named() {
                     return Err(Error::NeedsGpu { variant: variant.name() });
                 }
-                (Engine::on_cpu(), 1)
+                (Engine::on_cpu(problem), 1)
             }
             Kind::Emulator { seed } => {
                 let ready = EmulatorConvolution::new(*seed, problem, variant, limit)?;
@@ -228,7 +228,7 @@ impl Device {
     pub fn prepare_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
         match self.prepare(problem, variant) {
             Err(error @ Error::DeviceMemory { .. }) if variant.named().is_none() => {
-                Ok(Prepared::new(problem, Engine::on_cpu(), Some(format!("on the CPU: {error}"))))
+                Ok(Prepared::new(problem, Engine::on_cpu(problem), Some(format!("on the CPU: {error}"))))
             }
             other => other,
         }
@@ -252,7 +252,7 @@ impl Device {
             .get(|ready| *ready.problem() == problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
         match ready.apply(image) {
             // Other threads have taken the memory since.
-            Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(), None).apply(image),
+            Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(&problem), None).apply(image),
             other => other,
         }
     }

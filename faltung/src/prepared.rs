@@ -12,7 +12,6 @@ use crate::emulated::EmulatorConvolution;
 use crate::image::{bytes_of, bytes_of_mut};
 use crate::plan::Plan;
 use crate::rows::{HostRows, HostRowsMut};
-use crate::spares::Spares;
 use crate::stream::Stream;
 use crate::{Error, ErrorBound, Image, Pixel, PixelFormat, Problem, Result, View, ViewMut};
 
@@ -55,34 +54,15 @@ struct Shared {
 /// What a device has made ready.
 #[derive(Debug)]
 pub(crate) enum Engine {
-    Cpu(CpuConvolution),
+    Cpu(cpu::Convolution),
     Emulator(Box<EmulatorConvolution>),
     #[cfg(feature = "cuda")]
     Cuda(Box<GpuConvolution>),
 }
 
-/// Memory for runs on the CPU, one for each that runs at once.
-#[derive(Debug, Default)]
-pub(crate) struct CpuConvolution {
-    planes: Spares<cpu::Planes>,
-}
-
-impl CpuConvolution {
-    fn run<T: Pixel, U: Pixel>(&self, problem: &Problem, source: &[T], result: &mut [U]) -> Result<()> {
-        let format = problem.format();
-        assert_eq!((format.input, format.output), (T::TYPE, U::TYPE), "types of source and result");
-        self.run_bytes(problem, bytes_of(source), bytes_of_mut(result))
-    }
-
-    fn run_bytes(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
-        let mut planes = self.planes.take(|| Ok(cpu::Planes::default()))?;
-        cpu::convolve_bytes(problem, source, result, &mut planes)
-    }
-}
-
 impl Engine {
-    pub(crate) fn on_cpu() -> Self {
-        Self::Cpu(CpuConvolution::default())
+    pub(crate) fn on_cpu(problem: &Problem) -> Self {
+        Self::Cpu(cpu::Convolution::new(problem))
     }
 }
 
@@ -100,19 +80,29 @@ impl Prepared {
     /// The name of the variant that computes.
     #[must_use]
     pub fn variant(&self) -> &'static str {
-        self.plan().map_or(cpu::VARIANT, |plan| plan.entry.variant.name())
+        match (&self.shared.engine, self.plan()) {
+            (Engine::Cpu(convolution), _) => convolution.variant(),
+            (_, plan) => plan.map_or("", |plan| plan.entry.variant.name()),
+        }
     }
 
     /// Why this variant: one line for people.
     #[must_use]
     pub fn reason(&self) -> String {
-        self.plan().map_or_else(cpu::reason, |plan| plan.reason.clone())
+        match (&self.shared.engine, self.plan()) {
+            (Engine::Cpu(convolution), _) => convolution.reason(),
+            (_, plan) => plan.map_or_else(String::new, |plan| plan.reason.clone()),
+        }
     }
 
     /// The accuracy class that the variant keeps, and its error bound.
     #[must_use]
     pub fn bound(&self) -> ErrorBound {
-        self.plan().map_or_else(|| ErrorBound::direct(self.problem()), |plan| plan.bound(self.problem()))
+        match (&self.shared.engine, self.plan()) {
+            (_, Some(plan)) => plan.bound(self.problem()),
+            (Engine::Cpu(convolution), None) => convolution.bound(self.problem()),
+            (_, None) => ErrorBound::direct(self.problem()),
+        }
     }
 
     /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also
@@ -174,10 +164,10 @@ impl Prepared {
             }
         };
         if let Some(result) = result.as_dense_mut() {
-            return engine.run(self.problem(), source, result);
+            return engine.run(self.problem(), bytes_of(source), bytes_of_mut(result));
         }
         let mut values = crate::memory::zeros(self.problem().values(), "for the result")?;
-        engine.run(self.problem(), source, &mut values)?;
+        engine.run(self.problem(), bytes_of(source), bytes_of_mut(&mut values))?;
         result.set(&values);
         Ok(())
     }

@@ -33,11 +33,17 @@
 //! asked for while this one is computed.
 
 mod block;
+mod byte_rows;
+mod line;
+mod method;
 mod panel;
-mod planes;
 mod rates;
+mod recompute;
 mod reference;
+mod ring;
+mod row_pass;
 mod simd;
+mod sink;
 mod tile;
 
 #[cfg(test)]
@@ -45,37 +51,113 @@ mod tests;
 
 use rayon::prelude::*;
 
-use crate::Problem;
-use block::{Blocks, Scratch};
+use crate::image::values_of_mut;
+use crate::{ErrorBound, PixelFormat, PixelType, Problem, Result};
+use block::Blocks;
+use line::Values;
+use method::Method;
+use ring::Rings;
 use simd::Level;
+use sink::Output;
 use tile::{ROWS, Window};
 
-pub(crate) use planes::{Planes, convolve_bytes};
 pub(crate) use rates::rates;
 pub use reference::reference;
 
-/// Below this many multiply-adds (a pixel counts as 16 more) a problem is computed by the thread that asks: to wake
+/// Below this many multiply-adds (a value counts as 16 more) a problem is computed by the thread that asks: to wake
 /// others takes as long, about 10 µs.
 const FEW_STEPS: usize = 1 << 19;
 /// From this many values on (16 MiB) a result is written past the caches: it would not stay there.
 const MANY_VALUES: usize = 4 << 20;
-/// The most rows of a block, but for tall windows: for each block the window's height of rows is read again.
+/// The most rows of a block of a dense mask, but for tall windows: for each block the window's height of rows is read
+/// again.
 const MOST_ROWS: usize = 16 * ROWS;
 /// The least columns of a block of an image that is too flat to be cut into rows only.
 const LEAST_COLUMNS: usize = 4096;
 
-/// The name of what computes here.
-pub(crate) const VARIANT: &str = "direct";
+/// A problem made ready for this CPU.
+#[derive(Debug)]
+pub(crate) struct Convolution {
+    level: Level,
+    method: Method,
+}
 
-/// Computes `problem` on all threads of the current rayon pool.
-///
-/// `source` and `result` are `height` rows of `width` values without gaps. Every value of `result` is written; the bits
-/// are those of [`reference()`], on any CPU and with any number of threads.
-///
-/// # Panics
-/// If a slice has not `width * height` values.
-pub(crate) fn convolve(problem: &Problem, source: &[f32], result: &mut [f32]) {
-    convolve_with(Level::best(), result.len() >= MANY_VALUES, problem, source, result);
+impl Convolution {
+    /// With the method that the problem's accuracy class allows and that is expected to be the fastest.
+    pub(crate) fn new(problem: &Problem) -> Self {
+        let level = Level::best();
+        Self::with(level, Method::choose(level, problem))
+    }
+
+    fn with(level: Level, method: Method) -> Self {
+        Self { level, method }
+    }
+
+    /// The name of the method.
+    pub(crate) fn variant(&self) -> &'static str {
+        self.method.name()
+    }
+
+    /// Why this method: one line for people.
+    pub(crate) fn reason(&self) -> String {
+        format!("{}, with {}", self.method.reason(), self.level.name())
+    }
+
+    /// The accuracy class of the results, and the bound of their errors.
+    pub(crate) fn bound(&self, problem: &Problem) -> ErrorBound {
+        self.method.bound(problem)
+    }
+
+    /// Computes the problem on all threads of the current rayon pool, for interleaved values of its pixel format, as
+    /// bytes. The results do not depend on the number of threads.
+    ///
+    /// No type parameter: the instances are compiled in this crate, and not in each crate that calls a generic function
+    /// of the library.
+    ///
+    /// # Panics
+    /// If a slice has not the bytes of the problem's values, or does not begin where a value can.
+    pub(crate) fn run(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
+        self.run_as(result.len() >= MANY_VALUES * size_of::<f32>(), problem, source, result)
+    }
+
+    /// [`run`](Self::run) for images that are `large` or not.
+    fn run_as(&self, large: bool, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
+        let PixelFormat { input, output, .. } = problem.format();
+        let bytes = [input, output].map(|of| problem.values() * of.bytes());
+        assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
+        let image = Values::of(problem, source);
+        match output {
+            PixelType::F32 => self.run_to::<f32>(large, problem, image, values_of_mut(result)),
+            PixelType::U8 => self.run_to::<u8>(large, problem, image, values_of_mut(result)),
+            PixelType::U16 => self.run_to::<u16>(large, problem, image, values_of_mut(result)),
+        }
+        Ok(())
+    }
+
+    fn run_to<U: Output>(&self, large: bool, problem: &Problem, source: Values<'_>, result: &mut [U]) {
+        let rings = |window, row, limit| Rings { problem, window, row, limit, source, level: self.level, large };
+        match (&self.method, source) {
+            (Method::Direct(window), Values::F32(source)) => {
+                let outside = vec![problem.border().value(); problem.row_values()];
+                let blocks = Blocks { problem, window, source, outside: &outside, level: self.level, large };
+                in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
+                    blocks.compute(scratch, top, left, results);
+                });
+            }
+            (Method::Direct(window), _) => {
+                let rings = rings(window, None, f32::INFINITY);
+                in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
+                    rings.compute(scratch, top, left, results);
+                });
+            }
+            (Method::Separable { column, row, limit, .. }, _) => {
+                let rings = rings(column, Some(row), limit.unwrap_or(f32::INFINITY));
+                in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
+                    rings.compute(scratch, top, left, results);
+                });
+            }
+        }
+    }
 }
 
 /// The number of threads [`convolve`] uses.
@@ -96,12 +178,6 @@ pub(crate) fn describe() -> String {
     let threads = threads();
     let s = if threads == 1 { "" } else { "s" };
     format!("CPU: {}, {threads} thread{s}, {}", name(), Level::best().name())
-}
-
-/// Why it is computed as it is: one line for people.
-#[must_use]
-pub(crate) fn reason() -> String {
-    format!("the CPU's only one: register tiles with {}", Level::best().name())
 }
 
 /// The brand string of CPUID: 3 leaves of 16 bytes.
@@ -129,41 +205,37 @@ fn brand() -> Option<String> {
     None
 }
 
-/// [`convolve`] with the instructions of `level`, and for images that are `large` or not.
-fn convolve_with(level: Level, large: bool, problem: &Problem, source: &[f32], result: &mut [f32]) {
-    let (width, height) = (problem.width(), problem.height());
-    assert_eq!((source.len(), result.len()), (width * height, width * height), "values of source and result");
-    let blocks = Blocks {
-        problem,
-        window: &Window::new(problem),
-        source,
-        outside: &vec![problem.border().value(); width],
-        level,
-        large,
-    };
-    let cut = Cut::new(problem, threads());
+/// Cuts the result into blocks and has all threads compute them. `compute` gets its thread's scratch memory, the row
+/// and the value in it where a block begins, and the parts of its rows.
+fn in_blocks<U: Output, T: Default + Send>(
+    problem: &Problem,
+    cut: Cut,
+    result: &mut [U],
+    compute: impl Fn(&mut T, usize, usize, &mut [&mut [U]]) + Sync,
+) {
+    let width = problem.row_values();
     let rows = result.par_chunks_mut(cut.rows * width).enumerate();
     if cut.columns >= width {
-        rows.for_each_init(Scratch::default, |scratch, (i, chunk)| {
-            let mut results: Vec<&mut [f32]> = chunk.chunks_mut(width).collect();
-            blocks.compute(scratch, i * cut.rows, 0, &mut results);
+        rows.for_each_init(T::default, |scratch, (i, chunk)| {
+            let mut results: Vec<&mut [U]> = chunk.chunks_mut(width).collect();
+            compute(scratch, i * cut.rows, 0, &mut results);
         });
     } else {
         rows.for_each(|(i, chunk)| {
-            let mut parts: Vec<Vec<&mut [f32]>> = (0..width.div_ceil(cut.columns)).map(|_| Vec::new()).collect();
+            let mut parts: Vec<Vec<&mut [U]>> = (0..width.div_ceil(cut.columns)).map(|_| Vec::new()).collect();
             for row in chunk.chunks_mut(width) {
                 for (part, results) in parts.iter_mut().zip(row.chunks_mut(cut.columns)) {
                     part.push(results);
                 }
             }
-            parts.par_iter_mut().enumerate().for_each_init(Scratch::default, |scratch, (j, results)| {
-                blocks.compute(scratch, i * cut.rows, j * cut.columns, results);
+            parts.par_iter_mut().enumerate().for_each_init(T::default, |scratch, (j, results)| {
+                compute(scratch, i * cut.rows, j * cut.columns, results);
             });
         });
     }
 }
 
-/// The size of the blocks.
+/// The size of the blocks, in rows and in values of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     rows: usize,
@@ -171,18 +243,31 @@ struct Cut {
 }
 
 impl Cut {
-    /// Blocks for `threads` threads: several for each, so that all end at about the same time; of whole bands.
-    fn new(problem: &Problem, threads: usize) -> Self {
-        let (width, height) = (problem.width(), problem.height());
+    /// Blocks for a dense mask and `threads` threads.
+    fn dense(problem: &Problem, threads: usize) -> Self {
         let window = problem.window();
-        let steps = (window.width() * window.height()).saturating_add(16).saturating_mul(width * height);
+        // A tall window is mapped and its borders padded for each block: at least a quarter of its height.
+        let most = MOST_ROWS.max(window.height() / 4);
+        Self::new(problem, threads, window.width() * window.height(), most, 0)
+    }
+
+    /// Blocks for a separable mask and `threads` threads. All rows under the windows of a block are filtered again for
+    /// it, so blocks are some times as high as the mask.
+    fn separable(problem: &Problem, threads: usize) -> Self {
+        let window = problem.window();
+        Self::new(problem, threads, window.width() + window.height(), usize::MAX, 3 * window.height())
+    }
+
+    /// Blocks of at most `most` and, where that leaves one for each thread, at least `least` rows. There are several for
+    /// each thread, so that all end at about the same time; of whole bands.
+    fn new(problem: &Problem, threads: usize, steps: usize, most: usize, least: usize) -> Self {
+        let (width, height) = (problem.row_values(), problem.height());
+        let steps = steps.saturating_add(16).saturating_mul(width * height);
         if threads == 1 && height <= MOST_ROWS || steps < FEW_STEPS {
             return Self { rows: height, columns: width };
         }
         let blocks = (8 * threads).min(steps / (FEW_STEPS / 2));
-        // A tall window is mapped and its borders padded for each block: at least a quarter of its height.
-        let most = MOST_ROWS.max(window.height() / 4).min(height.div_ceil(threads));
-        let rows = height.div_ceil(blocks).min(most).next_multiple_of(ROWS);
+        let rows = height.div_ceil(blocks).max(least).min(most).min(height.div_ceil(threads)).next_multiple_of(ROWS);
         let bands = height.div_ceil(rows);
         let columns = if bands >= threads { width } else { width.div_ceil(blocks.div_ceil(bands)).max(LEAST_COLUMNS) };
         Self { rows, columns }

@@ -5,7 +5,8 @@
 use std::mem::MaybeUninit;
 
 use super::simd::{Level, Simd, Work};
-use super::tile::{ROWS, Window, tile};
+use super::sink::Output;
+use super::tile::{ROWS, Sink, Window, tile};
 
 /// Columns of the widest tile.
 const MOST_COLUMNS: usize = Level::Avx512.lanes() * Level::Avx512.vectors();
@@ -22,7 +23,7 @@ pub(super) fn tile_width(level: Level) -> usize {
 pub(super) struct Hints {
     /// The source rows are not in the cache: ask for those of the next tiles early.
     pub(super) prefetch: bool,
-    /// The result will not be in the cache anyway: write past it, where rows are aligned to [`LINE`].
+    /// The result will not be in the cache anyway: write past it, where rows of `f32` are aligned to [`LINE`].
     pub(super) stream: bool,
 }
 
@@ -40,7 +41,71 @@ pub(super) struct Panel<'a> {
 
 /// The values that a source row needs for a panel of `width` columns: the windows of whole tiles.
 pub(super) fn source_width(level: Level, window: &Window, width: usize) -> usize {
-    width.next_multiple_of(tile_width(level)) + window.width() - 1
+    width.next_multiple_of(tile_width(level)) + window.beyond()
+}
+
+/// Which results of a band are uncertain: they could round to another whole number if they were computed in order.
+#[derive(Debug)]
+pub(super) struct Uncertain {
+    /// Results further than this from a whole number are uncertain. Infinity for none.
+    pub(super) limit: f32,
+    /// For each vector of each row a bit for each lane.
+    lanes: Vec<u16>,
+    /// Vectors of a row.
+    vectors: usize,
+    /// Lanes of a vector.
+    of_vector: usize,
+}
+
+impl Uncertain {
+    /// No result is.
+    pub(super) fn none() -> Self {
+        Self { limit: f32::INFINITY, lanes: Vec::new(), vectors: 0, of_vector: 1 }
+    }
+
+    /// Results of `width` columns further than `limit` from a whole number.
+    pub(super) fn new(level: Level, limit: f32, width: usize) -> Self {
+        if limit.is_infinite() {
+            return Self::none();
+        }
+        let vectors = width.next_multiple_of(tile_width(level)) / level.lanes();
+        Self { limit, lanes: vec![0; vectors * ROWS], vectors, of_vector: level.lanes() }
+    }
+
+    /// Notes the uncertain lanes of vector `vector` of row `row`.
+    #[inline(always)]
+    pub(super) fn note(&mut self, row: usize, vector: usize, lanes: u16) {
+        let at = row * self.vectors + vector;
+        debug_assert!(at < self.lanes.len());
+        // SAFETY: `Panel::compute` asserts that there are ROWS rows of as many vectors as the panel's tiles have.
+        unsafe { *self.lanes.get_unchecked_mut(at) = lanes };
+    }
+
+    /// Calls `at` with row and column of each uncertain result of the panel's first `rows` rows, `width` columns.
+    pub(super) fn places(&self, rows: usize, width: usize, mut at: impl FnMut(usize, usize)) {
+        if self.vectors == 0 {
+            return;
+        }
+        for (row, lanes) in self.lanes.chunks_exact(self.vectors).take(rows).enumerate() {
+            for (i, lanes) in lanes.chunks(8).enumerate() {
+                // Most are 0.
+                if lanes.iter().fold(0, |any, &lanes| any | lanes) == 0 {
+                    continue;
+                }
+                for (j, &lanes) in lanes.iter().enumerate() {
+                    let (mut lanes, first) = (lanes, (8 * i + j) * self.of_vector);
+                    while lanes != 0 {
+                        let column = first + lanes.trailing_zeros() as usize;
+                        // A tile may be wider than what is left of the panel.
+                        if column < width {
+                            at(row, column);
+                        }
+                        lanes &= lanes - 1;
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Panel<'_> {
@@ -48,32 +113,42 @@ impl Panel<'_> {
     ///
     /// # Panics
     /// If rows are missing or too short, or the CPU does not have `level`.
-    pub(super) fn compute(&self, level: Level, results: &mut [&mut [f32]], first: usize) {
+    pub(super) fn compute<U: Output>(
+        &self,
+        level: Level,
+        results: &mut [&mut [U]],
+        first: usize,
+        uncertain: &mut Uncertain,
+    ) {
         assert_eq!(self.rows.len(), results.len() + self.window.height() - 1);
         let needed = source_width(level, self.window, self.width);
         assert!(self.rows.iter().all(|row| row.len() >= needed));
         assert!(results.iter().all(|row| row.len() >= first + self.width));
+        let vectors = self.width.next_multiple_of(tile_width(level)) / level.lanes();
+        assert!(uncertain.limit.is_infinite() || uncertain.vectors >= vectors && uncertain.of_vector == level.lanes());
         let aligned = results.iter().all(|row| row[first..].as_ptr().addr().is_multiple_of(LINE));
         let stream = self.hints.stream && aligned;
-        level.run(Bands { panel: self, results, first, stream });
+        level.run(Bands { panel: self, results, first, stream, uncertain });
     }
 }
 
 /// A panel and where it goes. Only [`Panel::compute`] makes one, and it has asserted what `bands` needs.
-struct Bands<'a, 'r> {
+struct Bands<'a, 'r, U> {
     panel: &'a Panel<'a>,
-    results: &'a mut [&'r mut [f32]],
+    results: &'a mut [&'r mut [U]],
     first: usize,
     stream: bool,
+    uncertain: &'a mut Uncertain,
 }
 
-impl Work for Bands<'_, '_> {
+impl<U: Output> Work for Bands<'_, '_, U> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
+        let sink = U::sink(self.uncertain);
         // SAFETY: the rows are long enough, and aligned if they are to be.
-        unsafe { bands::<S, V>(simd, self.panel, self.results, self.first, self.stream) }
+        unsafe { bands::<S, U, V>(simd, self.panel, self.results, self.first, self.stream, sink) }
     }
 }
 
@@ -84,12 +159,13 @@ impl Work for Bands<'_, '_> {
 /// The rows are as [`Panel::compute`] asserts. With `stream`, column `first` of every result row is aligned to
 /// [`LINE`].
 #[inline(always)]
-unsafe fn bands<S: Simd, const V: usize>(
+unsafe fn bands<S: Simd, U: Output, const V: usize>(
     simd: S,
     panel: &Panel<'_>,
-    results: &mut [&mut [f32]],
+    results: &mut [&mut [U]],
     first: usize,
     stream: bool,
+    mut sink: U::Sink<'_>,
 ) {
     let Panel { window, rows, width, hints } = *panel;
     let next_band = ROWS + window.height() - 1;
@@ -109,8 +185,8 @@ unsafe fn bands<S: Simd, const V: usize>(
                 }
             }
 
-            let mut buffer = [const { [const { MaybeUninit::<f32>::uninit() }; MOST_COLUMNS] }; ROWS];
-            let mut to = buffer.each_mut().map(|row| row.as_mut_ptr().cast::<f32>());
+            let mut buffer = [const { [const { MaybeUninit::<U>::uninit() }; MOST_COLUMNS] }; ROWS];
+            let mut to = buffer.each_mut().map(|row| row.as_mut_ptr().cast::<U>());
             if left >= columns {
                 for (to, result) in to.iter_mut().zip(results.iter_mut()) {
                     *to = result[first + x..].as_mut_ptr();
@@ -119,10 +195,11 @@ unsafe fn bands<S: Simd, const V: usize>(
             // SAFETY: source rows go on for whole tiles; results do if `left` says so, and else the buffer does. A wide
             // tile is a multiple of LINE wide if it is streamed at all, so in an aligned row all are aligned.
             unsafe {
+                sink.stream(stream && wide && left >= columns);
                 if wide {
-                    tile::<S, V>(simd, window, rows, x, &to, count, stream && left >= columns);
+                    tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink);
                 } else {
-                    tile::<S, 1>(simd, window, rows, x, &to, count, false);
+                    tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink);
                 }
             }
             if left < columns {

@@ -1,13 +1,20 @@
 //! The fast paths against the scalar reference, bit by bit, at every level that the machine has.
 
+use kernels_gpu::abi::border::{OUTSIDE, map};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Border, Filter, Mask, Operation, POISON};
+use crate::image::{bytes_of, bytes_of_mut};
+use crate::{Accuracy, Axis, Border, Filter, Mask, Operation, POISON, Pixel};
 
 const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Constant(-2.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
 const OPERATIONS: [Operation; 2] = [Operation::Convolve, Operation::Correlate];
+
+/// The method that the CPU chooses, of `f32`.
+fn convolve(problem: &Problem, source: &[f32], result: &mut [f32]) {
+    Convolution::new(problem).run(problem, bytes_of(source), bytes_of_mut(result)).unwrap();
+}
 
 /// Numbers without pattern, some of them -0.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
@@ -26,39 +33,106 @@ fn mask(width: usize, height: usize) -> Mask {
     Mask::new(width, height, numbers(width * height, (width * 64 + height) as u32)).unwrap()
 }
 
-/// Compares every level, for large images and others, with the reference. The result lies at different places of a
-/// cache line.
-fn check(problem: &Problem, source: &[f32]) {
-    let mut expected = vec![POISON; source.len()];
-    reference(problem, source, &mut expected);
-    for level in Level::available() {
-        for large in [false, true] {
-            let shift = (problem.width() + 5 * problem.height()) % 16;
-            let mut memory = vec![POISON; source.len() + 31];
-            let start = memory.as_ptr().align_offset(64) + shift;
-            convolve_with(level, large, problem, source, &mut memory[start..][..source.len()]);
-            let found = &memory[start..][..source.len()];
-            // NaN is NaN, but for that of an unwritten value.
-            let same = |(a, b): (&f32, &f32)| {
-                b.to_bits() != POISON.to_bits() && (a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
-            };
-            if let Some(at) = expected.iter().zip(found).position(|pair| !same(pair)) {
-                let (width, height, origin) = (problem.width(), problem.height(), problem.origin());
-                let window = (problem.window().width(), problem.window().height());
-                panic!(
-                    "{level:?}, large {large}, {width} x {height}, window {window:?}, origin {origin:?}, {}, shift \
-                     {shift}: {:e} is not {:e} (column {}, row {})",
-                    problem.border(),
-                    found[at],
-                    expected[at],
-                    at % width,
-                    at / width
-                );
-            }
-            let around = memory[..start].iter().chain(&memory[start + source.len()..]);
-            assert!(around.into_iter().all(|value| value.to_bits() == POISON.to_bits()), "written beside the result");
-        }
+/// Values without pattern of a type.
+trait Sample: Pixel {
+    fn samples(count: usize, seed: u64) -> Vec<Self>;
+    /// A value that is not this one.
+    fn other(self) -> Self;
+    /// NaN is NaN.
+    fn same(self, other: Self) -> bool;
+}
+
+impl Sample for f32 {
+    fn samples(count: usize, seed: u64) -> Vec<f32> {
+        numbers(count, seed as u32)
     }
+    fn other(self) -> f32 {
+        POISON
+    }
+    fn same(self, other: f32) -> bool {
+        // But for the NaN of an unwritten value.
+        other.to_bits() != POISON.to_bits() && (self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan())
+    }
+}
+
+macro_rules! integer_sample {
+    ($($of:ty),*) => {$(
+        impl Sample for $of {
+            fn samples(count: usize, seed: u64) -> Vec<$of> {
+                let mut random = fastrand::Rng::with_seed(seed);
+                (0..count).map(|_| random.u32(..) as $of).collect()
+            }
+            fn other(self) -> $of {
+                !self
+            }
+            fn same(self, other: $of) -> bool {
+                self == other
+            }
+        }
+    )*};
+}
+integer_sample!(u8, u16);
+
+/// What the contract demands, value by value.
+fn expected<T: Sample, U: Sample>(problem: &Problem, source: &[T]) -> Vec<U> {
+    let channels = problem.format().channels;
+    let at = |i: usize| (i / channels % problem.width(), i / problem.row_values(), i % channels);
+    let value = |i: usize| {
+        let (x, y, channel) = at(i);
+        U::from_f32(problem.result_at(source, x, y, channel))
+    };
+    (0..source.len()).map(value).collect()
+}
+
+/// Compares a method with what the contract demands, bit by bit, for large images and others. The result lies at
+/// different places of a cache line.
+fn check_method<T: Sample, U: Sample>(convolution: &Convolution, problem: &Problem, source: &[T], expected: &[U]) {
+    for large in [false, true] {
+        let shift = (problem.width() + 5 * problem.height()) % 16;
+        let mut memory = vec![U::default(); source.len() + 31 + 64 / size_of::<U>()];
+        let start = memory.as_ptr().align_offset(64) + shift;
+        let result = &mut memory[start..][..source.len()];
+        // Whatever is not written is wrong.
+        for (to, &value) in result.iter_mut().zip(expected) {
+            *to = value.other();
+        }
+        convolution.run_as(large, problem, bytes_of(source), bytes_of_mut(result)).unwrap();
+        if let Some(at) = expected.iter().zip(&*result).position(|(a, b)| !a.same(*b)) {
+            panic!(
+                "{}, large {large}, shift {shift}: value {at} is {:?} and not {:?}; {:?} {} window {} x {}, origin {:?}, {}",
+                convolution.reason(),
+                result[at],
+                expected[at],
+                (problem.width(), problem.height()),
+                problem.format(),
+                problem.window().width(),
+                problem.window().height(),
+                problem.origin(),
+                problem.border(),
+            );
+        }
+        let around = memory[..start].iter().chain(&memory[start + source.len()..]);
+        assert!(around.into_iter().all(|&value| value == U::default()), "written beside the result");
+    }
+}
+
+/// Checks the direct method at every level.
+fn check<T: Sample, U: Sample>(problem: &Problem, source: &[T]) {
+    let expected = expected::<T, U>(problem, source);
+    for level in Level::available() {
+        check_method(&Convolution::with(level, Method::direct(problem)), problem, source, &expected);
+    }
+}
+
+/// Checks the separable method of integer results at every level; false if it can't serve.
+fn check_separable<U: Sample>(problem: &Problem, source: &[u8]) -> bool {
+    let expected = expected::<u8, U>(problem, source);
+    Level::available().all(|level| {
+        Method::separable(level, problem).is_some_and(|(method, _)| {
+            check_method(&Convolution::with(level, method), problem, source, &expected);
+            true
+        })
+    })
 }
 
 /// Widths and heights across every boundary of tiles, vectors and bands; the rest changes from size to size.
@@ -74,7 +148,7 @@ fn sizes() {
             let filter =
                 Filter::new(mask(mw, mh)).border(BORDERS[case % BORDERS.len()]).operation(OPERATIONS[case / 3 % 2]);
             let problem = Problem::new(width, height, &filter).unwrap();
-            check(&problem, &numbers(width * height, case as u32));
+            check::<f32, f32>(&problem, &numbers(width * height, case as u32));
         }
     }
 }
@@ -88,11 +162,11 @@ fn masks_borders_and_anchors() {
             for border in BORDERS {
                 for operation in OPERATIONS {
                     let filter = Filter::new(mask(mw, mh)).border(border).operation(operation);
-                    check(&Problem::new(width, height, &filter).unwrap(), &source);
+                    check::<f32, f32>(&Problem::new(width, height, &filter).unwrap(), &source);
                     if mw * mh < 50 {
                         for anchor in [(0, 0), (mh - 1, 0), (0, mw - 1), (mh - 1, mw - 1)] {
                             let filter = filter.clone().anchor(anchor.0, anchor.1);
-                            check(&Problem::new(width, height, &filter).unwrap(), &source);
+                            check::<f32, f32>(&Problem::new(width, height, &filter).unwrap(), &source);
                         }
                     }
                 }
@@ -105,7 +179,7 @@ fn masks_borders_and_anchors() {
 fn a_huge_mask_on_a_small_image() {
     for border in BORDERS {
         let filter = Filter::new(mask(301, 203)).border(border).anchor(10, 290);
-        check(&Problem::new(10, 7, &filter).unwrap(), &numbers(70, 3));
+        check::<f32, f32>(&Problem::new(10, 7, &filter).unwrap(), &numbers(70, 3));
     }
 }
 
@@ -113,7 +187,7 @@ fn a_huge_mask_on_a_small_image() {
 fn scale_and_offset() {
     for (scale, offset) in [(0.25, 0.0), (1.0, 3.0), (-1.5, 0.1), (0.0, -0.0)] {
         let filter = Filter::new(mask(3, 4)).scale(scale).offset(offset);
-        check(&Problem::new(75, 8, &filter).unwrap(), &numbers(75 * 8, 11));
+        check::<f32, f32>(&Problem::new(75, 8, &filter).unwrap(), &numbers(75 * 8, 11));
     }
 }
 
@@ -127,8 +201,20 @@ fn any_number_of_threads() {
         let source = numbers(width * height, 5);
         let mut expected = vec![POISON; source.len()];
         reference(&problem, &source, &mut expected);
+        let blurred = Filter::new(Mask::gaussian(2.0, None).unwrap()).border(Border::Mirror);
+        let blurred = Problem::new(width, height, &blurred).unwrap();
+        let bytes = blurred.clone().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
+        let pixels = u8::samples(width * height, 6);
+        let mut blurs = Vec::new();
         for threads in [1, 2, 3, 7] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            blurs.push(pool.install(|| {
+                let (mut floats, mut rounded) = (vec![POISON; source.len()], vec![0; source.len()]);
+                convolve(&blurred, &source, &mut floats);
+                Convolution::new(&bytes).run(&bytes, &pixels, &mut rounded).unwrap();
+                (floats.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), rounded)
+            }));
+            assert!(blurs[0] == blurs[blurs.len() - 1], "{width} x {height}, {threads} threads");
             let mut result = vec![POISON; source.len()];
             pool.install(|| convolve(&problem, &source, &mut result));
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
@@ -141,7 +227,7 @@ fn any_number_of_threads() {
 #[test]
 fn cuts() {
     let cut = |width, height, side, threads| {
-        Cut::new(&Problem::new(width, height, &Filter::new(mask(side, side))).unwrap(), threads)
+        Cut::dense(&Problem::new(width, height, &Filter::new(mask(side, side))).unwrap(), threads)
     };
     assert_eq!(cut(64, 64, 3, 2), Cut { rows: 64, columns: 64 }, "not worth waking a thread");
     assert_eq!(cut(100, 90, 31, 1), Cut { rows: 90, columns: 100 });
@@ -169,7 +255,7 @@ fn nan_and_infinity_stay_in_their_support() {
     {
         let mut source = clean.clone();
         source[y * width + x] = value;
-        check(&problem, &source);
+        check::<f32, f32>(&problem, &source);
         let mut result = vec![POISON; clean.len()];
         convolve(&problem, &source, &mut result);
         for (i, (&a, &b)) in expected.iter().zip(&result).enumerate() {
@@ -190,12 +276,208 @@ fn infinite_coefficients() {
         let mut coefficients = numbers(9, 2);
         coefficients[0] = f32::INFINITY;
         let filter = Filter::new(Mask::new(3, 3, coefficients).unwrap()).border(border);
-        check(&Problem::new(67, 7, &filter).unwrap(), &numbers(67 * 7, 4));
+        check::<f32, f32>(&Problem::new(67, 7, &filter).unwrap(), &numbers(67 * 7, 4));
     }
 }
 
+/// Every pair of types, and 1 to 4 channels.
 #[test]
-#[should_panic(expected = "values of source and result")]
+fn formats() {
+    fn pair<T: Sample, U: Sample>(case: &mut usize) {
+        for channels in 1..=4 {
+            for (width, height, mw, mh) in [(1, 1, 3, 3), (70, 9, 3, 3), (23, 20, 4, 5), (150, 7, 1, 6), (9, 3, 12, 2)]
+            {
+                *case += 1;
+                let filter = Filter::new(mask(mw, mh))
+                    .border(BORDERS[*case % BORDERS.len()])
+                    .operation(OPERATIONS[*case % 2])
+                    .anchor(*case % mh, *case % mw)
+                    .scale(if *case % 3 == 0 { 0.4 } else { 1.0 });
+                let problem = Problem::new(width, height, &filter).unwrap();
+                let problem = problem.with_format(PixelFormat::of::<T, U>(channels)).unwrap();
+                check::<T, U>(&problem, &T::samples(problem.values(), *case as u64));
+            }
+        }
+    }
+    let case = &mut 0;
+    pair::<u8, u8>(case);
+    pair::<u8, u16>(case);
+    pair::<u8, f32>(case);
+    pair::<u16, u8>(case);
+    pair::<u16, u16>(case);
+    pair::<u16, f32>(case);
+    pair::<f32, u8>(case);
+    pair::<f32, u16>(case);
+    pair::<f32, f32>(case);
+}
+
+/// Separable masks of all kinds, with the factor and the offset of their results.
+fn separable_masks() -> Vec<(Mask, f32, f32)> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut outer = |width: usize, height: usize, lowest: f32| {
+        let mut values = |count| (0..count).map(|_| random.f32() * (1.0 - lowest) + lowest).collect::<Vec<_>>();
+        let (row, column) = (values(width), values(height));
+        let size =
+            row.iter().map(|value| value.abs()).sum::<f32>() * column.iter().map(|value| value.abs()).sum::<f32>();
+        let product = |i: usize| (f64::from(row[i % width]) * f64::from(column[i / width]) / f64::from(size)) as f32;
+        Mask::new(width, height, (0..width * height).map(product).collect()).unwrap()
+    };
+    vec![
+        (outer(3, 3, 0.0), 1.0, 0.0),
+        (outer(5, 4, 0.0), 1.0, 0.0),
+        (outer(2, 7, -1.0), 1.5, 100.0),
+        (outer(13, 13, 0.0), 1.0, 0.0),
+        (outer(31, 18, 0.0), 1.0, 0.5),
+        (outer(1, 6, 0.0), 1.0, 0.0),
+        (Mask::gaussian(0.8, None).unwrap(), 1.0, 0.0),
+        (Mask::gaussian(2.0, None).unwrap(), 1.0, 0.0),
+        // Sums that lie in the middle between two whole numbers, but for rounding errors.
+        (Mask::average(3, 2).unwrap(), 1.0, 0.0),
+        (Mask::average(6, 6).unwrap(), 1.0, 0.0),
+        // Sums without rounding errors.
+        (Mask::average(4, 2).unwrap(), 1.0, 0.0),
+        (Mask::sobel(Axis::X), 0.25, 127.5),
+        (Mask::scharr(Axis::Y), 1.0, 3.0),
+    ]
+}
+
+/// Bytes through a separable mask have the bits of the ordered sum, at every level.
+#[test]
+fn separable_bytes() {
+    let (mut case, mut served) = (0, 0);
+    for (mask, scale, offset) in separable_masks() {
+        for (width, height) in [(1, 1), (5, 40), (97, 31), (64, 64), (201, 13)] {
+            case += 1;
+            let filter = Filter::new(mask.clone())
+                .border(
+                    [
+                        Border::ZERO,
+                        Border::Constant(77.0),
+                        Border::Clamp,
+                        Border::Reflect,
+                        Border::Mirror,
+                        Border::Wrap,
+                    ][case % 6],
+                )
+                .operation(OPERATIONS[case % 2])
+                .anchor(case % mask.height(), case % mask.width())
+                .scale(scale)
+                .offset(offset);
+            let problem = Problem::new(width, height, &filter).unwrap();
+            let channels = 1 + case % 4;
+            let source = u8::samples(width * height * channels, case as u64);
+            let bytes = problem.clone().with_format(PixelFormat::of::<u8, u8>(channels)).unwrap();
+            served += usize::from(check_separable::<u8>(&bytes, &source));
+            let words = problem.with_format(PixelFormat::of::<u8, u16>(channels)).unwrap();
+            served += usize::from(check_separable::<u16>(&words, &source));
+        }
+    }
+    assert!(served > 100, "{served} of {} problems are separable", 2 * case);
+}
+
+/// Without the second computation of uncertain results some are wrong.
+#[test]
+fn uncertain_results_matter() {
+    let filter = Filter::new(Mask::average(3, 2).unwrap());
+    let problem = Problem::new(200, 50, &filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
+    let source = u8::samples(problem.values(), 8);
+    let expected = expected::<u8, u8>(&problem, &source);
+    for level in Level::available() {
+        let (mut method, _) = Method::separable(level, &problem).unwrap();
+        let wrong = |method| {
+            let mut result = vec![0; source.len()];
+            Convolution::with(level, method).run(&problem, &source, &mut result).unwrap();
+            expected.iter().zip(&result).filter(|(a, b)| a != b).count()
+        };
+        if let Method::Separable { limit, .. } = &mut method {
+            *limit = None;
+        }
+        assert!(wrong(method) > 10, "{level:?}");
+        assert_eq!(wrong(Method::separable(level, &problem).unwrap().0), 0, "{level:?}");
+    }
+}
+
+/// Results of `f32` are within the bound of the separable method, and have the same bits at every level.
+#[test]
+fn separable_floats() {
+    let mut case = 0;
+    for (mask, scale, offset) in separable_masks() {
+        for (width, height, channels) in [(1, 1, 1), (5, 40, 3), (97, 31, 1), (70, 64, 2), (201, 13, 4)] {
+            case += 1;
+            let filter = Filter::new(mask.clone()).border(BORDERS[case % 6]).operation(OPERATIONS[case % 2]);
+            let filter = filter.scale(scale).offset(offset);
+            let problem = Problem::new(width, height, &filter).unwrap();
+            let problem = problem.with_format(PixelFormat::of::<f32, f32>(channels)).unwrap();
+            let source = f32::samples(problem.values(), case as u64);
+            let mut first: Option<Vec<f32>> = None;
+            for level in Level::available() {
+                let (method, _) = Method::separable(level, &problem).expect("a separable mask");
+                let convolution = Convolution::with(level, method);
+                let mut result = vec![POISON; source.len()];
+                convolution.run(&problem, bytes_of(&source), bytes_of_mut(&mut result)).unwrap();
+                let gamma = convolution.bound(&problem).gamma();
+                for (i, &found) in result.iter().enumerate() {
+                    let (x, y, channel) = (i / channels % width, i / channels / width, i % channels);
+                    let (exact, size) = in_f64(&problem, &source, (x, y, channel));
+                    let scaled = exact * f64::from(scale) + f64::from(offset);
+                    let bound = f64::from(scale.abs()) * gamma * size;
+                    let bound = bound + (scaled.abs() + bound) / f64::from(1 << 24) + 1e-40;
+                    let error = (f64::from(found) - scaled).abs();
+                    assert!(error <= bound, "{level:?}, value {i}: {found} for {scaled}, {error:e} over {bound:e}");
+                }
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                assert!(first.as_ref().is_none_or(|first| bits(first) == bits(&result)), "{level:?} has other bits");
+                first = Some(result);
+            }
+        }
+    }
+}
+
+/// The sum of the products and of their magnitudes, in `f64`.
+fn in_f64(problem: &Problem, source: &[f32], (x, y, channel): (usize, usize, usize)) -> (f64, f64) {
+    let (window, channels, border) = (problem.window(), problem.format().channels, problem.border());
+    let place =
+        |at: usize, origin: usize, side: usize| map(border.mode().code(), at as i32 - origin as i32, side as i32);
+    let (mut sum, mut size) = (0.0, 0.0);
+    for k in 0..window.height() {
+        let row = place(y + k, problem.origin().0, problem.height());
+        for l in 0..window.width() {
+            let column = place(x + l, problem.origin().1, problem.width());
+            let outside = row == OUTSIDE || column == OUTSIDE;
+            let index = (row.max(0) as usize * problem.width() + column.max(0) as usize) * channels + channel;
+            let pixel = if outside { border.value() } else { source[index] };
+            let product = f64::from(window.at(k, l)) * f64::from(pixel);
+            (sum, size) = (sum + product, size + product.abs());
+        }
+    }
+    (sum, size)
+}
+
+/// What can't keep the contract is not computed by the separable method.
+#[test]
+fn separable_where_it_serves() {
+    let of = |mask: Mask, accuracy, format: PixelFormat| {
+        let problem =
+            Problem::new(200, 200, &Filter::new(mask).accuracy(accuracy)).unwrap().with_format(format).unwrap();
+        Convolution::new(&problem).variant()
+    };
+    let gaussian = || Mask::gaussian(3.0, None).unwrap();
+    let (floats, bytes) = (PixelFormat::of::<f32, f32>(1), PixelFormat::of::<u8, u8>(3));
+    assert_eq!(of(gaussian(), Accuracy::Bounded, floats), "separable");
+    assert_eq!(of(gaussian(), Accuracy::Exact, floats), "direct");
+    assert_eq!(of(gaussian(), Accuracy::Exact, bytes), "separable");
+    assert_eq!(of(gaussian(), Accuracy::Bounded, PixelFormat::of::<u16, u16>(1)), "direct");
+    assert_eq!(of(gaussian(), Accuracy::Bounded, PixelFormat::of::<u16, f32>(1)), "separable");
+    assert_eq!(of(gaussian(), Accuracy::Bounded, PixelFormat::of::<f32, u8>(1)), "direct");
+    assert_eq!(of(Mask::disk(5.0).unwrap(), Accuracy::Bounded, bytes), "direct");
+    // A pixel outside that is no byte.
+    let filter = Filter::new(gaussian()).border(Border::Constant(0.5));
+    let problem = Problem::new(200, 200, &filter).unwrap().with_format(bytes).unwrap();
+    assert_eq!(Convolution::new(&problem).variant(), "direct");
+}
+
+#[test]
+#[should_panic(expected = "bytes of source and result")]
 fn a_short_result_is_refused() {
     let problem = Problem::new(4, 4, &Filter::new(mask(3, 3))).unwrap();
     convolve(&problem, &[0.0; 16], &mut [0.0; 15]);
@@ -224,6 +506,6 @@ proptest! {
         let filter = Filter::new(Mask::new(mw, mh, coefficients).unwrap())
             .border(BORDERS[border])
             .operation(OPERATIONS[usize::from(convolve)]);
-        check(&Problem::new(width, height, &filter).unwrap(), &source);
+        check::<f32, f32>(&Problem::new(width, height, &filter).unwrap(), &source);
     }
 }

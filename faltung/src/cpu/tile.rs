@@ -53,12 +53,15 @@ pub(super) const ROWS: usize = 6;
 ///
 /// Column by column, each from the window's last row to its first: the coefficients by which the output rows of a tile
 /// multiply one pixel are neighbours in memory.
+#[derive(Debug)]
 pub(super) struct Window {
     packed: Vec<f32>,
     /// Values from one column to the next.
     stride: usize,
     width: usize,
     height: usize,
+    /// Values from one pixel of a row to the next: the channels.
+    step: usize,
     /// Factor and addend of finished sums, if they are not 1 and 0.
     finish: Option<(f32, f32)>,
 }
@@ -67,22 +70,31 @@ impl Window {
     /// The window of `problem`, packed.
     pub(super) fn new(problem: &Problem) -> Self {
         let mask = problem.window();
-        let (width, height) = (mask.width(), mask.height());
+        Self::packed(problem, mask.coefficients(), mask.width())
+    }
+
+    /// A window of one column for `problem`.
+    pub(super) fn column(problem: &Problem, coefficients: &[f32]) -> Self {
+        Self::packed(problem, coefficients, 1)
+    }
+
+    fn packed(problem: &Problem, coefficients: &[f32], width: usize) -> Self {
+        let height = coefficients.len() / width;
         // An odd stride: with a power of two all columns would fall into a few sets of the cache.
         let stride = height | 1;
         let mut packed = vec![0.0; width * stride];
-        for (k, row) in mask.coefficients().chunks_exact(width).enumerate() {
+        for (k, row) in coefficients.chunks_exact(width).enumerate() {
             for (l, &coefficient) in row.iter().enumerate() {
                 packed[l * stride + height - 1 - k] = coefficient;
             }
         }
         let finish = (!problem.is_plain()).then(|| problem.scale_and_offset());
-        Self { packed, stride, width, height, finish }
+        Self { packed, stride, width, height, step: problem.format().channels, finish }
     }
 
-    /// Columns.
-    pub(super) fn width(&self) -> usize {
-        self.width
+    /// The values that a row needs beyond the first one of its last window.
+    pub(super) fn beyond(&self) -> usize {
+        (self.width - 1) * self.step
     }
 
     /// Rows.
@@ -91,23 +103,49 @@ impl Window {
     }
 }
 
+/// What is done with the finished sums of a tile.
+pub(super) trait Sink {
+    /// The type of the results.
+    type Value: Copy;
+
+    /// Writes `N` vectors of results. They are those of row `row` of the band, from column `column` on, which is a
+    /// multiple of a vector.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `N` vectors of values, and aligned as the sink requires.
+    unsafe fn put<S: Simd, const N: usize>(
+        &mut self,
+        simd: S,
+        values: &[S::Vector; N],
+        to: *mut Self::Value,
+        row: usize,
+        column: usize,
+    );
+
+    /// Whether the vectors that follow are written past the caches. They are aligned to the size of a vector then, and
+    /// the caller ends them with a [fence](Simd::fence).
+    fn stream(&mut self, past_caches: bool) {
+        let _ = past_caches;
+    }
+}
+
 /// Computes the outputs of `count` rows and `V` vectors. `rows[s]` is source row s of the first output row's
 /// window, and its value `x` the first of the window of the tile's first column.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` rows.
-/// - Each of these has at least `x + V * LANES + window.width() - 1` values.
+/// - Each of these has at least `x + V * LANES + window.beyond()` values.
 /// - The first `count` pointers are valid for writes of `V * LANES` values, and no row overlaps them.
-/// - With `stream`, they are aligned to the size of a vector, and the caller fences ([`Simd::stream`]).
+/// - They are aligned as `sink` requires.
 #[inline(always)]
-pub(super) unsafe fn tile<S: Simd, const V: usize>(
+pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
     simd: S,
     window: &Window,
     rows: &[&[f32]],
     x: usize,
-    to: &[*mut f32; ROWS],
+    to: &[*mut K::Value; ROWS],
     count: usize,
-    stream: bool,
+    sink: &mut K,
 ) {
     let mut sums = [[simd.splat(0.0); V]; ROWS];
     for s in 0..count + window.height - 1 {
@@ -126,7 +164,7 @@ pub(super) unsafe fn tile<S: Simd, const V: usize>(
                         unsafe { step::<S, V, $low, $high>(simd, window, pixels, coefficients, &mut sums) };
                         if s + 1 >= window.height {
                             // SAFETY: low < high <= count; the caller promises the pointer.
-                            unsafe { finish(simd, window, &sums[$low], to[$low], stream) };
+                            unsafe { finish(simd, window, &sums[$low], to[$low], sink, ($low, x)) };
                         }
                     })*
                     _ => unreachable!("0 <= {low} < {high} <= {ROWS}"),
@@ -142,7 +180,7 @@ pub(super) unsafe fn tile<S: Simd, const V: usize>(
 /// One source row: all columns of the window, for the output rows `LOW..HIGH`.
 ///
 /// # Safety
-/// `pixels` is valid for reads of `V * LANES + window.width() - 1` values; `coefficients` points at the coefficient of
+/// `pixels` is valid for reads of `V * LANES + window.beyond()` values; `coefficients` points at the coefficient of
 /// row `LOW` in column 0 of the packed window, and those of the other rows follow.
 #[inline(always)]
 unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
@@ -155,8 +193,8 @@ unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
     for l in 0..window.width {
         let mut loaded = [simd.splat(0.0); V];
         for (v, vector) in loaded.iter_mut().enumerate() {
-            // SAFETY: v * LANES + LANES + l is at most V * LANES + width - 1.
-            *vector = unsafe { simd.load(pixels.add(l + v * S::LANES)) };
+            // SAFETY: v * LANES + LANES + l * step is at most V * LANES + window.beyond().
+            *vector = unsafe { simd.load(pixels.add(l * window.step + v * S::LANES)) };
         }
         for (r, sums) in sums[LOW..HIGH].iter_mut().enumerate() {
             // SAFETY: the caller's promise; columns are `stride` apart.
@@ -168,21 +206,27 @@ unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
     }
 }
 
-/// Finishes and writes one output row of a tile.
+/// Finishes and writes one output row of a tile, which is row `at.0` of its band and begins in column `at.1`.
 ///
 /// # Safety
 /// As for [`tile`], of `to`.
 #[inline(always)]
-unsafe fn finish<S: Simd, const V: usize>(simd: S, window: &Window, sums: &[S::Vector; V], to: *mut f32, stream: bool) {
-    for (v, &sum) in sums.iter().enumerate() {
-        let value = match window.finish {
-            Some((scale, offset)) => simd.fma(sum, simd.splat(scale), simd.splat(offset)),
-            None => sum,
-        };
-        // SAFETY: the caller's promise, for V vectors.
-        unsafe {
-            let to = to.add(v * S::LANES);
-            if stream { simd.stream(to, value) } else { simd.store(to, value) }
+unsafe fn finish<S: Simd, K: Sink, const V: usize>(
+    simd: S,
+    window: &Window,
+    sums: &[S::Vector; V],
+    to: *mut K::Value,
+    sink: &mut K,
+    at: (usize, usize),
+) {
+    let mut values = *sums;
+    if let Some((scale, offset)) = window.finish {
+        let (scale, offset) = (simd.splat(scale), simd.splat(offset));
+        // A closure would not be compiled with the level's instructions.
+        for value in &mut values {
+            *value = simd.fma(*value, scale, offset);
         }
     }
+    // SAFETY: the caller's promise.
+    unsafe { sink.put(simd, &values, to, at.0, at.1) };
 }

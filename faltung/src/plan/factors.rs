@@ -45,6 +45,16 @@ impl Factors {
         mask.is_outer_product(&column, &row, near).then_some(Self { row, column })
     }
 
+    /// The row's coefficients.
+    pub(crate) fn row(&self) -> &[f32] {
+        &self.row
+    }
+
+    /// The column's coefficients.
+    pub(crate) fn column(&self) -> &[f32] {
+        &self.column
+    }
+
     /// The least and the largest exponent of the coefficients of both, but for zeros: `2^e <= |value| < 2^(e + 1)`.
     #[must_use]
     pub fn exponents(&self) -> (i32, i32) {

@@ -48,6 +48,33 @@ pub(super) trait Simd: Copy {
     /// Ends a number of [`stream`](Self::stream)s.
     fn fence(self) {}
 
+    /// [`LANES`](Self::LANES) bytes from `from` on, as `f32`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load_u8(self, from: *const u8) -> Self::Vector;
+
+    /// [`LANES`](Self::LANES) values of 16 bits from `from` on, as `f32`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values, aligned or not.
+    unsafe fn load_u16(self, from: *const u16) -> Self::Vector;
+
+    /// Rounds the lanes of `N` vectors half to even, limits them to `0..=255`, and writes them as bytes. NaN becomes 0.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of as many values.
+    unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[Self::Vector; N]);
+
+    /// Rounds the lanes of `N` vectors half to even, limits them to `0..=65535`, and writes them. NaN becomes 0.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of as many values, aligned or not.
+    unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[Self::Vector; N]);
+
+    /// The lanes that are further than `limit` from the nearest whole number, as bits. A lane that is NaN is none.
+    fn far_from_whole(self, vector: Self::Vector, limit: f32) -> u16;
+
     /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
     fn prefetch(self, at: *const f32) {
         let _ = at;
@@ -67,7 +94,7 @@ pub(super) trait Work {
 /// The sets of instructions there are instances for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// x86-64 with AVX-512F: 32 registers of 16 values.
+    /// x86-64 with AVX-512 F, BW, DQ and VL: 32 registers of 16 values.
     Avx512,
     /// x86-64 with AVX2 and FMA: 16 registers of 8 values.
     Avx2,
@@ -84,13 +111,30 @@ impl Level {
     pub(crate) fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && Self::Avx2.is_available()
+            }
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx512 | Self::Avx2 => false,
             Self::Portable => true,
         }
+    }
+
+    /// Whether this level and this CPU have dot products and permutations of bytes: AVX-512 VNNI and VBMI.
+    pub(super) fn has_byte_instructions(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self == Self::Avx512
+            && self.is_available()
+            && is_x86_feature_detected!("avx512vnni")
+            && is_x86_feature_detected!("avx512vbmi");
+        #[cfg(not(target_arch = "x86_64"))]
+        false
     }
 
     /// The levels of this CPU, the fastest first.

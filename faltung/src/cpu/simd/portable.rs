@@ -28,4 +28,37 @@ impl Simd for Portable {
         // SAFETY: `to` has room for four values, as this function requires.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(vector) }
     }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> [f32; 4] {
+        // SAFETY: `from` holds four values, as this function requires.
+        unsafe { from.cast::<[u8; 4]>().read() }.map(f32::from)
+    }
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> [f32; 4] {
+        // SAFETY: `from` holds four values, as this function requires.
+        unsafe { from.cast::<[u16; 4]>().read_unaligned() }.map(f32::from)
+    }
+    #[inline(always)]
+    unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[[f32; 4]; N]) {
+        for (i, vector) in vectors.iter().enumerate() {
+            // The cast saturates, and makes 0 of NaN.
+            // SAFETY: `to` has room for N vectors, as this function requires.
+            unsafe { to.cast::<[u8; 4]>().add(i).write(vector.map(|value| value.round_ties_even() as u8)) }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[[f32; 4]; N]) {
+        for (i, vector) in vectors.iter().enumerate() {
+            // SAFETY: as in `store_u8`.
+            unsafe { to.cast::<[u16; 4]>().add(i).write_unaligned(vector.map(|value| value.round_ties_even() as u16)) }
+        }
+    }
+    #[inline(always)]
+    fn far_from_whole(self, vector: [f32; 4], limit: f32) -> u16 {
+        let mut far = 0;
+        for (i, value) in vector.into_iter().enumerate() {
+            far |= u16::from((value - value.round_ties_even()).abs() > limit) << i;
+        }
+        far
+    }
 }

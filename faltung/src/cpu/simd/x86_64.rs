@@ -1,16 +1,12 @@
 //! AVX2 and AVX-512.
 
-use std::arch::x86_64::{
-    __m256, __m512, _MM_HINT_T1, _mm_prefetch, _mm_sfence, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps,
-    _mm256_storeu_ps, _mm256_stream_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
-    _mm512_stream_ps,
-};
+use std::arch::x86_64::*;
 
 use super::{Level, Simd, Work};
 
 /// # Safety
-/// The CPU has AVX-512F.
-#[target_feature(enable = "avx512f")]
+/// The CPU has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 pub(super) unsafe fn avx512<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx512.vectors() }>(Avx512(()))
 }
@@ -22,9 +18,9 @@ pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx2.vectors() }>(Avx2(()))
 }
 
-/// One instance. They differ in the names of the instructions only.
+/// One instance. The operations of the first lines differ in the names of the instructions only.
 macro_rules! instance {
-    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident) => {
+    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident, $($own:item)*) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
         struct $name(());
@@ -68,8 +64,139 @@ macro_rules! instance {
                 // SAFETY: SSE, which every x86-64 has; a hint, which accesses nothing.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
             }
+            $($own)*
         }
     };
 }
-instance!(Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps);
-instance!(Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps);
+instance!(
+    Avx512,
+    __m512,
+    _mm512_set1_ps,
+    _mm512_fmadd_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_stream_ps,
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> __m512 {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
+    },
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> __m512 {
+        // SAFETY: as in `load_u8`.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) }
+    },
+    #[inline(always)]
+    unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[__m512; N]) {
+        // SAFETY: as in `load_u8`.
+        unsafe {
+            // Loops, as a closure is not compiled with the instructions of its function.
+            let mut whole = [_mm512_setzero_si512(); N];
+            for (whole, &vector) in whole.iter_mut().zip(vectors) {
+                *whole = whole_512(vector, 255.0);
+            }
+            if let [a, b, c, d] = whole[..] {
+                // Within each 128 bits: four values of a, of b, of c, of d.
+                let bytes = _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+                let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+                _mm512_storeu_si512(to.cast(), _mm512_permutexvar_epi32(order, bytes));
+                return;
+            }
+            for (i, whole) in whole.into_iter().enumerate() {
+                let positive = _mm512_max_epi32(whole, _mm512_setzero_si512());
+                _mm_storeu_si128(to.cast::<__m128i>().add(i), _mm512_cvtepi32_epi8(positive));
+            }
+        }
+    },
+    #[inline(always)]
+    unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[__m512; N]) {
+        for (i, &vector) in vectors.iter().enumerate() {
+            // SAFETY: as in `load_u8`.
+            unsafe {
+                let positive = _mm512_max_epi32(whole_512(vector, 65_535.0), _mm512_setzero_si512());
+                _mm256_storeu_si256(to.cast::<__m256i>().add(i), _mm512_cvtepi32_epi16(positive));
+            }
+        }
+    },
+    #[inline(always)]
+    fn far_from_whole(self, vector: __m512, limit: f32) -> u16 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            // What rounding to the nearest whole number, half to even, leaves.
+            let rest = _mm512_reduce_ps::<0>(vector);
+            _mm512_cmp_ps_mask::<_CMP_GT_OQ>(_mm512_abs_ps(rest), _mm512_set1_ps(limit))
+        }
+    }
+);
+instance!(
+    Avx2,
+    __m256,
+    _mm256_set1_ps,
+    _mm256_fmadd_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_stream_ps,
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> __m256 {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
+    },
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> __m256 {
+        // SAFETY: as in `load_u8`.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))) }
+    },
+    #[inline(always)]
+    unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[__m256; N]) {
+        // SAFETY: as in `load_u8`.
+        unsafe {
+            let mut words = [_mm_setzero_si128(); N];
+            for (words, &vector) in words.iter_mut().zip(vectors) {
+                *words = words_256(vector, 255.0);
+            }
+            if let [a, b] = words[..] {
+                _mm_storeu_si128(to.cast(), _mm_packus_epi16(a, b));
+                return;
+            }
+            for (i, words) in words.into_iter().enumerate() {
+                _mm_storel_epi64(to.add(8 * i).cast(), _mm_packus_epi16(words, words));
+            }
+        }
+    },
+    #[inline(always)]
+    unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[__m256; N]) {
+        for (i, &vector) in vectors.iter().enumerate() {
+            // SAFETY: as in `load_u8`.
+            unsafe { _mm_storeu_si128(to.cast::<__m128i>().add(i), words_256(vector, 65_535.0)) };
+        }
+    },
+    #[inline(always)]
+    fn far_from_whole(self, vector: __m256, limit: f32) -> u16 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let rest = _mm256_sub_ps(vector, _mm256_round_ps::<_MM_FROUND_TO_NEAREST_INT>(vector));
+            let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), rest);
+            let far = _mm256_cmp_ps::<_CMP_GT_OQ>(size, _mm256_set1_ps(limit));
+            _mm256_movemask_ps(far) as u16
+        }
+    }
+);
+
+/// The lanes rounded half to even, at most `most`. NaN becomes a negative number.
+#[inline(always)]
+fn whole_512(vector: __m512, most: f32) -> __m512i {
+    // `min` returns its second operand if either is NaN; the conversion makes `i32::MIN` of that.
+    // SAFETY: only the instances of AVX-512 call this.
+    unsafe { _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(most), vector)) }
+}
+
+/// The lanes rounded half to even, within `0..=most`. NaN becomes 0.
+#[inline(always)]
+fn words_256(vector: __m256, most: f32) -> __m128i {
+    // `min` returns its second operand if either is NaN; the conversion makes `i32::MIN` of that, and the pack 0.
+    // SAFETY: only the instances of AVX2 call this.
+    unsafe {
+        let whole = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_set1_ps(most), vector));
+        _mm_packus_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256::<1>(whole))
+    }
+}

@@ -1,0 +1,169 @@
+//! A line: the part of an image's row that some outputs need, as `f32`, with its border.
+
+use std::ops::Range;
+
+use kernels_gpu::abi::border::{OUTSIDE, map};
+
+use super::simd::{Level, Simd, Work};
+use crate::image::values_of;
+use crate::{PixelType, Problem};
+
+/// The values of an image.
+#[derive(Clone, Copy)]
+pub(super) enum Values<'a> {
+    F32(&'a [f32]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+}
+
+impl<'a> Values<'a> {
+    /// `bytes` as values of the problem's input type.
+    pub(super) fn of(problem: &Problem, bytes: &'a [u8]) -> Self {
+        match problem.format().input {
+            PixelType::F32 => Self::F32(values_of(bytes)),
+            PixelType::U8 => Self::U8(values_of(bytes)),
+            PixelType::U16 => Self::U16(values_of(bytes)),
+        }
+    }
+}
+
+/// Which row of the image, or [`OUTSIDE`], each row is that the windows of `count` rows of outputs from `top` on need.
+pub(super) fn image_rows(problem: &Problem, top: usize, count: usize) -> Vec<i32> {
+    let (code, height) = (problem.border().mode().code(), problem.height() as i32);
+    let first = top as i32 - problem.origin().0 as i32;
+    (0..count + problem.window().height() - 1).map(|s| map(code, first + s as i32, height)).collect()
+}
+
+/// Which value of a row of the image each value of a line is.
+pub(super) struct LineMap {
+    /// The values of the line that lie in the image.
+    inside: Range<usize>,
+    /// The value of the row that the first of them is.
+    first: usize,
+    /// The values before and after those: their places in the row, or [`OUTSIDE`].
+    before: Vec<i32>,
+    after: Vec<i32>,
+}
+
+impl LineMap {
+    /// The line that the windows of `width` outputs need, from value `left` of a row on.
+    pub(super) fn new(problem: &Problem, left: usize, width: usize) -> Self {
+        let channels = problem.format().channels as isize;
+        let first = left as isize - problem.origin().1 as isize * channels;
+        let count = width + (problem.window().width() - 1) * channels as usize;
+        let start = usize::try_from(-first).unwrap_or(0).min(count);
+        let end = usize::try_from(problem.row_values() as isize - first).unwrap_or(0).clamp(start, count);
+        let (code, pixels) = (problem.border().mode().code(), problem.width() as i32);
+        let place = |i: usize| {
+            let at = first + i as isize;
+            match map(code, at.div_euclid(channels) as i32, pixels) {
+                OUTSIDE => OUTSIDE,
+                // A row has at most MAX_SIDE values, which fit an i32.
+                pixel => pixel * channels as i32 + at.rem_euclid(channels) as i32,
+            }
+        };
+        Self {
+            inside: start..end,
+            first: (first + start as isize) as usize,
+            before: (0..start).map(place).collect(),
+            after: (end..count).map(place).collect(),
+        }
+    }
+
+    /// Writes the line of row `row` of the image, or of a row outside of it. What `line` has beyond the line stays.
+    ///
+    /// # Panics
+    /// If `line` is shorter than the line, or the CPU does not have `level`.
+    pub(super) fn fill(&self, level: Level, problem: &Problem, image: Values<'_>, row: i32, line: &mut [f32]) {
+        match image {
+            Values::F32(values) => {
+                self.write(problem, values, row, line, problem.border().value(), |from, to| to.copy_from_slice(from));
+            }
+            Values::U8(values) => self.write(problem, values, row, line, problem.border().value(), |from, to| {
+                level.run(Convert { from, to });
+            }),
+            Values::U16(values) => self.write(problem, values, row, line, problem.border().value(), |from, to| {
+                level.run(Convert { from, to });
+            }),
+        }
+    }
+
+    /// As [`fill`](Self::fill), as bytes. The border's value is one.
+    pub(super) fn fill_bytes(&self, problem: &Problem, image: &[u8], row: i32, line: &mut [u8]) {
+        let outside = problem.border().value() as u8;
+        self.write(problem, image, row, line, outside, |from, to| to.copy_from_slice(from));
+    }
+
+    /// Writes the line with values of type `U`; `copy` writes those of the image.
+    fn write<T: Copy + Into<U>, U: Copy>(
+        &self,
+        problem: &Problem,
+        image: &[T],
+        row: i32,
+        line: &mut [U],
+        outside: U,
+        copy: impl Fn(&[T], &mut [U]),
+    ) {
+        if row == OUTSIDE {
+            line[..self.inside.end + self.after.len()].fill(outside);
+            return;
+        }
+        let row = &image[row as usize * problem.row_values()..][..problem.row_values()];
+        let pad = |line: &mut [U], places: &[i32]| {
+            for (to, &place) in line.iter_mut().zip(places) {
+                *to = if place == OUTSIDE { outside } else { row[place as usize].into() };
+            }
+        };
+        pad(line, &self.before);
+        pad(&mut line[self.inside.end..], &self.after);
+        copy(&row[self.first..][..self.inside.len()], &mut line[self.inside.clone()]);
+    }
+}
+
+/// An integer type of images.
+trait Input: Copy + Into<f32> {
+    /// [`Simd::LANES`] values as `f32`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector;
+}
+
+impl Input for u8 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_u8(from) }
+    }
+}
+
+impl Input for u16 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const u16) -> S::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_u16(from) }
+    }
+}
+
+/// Integers to `f32`.
+struct Convert<'a, T> {
+    from: &'a [T],
+    to: &'a mut [f32],
+}
+
+impl<T: Input> Work for Convert<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { from, to } = self;
+        let whole = from.len().min(to.len()) / S::LANES * S::LANES;
+        for x in (0..whole).step_by(S::LANES) {
+            // SAFETY: x + LANES <= whole, which is at most the length of both.
+            unsafe { simd.store(to.as_mut_ptr().add(x), T::load(simd, from.as_ptr().add(x))) };
+        }
+        for (to, &from) in to.iter_mut().zip(from).skip(whole) {
+            *to = from.into();
+        }
+    }
+}

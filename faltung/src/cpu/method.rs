@@ -1,0 +1,191 @@
+//! The methods of the CPU, and the choice of one.
+
+use super::Window;
+use super::byte_rows::ByteRow;
+use super::ring::Row;
+use super::simd::Level;
+use crate::plan::{ABOVE, DirectSum, Factors, half_unit, power, unit_of};
+use crate::{Accuracy, ErrorBound, PixelType, Problem};
+use kernels_gpu::separable::error_bound::error_constant;
+
+/// How a problem is computed.
+#[derive(Debug)]
+pub(super) enum Method {
+    /// All products of the mask, in the order of the contract.
+    Direct(Window),
+    /// Rows, then columns of a separable mask.
+    Separable {
+        /// The column of the mask.
+        column: Window,
+        /// Its row.
+        row: Row,
+        /// Results further than this from a whole number are computed again in order. None for results of `f32`.
+        limit: Option<f32>,
+        /// The error bound of results of `f32`.
+        bound: ErrorBound,
+    },
+}
+
+impl Method {
+    /// The method that the problem's accuracy class allows and that is expected to be the fastest.
+    pub(super) fn choose(level: Level, problem: &Problem) -> Self {
+        let direct = (problem.window().width() * problem.window().height()) as f64;
+        match Self::separable(level, problem) {
+            Some((separable, cost)) if cost < direct => separable,
+            _ => Self::direct(problem),
+        }
+    }
+
+    /// The direct method, which computes every problem.
+    pub(super) fn direct(problem: &Problem) -> Self {
+        Self::Direct(Window::new(problem))
+    }
+
+    /// The separable method where it can serve, and its cost in multiply-adds of the direct one for a result.
+    pub(super) fn separable(level: Level, problem: &Problem) -> Option<(Self, f64)> {
+        let (width, height) = (problem.window().width(), problem.window().height());
+        let output = problem.format().output;
+        if output == PixelType::F32 && problem.accuracy() == Accuracy::Exact {
+            return None;
+        }
+        let factors = Factors::of(problem.window())?;
+        let bytes = (problem.format().input == PixelType::U8 && PixelType::U8.holds(problem.border().value()))
+            .then(|| ByteRow::of(level, factors.row()))
+            .flatten();
+        let row_cost = if bytes.is_some() { BYTE_ROW } else { ROW };
+        let unit = bytes.as_ref().map_or(1.0, ByteRow::unit);
+        let column: Vec<f32> = factors.column().iter().map(|&value| (f64::from(value) * unit) as f32).collect();
+        let row = bytes.map_or_else(|| Row::Floats(factors.row().to_vec()), Row::Bytes);
+        let certainty = if output == PixelType::F32 { None } else { Some(Certainty::of(problem, &column, &row)?) };
+        let again = certainty.as_ref().map_or(0.0, |certainty| certainty.uncertain_part * RECOMPUTE);
+        let cost = PASSES + row_cost * width as f64 + height as f64 + again * (width * height) as f64;
+        let bound = ErrorBound::with_constant(error_constant(width as u32, height as u32) as f64)
+            .with_underflows(factors.underflows());
+        let column = Window::column(problem, &column);
+        Some((Self::Separable { column, row, limit: certainty.map(|certainty| certainty.limit), bound }, cost))
+    }
+
+    /// The name for people and reports.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Direct(_) => "direct",
+            Self::Separable { .. } => "separable",
+        }
+    }
+
+    /// Why this method: a part of a sentence.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Direct(_) => "all products in register tiles",
+            Self::Separable { limit: None, .. } => "the mask is separable: rows, then columns",
+            Self::Separable { .. } => "the mask is separable: rows, then columns, and uncertain results again in order",
+        }
+    }
+
+    /// The accuracy class of the results, and the bound of their errors.
+    pub(super) fn bound(&self, problem: &Problem) -> ErrorBound {
+        match self {
+            Self::Separable { limit: None, bound, .. } => *bound,
+            Self::Direct(_) | Self::Separable { .. } => ErrorBound::direct(problem),
+        }
+    }
+}
+
+/// The cost of a multiply-add of the row pass, whose vectors straddle cache lines, in those of a direct tile.
+const ROW: f64 = 1.7;
+/// The same of the row pass over bytes, which multiplies four by three digits at once.
+const BYTE_ROW: f64 = 0.9;
+/// The cost of both passes beside their multiply-adds.
+const PASSES: f64 = 4.0;
+/// The cost of a multiply-add of a result that is computed again: it is one of eight chains, without vectors.
+const RECOMPUTE: f64 = 9.0;
+
+/// Which integer results of a separable mask have the bits of the ordered sum.
+///
+/// With `M` the mask, `c` and `r` the factors as they are used and `p` the largest pixel, a result before rounding differs
+/// from the ordered sum's by at most the radius, the sum of
+/// 1. `p * sum|M - c r|`, what the factors leave of the mask;
+/// 2. the rounding errors of both passes: each step half a unit in the last place of the largest sum so far, and those of
+///    the row pass multiplied with the column;
+/// 3. the rounding of scale and offset;
+/// 4. the error of the ordered sum, see [`DirectSum`].
+///
+/// A result further than the radius from the boundary between two whole numbers rounds as the ordered sum does.
+struct Certainty {
+    /// `1/2` less the radius.
+    limit: f32,
+    /// What part of the results is uncertain if their fractions are spread evenly.
+    uncertain_part: f64,
+}
+
+impl Certainty {
+    /// None if the error is too large for anything to be certain, or not known.
+    fn of(problem: &Problem, column: &[f32], row: &Row) -> Option<Self> {
+        let ordered = DirectSum::of(problem)?;
+        // Sums of 16-bit pixels keep too few digits behind the point.
+        if problem.format().input != PixelType::U8 {
+            return None;
+        }
+        // A pixel outside is as large as one of the image, and as whole.
+        if !problem.format().input.holds(problem.border().value()) {
+            return None;
+        }
+        let most = ordered.largest_pixel();
+        let width = problem.window().width();
+        // A filtered value of bytes counts in units, which the column's coefficients contain.
+        let row_value = |l: usize| match row {
+            Row::Floats(row) => f64::from(row[l]),
+            Row::Bytes(row) => row.coefficient(l) / row.unit(),
+        };
+        let mut left = 0.0;
+        for (values, &of_column) in problem.window().coefficients().chunks_exact(width).zip(column) {
+            for (l, &value) in values.iter().enumerate() {
+                left += (f64::from(value) - f64::from(of_column) * row_value(l)).abs();
+            }
+        }
+        let filtered: f64 = most * (0..width).map(|l| row_value(l).abs()).sum::<f64>();
+        let row_error = match row {
+            Row::Floats(row) => rounding(row, most),
+            // The sum is exact, and then an f32.
+            Row::Bytes(_) => half_unit(filtered * ABOVE),
+        };
+        let column_size: f64 = column.iter().map(|&value| f64::from(value).abs()).sum();
+        let exact = matches!(row, Row::Floats(row) if sums_are_exact(row, column, most));
+        let passes = if exact { 0.0 } else { column_size * row_error + rounding(column, filtered + row_error) };
+        let (scale, offset) = problem.scale_and_offset();
+        let mut error = f64::from(scale.abs()) * (most * left + passes);
+        if !problem.is_plain() && ordered.error() + error > 0.0 {
+            let size = f64::from(scale.abs()) * filtered * column_size + f64::from(offset.abs()) + error;
+            error += half_unit((size * ABOVE).min(2.0 * ordered.most_result()));
+        }
+        // The sums of f64 are rounded, too; what underflows is smaller.
+        let radius = if ordered.error() + error == 0.0 { 0.0 } else { (ordered.error() + error) * 1.001 + 1e-12 };
+        if radius == 0.0 {
+            return Some(Self { limit: f32::INFINITY, uncertain_part: 0.0 });
+        }
+        let limit = ((0.5 - radius) as f32).next_down();
+        (radius < 0.25).then_some(Self { limit, uncertain_part: 2.0 * radius })
+    }
+}
+
+/// How far a sum of fused multiply-adds of `coefficients` and values of at most `most` can be from the exact one.
+fn rounding(coefficients: &[f32], most: f64) -> f64 {
+    let (mut size, mut error) = (0.0, 0.0);
+    for &coefficient in coefficients.iter().filter(|&&coefficient| coefficient != 0.0) {
+        size += most * f64::from(coefficient.abs());
+        error += half_unit(ABOVE * (size + error));
+    }
+    error
+}
+
+/// Whether neither pass rounds for whole pixels of at most `largest`: all sums are multiples of a power of two of which
+/// they have at most `2^24`.
+fn sums_are_exact(row: &[f32], column: &[f32], largest: f64) -> bool {
+    let size = |values: &[f32]| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>();
+    let unit =
+        |values: &[f32]| values.iter().filter(|&&value| value != 0.0).map(|&value| unit_of(value)).min().unwrap_or(0);
+    let (row_unit, result_unit) = (unit(row), unit(row) + unit(column));
+    let filtered = ABOVE * largest * size(row);
+    let result = ABOVE * filtered * size(column);
+    row_unit.min(result_unit) >= -149 && filtered <= power(row_unit + 24) && result <= power(result_unit + 24)
+}

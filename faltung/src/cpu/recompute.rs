@@ -1,0 +1,262 @@
+//! A few results of an image of bytes, computed in the order of the contract.
+
+use kernels_gpu::abi::border::{OUTSIDE, map};
+
+use super::simd::{Level, Simd, Work};
+use crate::Problem;
+
+/// Chains of scalar multiply-adds at once. A step of a chain waits for the one before, about four cycles on CPUs that
+/// begin two steps in a cycle.
+const CHAINS: usize = 8;
+
+/// Results at once.
+const AT_ONCE: usize = 32;
+/// Rows and values of a row of the results that are computed at once; of those that are left over any.
+type Places = [(usize, usize); AT_ONCE];
+
+/// Bytes that must be readable after the last pixel of a window's row: 64 are loaded at once.
+const SPARE: usize = 64;
+
+/// The image and the filter of results that are computed again.
+pub(super) struct Recompute<'a> {
+    /// The problem. The border's value is a byte.
+    pub(super) problem: &'a Problem,
+    /// The image.
+    pub(super) image: &'a [u8],
+    /// The instructions.
+    pub(super) level: Level,
+}
+
+impl Recompute<'_> {
+    /// Calls `set` with the number of each place and its value, before it is rounded to an integer. A place is a row of
+    /// the result and a value of that row. The values have the bits of the ordered sums.
+    pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) {
+        // Those whose windows lie in the image are computed together, as their rows need not be looked for.
+        let (inside, beside): (Vec<usize>, Vec<usize>) = (0..places.len()).partition(|&i| self.is_inside(places[i]));
+        let mut windows = Windows::default();
+        for (numbers, inside) in [(inside, true), (beside, false)] {
+            for numbers in numbers.chunks(AT_ONCE) {
+                let mut group = [places[numbers[0]]; AT_ONCE];
+                for (place, &number) in group.iter_mut().zip(numbers) {
+                    *place = places[number];
+                }
+                let values = self.group(&mut windows, &group, numbers.len(), inside);
+                for (&number, value) in numbers.iter().zip(values) {
+                    set(number, self.problem.finish(value));
+                }
+            }
+        }
+    }
+
+    /// The sums of the first `count` places.
+    fn group(&self, windows: &mut Windows, places: &Places, count: usize, inside: bool) -> [f32; AT_ONCE] {
+        #[cfg(target_arch = "x86_64")]
+        if self.level.has_byte_instructions() {
+            // SAFETY: the CPU has the instructions.
+            return unsafe { lanes::sums(self, windows, places, count, inside) };
+        }
+        self.level.run(Chains { recompute: self, windows, places, count, inside })
+    }
+
+    /// Whether the window of a place lies in the image, with [`SPARE`] bytes after its last row.
+    fn is_inside(&self, (y, x): (usize, usize)) -> bool {
+        let (problem, step) = (self.problem, self.problem.format().channels);
+        let (above, before) = (problem.origin().0, problem.origin().1 * step);
+        let (bottom, span) = (y + problem.window().height(), (problem.window().width() - 1) * step + 1);
+        y >= above
+            && bottom <= problem.height() + above
+            && x >= before
+            && x - before + span <= problem.row_values()
+            && (bottom - above - 1) * problem.row_values() + x - before + span + SPARE <= self.image.len()
+    }
+
+    /// For each place the bytes from the first pixel of row `k` of its window on, and [`SPARE`] more. They are the image's
+    /// where the windows are `inside`, else copies.
+    #[inline(always)]
+    fn window_rows<'a>(
+        &'a self,
+        windows: &'a mut Windows,
+        places: &Places,
+        count: usize,
+        inside: bool,
+        k: usize,
+    ) -> [&'a [u8]; AT_ONCE] {
+        let mut rows = [&[][..]; AT_ONCE];
+        let (problem, step) = (self.problem, self.problem.format().channels);
+        let (above, before) = (problem.origin().0, problem.origin().1 * step);
+        let span = (problem.window().width() - 1) * step + 1;
+        for ((row, copy), &(y, x)) in rows.iter_mut().zip(&mut windows.rows).zip(places).take(count) {
+            *row = if inside {
+                &self.image[(y + k - above) * problem.row_values() + x - before..][..span + SPARE]
+            } else {
+                self.copy_row(copy, self.row(y, k), x, span);
+                copy
+            };
+        }
+        rows
+    }
+
+    /// The row of the image under row `k` of the window of output row `y`, or [`OUTSIDE`].
+    fn row(&self, y: usize, k: usize) -> i32 {
+        let row = (y + k) as i32 - self.problem.origin().0 as i32;
+        map(self.problem.border().mode().code(), row, self.problem.height() as i32)
+    }
+
+    /// Copies the `span` values under a row of the window of value `x` with the border, and [`SPARE`] bytes more.
+    fn copy_row(&self, copy: &mut Vec<u8>, row: i32, x: usize, span: usize) {
+        let (problem, step) = (self.problem, self.problem.format().channels);
+        let (code, columns) = (problem.border().mode().code(), problem.width() as i32);
+        let outside = problem.border().value() as u8;
+        let first = (x / step) as i32 - problem.origin().1 as i32;
+        copy.clear();
+        copy.resize(span + SPARE, outside);
+        if row == OUTSIDE {
+            return;
+        }
+        let row = &self.image[row as usize * problem.row_values()..][..problem.row_values()];
+        for (l, to) in copy[..span].iter_mut().step_by(step).enumerate() {
+            let column = map(code, first + l as i32, columns);
+            if column != OUTSIDE {
+                *to = row[column as usize * step + x % step];
+            }
+        }
+    }
+}
+
+/// Copies of rows of windows, one for each result that is computed at once.
+#[derive(Default)]
+struct Windows {
+    rows: [Vec<u8>; AT_ONCE],
+}
+
+/// Results with scalar instructions.
+struct Chains<'a, 'b> {
+    recompute: &'a Recompute<'a>,
+    windows: &'b mut Windows,
+    places: &'b Places,
+    count: usize,
+    inside: bool,
+}
+
+impl Work for Chains<'_, '_> {
+    type Output = [f32; AT_ONCE];
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) -> [f32; AT_ONCE] {
+        let Self { recompute, windows, places, count, inside } = self;
+        let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
+        let mut sums = [0.0_f32; AT_ONCE];
+        for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
+            // The chains that are left over repeat the last place.
+            let count = count.next_multiple_of(CHAINS);
+            let rows = recompute.window_rows(windows, places, count, inside, k);
+            for (sums, rows) in sums.chunks_exact_mut(CHAINS).zip(rows.chunks_exact(CHAINS)).take(count / CHAINS) {
+                for (l, &coefficient) in coefficients.iter().enumerate() {
+                    for (sum, row) in sums.iter_mut().zip(rows) {
+                        *sum = coefficient.mul_add(row[l * step].into(), *sum);
+                    }
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Results in the lanes of vectors: a chain in each lane.
+#[cfg(target_arch = "x86_64")]
+mod lanes {
+    use std::arch::x86_64::*;
+
+    use super::{AT_ONCE, Places, Recompute, Windows};
+
+    /// More than one, as a step of a chain waits for the one before.
+    const VECTORS: usize = AT_ONCE / 16;
+    /// Coefficients at once: the bytes of 128 bits.
+    const TAPS: usize = 16;
+
+    /// [`Recompute::group`].
+    ///
+    /// # Safety
+    /// The CPU has AVX-512 F, BW, VL and VBMI.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
+    pub(super) unsafe fn sums(
+        recompute: &Recompute<'_>,
+        windows: &mut Windows,
+        places: &Places,
+        count: usize,
+        inside: bool,
+    ) -> [f32; AT_ONCE] {
+        let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
+        // Every byte that is `step` from the one before.
+        let mut order = [0_u8; 64];
+        for (at, byte) in order.iter_mut().enumerate() {
+            *byte = (at * step % 64) as u8;
+        }
+        // SAFETY: `order` is 64 bytes.
+        let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
+        let vectors = count.div_ceil(16);
+        let mut sums = [_mm512_setzero_ps(); VECTORS];
+        for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
+            let rows = recompute.window_rows(windows, places, 16 * vectors, inside, k);
+            for (first, coefficients) in coefficients.chunks(TAPS).enumerate() {
+                let first = first * TAPS * step;
+                let mut bytes = [[_mm512_setzero_si512(); 4]; VECTORS];
+                for (bytes, rows) in bytes.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
+                    // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
+                    *bytes = unsafe { transposed(rows, first, step, order) };
+                }
+                for (l, &coefficient) in coefficients.iter().enumerate() {
+                    let coefficient = _mm512_set1_ps(coefficient);
+                    let shift = _mm_cvtsi32_si128((l as i32 % 4) * 8);
+                    for (sum, bytes) in sums.iter_mut().zip(&bytes) {
+                        let pixels = _mm512_and_si512(_mm512_srl_epi32(bytes[l / 4], shift), _mm512_set1_epi32(255));
+                        *sum = _mm512_fmadd_ps(coefficient, _mm512_cvtepi32_ps(pixels), *sum);
+                    }
+                }
+            }
+        }
+        let mut lanes = [0.0_f32; AT_ONCE];
+        for (lanes, &sum) in lanes.chunks_exact_mut(16).zip(&sums) {
+            // SAFETY: `lanes` is 16 values.
+            unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), sum) };
+        }
+        lanes
+    }
+
+    /// The bytes `first`, `first + step` and so on of 16 rows: byte i % 4 of lane c of vector i / 4 is byte i of row c.
+    ///
+    /// # Safety
+    /// There are 16 rows, of at least `first + 64` bytes; as for [`sums`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+    #[inline]
+    unsafe fn transposed(rows: &[&[u8]], first: usize, step: usize, order: __m512i) -> [__m512i; 4] {
+        // Row 4 i + g in 128 bits number i of vector g.
+        let mut quarters = [_mm512_setzero_si512(); 4];
+        for (g, quarter) in quarters.iter_mut().enumerate() {
+            let mut parts = [_mm_setzero_si128(); 4];
+            for (i, part) in parts.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *part = unsafe {
+                    let from = rows.get_unchecked(4 * i + g).as_ptr().add(first);
+                    if step == 1 {
+                        _mm_loadu_si128(from.cast())
+                    } else {
+                        _mm512_castsi512_si128(_mm512_permutexvar_epi8(order, _mm512_loadu_si512(from.cast())))
+                    }
+                };
+            }
+            let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(parts[0]), parts[1]);
+            let high = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(parts[2]), parts[3]);
+            *quarter = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+        }
+        let [a, b, c, d] = quarters;
+        let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+        let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+        [
+            _mm512_unpacklo_epi64(ab, cd),
+            _mm512_unpackhi_epi64(ab, cd),
+            _mm512_unpacklo_epi64(ab_high, cd_high),
+            _mm512_unpackhi_epi64(ab_high, cd_high),
+        ]
+    }
+}

@@ -1,0 +1,167 @@
+//! A block of the result whose source rows become lines of `f32` in a ring that stays in the cache.
+//!
+//! ```text
+//! dense:      image rows --convert, pad--> ring of lines --tiles--> results
+//! separable:  image rows --convert, pad--> one line --row of the mask--> ring of filtered lines --column--> results
+//! ```
+//! Uncertain integer results are computed again, in order, from the image.
+//!
+//! The block is computed in strips of columns, so narrow that the ring fits the second-level cache. A strip is computed
+//! in bands of [`ROWS`] rows, from top to bottom: each source row is converted and filtered once in a strip.
+
+use std::ops::Range;
+
+use super::byte_rows::ByteRow;
+use super::line::{LineMap, Values, image_rows};
+use super::panel::{self, Hints, Panel, Uncertain};
+use super::recompute::Recompute;
+use super::row_pass::RowPass;
+use super::simd::Level;
+use super::sink::Output;
+use super::tile::{ROWS, Window};
+use crate::Problem;
+
+/// The values of a ring: 256 KiB. A core's second-level cache has 512 KiB at the least on the CPUs of today.
+const RING: usize = (256 << 10) / size_of::<f32>();
+
+/// What all blocks of a problem have in common.
+pub(super) struct Rings<'a> {
+    /// The problem.
+    pub(super) problem: &'a Problem,
+    /// Its window, or the column of a separable one.
+    pub(super) window: &'a Window,
+    /// The row of a separable window.
+    pub(super) row: Option<&'a Row>,
+    /// Results further than this from a whole number are uncertain. Infinity unless the image is of bytes.
+    pub(super) limit: f32,
+    /// The image.
+    pub(super) source: Values<'a>,
+    /// The instructions.
+    pub(super) level: Level,
+    /// The result is larger than the caches.
+    pub(super) large: bool,
+}
+
+/// The row of a separable mask.
+#[derive(Debug)]
+pub(super) enum Row {
+    /// As it is.
+    Floats(Vec<f32>),
+    /// In fixed point, for bytes.
+    Bytes(ByteRow),
+}
+
+/// Memory that a thread uses again for each block.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    ring: Vec<f32>,
+    line: Vec<f32>,
+    bytes: Vec<u8>,
+}
+
+impl Rings<'_> {
+    /// Computes the block whose first output is value `left` of row `top`. It has as many rows as `results`, which are
+    /// as long as it is wide, in values.
+    pub(super) fn compute<U: Output>(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut [&mut [U]]) {
+        let width = results.first().map_or(0, |row| row.len());
+        let image_rows = image_rows(self.problem, top, results.len());
+        let strip = self.strip(width);
+        for start in (0..width).step_by(strip) {
+            self.strip_of(scratch, &image_rows, (top, left), (start, strip.min(width - start)), results);
+        }
+    }
+
+    /// The columns of a strip.
+    fn strip(&self, width: usize) -> usize {
+        let most = RING / (self.window.height() + ROWS);
+        let tile = panel::tile_width(self.level);
+        // A line has as many values beside the strip as the window is wide.
+        let most = most.saturating_sub(self.line_beyond()).max(self.line_beyond()).max(4 * tile);
+        // Strips of about equal width.
+        width.div_ceil(width.div_ceil(most)).next_multiple_of(tile)
+    }
+
+    /// The values of a line beyond the strip.
+    fn line_beyond(&self) -> usize {
+        (self.problem.window().width() - 1) * self.problem.format().channels
+    }
+
+    /// Computes columns `start..start + width` of the block.
+    fn strip_of<U: Output>(
+        &self,
+        scratch: &mut Scratch,
+        image_rows: &[i32],
+        (top, left): (usize, usize),
+        (start, width): (usize, usize),
+        results: &mut [&mut [U]],
+    ) {
+        let padded = width.next_multiple_of(panel::tile_width(self.level));
+        let slots = self.window.height() - 1 + ROWS;
+        let line = (padded + self.line_beyond()).next_multiple_of(panel::LINE / size_of::<f32>());
+        let pitch = if self.row.is_some() { padded } else { line };
+        scratch.reserve(slots * pitch, line, self.row, (padded, self.problem.format().channels));
+        let map = LineMap::new(self.problem, left + start, width);
+        let mut uncertain = Uncertain::new(self.level, self.limit, width);
+        let mut again = Vec::new();
+        let mut ready = 0;
+        for (band, results) in results.chunks_mut(ROWS).enumerate() {
+            let first = band * ROWS;
+            let needed = first + results.len() + self.window.height() - 1;
+            for (s, &row) in image_rows.iter().enumerate().take(needed).skip(ready) {
+                self.fill(scratch, &map, row, s % slots * pitch..(s % slots + 1) * pitch);
+            }
+            ready = needed;
+
+            let rows: Vec<&[f32]> = (first..needed).map(|s| &scratch.ring[s % slots * pitch..][..pitch]).collect();
+            let hints = Hints { prefetch: false, stream: self.large };
+            Panel { window: self.window, rows: &rows, width, hints }.compute(
+                self.level,
+                results,
+                start,
+                &mut uncertain,
+            );
+            uncertain.places(results.len(), width, |row, column| again.push((first + row, column)));
+        }
+        if let (Values::U8(image), false) = (self.source, again.is_empty()) {
+            let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + start + column)).collect();
+            let recompute = Recompute { problem: self.problem, image, level: self.level };
+            recompute.values(&places, |number, value| {
+                let (row, column) = again[number];
+                results[row][start + column] = U::from_f32(value);
+            });
+        }
+    }
+
+    /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to` of the ring.
+    fn fill(&self, scratch: &mut Scratch, map: &LineMap, row: i32, to: Range<usize>) {
+        let step = self.problem.format().channels;
+        let to = &mut scratch.ring[to];
+        match (self.row, self.source) {
+            (None, image) => map.fill(self.level, self.problem, image, row, to),
+            (Some(Row::Floats(coefficients)), image) => {
+                map.fill(self.level, self.problem, image, row, &mut scratch.line);
+                self.level.run(RowPass { line: &scratch.line, coefficients, step, filtered: to });
+            }
+            (Some(Row::Bytes(coefficients)), Values::U8(image)) => {
+                map.fill_bytes(self.problem, image, row, &mut scratch.bytes);
+                coefficients.filter(&scratch.bytes, step, to);
+            }
+            (Some(Row::Bytes(_)), _) => unreachable!("only for images of bytes"),
+        }
+    }
+}
+
+impl Scratch {
+    /// Makes room for a ring and a line of as many values, and for a line of bytes.
+    fn reserve(&mut self, ring: usize, line: usize, row: Option<&Row>, (width, step): (usize, usize)) {
+        let bytes = if let Some(Row::Bytes(row)) = row { row.line_bytes(width, step) } else { 0 };
+        for (values, length) in [(&mut self.ring, ring), (&mut self.line, line)] {
+            if values.len() < length {
+                values.resize(length, 0.0);
+            }
+        }
+        if self.bytes.len() < bytes {
+            self.bytes.resize(bytes, 0);
+        }
+    }
+}
