@@ -50,6 +50,19 @@ fn check(object: &Value, name: &str, kind: Kind) {
     assert!(right, "{name} is {value}");
 }
 
+/// A share above 105 % has a reason. Where the ceilings are too low there is no share.
+fn check_roofline(row: &Value) {
+    let (share, above) = (row["floor_fraction"].as_f64(), row["above_floor"].as_bool());
+    match row["above_floor_reason"].as_str() {
+        None => assert!(share.is_some_and(|share| (0.0..=1.05).contains(&share)) && above == Some(false), "{row}"),
+        Some("fits the last-level cache") => assert!(share > Some(1.05) && above == Some(true), "{row}"),
+        Some(reason) => {
+            assert_eq!(reason, "above the measured ceiling");
+            assert!(share.is_none() && above == Some(true), "{row}");
+        }
+    }
+}
+
 #[test]
 fn the_json_has_every_field() {
     let document = measured(&["--sizes", "33x21,16", "--masks", "3,2x5", "--border", "mirror", "--device", "cpu"]);
@@ -57,6 +70,7 @@ fn the_json_has_every_field() {
     assert!(document["device"].is_null());
     check(&document["cpu"], "name", Kind::Text);
     check(&document["cpu"], "threads", Kind::Whole);
+    check(&document["cpu"], "last_level_cache_bytes", Kind::PositiveOrNull);
     check(&document, "copy_gb_s", Kind::Positive);
     check(&document, "fma_tflop_s", Kind::Positive);
     assert!(document["commit"].is_string() || document["commit"].is_null());
@@ -74,23 +88,52 @@ fn the_json_has_every_field() {
         for name in ["channels", "batches", "runs_per_batch"] {
             check(row, name, Kind::Whole);
         }
-        for name in ["kernel_us", "end_to_end_us", "first_call_us", "gpix_s", "floor_us", "floor_fraction"] {
+        for name in ["kernel_us", "end_to_end_us", "first_call_us", "gpix_s", "floor_us"] {
             check(row, name, Kind::Positive);
         }
+        check_roofline(row);
         for name in ["kernel_us_mad", "end_to_end_us_mad", "max_abs_error", "error_over_bound", "error_constant"] {
             check(row, name, Kind::Amount);
         }
         assert_eq!(row["accuracy"], "exact");
         check(row, "bits_equal_cpu", Kind::FlagOrNull);
         check(row, "speedup_vs_cpu", Kind::PositiveOrNull);
-        assert_eq!(row["cpu_method"].is_null(), row["speedup_vs_cpu"].is_null(), "{row}");
-        assert_eq!(row["above_floor"].as_bool(), Some(row["floor_fraction"].as_f64() > Some(1.05)), "{row}");
+        assert!(row["vs_cpu_variant"].is_null() && row["cpu_method"].is_null(), "{row}");
         check(row, "preferred", Kind::Flag);
         assert!(row["error_over_bound"].as_f64() <= Some(1.0));
         assert_eq!((row["border"].as_str(), row["pixel"].as_str()), (Some("mirror"), Some("f32")));
         let product = row["gpix_s"].as_f64().unwrap() * row["kernel_us"].as_f64().unwrap() * 1e3;
         let pixels = row["width"].as_f64().unwrap() * row["height"].as_f64().unwrap();
         assert!((product / pixels - 1.0).abs() < 1e-9, "{row}");
+    }
+}
+
+/// The CPU's exact method has a row in each cell, and the CPU's choice has one if it is another method. They are the last
+/// rows, in this order.
+#[test]
+fn the_exact_method_of_the_cpu_is_measured_with_its_choice() {
+    let of = |more: &[&str]| {
+        let common = ["--sizes", "96x80", "--masks", "31", "--separable", "--device", "cpu"];
+        let document = measured(&[&common[..], more].concat());
+        let rows = document["rows"].as_array().unwrap().clone();
+        for row in &rows {
+            assert_eq!(row["backend"], "cpu");
+            check_roofline(row);
+        }
+        assert_eq!((rows[0]["variant"].as_str(), rows[0]["accuracy"].as_str()), (Some("direct"), Some("exact")));
+        assert_eq!((rows[0]["preferred"].as_bool(), rows[0]["bits_equal_cpu"].as_bool()), (Some(false), None));
+        rows
+    };
+    assert_eq!(of(&["--exact"]).len(), 1);
+    for pixel in ["f32", "u8"] {
+        let rows = of(&["--pixel", pixel]);
+        assert!(rows.len() <= 2, "{rows:?}");
+        if let Some(choice) = rows.get(1) {
+            assert!(choice["variant"] != "direct" || choice["accuracy"] != "exact", "{choice}");
+            assert_eq!(choice["preferred"], true);
+            check(choice, "bits_equal_cpu", Kind::Flag);
+            assert!(pixel == "f32" || choice["bits_equal_cpu"] == true, "{choice}");
+        }
     }
 }
 
@@ -111,6 +154,8 @@ fn auto_measures_what_is_there() {
     for row in &rows[..rows.len() - 1] {
         assert_eq!((row["backend"].as_str(), row["bits_equal_cpu"].as_bool()), (Some("cuda"), Some(true)));
         check(row, "speedup_vs_cpu", Kind::Positive);
+        assert_eq!((row["vs_cpu_variant"].as_str(), row["cpu_method"].as_str()), (Some("direct"), Some("direct")));
+        check_roofline(row);
     }
     assert_eq!(rows.iter().filter(|row| row["preferred"] == true).count(), 1);
 }
@@ -122,7 +167,7 @@ fn the_emulator_is_not_timed() {
     assert_eq!(document["device"]["kind"], "emulator");
     let rows = document["rows"].as_array().unwrap();
     let (emulated, cpu): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["backend"] == "emulator");
-    assert_eq!(cpu.len(), 2);
+    assert_eq!(cpu.iter().filter(|row| row["accuracy"] == "exact" && row["variant"] == "direct").count(), 2);
     let of_mask = |side: u64| emulated.iter().filter(move |row| row["mask_width"] == side);
     assert!(of_mask(3).count() >= 3);
     assert_eq!(of_mask(3).filter(|row| row["preferred"] == true).count(), 1);
@@ -162,7 +207,9 @@ fn the_accuracy_of_each_variant_is_said() {
     let found = of(&["--variants", "naive,exact,separable_ring"]);
     let exact = found[1].0.clone();
     let bounded = row("separable_ring", "bounded", 24.0);
-    assert_eq!(found, [row("naive", "exact", 15.0), row(&exact, "exact", 15.0), bounded, direct]);
+    assert_eq!(found[..4], [row("naive", "exact", 15.0), row(&exact, "exact", 15.0), bounded, direct]);
+    // The CPU's choice, if it is not the exact method.
+    assert!(found.len() <= 5 && found[4..].iter().all(|(variant, ..)| variant == "separable"), "{found:?}");
     for options in [&["--exact"][..], &["--accuracy", "exact"]] {
         let found = of(options);
         assert!(found.len() > 2 && found.iter().all(|(_, accuracy, _)| accuracy == "exact"), "{found:?}");

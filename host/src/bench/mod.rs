@@ -31,6 +31,7 @@
 //! # Ok::<(), faltung::Error>(())
 //! ```
 
+mod cache;
 mod grey;
 pub mod measure;
 pub mod report;
@@ -61,7 +62,7 @@ pub struct Settings {
     pub device: DeviceChoice,
     /// Pictures and masks.
     pub subjects: Vec<Subject>,
-    /// The GPU's variants. The CPU has one variant of its own.
+    /// The GPU's variants. The CPU chooses its method itself, and its exact method is measured, too.
     pub variants: Vec<Wanted>,
     /// The type of the values of images.
     pub pixel: PixelType,

@@ -1,18 +1,20 @@
 //! A run: measures every variant on every cell.
 
+mod cpu_rows;
+
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use cuda_emulator::Counts;
-use kernels_gpu::registry::{MaskForm, Variant};
+use kernels_gpu::registry::Variant;
 
 use super::measure::{Cause, OnDevice, Sampling, measure, verify};
-use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified, VsCpu};
+use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified};
 use super::roofline::Work;
 use super::system::{Build, Machine};
 use super::verify::Expected;
 use super::workload::BenchImage;
-use super::{Event, Settings, Wanted};
+use super::{Event, Settings, Wanted, cache};
 use crate::files::each_type;
 use crate::samples::{self, ImageSize, MaskSize};
 use faltung::memory::{self, Reservation};
@@ -25,8 +27,8 @@ use faltung::{
 const GPU_BATCH: Duration = Duration::from_millis(5);
 /// The warm-up of a GPU, which idles while the oracle computes.
 const GPU_WARM_UP: Duration = Duration::from_millis(40);
-/// The shortest batch on the CPU: long against the resolution of its clock, and one run for most problems.
-const CPU_BATCH: Duration = Duration::from_micros(200);
+/// How often the ceilings are measured after a cell, at most.
+const CEILINGS_AFTER_CELL: usize = 2;
 
 /// Measures, and reports the progress to `show`.
 ///
@@ -55,6 +57,7 @@ fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repo
         cpu: cpu_device.describe(),
         cpu_threads: rayon::current_num_threads(),
         cpu_rates: first_rates.cpu,
+        cpu_cache_bytes: cache::last_level_bytes(rayon::current_num_threads()),
         build: Build::this(),
     };
     show(Event::Machine(&machine));
@@ -65,10 +68,10 @@ fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repo
     for subject in &settings.subjects {
         let image = subject.picture.image(settings.seed, settings.pixel, settings.channels)?;
         for &mask in &subject.masks {
-            let cell = bench.cell(&subject.picture, &image, mask)?;
+            let mut cell = bench.cell(&subject.picture, &image, mask)?;
+            bench.settle_rooflines(&mut cell);
             (bench.show)(Event::Cell(&cell));
             cells.push(cell);
-            bench.raise_ceilings();
         }
     }
     let machine = bench.machine;
@@ -81,6 +84,20 @@ fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repo
 /// The rates of the devices, as they are now.
 fn measure_rates(gpu: Option<&Device>, cpu: &Device) -> Result<DeviceRates> {
     Ok(DeviceRates { gpu: gpu.map(Device::rates).transpose()?, cpu: cpu.rates()? })
+}
+
+/// Raises the machine's rates to those that `measure` finds after a cell, and computes the cell's rooflines from the best.
+/// Measures once more if a row is above the ceilings and nothing explains it. That row says so if it still is.
+fn settle_rooflines(cell: &mut Cell, machine: &mut Machine, mut measure: impl FnMut() -> Option<DeviceRates>) {
+    for _ in 0..CEILINGS_AFTER_CELL {
+        if let Some(now) = measure() {
+            machine.raise_rates(now);
+        }
+        cell.settle_rooflines(machine);
+        if !cell.is_above_ceilings() {
+            break;
+        }
+    }
 }
 
 /// Opens the GPU or its emulator. Without a GPU, `auto` returns the reason.
@@ -157,17 +174,15 @@ struct Candidate {
 }
 
 impl Bench<'_> {
-    /// Measures the ceilings again and keeps the best. A single measurement is too low where the machine is busy or its
-    /// clocks are low.
-    fn raise_ceilings(&mut self) {
-        (self.show)(Event::Step(format_args!("measuring the rates of this machine")));
+    /// Measures the ceilings after a cell, and computes its rooflines from the best.
+    fn settle_rooflines(&mut self, cell: &mut Cell) {
         let timed = self.machine.gpu.is_some();
-        // An error of the device ends the next cell. The cells before stay in the report.
-        let Ok(now) = measure_rates(self.gpu.filter(|_| timed), self.cpu) else { return };
-        if let (Some((_, best)), Some(now)) = (&mut self.machine.gpu, now.gpu) {
-            *best = best.max(now);
-        }
-        self.machine.cpu_rates = self.machine.cpu_rates.max(now.cpu);
+        let (gpu, cpu, show) = (self.gpu.filter(|_| timed), self.cpu, &mut self.show);
+        settle_rooflines(cell, &mut self.machine, || {
+            show(Event::Step(format_args!("measuring the rates of this machine")));
+            // An error of the device ends the next cell. The cells before stay in the report.
+            measure_rates(gpu, cpu).ok()
+        });
     }
 
     /// Measures all variants on one problem.
@@ -196,23 +211,18 @@ impl Bench<'_> {
             answer: AnyImage::zeros(image.width(), image.height(), channels, output)?,
         };
 
-        // The CPU is first, because the GPU's results are compared with its result. Its row is the last one.
-        let cpu_row = self.cpu_row(&mut cell, &mut task);
-        if cpu_row.is_some() {
-            // A wrong result of the CPU would blame the GPU.
-            task.expected.set_cpu(&task.answer);
-        }
+        // The CPU is first, because the GPU's results are compared with its exact result. Its rows are the last ones.
+        let cpu_rows = self.cpu_rows(&mut cell, &mut task);
         if let Some(gpu) = self.gpu {
-            let cpu = cpu_row.as_ref().and_then(|row| Some((row.variant, row.timed?.times.kernel.us.median)));
             for candidate in self.candidates(gpu, problem, &mut cell) {
                 if self.gpu.is_none() {
                     break;
                 }
-                let row = self.gpu_row(gpu, candidate, cpu, &mut cell, &mut task);
+                let row = self.gpu_row(gpu, candidate, &cpu_rows, &mut cell, &mut task);
                 cell.rows.extend(row);
             }
         }
-        cell.rows.extend(cpu_row);
+        cell.rows.extend(cpu_rows);
         Ok(cell)
     }
 
@@ -262,32 +272,12 @@ impl Bench<'_> {
         candidates
     }
 
-    /// The CPU's row; None if it failed, and the cell has the failure.
-    fn cpu_row(&mut self, cell: &mut Cell, task: &mut Task<'_>) -> Option<Verified> {
-        let (backend, image) = (self.cpu.backend(), task.image);
-        let open = || OnDevice::new(self.cpu, task.problem, VariantChoice::Auto);
-        // Has no buffers before it is used.
-        let (variant, reason) = match open() {
-            Ok(executor) => (executor.prepared().variant(), executor.prepared().reason()),
-            Err(error) => return self.noted(Err(error.into()), backend, "auto", cell),
-        };
-        self.step(backend, variant, cell);
-        let sampling = Sampling { warm_up: Duration::ZERO, batch: CPU_BATCH, min_time: self.settings.min_time };
-        let measured = measure(open, image, &mut task.answer, &task.expected, sampling);
-        let (deviation, times) = self.noted(measured, backend, variant, cell)?;
-        let work = Work::new(task.problem, (task.problem.window().width() * task.problem.window().height()) as u64);
-        let roofline = work.roofline(self.machine.cpu_rates);
-        let timed = Some(Timed { times, loaded_before: None, work, roofline, vs_cpu: None });
-        // The CPU has one variant: none is preferred.
-        Some(Verified { backend, variant, reason, preferred: false, deviation, timed, counts: None })
-    }
-
     /// A row of the GPU or the emulator; None if it failed, and the cell has the failure.
     fn gpu_row(
         &mut self,
         gpu: &Device,
         candidate: Candidate,
-        cpu: Option<(&'static str, f64)>,
+        cpu: &[Verified],
         cell: &mut Cell,
         task: &mut Task<'_>,
     ) -> Option<Verified> {
@@ -296,13 +286,13 @@ impl Bench<'_> {
         self.step(backend, variant, cell);
         let problem = task.problem.clone().with_accuracy(accuracy);
         let open = || OnDevice::new(gpu, &problem, choice);
-        let Some(rates) = self.machine.gpu.as_ref().map(|(_, rates)| *rates) else {
+        if self.machine.gpu.is_none() {
             let deviation = verify(open, image, &mut task.answer, &task.expected);
             let deviation = self.noted(deviation, backend, variant, cell)?;
             let counts = count(open, image).map_err(Cause::from);
             let counts = self.noted(counts, backend, variant, cell)?;
             return Some(Verified { backend, variant, reason, preferred, deviation, timed: None, counts });
-        };
+        }
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
         let sampling = Sampling { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
         let measured = if self.settings.page_locked {
@@ -317,10 +307,9 @@ impl Bench<'_> {
         let mask = (window.width() as u32, window.height() as u32);
         let products = if plan.entry.variant.spec().uses_fp32_units { plan.entry.coefficients(mask) } else { 0 };
         let work = Work::new(task.problem, products);
-        // The CPU computes all products of the mask. Variants that take its factors do not.
-        let is_same_method = !matches!(plan.entry.variant.spec().mask_form, MaskForm::Factors(_));
-        let vs_cpu = cpu.map(|(method, us)| VsCpu { speedup: us / times.kernel.us.median, method, is_same_method });
-        let timed = Some(Timed { times, loaded_before, work, roofline: work.roofline(rates), vs_cpu });
+        let vs_cpu =
+            cpu_rows::compared(times.kernel.us.median, deviation.bound.class(), task.problem.format().output, cpu);
+        let timed = Some(Timed::new(times, loaded_before, work, self.machine.ceilings(backend), vs_cpu));
         Some(Verified { backend, variant, reason, preferred, deviation, timed, counts: None })
     }
 
@@ -354,5 +343,46 @@ impl Bench<'_> {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::report;
+    use crate::bench::roofline::AboveRoofline;
+    use faltung::Rates;
+
+    /// Settles the report's cell, whose row is at 50 % of the FMA ceiling of the first measurement, with such multiples
+    /// of that ceiling before the cell and in later measurements. Returns the row's state, and how often was measured.
+    fn settled(before: f64, later: &[f64]) -> (Option<AboveRoofline>, usize) {
+        let mut report = report();
+        let known = report.machine.cpu_rates;
+        let rates = |times: f64| Rates { flop_per_s: times * known.flop_per_s, ..known };
+        report.machine.cpu_rates = rates(before);
+        let (cell, mut count) = (&mut report.cells[0], 0);
+        settle_rooflines(cell, &mut report.machine, || {
+            count += 1;
+            Some(DeviceRates { gpu: None, cpu: rates(later[count - 1]) })
+        });
+        (cell.rows[1].timed.expect("the CPU's row has times").above_roofline, count)
+    }
+
+    #[test]
+    fn ceilings_are_measured_again_while_a_row_is_above_them() {
+        // 50 % of the ceiling is reached. A third of the ceiling makes that 150 %.
+        assert_eq!(settled(1.0, &[0.3]), (None, 1), "the best counts, not the last");
+        assert_eq!(settled(0.33, &[1.0]), (None, 1), "the first measurement after the cell helps");
+        assert_eq!(settled(0.33, &[0.33, 1.0]), (None, 2), "the second one does");
+        assert_eq!(settled(0.33, &[0.33, 0.33]), (Some(AboveRoofline::CeilingTooLow), 2), "none does");
+    }
+
+    /// An error of the device ends no run here.
+    #[test]
+    fn without_new_rates_the_known_ones_count() {
+        let mut report = report();
+        settle_rooflines(&mut report.cells[0], &mut report.machine, || None);
+        let timed = report.cells[0].rows[1].timed.expect("the CPU's row has times");
+        assert_eq!((timed.roofline_share(), timed.above_roofline), (Some(0.5), None));
     }
 }

@@ -1,5 +1,7 @@
 //! The machine and the build that are measured.
 
+use super::report::DeviceRates;
+use super::roofline::Ceilings;
 use faltung::{GpuInfo, Rates};
 
 /// How the program was built.
@@ -77,6 +79,8 @@ pub struct Machine {
     pub cpu_threads: usize,
     /// Its rates.
     pub cpu_rates: Rates,
+    /// Bytes of its last-level cache; None where the system does not say.
+    pub cpu_cache_bytes: Option<u64>,
     /// How the program was built.
     pub build: Build,
 }
@@ -86,6 +90,23 @@ impl Machine {
     #[must_use]
     pub fn rates(&self) -> Rates {
         self.gpu.as_ref().map_or(self.cpu_rates, |(_, rates)| *rates)
+    }
+
+    /// What bounds the rows of a backend.
+    #[must_use]
+    pub fn ceilings(&self, backend: &str) -> Ceilings {
+        match &self.gpu {
+            Some((info, rates)) if backend == "cuda" => Ceilings { rates: *rates, cache_bytes: info.l2_bytes },
+            _ => Ceilings { rates: self.cpu_rates, cache_bytes: self.cpu_cache_bytes.unwrap_or(0) },
+        }
+    }
+
+    /// Keeps the best rates. A single measurement is too low where the machine is busy or its clocks are low.
+    pub fn raise_rates(&mut self, now: DeviceRates) {
+        if let (Some((_, best)), Some(now)) = (&mut self.gpu, now.gpu) {
+            *best = best.max(now);
+        }
+        self.cpu_rates = self.cpu_rates.max(now.cpu);
     }
 }
 

@@ -1,8 +1,9 @@
-//! Verifies a result before it is timed: the whole frame against the f64 oracle, and bit by bit against the CPU's result.
+//! Verifies a result before it is timed: the whole frame against the f64 oracle, and bit by bit against the CPU's exact
+//! result.
 
 use crate::compare;
 use crate::oracle::Oracle;
-use faltung::{Accuracy, AnyImage, ErrorBound, Image, Problem};
+use faltung::{Accuracy, AnyImage, ErrorBound, Image, PixelType, Problem};
 
 /// The expected result, computed once for all variants of a cell.
 #[derive(Debug)]
@@ -10,8 +11,8 @@ pub struct Expected<'a> {
     problem: &'a Problem,
     /// One for each channel.
     oracles: Vec<Oracle>,
-    /// The CPU's result.
-    cpu: Option<Image>,
+    /// The result of the CPU's exact method.
+    exact: Option<Image>,
 }
 
 /// How far a right result is from the exact one.
@@ -23,7 +24,7 @@ pub struct Deviation {
     pub error_over_bound: f64,
     /// The bound, with its accuracy class.
     pub bound: ErrorBound,
-    /// Whether the result is bit-exact with the CPU's; None without a result of the CPU.
+    /// Whether the result is bit-exact with that of the CPU's exact method; None without such a result.
     pub bits_equal_cpu: Option<bool>,
 }
 
@@ -55,7 +56,7 @@ pub enum Wrong {
         /// Its distance from the exact value, as a multiple of the bound.
         ratio: f64,
     },
-    /// An exact variant is not bit-exact with the CPU.
+    /// An exact variant, or a result of integers, is not bit-exact with the CPU's exact result.
     #[error(
         "{count} of {values} values are not bit-exact with the CPU's, the first in column {}, row {}, channel {}: {found:e} instead of \
          {required:e}", .place.0, .place.1, .place.2
@@ -83,18 +84,19 @@ impl<'a> Expected<'a> {
     pub fn new(problem: &'a Problem, image: &AnyImage) -> Self {
         let image = image.to_f32();
         let oracle = |channel| Oracle::new(problem, image.channel(channel).values());
-        Self { problem, oracles: (0..image.channels()).map(oracle).collect(), cpu: None }
+        Self { problem, oracles: (0..image.channels()).map(oracle).collect(), exact: None }
     }
 
-    /// Sets the CPU's result, which must be verified.
-    pub fn set_cpu(&mut self, answer: &AnyImage) {
-        self.cpu = Some(answer.to_f32());
+    /// Sets the result of the CPU's exact method, which must be verified.
+    pub fn set_exact(&mut self, answer: &AnyImage) {
+        self.exact = Some(answer.to_f32());
     }
 
     /// Verifies the result of a variant with this bound. Poison, which marks unwritten values, exceeds any bound.
     ///
     /// # Errors
-    /// [`Wrong`]. An exact variant that is not bit-exact with the CPU is wrong, too.
+    /// [`Wrong`]. An exact variant that is not bit-exact with the CPU's exact result is wrong, too. So is a result of
+    /// integers from a variant of any class.
     pub fn verify(&self, answer: &AnyImage, bound: ErrorBound) -> Result<Deviation, Wrong> {
         let (values, channels, width) = (self.problem.values(), self.oracles.len(), self.problem.width());
         let answer = answer.to_f32();
@@ -113,11 +115,12 @@ impl<'a> Expected<'a> {
             max_abs_error = max_abs_error.max(comparison.max_abs_error);
             error_over_bound = error_over_bound.max(comparison.error_over_bound);
         }
-        let bits_equal_cpu = match &self.cpu {
+        let needs_exact_bits = bound.class() == Accuracy::Exact || self.problem.format().output != PixelType::F32;
+        let bits_equal_cpu = match &self.exact {
             None => None,
-            Some(cpu) => match compare::bit_exact(cpu.values(), answer.values()) {
+            Some(exact) => match compare::bit_exact(exact.values(), answer.values()) {
                 Ok(()) => Some(true),
-                Err(_) if bound.class() != Accuracy::Exact => Some(false),
+                Err(_) if !needs_exact_bits => Some(false),
                 Err(difference) => {
                     let pixel = difference.index / channels;
                     let place = (pixel % width, pixel / width, difference.index % channels);

@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "K,HxW,...", value_delimiter = ',')]
     masks: Option<Vec<MaskSize>>,
 
-    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU has one variant of its own
+    /// The GPU's variants: all, auto, exact, or names such as "naive"; the CPU chooses its method itself
     #[arg(long, value_name = "all|NAME,...", value_delimiter = ',', default_value = "all")]
     variants: Vec<Wanted>,
 

@@ -107,7 +107,7 @@ fn measured(fault: Fault) -> (Result<(Deviation, Times), Cause>, usize) {
     let image = BenchImage::Random("37x23".parse().unwrap()).image(7, PixelType::F32, 1).unwrap();
     let mut expected = Expected::new(&problem, &image);
     let right: Image = Device::cpu().prepare(&problem, VariantChoice::Auto).unwrap().apply(&image.to_f32()).unwrap();
-    expected.set_cpu(&right.clone().into());
+    expected.set_exact(&right.clone().into());
     let (timed, mut result) = (Cell::new(0), image.clone());
     let bound = ErrorBound::direct(&problem);
     let open = || Ok(StandIn { right: &right, bound, fault, resident: None, runs: 0, timed: &timed });
@@ -167,7 +167,7 @@ fn what_is_wrong_is_named() {
         expected.verify(&answer.into(), ErrorBound::direct(&problem))
     };
     assert_eq!(verify(&expected, &|_| {}).unwrap().bits_equal_cpu, None);
-    expected.set_cpu(&right.clone().into());
+    expected.set_exact(&right.clone().into());
 
     let found = verify(&expected, &|values| values[3 * 20 + 4] = f32::NAN).unwrap_err();
     assert!(matches!(found, Wrong::Values { count: 1, values: 200, place: (4, 3, 0), .. }), "{found:?}");
@@ -204,9 +204,16 @@ fn a_wrong_channel_is_named() {
     let found = expected.verify(&wrong.clone().into(), bound).unwrap_err();
     assert!(matches!(found, Wrong::Values { count: 1, values: 600, place: (7, 5, 2), .. }), "{found:?}");
     // Within the bound, perhaps, but not what the CPU found.
-    expected.set_cpu(&right.into());
+    expected.set_exact(&right.clone().into());
     wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 17;
     assert!(expected.verify(&wrong.into(), bound).is_err());
+    // Integers have the exact bits in all classes: a wide bound does not allow others.
+    let wide = ErrorBound::with_constant(1e6);
+    let mut near = right.clone();
+    near.values_mut()[3 * (5 * 20 + 7)] ^= 1;
+    let found = expected.verify(&near.into(), wide).unwrap_err();
+    assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
+    assert_eq!(expected.verify(&right.into(), wide).unwrap().bits_equal_cpu, Some(true));
 }
 
 #[test]

@@ -20,7 +20,7 @@ const SHARED: [&str; 13] = [
     "min_time_s",
     "page_locked",
 ];
-const OF_ROW: [&str; 33] = [
+const OF_ROW: [&str; 35] = [
     "backend",
     "variant",
     "pixel",
@@ -43,12 +43,14 @@ const OF_ROW: [&str; 33] = [
     "floor_fraction",
     "floor_bound",
     "above_floor",
+    "above_floor_reason",
     "max_abs_error",
     "error_over_bound",
     "accuracy",
     "error_constant",
     "bits_equal_cpu",
     "speedup_vs_cpu",
+    "vs_cpu_variant",
     "cpu_method",
     "batches",
     "runs_per_batch",

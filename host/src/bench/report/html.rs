@@ -63,7 +63,7 @@ fn section(out: &mut String, cell: &Cell) {
 fn row(out: &mut String, cell: &Cell, row: &Verified) {
     let timed = row.timed.as_ref();
     // Caches may help beyond the rate of the memory.
-    let part = timed.map_or(0.0, Timed::roofline_share).clamp(0.0, 1.0);
+    let part = timed.and_then(Timed::roofline_share).unwrap_or(0.0).clamp(0.0, 1.0);
     let cells = [
         text::or_dash(timed.map(text::roofline)),
         text::or_dash(timed.map(|timed| time(timed.times.kernel.us.median))),

@@ -4,6 +4,7 @@ use cuda_emulator::{Counts, Traffic};
 use serde::Serialize;
 
 use super::{Cell, Report, Timed, Verified};
+use crate::bench::roofline::AboveRoofline;
 use crate::bench::system::Machine;
 use faltung::Rates;
 
@@ -36,6 +37,7 @@ struct Device {
     compute_capability: Option<String>,
     driver: Option<String>,
     sm_count: Option<u32>,
+    l2_bytes: Option<u64>,
 }
 
 impl Device {
@@ -47,10 +49,18 @@ impl Device {
             compute_capability: Some(format!("{}.{}", info.compute_capability.0, info.compute_capability.1)),
             driver: Some(info.driver()),
             sm_count: Some(info.sm_count),
+            l2_bytes: Some(info.l2_bytes),
         });
         gpu.or_else(|| {
             let name = machine.emulator.clone()?;
-            Some(Self { name, kind: "emulator", compute_capability: None, driver: None, sm_count: None })
+            Some(Self {
+                name,
+                kind: "emulator",
+                compute_capability: None,
+                driver: None,
+                sm_count: None,
+                l2_bytes: None,
+            })
         })
     }
 }
@@ -62,6 +72,7 @@ struct Cpu {
     threads: usize,
     copy_gb_s: f64,
     fma_tflop_s: f64,
+    last_level_cache_bytes: Option<u64>,
 }
 
 /// The program.
@@ -96,9 +107,12 @@ pub struct Row {
     first_call_loaded: Option<bool>,
     gpix_s: Option<f64>,
     floor_us: Option<f64>,
+    /// Null also if the row is above the measured ceiling.
     floor_fraction: Option<f64>,
     floor_bound: Option<&'static str>,
     above_floor: Option<bool>,
+    /// Why the row is above its floor.
+    above_floor_reason: Option<&'static str>,
     max_abs_error: f64,
     error_over_bound: f64,
     /// The accuracy class that the variant keeps: "exact" or "bounded".
@@ -107,6 +121,8 @@ pub struct Row {
     error_constant: f64,
     bits_equal_cpu: Option<bool>,
     speedup_vs_cpu: Option<f64>,
+    vs_cpu_variant: Option<&'static str>,
+    /// The older name of `vs_cpu_variant`.
     cpu_method: Option<&'static str>,
     batches: Option<usize>,
     runs_per_batch: Option<usize>,
@@ -185,6 +201,7 @@ impl Document {
                 threads: machine.cpu_threads,
                 copy_gb_s: copy_gb_s(machine.cpu_rates),
                 fma_tflop_s: fma_tflop_s(machine.cpu_rates),
+                last_level_cache_bytes: machine.cpu_cache_bytes,
             },
             commit: build.commit,
             build: Build {
@@ -234,16 +251,18 @@ impl Row {
             first_call_loaded: timed.and_then(|timed| timed.loaded_before),
             gpix_s: timed.map(|timed| timed.gpix_s(cell.image)),
             floor_us: timed.map(|timed| timed.roofline.us),
-            floor_fraction: timed.map(Timed::roofline_share),
+            floor_fraction: timed.and_then(Timed::roofline_share),
             floor_bound: timed.map(|timed| timed.roofline.ceiling.name()),
-            above_floor: timed.map(Timed::is_above_roofline),
+            above_floor: timed.map(|timed| timed.above_roofline.is_some()),
+            above_floor_reason: timed.and_then(|timed| timed.above_roofline).map(AboveRoofline::name),
             max_abs_error: row.deviation.max_abs_error,
             error_over_bound: row.deviation.error_over_bound,
             accuracy: row.deviation.bound.class().name(),
             error_constant: row.deviation.bound.constant(),
             bits_equal_cpu: row.deviation.bits_equal_cpu,
             speedup_vs_cpu: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.speedup),
-            cpu_method: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.method),
+            vs_cpu_variant: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.variant),
+            cpu_method: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.variant),
             batches: times.map(|times| times.kernel.us.count),
             runs_per_batch: times.map(|times| times.kernel.runs),
             preferred: row.preferred,

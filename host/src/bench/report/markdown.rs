@@ -33,6 +33,9 @@ pub fn markdown(report: &Report) -> String {
             out += &format!("| {} |\n", cells.map(|text| escape(&text)).join(" | "));
         }
     }
+    for note in text::above_rooflines(report) {
+        out += &format!("\n{}\n", escape(note));
+    }
     out
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use cuda_emulator::Counts;
 
 use super::measure::{Cause, Times};
-use super::roofline::{Roofline, Work};
+use super::roofline::{AboveRoofline, Ceilings, Roofline, Work};
 use super::system::Machine;
 use super::verify::Deviation;
 use crate::samples::{ImageSize, MaskSize};
@@ -57,15 +57,8 @@ pub struct DeviceRates {
 impl Report {
     /// Computes each row's roofline from the best rates of the run.
     pub(super) fn settle_rooflines(&mut self) {
-        let Machine { gpu, cpu_rates, .. } = &self.machine;
-        for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {
-            let rates = match gpu {
-                Some((_, rates)) if row.backend == "cuda" => *rates,
-                _ => *cpu_rates,
-            };
-            if let Some(timed) = &mut row.timed {
-                timed.roofline = timed.work.roofline(rates);
-            }
+        for cell in &mut self.cells {
+            cell.settle_rooflines(&self.machine);
         }
     }
 
@@ -93,7 +86,7 @@ pub struct Cell {
     pub format: PixelFormat,
     /// The values outside of the image.
     pub border: Border,
-    /// The verified variants, the CPU last.
+    /// The verified variants: the GPU's, then the CPU's exact method, then the CPU's choice if that is another one.
     pub rows: Vec<Verified>,
     /// The variants that can't compute this cell.
     pub not_eligible: Vec<NotEligible>,
@@ -119,18 +112,33 @@ impl Cell {
         lines.into_iter().map(|(variants, why)| format!("{variants}: {why}")).collect()
     }
 
-    /// The fastest variant of the GPU, and the preferred one's time as a multiple of its time. None unless several were
-    /// timed, the preferred one among them.
+    /// For each device the fastest variant, and the preferred one's time as a multiple of its time. Leaves a device out
+    /// unless several variants were timed there, the preferred one among them.
     ///
-    /// This checks the choices of `auto`, which rest on the cost model.
-    #[must_use]
-    pub fn fastest(&self) -> Option<(&Verified, f64)> {
-        let kernel = |row: &Verified| row.timed.map(|timed| timed.times.kernel.us.median);
-        let preferred = self.rows.iter().find(|row| row.preferred && row.timed.is_some())?;
-        let of_the_gpu: Vec<_> =
-            self.rows.iter().filter(|row| row.backend == preferred.backend && row.timed.is_some()).collect();
-        let fastest = of_the_gpu.iter().copied().min_by(|a, b| kernel(a).partial_cmp(&kernel(b)).expect("times"))?;
-        (of_the_gpu.len() > 1).then_some((fastest, kernel(preferred)? / kernel(fastest)?))
+    /// This checks the choices of `auto`, which rest on cost models.
+    pub fn fastest(&self) -> impl Iterator<Item = (&Verified, f64)> {
+        self.rows.iter().filter(|row| row.preferred).filter_map(|preferred| {
+            let of_the_device = self.rows.iter().filter(|row| row.backend == preferred.backend);
+            let timed: Vec<_> = of_the_device.filter_map(|row| Some((row, row.timed?.us()))).collect();
+            let fastest = timed.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+            (timed.len() > 1).then_some((fastest.0, preferred.timed?.us() / fastest.1))
+        })
+    }
+
+    /// Computes each row's roofline from the machine's best rates.
+    pub(super) fn settle_rooflines(&mut self, machine: &Machine) {
+        for row in &mut self.rows {
+            let ceilings = machine.ceilings(row.backend);
+            if let Some(timed) = &mut row.timed {
+                *timed = Timed::new(timed.times, timed.loaded_before, timed.work, ceilings, timed.vs_cpu);
+            }
+        }
+    }
+
+    /// Whether a row is above the measured ceilings, and nothing explains it.
+    pub(super) fn is_above_ceilings(&self) -> bool {
+        let above = |row: &Verified| row.timed?.above_roofline;
+        self.rows.iter().any(|row| above(row) == Some(AboveRoofline::CeilingTooLow))
     }
 }
 
@@ -164,40 +172,52 @@ pub struct Timed {
     pub work: Work,
     /// The least time for that work, by the best rates of the run.
     pub roofline: Roofline,
+    /// What it means that the kernel is faster than that, if it is.
+    pub above_roofline: Option<AboveRoofline>,
     /// The ratio to the CPU's time; None for the CPU itself, and where it has no time.
     pub vs_cpu: Option<VsCpu>,
 }
 
-/// A kernel's time compared with the CPU's.
+/// A kernel's time compared with that of the CPU's fastest row, among those of an accuracy class that the kernel's class
+/// allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VsCpu {
     /// How many times as fast.
     pub speedup: f64,
-    /// The CPU's method, by the name of its row.
-    pub method: &'static str,
-    /// Whether the variant computes by this method, too. If not, the ratio compares methods as well as devices, and
-    /// only JSON and CSV have it.
-    pub is_same_method: bool,
+    /// The variant of the CPU's row.
+    pub variant: &'static str,
 }
 
 impl Timed {
+    /// With the roofline that these ceilings make.
+    pub(super) fn new(
+        times: Times,
+        loaded_before: Option<bool>,
+        work: Work,
+        ceilings: Ceilings,
+        vs_cpu: Option<VsCpu>,
+    ) -> Self {
+        let roofline = work.roofline(ceilings.rates);
+        let above_roofline = AboveRoofline::of(work, times.kernel.us.median, ceilings);
+        Self { times, loaded_before, work, roofline, above_roofline, vs_cpu }
+    }
+
+    /// The median time of the kernel in microseconds.
+    #[must_use]
+    pub fn us(&self) -> f64 {
+        self.times.kernel.us.median
+    }
+
     /// Pixels per second of the kernel, in 10^9.
     #[must_use]
     pub fn gpix_s(&self, image: ImageSize) -> f64 {
-        image.width as f64 * image.height as f64 / self.times.kernel.us.median / 1e3
+        image.width as f64 * image.height as f64 / self.us() / 1e3
     }
 
-    /// The share of the roofline: the least time over the kernel's time.
+    /// The share of the roofline: the least time over the kernel's time. None if the measured ceilings are too low.
     #[must_use]
-    pub fn roofline_share(&self) -> f64 {
-        self.roofline.us / self.times.kernel.us.median
-    }
-
-    /// Whether the kernel is faster than its roofline by more than noise. Small images stay in caches. For larger ones
-    /// the measured ceilings are too low, and the share means nothing.
-    #[must_use]
-    pub fn is_above_roofline(&self) -> bool {
-        self.roofline_share() > 1.05
+    pub fn roofline_share(&self) -> Option<f64> {
+        (self.above_roofline != Some(AboveRoofline::CeilingTooLow)).then(|| self.roofline.us / self.us())
     }
 }
 

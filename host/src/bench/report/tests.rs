@@ -24,6 +24,7 @@ pub(in crate::bench) fn report() -> Report {
             loaded_before: None,
             work: Work { bytes: 9600.0, flop: 1.8e6 },
             roofline: Roofline { us: 6.0, ceiling: Ceiling::Fma },
+            above_roofline: None,
             vs_cpu: None,
         }),
         counts: None,
@@ -50,6 +51,7 @@ pub(in crate::bench) fn report() -> Report {
         cpu: "CPU: a processor, of some kind, 2 threads".to_owned(),
         cpu_threads: 2,
         cpu_rates: rates,
+        cpu_cache_bytes: None,
         build: Build::this(),
     };
     let (min_time, took) = (Duration::from_millis(300), Duration::from_millis(1234));
@@ -93,35 +95,64 @@ fn rooflines_follow_the_best_ceilings_of_the_run() {
     assert!(summary.contains(told), "{summary}");
 }
 
-#[test]
-fn a_share_above_the_roofline_is_marked() {
-    let mut report = report();
-    assert!(!text_of_cell(&report.cells[0]).contains('!') && !text_of_summary(&report).contains('!'));
-    report.machine.cpu_rates.flop_per_s /= 3.0;
-    report.settle_rooflines();
-    let text = text_of_cell(&report.cells[0]);
-    assert!(text.contains("150.0 % FMA !"), "{text}");
-    let summary = text_of_summary(&report);
-    assert!(summary.contains("\n!: 1 row above the roofline"), "{summary}");
-    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
-    assert_eq!(document["rows"][1]["above_floor"], true);
+/// The first row of the report that has times, as JSON.
+fn row_of(report: &Report) -> serde_json::Value {
+    let document: serde_json::Value = serde_json::from_str(&json(report)).unwrap();
+    document["rows"][1].clone()
 }
 
 #[test]
-fn a_speedup_names_the_method_of_the_cpu() {
+fn a_share_above_the_measured_ceiling_is_not_shown() {
+    let mut report = report();
+    let note = "above the measured ceiling";
+    assert!(!text_of_cell(&report.cells[0]).contains(note) && !text_of_summary(&report).contains(note));
+    assert!(row_of(&report)["above_floor_reason"].is_null());
+    report.machine.cpu_rates.flop_per_s /= 3.0;
+    report.settle_rooflines();
+    for text in [text_of_cell(&report.cells[0]), markdown(&report), html(&report)] {
+        assert!(text.contains(note) && !text.contains("150.0 %"), "{text}");
+    }
+    assert!(markdown(&report).contains("\n\nabove the measured ceiling: the kernel is"));
+    assert!(text_of_summary(&report).contains("\nabove the measured ceiling: the kernel is"));
+    let row = row_of(&report);
+    assert_eq!((row["above_floor"].as_bool(), row["above_floor_reason"].as_str()), (Some(true), Some(note)));
+    assert!(row["floor_fraction"].is_null() && row["floor_us"] == 18.0, "{row}");
+}
+
+#[test]
+fn a_share_that_a_cache_explains_is_marked() {
+    let mut report = report();
+    // The copies of 9600 bytes take 24 µs, the multiply-adds 6.
+    report.machine.cpu_rates.copy_bytes_per_s = 4e8;
+    report.machine.cpu_cache_bytes = Some(9599);
+    report.settle_rooflines();
+    assert_eq!(row_of(&report)["above_floor_reason"], "above the measured ceiling");
+    report.machine.cpu_cache_bytes = Some(9600);
+    report.settle_rooflines();
+    let legend = "†: image and result fit the last-level cache";
+    for text in [text_of_cell(&report.cells[0]), markdown(&report), html(&report)] {
+        assert!(text.contains("200.0 % memory †"), "{text}");
+    }
+    for text in [text_of_summary(&report), markdown(&report), html(&report)] {
+        assert!(text.contains(legend) && !text.contains("above the measured ceiling"), "{text}");
+    }
+    let row = row_of(&report);
+    assert_eq!((row["floor_fraction"].as_f64(), row["above_floor"].as_bool()), (Some(2.0), Some(true)));
+    assert_eq!(row["above_floor_reason"], "fits the last-level cache");
+}
+
+#[test]
+fn a_speedup_names_the_variant_of_the_cpu() {
     let mut report = report();
     let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
-    timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct", is_same_method: true });
-    assert!(text_of_cell(&report.cells[0]).contains("12.5x direct"));
-    assert!(markdown(&report).contains("| 12.5x direct |"));
-    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
-    assert_eq!(document["rows"][1]["cpu_method"], "direct");
-
-    let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
-    timed.vs_cpu = Some(VsCpu { speedup: 12.5, method: "direct", is_same_method: false });
-    assert!(!text_of_cell(&report.cells[0]).contains("12.5x") && !markdown(&report).contains("12.5x"));
-    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
-    assert_eq!(document["rows"][1]["speedup_vs_cpu"], 12.5);
+    timed.vs_cpu = Some(VsCpu { speedup: 12.5, variant: "separable" });
+    assert!(text_of_cell(&report.cells[0]).contains("12.5x separable"));
+    assert!(markdown(&report).contains("| 12.5x separable |"));
+    assert!(html(&report).contains("<td>12.5x separable</td>"));
+    assert!(csv(&report).contains(",12.5,separable,separable,"));
+    let row = row_of(&report);
+    assert_eq!((row["speedup_vs_cpu"].as_f64(), row["vs_cpu_variant"].as_str()), (Some(12.5), Some("separable")));
+    assert_eq!(row["cpu_method"], "separable");
 }
 
 /// All reports have the class of a row; JSON and CSV the constant, too.
@@ -160,8 +191,29 @@ fn a_choice_that_is_not_the_fastest_is_told() {
     let good = summary(&[20.9, 20.0]);
     assert!(good.contains("* is the fastest variant, or within 5 % of it, in 1 of 1\n"), "{good}");
     let missed = summary(&[25.0, 20.0]);
-    let told = "in 0 of 1\n  40 x 30, mask 3 rows x 5 columns: naive is 1.25 times as fast\n";
+    let told = "in 0 of 1\n  40 x 30, mask 3 rows x 5 columns: cuda naive is 1.25 times as fast\n";
     assert!(missed.contains(told), "{missed}");
+}
+
+/// The CPU's choice is held against its exact method, not against the GPU.
+#[test]
+fn a_choice_of_the_cpu_is_judged_too() {
+    let mut report = report();
+    let row = report.cells[0].rows[1].clone();
+    let of = |backend, variant, preferred, us| {
+        let mut row = Verified { backend, variant, preferred, ..row.clone() };
+        row.timed.as_mut().expect("the row has times").times.kernel.us.median = us;
+        row
+    };
+    report.cells[0].rows = vec![
+        of("cuda", "sliding_window", true, 1.0),
+        of("cuda", "naive", false, 2.0),
+        of("cpu", "direct", false, 20.0),
+        of("cpu", "separable", true, 30.0),
+    ];
+    let summary = text_of_summary(&report);
+    let told = "in 1 of 2\n  40 x 30, mask 3 rows x 5 columns: cpu direct is 1.50 times as fast\n";
+    assert!(summary.contains(told), "{summary}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The report as tables, for people.
 
 use super::{Cell, Report, Timed, Verified};
+use crate::bench::roofline::AboveRoofline;
 use crate::bench::system::Machine;
 use crate::text_table::{TextColumn, text_table};
 use crate::units::{digits, time};
@@ -53,7 +54,7 @@ const COLUMNS: [TextColumn; 10] = [
     TextColumn::right("first call").at_least(10),
     TextColumn::right("Gpix/s").at_least(6),
     TextColumn::left("roofline share").at_least(14),
-    TextColumn::right("vs CPU").at_least(12),
+    TextColumn::right("vs CPU").at_least(15),
     TextColumn::left("check"),
 ];
 
@@ -104,16 +105,32 @@ pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The share of the roofline, and its ceiling. A mark shows a share that can't be right.
+/// The share of the roofline, and its ceiling. A mark shows what a cache explains. No share is shown that can't be right.
 pub(super) fn roofline(timed: &Timed) -> String {
-    let mark = if timed.is_above_roofline() { " !" } else { "" };
-    format!("{:.1} % {}{mark}", 100.0 * timed.roofline_share(), timed.roofline.ceiling.name())
+    let Some(share) = timed.roofline_share() else { return AboveRoofline::CeilingTooLow.name().to_owned() };
+    let mark = if timed.above_roofline == Some(AboveRoofline::FitsCache) { " †" } else { "" };
+    format!("{:.1} % {}{mark}", 100.0 * share, timed.roofline.ceiling.name())
 }
 
-/// How many times as fast as the CPU with its method; None if the variant computes by another method.
+/// What is said on rows above their roofline, a line for each kind that the report has.
+pub(super) fn above_rooflines(report: &Report) -> Vec<&'static str> {
+    let has = |kind| report.verified().any(|row| row.timed.is_some_and(|timed| timed.above_roofline == Some(kind)));
+    let notes = [
+        (
+            AboveRoofline::FitsCache,
+            "†: image and result fit the last-level cache of the device: the roofline of memory does not bound the row",
+        ),
+        (
+            AboveRoofline::CeilingTooLow,
+            "above the measured ceiling: the kernel is more than 5 % faster than the measured rates allow (METHODOLOGY.md)",
+        ),
+    ];
+    notes.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, note)| note).collect()
+}
+
+/// How many times as fast as the CPU, and the CPU's variant.
 pub(super) fn vs_cpu(timed: &Timed) -> Option<String> {
-    let vs = timed.vs_cpu.filter(|vs| vs.is_same_method)?;
-    Some(format!("{}x {}", digits(vs.speedup), vs.method))
+    timed.vs_cpu.map(|vs| format!("{}x {}", digits(vs.speedup), vs.variant))
 }
 
 /// The result of the verification: the accuracy class, and the largest error.
@@ -142,10 +159,8 @@ pub fn summary(report: &Report) -> String {
     if let Some(note) = ceilings(report) {
         out += &format!("\n{note}");
     }
-    let above = report.verified().filter(|row| row.timed.as_ref().is_some_and(Timed::is_above_roofline)).count();
-    if above > 0 {
-        let rows = if above == 1 { "1 row".to_owned() } else { format!("{above} rows") };
-        out += &format!("\n!: {rows} above the roofline: caches help, or the ceilings are too low (METHODOLOGY.md)");
+    for note in above_rooflines(report) {
+        out += &format!("\n{note}");
     }
     let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let (answers, failures) = (report.verified().count(), report.failures().count());
@@ -195,9 +210,10 @@ fn ceilings(report: &Report) -> Option<String> {
 /// A preferred variant that takes more than this multiple of the fastest one's time is reported.
 const TOLERANCE: f64 = 1.05;
 
-/// How often the preferred variant was the fastest, and a line for each cell where it was not.
+/// How often the preferred variant was the fastest of its device, and a line for each cell where it was not.
 fn choices(report: &Report) -> String {
-    let judged: Vec<_> = report.cells.iter().filter_map(|cell| Some((cell, cell.fastest()?))).collect();
+    let judged: Vec<_> =
+        report.cells.iter().flat_map(|cell| cell.fastest().map(move |fastest| (cell, fastest))).collect();
     let missed: Vec<_> = judged.iter().filter(|(_, (_, ratio))| *ratio > TOLERANCE).collect();
     if judged.is_empty() {
         return String::new();
@@ -205,7 +221,10 @@ fn choices(report: &Report) -> String {
     let (good, percent) = (judged.len() - missed.len(), 100.0 * (TOLERANCE - 1.0));
     let mut out = format!("\n* is the fastest variant, or within {percent:.0} % of it, in {good} of {}", judged.len());
     for (cell, (fastest, ratio)) in missed {
-        out += &format!("\n  {}, mask {}: {} is {ratio:.2} times as fast", cell.image, cell.mask, fastest.variant);
+        out += &format!(
+            "\n  {}, mask {}: {} {} is {ratio:.2} times as fast",
+            cell.image, cell.mask, fastest.backend, fastest.variant
+        );
     }
     out
 }
