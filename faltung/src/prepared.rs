@@ -81,8 +81,11 @@ impl CpuConvolution {
 }
 
 impl Engine {
-    pub(crate) fn on_cpu() -> Self {
-        Self::Cpu(CpuConvolution::default())
+    /// # Errors
+    /// [`Error::Parse`] if `FALTUNG_CPU` names no instruction set of this CPU.
+    pub(crate) fn on_cpu() -> Result<Self> {
+        cpu::check_level()?;
+        Ok(Self::Cpu(CpuConvolution::default()))
     }
 }
 

@@ -45,7 +45,7 @@ mod tests;
 
 use rayon::prelude::*;
 
-use crate::Problem;
+use crate::{Problem, Result};
 use block::{Blocks, Scratch};
 use simd::Level;
 use tile::{ROWS, Window};
@@ -78,6 +78,14 @@ pub(crate) fn convolve(problem: &Problem, source: &[f32], result: &mut [f32]) {
     convolve_with(Level::best(), result.len() >= MANY_VALUES, problem, source, result);
 }
 
+/// Whether the CPU path can compute: `FALTUNG_CPU` is not set, or names instructions of this CPU.
+///
+/// # Errors
+/// [`Error::Parse`](crate::Error::Parse), with what was required and what was found.
+pub(crate) fn check_level() -> Result<()> {
+    Level::chosen().map(drop)
+}
+
 /// The number of threads [`convolve`] uses.
 #[must_use]
 pub(crate) fn threads() -> usize {
@@ -95,7 +103,8 @@ pub fn name() -> String {
 pub(crate) fn describe() -> String {
     let threads = threads();
     let s = if threads == 1 { "" } else { "s" };
-    format!("CPU: {}, {threads} thread{s}, {}", name(), Level::best().name())
+    let level = Level::chosen().map_or_else(|error| error.to_string(), |level| level.name().to_owned());
+    format!("CPU: {}, {threads} thread{s}, {level}", name())
 }
 
 /// Why it is computed as it is: one line for people.

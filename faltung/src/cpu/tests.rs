@@ -1,9 +1,13 @@
 //! The fast paths against the scalar reference, bit by bit, at every level that the machine has.
 
+use std::ffi::OsStr;
+use std::process::Command;
+
 use proptest::prelude::*;
 
+use super::simd::choose;
 use super::*;
-use crate::{Border, Filter, Mask, Operation, POISON};
+use crate::{Border, Device, Error, Filter, Mask, Operation, POISON, VariantChoice};
 
 const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Constant(-2.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
@@ -205,6 +209,78 @@ fn a_short_result_is_refused() {
 fn it_says_what_it_is() {
     assert!(!name().is_empty());
     assert!(describe().starts_with("CPU: ") && describe().ends_with(Level::best().name()), "{}", describe());
+}
+
+/// Every level has a word of its own, which chooses it where the CPU has it and is an error elsewhere.
+#[test]
+fn words_of_levels() {
+    let all = Level::ALL;
+    for (i, level) in all.into_iter().enumerate() {
+        let word = Some(OsStr::new(level.word()));
+        assert_eq!(choose(word, &all), Ok(level));
+        assert_eq!(choose(word, &[level]), Ok(level));
+        let others: Vec<_> = all.into_iter().filter(|&other| other != level).collect();
+        let error = choose(word, &others).unwrap_err().to_string();
+        for part in ["FALTUNG_CPU", "of this CPU (", others[0].word(), &format!("not \"{}\"", level.word())] {
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
+        for unset in [None, Some(OsStr::new(""))] {
+            assert_eq!(choose(unset, &all[i..]), Ok(level), "the first is the fastest");
+        }
+    }
+    let error = choose(Some(OsStr::new("neon")), &[Level::Avx2, Level::Portable]).unwrap_err();
+    let expected = "the environment variable FALTUNG_CPU: an instruction set of this CPU (avx2 or portable) was expected, \
+                    not \"neon\"";
+    assert_eq!(error.to_string(), expected);
+    for wrong in ["sse", "AVX2", "avx2 ", "avx", "0"] {
+        let Err(Error::Parse { required, found, .. }) = choose(Some(OsStr::new(wrong)), &all) else {
+            panic!("{wrong} is a level")
+        };
+        assert_eq!((required.as_str(), found.as_str()), ("avx512, avx2, neon or portable", wrong));
+    }
+}
+
+/// The variable is read once, so each value needs a process: this test starts itself.
+#[test]
+fn a_forced_level_takes_effect() {
+    const CHILD: &str = "FALTUNG_TEST_CHILD";
+    let device = Device::cpu();
+    if std::env::var_os(CHILD).is_some() {
+        let problem = Problem::new(40, 9, &Filter::new(mask(3, 2))).unwrap();
+        match device.prepare(&problem, VariantChoice::Auto) {
+            Ok(prepared) => println!("<{} | {}>", device.describe(), prepared.reason()),
+            Err(error) => {
+                assert_eq!(device.rates(), Err(error.clone()));
+                println!("<{} | {error}>", device.describe());
+            }
+        }
+        return;
+    }
+    let child = |word: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "cpu::tests::a_forced_level_takes_effect", "--nocapture"]);
+        let output = command.env(CHILD, "1").env("FALTUNG_CPU", word).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let (_, said) = text.split_once('<').unwrap_or_else(|| panic!("nothing is said: {text}"));
+        let (describe, rest) = said.split_once(" | ").unwrap();
+        (describe.to_owned(), rest.split_once('>').unwrap().0.to_owned())
+    };
+    for level in Level::ALL {
+        let (describe, said) = child(level.word());
+        if level.is_available() {
+            assert!(describe.ends_with(level.name()), "{describe}");
+            assert!(said.ends_with(level.name()), "{said}");
+        } else {
+            assert!(describe.ends_with(&said), "{describe}");
+            assert!(said.ends_with(&format!("was expected, not \"{}\"", level.word())), "{said}");
+        }
+    }
+    let (describe, said) = child("");
+    let fastest = Level::available().next().unwrap().name();
+    assert!(describe.ends_with(fastest) && said.ends_with(fastest), "{describe}, {said}");
+    let (_, said) = child("fast");
+    assert!(said.contains("avx512, avx2, neon or portable was expected, not \"fast\""), "{said}");
 }
 
 proptest! {

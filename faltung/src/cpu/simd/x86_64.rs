@@ -9,8 +9,8 @@ use std::arch::x86_64::{
 use super::{Level, Simd, Work};
 
 /// # Safety
-/// The CPU has AVX-512F.
-#[target_feature(enable = "avx512f")]
+/// The CPU has AVX-512F, BW, DQ and VL.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn avx512<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx512.vectors() }>(Avx512(()))
 }
