@@ -211,6 +211,19 @@ fn it_says_what_it_is() {
     assert!(describe().starts_with("CPU: ") && describe().ends_with(Level::best().name()), "{}", describe());
 }
 
+/// The levels that every CPU of an architecture has are among those that all tests here run.
+#[test]
+fn levels_of_this_architecture() {
+    let available: Vec<_> = Level::available().collect();
+    if cfg!(target_arch = "aarch64") {
+        assert_eq!(available, [Level::Neon, Level::Portable]);
+    } else if cfg!(target_arch = "x86_64") {
+        assert!(!available.contains(&Level::Neon) && available.ends_with(&[Level::Portable]), "{available:?}");
+    } else {
+        assert_eq!(available, [Level::Portable]);
+    }
+}
+
 /// Every level has a word of its own, which chooses it where the CPU has it and is an error elsewhere.
 #[test]
 fn words_of_levels() {
