@@ -76,7 +76,10 @@ impl Device {
         }
     }
 
-    /// The CPU.
+    /// The CPU, with the fastest instruction set that it has.
+    ///
+    /// The environment variable `FALTUNG_CPU` forces one: `avx512`, `avx2`, `neon` or `portable`. It is read once. The
+    /// results are the same with each.
     #[must_use]
     pub fn cpu() -> Self {
         Self::of(Kind::Cpu)
@@ -172,7 +175,8 @@ impl Device {
     /// # Errors
     /// [`Error::Refused`] if the variant can't compute the problem, [`Error::Accuracy`] if it is less accurate than the
     /// problem demands, [`Error::NeedsGpu`] if a GPU's variant is asked of
-    /// the CPU, [`Error::DeviceMemory`] if not even a strip fits, [`Error::KernelRefused`], [`Error::DriverTooOld`],
+    /// the CPU, [`Error::Parse`] on the CPU if `FALTUNG_CPU` names no instruction set that it has,
+    /// [`Error::DeviceMemory`] if not even a strip fits, [`Error::KernelRefused`], [`Error::DriverTooOld`],
     /// [`Error::Driver`].
     pub fn prepare(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
         let limit = self.memory_limit;
@@ -181,7 +185,7 @@ impl Device {
                 if let Some(variant) = variant.named() {
                     return Err(Error::NeedsGpu { variant: variant.name() });
                 }
-                (Engine::on_cpu(problem), 1)
+                (Engine::on_cpu(problem)?, 1)
             }
             Kind::Emulator { seed } => {
                 let ready = EmulatorConvolution::new(*seed, problem, variant, limit)?;
@@ -228,7 +232,7 @@ impl Device {
     pub fn prepare_or_cpu(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
         match self.prepare(problem, variant) {
             Err(error @ Error::DeviceMemory { .. }) if variant.named().is_none() => {
-                Ok(Prepared::new(problem, Engine::on_cpu(problem), Some(format!("on the CPU: {error}"))))
+                Ok(Prepared::new(problem, Engine::on_cpu(problem)?, Some(format!("on the CPU: {error}"))))
             }
             other => other,
         }
@@ -252,7 +256,7 @@ impl Device {
             .get(|ready| *ready.problem() == problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
         match ready.apply(image) {
             // Other threads have taken the memory since.
-            Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(&problem), None).apply(image),
+            Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(&problem)?, None).apply(image),
             other => other,
         }
     }
@@ -343,10 +347,11 @@ impl Device {
     /// Measures the rates that bound a convolution on this device; takes part of a second.
     ///
     /// # Errors
-    /// [`Error::Driver`], [`Error::DeviceMemory`]; [`Error::NoTime`] for the emulator.
+    /// [`Error::Driver`], [`Error::DeviceMemory`]; [`Error::NoTime`] for the emulator; [`Error::Parse`] on the CPU if
+    /// `FALTUNG_CPU` names no instruction set that it has.
     pub fn rates(&self) -> Result<Rates> {
         match &self.kind {
-            Kind::Cpu => Ok(cpu::rates()),
+            Kind::Cpu => cpu::rates(),
             Kind::Emulator { .. } => Err(Error::NoTime),
             #[cfg(feature = "cuda")]
             Kind::Cuda(gpu) => gpu.rates(),

@@ -61,8 +61,10 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    pub(crate) fn on_cpu(problem: &Problem) -> Self {
-        Self::Cpu(cpu::Convolution::new(problem))
+    /// # Errors
+    /// [`Error::Parse`] if `FALTUNG_CPU` names no instruction set of this CPU.
+    pub(crate) fn on_cpu(problem: &Problem) -> Result<Self> {
+        Ok(Self::Cpu(cpu::Convolution::new(problem)?))
     }
 }
 

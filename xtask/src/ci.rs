@@ -7,10 +7,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{build_ptx, deny, outside, package, ptxas, target};
+use crate::{aarch64, build_ptx, deny, outside, package, ptxas, target};
 
-/// Runs all steps; the first failure ends it with the step's name. Stamps skip the kernels' steps where nothing changed,
-/// unless all is `full`: then the sweep over the devices is the full one, too.
+/// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels and of
+/// AArch64 where nothing changed, unless all is `full`: then the sweep over the devices is the full one, too.
 ///
 /// # Errors
 /// The step that failed.
@@ -74,6 +74,9 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
             tests.env("HOST_TEST_SWEEP", "full");
         }
         run(tests)
+    })?;
+    step("CPU path on AArch64", &mut || {
+        if !full && aarch64::stamp(root)?.is_current() { Ok(()) } else { aarch64::check(root) }
     })?;
     // `cargo run -p host -- bench`, with the program that the tests were built with.
     step("benchmark", &mut || {

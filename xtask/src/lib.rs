@@ -9,6 +9,7 @@
 //! | [`package`] | `package`: the packages of the crates, with their fields, licences and sizes |
 //! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
 //! | [`deny`] | `deny`: licences and sources of all dependencies |
+//! | [`aarch64`] | `aarch64`: the tests of the CPU path on 64-bit Arm, in QEMU |
 //! | [`ci`] | `ci`: everything that a change must pass |
 //! | [`stamp`] | the record that a check has passed with inputs as they are |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
@@ -16,6 +17,7 @@
 //! | [`stamp`] | what a slow check has covered, so that an unchanged tree skips it |
 //! | [`process`] | the programs that the tasks start |
 
+pub mod aarch64;
 pub mod build_ptx;
 pub mod ci;
 pub mod deny;

@@ -44,9 +44,15 @@ enum Task {
     Outside,
     /// Check the licences and sources of all dependencies, and record that they have passed
     Deny,
+    /// Run the tests of the CPU path for AArch64 in QEMU: is NEON right?
+    Aarch64 {
+        /// Run them even if the stamp says that the CPU path is unchanged
+        #[arg(long)]
+        force: bool,
+    },
     /// Run everything that a change must pass
     Ci {
-        /// Compile and assemble the kernels even if their stamps say that they are unchanged; run the full sweep
+        /// Ignore the stamps of the kernels and of AArch64; run the full sweep
         #[arg(long)]
         full: bool,
     },
@@ -76,6 +82,8 @@ fn run(task: Task) -> Result<()> {
         Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Outside => xtask::outside::check(&root),
         Task::Deny => xtask::deny::write(&root),
+        Task::Aarch64 { force } if !force && xtask::aarch64::stamp(&root)?.is_current() => Ok(()),
+        Task::Aarch64 { .. } => xtask::aarch64::write(&root),
         Task::Ci { full } => xtask::ci::ci(&root, full),
     }
 }

@@ -84,9 +84,12 @@ pub(crate) struct Convolution {
 
 impl Convolution {
     /// With the method that the problem's accuracy class allows and that is expected to be the fastest.
-    pub(crate) fn new(problem: &Problem) -> Self {
-        let level = Level::best();
-        Self::with(level, Method::choose(level, problem))
+    ///
+    /// # Errors
+    /// [`Error::Parse`](crate::Error::Parse) if `FALTUNG_CPU` names no instruction set of this CPU.
+    pub(crate) fn new(problem: &Problem) -> Result<Self> {
+        let level = Level::chosen()?;
+        Ok(Self::with(level, Method::choose(level, problem)))
     }
 
     fn with(level: Level, method: Method) -> Self {
@@ -160,7 +163,7 @@ impl Convolution {
     }
 }
 
-/// The number of threads [`convolve`] uses.
+/// The number of threads that a convolution uses.
 #[must_use]
 pub(crate) fn threads() -> usize {
     rayon::current_num_threads()
@@ -177,7 +180,8 @@ pub fn name() -> String {
 pub(crate) fn describe() -> String {
     let threads = threads();
     let s = if threads == 1 { "" } else { "s" };
-    format!("CPU: {}, {threads} thread{s}, {}", name(), Level::best().name())
+    let level = Level::chosen().map_or_else(|error| error.to_string(), |level| level.name().to_owned());
+    format!("CPU: {}, {threads} thread{s}, {level}", name())
 }
 
 /// The brand string of CPUID: 3 leaves of 16 bytes.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::panel::LINE;
 use super::simd::{Level, Simd, Work};
 use super::tile::ROWS;
-use crate::Rates;
+use crate::{Rates, Result};
 
 /// Runs of each measurement; the fastest counts, because a ceiling is what the CPU can do.
 const RUNS: usize = 7;
@@ -20,9 +20,12 @@ const VALUES: usize = 32 << 20;
 const PART: usize = 1 << 16;
 
 /// Measures both on all threads of the current rayon pool; takes a tenth of a second or two.
-pub(crate) fn rates() -> Rates {
-    let level = Level::best();
-    Rates { copy_bytes_per_s: copy_rate(level), flop_per_s: multiply_add_rate(level) }
+///
+/// # Errors
+/// [`Error::Parse`](crate::Error::Parse) if `FALTUNG_CPU` names no instruction set of this CPU.
+pub(crate) fn rates() -> Result<Rates> {
+    let level = Level::chosen()?;
+    Ok(Rates { copy_bytes_per_s: copy_rate(level), flop_per_s: multiply_add_rate(level) })
 }
 
 /// Operations per second, two for each multiply-add.

@@ -1,11 +1,15 @@
 //! The fast paths against the scalar reference, bit by bit, at every level that the machine has.
 
+use std::ffi::OsStr;
+use std::process::Command;
+
 use kernels_gpu::abi::border::{OUTSIDE, map};
 use proptest::prelude::*;
 
+use super::simd::choose;
 use super::*;
 use crate::image::{bytes_of, bytes_of_mut};
-use crate::{Accuracy, Axis, Border, Filter, Mask, Operation, POISON, Pixel};
+use crate::{Accuracy, Axis, Border, Device, Error, Filter, Mask, Operation, POISON, Pixel, VariantChoice};
 
 const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Constant(-2.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
@@ -13,7 +17,7 @@ const OPERATIONS: [Operation; 2] = [Operation::Convolve, Operation::Correlate];
 
 /// The method that the CPU chooses, of `f32`.
 fn convolve(problem: &Problem, source: &[f32], result: &mut [f32]) {
-    Convolution::new(problem).run(problem, bytes_of(source), bytes_of_mut(result)).unwrap();
+    Convolution::new(problem).unwrap().run(problem, bytes_of(source), bytes_of_mut(result)).unwrap();
 }
 
 /// Numbers without pattern, some of them -0.
@@ -211,7 +215,7 @@ fn any_number_of_threads() {
             blurs.push(pool.install(|| {
                 let (mut floats, mut rounded) = (vec![POISON; source.len()], vec![0; source.len()]);
                 convolve(&blurred, &source, &mut floats);
-                Convolution::new(&bytes).run(&bytes, &pixels, &mut rounded).unwrap();
+                Convolution::new(&bytes).unwrap().run(&bytes, &pixels, &mut rounded).unwrap();
                 (floats.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), rounded)
             }));
             assert!(blurs[0] == blurs[blurs.len() - 1], "{width} x {height}, {threads} threads");
@@ -459,7 +463,7 @@ fn separable_where_it_serves() {
     let of = |mask: Mask, accuracy, format: PixelFormat| {
         let problem =
             Problem::new(200, 200, &Filter::new(mask).accuracy(accuracy)).unwrap().with_format(format).unwrap();
-        Convolution::new(&problem).variant()
+        Convolution::new(&problem).unwrap().variant()
     };
     let gaussian = || Mask::gaussian(3.0, None).unwrap();
     let (floats, bytes) = (PixelFormat::of::<f32, f32>(1), PixelFormat::of::<u8, u8>(3));
@@ -473,7 +477,7 @@ fn separable_where_it_serves() {
     // A pixel outside that is no byte.
     let filter = Filter::new(gaussian()).border(Border::Constant(0.5));
     let problem = Problem::new(200, 200, &filter).unwrap().with_format(bytes).unwrap();
-    assert_eq!(Convolution::new(&problem).variant(), "direct");
+    assert_eq!(Convolution::new(&problem).unwrap().variant(), "direct");
 }
 
 #[test]
@@ -487,6 +491,91 @@ fn a_short_result_is_refused() {
 fn it_says_what_it_is() {
     assert!(!name().is_empty());
     assert!(describe().starts_with("CPU: ") && describe().ends_with(Level::best().name()), "{}", describe());
+}
+
+/// The levels that every CPU of an architecture has are among those that all tests here run.
+#[test]
+fn levels_of_this_architecture() {
+    let available: Vec<_> = Level::available().collect();
+    if cfg!(target_arch = "aarch64") {
+        assert_eq!(available, [Level::Neon, Level::Portable]);
+    } else if cfg!(target_arch = "x86_64") {
+        assert!(!available.contains(&Level::Neon) && available.ends_with(&[Level::Portable]), "{available:?}");
+    } else {
+        assert_eq!(available, [Level::Portable]);
+    }
+}
+
+/// Every level has a word of its own, which chooses it where the CPU has it and is an error elsewhere.
+#[test]
+fn words_of_levels() {
+    let all = Level::ALL;
+    for (i, level) in all.into_iter().enumerate() {
+        let word = Some(OsStr::new(level.word()));
+        assert_eq!(choose(word, &all), Ok(level));
+        assert_eq!(choose(word, &[level]), Ok(level));
+        let others: Vec<_> = all.into_iter().filter(|&other| other != level).collect();
+        let error = choose(word, &others).unwrap_err().to_string();
+        for part in ["FALTUNG_CPU", "of this CPU (", others[0].word(), &format!("not \"{}\"", level.word())] {
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
+        for unset in [None, Some(OsStr::new(""))] {
+            assert_eq!(choose(unset, &all[i..]), Ok(level), "the first is the fastest");
+        }
+    }
+    let error = choose(Some(OsStr::new("neon")), &[Level::Avx2, Level::Portable]).unwrap_err();
+    let expected = "the environment variable FALTUNG_CPU: an instruction set of this CPU (avx2 or portable) was expected, \
+                    not \"neon\"";
+    assert_eq!(error.to_string(), expected);
+    for wrong in ["sse", "AVX2", "avx2 ", "avx", "0"] {
+        let Err(Error::Parse { required, found, .. }) = choose(Some(OsStr::new(wrong)), &all) else {
+            panic!("{wrong} is a level")
+        };
+        assert_eq!((required.as_str(), found.as_str()), ("avx512, avx2, neon or portable", wrong));
+    }
+}
+
+/// The variable is read once, so each value needs a process: this test starts itself.
+#[test]
+fn a_forced_level_takes_effect() {
+    const CHILD: &str = "FALTUNG_TEST_CHILD";
+    let device = Device::cpu();
+    if std::env::var_os(CHILD).is_some() {
+        let problem = Problem::new(40, 9, &Filter::new(mask(3, 2))).unwrap();
+        match device.prepare(&problem, VariantChoice::Auto) {
+            Ok(prepared) => println!("<{} | {}>", device.describe(), prepared.reason()),
+            Err(error) => {
+                assert_eq!(device.rates(), Err(error.clone()));
+                println!("<{} | {error}>", device.describe());
+            }
+        }
+        return;
+    }
+    let child = |word: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "cpu::tests::a_forced_level_takes_effect", "--nocapture"]);
+        let output = command.env(CHILD, "1").env("FALTUNG_CPU", word).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let (_, said) = text.split_once('<').unwrap_or_else(|| panic!("nothing is said: {text}"));
+        let (describe, rest) = said.split_once(" | ").unwrap();
+        (describe.to_owned(), rest.split_once('>').unwrap().0.to_owned())
+    };
+    for level in Level::ALL {
+        let (describe, said) = child(level.word());
+        if level.is_available() {
+            assert!(describe.ends_with(level.name()), "{describe}");
+            assert!(said.ends_with(level.name()), "{said}");
+        } else {
+            assert!(describe.ends_with(&said), "{describe}");
+            assert!(said.ends_with(&format!("was expected, not \"{}\"", level.word())), "{said}");
+        }
+    }
+    let (describe, said) = child("");
+    let fastest = Level::available().next().unwrap().name();
+    assert!(describe.ends_with(fastest) && said.ends_with(fastest), "{describe}, {said}");
+    let (_, said) = child("fast");
+    assert!(said.contains("avx512, avx2, neon or portable was expected, not \"fast\""), "{said}");
 }
 
 proptest! {

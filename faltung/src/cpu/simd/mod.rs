@@ -4,11 +4,20 @@
 //! among hundreds; the few that are needed here are one line each, and non-temporal stores and prefetches are not among
 //! pulp's.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+use std::ffi::OsStr;
+use std::sync::OnceLock;
+
+use crate::{Error, Result};
 use portable::Portable;
+
+/// The environment variable that forces a level, with the word of [`Level::word`]. It is read once. Empty is as unset.
+const VARIABLE: &str = "FALTUNG_CPU";
 
 /// A set of vector instructions. A value of an implementing type is the proof that the CPU has them.
 pub(super) trait Simd: Copy {
@@ -98,14 +107,16 @@ pub(crate) enum Level {
     Avx512,
     /// x86-64 with AVX2 and FMA: 16 registers of 8 values.
     Avx2,
-    /// What the compiler makes of arrays of 4 values: NEON on 64-bit Arm. On an x86-64 without FMA (older than 2013)
-    /// the fused multiply-add is a function call: right, and slow.
+    /// 64-bit Arm, where every CPU has it: 32 registers of 4 values.
+    Neon,
+    /// What the compiler makes of arrays of 4 values, on every CPU. On an x86-64 without FMA (older than 2013) the fused
+    /// multiply-add is a function call: right, and slow.
     Portable,
 }
 
 impl Level {
     /// All levels, the fastest first.
-    const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
+    pub(super) const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Portable];
 
     /// Whether this CPU has it. The CPU is asked once; after that the answer costs one load.
     pub(crate) fn is_available(self) -> bool {
@@ -120,9 +131,10 @@ impl Level {
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 | Self::Avx2 => false,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             Self::Portable => true,
+            _ => false,
         }
     }
 
@@ -142,9 +154,20 @@ impl Level {
         Self::ALL.into_iter().filter(|level| level.is_available())
     }
 
-    /// The fastest level of this CPU.
+    /// The level to compute with: the one that `FALTUNG_CPU` names, else the fastest of this CPU.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] if the variable names no level, or one that this CPU lacks.
+    pub(crate) fn chosen() -> Result<Self> {
+        static CHOSEN: OnceLock<Result<Level>> = OnceLock::new();
+        let choose = || choose(std::env::var_os(VARIABLE).as_deref(), &Self::available().collect::<Vec<_>>());
+        CHOSEN.get_or_init(choose).clone()
+    }
+
+    /// [`chosen`](Self::chosen), for code that runs after [`Device::prepare`](crate::Device::prepare) has reported a
+    /// wrong `FALTUNG_CPU`. Then it is the fastest level.
     pub(crate) fn best() -> Self {
-        Self::available().next().unwrap_or(Self::Portable)
+        Self::chosen().ok().or_else(|| Self::available().next()).unwrap_or(Self::Portable)
     }
 
     /// Values of a vector.
@@ -152,14 +175,14 @@ impl Level {
         match self {
             Self::Avx512 => 16,
             Self::Avx2 => 8,
-            Self::Portable => Portable::LANES,
+            Self::Neon | Self::Portable => 4,
         }
     }
 
     /// Vectors of a row of a tile: with 6 rows, 24 sums for 32 registers and 12 for 16.
     pub(super) const fn vectors(self) -> usize {
         match self {
-            Self::Avx512 | Self::Portable => 4,
+            Self::Avx512 | Self::Neon | Self::Portable => 4,
             Self::Avx2 => 2,
         }
     }
@@ -177,6 +200,9 @@ impl Level {
             // SAFETY: the CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { x86_64::avx2(work) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: the CPU has the instructions.
+            Self::Neon => unsafe { aarch64::neon(work) },
             _ => work.run::<Portable, { Self::Portable.vectors() }>(Portable),
         }
     }
@@ -186,8 +212,46 @@ impl Level {
         match self {
             Self::Avx512 => "AVX-512",
             Self::Avx2 => "AVX2",
-            Self::Portable if cfg!(target_arch = "aarch64") => "NEON",
+            Self::Neon => "NEON",
             Self::Portable => "portable",
         }
+    }
+
+    /// The word for it in `FALTUNG_CPU`.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::Avx2 => "avx2",
+            Self::Neon => "neon",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+/// The level for a value of `FALTUNG_CPU`, on a CPU with the levels `available`, the fastest first.
+///
+/// # Errors
+/// As for [`Level::chosen`].
+pub(super) fn choose(value: Option<&OsStr>, available: &[Level]) -> Result<Level> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(available.first().copied().unwrap_or(Level::Portable));
+    };
+    let error = |required| {
+        let found = value.to_string_lossy().into_owned();
+        Err(Error::Parse { what: "the environment variable FALTUNG_CPU", required, found })
+    };
+    match Level::ALL.into_iter().find(|level| value == level.word()) {
+        Some(level) if available.contains(&level) => Ok(level),
+        Some(_) => error(format!("an instruction set of this CPU ({})", words(available))),
+        None => error(words(&Level::ALL)),
+    }
+}
+
+/// The words of some levels, for people: "avx2 or portable".
+fn words(levels: &[Level]) -> String {
+    let words: Vec<_> = levels.iter().map(|level| level.word()).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
     }
 }

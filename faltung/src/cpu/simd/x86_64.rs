@@ -20,7 +20,7 @@ pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
 
 /// One instance. The operations of the first lines differ in the names of the instructions only.
 macro_rules! instance {
-    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident, $($own:item)*) => {
+    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident, { $($own:tt)* }) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
         struct $name(());
@@ -68,24 +68,17 @@ macro_rules! instance {
         }
     };
 }
-instance!(
-    Avx512,
-    __m512,
-    _mm512_set1_ps,
-    _mm512_fmadd_ps,
-    _mm512_loadu_ps,
-    _mm512_storeu_ps,
-    _mm512_stream_ps,
+instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps, {
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m512 {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
-    },
+    }
     #[inline(always)]
     unsafe fn load_u16(self, from: *const u16) -> __m512 {
         // SAFETY: as in `load_u8`.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) }
-    },
+    }
     #[inline(always)]
     unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[__m512; N]) {
         // SAFETY: as in `load_u8`.
@@ -107,7 +100,7 @@ instance!(
                 _mm_storeu_si128(to.cast::<__m128i>().add(i), _mm512_cvtepi32_epi8(positive));
             }
         }
-    },
+    }
     #[inline(always)]
     unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[__m512; N]) {
         for (i, &vector) in vectors.iter().enumerate() {
@@ -117,7 +110,7 @@ instance!(
                 _mm256_storeu_si256(to.cast::<__m256i>().add(i), _mm512_cvtepi32_epi16(positive));
             }
         }
-    },
+    }
     #[inline(always)]
     fn far_from_whole(self, vector: __m512, limit: f32) -> u16 {
         // SAFETY: `self` proves that the CPU has the instructions.
@@ -127,25 +120,18 @@ instance!(
             _mm512_cmp_ps_mask::<_CMP_GT_OQ>(_mm512_abs_ps(rest), _mm512_set1_ps(limit))
         }
     }
-);
-instance!(
-    Avx2,
-    __m256,
-    _mm256_set1_ps,
-    _mm256_fmadd_ps,
-    _mm256_loadu_ps,
-    _mm256_storeu_ps,
-    _mm256_stream_ps,
+}}
+instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, {
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m256 {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
-    },
+    }
     #[inline(always)]
     unsafe fn load_u16(self, from: *const u16) -> __m256 {
         // SAFETY: as in `load_u8`.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))) }
-    },
+    }
     #[inline(always)]
     unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[__m256; N]) {
         // SAFETY: as in `load_u8`.
@@ -162,14 +148,14 @@ instance!(
                 _mm_storel_epi64(to.add(8 * i).cast(), _mm_packus_epi16(words, words));
             }
         }
-    },
+    }
     #[inline(always)]
     unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[__m256; N]) {
         for (i, &vector) in vectors.iter().enumerate() {
             // SAFETY: as in `load_u8`.
             unsafe { _mm_storeu_si128(to.cast::<__m128i>().add(i), words_256(vector, 65_535.0)) };
         }
-    },
+    }
     #[inline(always)]
     fn far_from_whole(self, vector: __m256, limit: f32) -> u16 {
         // SAFETY: `self` proves that the CPU has the instructions.
@@ -180,7 +166,7 @@ instance!(
             _mm256_movemask_ps(far) as u16
         }
     }
-);
+}}
 
 /// The lanes rounded half to even, at most `most`. NaN becomes a negative number.
 #[inline(always)]

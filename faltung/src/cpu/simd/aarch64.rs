@@ -1,0 +1,92 @@
+//! NEON. Neither stores past the caches nor prefetches: nobody has measured them here on an Arm CPU.
+
+use std::arch::aarch64::*;
+
+use super::{Level, Simd, Work};
+
+/// # Safety
+/// The CPU has NEON.
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn neon<W: Work>(work: W) -> W::Output {
+    work.run::<_, { Level::Neon.vectors() }>(Neon(()))
+}
+
+/// [`Level::Neon`].
+#[derive(Clone, Copy)]
+struct Neon(());
+
+impl Simd for Neon {
+    type Vector = float32x4_t;
+    const LANES: usize = size_of::<float32x4_t>() / size_of::<f32>();
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> float32x4_t {
+        // SAFETY: `self` proves that the CPU has the instruction.
+        unsafe { vdupq_n_f32(value) }
+    }
+    #[inline(always)]
+    fn fma(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        // The addend comes first here.
+        // SAFETY: as in `splat`.
+        unsafe { vfmaq_f32(c, a, b) }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> float32x4_t {
+        // SAFETY: as in `splat`; `from` holds four values, as this function requires.
+        unsafe { vld1q_f32(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, vector: float32x4_t) {
+        // SAFETY: as in `splat`; `to` has room for four values, as this function requires.
+        unsafe { vst1q_f32(to, vector) }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> float32x4_t {
+        // SAFETY: as in `load`.
+        unsafe {
+            let bytes = vcreate_u8(from.cast::<u32>().read_unaligned().into());
+            vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> float32x4_t {
+        // SAFETY: as in `load`.
+        unsafe { vcvtq_f32_u32(vmovl_u16(vld1_u16(from))) }
+    }
+    #[inline(always)]
+    unsafe fn store_u8<const N: usize>(self, to: *mut u8, vectors: &[float32x4_t; N]) {
+        for (i, &vector) in vectors.iter().enumerate() {
+            // SAFETY: as in `store`, of N vectors.
+            unsafe {
+                let words = words(vector);
+                let bytes = vreinterpret_u32_u8(vqmovn_u16(vcombine_u16(words, words)));
+                to.cast::<u32>().add(i).write_unaligned(vget_lane_u32::<0>(bytes));
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_u16<const N: usize>(self, to: *mut u16, vectors: &[float32x4_t; N]) {
+        for (i, &vector) in vectors.iter().enumerate() {
+            // SAFETY: as in `store`, of N vectors.
+            unsafe { vst1_u16(to.add(4 * i), words(vector)) };
+        }
+    }
+    #[inline(always)]
+    fn far_from_whole(self, vector: float32x4_t, limit: f32) -> u16 {
+        const LANES: [u32; 4] = [1, 2, 4, 8];
+        // SAFETY: as in `splat`; LANES is four values.
+        unsafe {
+            let rest = vsubq_f32(vector, vrndnq_f32(vector));
+            let far = vcgtq_f32(vabsq_f32(rest), vdupq_n_f32(limit));
+            vaddvq_u32(vandq_u32(far, vld1q_u32(LANES.as_ptr()))) as u16
+        }
+    }
+}
+
+/// The lanes rounded half to even, within `0..=65535`. NaN becomes 0.
+#[inline(always)]
+fn words(vector: float32x4_t) -> uint16x4_t {
+    // The conversion saturates, and makes 0 of NaN.
+    // SAFETY: NEON is a part of every AArch64.
+    unsafe { vqmovun_s32(vcvtnq_s32_f32(vector)) }
+}
