@@ -34,6 +34,7 @@
 
 mod block;
 mod byte_rows;
+mod column;
 mod line;
 mod method;
 mod panel;

@@ -4,6 +4,7 @@
 
 use std::mem::MaybeUninit;
 
+use super::column;
 use super::simd::{Level, Simd, Work};
 use super::sink::Output;
 use super::tile::{ROWS, Sink, Window, tile};
@@ -87,13 +88,10 @@ impl Uncertain {
             return;
         }
         for (row, lanes) in self.lanes.chunks_exact(self.vectors).take(rows).enumerate() {
-            for (i, lanes) in lanes.chunks(8).enumerate() {
-                // Most are 0.
-                if lanes.iter().fold(0, |any, &lanes| any | lanes) == 0 {
-                    continue;
-                }
+            // Most are 0.
+            for (i, lanes) in lanes.chunks(AT_ONCE).enumerate().filter(|(_, lanes)| any(lanes)) {
                 for (j, &lanes) in lanes.iter().enumerate() {
-                    let (mut lanes, first) = (lanes, (8 * i + j) * self.of_vector);
+                    let (mut lanes, first) = (lanes, (AT_ONCE * i + j) * self.of_vector);
                     while lanes != 0 {
                         let column = first + lanes.trailing_zeros() as usize;
                         // A tile may be wider than what is left of the panel.
@@ -106,6 +104,16 @@ impl Uncertain {
             }
         }
     }
+}
+
+/// Vectors that are looked through at once.
+const AT_ONCE: usize = 16;
+
+/// Whether a bit of any is set.
+fn any(lanes: &[u16]) -> bool {
+    let or = |lanes: &[u16]| lanes.iter().fold(0, |any, &lanes| any | lanes) != 0;
+    // A constant length makes vector instructions of it.
+    lanes.first_chunk::<AT_ONCE>().map_or_else(|| or(lanes), |lanes| or(lanes))
 }
 
 impl Panel<'_> {
@@ -196,10 +204,11 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
             // tile is a multiple of LINE wide if it is streamed at all, so in an aligned row all are aligned.
             unsafe {
                 sink.stream(stream && wide && left >= columns);
-                if wide {
-                    tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink);
-                } else {
-                    tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink);
+                match (wide, window.is_column()) {
+                    (true, false) => tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
+                    (false, false) => tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
+                    (true, true) => column::tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
+                    (false, true) => column::tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
                 }
             }
             if left < columns {

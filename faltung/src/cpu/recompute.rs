@@ -20,14 +20,28 @@ const SPARE: usize = 64;
 /// The image and the filter of results that are computed again.
 pub(super) struct Recompute<'a> {
     /// The problem. The border's value is a byte.
-    pub(super) problem: &'a Problem,
+    problem: &'a Problem,
     /// The image.
-    pub(super) image: &'a [u8],
+    image: &'a [u8],
     /// The instructions.
-    pub(super) level: Level,
+    level: Level,
+    /// The window's coefficients, each row filled up with +0 to a multiple of four: the product with a byte is +0, which
+    /// changes no sum.
+    coefficients: Vec<f32>,
 }
 
-impl Recompute<'_> {
+impl<'a> Recompute<'a> {
+    /// For results of `image`.
+    pub(super) fn new(problem: &'a Problem, image: &'a [u8], level: Level) -> Self {
+        let width = problem.window().width();
+        let mut coefficients = Vec::with_capacity(problem.window().height() * width.next_multiple_of(4));
+        for row in problem.window().coefficients().chunks_exact(width) {
+            coefficients.extend_from_slice(row);
+            coefficients.resize(coefficients.len().next_multiple_of(4), 0.0);
+        }
+        Self { problem, image, level, coefficients }
+    }
+
     /// Calls `set` with the number of each place and its value, before it is rounded to an integer. A place is a row of
     /// the result and a value of that row. The values have the bits of the ordered sums.
     pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) {
@@ -73,14 +87,14 @@ impl Recompute<'_> {
     /// For each place the bytes from the first pixel of row `k` of its window on, and [`SPARE`] more. They are the image's
     /// where the windows are `inside`, else copies.
     #[inline(always)]
-    fn window_rows<'a>(
-        &'a self,
-        windows: &'a mut Windows,
+    fn window_rows<'w>(
+        &'w self,
+        windows: &'w mut Windows,
         places: &Places,
         count: usize,
         inside: bool,
         k: usize,
-    ) -> [&'a [u8]; AT_ONCE] {
+    ) -> [&'w [u8]; AT_ONCE] {
         let mut rows = [&[][..]; AT_ONCE];
         let (problem, step) = (self.problem, self.problem.format().channels);
         let (above, before) = (problem.origin().0, problem.origin().1 * step);
@@ -195,22 +209,23 @@ mod lanes {
         // SAFETY: `order` is 64 bytes.
         let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
         let vectors = count.div_ceil(16);
-        let mut sums = [_mm512_setzero_ps(); VECTORS];
-        for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
+        let (mut sums, byte) = ([_mm512_setzero_ps(); VECTORS], _mm512_set1_epi32(255));
+        for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
             let rows = recompute.window_rows(windows, places, 16 * vectors, inside, k);
-            for (first, coefficients) in coefficients.chunks(TAPS).enumerate() {
-                let first = first * TAPS * step;
-                let mut bytes = [[_mm512_setzero_si512(); 4]; VECTORS];
-                for (bytes, rows) in bytes.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
+            for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
+                for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
                     // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
-                    *bytes = unsafe { transposed(rows, first, step, order) };
-                }
-                for (l, &coefficient) in coefficients.iter().enumerate() {
-                    let coefficient = _mm512_set1_ps(coefficient);
-                    let shift = _mm_cvtsi32_si128((l as i32 % 4) * 8);
-                    for (sum, bytes) in sums.iter_mut().zip(&bytes) {
-                        let pixels = _mm512_and_si512(_mm512_srl_epi32(bytes[l / 4], shift), _mm512_set1_epi32(255));
-                        *sum = _mm512_fmadd_ps(coefficient, _mm512_cvtepi32_ps(pixels), *sum);
+                    let bytes = unsafe { transposed(rows, group * TAPS * step, step, order) };
+                    for (&bytes, coefficients) in bytes.iter().zip(coefficients.as_chunks::<4>().0) {
+                        let pixels = [
+                            _mm512_and_si512(bytes, byte),
+                            _mm512_and_si512(_mm512_srli_epi32::<8>(bytes), byte),
+                            _mm512_and_si512(_mm512_srli_epi32::<16>(bytes), byte),
+                            _mm512_srli_epi32::<24>(bytes),
+                        ];
+                        for (&pixels, &coefficient) in pixels.iter().zip(coefficients) {
+                            *sum = _mm512_fmadd_ps(_mm512_set1_ps(coefficient), _mm512_cvtepi32_ps(pixels), *sum);
+                        }
                     }
                 }
             }

@@ -97,8 +97,10 @@ impl Rings<'_> {
     ) {
         let padded = width.next_multiple_of(panel::tile_width(self.level));
         let slots = self.window.height() - 1 + ROWS;
-        let line = (padded + self.line_beyond()).next_multiple_of(panel::LINE / size_of::<f32>());
-        let pitch = if self.row.is_some() { padded } else { line };
+        let line = padded + self.line_beyond();
+        // An odd number of cache lines: with a power of two all rows would fall into a few sets of the cache.
+        let per_line = panel::LINE / size_of::<f32>();
+        let pitch = (if self.row.is_some() { padded } else { line }.div_ceil(per_line) | 1) * per_line;
         scratch.reserve(slots * pitch, line, self.row, (padded, self.problem.format().channels));
         let map = LineMap::new(self.problem, left + start, width);
         let mut uncertain = Uncertain::new(self.level, self.limit, width);
@@ -108,11 +110,13 @@ impl Rings<'_> {
             let first = band * ROWS;
             let needed = first + results.len() + self.window.height() - 1;
             for (s, &row) in image_rows.iter().enumerate().take(needed).skip(ready) {
-                self.fill(scratch, &map, row, s % slots * pitch..(s % slots + 1) * pitch);
+                let length = if self.row.is_some() { padded } else { line };
+                self.fill(scratch, &map, row, s % slots * pitch..s % slots * pitch + length);
             }
             ready = needed;
 
-            let rows: Vec<&[f32]> = (first..needed).map(|s| &scratch.ring[s % slots * pitch..][..pitch]).collect();
+            let ring = scratch.ring();
+            let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[s % slots * pitch..][..pitch]).collect();
             let hints = Hints { prefetch: false, stream: self.large };
             Panel { window: self.window, rows: &rows, width, hints }.compute(
                 self.level,
@@ -124,7 +128,7 @@ impl Rings<'_> {
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
             let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + start + column)).collect();
-            let recompute = Recompute { problem: self.problem, image, level: self.level };
+            let recompute = Recompute::new(self.problem, image, self.level);
             recompute.values(&places, |number, value| {
                 let (row, column) = again[number];
                 results[row][start + column] = U::from_f32(value);
@@ -135,27 +139,40 @@ impl Rings<'_> {
     /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to` of the ring.
     fn fill(&self, scratch: &mut Scratch, map: &LineMap, row: i32, to: Range<usize>) {
         let step = self.problem.format().channels;
-        let to = &mut scratch.ring[to];
+        let Scratch { ring, line, bytes } = scratch;
+        let to = &mut from_line(ring)[to];
         match (self.row, self.source) {
             (None, image) => map.fill(self.level, self.problem, image, row, to),
             (Some(Row::Floats(coefficients)), image) => {
-                map.fill(self.level, self.problem, image, row, &mut scratch.line);
-                self.level.run(RowPass { line: &scratch.line, coefficients, step, filtered: to });
+                map.fill(self.level, self.problem, image, row, line);
+                self.level.run(RowPass { line, coefficients, step, filtered: to });
             }
             (Some(Row::Bytes(coefficients)), Values::U8(image)) => {
-                map.fill_bytes(self.problem, image, row, &mut scratch.bytes);
-                coefficients.filter(&scratch.bytes, step, to);
+                map.fill_bytes(self.problem, image, row, bytes);
+                coefficients.filter(bytes, step, to);
             }
             (Some(Row::Bytes(_)), _) => unreachable!("only for images of bytes"),
         }
     }
 }
 
+/// `values` from the first one on that begins a cache line: a vector that lies in two takes twice as long to read.
+fn from_line(values: &mut [f32]) -> &mut [f32] {
+    let first = values.as_ptr().align_offset(panel::LINE);
+    &mut values[first..]
+}
+
 impl Scratch {
+    /// The ring.
+    fn ring(&self) -> &[f32] {
+        &self.ring[self.ring.as_ptr().align_offset(panel::LINE)..]
+    }
+
     /// Makes room for a ring and a line of as many values, and for a line of bytes.
     fn reserve(&mut self, ring: usize, line: usize, row: Option<&Row>, (width, step): (usize, usize)) {
         let bytes = if let Some(Row::Bytes(row)) = row { row.line_bytes(width, step) } else { 0 };
-        for (values, length) in [(&mut self.ring, ring), (&mut self.line, line)] {
+        let per_line = panel::LINE / size_of::<f32>();
+        for (values, length) in [(&mut self.ring, ring + per_line), (&mut self.line, line)] {
             if values.len() < length {
                 values.resize(length, 0.0);
             }

@@ -97,6 +97,17 @@ impl Window {
         (self.width - 1) * self.step
     }
 
+    /// Whether the window is one column wide.
+    pub(super) fn is_column(&self) -> bool {
+        self.width == 1
+    }
+
+    /// Coefficient `k` of a window of one column.
+    #[inline(always)]
+    pub(super) fn coefficient(&self, k: usize) -> f32 {
+        self.packed[self.height - 1 - k]
+    }
+
     /// Rows.
     pub(super) fn height(&self) -> usize {
         self.height
@@ -211,7 +222,7 @@ unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
 /// # Safety
 /// As for [`tile`], of `to`.
 #[inline(always)]
-unsafe fn finish<S: Simd, K: Sink, const V: usize>(
+pub(super) unsafe fn finish<S: Simd, K: Sink, const V: usize>(
     simd: S,
     window: &Window,
     sums: &[S::Vector; V],
