@@ -7,6 +7,7 @@
 //! | `simd` | the few vector instructions, and the choice of them |
 //! | `panel` | tiles over rows and columns |
 //! | `block` | borders: what is read in place, what is padded |
+//! | `fft` | large masks by the FFT, judged pixel by pixel |
 //! | `planes` | other types and several channels, plane by plane |
 //! | `rates` | how fast this CPU multiplies and copies |
 //! | this one | blocks over threads |
@@ -33,6 +34,8 @@
 //! asked for while this one is computed.
 
 mod block;
+#[cfg_attr(not(test), allow(dead_code, reason = "the choice of a method calls it"))]
+mod fft;
 mod panel;
 mod planes;
 mod rates;

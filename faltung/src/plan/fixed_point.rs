@@ -2,6 +2,7 @@
 
 use kernels_gpu::tensor_core_u8::{Layout, header};
 
+use super::direct_sum::{ABOVE, DirectSum, power};
 use crate::Problem;
 
 /// The largest magnitude of a coefficient: two signed digits of 8 bits, `127 * 256 + 127`.
@@ -72,7 +73,7 @@ impl FixedPoint {
         let rounded = wanted.round();
         // The sum above is exact without a middle, and below 2^31 to within 2^-22 with one.
         let rest = if spread > 0.0 { power(-20) } else { 0.0 };
-        let radius = (ABOVE * (spread + direct.error * one + (wanted - rounded).abs()) + rest).ceil();
+        let radius = (ABOVE * (spread + direct.error() * one + (wanted - rounded).abs()) + rest).ceil();
         let bias = rounded + one / 2.0 + radius;
         // Less than half, or nothing would be certain.
         if radius >= one / 2.0 || 255.0 * total + bias.abs() >= f64::from(i32::MAX) {
@@ -159,70 +160,6 @@ impl FixedPoint {
         let sum = products.sum::<i32>() + self.bias;
         ((sum as u32) << (32 - self.shift) >= self.limit()).then(|| (sum >> self.shift).clamp(0, 255) as u8)
     }
-}
-
-/// For sums in `f64` to be bounds all the same.
-const ABOVE: f64 = 1.0 + 1.0 / (1 << 20) as f64;
-
-/// How far the value that the contract names can be from the exact one, in units of the result.
-struct DirectSum {
-    error: f64,
-}
-
-impl DirectSum {
-    /// None if the sum can overflow, or a number is not finite.
-    fn of(problem: &Problem) -> Option<Self> {
-        let (scale, offset) = problem.scale_and_offset();
-        let coefficients = problem.window().coefficients();
-        if !coefficients.iter().all(|coefficient| coefficient.is_finite()) {
-            return None;
-        }
-        let (mut positive, mut negative, mut error, mut unit) = (0.0, 0.0, 0.0, i32::MAX);
-        for &coefficient in coefficients.iter().filter(|&&coefficient| coefficient != 0.0) {
-            *(if coefficient > 0.0 { &mut positive } else { &mut negative }) += 255.0 * f64::from(coefficient.abs());
-            error += half_unit(ABOVE * (f64::max(positive, negative) + error));
-            unit = unit.min(unit_of(coefficient));
-        }
-        let mut most = ABOVE * f64::max(positive, negative);
-        if most >= f64::from(f32::MAX) / 2.0 {
-            return None;
-        }
-        if unit == i32::MAX || most <= power(unit.saturating_add(24)) {
-            error = 0.0;
-        }
-        let is_exact = error == 0.0;
-        most += error;
-        error *= f64::from(scale.abs());
-        // Without scale and offset there is no last step.
-        if scale != 1.0 || offset != 0.0 {
-            let most = ABOVE * (most * f64::from(scale.abs()) + f64::from(offset.abs()));
-            let of = |value: f32| if value == 0.0 { i32::MAX } else { unit_of(value) };
-            let unit = if unit == i32::MAX || scale == 0.0 { i32::MAX } else { unit + of(scale) };
-            let unit = unit.min(of(offset));
-            if !(is_exact && (unit == i32::MAX || unit >= -149 && most <= power(unit.saturating_add(24)))) {
-                error += half_unit(most.min(512.0));
-            }
-        }
-        Some(Self { error })
-    }
-}
-
-/// `2^exponent`.
-fn power(exponent: i32) -> f64 {
-    f64::powi(2.0, exponent.clamp(-1000, 1000))
-}
-
-/// Half a unit in the last place of an `f32` of at most this magnitude.
-fn half_unit(most: f64) -> f64 {
-    power((most.log2().floor() as i32).max(-126) - 24)
-}
-
-/// The exponent of the lowest bit that is set.
-fn unit_of(value: f32) -> i32 {
-    let bits = value.to_bits();
-    let (exponent, digits) = ((bits >> 23 & 0xff) as i32, bits & 0x7f_ffff);
-    let (exponent, digits) = if exponent == 0 { (1, digits) } else { (exponent, digits | 0x80_0000) };
-    exponent - 127 - 23 + digits.trailing_zeros() as i32
 }
 
 #[cfg(test)]
@@ -398,13 +335,5 @@ mod tests {
         }
         let large = FixedPoint::of(&problem(2, 1, vec![30.3, -29.7], 1.0, 0.0)).unwrap();
         assert!(large.uncertain_part() > kernels_gpu::tensor_core_u8::MAX_UNCERTAIN_FRACTION, "{large:?}");
-    }
-
-    #[test]
-    fn the_lowest_bit() {
-        let found = [1.0, 0.75, 6.0, 1.0e-45, -0.1].map(unit_of);
-        assert_eq!(found, [0, -2, 1, -149, -27]);
-        assert_eq!(half_unit(256.0), 2.0_f64.powi(-16));
-        assert_eq!(half_unit(255.0), 2.0_f64.powi(-17));
     }
 }

@@ -6,6 +6,7 @@
 //! others, never the eligibility and never the accuracy.
 
 pub mod cost;
+pub(crate) mod direct_sum;
 mod factors;
 mod fixed_point;
 mod geometry;
