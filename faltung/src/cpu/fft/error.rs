@@ -61,7 +61,7 @@ pub(super) struct Bounds {
     /// No coefficient is negative.
     pub(super) is_positive: bool,
     gamma: f64,
-    direct: Option<DirectSum>,
+    pub(super) direct: Option<DirectSum>,
     scale: f64,
     offset: f64,
     output: PixelType,
@@ -104,13 +104,6 @@ impl Bounds {
     /// Whether the ordered sum rounds nothing, so that results have its bits in any format.
     pub(super) fn is_exact(&self) -> bool {
         self.direct.as_ref().is_some_and(|direct| direct.exact_unit().is_some())
-    }
-
-    /// The part of the results that is uncertain if they are integers, and their fractions are spread evenly, for
-    /// pixels of magnitudes up to `most`. None if nothing can be said.
-    pub(super) fn uncertain_part(&self, most: f64) -> Option<f64> {
-        let direct = self.direct.as_ref()?;
-        Some(2.0 * (direct.sum_error(most) * self.scale.abs() + direct.last_error()))
     }
 
     /// The rule for a tile; None if no sum can be accepted.

@@ -63,25 +63,27 @@ pub(super) struct Fft {
 impl Fft {
     /// None where an FFT can't keep the contract, or would have to compute too much again.
     pub(super) fn new(problem: &Problem) -> Option<Self> {
-        let size = eligible_size(problem)?;
-        let bounds = Bounds::new(problem, size.width, size.height);
-        let PixelFormat { output, .. } = problem.format();
-        let is_exact = bounds.is_exact();
-        if output == PixelType::F32 && problem.accuracy() == Accuracy::Exact && !is_exact {
-            return None;
+        let fft = Self::with_size(problem, eligible_size(problem)?).ok()?;
+        if fft.bounds.is_exact() {
+            return Some(fft);
         }
-        if output != PixelType::F32 && !is_exact && bounds.uncertain_part(expected_most(problem))? > MOST_UNCERTAIN {
-            return None;
-        }
+        let is_served = match problem.format().output {
+            PixelType::F32 => problem.accuracy() != Accuracy::Exact,
+            _ => uncertain_part(problem, fft.bounds.direct.as_ref()) <= MOST_UNCERTAIN,
+        };
+        is_served.then_some(fft)
+    }
+
+    /// With tiles of this size.
+    fn with_size(problem: &Problem, size: TileSize) -> Result<Self> {
         let transform = Transform::new(size.width, size.height);
-        let mask = transform.spectrum(problem.window(), |coefficient| coefficient).ok()?;
-        Some(Self {
+        Ok(Self {
             size,
+            mask: transform.spectrum(problem.window(), |coefficient| coefficient)?,
             transform,
-            mask,
             magnitudes: OnceLock::new(),
             window: Window::new(problem),
-            bounds,
+            bounds: Bounds::new(problem, size.width, size.height),
             level: Level::best(),
             scratch: Spares::default(),
         })
@@ -134,14 +136,8 @@ impl Fft {
         let Some(size) = eligible_size(problem) else { return f64::INFINITY };
         let direct = DirectSum::of(problem);
         let is_exact = direct.as_ref().is_some_and(|direct| direct.exact_unit().is_some());
-        let uncertain = match direct {
-            _ if problem.format().output == PixelType::F32 || is_exact => 0.0,
-            Some(direct) => {
-                let scale = f64::from(problem.scale_and_offset().0.abs());
-                2.0 * (direct.sum_error(expected_most(problem)) * scale + direct.last_error())
-            }
-            None => f64::INFINITY,
-        };
+        let has_rounding = problem.format().output != PixelType::F32 && !is_exact;
+        let uncertain = if has_rounding { uncertain_part(problem, direct.as_ref()) } else { 0.0 };
         let again = uncertain * problem.window().coefficients().len() as f64 * recompute::TIMES_DIRECT;
         size.nanoseconds / MULTIPLY_ADD + again
     }
@@ -150,13 +146,15 @@ impl Fft {
 /// Nanoseconds of one core for a multiply-add of the direct method, on the CPU on which the FFT was timed.
 const MULTIPLY_ADD: f64 = 1.0 / 58.5;
 
-/// The largest magnitude of pixels, where that is not known: as that of the result's type.
-fn expected_most(problem: &Problem) -> f64 {
-    match (problem.format().input, problem.format().output) {
+/// The part of the results that is uncertain if they are integers whose fractions are spread evenly.
+fn uncertain_part(problem: &Problem, direct: Option<&DirectSum>) -> f64 {
+    let most = match (problem.format().input, problem.format().output) {
         (PixelType::U8, _) | (PixelType::F32, PixelType::U8) => 255.0,
         (PixelType::U16, _) | (PixelType::F32, PixelType::U16) => 65_535.0,
         (PixelType::F32, PixelType::F32) => 1.0,
-    }
+    };
+    let scale = f64::from(problem.scale_and_offset().0.abs());
+    direct.map_or(1.0, |direct| 2.0 * (direct.sum_error(most) * scale + direct.last_error())).min(1.0)
 }
 
 /// The size of the tiles, if the mask is one for an FFT.

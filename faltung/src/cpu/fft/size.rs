@@ -37,7 +37,7 @@ impl TileSize {
                 let rows = (height - mask.height() + 1).min(rows);
                 let tiles = problem.width().div_ceil(columns) as f64 * problem.height().div_ceil(rows) as f64;
                 let values = (problem.width() * problem.height()) as f64;
-                let nanoseconds = tiles * transforms(width, height) / values + PER_VALUE;
+                let nanoseconds = tiles * tile(width, height) / values + PER_RESULT;
                 if best.is_none_or(|best| nanoseconds < best.nanoseconds) {
                     best = Some(Self { width, height, columns, rows, nanoseconds });
                 }
@@ -47,22 +47,28 @@ impl TileSize {
     }
 }
 
-/// Nanoseconds for each value of the result, besides the transforms: to load, to judge, to write.
-const PER_VALUE: f64 = 0.9;
+/// Nanoseconds to load and to write a value.
+const PER_RESULT: f64 = 0.5;
+/// Nanoseconds to widen and to judge a value of a tile.
+const PER_VALUE: f64 = 0.95;
 /// Nanoseconds for each value and each halving of a transform, both ways.
-const PER_STAGE: f64 = 0.23;
+const PER_STAGE: f64 = 0.205;
 /// Lengths that are no power of two take so many times as long.
-const ODD_LENGTH: f64 = 1.12;
+const ODD_LENGTH: f64 = 1.2;
+/// Tiles above this many values leave the second-level cache, and take so many times as long.
+const IN_CACHE: (usize, f64) = (1 << 17, 1.1);
 /// Nanoseconds to begin a tile.
 const PER_TILE: f64 = 2_000.0;
 
-/// Nanoseconds for the transforms of a tile, both ways.
-fn transforms(width: usize, height: usize) -> f64 {
+/// Nanoseconds of a tile, forth and back.
+fn tile(width: usize, height: usize) -> f64 {
     let of = |length: usize| {
         let stages = (length as f64).log2() + 1.0;
         if length.is_power_of_two() { stages } else { ODD_LENGTH * stages }
     };
-    (width * height) as f64 * PER_STAGE * (of(width) + of(height)) + PER_TILE
+    let values = width * height;
+    let slower = if values > IN_CACHE.0 { IN_CACHE.1 } else { 1.0 };
+    values as f64 * (PER_STAGE * (of(width) + of(height)) * slower + PER_VALUE) + PER_TILE
 }
 
 /// The lengths of transforms to choose from for one axis: multiples of `step` without prime factors above 5. The last
@@ -79,7 +85,7 @@ fn lengths(mask: usize, image: usize, step: usize) -> Vec<usize> {
 }
 
 /// No prime factor is above 5.
-fn is_smooth(mut length: usize) -> bool {
+pub(super) fn is_smooth(mut length: usize) -> bool {
     for factor in [2, 3, 5] {
         while length.is_multiple_of(factor) {
             length /= factor;
