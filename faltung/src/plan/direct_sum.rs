@@ -197,6 +197,45 @@ pub(super) fn unit_of(value: f32) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Filter, Mask, Pixel, PixelFormat};
+
+    /// Ordered sums of random windows, also of a smaller range, stay within the bounds.
+    #[test]
+    fn sums_stay_within_their_bounds() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut closest: f64 = 0.0;
+        for round in 0..200 {
+            let side = random.usize(2..=12);
+            let is_positive = random.bool();
+            let mask = (0..side * side).map(|_| random.f32() - if is_positive { 0.0 } else { 0.5 }).collect();
+            let filter = Filter::new(Mask::new(side, side, mask).unwrap());
+            let problem = Problem::new(9, 9, &filter).unwrap();
+            let is_whole = round % 2 == 0;
+            let format = if is_whole { PixelFormat::of::<u8, u8>(1) } else { PixelFormat::of::<f32, u8>(1) };
+            let problem = problem.with_format(format).unwrap();
+            let direct = DirectSum::of(&problem).unwrap();
+            let most = if is_whole { f64::from(random.u8(1..)) } else { random.f64() * 1e6 };
+            for _ in 0..20 {
+                let low = if is_positive || is_whole { 0.0 } else { -most };
+                let value = |random: &mut fastrand::Rng| low + random.f64() * (most - low);
+                let (mut sum, mut exact) = (0.0_f32, 0.0_f64);
+                for &coefficient in problem.window().coefficients() {
+                    let pixel = value(&mut random) as f32;
+                    let pixel = if is_whole { u8::from_f32(pixel).to_f32() } else { pixel };
+                    sum = coefficient.mul_add(pixel, sum);
+                    exact += f64::from(coefficient) * f64::from(pixel);
+                }
+                let error = (f64::from(sum) - exact).abs() * (1.0 - 1e-6);
+                assert!(error <= direct.sum_error(most), "{error:e}, round {round}");
+                if is_positive {
+                    let below = direct.sum_error_below(most, f64::from(sum));
+                    assert!(error <= below && below <= direct.sum_error(most), "{error:e}, {below:e}, round {round}");
+                }
+                closest = closest.max(error / direct.sum_error(most));
+            }
+        }
+        assert!(closest > 0.05, "the bound is {} times too large", 1.0 / closest);
+    }
 
     #[test]
     fn the_lowest_bit() {

@@ -58,7 +58,8 @@ impl Input {
     /// Room for tiles of `columns` x `rows` pixels.
     pub(super) fn with_room(columns: usize, rows: usize, stride: usize) -> crate::Result<Self> {
         debug_assert!(columns <= stride);
-        let values = crate::memory::zeros(stride * rows, "for the pixels of a tile")?;
+        // Behind the last row, for vectors that begin in it.
+        let values = crate::memory::zeros(stride * rows + LANES, "for the pixels of a tile")?;
         Ok(Self { values, stride, ..Self::default() })
     }
 

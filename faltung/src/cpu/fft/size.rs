@@ -52,11 +52,12 @@ const PER_RESULT: f64 = 0.5;
 /// Nanoseconds to widen and to judge a value of a tile.
 const PER_VALUE: f64 = 0.95;
 /// Nanoseconds for each value and each halving of a transform, both ways.
-const PER_STAGE: f64 = 0.205;
+const PER_STAGE: f64 = 0.228;
 /// Lengths that are no power of two take so many times as long.
-const ODD_LENGTH: f64 = 1.2;
-/// Tiles above this many values leave the second-level cache, and take so many times as long.
-const IN_CACHE: (usize, f64) = (1 << 17, 1.1);
+const ODD_LENGTH: f64 = 1.15;
+/// Columns above this length leave the first-level cache while they are gathered. The transforms take so many times as
+/// long.
+const TALL: (usize, f64) = (320, 1.22);
 /// Nanoseconds to begin a tile.
 const PER_TILE: f64 = 2_000.0;
 
@@ -66,9 +67,8 @@ fn tile(width: usize, height: usize) -> f64 {
         let stages = (length as f64).log2() + 1.0;
         if length.is_power_of_two() { stages } else { ODD_LENGTH * stages }
     };
-    let values = width * height;
-    let slower = if values > IN_CACHE.0 { IN_CACHE.1 } else { 1.0 };
-    values as f64 * (PER_STAGE * (of(width) + of(height)) * slower + PER_VALUE) + PER_TILE
+    let slower = if height > TALL.0 { TALL.1 } else { 1.0 };
+    (width * height) as f64 * (PER_STAGE * (of(width) + of(height)) * slower + PER_VALUE) + PER_TILE
 }
 
 /// The lengths of transforms to choose from for one axis: multiples of `step` without prime factors above 5. The last
@@ -76,9 +76,8 @@ fn tile(width: usize, height: usize) -> f64 {
 fn lengths(mask: usize, image: usize, step: usize) -> Vec<usize> {
     let (least, whole) = (mask.max(8), image.saturating_add(mask - 1).max(8));
     let most = (2 * least).max(MOST);
-    let mut lengths: Vec<usize> = (least..=most.min(2 * whole))
-        .filter(|length| length.is_multiple_of(step) && is_smooth(*length))
-        .collect();
+    let mut lengths: Vec<usize> =
+        (least..=most.min(2 * whole)).filter(|length| length.is_multiple_of(step) && is_smooth(*length)).collect();
     let enough = lengths.partition_point(|&length| length < whole);
     lengths.truncate(enough + 1);
     lengths

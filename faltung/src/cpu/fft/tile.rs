@@ -1,11 +1,11 @@
 //! One tile, from its pixels to its results.
 
+use super::Fft;
 use super::error::Rule;
 use super::judge::{Rejected, ends, judge};
 use super::load::{Input, Place};
 use super::recompute::{Counts, TIMES_DIRECT, ordered_sums};
 use super::transform::{Buffers, Spectrum};
-use super::Fft;
 use crate::cpu::panel::{self, Hints, Panel};
 use crate::cpu::simd::{Simd, Work};
 use crate::image::values_of_mut;
@@ -15,6 +15,9 @@ use crate::{Pixel, PixelType, Problem, Result};
 const MANY: f64 = 0.03;
 /// The same for windows without a pixel that is not 0, which are cheap to find.
 const SOME: f64 = 0.002;
+
+/// Columns of a strip in which sums are computed again.
+const STRIP: usize = 32;
 
 /// The memory of one tile at a time.
 pub(super) struct Scratch {
@@ -81,7 +84,9 @@ impl Fft {
                 PixelType::F32 => {
                     self.level.run(Write { sums, finish, to: values_of_mut::<f32>(row), channels, channel })
                 }
-                PixelType::U8 => self.level.run(Write { sums, finish, to: values_of_mut::<u8>(row), channels, channel }),
+                PixelType::U8 => {
+                    self.level.run(Write { sums, finish, to: values_of_mut::<u8>(row), channels, channel })
+                }
                 PixelType::U16 => {
                     self.level.run(Write { sums, finish, to: values_of_mut::<u16>(row), channels, channel })
                 }
@@ -114,11 +119,12 @@ impl Fft {
             settle_zeros(problem, place, scratch, staged(0.0));
         }
         match rule {
-            Rule::Magnitude { .. } if scratch.rejected.len() as f64 > MANY * outputs => {
-                // Without negative values the sum of magnitudes is the sum.
-                if facts.has_negative || !self.bounds.is_positive {
-                    self.judge_magnitudes(problem, place, scratch)?;
-                }
+            // Without negative values the sum of magnitudes is the sum.
+            Rule::Magnitude { .. }
+                if scratch.rejected.len() as f64 > MANY * outputs
+                    && (facts.has_negative || !self.bounds.is_positive) =>
+            {
+                self.judge_magnitudes(problem, place, scratch)?;
             }
             Rule::Rounded { scale, offset, most, .. } if self.bounds.is_positive && !facts.has_negative => {
                 let Scratch { results, rejected, .. } = scratch;
@@ -139,6 +145,8 @@ impl Fft {
         if again.len() as f64 * TIMES_DIRECT > outputs {
             return Ok(None);
         }
+        // Windows of one strip overlap, and stay in the first-level cache from one to the next.
+        again.sort_unstable_by_key(|&(x, y)| (x / STRIP, y, x));
         #[cfg(test)]
         {
             scratch.tally[0] += again.len();

@@ -41,12 +41,15 @@ fn images(random: &mut fastrand::Rng) -> Vec<(&'static str, Vec<f32>)> {
         ("infinity", with(33 * WIDTH + 40, f32::INFINITY)),
         ("NaN", with(WIDTH * HEIGHT - 1, f32::NAN)),
         ("half NaN", from_fn(|x, y| if x < 40 { f32::NAN } else { (x * y) as f32 })),
-        ("NaN and infinities", from_fn(|x, y| match (x, y) {
-            (20 | 64, 3) => f32::NAN,
-            (19 | 63, 30) => f32::INFINITY,
-            (21 | 65, 31) => f32::NEG_INFINITY,
-            _ => 1.0 + x as f32,
-        })),
+        (
+            "NaN and infinities",
+            from_fn(|x, y| match (x, y) {
+                (20 | 64, 3) => f32::NAN,
+                (19 | 63, 30) => f32::INFINITY,
+                (21 | 65, 31) => f32::NEG_INFINITY,
+                _ => 1.0 + x as f32,
+            }),
+        ),
     ]
 }
 
@@ -154,6 +157,50 @@ fn without_the_bounds_integers_are_wrong() {
     assert!(again > 0 && again < problem.values() / 50 && direct == 0, "{again} again, {direct} directly");
     fft.bounds = fft.bounds.without_errors();
     assert!(wrong(&fft) > 0, "seed {seed}: the bounds are not needed");
+}
+
+/// The same for results of `f32`: a pixel that is far brighter than the others hides them.
+#[test]
+fn without_the_bounds_a_bright_pixel_hides_others() {
+    let mut random = fastrand::Rng::with_seed(27);
+    let problem = problem(mask(9, 9, true, &mut random), PixelFormat::PLANE);
+    let mut image = from_fn(|x, y| 1.0 + (x * y % 7) as f32);
+    image[30 * WIDTH + 40] = 1e18;
+    let mut fft = sized(&problem, 60, 60);
+    check(&fft, &problem, &image, "with the bounds");
+    fft.bounds = fft.bounds.without_errors();
+    let found = run(&fft, &problem, &image);
+    let outside = (0..WIDTH).filter(|&x| !is_within_bound(&fft, &problem, &image, (x, 10, 0), found[10 * WIDTH + x]));
+    assert!(outside.count() > 0, "the bounds are not needed");
+}
+
+/// Chains at all distances, against single ones.
+#[test]
+fn ordered_sums_of_any_places() {
+    let mut random = fastrand::Rng::with_seed(28);
+    for (mask_width, mask_height) in [(1, 4), (7, 3), (8, 2), (9, 5), (31, 2)] {
+        let problem = problem(mask(mask_width, mask_height, false, &mut random), PixelFormat::PLANE);
+        let image: Vec<f32> = (0..problem.values()).map(|_| random.f32()).collect();
+        let place = Place { left: 0, top: 0, columns: WIDTH, rows: HEIGHT, channel: 0 };
+        let (columns, rows) = (WIDTH + mask_width - 1, HEIGHT + mask_height - 1);
+        let mut input = load::Input::with_room(columns, rows, columns).unwrap();
+        input.load(Level::best(), &problem, bytes_of(&image), place);
+        let expected = ordered(&problem, &image);
+        for count in [1, 7, 16, 17, 40] {
+            let places: Vec<_> = (0..count)
+                .map(|i| if i == 0 { (WIDTH - 1, HEIGHT - 1) } else { (random.usize(..WIDTH), random.usize(..HEIGHT)) })
+                .collect();
+            for level in Level::available() {
+                let mut seen = 0;
+                recompute::ordered_sums(level, problem.window(), &input, &places, |i, sum| {
+                    let (x, y) = places[i];
+                    assert_eq!(sum.to_bits(), expected[y * WIDTH + x].to_bits(), "{level:?}, {x}, {y}");
+                    seen += 1;
+                });
+                assert_eq!(seen, count);
+            }
+        }
+    }
 }
 
 /// The error of the transforms is far below its bound. The exact sums are whole numbers that an `f64` holds.
