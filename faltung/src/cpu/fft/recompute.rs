@@ -10,10 +10,10 @@ use crate::cpu::simd::{Level, Simd, Work};
 /// Ordered sums that are computed at a time: two vectors, so that one does not wait for itself.
 const CHAINS: usize = 2 * LANES;
 /// Windows that are transposed at a time, and pixels of each.
-pub(super) const LANES: usize = 8;
+const LANES: usize = 8;
 
 /// How many times as long a multiply-add takes here as in a register tile.
-pub(super) const TIMES_DIRECT: f64 = 6.0;
+pub(super) const TIMES_DIRECT: f64 = 8.0;
 
 /// Computes the ordered sums of outputs `(x, y)` of a tile.
 pub(super) fn ordered_sums(
@@ -79,15 +79,21 @@ mod x86_64 {
         let mut sums = [_mm256_setzero_ps(); CHAINS / LANES];
         let (groups, _) = chains.as_chunks::<LANES>();
         for (k, row) in window.coefficients().chunks_exact(window.width()).enumerate() {
-            for (block, coefficients) in row.chunks(LANES).enumerate() {
+            let (blocks, rest) = row.as_chunks::<LANES>();
+            for (block, coefficients) in blocks.iter().enumerate() {
                 for (sum, group) in sums.iter_mut().zip(groups) {
-                    // The last block may read beyond its window; `Input` has room behind the last row.
-                    let pixels = transposed(group.map(|(x, y)| {
-                        let pixels = &input.values[(y + k) * input.stride + x + block * LANES..][..LANES];
-                        // SAFETY: the slice has LANES values.
-                        unsafe { _mm256_loadu_ps(pixels.as_ptr()) }
-                    }));
-                    for (&coefficient, pixel) in coefficients.iter().zip(pixels) {
+                    let pixels = pixels(input, group, k, block * LANES);
+                    // Unrolled: with a length that is not constant, the transposed vectors would be in memory.
+                    for i in 0..LANES {
+                        *sum = _mm256_fmadd_ps(_mm256_set1_ps(coefficients[i]), pixels[i], *sum);
+                    }
+                }
+            }
+            if !rest.is_empty() {
+                for (sum, group) in sums.iter_mut().zip(groups) {
+                    // They may be beyond the window; `Input` has room behind the last row.
+                    let pixels = pixels(input, group, k, blocks.len() * LANES);
+                    for (&coefficient, pixel) in rest.iter().zip(pixels) {
                         *sum = _mm256_fmadd_ps(_mm256_set1_ps(coefficient), pixel, *sum);
                     }
                 }
@@ -99,6 +105,17 @@ mod x86_64 {
             unsafe { _mm256_storeu_ps(to.as_mut_ptr(), sum) };
         }
         values
+    }
+
+    /// Pixels `l..l + LANES` of row `k` of each window, a vector for each of them.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn pixels(input: &Input, windows: &[(usize, usize); LANES], k: usize, l: usize) -> [__m256; LANES] {
+        transposed(windows.map(|(x, y)| {
+            let pixels = &input.values[(y + k) * input.stride + x + l..][..LANES];
+            // SAFETY: the slice has LANES values.
+            unsafe { _mm256_loadu_ps(pixels.as_ptr()) }
+        }))
     }
 
     /// Value `j` of vector `i` becomes value `i` of vector `j`.

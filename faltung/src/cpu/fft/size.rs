@@ -54,10 +54,12 @@ const PER_VALUE: f64 = 0.95;
 /// Nanoseconds for each value and each halving of a transform, both ways.
 const PER_STAGE: f64 = 0.228;
 /// Lengths that are no power of two take so many times as long.
-const ODD_LENGTH: f64 = 1.15;
+const ODD_LENGTH: f64 = 1.2;
 /// Columns above this length leave the first-level cache while they are gathered. The transforms take so many times as
 /// long.
-const TALL: (usize, f64) = (320, 1.22);
+const TALL: (usize, f64) = (320, 1.1);
+/// The same for tiles above so many values, which leave the second-level cache.
+const LARGE: (usize, f64) = (1 << 17, 1.2);
 /// Nanoseconds to begin a tile.
 const PER_TILE: f64 = 2_000.0;
 
@@ -67,7 +69,8 @@ fn tile(width: usize, height: usize) -> f64 {
         let stages = (length as f64).log2() + 1.0;
         if length.is_power_of_two() { stages } else { ODD_LENGTH * stages }
     };
-    let slower = if height > TALL.0 { TALL.1 } else { 1.0 };
+    let tall = if height > TALL.0 { TALL.1 } else { 1.0 };
+    let slower = if width * height > LARGE.0 { LARGE.1 * tall } else { tall };
     (width * height) as f64 * (PER_STAGE * (of(width) + of(height)) * slower + PER_VALUE) + PER_TILE
 }
 

@@ -16,9 +16,6 @@ const MANY: f64 = 0.03;
 /// The same for windows without a pixel that is not 0, which are cheap to find.
 const SOME: f64 = 0.002;
 
-/// Columns of a strip in which sums are computed again.
-const STRIP: usize = 32;
-
 /// The memory of one tile at a time.
 pub(super) struct Scratch {
     input: Input,
@@ -145,8 +142,6 @@ impl Fft {
         if again.len() as f64 * TIMES_DIRECT > outputs {
             return Ok(None);
         }
-        // Windows of one strip overlap, and stay in the first-level cache from one to the next.
-        again.sort_unstable_by_key(|&(x, y)| (x / STRIP, y, x));
         #[cfg(test)]
         {
             scratch.tally[0] += again.len();
