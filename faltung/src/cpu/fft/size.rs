@@ -4,8 +4,8 @@ use crate::Problem;
 
 /// The longest transform, unless the mask needs a longer one.
 const MOST: usize = 1024;
-/// The most values of a tile: 2 GiB for its transforms.
-const MOST_VALUES: usize = 1 << 26;
+/// The most values of a tile: 128 MiB for its spectrum.
+const MOST_VALUES: usize = 1 << 24;
 /// Sides of masks and images above this are refused: no table of lengths goes further.
 const MOST_SIDE: usize = 1 << 14;
 
