@@ -1,15 +1,18 @@
 //! The methods of the CPU, and the choice of one.
 
+use std::fmt;
+
 use super::Window;
 use super::byte_rows::ByteRow;
+use super::fft::Fft;
 use super::ring::Row;
 use super::simd::Level;
-use crate::plan::{ABOVE, DirectSum, Factors, half_unit, power, unit_of};
+use crate::plan::Factors;
+use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 use crate::{Accuracy, ErrorBound, PixelType, Problem};
 use kernels_gpu::separable::error_bound::error_constant;
 
 /// How a problem is computed.
-#[derive(Debug)]
 pub(super) enum Method {
     /// All products of the mask, in the order of the contract.
     Direct(Window),
@@ -24,15 +27,28 @@ pub(super) enum Method {
         /// The error bound of results of `f32`.
         bound: ErrorBound,
     },
+    /// Products of spectra, tile by tile.
+    Fft(Box<Fft>),
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl Method {
     /// The method that the problem's accuracy class allows and that is expected to be the fastest.
     pub(super) fn choose(level: Level, problem: &Problem) -> Self {
         let direct = (problem.window().width() * problem.window().height()) as f64;
-        match Self::separable(level, problem) {
-            Some((separable, cost)) if cost < direct => separable,
-            _ => Self::direct(problem),
+        let separable = Self::separable(level, problem).filter(|(_, cost)| *cost < direct);
+        let cost = separable.as_ref().map_or(direct, |(_, cost)| *cost);
+        // The mask's transform takes long: only where it is of use.
+        let fft = || if Fft::cost(problem) < cost { Fft::new(level, problem) } else { None };
+        match (separable, fft()) {
+            (_, Some(fft)) => Self::Fft(Box::new(fft)),
+            (Some((separable, _)), None) => separable,
+            (None, None) => Self::direct(problem),
         }
     }
 
@@ -70,12 +86,14 @@ impl Method {
         match self {
             Self::Direct(_) => "direct",
             Self::Separable { .. } => "separable",
+            Self::Fft(_) => "fft",
         }
     }
 
     /// Why this method: a part of a sentence.
     pub(super) fn reason(&self) -> &'static str {
         match self {
+            Self::Fft(_) => "the mask is large: products of spectra",
             Self::Direct(_) => "all products in register tiles",
             Self::Separable { limit: None, .. } => "the mask is separable: rows, then columns",
             Self::Separable { .. } => "the mask is separable: rows, then columns, and uncertain results again in order",
@@ -86,6 +104,7 @@ impl Method {
     pub(super) fn bound(&self, problem: &Problem) -> ErrorBound {
         match self {
             Self::Separable { limit: None, bound, .. } => *bound,
+            Self::Fft(fft) => fft.bound(problem),
             Self::Direct(_) | Self::Separable { .. } => ErrorBound::direct(problem),
         }
     }
@@ -130,7 +149,7 @@ impl Certainty {
         if !problem.format().input.holds(problem.border().value()) {
             return None;
         }
-        let most = ordered.largest_pixel();
+        let most = 255.0;
         let width = problem.window().width();
         // A filtered value of bytes counts in units, which the column's coefficients contain.
         let row_value = |l: usize| match row {
@@ -156,7 +175,9 @@ impl Certainty {
         let mut error = f64::from(scale.abs()) * (most * left + passes);
         if !problem.is_plain() && ordered.error() + error > 0.0 {
             let size = f64::from(scale.abs()) * filtered * column_size + f64::from(offset.abs()) + error;
-            error += half_unit((size * ABOVE).min(2.0 * ordered.most_result()));
+            // A larger value saturates, here and there.
+            let saturated = if problem.format().output == PixelType::U8 { 512.0 } else { 131_072.0 };
+            error += half_unit((size * ABOVE).min(saturated));
         }
         // The sums of f64 are rounded, too; what underflows is smaller.
         let radius = if ordered.error() + error == 0.0 { 0.0 } else { (ordered.error() + error) * 1.001 + 1e-12 };

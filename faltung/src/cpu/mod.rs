@@ -7,6 +7,7 @@
 //! | `simd` | the few vector instructions, and the choice of them |
 //! | `panel` | tiles over rows and columns |
 //! | `block` | borders: what is read in place, what is padded |
+//! | `fft` | large masks by the FFT, judged pixel by pixel |
 //! | `planes` | other types and several channels, plane by plane |
 //! | `rates` | how fast this CPU multiplies and copies |
 //! | this one | blocks over threads |
@@ -35,6 +36,7 @@
 mod block;
 mod byte_rows;
 mod column;
+mod fft;
 mod line;
 mod method;
 mod panel;
@@ -129,6 +131,9 @@ impl Convolution {
         let PixelFormat { input, output, .. } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
         assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
+        if let Method::Fft(fft) = &self.method {
+            return fft.convolve(problem, source, result);
+        }
         let image = Values::of(problem, source);
         match output {
             PixelType::F32 => self.run_to::<f32>(large, problem, image, values_of_mut(result)),
@@ -154,6 +159,7 @@ impl Convolution {
                     rings.compute(scratch, top, left, results);
                 });
             }
+            (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
             (Method::Separable { column, row, limit, .. }, _) => {
                 let rings = rings(column, Some(row), limit.unwrap_or(f32::INFINITY));
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {

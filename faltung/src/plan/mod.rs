@@ -6,7 +6,7 @@
 //! others, never the eligibility and never the accuracy.
 
 pub mod cost;
-mod direct_sum;
+pub(crate) mod direct_sum;
 mod factors;
 mod fixed_point;
 mod geometry;
@@ -26,7 +26,6 @@ use kernels_gpu::registry::{
 
 use self::cost::{Terms, Work};
 
-pub(crate) use self::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
 use self::geometry::Geometry;

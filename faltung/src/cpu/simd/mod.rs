@@ -164,12 +164,6 @@ impl Level {
         CHOSEN.get_or_init(choose).clone()
     }
 
-    /// [`chosen`](Self::chosen), for code that runs after [`Device::prepare`](crate::Device::prepare) has reported a
-    /// wrong `FALTUNG_CPU`. Then it is the fastest level.
-    pub(crate) fn best() -> Self {
-        Self::chosen().ok().or_else(|| Self::available().next()).unwrap_or(Self::Portable)
-    }
-
     /// Values of a vector.
     pub(super) const fn lanes(self) -> usize {
         match self {

@@ -1,0 +1,263 @@
+//! One tile, from its pixels to its results.
+
+use super::Fft;
+use super::error::Rule;
+use super::judge::{Rejected, ends, judge};
+use super::load::{Input, Place};
+use super::recompute::{Counts, TIMES_DIRECT, ordered_sums};
+use super::transform::{Buffers, Spectrum};
+use crate::cpu::panel::{self, Hints, Panel, Uncertain};
+use crate::cpu::simd::{Simd, Work};
+use crate::image::values_of_mut;
+use crate::{Pixel, PixelType, Problem, Result};
+
+/// From this part of a tile's results on, what was not accepted is judged again before it is computed again.
+const MANY: f64 = 0.03;
+/// The same for windows without a pixel that is not 0, which are cheap to find.
+const SOME: f64 = 0.002;
+
+/// The memory of one tile at a time.
+pub(super) struct Scratch {
+    input: Input,
+    buffers: Buffers,
+    /// Sums, or results, as `f32`.
+    results: Vec<f32>,
+    rejected: Vec<Rejected>,
+    counts: Counts,
+    again: Vec<(usize, usize)>,
+    /// How many results were computed again, and how many directly.
+    #[cfg(test)]
+    pub(super) tally: [usize; 2],
+}
+
+impl Scratch {
+    pub(super) fn new(fft: &Fft, problem: &Problem) -> Result<Self> {
+        let (size, window) = (fft.size, problem.window());
+        let stride = panel::source_width(fft.level, &fft.window, size.columns);
+        Ok(Self {
+            input: Input::with_room(size.columns + window.width() - 1, size.rows + window.height() - 1, stride)?,
+            buffers: fft.transform.buffers()?,
+            results: crate::memory::zeros(size.columns * size.rows, "for the results of a tile")?,
+            rejected: Vec::new(),
+            counts: Counts::default(),
+            again: Vec::new(),
+            #[cfg(test)]
+            tally: [0; 2],
+        })
+    }
+}
+
+/// What the values in [`Scratch::results`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Sums, without scale and offset.
+    Sums,
+    /// Results, but for the conversion to their type.
+    Finished,
+}
+
+impl Fft {
+    /// Computes one channel of one tile into `rows`, which are its interleaved results as bytes.
+    pub(super) fn tile(
+        &self,
+        problem: &Problem,
+        source: &[u8],
+        place: Place,
+        scratch: &mut Scratch,
+        rows: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let Scratch { input, buffers, .. } = scratch;
+        input.load(self.level, problem, source, place);
+        for y in 0..input.rows {
+            input.widen(self.level, y, &mut buffers.row);
+            self.transform.row_forward(buffers, y);
+        }
+        let stage = self.sums(problem, place, scratch)?;
+        let stage = stage.unwrap_or_else(|| self.direct(place, scratch));
+        let finish = (stage == Stage::Sums && !problem.is_plain()).then(|| problem.scale_and_offset());
+        let (channels, channel) = (problem.format().channels, place.channel);
+        for (sums, row) in scratch.results.chunks_exact(place.columns).zip(rows) {
+            match problem.format().output {
+                PixelType::F32 => {
+                    self.level.run(Write { sums, finish, to: values_of_mut::<f32>(row), channels, channel })
+                }
+                PixelType::U8 => {
+                    self.level.run(Write { sums, finish, to: values_of_mut::<u8>(row), channels, channel })
+                }
+                PixelType::U16 => {
+                    self.level.run(Write { sums, finish, to: values_of_mut::<u16>(row), channels, channel })
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The sums of a tile whose rows are transformed. None if too few are certain.
+    fn sums(&self, problem: &Problem, place: Place, scratch: &mut Scratch) -> Result<Option<Stage>> {
+        let Scratch { input, buffers, results, rejected, .. } = scratch;
+        let facts = input.facts;
+        let Some(rule) = self.bounds.rule(f64::from(facts.most), facts.squares) else { return Ok(None) };
+        self.transform.multiply(buffers, input.rows, &self.mask, place.rows);
+        rejected.clear();
+        for (y, to) in results.chunks_exact_mut(place.columns).take(place.rows).enumerate() {
+            self.transform.row_inverse(buffers, y);
+            judge(self.level, rule, y, &buffers.row[..place.columns], to, rejected);
+        }
+        let stage = if matches!(rule, Rule::Rounded { .. }) { Stage::Finished } else { Stage::Sums };
+        // What becomes of an ordered sum at this stage.
+        let staged = |sum: f32| if stage == Stage::Finished { problem.finish(sum) } else { sum };
+
+        let outputs = (place.columns * place.rows) as f64;
+        scratch.again.clear();
+        if facts.has_nonfinite {
+            self.reject_nonfinite(problem, place, scratch, staged(f32::NAN));
+        }
+        if scratch.rejected.len() as f64 > SOME * outputs {
+            settle_zeros(problem, place, scratch, staged(0.0));
+        }
+        match rule {
+            // Without negative values the sum of magnitudes is the sum.
+            Rule::Magnitude { .. }
+                if scratch.rejected.len() as f64 > MANY * outputs
+                    && (facts.has_negative || !self.bounds.is_positive) =>
+            {
+                self.judge_magnitudes(problem, place, scratch)?;
+            }
+            Rule::Rounded { scale, offset, most, .. } if self.bounds.is_positive && !facts.has_negative => {
+                let Scratch { results, rejected, .. } = scratch;
+                rejected.retain(|&Rejected { x, y, sum }| {
+                    let radius = self.bounds.radius_at(f64::from(facts.most), facts.squares, sum);
+                    let [low, high] = ends(sum * scale + offset, radius.unwrap_or(1.0), most);
+                    if low == high {
+                        results[y as usize * place.columns + x as usize] = low as f32;
+                    }
+                    low != high
+                });
+            }
+            _ => {}
+        }
+
+        let Scratch { input, results, rejected, again, .. } = scratch;
+        again.extend(rejected.iter().map(|rejected| (rejected.x as usize, rejected.y as usize)));
+        if again.len() as f64 * TIMES_DIRECT > outputs {
+            return Ok(None);
+        }
+        #[cfg(test)]
+        {
+            scratch.tally[0] += again.len();
+        }
+        ordered_sums(self.level, problem.window(), input, again, |i, sum| {
+            let (x, y) = again[i];
+            results[y * place.columns + x] = staged(sum);
+        });
+        Ok(Some(stage))
+    }
+
+    /// Moves the outputs whose windows hold NaN or infinity out of what is judged. A NaN makes each sum a NaN. Sums with
+    /// infinities are computed again.
+    fn reject_nonfinite(&self, problem: &Problem, place: Place, scratch: &mut Scratch, nan: f32) {
+        let Scratch { input, results, rejected, counts, again, .. } = scratch;
+        let window = problem.window();
+        counts.count(input, |value| !value.is_finite());
+        rejected.retain(|rejected| counts.is_none(window, rejected.x as usize, rejected.y as usize));
+        let outputs = (0..place.rows).flat_map(|y| (0..place.columns).map(move |x| (x, y)));
+        again.extend(outputs.filter(|&(x, y)| !counts.is_none(window, x, y)));
+        counts.count(input, f32::is_nan);
+        again.retain(|&(x, y)| {
+            let has_nan = !counts.is_none(window, x, y);
+            if has_nan {
+                results[y * place.columns + x] = nan;
+            }
+            !has_nan
+        });
+    }
+
+    /// Accepts sums by the transformed sums of magnitudes.
+    fn judge_magnitudes(&self, problem: &Problem, place: Place, scratch: &mut Scratch) -> Result<()> {
+        let mask = self.magnitudes(problem)?;
+        let Scratch { input, buffers, results, rejected, .. } = scratch;
+        let error = self.bounds.transforms(input.facts.squares);
+        for y in 0..input.rows {
+            input.widen(self.level, y, &mut buffers.row);
+            buffers.row.iter_mut().for_each(|value| *value = value.abs());
+            self.transform.row_forward(buffers, y);
+        }
+        self.transform.multiply(buffers, input.rows, mask, place.rows);
+        let mut transformed = None;
+        // They are in the order of their rows.
+        rejected.retain(|&Rejected { x, y, .. }| {
+            if transformed != Some(y) {
+                self.transform.row_inverse(buffers, y as usize);
+                transformed = Some(y);
+            }
+            let sum = results[y as usize * place.columns + x as usize];
+            !self.bounds.is_accepted(sum, buffers.row[x as usize], error)
+        });
+        Ok(())
+    }
+
+    /// The spectrum of the mask's magnitudes.
+    fn magnitudes(&self, problem: &Problem) -> Result<&Spectrum> {
+        if let Some(spectrum) = self.magnitudes.get() {
+            return Ok(spectrum);
+        }
+        let spectrum = self.transform.spectrum(problem.window(), f64::abs)?;
+        Ok(self.magnitudes.get_or_init(|| spectrum))
+    }
+
+    /// Computes all sums of a tile in order.
+    fn direct(&self, place: Place, scratch: &mut Scratch) -> Stage {
+        let Scratch { input, results, .. } = scratch;
+        let needed = panel::source_width(self.level, &self.window, place.columns);
+        let rows: Vec<&[f32]> = input.values.chunks_exact(input.stride).map(|row| &row[..needed]).collect();
+        let panel =
+            Panel { window: &self.window, rows: &rows[..input.rows], width: place.columns, hints: Hints::default() };
+        let mut results: Vec<&mut [f32]> = results.chunks_exact_mut(place.columns).take(place.rows).collect();
+        panel.compute(self.level, &mut results, 0, &mut Uncertain::none());
+        #[cfg(test)]
+        {
+            scratch.tally[1] += place.columns * place.rows;
+        }
+        Stage::Finished
+    }
+}
+
+/// The ordered sum of a window of zeros is +0, whatever their signs and the coefficients, if these are finite.
+fn settle_zeros(problem: &Problem, place: Place, scratch: &mut Scratch, zero: f32) {
+    let Scratch { input, results, rejected, counts, .. } = scratch;
+    counts.count(input, |value| value != 0.0);
+    rejected.retain(|rejected| {
+        let (x, y) = (rejected.x as usize, rejected.y as usize);
+        let is_zero = counts.is_none(problem.window(), x, y);
+        if is_zero {
+            results[y * place.columns + x] = zero;
+        }
+        !is_zero
+    });
+}
+
+/// Finishes and converts a row, into one channel of interleaved pixels.
+struct Write<'a, T> {
+    sums: &'a [f32],
+    finish: Option<(f32, f32)>,
+    to: &'a mut [T],
+    channels: usize,
+    channel: usize,
+}
+
+impl<T: Pixel> Work for Write<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { sums, finish, to, channels, channel } = self;
+        match (finish, channels) {
+            (None, 1) => to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = T::from_f32(sum)),
+            (None, _) => to.chunks_exact_mut(channels).zip(sums).for_each(|(to, &sum)| to[channel] = T::from_f32(sum)),
+            (Some((scale, offset)), _) => to
+                .chunks_exact_mut(channels)
+                .zip(sums)
+                .for_each(|(to, &sum)| to[channel] = T::from_f32(sum.mul_add(scale, offset))),
+        }
+    }
+}
