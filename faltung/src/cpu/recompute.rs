@@ -62,11 +62,19 @@ impl<'a> Recompute<'a> {
         }
     }
 
-    /// The sums of the first `count` places.
+    /// The sums of the first `count` places. `inside` says of all of them whether their windows lie in the image.
     fn group(&self, windows: &mut Windows, places: &Places, count: usize, inside: bool) -> [f32; AT_ONCE] {
+        if inside {
+            let (row, step) = (self.problem.row_values(), self.problem.format().channels);
+            let (above, before) = self.problem.origin();
+            for (begin, &place) in windows.begins.iter_mut().zip(places) {
+                assert!(self.is_inside(place), "the window of {place:?} is not in the image");
+                *begin = (place.0 - above) * row + place.1 - before * step;
+            }
+        }
         #[cfg(target_arch = "x86_64")]
         if self.level.has_byte_instructions() {
-            // SAFETY: the CPU has the instructions.
+            // SAFETY: the CPU has the instructions; the windows are where `begins` says.
             return unsafe { lanes::sums(self, windows, places, count, inside) };
         }
         self.level.run(Chains { recompute: self, windows, places, count, inside })
@@ -86,8 +94,11 @@ impl<'a> Recompute<'a> {
 
     /// For each place the bytes from the first pixel of row `k` of its window on, and [`SPARE`] more. They are the image's
     /// where the windows are `inside`, else copies.
+    ///
+    /// # Safety
+    /// `inside` only if [`is_inside`](Self::is_inside) holds of all places, and `windows` has where their windows begin.
     #[inline(always)]
-    fn window_rows<'w>(
+    unsafe fn window_rows<'w>(
         &'w self,
         windows: &'w mut Windows,
         places: &Places,
@@ -97,15 +108,18 @@ impl<'a> Recompute<'a> {
     ) -> [&'w [u8]; AT_ONCE] {
         let mut rows = [&[][..]; AT_ONCE];
         let (problem, step) = (self.problem, self.problem.format().channels);
-        let (above, before) = (problem.origin().0, problem.origin().1 * step);
         let span = (problem.window().width() - 1) * step + 1;
-        for ((row, copy), &(y, x)) in rows.iter_mut().zip(&mut windows.rows).zip(places).take(count) {
-            *row = if inside {
-                &self.image[(y + k - above) * problem.row_values() + x - before..][..span + SPARE]
-            } else {
+        if inside {
+            let down = k * problem.row_values();
+            for (row, &begin) in rows.iter_mut().zip(&windows.begins).take(count) {
+                // SAFETY: `is_inside` holds of the place, so its window's rows lie in the image with SPARE bytes more.
+                *row = unsafe { self.image.get_unchecked(begin + down..begin + down + span + SPARE) };
+            }
+        } else {
+            for ((row, copy), &(y, x)) in rows.iter_mut().zip(&mut windows.rows).zip(places).take(count) {
                 self.copy_row(copy, self.row(y, k), x, span);
-                copy
-            };
+                *row = copy;
+            }
         }
         rows
     }
@@ -128,19 +142,28 @@ impl<'a> Recompute<'a> {
             return;
         }
         let row = &self.image[row as usize * problem.row_values()..][..problem.row_values()];
-        for (l, to) in copy[..span].iter_mut().step_by(step).enumerate() {
-            let column = map(code, first + l as i32, columns);
+        let width = problem.window().width() as i32;
+        let inside = (-first).clamp(0, width)..(columns - first).clamp(0, width);
+        let at = |column: i32| column as usize * step + x % step;
+        if !inside.is_empty() {
+            let (from, span) = (at(first + inside.start), (inside.len() - 1) * step + 1);
+            copy[inside.start as usize * step..][..span].copy_from_slice(&row[from..][..span]);
+        }
+        for l in (0..inside.start).chain(inside.end..width) {
+            let column = map(code, first + l, columns);
             if column != OUTSIDE {
-                *to = row[column as usize * step + x % step];
+                copy[l as usize * step] = row[at(column)];
             }
         }
     }
 }
 
-/// Copies of rows of windows, one for each result that is computed at once.
+/// The windows of the results that are computed at once: copies of one row of each, or their places in the image.
 #[derive(Default)]
 struct Windows {
     rows: [Vec<u8>; AT_ONCE],
+    /// Where the windows of the results begin in the image, if they lie in it.
+    begins: [usize; AT_ONCE],
 }
 
 /// Results with scalar instructions.
@@ -163,7 +186,8 @@ impl Work for Chains<'_, '_> {
         for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
             // The chains that are left over repeat the last place.
             let count = count.next_multiple_of(CHAINS);
-            let rows = recompute.window_rows(windows, places, count, inside, k);
+            // SAFETY: `group` has made sure of it.
+            let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
             for (sums, rows) in sums.chunks_exact_mut(CHAINS).zip(rows.chunks_exact(CHAINS)).take(count / CHAINS) {
                 for (l, &coefficient) in coefficients.iter().enumerate() {
                     for (sum, row) in sums.iter_mut().zip(rows) {
@@ -191,7 +215,8 @@ mod lanes {
     /// [`Recompute::group`].
     ///
     /// # Safety
-    /// The CPU has AVX-512 F, BW, VL and VBMI.
+    /// - The CPU has AVX-512 F, BW, VL and VBMI.
+    /// - As for [`Recompute::window_rows`].
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
     pub(super) unsafe fn sums(
         recompute: &Recompute<'_>,
@@ -211,7 +236,8 @@ mod lanes {
         let vectors = count.div_ceil(16);
         let (mut sums, byte) = ([_mm512_setzero_ps(); VECTORS], _mm512_set1_epi32(255));
         for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
-            let rows = recompute.window_rows(windows, places, 16 * vectors, inside, k);
+            // SAFETY: the caller's promise.
+            let rows = unsafe { recompute.window_rows(windows, places, 16 * vectors, inside, k) };
             for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
                 for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
                     // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
