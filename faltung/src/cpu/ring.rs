@@ -21,8 +21,8 @@ use super::sink::Output;
 use super::tile::{ROWS, Window};
 use crate::Problem;
 
-/// The values of a ring: 256 KiB. A core's second-level cache has 512 KiB at the least on the CPUs of today.
-const RING: usize = (256 << 10) / size_of::<f32>();
+/// The values of a ring: 512 KiB, half of the second-level cache of a core of today's servers.
+const RING: usize = (512 << 10) / size_of::<f32>();
 
 /// What all blocks of a problem have in common.
 pub(super) struct Rings<'a> {
