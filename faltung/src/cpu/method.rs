@@ -5,6 +5,7 @@ use std::fmt;
 use super::Window;
 use super::byte_rows::ByteRow;
 use super::fft::Fft;
+use super::narrow::is_narrow;
 use super::ring::Row;
 use super::simd::Level;
 use crate::plan::Factors;
@@ -65,9 +66,11 @@ impl Method {
             return None;
         }
         let factors = Factors::of(problem.window())?;
-        let bytes = (problem.format().input == PixelType::U8 && PixelType::U8.holds(problem.border().value()))
-            .then(|| ByteRow::of(level, factors.row()))
-            .flatten();
+        // Fixed point loses digits of small coefficients. The bound of results of `f32` needs those.
+        let is_of_bytes = problem.format().input == PixelType::U8
+            && PixelType::U8.holds(problem.border().value())
+            && output != PixelType::F32;
+        let bytes = (is_of_bytes && !is_narrow(level, problem)).then(|| ByteRow::of(level, factors.row())).flatten();
         let row_cost = if bytes.is_some() { BYTE_ROW } else { ROW };
         let unit = bytes.as_ref().map_or(1.0, ByteRow::unit);
         let column: Vec<f32> = factors.column().iter().map(|&value| (f64::from(value) * unit) as f32).collect();

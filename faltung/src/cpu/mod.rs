@@ -39,6 +39,7 @@ mod column;
 mod fft;
 mod line;
 mod method;
+mod narrow;
 mod panel;
 mod rates;
 mod recompute;
@@ -59,7 +60,8 @@ use crate::{ErrorBound, PixelFormat, PixelType, Problem, Result};
 use block::Blocks;
 use line::Values;
 use method::Method;
-use ring::Rings;
+use narrow::Narrow;
+use ring::{Rings, Row};
 use simd::Level;
 use sink::Output;
 use tile::{ROWS, Window};
@@ -144,6 +146,19 @@ impl Convolution {
     }
 
     fn run_to<U: Output>(&self, large: bool, problem: &Problem, source: Values<'_>, result: &mut [U]) {
+        if narrow::is_narrow(self.level, problem) {
+            let (factors, limit) = match &self.method {
+                Method::Separable { column, row: Row::Floats(row), limit, .. } => (Some((column, &row[..])), *limit),
+                _ => (None, None),
+            };
+            let limit = limit.unwrap_or(f32::INFINITY);
+            let narrow = Narrow { problem, factors, limit, source, level: self.level };
+            let rows = result.par_chunks_mut(narrow::ROWS * problem.row_values()).enumerate();
+            rows.for_each_init(narrow::Scratch::default, |scratch, (i, results)| {
+                narrow.compute(scratch, i * narrow::ROWS, results);
+            });
+            return;
+        }
         let rings = |window, row, limit| Rings { problem, window, row, limit, source, level: self.level, large };
         match (&self.method, source) {
             (Method::Direct(window), Values::F32(source)) => {

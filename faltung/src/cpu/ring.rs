@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use kernels_gpu::abi::border::OUTSIDE;
+
 use super::byte_rows::ByteRow;
 use super::line::{LineMap, Values, image_rows};
 use super::panel::{self, Hints, Panel, Uncertain};
@@ -96,27 +98,38 @@ impl Rings<'_> {
         results: &mut [&mut [U]],
     ) {
         let padded = width.next_multiple_of(panel::tile_width(self.level));
-        let slots = self.window.height() - 1 + ROWS;
         let line = padded + self.line_beyond();
         // An odd number of cache lines: with a power of two all rows would fall into a few sets of the cache.
         let per_line = panel::LINE / size_of::<f32>();
         let pitch = (if self.row.is_some() { padded } else { line }.div_ceil(per_line) | 1) * per_line;
-        scratch.reserve(slots * pitch, line, self.row, (padded, self.problem.format().channels));
+        let slots = self.window.height() - 1 + ROWS;
+        // A low image has fewer rows than the ring, and a tall window meets each of them several times.
+        let (height, low) = (self.problem.height(), self.problem.height() < slots);
+        let slot = |s: usize| match image_rows[s] {
+            _ if !low => s % slots,
+            OUTSIDE => height,
+            row => row as usize,
+        };
+        scratch.reserve(slots.min(height + 1) * pitch, line, self.row, (padded, self.problem.format().channels));
         let map = LineMap::new(self.problem, left + start, width);
         let mut uncertain = Uncertain::new(self.level, self.limit, width);
         let mut again = Vec::new();
         let mut ready = 0;
+        let mut is_there = vec![false; if low { height + 1 } else { 0 }];
         for (band, results) in results.chunks_mut(ROWS).enumerate() {
             let first = band * ROWS;
             let needed = first + results.len() + self.window.height() - 1;
             for (s, &row) in image_rows.iter().enumerate().take(needed).skip(ready) {
+                if low && std::mem::replace(&mut is_there[slot(s)], true) {
+                    continue;
+                }
                 let length = if self.row.is_some() { padded } else { line };
-                self.fill(scratch, &map, row, s % slots * pitch..s % slots * pitch + length);
+                self.fill(scratch, &map, row, slot(s) * pitch..slot(s) * pitch + length);
             }
             ready = needed;
 
             let ring = scratch.ring();
-            let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[s % slots * pitch..][..pitch]).collect();
+            let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[slot(s) * pitch..][..pitch]).collect();
             let hints = Hints { prefetch: false, stream: self.large };
             Panel { window: self.window, rows: &rows, width, hints }.compute(
                 self.level,

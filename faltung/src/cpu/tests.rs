@@ -160,7 +160,7 @@ fn sizes() {
 /// Masks of all shapes, also larger than the image; all borders, operations and anchors in the corners.
 #[test]
 fn masks_borders_and_anchors() {
-    for (width, height) in [(1, 1), (2, 9), (9, 2), (83, 13), (150, 7)] {
+    for (width, height) in [(1, 1), (2, 9), (9, 2), (83, 13), (150, 7), (1, 530)] {
         let source = numbers(width * height, 7);
         for (mw, mh) in [(1, 1), (2, 2), (3, 5), (8, 1), (1, 8), (4, 6), (5, 12), (19, 3), (90, 2), (3, 40)] {
             for border in BORDERS {
@@ -350,7 +350,7 @@ fn separable_masks() -> Vec<(Mask, f32, f32)> {
 fn separable_bytes() {
     let (mut case, mut served) = (0, 0);
     for (mask, scale, offset) in separable_masks() {
-        for (width, height) in [(1, 1), (5, 40), (97, 31), (64, 64), (201, 13)] {
+        for (width, height) in [(1, 1), (5, 40), (97, 31), (64, 64), (201, 13), (300, 1), (2, 1100)] {
             case += 1;
             let filter = Filter::new(mask.clone())
                 .border(
@@ -406,7 +406,9 @@ fn uncertain_results_matter() {
 fn separable_floats() {
     let mut case = 0;
     for (mask, scale, offset) in separable_masks() {
-        for (width, height, channels) in [(1, 1, 1), (5, 40, 3), (97, 31, 1), (70, 64, 2), (201, 13, 4)] {
+        for (width, height, channels) in
+            [(1, 1, 1), (5, 40, 3), (97, 31, 1), (70, 64, 2), (201, 13, 4), (300, 2, 1), (3, 1100, 2)]
+        {
             case += 1;
             let filter = Filter::new(mask.clone()).border(BORDERS[case % 6]).operation(OPERATIONS[case % 2]);
             let filter = filter.scale(scale).offset(offset);
@@ -433,6 +435,26 @@ fn separable_floats() {
                 assert!(first.as_ref().is_none_or(|first| bits(first) == bits(&result)), "{level:?} has other bits");
                 first = Some(result);
             }
+        }
+    }
+}
+
+/// The bound holds where only the smallest coefficients of a mask meet pixels that are not 0, also for bytes.
+#[test]
+fn small_coefficients_keep_their_digits() {
+    let filter = Filter::new(Mask::gaussian(3.0, Some(12)).unwrap());
+    let problem = Problem::new(40, 40, &filter).unwrap().with_format(PixelFormat::of::<u8, f32>(1)).unwrap();
+    let mut source = vec![0_u8; problem.values()];
+    source[20 * 40 + 20] = 255;
+    let as_floats: Vec<f32> = source.iter().map(|&value| value.into()).collect();
+    for level in Level::available() {
+        let convolution = Convolution::with(level, Method::separable(level, &problem).unwrap().0);
+        let mut result = vec![POISON; source.len()];
+        convolution.run(&problem, &source, bytes_of_mut(&mut result)).unwrap();
+        let gamma = convolution.bound(&problem).gamma();
+        for (i, &found) in result.iter().enumerate() {
+            let (exact, size) = in_f64(&problem, &as_floats, (i % 40, i / 40, 0));
+            assert!((f64::from(found) - exact).abs() <= gamma * size, "{level:?}, value {i}: {found:e} for {exact:e}");
         }
     }
 }
