@@ -27,17 +27,6 @@ impl<'a> Values<'a> {
     }
 }
 
-impl Values<'_> {
-    /// Value `index` as `f32`.
-    pub(super) fn at(self, index: usize) -> f32 {
-        match self {
-            Self::F32(values) => values[index],
-            Self::U8(values) => values[index].into(),
-            Self::U16(values) => values[index].into(),
-        }
-    }
-}
-
 /// Which row of the image, or [`OUTSIDE`], each row is that the windows of `count` rows of outputs from `top` on need.
 pub(super) fn image_rows(problem: &Problem, top: usize, count: usize) -> Vec<i32> {
     let (code, height) = (problem.border().mode().code(), problem.height() as i32);

@@ -9,12 +9,12 @@
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
-use super::line::Values;
-use super::line::image_rows;
+use super::line::{Values, image_rows};
+use super::panel::Uncertain;
 use super::recompute::Recompute;
 use super::simd::{Level, Simd, Work};
 use super::sink::Output;
-use super::tile::Window;
+use super::tile::{Sink, Window};
 use crate::Problem;
 
 /// Vectors whose sums are in registers at once.
@@ -46,7 +46,6 @@ pub(super) struct Narrow<'a> {
 pub(super) struct Scratch {
     lines: Vec<f32>,
     filtered: Vec<f32>,
-    sums: Vec<f32>,
 }
 
 impl Narrow<'_> {
@@ -55,48 +54,54 @@ impl Narrow<'_> {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let width = problem.row_values();
         let count = results.len() / width;
-        let padded = count.next_multiple_of(SUMS * self.level.lanes());
-        let (above, window) = (problem.window().height() - 1, problem.window());
+        let at_once = SUMS * self.level.lanes();
+        let padded = count.next_multiple_of(at_once);
+        let (window, below) = (problem.window(), problem.window().height() - 1);
         // A filtered line is computed in whole vectors, too.
-        let filtered_length = (padded + above).next_multiple_of(SUMS * self.level.lanes());
-        let length = filtered_length + above;
-        let Scratch { lines, filtered, sums } = scratch;
-        self.fill(lines, length, top, count);
+        let filtered_length = (padded + below).next_multiple_of(at_once);
+        let length = filtered_length + below;
+        let Scratch { lines, filtered } = scratch;
+        lines.clear();
+        lines.resize((width + 1) * length, 0.0);
         filtered.resize(filtered_length, 0.0);
-        sums.resize(padded, 0.0);
+        match self.source {
+            Values::F32(image) => self.fill(image, lines, length, top, count),
+            Values::U8(image) => self.fill(image, lines, length, top, count),
+            Values::U16(image) => self.fill(image, lines, length, top, count),
+        }
 
         let (code, columns) = (problem.border().mode().code(), problem.width() as i32);
-        // The line of a column that is a number of columns from the first one; the last line is that of the border.
+        // The line of a column of the image; the last line is that of the border.
         let line = |column: i32, channel: usize| {
             let place = map(code, column, columns);
             let line = if place == OUTSIDE { width } else { place as usize * step + channel };
             &lines[line * length..][..length]
         };
+        let finish = (!problem.is_plain()).then(|| problem.scale_and_offset());
+        let mut column_results = vec![U::default(); padded];
+        let mut uncertain = Uncertain::new(self.level, self.limit, padded);
         let mut again = Vec::new();
         for value in 0..width {
             let first = (value / step) as i32 - problem.origin().1 as i32;
-            let row: Vec<&[f32]> = (0..window.width()).map(|l| line(first + l as i32, value % step)).collect();
-            if let Some((column, coefficients)) = self.factors {
+            let row = (0..window.width()).map(|l| line(first + l as i32, value % step));
+            let taps: Vec<Tap<'_>> = if let Some((column, coefficients)) = self.factors {
                 let taps: Vec<Tap<'_>> = coefficients.iter().copied().zip(row).collect();
-                self.level.run(Taps { taps: &taps, sums: filtered });
-                let taps: Vec<Tap<'_>> =
-                    (0..window.height()).map(|k| (column.coefficient(k), &filtered[k..])).collect();
-                self.level.run(Taps { taps: &taps, sums });
+                self.level.run(Taps { taps: &taps, finish: None, to: filtered, uncertain: &mut Uncertain::none() });
+                (0..window.height()).map(|k| (column.coefficient(k), &filtered[k..])).collect()
             } else {
-                let of_row = |(k, coefficients): (usize, &[f32])| -> Vec<Tap<'_>> {
-                    coefficients.iter().zip(&row).map(|(&coefficient, line)| (coefficient, &line[k..])).collect()
-                };
-                let taps: Vec<Tap<'_>> =
-                    window.coefficients().chunks_exact(window.width()).enumerate().flat_map(of_row).collect();
-                self.level.run(Taps { taps: &taps, sums });
-            }
-            for (y, (to, &sum)) in results[value..].iter_mut().step_by(width).zip(&*sums).enumerate() {
-                let result = problem.finish(sum);
-                *to = U::from_f32(result);
-                if (result - result.round_ties_even()).abs() > self.limit {
-                    again.push((top + y, value));
+                let row: Vec<&[f32]> = row.collect();
+                let places = (0..window.height()).flat_map(|k| row.iter().map(move |line| &line[k..]));
+                window.coefficients().iter().copied().zip(places).collect()
+            };
+            self.level.run(Taps { taps: &taps, finish, to: &mut column_results, uncertain: &mut uncertain });
+            if width == 1 {
+                results.copy_from_slice(&column_results[..count]);
+            } else {
+                for (to, &result) in results[value..].iter_mut().step_by(width).zip(&column_results) {
+                    *to = result;
                 }
             }
+            uncertain.places(1, count, |_, y| again.push((top + y, value)));
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
             Recompute::new(problem, image, self.level).values(&again, |number, value| {
@@ -106,17 +111,24 @@ impl Narrow<'_> {
         }
     }
 
-    /// Writes the lines of all columns and, after them, that of the border's value. Beyond the rows that `count` results
-    /// from row `top` on need they are 0.
-    fn fill(&self, lines: &mut Vec<f32>, length: usize, top: usize, count: usize) {
+    /// Writes the lines of all columns and, after them, that of the border's value, as far as the windows of `count`
+    /// results from row `top` on reach.
+    fn fill<T: Copy + Into<f32>>(&self, image: &[T], lines: &mut [f32], length: usize, top: usize, count: usize) {
         let (width, outside) = (self.problem.row_values(), self.problem.border().value());
-        lines.clear();
-        lines.resize((width + 1) * length, 0.0);
         let rows = image_rows(self.problem, top, count);
-        for (s, &row) in rows.iter().enumerate() {
-            for value in 0..width {
-                let inside = || self.source.at(row as usize * width + value);
-                lines[value * length + s] = if row == OUTSIDE { outside } else { inside() };
+        // The rows in the image follow one another, but for those that the border repeats.
+        let above = self.problem.origin().0.saturating_sub(top).min(rows.len());
+        let first = top.saturating_sub(self.problem.origin().0);
+        let inside = above..(above + self.problem.height() - first).min(rows.len()).max(above);
+        for (value, line) in lines.chunks_exact_mut(length).take(width).enumerate() {
+            let (to, from) = (&mut line[inside.clone()], &image[first * width + value..]);
+            if width == 1 {
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to = from.into());
+            } else {
+                to.iter_mut().zip(from.iter().step_by(width)).for_each(|(to, &from)| *to = from.into());
+            }
+            for s in (0..inside.start).chain(inside.end..rows.len()) {
+                line[s] = if rows[s] == OUTSIDE { outside } else { image[rows[s] as usize * width + value].into() };
             }
         }
         lines[width * length..][..rows.len()].fill(outside);
@@ -126,35 +138,41 @@ impl Narrow<'_> {
 /// A coefficient, and the pixels that it is multiplied with, from the first output on.
 type Tap<'a> = (f32, &'a [f32]);
 
-/// `sums[y] = sum over the taps of coefficient * pixels[y]`, one fused multiply-add a tap, from 0.
-struct Taps<'a> {
+/// `to[y] = sum over the taps of coefficient * pixels[y]`, one fused multiply-add a tap, from 0; then scale and offset.
+struct Taps<'a, U> {
     taps: &'a [Tap<'a>],
-    sums: &'a mut [f32],
+    finish: Option<(f32, f32)>,
+    to: &'a mut [U],
+    uncertain: &'a mut Uncertain,
 }
 
-impl Work for Taps<'_> {
+impl<U: Output> Work for Taps<'_, U> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { taps, sums } = self;
-        assert!(
-            sums.len().is_multiple_of(SUMS * S::LANES) && taps.iter().all(|(_, pixels)| pixels.len() >= sums.len())
-        );
-        for first in (0..sums.len()).step_by(SUMS * S::LANES) {
+        let Self { taps, finish, to, uncertain } = self;
+        assert!(to.len().is_multiple_of(SUMS * S::LANES) && taps.iter().all(|(_, pixels)| pixels.len() >= to.len()));
+        assert!(uncertain.has_room(to.len()));
+        let mut sink = U::sink(uncertain);
+        for first in (0..to.len()).step_by(SUMS * S::LANES) {
             let mut vectors = [simd.splat(0.0); SUMS];
             for &(coefficient, pixels) in taps {
                 let coefficient = simd.splat(coefficient);
                 for (n, vector) in vectors.iter_mut().enumerate() {
-                    // SAFETY: first + SUMS * LANES is at most the length of the sums, and of the pixels.
+                    // SAFETY: first + SUMS * LANES is at most the length of the results, and of the pixels.
                     let pixels = unsafe { simd.load(pixels.as_ptr().add(first + n * S::LANES)) };
                     *vector = simd.fma(coefficient, pixels, *vector);
                 }
             }
-            for (n, &vector) in vectors.iter().enumerate() {
-                // SAFETY: as above.
-                unsafe { simd.store(sums.as_mut_ptr().add(first + n * S::LANES), vector) };
+            if let Some((scale, offset)) = finish {
+                let (scale, offset) = (simd.splat(scale), simd.splat(offset));
+                for vector in &mut vectors {
+                    *vector = simd.fma(*vector, scale, offset);
+                }
             }
+            // SAFETY: as above. No sink needs aligned memory that was not told to stream.
+            unsafe { sink.put(simd, &vectors, to.as_mut_ptr().add(first), 0, first) };
         }
     }
 }

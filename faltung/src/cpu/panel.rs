@@ -73,12 +73,17 @@ impl Uncertain {
         Self { limit, lanes: vec![0; vectors * ROWS], vectors, of_vector: level.lanes() }
     }
 
+    /// Whether there is room for the vectors of `width` columns of each row.
+    pub(super) fn has_room(&self, width: usize) -> bool {
+        self.limit.is_infinite() || self.vectors * self.of_vector >= width
+    }
+
     /// Notes the uncertain lanes of vector `vector` of row `row`.
     #[inline(always)]
     pub(super) fn note(&mut self, row: usize, vector: usize, lanes: u16) {
         let at = row * self.vectors + vector;
         debug_assert!(at < self.lanes.len());
-        // SAFETY: `Panel::compute` asserts that there are ROWS rows of as many vectors as the panel's tiles have.
+        // SAFETY: whoever makes a sink asserts that there is room; there are ROWS rows.
         unsafe { *self.lanes.get_unchecked_mut(at) = lanes };
     }
 
@@ -132,8 +137,7 @@ impl Panel<'_> {
         let needed = source_width(level, self.window, self.width);
         assert!(self.rows.iter().all(|row| row.len() >= needed));
         assert!(results.iter().all(|row| row.len() >= first + self.width));
-        let vectors = self.width.next_multiple_of(tile_width(level)) / level.lanes();
-        assert!(uncertain.limit.is_infinite() || uncertain.vectors >= vectors && uncertain.of_vector == level.lanes());
+        assert!(uncertain.has_room(self.width.next_multiple_of(tile_width(level))));
         let aligned = results.iter().all(|row| row[first..].as_ptr().addr().is_multiple_of(LINE));
         let stream = self.hints.stream && aligned;
         level.run(Bands { panel: self, results, first, stream, uncertain });
