@@ -71,6 +71,10 @@ impl<'a> Recompute<'a> {
                 assert!(self.is_inside(place), "the window of {place:?} is not in the image");
                 *begin = (place.0 - above) * row + place.1 - before * step;
             }
+        } else {
+            for (columns, &(_, x)) in windows.columns.iter_mut().zip(places).take(count) {
+                self.map_columns(columns, x);
+            }
         }
         #[cfg(target_arch = "x86_64")]
         if self.level.has_byte_instructions() {
@@ -116,11 +120,15 @@ impl<'a> Recompute<'a> {
                 *row = unsafe { self.image.get_unchecked(begin + down..begin + down + span + SPARE) };
             }
         } else {
-            for ((row, copy), &(y, x)) in rows.iter_mut().zip(&mut windows.rows).zip(places).take(count) {
-                self.copy_row(copy, self.row(y, k), x, span);
+            let copies = windows.rows.iter_mut().zip(&windows.columns);
+            for ((row, (copy, columns)), &(y, x)) in rows.iter_mut().zip(copies).zip(places).take(count) {
+                self.copy_row(copy, columns, self.row(y, k), x);
                 *row = copy;
             }
         }
+        // The rest is computed and not used.
+        let (used, rest) = rows.split_at_mut(count);
+        rest.fill(used[0]);
         rows
     }
 
@@ -130,30 +138,36 @@ impl<'a> Recompute<'a> {
         map(self.problem.border().mode().code(), row, self.problem.height() as i32)
     }
 
-    /// Copies the `span` values under a row of the window of value `x` with the border, and [`SPARE`] bytes more.
-    fn copy_row(&self, copy: &mut Vec<u8>, row: i32, x: usize, span: usize) {
+    /// The columns of the image under the windows of value `x`, or [`OUTSIDE`].
+    fn map_columns(&self, columns: &mut Vec<i32>, x: usize) {
+        let (problem, code) = (self.problem, self.problem.border().mode().code());
+        let first = (x / problem.format().channels) as i32 - problem.origin().1 as i32;
+        columns.clear();
+        columns.extend((first..first + problem.window().width() as i32).map(|c| map(code, c, problem.width() as i32)));
+    }
+
+    /// Copies the values under a row of the window of value `x`, which are in these columns of row `row` of the image, and
+    /// [`SPARE`] bytes more.
+    fn copy_row(&self, copy: &mut Vec<u8>, columns: &[i32], row: i32, x: usize) {
         let (problem, step) = (self.problem, self.problem.format().channels);
-        let (code, columns) = (problem.border().mode().code(), problem.width() as i32);
         let outside = problem.border().value() as u8;
-        let first = (x / step) as i32 - problem.origin().1 as i32;
-        copy.clear();
-        copy.resize(span + SPARE, outside);
+        copy.resize((columns.len() - 1) * step + 1 + SPARE, 0);
         if row == OUTSIDE {
+            copy.fill(outside);
             return;
         }
         let row = &self.image[row as usize * problem.row_values()..][..problem.row_values()];
-        let width = problem.window().width() as i32;
-        let inside = (-first).clamp(0, width)..(columns - first).clamp(0, width);
-        let at = |column: i32| column as usize * step + x % step;
+        let channel = x % step;
+        // Those inside follow one another.
+        let width = columns.len() as i32;
+        let first = (x / step) as i32 - problem.origin().1 as i32;
+        let inside = (-first).clamp(0, width) as usize..(problem.width() as i32 - first).clamp(0, width) as usize;
         if !inside.is_empty() {
-            let (from, span) = (at(first + inside.start), (inside.len() - 1) * step + 1);
-            copy[inside.start as usize * step..][..span].copy_from_slice(&row[from..][..span]);
+            let (from, span) = (columns[inside.start] as usize * step + channel, (inside.len() - 1) * step + 1);
+            copy[inside.start * step..][..span].copy_from_slice(&row[from..][..span]);
         }
-        for l in (0..inside.start).chain(inside.end..width) {
-            let column = map(code, first + l, columns);
-            if column != OUTSIDE {
-                copy[l as usize * step] = row[at(column)];
-            }
+        for l in (0..inside.start).chain(inside.end..columns.len()) {
+            copy[l * step] = if columns[l] == OUTSIDE { outside } else { row[columns[l] as usize * step + channel] };
         }
     }
 }
@@ -162,7 +176,9 @@ impl<'a> Recompute<'a> {
 #[derive(Default)]
 struct Windows {
     rows: [Vec<u8>; AT_ONCE],
-    /// Where the windows of the results begin in the image, if they lie in it.
+    /// The columns under each, if they do not lie in the image.
+    columns: [Vec<i32>; AT_ONCE],
+    /// Where the windows begin in the image, if they lie in it.
     begins: [usize; AT_ONCE],
 }
 
@@ -184,11 +200,11 @@ impl Work for Chains<'_, '_> {
         let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
         let mut sums = [0.0_f32; AT_ONCE];
         for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
-            // The chains that are left over repeat the last place.
-            let count = count.next_multiple_of(CHAINS);
             // SAFETY: `group` has made sure of it.
             let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
-            for (sums, rows) in sums.chunks_exact_mut(CHAINS).zip(rows.chunks_exact(CHAINS)).take(count / CHAINS) {
+            for (sums, rows) in
+                sums.chunks_exact_mut(CHAINS).zip(rows.chunks_exact(CHAINS)).take(count.div_ceil(CHAINS))
+            {
                 for (l, &coefficient) in coefficients.iter().enumerate() {
                     for (sum, row) in sums.iter_mut().zip(rows) {
                         *sum = coefficient.mul_add(row[l * step].into(), *sum);
@@ -237,7 +253,7 @@ mod lanes {
         let (mut sums, byte) = ([_mm512_setzero_ps(); VECTORS], _mm512_set1_epi32(255));
         for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
             // SAFETY: the caller's promise.
-            let rows = unsafe { recompute.window_rows(windows, places, 16 * vectors, inside, k) };
+            let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
             for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
                 for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
                     // SAFETY: each row has 64 bytes from its last coefficient's pixel on.

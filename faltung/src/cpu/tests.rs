@@ -296,7 +296,7 @@ fn formats() {
                     .border(BORDERS[*case % BORDERS.len()])
                     .operation(OPERATIONS[*case % 2])
                     .anchor(*case % mh, *case % mw)
-                    .scale(if *case % 3 == 0 { 0.4 } else { 1.0 });
+                    .scale(if case.is_multiple_of(3) { 0.4 } else { 1.0 });
                 let problem = Problem::new(width, height, &filter).unwrap();
                 let problem = problem.with_format(PixelFormat::of::<T, U>(channels)).unwrap();
                 check::<T, U>(&problem, &T::samples(problem.values(), *case as u64));
