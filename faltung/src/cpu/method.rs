@@ -125,9 +125,11 @@ const RECOMPUTE: f64 = 9.0;
 /// result differs from the contract's by at most the radius, which is the sum of
 /// 1. `p * sum|M - c r|`: the factors are not exactly the mask;
 /// 2. the rounding errors of both passes: for each step half a unit in the last place of the largest possible partial
-///    sum. The errors of the row pass count `sum|c|` times. All of this counts `|scale|` times;
+///    sum. The errors of the row pass count `sum|c|` times;
 /// 3. the rounding of scale and offset;
 /// 4. the error of the ordered sum: [`DirectSum`].
+///
+/// Items 1 and 2 count `|scale|` times.
 ///
 /// The boundary between two integers is half-way between them. A result further than the radius from each boundary
 /// rounds as the ordered sum does.

@@ -18,10 +18,10 @@ const MOST: f64 = 32_639.0;
 /// 1. the sum of `d * p`, which lies between 255 times the sum of the negative `d` and 255 times that of the positive
 ///    ones. The middle of the two is added to the kernel's bias, which leaves half of 255 times the sum of their
 ///    magnitudes;
-/// 2. the rounding errors of the contract's own steps: [`DirectSum`] bounds them;
+/// 2. the rounding errors of the contract's own steps: `DirectSum` bounds them;
 /// 3. what was rounded in the bias.
 ///
-/// Sums in `f64` are rounded up as those of [`DirectSum`] are.
+/// Sums in `f64` are rounded up as those of `DirectSum` are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedPoint {
     /// For each coefficient, in window order.
