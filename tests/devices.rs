@@ -56,8 +56,8 @@ impl Group {
         let mut wrong = Vec::new();
         for (case, checker) in &self.cases {
             let checker = checker.get_or_init(|| Checker::new(case.clone()).expect("each case is a problem"));
-            for variant in variants(&device).into_iter().filter(|&variant| case.concerns(variant)) {
-                if let Verdict::Wrong(report) = checker.check(&device, variant, Accuracy::default())? {
+            for (variant, accuracy) in variants(&device).into_iter().filter(|&(variant, _)| case.concerns(variant)) {
+                if let Verdict::Wrong(report) = checker.check(&device, variant, accuracy)? {
                     wrong.push(report);
                 }
             }
@@ -70,11 +70,11 @@ impl Group {
     }
 }
 
-/// What a device computes with: the CPU has one method.
-fn variants(device: &Device) -> Vec<VariantChoice> {
+/// What a device computes with. The CPU takes another method for exact results than for bounded ones.
+fn variants(device: &Device) -> Vec<(VariantChoice, Accuracy)> {
     match device.backend() {
-        "cpu" => vec![VariantChoice::Auto],
-        _ => Variant::ALL.map(VariantChoice::Named).to_vec(),
+        "cpu" => [Accuracy::Exact, Accuracy::Bounded].map(|accuracy| (VariantChoice::Auto, accuracy)).into(),
+        _ => Variant::ALL.map(|variant| (VariantChoice::Named(variant), Accuracy::default())).into(),
     }
 }
 
@@ -207,8 +207,8 @@ fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     let result = runner.run(&problem, |case| {
         let fail = |text: String| TestCaseError::fail(text);
         let checker = Checker::new(case).map_err(|error| fail(error.to_string()))?;
-        for &variant in &variants {
-            match checker.check(&device, variant, Accuracy::default()) {
+        for &(variant, accuracy) in &variants {
+            match checker.check(&device, variant, accuracy) {
                 Ok(Verdict::Wrong(report)) => return Err(fail(report)),
                 Err(error) => return Err(fail(error.to_string())),
                 Ok(Verdict::Right(_) | Verdict::NotEligible(_)) => {}

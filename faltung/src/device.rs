@@ -78,8 +78,9 @@ impl Device {
 
     /// The CPU, with the fastest instruction set that it has.
     ///
-    /// The environment variable `FALTUNG_CPU` forces one: `avx512`, `avx2`, `neon` or `portable`. It is read once. The
-    /// results are the same with each.
+    /// The environment variable `FALTUNG_CPU` forces one: `avx512`, `avx2`, `neon` or `portable`. It is read once.
+    /// Exact results and results of integers have the same bits with each. Other results may differ within their error
+    /// bound.
     #[must_use]
     pub fn cpu() -> Self {
         Self::of(Kind::Cpu)
@@ -204,8 +205,9 @@ impl Device {
         Ok(Prepared::new(problem, engine, note))
     }
 
-    /// How the device would compute `problem`: which kernel, why, and how long that is predicted to take. None on the
-    /// CPU, which has one way. Nothing is compiled or allocated.
+    /// How the device would compute `problem`: which kernel, why, and how long that is predicted to take. Nothing is
+    /// compiled or allocated. None on the CPU, which has no kernels: [`Prepared::variant`] and [`Prepared::reason`]
+    /// name its method.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Accuracy`], [`Error::NeedsGpu`].

@@ -199,7 +199,7 @@ pub enum Error {
         kept: Accuracy,
     },
     /// A GPU's variant was asked of the CPU.
-    #[error("the variant {variant} runs on a CUDA device or the emulator; the CPU has one variant of its own (auto)")]
+    #[error("the variant {variant} runs on a CUDA device or the emulator; the CPU takes methods of its own (auto)")]
     NeedsGpu {
         /// The variant's name.
         variant: &'static str,

@@ -1,6 +1,6 @@
 //! Compares results. All tolerances of the project are here.
 //!
-//! - Direct variants are bit-exact with the CPU: [`bit_exact`].
+//! - Exact variants are bit-exact with the scalar reference: [`bit_exact`].
 //! - Any variant, whatever its order of summation, is within its [`ErrorBound`] of the [`Oracle`]: [`with_oracle`].
 //!
 //! Tests and benches fill a result with [`POISON`] before it is computed. An unwritten output fails both comparisons.

@@ -175,7 +175,7 @@ fn variants_of_check() {
     for device in ["cpu", "emulator"] {
         run(device, "naive,foo").with(2, &["--variants", "all, auto, exact, naive, ", "was expected, not \"foo\""]);
     }
-    run("cpu", "naive").with(2, &["--variants naive", "the CPU has one variant of its own"]);
+    run("cpu", "naive").with(2, &["--variants naive", "the CPU takes methods of its own"]);
 }
 
 /// Only a CUDA device has kernels to measure. Nothing is written without one.

@@ -212,9 +212,20 @@ fn help_and_information() {
     let text = place.host(&["info"]);
     assert_eq!((text.status, text.stderr.as_str()), (0, ""));
     for word in ["host ", "CPU ", "driver ", "auto ", "auto's choice", "accuracy bounded", "u8 x 1, 2, 3, 4: any mask"]
+        .into_iter()
+        .chain(["methods of the CPU", "direct ", "separable ", "fft "])
     {
         assert!(text.stdout.contains(word), "{word}");
     }
+    // The CPU's choice depends on type and mask.
+    let on_cpu = place.host(&["info", "--device", "cpu", "--size", "500", "--json"]).stdout;
+    let on_cpu: serde_json::Value = serde_json::from_str(&on_cpu).unwrap();
+    let methods: Vec<_> = on_cpu["cpu_methods"].as_array().unwrap().iter().map(|method| &method["name"]).collect();
+    let choices = on_cpu["choices"].as_array().unwrap();
+    for method in &methods {
+        assert!(choices.iter().any(|choice| choice["variant"] == **method), "{method} is never chosen");
+    }
+    assert!(choices.iter().all(|choice| methods.contains(&&choice["variant"]) && choice["reason"] != ""), "{on_cpu}");
     // What is taken depends on the size.
     let on_emulator = |size: &str| place.host(&["info", "--device", "emulator", "--size", size]).stdout;
     let (small, large) = (on_emulator("200"), on_emulator("3840x2160"));

@@ -1,11 +1,12 @@
-//! A block of the result of an `f32` image: which of its columns can be read in place, and which need the border written out.
+//! A block of the result of an `f32` image by the direct method. Most columns are read in place. Those near the left
+//! and right border are computed from copies with the border written out.
 //!
 //! ```text
 //!             | padded |        read in place        | padded |
 //! ```
-//! Above and below the image nothing needs to be copied: a panel gets its source rows one by one, and the border's row
-//! map says which row of the image each is (or a row of the border's value). Left and right, the source rows of a block
-//! are copied with their border, once for each *different* row: of a small image under a large mask there are few.
+//! Above and below the image nothing is copied. A panel takes a list of source rows, and the border maps each of them
+//! to a row of the image, or to a row of the border's value. Left and right, each *different* source row is copied
+//! once. A large mask on a small image has few different rows.
 
 use std::ops::Range;
 
@@ -17,8 +18,8 @@ use super::tile::{ROWS, Window};
 use crate::Problem;
 use kernels_gpu::abi::border::OUTSIDE;
 
-/// The source rows of a band of tiles should stay in the second-level cache, with room for what is prefetched: half of
-/// the 512 KiB that the smaller ones of today have, in values.
+/// The most values of the source rows of a band of tiles: 256 KiB. These rows and the prefetched ones then stay in a
+/// second-level cache of 512 KiB, a small one for a server.
 const BAND: usize = (256 << 10) / size_of::<f32>();
 
 /// What all blocks of a problem have in common.

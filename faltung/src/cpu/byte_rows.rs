@@ -1,7 +1,7 @@
-//! The rows of a separable mask over bytes, in fixed point: four products of an unsigned byte and a signed one in one
-//! instruction (`vpdpbusd`).
+//! The row pass of a separable mask over bytes, in fixed point. One instruction of AVX-512 VNNI (`vpdpbusd`) adds four
+//! products of an unsigned and a signed byte to a lane of 32 bits.
 //!
-//! A coefficient is three signed digits of 8 bits. Sums are exact whole numbers of 32 bits:
+//! A coefficient in fixed point is three signed digits of 8 bits. Each digit has sums of its own. All sums are exact:
 //! ```text
 //! for each group of four coefficients of the row
 //!     for each lane: the four bytes under them, steps of a pixel apart      vpermb
@@ -14,7 +14,7 @@ use super::simd::Level;
 /// The row of a mask in fixed point.
 #[derive(Clone, Debug)]
 pub(super) struct ByteRow {
-    /// For each group of four coefficients its digits, the lowest first: byte i is of coefficient i.
+    /// For each group of four coefficients the three digits, the lowest first. Byte i is the digit of coefficient i.
     groups: Vec<[i32; 3]>,
     /// The coefficients, times `2^shift`.
     whole: Vec<i32>,
@@ -25,7 +25,7 @@ impl ByteRow {
     /// The most binary digits behind the point.
     const MOST_SHIFT: i32 = 24;
 
-    /// `row` with as many binary digits as fit sums of 32 bits; None if this CPU has no instructions for it, or the
+    /// `row` with the most binary digits whose sums fit 32 bits. None if this CPU lacks the instructions, or the
     /// coefficients are too large.
     pub(super) fn of(level: Level, row: &[f32]) -> Option<Self> {
         if !level.has_byte_instructions() {
@@ -69,12 +69,12 @@ impl ByteRow {
         Some(Self { groups, whole, shift })
     }
 
-    /// Coefficient `l`, as it is used.
+    /// Coefficient `l`, rounded to fixed point.
     pub(super) fn coefficient(&self, l: usize) -> f64 {
         f64::from(self.whole[l]) * self.unit()
     }
 
-    /// What a filtered value counts in: a power of two.
+    /// The unit of filtered values: `2^-shift`.
     pub(super) fn unit(&self) -> f64 {
         f64::powi(2.0, -self.shift)
     }

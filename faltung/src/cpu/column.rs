@@ -1,13 +1,14 @@
-//! The register tile of a window of one column: each step is a coefficient and a vector, without shifts sideways.
+//! The register tile for windows of one column, above all the column of a separable mask.
 //!
-//! `R` output rows share their source rows. A step loads a vector and does up to `R` multiply-adds with it:
+//! No load is shifted sideways, so the vectors of aligned rows do not straddle cache lines. `R` output rows share their
+//! source rows. A step loads a vector and does up to `R` multiply-adds with it:
 //! ```text
 //! for s in 0..R + height - 1
 //!     load V vectors of source row s
 //!     for r in 0..R where 0 <= s - r < height     sums[r] = fma(W[s - r], pixels, sums[r])
 //! ```
 //! The steps in which all `R` rows take part have a loop of their own. The general tile ([`tile`](super::tile::tile))
-//! branches at each source row, which a window of one column is too short for.
+//! branches at each source row. A source row of a one-column window has too little work to hide that branch.
 
 use super::simd::Simd;
 use super::tile::{ROWS, Sink, Window, finish};

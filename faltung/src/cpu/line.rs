@@ -1,4 +1,4 @@
-//! A line: the part of an image's row that some outputs need, as `f32`, with its border.
+//! A line: the pixels of one row under the windows of some outputs, with the border written out, as `f32` or bytes.
 
 use std::ops::Range;
 
@@ -27,20 +27,21 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Which row of the image, or [`OUTSIDE`], each row is that the windows of `count` rows of outputs from `top` on need.
+/// The source rows under the windows of output rows `top..top + count`, from top to bottom: for each its row in the
+/// image, or [`OUTSIDE`].
 pub(super) fn image_rows(problem: &Problem, top: usize, count: usize) -> Vec<i32> {
     let (code, height) = (problem.border().mode().code(), problem.height() as i32);
     let first = top as i32 - problem.origin().0 as i32;
     (0..count + problem.window().height() - 1).map(|s| map(code, first + s as i32, height)).collect()
 }
 
-/// Which value of a row of the image each value of a line is.
+/// For each value of a line, its place in a row of the image.
 pub(super) struct LineMap {
     /// The values of the line that lie in the image.
     inside: Range<usize>,
-    /// The value of the row that the first of them is.
+    /// The place in the row of the first of these.
     first: usize,
-    /// The values before and after those: their places in the row, or [`OUTSIDE`].
+    /// The values before and after these: their places in the row, or [`OUTSIDE`].
     before: Vec<i32>,
     after: Vec<i32>,
 }
@@ -70,7 +71,7 @@ impl LineMap {
         }
     }
 
-    /// Writes the line of row `row` of the image, or of a row outside of it. What `line` has beyond the line stays.
+    /// Writes the line of row `row` of the image, or of [`OUTSIDE`]. `line` may be longer: the rest stays.
     ///
     /// # Panics
     /// If `line` is shorter than the line, or the CPU does not have `level`.
@@ -88,7 +89,7 @@ impl LineMap {
         }
     }
 
-    /// As [`fill`](Self::fill), as bytes. The border's value is one.
+    /// As [`fill`](Self::fill), as bytes. The border's value is a byte.
     pub(super) fn fill_bytes(&self, problem: &Problem, image: &[u8], row: i32, line: &mut [u8]) {
         let outside = problem.border().value() as u8;
         self.write(problem, image, row, line, outside, |from, to| to.copy_from_slice(from));

@@ -124,19 +124,22 @@ const RECOMPUTE: f64 = 9.0;
 
 /// Which integer results of a separable mask have the bits of the ordered sum.
 ///
-/// With `M` the mask, `c` and `r` the factors as they are used and `p` the largest pixel, a result before rounding differs
-/// from the ordered sum's by at most the radius, the sum of
-/// 1. `p * sum|M - c r|`, what the factors leave of the mask;
-/// 2. the rounding errors of both passes: each step half a unit in the last place of the largest sum so far, and those of
-///    the row pass multiplied with the column;
+/// `M` is the mask, `c` its column, `r` its row, both as they are used, and `p` the largest pixel. Before rounding, a
+/// result differs from the contract's by at most the radius, which is the sum of
+/// 1. `p * sum|M - c r|`: the factors are not exactly the mask;
+/// 2. the rounding errors of both passes: for each step half a unit in the last place of the largest possible partial
+///    sum. The errors of the row pass count `sum|c|` times;
 /// 3. the rounding of scale and offset;
-/// 4. the error of the ordered sum, see [`DirectSum`].
+/// 4. the error of the ordered sum: [`DirectSum`].
 ///
-/// A result further than the radius from the boundary between two whole numbers rounds as the ordered sum does.
+/// Items 1 and 2 count `|scale|` times.
+///
+/// The boundary between two integers is half-way between them. A result further than the radius from each boundary
+/// rounds as the ordered sum does.
 struct Certainty {
     /// `1/2` less the radius.
     limit: f32,
-    /// What part of the results is uncertain if their fractions are spread evenly.
+    /// The expected share of uncertain results, if all fractions are equally likely.
     uncertain_part: f64,
 }
 
@@ -144,7 +147,7 @@ impl Certainty {
     /// None if the error is too large for anything to be certain, or not known.
     fn of(problem: &Problem, column: &[f32], row: &Row) -> Option<Self> {
         let ordered = DirectSum::of(problem)?;
-        // Sums of 16-bit pixels keep too few digits behind the point.
+        // An ordered `f32` sum of 16-bit pixels has too few digits behind the point to prove much.
         if problem.format().input != PixelType::U8 {
             return None;
         }

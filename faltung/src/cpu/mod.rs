@@ -1,37 +1,28 @@
-//! The CPU: register tiles in the widest vectors there are, bands of rows over all cores. Needs no GPU and no driver.
+//! The CPU: three methods, in the widest vectors that the CPU has, on all cores. It needs no GPU and no driver.
 //!
 //! | file | subject |
 //! | --- | --- |
 //! | `reference` | the contract, one output at a time |
-//! | `tile` | sums in registers; where the speed is |
-//! | `simd` | the few vector instructions, and the choice of them |
-//! | `panel` | tiles over rows and columns |
-//! | `block` | borders: what is read in place, what is padded |
-//! | `fft` | large masks by the FFT, judged pixel by pixel |
-//! | `planes` | other types and several channels, plane by plane |
+//! | `method` | direct, separable or FFT: the choice, and which integers are certain |
+//! | this one | blocks of the result over threads |
+//! | `block` | direct, images of `f32`: columns read in place, columns copied with their border |
+//! | `ring` | direct for other types, and separable: rows as `f32` in a ring that stays in the second-level cache |
+//! | `line` | one row of the ring: conversion to `f32`, and the border |
+//! | `row_pass`, `byte_rows` | the row of a separable mask: in `f32`, and in fixed point for bytes |
+//! | `panel` | register tiles over rows and columns |
+//! | `tile`, `column` | sums in registers: for any window, and for windows of one column |
+//! | `sink` | what a tile writes: `f32`, or rounded integers and which of them are uncertain |
+//! | `recompute` | uncertain integers again, in the order of the contract |
+//! | `fft` | large masks by the FFT, proven pixel by pixel |
+//! | `simd` | the vector instructions, and the choice of an instruction set |
 //! | `rates` | how fast this CPU multiplies and copies |
-//! | this one | blocks over threads |
 //!
-//! Every output is one chain of fused multiply-adds, whichever thread, tile or level computes it: the bits are always
-//! those of [`reference()`].
+//! Each output of the direct method is one chain of fused multiply-adds, whichever thread, tile or instruction set
+//! computes it. So it has the bits of [`reference()`]. Integers have these bits by every method. No result depends on
+//! the number of threads.
 //!
-//! # What is reached
-//! AMD EPYC (Zen 5), 2 cores, 4096 x 4096, `f32`, k x k, mirrored border; the fastest of some rounds that took turns
-//! with OpenCV 5.0's `filter2D`. "Of the peak": k² multiply-adds a pixel against 284 G/s, measured in registers in the
-//! same rounds (AVX2: 143 G/s).
-//!
-//! | k | 3 | 5 | 7 | 9 | 11 | 13 | 31 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | AVX-512, Gpix/s | 9.5 | 5.9 | 3.7 | 2.6 | 1.84 | 1.38 | 0.27 |
-//! | of the peak | 30 % | 52 % | 65 % | 73 % | 78 % | 82 % | 90 % |
-//! | AVX2, Gpix/s | 5.3 | 3.2 | 2.0 | 1.33 | 0.95 | 0.70 | 0.135 |
-//! | of the peak | 33 % | 56 % | 70 % | 75 % | 80 % | 82 % | 91 % |
-//! | OpenCV, Gpix/s | 3.1 | 1.6 | 1.1 | 0.83 | 0.55 | 0.14 | 0.12 |
-//!
-//! For small masks the memory is the limit: a pixel read and a pixel written, at k = 3 76 of the 110 GB/s that a copy
-//! reaches. Images and results that do not stay in the caches are therefore written past them (a normal store first
-//! reads the line that it overwrites; this needs rows of a multiple of 16 pixels), and the rows of the next band are
-//! asked for while this one is computed.
+//! `docs/cpu.md` explains the design. `cargo bench -p faltung` times the inner loops, and `host bench` whole images.
+//! Records are in `docs/measurements`.
 
 mod block;
 mod byte_rows;

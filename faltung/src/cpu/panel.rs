@@ -1,6 +1,6 @@
-//! A panel: output rows over a range of columns whose windows can be read without asking for borders, cut into tiles.
+//! A panel: a rectangle of outputs whose windows need no border test, cut into register tiles.
 //!
-//! Here the level's instructions are chosen, once for many tiles.
+//! The dispatch to an instruction set is here, once for many tiles.
 
 use std::mem::MaybeUninit;
 
@@ -11,7 +11,7 @@ use super::tile::{ROWS, Sink, Window, tile};
 
 /// Columns of the widest tile.
 const MOST_COLUMNS: usize = Level::Avx512.lanes() * Level::Avx512.vectors();
-/// To what a row has to be aligned, in bytes, for its cache lines to be written whole: a cache line.
+/// The bytes of a cache line. Rows that are aligned to it can be written past the caches.
 pub(super) const LINE: usize = 64;
 
 /// Columns of a tile.
@@ -22,9 +22,9 @@ pub(super) fn tile_width(level: Level) -> usize {
 /// What is known of the memory behind a panel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hints {
-    /// The source rows are not in the cache: ask for those of the next tiles early.
+    /// The source rows are not in the cache: prefetch those of the next band of tiles.
     pub(super) prefetch: bool,
-    /// The result will not be in the cache anyway: write past it, where rows of `f32` are aligned to [`LINE`].
+    /// The result is larger than the caches: write past them, where rows of `f32` are aligned to [`LINE`].
     pub(super) stream: bool,
 }
 

@@ -1,17 +1,19 @@
-//! A few results of an image of bytes, computed in the order of the contract.
+//! Uncertain integer results of an image of bytes, computed again in the order of the contract.
+//!
+//! A result is one chain of dependent multiply-adds, so several results are computed at once. With AVX-512 VBMI each is
+//! a lane of a vector: the bytes of 16 windows are loaded and transposed. Other CPUs use [`CHAINS`] scalar chains.
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use super::simd::{Level, Simd, Work};
 use crate::Problem;
 
-/// Chains of scalar multiply-adds at once. A step of a chain waits for the one before, about four cycles on CPUs that
-/// begin two steps in a cycle.
+/// Scalar chains at once. A step of a chain waits some four cycles for the one before, and two steps begin in a cycle.
 const CHAINS: usize = 8;
 
 /// Results at once.
 const AT_ONCE: usize = 32;
-/// Rows and values of a row of the results that are computed at once; of those that are left over any.
+/// The places of the results that are computed at once: the row, and the value in it. Unused entries repeat a place.
 type Places = [(usize, usize); AT_ONCE];
 
 /// Bytes that must be readable after the last pixel of a window's row: 64 are loaded at once.

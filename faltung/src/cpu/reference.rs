@@ -1,4 +1,4 @@
-//! The contract, spelled out: what every direct variant has to compute, bit by bit.
+//! The contract, spelled out: the bits of exact results.
 
 use crate::Problem;
 
@@ -6,7 +6,7 @@ use crate::Problem;
 /// from +0, the window's rows from top to bottom, each from left to right. The pixels outside take part as values.
 ///
 /// `source` and `result` are `height` rows of `width` values without gaps. This is slow, and meant to be read and
-/// compared with: the CPU device gives the same bits.
+/// compared with. The CPU device gives the same bits for [`Accuracy::Exact`](crate::Accuracy::Exact).
 ///
 /// # Panics
 /// If a slice has not `width * height` values.

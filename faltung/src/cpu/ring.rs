@@ -1,13 +1,15 @@
-//! A block of the result whose source rows become lines of `f32` in a ring that stays in the cache.
+//! A block of the result whose source rows become lines of `f32` in a ring buffer that stays in the second-level cache.
 //!
+//! The direct method uses it for integers, whose pixels need a conversion. The separable method uses it for all types.
 //! ```text
 //! dense:      image rows --convert, pad--> ring of lines --tiles--> results
 //! separable:  image rows --convert, pad--> one line --row of the mask--> ring of filtered lines --column--> results
 //! ```
 //! Uncertain integer results are computed again, in order, from the image.
 //!
-//! The block is computed in strips of columns, so narrow that the ring fits the second-level cache. A strip is computed
-//! in bands of [`ROWS`] rows, from top to bottom: each source row is converted and filtered once in a strip.
+//! The ring holds the source rows of one band: [`ROWS`] output rows, and the window's height less 1. Source row s is in
+//! slot s modulo their number. The bands follow one another from top to bottom, so each source row is converted and
+//! filtered once. A block is cut into strips of columns, so narrow that the ring stays in the cache.
 
 use std::ops::Range;
 
@@ -99,7 +101,7 @@ impl Rings<'_> {
     ) {
         let padded = width.next_multiple_of(panel::tile_width(self.level));
         let line = padded + self.line_beyond();
-        // An odd number of cache lines: with a power of two all rows would fall into a few sets of the cache.
+        // An odd number of cache lines: with a power of two, the same column of all rows would be in a few cache sets.
         let per_line = panel::LINE / size_of::<f32>();
         let pitch = (if self.row.is_some() { padded } else { line }.div_ceil(per_line) | 1) * per_line;
         let slots = self.window.height() - 1 + ROWS;
@@ -169,7 +171,7 @@ impl Rings<'_> {
     }
 }
 
-/// `values` from the first one on that begins a cache line: a vector that lies in two takes twice as long to read.
+/// `values` from the first one on that begins a cache line. A vector that straddles two lines takes two accesses.
 fn from_line(values: &mut [f32]) -> &mut [f32] {
     let first = values.as_ptr().align_offset(panel::LINE);
     &mut values[first..]

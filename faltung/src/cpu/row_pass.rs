@@ -1,9 +1,9 @@
-//! The rows of a separable mask: a window of one row, over a line.
+//! The row pass of a separable mask: a line of `f32`, filtered by the mask's row.
 
 use super::simd::{Simd, Work};
 
-/// Vectors whose sums are in registers at once: a CPU that begins two multiply-adds in a cycle, each of which takes four,
-/// is busy with eight.
+/// Vectors of sums in registers. A multiply-add takes four cycles, and two begin in each cycle. So eight independent
+/// chains keep the CPU busy.
 const SUMS: usize = 8;
 
 /// `filtered[x] = sum over l of coefficients[l] * line[x + l * step]`, l ascending, one fused multiply-add a step from 0.

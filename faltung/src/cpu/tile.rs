@@ -1,13 +1,13 @@
-//! The register tile: 6 rows of output pixels whose sums stay in registers while the window is walked.
+//! The register tile: 6 rows of outputs, whose sums stay in registers during all steps of the window.
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`, k outside, l inside, one fused
 //! multiply-add a step, starting from 0: that order is the contract, and the tile keeps it for every output.
 //!
 //! # Loops
-//! With the obvious order (for k, for l, for the tile's rows r and vectors v) each multiply-add loads its own pixels,
-//! and a CPU that does two multiply-adds and two loads in a cycle is bound by the loads: a load that straddles two
-//! cache lines counts twice, and 15 of 16 vectors of 64 bytes do. So the tile walks *source rows*: row s is row k = s -
-//! r of the window of output row r.
+//! The obvious order is: for k, for l, for the tile's rows r and vectors v. Each multiply-add then loads its own
+//! pixels. A CPU that begins two multiply-adds and two loads in a cycle is bound by these loads. A load that straddles
+//! two cache lines counts twice, and 15 of 16 unaligned vectors of 64 bytes do. So the outer loop is over *source
+//! rows*. Source row s is row k = s - r of the window of output row r.
 //! ```text
 //! for s in 0..rows + height - 1            a source row serves the output rows LOW..HIGH for which 0 <= s - r < height
 //!     for l in 0..width
@@ -28,20 +28,12 @@
 //! | AVX2, V = 2 | 12 | 2 | 1 or 2 | 16 | 2 (3 lines) + 6 | 12 |
 //! | NEON, V = 4 | 24 | 4 | 1 or 2 | 32 | 4 + 6 | 24 |
 //!
-//! AVX2 with 4 rows of 3 vectors has no register to spare: the compiler spills one sum, half the speed is gone.
+//! AVX2 with 4 rows of 3 vectors has no spare register: the compiler spills one sum, and the tile takes twice as long.
 //!
-//! # What is reached
-//! AMD EPYC (Zen 5 at 4.4 GHz), two multiply-adds of 512 bits a cycle: 140 G/s of a core, measured in registers. One
-//! core, image and result in L2. A tile of 384 outputs takes 12 cycles a coefficient at the least, 12 k² for k x k:
-//!
-//! | k | 3 | 5 | 7 | 9 | 13 | 31 |
-//! | --- | --- | --- | --- | --- | --- | --- |
-//! | cycles of a tile | 240 | 430 | 745 | 1,140 | 2,200 | 11,600 |
-//! | of the peak | 45 % | 70 % | 79 % | 85 % | 92 % | 99 % |
-//!
-//! What is missing for small k are the source rows at the top and bottom of a tile that serve one to three output rows:
-//! about 4.5, 5 and 6 cycles a step where 2, 4 and 6 would do (loads; the latency of a chain of multiply-adds), and
-//! about 100 cycles to begin and end a tile. A window of one row has no others: it reaches 40 %.
+//! # What is lost
+//! The first and the last source rows of a tile serve fewer than 6 output rows. Loads, or the latency of a
+//! multiply-add, bound these steps. The share of such steps falls with the window's height. To begin and to end a tile
+//! costs the same for every window.
 
 use super::simd::Simd;
 use crate::Problem;

@@ -18,16 +18,10 @@ const MOST: f64 = 32_639.0;
 /// 1. the sum of `d * p`, which lies between 255 times the sum of the negative `d` and 255 times that of the positive
 ///    ones. The middle of the two is added to the kernel's bias, which leaves half of 255 times the sum of their
 ///    magnitudes;
-/// 2. what the steps of the sum in `f32` round, each half a unit in the last place of a number that is at most 255
-///    times the larger one of the sums of positive and of negative coefficients so far, and nothing where a coefficient
-///    is 0; times `scale`. Nothing at all where all coefficients are multiples of a power of two of which the sums have
-///    at most `2^24`;
-/// 3. what the last step rounds, half a unit in the last place of at most 512: a larger value is not in the range of
-///    bytes, here and there;
-/// 4. what was rounded in the bias.
+/// 2. the rounding errors of the contract's own steps: `DirectSum` bounds them;
+/// 3. what was rounded in the bias.
 ///
-/// The numbers are `f32`s, whose products and differences here fit an `f64`; their sums are rounded up by a part in
-/// `2^20`.
+/// Sums in `f64` are rounded up as those of `DirectSum` are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedPoint {
     /// For each coefficient, in window order.

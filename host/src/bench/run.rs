@@ -121,8 +121,7 @@ fn open_gpu(settings: &Settings) -> Result<(Option<Device>, Option<String>)> {
 /// Reserves memory for the buffers of the largest picture before any is allocated.
 fn reserve_memory(settings: &Settings) -> Result<Reservation> {
     // Image, answer, the CPU's answer, the CPU's resident copies of the first two: 4 bytes a value each. The oracle:
-    // 16. While it is verified, answers and a plane as f32, and the CPU's planes where the image is not a plane of f32
-    // itself.
+    // 16. While it is verified, answers and a plane as f32. The last 4 are for the CPU's tiles and lines.
     const BYTES_PER_VALUE: u128 = 8 * 4 + 16;
     let mut largest = (0, ImageSize { width: 0, height: 0 });
     for size in settings.subjects.iter().map(|subject| subject.picture.size()) {

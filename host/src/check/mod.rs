@@ -13,6 +13,36 @@ use crate::resident;
 use faltung::plan::VariantChoice;
 use faltung::{Accuracy, AnyImage, Device, Error, ErrorBound, Image, Pixel, PixelType, Problem, Result};
 
+/// A method of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuMethod {
+    /// Its name, as [`Prepared::variant`](faltung::Prepared::variant) gives it.
+    pub name: &'static str,
+    /// The accuracy class of its results of `f32`. Results of integers have the exact bits.
+    pub accuracy: Accuracy,
+    /// One line for people.
+    pub summary: &'static str,
+}
+
+/// The methods of the CPU. It takes the fastest one that the accuracy class allows.
+pub const CPU_METHODS: [CpuMethod; 3] = [
+    CpuMethod {
+        name: "direct",
+        accuracy: Accuracy::Exact,
+        summary: "all products in register tiles, in the order of the contract",
+    },
+    CpuMethod {
+        name: "separable",
+        accuracy: Accuracy::Bounded,
+        summary: "separable masks: rows, then columns; uncertain integers again in order",
+    },
+    CpuMethod {
+        name: "fft",
+        accuracy: Accuracy::Bounded,
+        summary: "large masks: products of spectra in f64; uncertain results again in order",
+    },
+];
+
 /// A case with its data and the two answers that any variant's is held against.
 #[derive(Debug)]
 pub struct Checker {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use faltung::{Accuracy, Device, DeviceChoice, VariantChoice};
-use host::check::{Checker, SEED, Verdict, cases};
+use host::check::{CPU_METHODS, Checker, SEED, Verdict, cases};
 use host::wanted::Wanted;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -14,10 +14,13 @@ use kernels_gpu::registry::Variant;
 const EXAMPLES: &str = "\
 Each case is a problem of another size, mask, border, operation and anchor, some with NaN and infinities in the \
 image. Every answer must lie within its variant's error bound of the f64 oracle. That of an exact variant must have \
-the bits of the scalar reference.
+the bits of the scalar reference, and so must every answer of integers.
+
+The CPU has no variants to name. It computes each case with the methods that it takes for exact and for bounded results.
 
 Examples:
   host check                               the first CUDA device, or else the CPU
+  host check --device cpu                  the CPU's methods: direct, separable, fft
   host check --device emulator --quick     the GPU's kernels without a GPU, every access checked
   host check --variants shared_tile        one variant only";
 
@@ -52,13 +55,50 @@ struct Tally {
     time: Duration,
 }
 
+impl Tally {
+    fn new(choice: VariantChoice, accuracy: Accuracy, name: &'static str) -> Self {
+        let time = Duration::ZERO;
+        Self { choice, accuracy, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time }
+    }
+
+    /// Checks one answer, and describes it in `reports` if it is wrong.
+    fn check(
+        &mut self,
+        checker: &Checker,
+        device: &Device,
+        accuracy: Accuracy,
+        reports: &mut Vec<String>,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let verdict = checker.check(device, self.choice, accuracy)?;
+        self.time += start.elapsed();
+        match verdict {
+            Verdict::Right(comparison) => {
+                self.right += 1;
+                self.worst = self.worst.max(comparison.error_over_bound);
+            }
+            Verdict::NotEligible(_) => self.not_eligible += 1,
+            Verdict::Wrong(report) => {
+                self.wrong += 1;
+                reports.push(report);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The most wrong cases that are described.
 const MOST_SHOWN: usize = 20;
 
 /// Runs the subcommand: a line for each variant, and a report of wrong results.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let device = select(args.device)?;
-    let mut tallies = tallies(&device, &args.variants)?;
+    let by_method = device.backend() == "cpu" && args.variants.contains(&Wanted::All);
+    let mut tallies = if by_method {
+        CPU_METHODS.map(|method| Tally::new(VariantChoice::Auto, Accuracy::default(), method.name)).into()
+    } else {
+        tallies(&device, &args.variants)?
+    };
     output::message(format_args!("checking on {}", device.describe()));
     if let Some(reason) = device.reason() {
         output::message(format_args!("(auto: {reason})"));
@@ -72,23 +112,14 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let total = cases.len();
     for case in cases {
         let checker = Checker::new(case)?;
-        for tally in &mut tallies {
-            if !checker.case().concerns(tally.choice) {
-                tally.not_eligible += 1;
-                continue;
-            }
-            let start = Instant::now();
-            let verdict = checker.check(&device, tally.choice, tally.accuracy)?;
-            tally.time += start.elapsed();
-            match verdict {
-                Verdict::Right(comparison) => {
-                    tally.right += 1;
-                    tally.worst = tally.worst.max(comparison.error_over_bound);
-                }
-                Verdict::NotEligible(_) => tally.not_eligible += 1,
-                Verdict::Wrong(report) => {
-                    tally.wrong += 1;
-                    reports.push(report);
+        if by_method {
+            check_methods(&checker, &device, &mut tallies, &mut reports)?;
+        } else {
+            for tally in &mut tallies {
+                if checker.case().concerns(tally.choice) {
+                    tally.check(&checker, &device, tally.accuracy, &mut reports)?;
+                } else {
+                    tally.not_eligible += 1;
                 }
             }
         }
@@ -106,17 +137,33 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     Ok(if reports.is_empty() { Outcome::Done } else { Outcome::SomeFailed })
 }
 
+/// Checks the methods that the CPU takes for a case. The accuracy class decides between them.
+fn check_methods(checker: &Checker, device: &Device, tallies: &mut [Tally], reports: &mut Vec<String>) -> Result<()> {
+    let mut taken = Vec::new();
+    for accuracy in [Accuracy::Exact, Accuracy::Bounded] {
+        let problem = checker.problem().clone().with_accuracy(accuracy);
+        let method = device.prepare(&problem, VariantChoice::Auto)?.variant();
+        // The same method gives the same answer.
+        if !taken.contains(&method) {
+            let tally = tallies.iter_mut().find(|tally| tally.name == method);
+            let tally = tally.with_context(|| format!("{method} is not in the list of the CPU's methods"))?;
+            tally.check(checker, device, accuracy, reports)?;
+            taken.push(method);
+        }
+    }
+    for tally in tallies.iter_mut().filter(|tally| !taken.contains(&tally.name)) {
+        tally.not_eligible += 1;
+    }
+    Ok(())
+}
+
 /// One tally per variant that is asked for.
 fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
-    let tally = |choice, accuracy, name| {
-        let time = Duration::ZERO;
-        Tally { choice, accuracy, name, right: 0, not_eligible: 0, wrong: 0, worst: 0.0, time }
-    };
-    let of_choice = |choice: VariantChoice| tally(choice, Accuracy::default(), choice.name());
+    let of_choice = |choice: VariantChoice| Tally::new(choice, Accuracy::default(), choice.name());
     let all = wanted.contains(&Wanted::All);
     let one = |wanted: &Wanted| match wanted {
         Wanted::All => None,
-        Wanted::Exact => Some(tally(VariantChoice::Auto, Accuracy::Exact, "exact")),
+        Wanted::Exact => Some(Tally::new(VariantChoice::Auto, Accuracy::Exact, "exact")),
         Wanted::One(choice) => Some(of_choice(*choice)),
     };
     let tallies: Vec<_> = if all {
@@ -124,17 +171,14 @@ fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
     } else {
         wanted.iter().filter_map(one).collect()
     };
-    if device.backend() == "cpu" {
-        if let Some(variant) = tallies.iter().find_map(|tally| tally.choice.named())
-            && !all
-        {
-            let name = variant.name();
-            let error = anyhow::anyhow!(
-                "--variants {name}: it runs on a CUDA device or the emulator; the CPU has one variant of its own (all, auto)"
-            );
-            return Err(error).or_usage();
-        }
-        return Ok(vec![tally(VariantChoice::Auto, Accuracy::Exact, "direct")]);
+    if device.backend() == "cpu"
+        && let Some(variant) = tallies.iter().find_map(|tally| tally.choice.named())
+    {
+        let name = variant.name();
+        let error = anyhow::anyhow!(
+            "--variants {name}: it runs on a CUDA device or the emulator; the CPU takes methods of its own (all, auto, exact)"
+        );
+        return Err(error).or_usage();
     }
     Ok(tallies)
 }

@@ -8,6 +8,7 @@ use faltung::{
     Accuracy, Device, DeviceChoice, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, VariantChoice, calibration,
 };
 use host::bench::ImageSize;
+use host::check::CPU_METHODS;
 use host::text_table::{TextColumn, text_table};
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
@@ -35,7 +36,9 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Info {
     version: &'static str,
+    /// Its name, the number of threads, and the instruction set that it computes with.
     cpu: String,
+    cpu_methods: Vec<Method>,
     driver: Driver,
     devices: Vec<CudaDevice>,
     auto: Auto,
@@ -116,6 +119,15 @@ struct Candidate {
     predicted_us: f64,
 }
 
+/// A method of the CPU.
+#[derive(Serialize)]
+struct Method {
+    name: &'static str,
+    /// The accuracy class of results of `f32`: "exact" or "bounded".
+    accuracy: &'static str,
+    summary: &'static str,
+}
+
 /// What the PTX was made of, and with.
 #[derive(Clone, Copy, Serialize)]
 struct Ptx {
@@ -153,7 +165,7 @@ const KINDS: [(PixelType, usize, bool); 7] = [
 /// The sides of the masks.
 const MASKS: [usize; 9] = [3, 5, 7, 9, 13, 21, 31, 63, 127];
 
-/// What the device takes by itself. Nothing is allocated.
+/// What the device takes by itself. No image is allocated.
 fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
     let kinds = KINDS.into_iter().flat_map(|kind| MASKS.map(|mask| (kind, mask)));
     kinds.map(|((pixel, channels, separable), mask)| choice(device, size, (pixel, channels), mask, separable)).collect()
@@ -173,25 +185,29 @@ fn choice(
     let problem = Problem::new(size.width, size.height, &filter)
         .and_then(|problem| problem.with_format(format))
         .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
-    let plan = device.plan(&problem, VariantChoice::Auto)?;
-    let mut choice = Choice {
+    let choice = Choice {
         pixel: pixel.name(),
         channels,
         separable,
         mask,
-        variant: "direct",
+        variant: "",
         planes: false,
         predicted_us: None,
         reason: String::new(),
         candidates: Vec::new(),
     };
-    if let Some(plan) = plan {
-        let predicted_us = Some(plan.predicted_us());
-        let candidates = plan.considered.iter().filter(|one| one.answer.is_ok()).map(Candidate::from).collect();
-        let (variant, planes, reason) = (plan.entry.variant.name(), plan.planes.is_some(), plan.reason);
-        choice = Choice { variant, planes, predicted_us, reason, candidates, ..choice };
-    }
-    Ok(choice)
+    Ok(match device.plan(&problem, VariantChoice::Auto)? {
+        Some(plan) => {
+            let predicted_us = Some(plan.predicted_us());
+            let candidates = plan.considered.iter().filter(|one| one.answer.is_ok()).map(Candidate::from).collect();
+            let (variant, planes, reason) = (plan.entry.variant.name(), plan.planes.is_some(), plan.reason);
+            Choice { variant, planes, predicted_us, reason, candidates, ..choice }
+        }
+        None => {
+            let prepared = device.prepare(&problem, VariantChoice::Auto)?;
+            Choice { variant: prepared.variant(), reason: prepared.reason(), ..choice }
+        }
+    })
 }
 
 impl From<&Considered> for Candidate {
@@ -256,6 +272,9 @@ impl Info {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             cpu: Device::cpu().describe(),
+            cpu_methods: CPU_METHODS
+                .map(|method| Method { name: method.name, accuracy: method.accuracy.name(), summary: method.summary })
+                .into(),
             driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader },
             devices: devices.iter().map(CudaDevice::from).collect(),
             choices_on: chooser.describe(),
@@ -329,6 +348,10 @@ impl Display for Info {
         let Ptx { arch, rustc, source_hash } = self.ptx;
         writeln!(f, "PTX       for {arch} and later, by rustc {rustc}, of sources {source_hash:.12}")?;
         self.write_choices(f)?;
+        writeln!(f, "\nmethods of the CPU")?;
+        for Method { name, accuracy, summary } in &self.cpu_methods {
+            writeln!(f, "  {name:21} {accuracy:7} {summary}")?;
+        }
         writeln!(f, "\nkernels")?;
         for of_one in self.kernels.chunk_by(|a, b| a.variant == b.variant) {
             writeln!(f, "  {:21} {:7} {}", of_one[0].variant, of_one[0].accuracy, of_one[0].summary)?;
@@ -377,7 +400,7 @@ impl Info {
         let columns = [
             TextColumn::left("image"),
             TextColumn::left("mask"),
-            TextColumn::left("kernel"),
+            TextColumn::left("kernel or method"),
             TextColumn::right("predicted"),
             TextColumn::left("next"),
         ];

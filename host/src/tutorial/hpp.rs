@@ -97,7 +97,7 @@ fn introduce(session: &mut Session<'_>, photograph: &Image<f32>) {
 
 /// The CPU's result, checked against f64, and its time.
 fn on_cpu(session: &mut Session<'_>, image: Image<f32>, filter: &Filter) -> Result<Option<(Work, MeanTime)>> {
-    let problem = rgb_problem(&image, filter)?;
+    let problem = rgb_problem(&image, filter)?.with_accuracy(Accuracy::Exact);
     let device = Device::cpu();
     let convolution = device.prepare(&problem, VariantChoice::Auto)?;
     let answer: Image<f32> = convolution.apply(&image)?;
@@ -330,7 +330,7 @@ fn larger<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, work: &Wor
     const TIMES: usize = 8;
     let image = photograph::repeated(&work.image, TIMES)?;
     session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
-    let problem = rgb_problem(&image, &work.filter)?;
+    let problem = rgb_problem(&image, &work.filter)?.with_accuracy(Accuracy::Exact);
     let device = Device::cpu();
     let answer: Image<f32> = device.prepare(&problem, VariantChoice::Auto)?.apply(&image)?;
     if !session.check("the CPU (direct)", within(&work.filter, &image, &answer)?) {

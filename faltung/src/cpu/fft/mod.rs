@@ -1,8 +1,8 @@
 //! Large dense masks by the FFT: tiles that overlap, transformed in `f64`.
 //!
-//! A tile's pixels are transformed, multiplied by the mask's spectrum, and transformed back (overlap-save). That costs
-//! some hundred operations for each result, whatever the mask. What comes out is not the ordered sum. So each sum is
-//! judged: either an error bound proves that it keeps the contract, or it is computed again in order.
+//! A tile's pixels are transformed, multiplied by the mask's spectrum, and transformed back (overlap-save). The time
+//! for a result hardly depends on the mask. A transformed sum is not the ordered sum. So each one is judged: either an
+//! error bound proves that it keeps the contract, or it is rejected and computed again in order.
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -10,9 +10,9 @@
 //! | `load` | a tile's pixels, with the border |
 //! | `transform` | the transforms |
 //! | `error` | the error bounds, and what follows from them |
-//! | `judge` | which sums are accepted |
+//! | `judge` | which sums of a row are accepted |
 //! | `tile` | one tile from its pixels to its results |
-//! | `recompute` | ordered sums of single outputs |
+//! | `recompute` | ordered sums of rejected outputs; windows of zeros |
 //!
 //! Tiles depend on the problem alone, so the results do not depend on the number of threads.
 

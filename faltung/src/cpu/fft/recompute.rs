@@ -1,7 +1,7 @@
-//! The sums that are not accepted, computed again in order; and windows whose sums need no computation.
+//! Rejected sums, computed again in order. And a table that finds windows without a pixel of some kind.
 //!
-//! The windows are at any places, so the pixels of one step are not neighbours. A lane is a window: 8 pixels of each of
-//! 8 windows are loaded and transposed, and 8 steps of 8 chains follow.
+//! Rejected sums are anywhere in a tile, so the pixels of one step are not neighbours. Each lane of a vector computes
+//! one window. 8 pixels of each of 8 windows are loaded and transposed, and 8 steps of 8 chains follow.
 
 use super::load::Input;
 use crate::Mask;
@@ -141,7 +141,8 @@ mod x86_64 {
     }
 }
 
-/// How many pixels of a kind are under each window: sums over all pixels above and to the left.
+/// Which windows contain a pixel of some kind. The table (a summed-area table) has, for each place, the number of such
+/// pixels above and to the left.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     sums: Vec<u32>,

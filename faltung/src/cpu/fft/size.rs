@@ -6,7 +6,7 @@ use crate::Problem;
 const MOST: usize = 1024;
 /// The most values of a tile: 128 MiB for its spectrum.
 const MOST_VALUES: usize = 1 << 24;
-/// Sides of masks and images above this are refused: no table of lengths goes further.
+/// Masks with a side above this are refused.
 const MOST_SIDE: usize = 1 << 14;
 
 /// Tiles of one size. A tile reads `width x height` values of the image, zeros where that is more than it needs, and

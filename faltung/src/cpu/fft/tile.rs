@@ -11,9 +11,10 @@ use crate::cpu::simd::{Simd, Work};
 use crate::image::values_of_mut;
 use crate::{Pixel, PixelType, Problem, Result};
 
-/// From this part of a tile's results on, what was not accepted is judged again before it is computed again.
+/// If a larger share than this of a tile's results is rejected, the sums of magnitudes are transformed too, and the
+/// rejected results are judged again by them.
 const MANY: f64 = 0.03;
-/// The same for windows without a pixel that is not 0, which are cheap to find.
+/// If a larger share than this is rejected, windows of zeros are looked for first. They are cheap to find.
 const SOME: f64 = 0.002;
 
 /// The memory of one tile at a time.

@@ -1,8 +1,11 @@
-//! The vector instructions of the CPU, as far as the tile needs them.
+//! The vector instructions of the CPU, as far as the tiles and passes need them.
 //!
-//! Four operations and two hints for each set of instructions, straight from `std::arch`. Crate `pulp` has them too,
-//! among hundreds; the few that are needed here are one line each, and non-temporal stores and prefetches are not among
-//! pulp's.
+//! A few operations on `f32`, conversions from and to integers, and two hints, straight from `std::arch`. Crate `pulp`
+//! has most of them too, among hundreds. It lacks non-temporal stores and prefetches. AVX-512's byte instructions are
+//! used in `byte_rows` and `recompute` alone.
+//!
+//! A closure and a call of `array::map` are functions of their own. They are not compiled with the target features of
+//! the function around them, so loops here are plain `for` loops.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -2,7 +2,7 @@
 
 use super::Simd;
 
-/// [`Level::Portable`].
+/// [`Level::Portable`](super::Level::Portable).
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 

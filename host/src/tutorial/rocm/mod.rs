@@ -84,6 +84,7 @@ impl Work {
 
 /// A method whose result is right.
 struct Row {
+    name: String,
     way: BlurMethod,
     timing: Option<MeanTime>,
     counts: Option<Counts>,
@@ -162,7 +163,7 @@ fn ways<'d>(
         let found = launcher.download(&arrays.result)?;
         if session.check(format!("{}, {}", way.name(), work.describe()), work.judge(way, &found)) {
             let timing = session.time(launcher, |launcher| arrays.blur(launcher, work, way, false).map(|_| ()))?;
-            rows.push(Row { way, timing, counts });
+            rows.push(Row { name: way.name().to_owned(), way, timing, counts });
             answer = Some(found);
         }
     }
@@ -231,6 +232,10 @@ fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
     let device = Device::cpu();
     let mut direct = Direct::new(&device, work, Border::ZERO)?;
     for way in BlurMethod::ALL {
+        let name = match way {
+            BlurMethod::Direct => format!("this project's convolution ({})", direct.convolution.variant()),
+            _ => way.name().to_owned(),
+        };
         let mut blur = || -> Result<Vec<u8>> {
             Ok(match way {
                 BlurMethod::Direct => direct.blur()?,
@@ -239,13 +244,13 @@ fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
             })
         };
         let found = blur()?;
-        if session.check(format!("the CPU: {}, {}", way.name(), work.describe()), work.judge(way, &found)) {
+        if session.check(format!("the CPU: {name}, {}", work.describe()), work.judge(way, &found)) {
             let mut failed = None;
             let timing = session.time_cpu(|| failed = blur().err())?;
             if let Some(error) = failed {
                 return Err(error);
             }
-            rows.push(Row { way, timing: Some(timing), counts: None });
+            rows.push(Row { name, way, timing: Some(timing), counts: None });
             answer = Some(found);
         }
     }
@@ -281,7 +286,7 @@ fn table(session: &mut Session<'_>, work: &Work, rows: &[Row]) {
     let timed = |row: &Row| {
         let timing = row.timing?;
         let speed_up = first.map_or("-".to_owned(), |first| times_as_fast(&first, &timing));
-        Some(vec![row.way.name().to_owned(), timing.to_string(), digits(pixels / timing.mean), speed_up])
+        Some(vec![row.name.clone(), timing.to_string(), digits(pixels / timing.mean), speed_up])
     };
     let cells = rows.iter().filter_map(timed).collect();
     let title = format!("{}: times, mean ± standard deviation of 7 runs", work.describe());
@@ -291,7 +296,7 @@ fn table(session: &mut Session<'_>, work: &Work, rows: &[Row]) {
         let counts = row.counts?;
         let each = |count: u64| digits(count as f64 / pixels);
         let (loads, stores) = (counts.global_loads, counts.global_stores);
-        Some(vec![row.way.name().to_owned(), each(loads.threads), each(loads.transactions), each(stores.transactions)])
+        Some(vec![row.name.clone(), each(loads.threads), each(loads.transactions), each(stores.transactions)])
     };
     let cells = rows.iter().filter_map(counted).collect();
     let title = format!("{}: counted by the emulator", work.describe());
