@@ -12,6 +12,8 @@ mod ledger;
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::io::Read;
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -135,8 +137,29 @@ pub fn zeros<T: Pixel>(length: usize, what: &str) -> Result<Vec<T>> {
     }
     // SAFETY: from the global allocator, with the layout of this length, which is the capacity; zero bytes are values
     // of u8, u16 and f32, and Pixel is sealed.
-    Ok(unsafe { Vec::from_raw_parts(start, length, length) })
+    let mut values = unsafe { Vec::from_raw_parts(start, length, length) };
+    advise_huge_pages(&mut values);
+    Ok(values)
 }
+
+/// Asks the system for huge pages. Large memory that is then touched for the first time takes one page fault for each
+/// 2 MiB in place of 512.
+#[cfg(target_os = "linux")]
+pub fn advise_huge_pages<T: Pixel>(values: &mut [T]) {
+    const HUGE: usize = 2 << 20;
+    let Range { start, end } = values.as_mut_ptr_range();
+    // Only whole huge pages within the values.
+    let length = (end.addr() & !(HUGE - 1)).saturating_sub(start.addr().next_multiple_of(HUGE));
+    if length > 0 {
+        let first = start.map_addr(|address| address.next_multiple_of(HUGE)).cast();
+        // SAFETY: the range lies within `values`, and this advice changes no byte. If it is refused, pages stay small.
+        let _ = unsafe { libc::madvise(first, length, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Does nothing: only Linux is asked for huge pages.
+#[cfg(not(target_os = "linux"))]
+pub fn advise_huge_pages<T: Pixel>(_: &mut [T]) {}
 
 /// Makes `values` so long; what is new is 0.
 ///

@@ -6,7 +6,7 @@ use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::limits::{self, MEMORY_CONSTANT, SMALL};
 use super::metadata::MOST_METADATA;
@@ -14,6 +14,7 @@ use super::parts::{Kept, Parts};
 use super::{
     AnyImage, Content, Format, MOST_BYTES, Metadata, Picture, Source, exr, jpeg, orient, png, tiff_read, webp,
 };
+use faltung::Image;
 use faltung::memory::{self, has_room};
 
 /// The contents of a file except its values.
@@ -245,7 +246,17 @@ impl Opened<'_> {
         let Some(_reserved) = memory::reserve(limits::peak(multiple, bytes)) else {
             return Err(no_memory(width, height, bytes));
         };
-        let pixels = AnyImage::try_from(DynamicImage::from_decoder(decoder).map_err(broken)?);
+        let pixels = match decoder.color_type() {
+            colour @ (ColorType::L8 | ColorType::La8 | ColorType::Rgb8 | ColorType::Rgba8) => {
+                // Below `MOST_BYTES`.
+                let mut values = vec![0_u8; bytes as usize];
+                memory::advise_huge_pages(&mut values);
+                decoder.read_image_boxed(&mut values).map_err(broken)?;
+                let channels = colour.channel_count().into();
+                Image::new(width as usize, height as usize, channels, values).map(AnyImage::from)
+            }
+            _ => AnyImage::try_from(DynamicImage::from_decoder(decoder).map_err(broken)?),
+        };
         let pixels = pixels.map_err(|error| error.to_string())?;
         let pixels = orient::apply(pixels, orientation).map_err(|error| error.to_string())?;
         metadata.turn(orientation);

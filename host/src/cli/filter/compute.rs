@@ -40,8 +40,8 @@ pub(super) struct Compute<'device> {
     variant: VariantChoice,
     /// What ran last comes last.
     ready: Vec<(Key, Prepared)>,
-    /// Multiply-adds a second, once measured.
-    rate: Option<f64>,
+    /// Seconds for each value with each of the filters, once measured.
+    paces: Vec<Option<f64>>,
     /// What is to be said of the convolution that was made ready last.
     note: Option<String>,
     /// Computes in the place of the device should that be lost.
@@ -63,7 +63,8 @@ impl<'device> Compute<'device> {
                 return Err(error);
             }
         }
-        Ok(Self { device, filters, variant, ready: Vec::new(), rate: None, note: None, replacement: None, lost: None })
+        let paces = vec![None; filters.len()];
+        Ok(Self { device, filters, variant, ready: Vec::new(), paces, note: None, replacement: None, lost: None })
     }
 
     /// Has `cpu` compute all that is left should the device be lost. A variant that was asked for by name keeps the
@@ -83,7 +84,8 @@ impl<'device> Compute<'device> {
             (Err(error @ Error::DeviceLost { .. }), Some(replacement)) => {
                 self.replacement = None;
                 self.ready.clear();
-                (self.device, self.rate, self.lost) = (replacement, None, Some(error));
+                self.paces.fill(None);
+                (self.device, self.lost) = (replacement, Some(error));
                 self.run_on_device(task, image)
             }
             (result, _) => result,
@@ -102,8 +104,7 @@ impl<'device> Compute<'device> {
             self.note = found;
         }
         if elapsed > LONG_ENOUGH {
-            let work = (image.values().len() as f64) * coefficients(&self.filters[task.filter]);
-            self.rate = Some(work / elapsed.as_secs_f64());
+            self.paces[task.filter] = Some(elapsed.as_secs_f64() / image.values().len() as f64);
         }
         Ok(result)
     }
@@ -166,60 +167,108 @@ impl<'device> Compute<'device> {
 
     /// About how long a picture will take; None if it is clear without measuring that it is not long.
     ///
-    /// The rate is that of the last picture that took long enough to tell, or else of a small one of its type and
-    /// channels with a part of the mask, which takes a fraction of a second to measure.
-    pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType) -> Option<Duration> {
-        let work = self.multiply_adds(pixels);
-        if work < little(self.device) {
+    /// The time for a value is that of the last picture that took long enough to tell, or else that of a [trial]. In
+    /// `planes`, the filters get values of `f32` and have exact sums, as a computation of several steps needs them.
+    pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType, planes: bool) -> Option<Duration> {
+        let (channels, input) = (pixels.channels(), pixels.pixel_type());
+        let values: f64 = [pixels.width(), pixels.height(), channels].into_iter().map(|side| side as f64).product();
+        if values * self.filters.iter().map(coefficients).sum::<f64>() < little(self.device) {
             return None;
         }
-        let rate = self.rate.or_else(|| self.trial(pixels, output).ok())?;
-        self.rate = Some(rate);
-        Duration::try_from_secs_f64(work / rate).ok()
-    }
-
-    fn multiply_adds(&self, pixels: &AnyImage) -> f64 {
-        let values: f64 =
-            [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product();
-        values * self.filters.iter().map(coefficients).sum::<f64>()
-    }
-
-    /// Multiply-adds a second on pictures that get larger until one run takes long enough to measure.
-    fn trial(&self, pixels: &AnyImage, output: PixelType) -> faltung::Result<f64> {
-        const LARGEST_MASK: usize = 31;
-        const LARGEST_IMAGE: usize = 2048;
-        // A part of a mask is a column times a row if the whole is, so that the same variant computes.
-        let largest = self.filters.iter().max_by(|a, b| coefficients(a).total_cmp(&coefficients(b)));
-        let largest = largest.expect("there is a filter");
-        let (whole, accuracy) = (largest.mask()?, Problem::new(1, 1, largest)?.accuracy());
-        let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
-        let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
-        let filter = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
-        let (channels, input) = (pixels.channels(), pixels.pixel_type());
-        // Several blocks for each thread: with fewer, some would have nothing to do.
-        let mut side = if width * height < 100 { 128 } else { 64 };
-        loop {
-            let image = AnyImage::zeros(side, side, channels, input)?;
-            let problem = Problem::new(side, side, &filter)?.with_format(PixelFormat { channels, input, output })?;
-            let convolution = self.device.prepare(&problem, self.variant)?;
-            let run = || -> faltung::Result<Duration> {
-                let start = Instant::now();
-                match &image {
-                    AnyImage::U8(image) => convolve(&convolution, image, output),
-                    AnyImage::U16(image) => convolve(&convolution, image, output),
-                    AnyImage::F32(image) => convolve(&convolution, image, output),
-                }?;
-                Ok(start.elapsed())
+        let exact = planes && (input, output) != (PixelType::F32, PixelType::F32);
+        let (input, output) = if planes { (PixelType::F32, PixelType::F32) } else { (input, output) };
+        let mut seconds = 0.0;
+        for (filter, known) in self.filters.iter().zip(&mut self.paces) {
+            let pace = match *known {
+                Some(pace) => pace,
+                None => {
+                    let filter = if exact { filter.clone().accuracy(Accuracy::Exact) } else { filter.clone() };
+                    trial(self.device, &filter, PixelFormat { channels, input, output }, self.variant).ok()?
+                }
             };
-            // The first one warms up: threads start, memory is touched for the first time.
-            let (first, second) = (run()?, run()?);
-            if second > LONG_ENOUGH || side >= LARGEST_IMAGE {
-                let work = (side * side * channels * width * height) as f64;
-                return Ok(work / first.min(second).as_secs_f64().max(1e-9));
-            }
-            side *= 2;
+            *known = Some(pace);
+            seconds += values * pace;
+        }
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+/// Seconds for each value, measured with a small image in a fraction of a second.
+///
+/// Where all products of the mask are computed, the image is filtered with a part of it. The time grows with the number
+/// of coefficients. The other methods of the CPU have no such rule. They are timed with the whole mask, and with an image
+/// of twice its size or more.
+pub(super) fn trial(
+    device: &Device,
+    filter: &Filter,
+    format: PixelFormat,
+    variant: VariantChoice,
+) -> faltung::Result<f64> {
+    const LARGEST_MASK: usize = 31;
+    const LEAST_IMAGE: usize = 256;
+    const LARGEST_IMAGE: usize = 2048;
+    let small =
+        |filter: &Filter, side: usize| device.prepare(&Problem::new(side, side, filter)?.with_format(format)?, variant);
+    let whole = filter.mask()?;
+    let is_cpu = device.backend() == "cpu";
+    if is_cpu {
+        let side = 2 * whole.width().max(whole.height());
+        let convolution = small(filter, side.clamp(LEAST_IMAGE, LARGEST_IMAGE))?;
+        if convolution.variant() != "direct" {
+            return pace(&convolution);
         }
     }
+    let accuracy = Problem::new(1, 1, filter)?.accuracy();
+    // A part of a mask is separable if the whole is, so that the same variant computes.
+    let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
+    let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
+    let part = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
+    let enough = if is_cpu { LONG_ENOUGH / 10 } else { LONG_ENOUGH };
+    // Several blocks for each thread: with fewer, some would have nothing to do.
+    let mut side = if width * height < 100 { 128 } else { 64 };
+    loop {
+        let convolution = small(&part, side)?;
+        let pace = pace(&convolution)?;
+        if pace * convolution.problem().values() as f64 > enough.as_secs_f64() || side >= LARGEST_IMAGE {
+            return Ok(pace * coefficients(filter) / (width * height) as f64);
+        }
+        side *= 2;
+    }
+}
+
+/// Seconds for each value of a gradient with noise, measured.
+fn pace(convolution: &Prepared) -> faltung::Result<f64> {
+    match convolution.problem().format().input {
+        PixelType::U8 => pace_of::<u8>(convolution),
+        PixelType::U16 => pace_of::<u16>(convolution),
+        PixelType::F32 => pace_of::<f32>(convolution),
+    }
+}
+
+fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
+    let problem = convolution.problem();
+    let PixelFormat { channels, output, .. } = problem.format();
+    // The CPU computes again what is close to half of a whole number. In a picture, this is a small part. In an even
+    // image, or in one whose mean is such a number everywhere, it would be nothing or all.
+    let count = problem.values();
+    let noise = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 28) as usize;
+    let values = (0..count).map(|i| T::from_f32((i * 240 / count + noise(i)) as f32)).collect();
+    let image = Image::new(problem.width(), problem.height(), channels, values)?;
+    let run = || -> faltung::Result<Duration> {
+        let start = Instant::now();
+        convolve(convolution, &image, output)?;
+        Ok(start.elapsed())
+    };
+    // The first one warms up: threads start, memory is touched for the first time.
+    let begin = Instant::now();
+    let mut fastest = run()?.min(run()?);
+    // Other programs disturb short ones more.
+    for _ in 0..4 {
+        if begin.elapsed() < LONG_ENOUGH {
+            fastest = fastest.min(run()?);
+        }
+    }
+    Ok(fastest.as_secs_f64().max(1e-9) / problem.values() as f64)
 }
 
 /// A time that says something about a rate.

@@ -1,9 +1,11 @@
 //! The device for `--device auto`: the one that will be done first.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use faltung::plan::{Limits, Plan};
-use faltung::{Accuracy, Device, Filter, Image, Mask, Problem, Result, VariantChoice};
+use faltung::{Device, Filter, PixelFormat, PixelType, Problem, Result, VariantChoice};
+
+use super::compute::trial;
 
 /// The time to open a GPU, from the first call of the driver to a loaded kernel. Measured on an H100 whose driver had the
 /// compiled kernel in its cache, 2026-11-22.
@@ -12,9 +14,8 @@ const OPEN_GPU: Duration = Duration::from_millis(300);
 /// The bytes that a GPU receives or sends in a second, from and to ordinary memory.
 const TRANSFER: f64 = 10e9;
 
-/// The sides of the image that the CPU is timed with, and the most columns and rows of a mask whose products it all
-/// computes.
-const TRIAL: (usize, usize) = (256, 31);
+/// What most pictures hold. All values count as those of one channel.
+const FORMAT: PixelFormat = PixelFormat { channels: 1, input: PixelType::U8, output: PixelType::U8 };
 
 /// Why the CPU should filter a single picture: it will be done before a GPU. None if a GPU will be done first.
 ///
@@ -42,42 +43,26 @@ fn gpu_time(values: u64, filters: &[Filter]) -> Result<Duration> {
     let side = (values as f64).sqrt().ceil() as usize;
     let mut seconds = OPEN_GPU.as_secs_f64();
     for filter in filters {
-        let plan = Plan::new(&Problem::new(side, side, filter)?, Limits::H100, VariantChoice::Auto)?;
-        seconds += plan.predicted_us() / 1e6 + (values * 8) as f64 / TRANSFER;
+        let problem = Problem::new(side, side, filter)?.with_format(FORMAT)?;
+        let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto)?;
+        // A value is a byte, there and back.
+        seconds += plan.predicted_us() / 1e6 + (values * 2) as f64 / TRANSFER;
     }
     Ok(Duration::from_secs_f64(seconds))
 }
 
 /// The time of the CPU, from that for a small image.
 fn cpu_time(values: u64, filters: &[Filter]) -> Result<Duration> {
-    let (side, most) = TRIAL;
-    let mut seconds = 0.0;
-    let prepare = |filter: &Filter| Device::cpu().prepare(&Problem::new(side, side, filter)?, VariantChoice::Auto);
-    let image = Image::<f32>::zeros(side, side, 1)?;
-    for filter in filters {
-        let whole = filter.mask()?;
-        let (width, height) = (whole.width().min(most), whole.height().min(most));
-        let larger = (whole.width() * whole.height()) as f64 / (width * height) as f64;
-        let (mut prepared, mut scale) = (prepare(filter)?, 1.0);
-        // The time of this method alone is proportional to the number of coefficients.
-        if prepared.variant() == "direct" && larger > 1.0 {
-            let part = Filter::new(Mask::average(width, height)?).accuracy(Accuracy::Exact);
-            (prepared, scale) = (prepare(&part)?, larger);
-        }
-        let run = || -> Result<f64> {
-            let start = Instant::now();
-            prepared.apply::<f32, f32>(&image)?;
-            Ok(start.elapsed().as_secs_f64())
-        };
-        // The first runs start the threads.
-        let fastest = (0..4).map(|_| run()).try_fold(f64::INFINITY, |least, time| time.map(|time| least.min(time)))?;
-        seconds += fastest * scale * values as f64 / (side * side) as f64;
-    }
+    let cpu = Device::cpu();
+    let pace = |filter| trial(&cpu, filter, FORMAT, VariantChoice::Auto);
+    let seconds = filters.iter().map(pace).sum::<Result<f64>>()? * values as f64;
     Ok(Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]
 mod tests {
+    use faltung::Mask;
+
     use super::*;
 
     #[test]
@@ -88,9 +73,9 @@ mod tests {
             cpu < gpu
         };
         assert!(cpu_is_first(512 * 512 * 3, Filter::gaussian(1.0)));
-        // 10^14 products: hours on any CPU.
-        let exact = Filter::new(Mask::disk(50.0).unwrap()).accuracy(Accuracy::Exact);
-        assert!(!cpu_is_first(10_000_000_000, exact));
+        // 10^13 products of a mask that is not separable: minutes on any CPU, by the FFT, too.
+        let mask = Mask::new(31, 31, (0..31 * 31).map(|i| (i * i % 101) as f32 / 101.0).collect()).unwrap();
+        assert!(!cpu_is_first(10_000_000_000, Filter::new(mask)));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl<'a> Pictures<'a> {
         let Picture { pixels, content, .. } = &picture;
         let output = self.output_type(pixels);
         if !self.args.quiet {
-            if let Some(expected) = compute.expected(pixels, output)
+            if let Some(expected) = compute.expected(pixels, output, !self.steps.is_single_convolution())
                 && expected > LONG
             {
                 self.progress.say(format_args!("{}: {}", job.name(), describe(expected)));

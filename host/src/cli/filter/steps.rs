@@ -122,6 +122,12 @@ impl Steps {
         self.linear
     }
 
+    /// Whether the result is the sums of one mask. Most pictures are then computed from type to type, the others in
+    /// planes of `f32`.
+    pub(super) fn is_single_convolution(&self) -> bool {
+        matches!(&self.steps[..], [step] if step.kind == Kind::Convolve) && !self.linear
+    }
+
     /// Bytes that a value takes while it is computed, beside those of input and output: 0 if that depends on the
     /// picture.
     pub(super) fn bytes_between(&self) -> u64 {
