@@ -36,8 +36,9 @@ const NEEDED: [(&str, &str); 3] =
 /// The tests that are run.
 const TESTS: &str = "cpu::";
 
-/// Tests that QEMU can't run: it times nothing, and starts no other program of its architecture.
-const SKIPPED: [&str; 2] = ["cpu::rates::", "cpu::tests::a_forced_level_takes_effect"];
+/// Tests that QEMU can't run: it times nothing, and starts no other program of its architecture. And one that takes it long.
+const SKIPPED: [&str; 3] =
+    ["cpu::rates::", "cpu::tests::a_forced_level_takes_effect", "cpu::fft::tests::shapes::large_masks"];
 
 /// A third of the build would be the GPU's kernels, which these tests do not run.
 const UNOPTIMISED: &str = "profile.dev.package.kernels-gpu.opt-level=0";
