@@ -6,6 +6,7 @@ use super::Window;
 use super::byte_rows::ByteRow;
 use super::fft::Fft;
 use super::narrow::is_narrow;
+use super::panel::Limits;
 use super::ring::Row;
 use super::simd::Level;
 use crate::plan::Factors;
@@ -24,7 +25,7 @@ pub(super) enum Method {
         /// Its row.
         row: Row,
         /// Results further than this from a whole number are computed again in order. None for results of `f32`.
-        limit: Option<f32>,
+        limits: Option<Limits>,
         /// The error bound of results of `f32`.
         bound: ErrorBound,
     },
@@ -76,12 +77,13 @@ impl Method {
         let column: Vec<f32> = factors.column().iter().map(|&value| (f64::from(value) * unit) as f32).collect();
         let row = bytes.map_or_else(|| Row::Floats(factors.row().to_vec()), Row::Bytes);
         let certainty = if output == PixelType::F32 { None } else { Some(Certainty::of(problem, &column, &row)?) };
-        let again = certainty.as_ref().map_or(0.0, |certainty| certainty.uncertain_part * RECOMPUTE);
+        let recompute = if level.has_byte_instructions() { RECOMPUTE_IN_LANES } else { RECOMPUTE };
+        let again = certainty.as_ref().map_or(0.0, |certainty| certainty.uncertain_part * recompute);
         let cost = PASSES + row_cost * width as f64 + height as f64 + again * (width * height) as f64;
         let bound = ErrorBound::with_constant(error_constant(width as u32, height as u32) as f64)
             .with_underflows(factors.underflows());
         let column = Window::column(problem, &column);
-        Some((Self::Separable { column, row, limit: certainty.map(|certainty| certainty.limit), bound }, cost))
+        Some((Self::Separable { column, row, limits: certainty.map(|certainty| certainty.limits), bound }, cost))
     }
 
     /// The name for people and reports.
@@ -98,7 +100,7 @@ impl Method {
         match self {
             Self::Fft(_) => "the mask is large: products of spectra",
             Self::Direct(_) => "all products in register tiles",
-            Self::Separable { limit: None, .. } => "the mask is separable: rows, then columns",
+            Self::Separable { limits: None, .. } => "the mask is separable: rows, then columns",
             Self::Separable { .. } => "the mask is separable: rows, then columns, and uncertain results again in order",
         }
     }
@@ -106,7 +108,7 @@ impl Method {
     /// The accuracy class of the results, and the bound of their errors.
     pub(super) fn bound(&self, problem: &Problem) -> ErrorBound {
         match self {
-            Self::Separable { limit: None, bound, .. } => *bound,
+            Self::Separable { limits: None, bound, .. } => *bound,
             Self::Fft(fft) => fft.bound(problem),
             Self::Direct(_) | Self::Separable { .. } => ErrorBound::direct(problem),
         }
@@ -119,8 +121,10 @@ const ROW: f64 = 1.7;
 const BYTE_ROW: f64 = 0.9;
 /// The cost of both passes beside their multiply-adds.
 const PASSES: f64 = 4.0;
-/// The cost of a multiply-add of a result that is computed again: it is one of eight chains, without vectors.
+/// The cost of a multiply-add of a result that is computed again, one of eight chains without vectors.
 const RECOMPUTE: f64 = 9.0;
+/// The same in the lanes of vectors.
+const RECOMPUTE_IN_LANES: f64 = 5.0;
 
 /// Which integer results of a separable mask have the bits of the ordered sum.
 ///
@@ -138,7 +142,7 @@ const RECOMPUTE: f64 = 9.0;
 /// rounds as the ordered sum does.
 struct Certainty {
     /// `1/2` less the radius.
-    limit: f32,
+    limits: Limits,
     /// The expected share of uncertain results, if all fractions are equally likely.
     uncertain_part: f64,
 }
@@ -185,15 +189,29 @@ impl Certainty {
             let saturated = if problem.format().output == PixelType::U8 { 512.0 } else { 131_072.0 };
             error += half_unit((size * ABOVE).min(saturated));
         }
-        // The sums of f64 are rounded, too; what underflows is smaller.
-        let radius = if ordered.error() + error == 0.0 { 0.0 } else { (ordered.error() + error) * 1.001 + 1e-12 };
-        if radius == 0.0 {
-            return Some(Self { limit: f32::INFINITY, uncertain_part: 0.0 });
+        if ordered.error() + error == 0.0 {
+            return Some(Self { limits: Limits::NONE, uncertain_part: 0.0 });
         }
-        let limit = ((0.5 - radius) as f32).next_down();
-        (radius < 0.25).then_some(Self { limit, uncertain_part: 2.0 * radius })
+        // The sums of f64 are rounded, too; what underflows is smaller.
+        let radius = |ordered: f64| (ordered + error) * 1.001 + 1e-12;
+        let limit = |ordered: f64| ((0.5 - radius(ordered)) as f32).next_down();
+        let mut limits = Limits::uniform(limit(ordered.error()));
+        let mut uncertain_part = 2.0 * radius(ordered.error());
+        // Without negative coefficients no partial sum is larger than the sum, which is the result.
+        let is_positive = problem.window().coefficients().iter().all(|&coefficient| coefficient >= 0.0);
+        if is_positive && problem.is_plain() && uncertain_part > GRADED {
+            let below = |sum: f64| ordered.sum_error_below(most, sum);
+            // A result that is computed as less than 127.5 has an ordered sum below 128, as the radius is below 1/4.
+            limits = Limits { below_half: limit(below(127.9)), below_quarter: limit(below(63.9)), ..limits };
+            // Half of the results are below half of the largest.
+            uncertain_part = uncertain_part.midpoint(2.0 * radius(below(127.9)));
+        }
+        (radius(ordered.error()) < 0.25).then_some(Self { limits, uncertain_part })
     }
 }
+
+/// Where a larger part of the results is uncertain, the limits are graded: that takes longer for each result.
+const GRADED: f64 = 0.002;
 
 /// How far a sum of fused multiply-adds of `coefficients` and values of at most `most` can be from the exact one.
 fn rounding(coefficients: &[f32], most: f64) -> f64 {

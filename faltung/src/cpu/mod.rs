@@ -52,6 +52,7 @@ use block::Blocks;
 use line::Values;
 use method::Method;
 use narrow::Narrow;
+use panel::Limits;
 use ring::{Rings, Row};
 use simd::Level;
 use sink::Output;
@@ -138,19 +139,18 @@ impl Convolution {
 
     fn run_to<U: Output>(&self, large: bool, problem: &Problem, source: Values<'_>, result: &mut [U]) {
         if narrow::is_narrow(self.level, problem) {
-            let (factors, limit) = match &self.method {
-                Method::Separable { column, row: Row::Floats(row), limit, .. } => (Some((column, &row[..])), *limit),
+            let (factors, limits) = match &self.method {
+                Method::Separable { column, row: Row::Floats(row), limits, .. } => (Some((column, &row[..])), *limits),
                 _ => (None, None),
             };
-            let limit = limit.unwrap_or(f32::INFINITY);
-            let narrow = Narrow { problem, factors, limit, source, level: self.level };
+            let narrow = Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level };
             let rows = result.par_chunks_mut(narrow::ROWS * problem.row_values()).enumerate();
             rows.for_each_init(narrow::Scratch::default, |scratch, (i, results)| {
                 narrow.compute(scratch, i * narrow::ROWS, results);
             });
             return;
         }
-        let rings = |window, row, limit| Rings { problem, window, row, limit, source, level: self.level, large };
+        let rings = |window, row, limits| Rings { problem, window, row, limits, source, level: self.level, large };
         match (&self.method, source) {
             (Method::Direct(window), Values::F32(source)) => {
                 let outside = vec![problem.border().value(); problem.row_values()];
@@ -160,14 +160,14 @@ impl Convolution {
                 });
             }
             (Method::Direct(window), _) => {
-                let rings = rings(window, None, f32::INFINITY);
+                let rings = rings(window, None, Limits::NONE);
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
                     rings.compute(scratch, top, left, results);
                 });
             }
             (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
-            (Method::Separable { column, row, limit, .. }, _) => {
-                let rings = rings(column, Some(row), limit.unwrap_or(f32::INFINITY));
+            (Method::Separable { column, row, limits, .. }, _) => {
+                let rings = rings(column, Some(row), limits.unwrap_or(Limits::NONE));
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
                     rings.compute(scratch, top, left, results);
                 });

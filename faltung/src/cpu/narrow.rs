@@ -10,7 +10,7 @@
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use super::line::{Values, image_rows};
-use super::panel::Uncertain;
+use super::panel::{Limits, Uncertain};
 use super::recompute::Recompute;
 use super::simd::{Level, Simd, Work};
 use super::sink::Output;
@@ -33,8 +33,8 @@ pub(super) struct Narrow<'a> {
     pub(super) problem: &'a Problem,
     /// Column and row of a separable mask.
     pub(super) factors: Option<(&'a Window, &'a [f32])>,
-    /// Results further than this from a whole number are uncertain. Infinity unless the image is of bytes.
-    pub(super) limit: f32,
+    /// Which results are uncertain. None unless the image is of bytes.
+    pub(super) limits: Limits,
     /// The image.
     pub(super) source: Values<'a>,
     /// The instructions.
@@ -79,7 +79,7 @@ impl Narrow<'_> {
         };
         let finish = (!problem.is_plain()).then(|| problem.scale_and_offset());
         let mut column_results = vec![U::default(); padded];
-        let mut uncertain = Uncertain::new(self.level, self.limit, padded);
+        let mut uncertain = Uncertain::new(self.level, self.limits, padded);
         let mut again = Vec::new();
         for value in 0..width {
             let first = (value / step) as i32 - problem.origin().1 as i32;

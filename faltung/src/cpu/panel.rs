@@ -45,11 +45,47 @@ pub(super) fn source_width(level: Level, window: &Window, width: usize) -> usize
     width.next_multiple_of(tile_width(level)) + window.beyond()
 }
 
+/// How far from a whole number a result may be to be certain. Further ones could round to another whole number if they
+/// were computed in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limits {
+    /// Of any result. Infinity if all are certain.
+    pub(super) any: f32,
+    /// Of results below [`HALF`](Self::HALF): their sums have fewer digits before the point, and more behind it.
+    pub(super) below_half: f32,
+    /// Of results below [`QUARTER`](Self::QUARTER).
+    pub(super) below_quarter: f32,
+}
+
+impl Limits {
+    /// All results are certain.
+    pub(super) const NONE: Self = Self::uniform(f32::INFINITY);
+    /// Results up to this have sums below 128.
+    pub(super) const HALF: f32 = 127.5;
+    /// Results up to this have sums below 64.
+    pub(super) const QUARTER: f32 = 63.5;
+
+    /// One limit for all results.
+    pub(super) const fn uniform(any: f32) -> Self {
+        Self { any, below_half: any, below_quarter: any }
+    }
+
+    /// The lanes of uncertain results, as bits.
+    #[inline(always)]
+    pub(super) fn uncertain<S: Simd>(&self, simd: S, results: S::Vector) -> u16 {
+        let mut far = simd.far_from_whole(results, self.any);
+        if self.below_half > self.any {
+            far &= !simd.below(results, Self::HALF) | simd.far_from_whole(results, self.below_half);
+            far &= !simd.below(results, Self::QUARTER) | simd.far_from_whole(results, self.below_quarter);
+        }
+        far
+    }
+}
+
 /// Which results of a band are uncertain: they could round to another whole number if they were computed in order.
 #[derive(Debug)]
 pub(super) struct Uncertain {
-    /// Results further than this from a whole number are uncertain. Infinity for none.
-    pub(super) limit: f32,
+    pub(super) limits: Limits,
     /// For each vector of each row a bit for each lane.
     lanes: Vec<u16>,
     /// Vectors of a row.
@@ -61,21 +97,21 @@ pub(super) struct Uncertain {
 impl Uncertain {
     /// No result is.
     pub(super) fn none() -> Self {
-        Self { limit: f32::INFINITY, lanes: Vec::new(), vectors: 0, of_vector: 1 }
+        Self { limits: Limits::NONE, lanes: Vec::new(), vectors: 0, of_vector: 1 }
     }
 
-    /// Results of `width` columns further than `limit` from a whole number.
-    pub(super) fn new(level: Level, limit: f32, width: usize) -> Self {
-        if limit.is_infinite() {
+    /// Results of `width` columns, within these limits.
+    pub(super) fn new(level: Level, limits: Limits, width: usize) -> Self {
+        if limits == Limits::NONE {
             return Self::none();
         }
         let vectors = width.next_multiple_of(tile_width(level)) / level.lanes();
-        Self { limit, lanes: vec![0; vectors * ROWS], vectors, of_vector: level.lanes() }
+        Self { limits, lanes: vec![0; vectors * ROWS], vectors, of_vector: level.lanes() }
     }
 
     /// Whether there is room for the vectors of `width` columns of each row.
     pub(super) fn has_room(&self, width: usize) -> bool {
-        self.limit.is_infinite() || self.vectors * self.of_vector >= width
+        self.limits == Limits::NONE || self.vectors * self.of_vector >= width
     }
 
     /// Notes the uncertain lanes of vector `vector` of row `row`.

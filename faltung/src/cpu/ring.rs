@@ -17,7 +17,7 @@ use kernels_gpu::abi::border::OUTSIDE;
 
 use super::byte_rows::ByteRow;
 use super::line::{LineMap, Values, image_rows};
-use super::panel::{self, Hints, Panel, Uncertain};
+use super::panel::{self, Hints, Limits, Panel, Uncertain};
 use super::recompute::Recompute;
 use super::row_pass::RowPass;
 use super::simd::Level;
@@ -36,8 +36,8 @@ pub(super) struct Rings<'a> {
     pub(super) window: &'a Window,
     /// The row of a separable window.
     pub(super) row: Option<&'a Row>,
-    /// Results further than this from a whole number are uncertain. Infinity unless the image is of bytes.
-    pub(super) limit: f32,
+    /// Which results are uncertain. None unless the image is of bytes.
+    pub(super) limits: Limits,
     /// The image.
     pub(super) source: Values<'a>,
     /// The instructions.
@@ -114,7 +114,7 @@ impl Rings<'_> {
         };
         scratch.reserve(slots.min(height + 1) * pitch, line, self.row, (padded, self.problem.format().channels));
         let map = LineMap::new(self.problem, left + start, width);
-        let mut uncertain = Uncertain::new(self.level, self.limit, width);
+        let mut uncertain = Uncertain::new(self.level, self.limits, width);
         let mut again = Vec::new();
         let mut ready = 0;
         let mut is_there = vec![false; if low { height + 1 } else { 0 }];

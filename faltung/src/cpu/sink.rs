@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::panel::Uncertain;
+use super::panel::{Limits, Uncertain};
 use super::simd::Simd;
 use super::tile::Sink;
 use crate::Pixel;
@@ -84,7 +84,7 @@ pub(super) struct Integers<'a, U> {
 
 impl<'a, U> Integers<'a, U> {
     fn new(uncertain: &'a mut Uncertain) -> Self {
-        Self { uncertain: uncertain.limit.is_finite().then_some(uncertain), type_of: PhantomData }
+        Self { uncertain: (uncertain.limits != Limits::NONE).then_some(uncertain), type_of: PhantomData }
     }
 }
 
@@ -129,7 +129,7 @@ impl<U: Integer> Sink for Integers<'_, U> {
         unsafe { U::store(simd, to, values) };
         if let Some(uncertain) = &mut self.uncertain {
             for (i, &vector) in values.iter().enumerate() {
-                uncertain.note(row, column / S::LANES + i, simd.far_from_whole(vector, uncertain.limit));
+                uncertain.note(row, column / S::LANES + i, uncertain.limits.uncertain(simd, vector));
             }
         }
     }

@@ -73,14 +73,25 @@ impl Simd for Neon {
     }
     #[inline(always)]
     fn far_from_whole(self, vector: float32x4_t, limit: f32) -> u16 {
-        const LANES: [u32; 4] = [1, 2, 4, 8];
-        // SAFETY: as in `splat`; LANES is four values.
+        // SAFETY: as in `splat`.
         unsafe {
             let rest = vsubq_f32(vector, vrndnq_f32(vector));
-            let far = vcgtq_f32(vabsq_f32(rest), vdupq_n_f32(limit));
-            vaddvq_u32(vandq_u32(far, vld1q_u32(LANES.as_ptr()))) as u16
+            bits(vcgtq_f32(vabsq_f32(rest), vdupq_n_f32(limit)))
         }
     }
+    #[inline(always)]
+    fn below(self, vector: float32x4_t, limit: f32) -> u16 {
+        // SAFETY: as in `splat`.
+        bits(unsafe { vcltq_f32(vector, vdupq_n_f32(limit)) })
+    }
+}
+
+/// A bit for each lane that is all ones; the others are 0.
+#[inline(always)]
+fn bits(lanes: uint32x4_t) -> u16 {
+    const BITS: [u32; 4] = [1, 2, 4, 8];
+    // SAFETY: NEON is a part of every AArch64; BITS is four values.
+    unsafe { vaddvq_u32(vandq_u32(lanes, vld1q_u32(BITS.as_ptr()))) as u16 }
 }
 
 /// The lanes rounded half to even, within `0..=65535`. NaN becomes 0.

@@ -87,6 +87,9 @@ pub(super) trait Simd: Copy {
     /// The lanes that are further than `limit` from the nearest whole number, as bits. A lane that is NaN is none.
     fn far_from_whole(self, vector: Self::Vector, limit: f32) -> u16;
 
+    /// The lanes that are less than `limit`, as bits.
+    fn below(self, vector: Self::Vector, limit: f32) -> u16;
+
     /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
     fn prefetch(self, at: *const f32) {
         let _ = at;

@@ -61,4 +61,12 @@ impl Simd for Portable {
         }
         far
     }
+    #[inline(always)]
+    fn below(self, vector: [f32; 4], limit: f32) -> u16 {
+        let mut below = 0;
+        for (i, value) in vector.into_iter().enumerate() {
+            below |= u16::from(value < limit) << i;
+        }
+        below
+    }
 }

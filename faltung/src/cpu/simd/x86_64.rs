@@ -120,6 +120,11 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
             _mm512_cmp_ps_mask::<_CMP_GT_OQ>(_mm512_abs_ps(rest), _mm512_set1_ps(limit))
         }
     }
+    #[inline(always)]
+    fn below(self, vector: __m512, limit: f32) -> u16 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(vector, _mm512_set1_ps(limit)) }
+    }
 }}
 instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, {
     #[inline(always)]
@@ -165,6 +170,11 @@ instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm2
             let far = _mm256_cmp_ps::<_CMP_GT_OQ>(size, _mm256_set1_ps(limit));
             _mm256_movemask_ps(far) as u16
         }
+    }
+    #[inline(always)]
+    fn below(self, vector: __m256, limit: f32) -> u16 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(vector, _mm256_set1_ps(limit))) as u16 }
     }
 }}
 
