@@ -74,7 +74,8 @@ impl Limits {
     #[inline(always)]
     pub(super) fn uncertain<S: Simd>(&self, simd: S, results: S::Vector) -> u16 {
         let mut far = simd.far_from_whole(results, self.any);
-        if self.below_half > self.any {
+        // Few vectors have any.
+        if far != 0 && self.below_half > self.any {
             far &= !simd.below(results, Self::HALF) | simd.far_from_whole(results, self.below_half);
             far &= !simd.below(results, Self::QUARTER) | simd.far_from_whole(results, self.below_quarter);
         }
