@@ -131,8 +131,7 @@ unsafe fn filter(groups: &[[i32; 3]], line: &[u8], step: usize, filtered: &mut [
     }
 }
 
-/// `V` vectors of filtered values; returns how many values that is. Several, so that the chains of additions do not wait
-/// for one another.
+/// Filters `V` vectors and returns `16 * V`. Several independent chains hide the latency of the additions.
 ///
 /// # Safety
 /// - The CPU has the instructions.

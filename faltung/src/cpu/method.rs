@@ -115,9 +115,10 @@ impl Method {
     }
 }
 
-/// The cost of a multiply-add of the row pass, whose vectors straddle cache lines, in those of a direct tile.
+/// The cost of a multiply-add of the row pass. The unit is one multiply-add of a direct tile. Loads of the row pass
+/// straddle cache lines.
 const ROW: f64 = 1.7;
-/// The same of the row pass over bytes, which multiplies four by three digits at once.
+/// The same for bytes: three instructions multiply four pixels by the three digits of four coefficients.
 const BYTE_ROW: f64 = 0.9;
 /// The cost of both passes beside their multiply-adds.
 const PASSES: f64 = 4.0;
@@ -141,7 +142,7 @@ const RECOMPUTE_IN_LANES: f64 = 5.0;
 /// The boundary between two integers is half-way between them. A result further than the radius from each boundary
 /// rounds as the ordered sum does.
 struct Certainty {
-    /// `1/2` less the radius.
+    /// `1/2` less the radius, which is smaller for small results.
     limits: Limits,
     /// The expected share of uncertain results, if all fractions are equally likely.
     uncertain_part: f64,
@@ -161,7 +162,7 @@ impl Certainty {
         }
         let most = 255.0;
         let width = problem.window().width();
-        // A filtered value of bytes counts in units, which the column's coefficients contain.
+        // The byte row pass returns integers, in multiples of its unit. The column's coefficients include that factor.
         let row_value = |l: usize| match row {
             Row::Floats(row) => f64::from(row[l]),
             Row::Bytes(row) => row.coefficient(l) / row.unit(),
@@ -201,7 +202,7 @@ impl Certainty {
         let is_positive = problem.window().coefficients().iter().all(|&coefficient| coefficient >= 0.0);
         if is_positive && problem.is_plain() && uncertain_part > GRADED {
             let below = |sum: f64| ordered.sum_error_below(most, sum);
-            // A result that is computed as less than 127.5 has an ordered sum below 128, as the radius is below 1/4.
+            // The radius is below 1/4. So a result below 127.5 has an ordered sum below 127.75. 127.9 leaves a margin.
             limits = Limits { below_half: limit(below(127.9)), below_quarter: limit(below(63.9)), ..limits };
             // Half of the results are below half of the largest.
             uncertain_part = uncertain_part.midpoint(2.0 * radius(below(127.9)));
@@ -223,8 +224,7 @@ fn rounding(coefficients: &[f32], most: f64) -> f64 {
     error
 }
 
-/// Whether neither pass rounds for whole pixels of at most `largest`: all sums are multiples of a power of two of which
-/// they have at most `2^24`.
+/// Whether both passes are exact for whole pixels of at most `largest`: every sum is `k * 2^e` with `|k| <= 2^24`.
 fn sums_are_exact(row: &[f32], column: &[f32], largest: f64) -> bool {
     let size = |values: &[f32]| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>();
     let unit =

@@ -7,6 +7,7 @@
 //! | this one | blocks of the result over threads |
 //! | `block` | direct, images of `f32`: columns read in place, columns copied with their border |
 //! | `ring` | direct for other types, and separable: rows as `f32` in a ring that stays in the second-level cache |
+//! | `narrow` | images of few columns: vectors down the columns |
 //! | `line` | one row of the ring: conversion to `f32`, and the border |
 //! | `row_pass`, `byte_rows` | the row of a separable mask: in `f32`, and in fixed point for bytes |
 //! | `panel` | register tiles over rows and columns |
@@ -61,13 +62,13 @@ use tile::{ROWS, Window};
 pub(crate) use rates::rates;
 pub use reference::reference;
 
-/// Below this many multiply-adds (a value counts as 16 more) a problem is computed by the thread that asks: to wake
-/// others takes as long, about 10 µs.
+/// The calling thread computes problems with fewer multiply-adds than this. Each value of the result adds 16. Waking
+/// other threads takes about 10 µs.
 const FEW_STEPS: usize = 1 << 19;
 /// From this many values on (16 MiB) a result is written past the caches: it would not stay there.
 const MANY_VALUES: usize = 4 << 20;
-/// The most rows of a block of a dense mask, but for tall windows: for each block the window's height of rows is read
-/// again.
+/// The most rows of a block for a dense mask. Each block reads `height - 1` rows again, so tall windows get taller
+/// blocks.
 const MOST_ROWS: usize = 16 * ROWS;
 /// The least columns of a block of an image that is too flat to be cut into rows only.
 const LEAST_COLUMNS: usize = 4096;
@@ -275,8 +276,8 @@ impl Cut {
         Self::new(problem, threads, window.width() + window.height(), usize::MAX, 3 * window.height())
     }
 
-    /// Blocks of at most `most` and, where that leaves one for each thread, at least `least` rows. There are several for
-    /// each thread, so that all end at about the same time; of whole bands.
+    /// A block has at most `most` rows. It has at least `least` rows if every thread still gets a block. Its height is
+    /// a multiple of [`ROWS`]. Several blocks for each thread balance the load.
     fn new(problem: &Problem, threads: usize, steps: usize, most: usize, least: usize) -> Self {
         let (width, height) = (problem.row_values(), problem.height());
         let steps = steps.saturating_add(16).saturating_mul(width * height);

@@ -1,7 +1,7 @@
 //! Images whose rows are shorter than a few vectors: vectors run down the columns.
 //!
-//! The columns of a block of rows become lines of `f32`, with the border above and below. A result is a sum over taps: a
-//! coefficient, the line of a column, and a row in it. The taps come in the order of the contract.
+//! Each image column of a block becomes a line of `f32` with its top and bottom border. A tap is a coefficient, the
+//! line of a column, and an offset into it. The taps come in the order of the contract.
 //! ```text
 //! dense:      O[x][y] = sum over k, over l of W[k, l] * line[x + l][y + k]
 //! separable:  F[x][y] = sum over l of row[l] * line[x + l][y],  O[x][y] = sum over k of column[k] * F[x][y + k]

@@ -45,8 +45,8 @@ pub(super) fn source_width(level: Level, window: &Window, width: usize) -> usize
     width.next_multiple_of(tile_width(level)) + window.beyond()
 }
 
-/// How far from a whole number a result may be to be certain. Further ones could round to another whole number if they
-/// were computed in order.
+/// The largest distance from an integer at which a result is certain. The ordered sum of a more distant result may
+/// round to another integer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
     /// Of any result. Infinity if all are certain.
@@ -60,9 +60,9 @@ pub(super) struct Limits {
 impl Limits {
     /// All results are certain.
     pub(super) const NONE: Self = Self::uniform(f32::INFINITY);
-    /// Results up to this have sums below 128.
+    /// Results below this have sums below 128.
     pub(super) const HALF: f32 = 127.5;
-    /// Results up to this have sums below 64.
+    /// Results below this have sums below 64.
     pub(super) const QUARTER: f32 = 63.5;
 
     /// One limit for all results.
@@ -201,8 +201,8 @@ impl<U: Output> Work for Bands<'_, '_, U> {
     }
 }
 
-/// Bands of [`ROWS`] rows, each from left to right in wide tiles. If less than half of one is left at the end, it is
-/// computed in tiles of one vector; what does not fill a tile goes through a buffer.
+/// Bands of [`ROWS`] rows, each from left to right in wide tiles. Tiles of one vector compute a rest of at most half a
+/// wide tile. A partial tile writes to a buffer first.
 ///
 /// # Safety
 /// The rows are as [`Panel::compute`] asserts. With `stream`, column `first` of every result row is aligned to

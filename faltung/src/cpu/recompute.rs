@@ -27,8 +27,8 @@ pub(super) struct Recompute<'a> {
     image: &'a [u8],
     /// The instructions.
     level: Level,
-    /// The window's coefficients, each row filled up with +0 to a multiple of four: the product with a byte is +0, which
-    /// changes no sum.
+    /// The window's coefficients, each row zero-padded to a multiple of four. A padding product is +0. It changes no
+    /// sum.
     coefficients: Vec<f32>,
 }
 
@@ -44,8 +44,8 @@ impl<'a> Recompute<'a> {
         Self { problem, image, level, coefficients }
     }
 
-    /// Calls `set` with the number of each place and its value, before it is rounded to an integer. A place is a row of
-    /// the result and a value of that row. The values have the bits of the ordered sums.
+    /// Calls `set` with the index of each place and its result before rounding to an integer. A place is a row and an
+    /// interleaved column of the result. The sums have the bits of the ordered sums.
     pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) {
         // Those whose windows lie in the image are computed together, as their rows need not be looked for.
         let (inside, beside): (Vec<usize>, Vec<usize>) = (0..places.len()).partition(|&i| self.is_inside(places[i]));
@@ -98,11 +98,12 @@ impl<'a> Recompute<'a> {
             && (bottom - above - 1) * problem.row_values() + x - before + span + SPARE <= self.image.len()
     }
 
-    /// For each place the bytes from the first pixel of row `k` of its window on, and [`SPARE`] more. They are the image's
-    /// where the windows are `inside`, else copies.
+    /// For each place the bytes from the first pixel of row `k` of its window on, and [`SPARE`] more. They are the
+    /// image's where the windows are `inside`, else copies.
     ///
     /// # Safety
-    /// `inside` only if [`is_inside`](Self::is_inside) holds of all places, and `windows` has where their windows begin.
+    /// `inside` only if [`is_inside`](Self::is_inside) holds of all places, and `windows` has where their windows
+    /// begin.
     #[inline(always)]
     unsafe fn window_rows<'w>(
         &'w self,
@@ -148,8 +149,8 @@ impl<'a> Recompute<'a> {
         columns.extend((first..first + problem.window().width() as i32).map(|c| map(code, c, problem.width() as i32)));
     }
 
-    /// Copies the values under a row of the window of value `x`, which are in these columns of row `row` of the image, and
-    /// [`SPARE`] bytes more.
+    /// Copies the values under a row of the window of value `x`, which are in these columns of row `row` of the image,
+    /// and [`SPARE`] bytes more.
     fn copy_row(&self, copy: &mut Vec<u8>, columns: &[i32], row: i32, x: usize) {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let outside = problem.border().value() as u8;

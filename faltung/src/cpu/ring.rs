@@ -79,7 +79,7 @@ impl Rings<'_> {
     fn strip(&self, width: usize) -> usize {
         let most = RING / (self.window.height() + ROWS);
         let tile = panel::tile_width(self.level);
-        // A line has as many values beside the strip as the window is wide.
+        // A line extends `line_beyond` values beyond its strip.
         let most = most.saturating_sub(self.line_beyond()).max(self.line_beyond()).max(4 * tile);
         // Strips of about equal width.
         width.div_ceil(width.div_ceil(most)).next_multiple_of(tile)

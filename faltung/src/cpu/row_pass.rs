@@ -6,7 +6,8 @@ use super::simd::{Simd, Work};
 /// chains keep the CPU busy.
 const SUMS: usize = 8;
 
-/// `filtered[x] = sum over l of coefficients[l] * line[x + l * step]`, l ascending, one fused multiply-add a step from 0.
+/// `filtered[x] = sum over l of coefficients[l] * line[x + l * step]`, l ascending, one fused multiply-add a step from
+/// 0.
 pub(super) struct RowPass<'a> {
     /// The values under the windows.
     pub(super) line: &'a [f32],

@@ -11,7 +11,8 @@
 //! ```text
 //! tau = 64 u (log2 w + log2 h + 4)
 //! ```
-//! bounds the relative error of the 2-D transform, forward and inverse. The tests hold the measured error below a fiftieth of it.
+//! bounds the relative error of the 2-D transform, forward and inverse. The tests hold the measured error below a
+//! fiftieth of it.
 //!
 //! Let `F` be the exact transform, `P = w h`, `|| ||` the 2-norm, `dM` and `dX` the errors of the computed spectra. A
 //! value of the result is `1/P sum (F M)(F X) omega` with `|omega| = 1`, so by Cauchy and Schwarz it moves by at most

@@ -154,8 +154,8 @@ impl Fft {
         Ok(Some(stage))
     }
 
-    /// Moves the outputs whose windows hold NaN or infinity out of what is judged. A NaN makes each sum a NaN. Sums with
-    /// infinities are computed again.
+    /// Moves the outputs whose windows hold NaN or infinity out of what is judged. A NaN makes each sum a NaN. Sums
+    /// with infinities are computed again.
     fn reject_nonfinite(&self, problem: &Problem, place: Place, scratch: &mut Scratch, nan: f32) {
         let Scratch { input, results, rejected, counts, again, .. } = scratch;
         let window = problem.window();

@@ -115,8 +115,8 @@ pub(crate) enum Level {
     Avx2,
     /// 64-bit Arm, where every CPU has it: 32 registers of 4 values.
     Neon,
-    /// What the compiler makes of arrays of 4 values, on every CPU. On an x86-64 without FMA (older than 2013) the fused
-    /// multiply-add is a function call: right, and slow.
+    /// What the compiler makes of arrays of 4 values, on every CPU. On an x86-64 without FMA (older than 2013) the
+    /// fused multiply-add is a function call: right, and slow.
     Portable,
 }
 
