@@ -145,7 +145,7 @@ pub fn zeros<T: Pixel>(length: usize, what: &str) -> Result<Vec<T>> {
 /// Asks the system for huge pages. Large memory that is then touched for the first time takes one page fault for each
 /// 2 MiB in place of 512.
 #[cfg(target_os = "linux")]
-pub fn advise_huge_pages<T: Pixel>(values: &mut [T]) {
+fn advise_huge_pages<T: Pixel>(values: &mut [T]) {
     const HUGE: usize = 2 << 20;
     let Range { start, end } = values.as_mut_ptr_range();
     // Only whole huge pages within the values.
@@ -159,7 +159,7 @@ pub fn advise_huge_pages<T: Pixel>(values: &mut [T]) {
 
 /// Does nothing: only Linux is asked for huge pages.
 #[cfg(not(target_os = "linux"))]
-pub fn advise_huge_pages<T: Pixel>(_: &mut [T]) {}
+fn advise_huge_pages<T: Pixel>(_: &mut [T]) {}
 
 /// Makes `values` so long; what is new is 0.
 ///

@@ -249,8 +249,8 @@ impl Opened<'_> {
         let pixels = match decoder.color_type() {
             colour @ (ColorType::L8 | ColorType::La8 | ColorType::Rgb8 | ColorType::Rgba8) => {
                 // Below `MOST_BYTES`.
-                let mut values = vec![0_u8; bytes as usize];
-                memory::advise_huge_pages(&mut values);
+                let mut values =
+                    memory::zeros(bytes as usize, "for a decoded picture").map_err(|error| error.to_string())?;
                 decoder.read_image_boxed(&mut values).map_err(broken)?;
                 let channels = colour.channel_count().into();
                 Image::new(width as usize, height as usize, channels, values).map(AnyImage::from)
