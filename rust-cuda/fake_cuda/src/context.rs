@@ -15,11 +15,8 @@ thread_local! {
     static STACK: RefCell<ManuallyDrop<Vec<Handle>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-/// A context.
-pub(crate) struct Context {
-    /// The default stream, which is created at its first use.
-    pub(crate) default_stream: Option<Handle>,
-}
+/// A context. All that it has is in the tables of the state.
+pub(crate) struct Context;
 
 /// The contexts, among them the primary one.
 pub(crate) struct Contexts {
@@ -39,10 +36,6 @@ impl Contexts {
     /// The contexts that exist.
     pub(crate) fn live(&self) -> usize {
         self.table.iter().count()
-    }
-
-    pub(crate) fn get_mut(&mut self, context: Handle) -> Outcome<&mut Context> {
-        self.table.get_mut(context)
     }
 }
 
@@ -71,14 +64,22 @@ impl Driver {
     fn destroy(&mut self, context: Handle) -> Outcome {
         // A failure of the work does not matter any more.
         let _ = self.drain(|stream| stream.context == context);
-        let default = self.contexts.table.remove(context)?.default_stream;
-        if let Some(stream) = default {
-            self.streams.remove(stream)?;
-        }
+        self.contexts.table.remove(context)?;
         let is_lost = self.lost.is_some();
-        let State { streams, events, modules, functions, graphs, graph_execs, memory, page_locked, counts, .. } =
-            &mut **self;
-        // Streams that were destroyed before, with work left, are no leaks.
+        let State {
+            streams,
+            events,
+            modules,
+            functions,
+            graphs,
+            graph_nodes,
+            graph_execs,
+            memory,
+            page_locked,
+            counts,
+            ..
+        } = &mut **self;
+        // Default streams, and streams that were destroyed before, with work left, are no leaks.
         streams.retain(|stream| stream.is_live() || stream.context != context);
         let leaked = [
             (Kind::Stream.name(), streams.retain(|stream| stream.context != context)),
@@ -89,6 +90,7 @@ impl Driver {
             ("device_memory", memory.end_context(context)),
             ("page_locked_memory", page_locked.end_context(context)),
         ];
+        graph_nodes.retain(|node| graphs.get(node.graph).is_ok());
         functions.retain(|function| modules.get(function.module).is_ok());
         for (name, count) in leaked {
             // Nothing of a lost device can be freed.
@@ -137,7 +139,7 @@ driver_functions! {
         }
         let primary = match driver.contexts.primary {
             Some(primary) => primary,
-            None => driver.contexts.table.insert(Context { default_stream: None }),
+            None => driver.contexts.table.insert(Context),
         };
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(context, primary) }?;
@@ -170,7 +172,7 @@ driver_functions! {
     /// Creates a context that is not the primary one, and makes it current.
     fn cuCtxCreate_v2(context: *mut Handle, _flags: c_uint, device: c_int) at PLAIN, |driver| {
         driver.device(device)?;
-        let made = driver.contexts.table.insert(Context { default_stream: None });
+        let made = driver.contexts.table.insert(Context);
         STACK.with_borrow_mut(|stack| stack.push(made));
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(context, made) }
@@ -248,7 +250,7 @@ driver_functions! {
     /// Waits for all streams of the context.
     fn cuCtxSynchronize() at WAITS_OR_FREES, |driver| {
         let context = driver.current()?;
-        driver.refuse_during_capture("cuCtxSynchronize")?;
+        driver.refuse_to_wait("cuCtxSynchronize", |_, stream| stream.context == context)?;
         driver.drain(|stream| stream.context == context)
     }
 }

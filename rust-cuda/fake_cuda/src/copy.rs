@@ -50,13 +50,14 @@ impl Copy {
 }
 
 /// Enqueues a copy, and waits for it if the real driver does.
-fn begin(driver: &mut Driver, mut copy: Copy, stream: Handle, waits: bool) -> Outcome {
+fn begin(driver: &mut Driver, mut copy: Copy, stream: Handle, is_synchronous: bool) -> Outcome {
     let stream = driver.stream_handle(stream)?;
     let is_captured = driver.is_capturing(stream)?;
-    if waits {
+    if is_synchronous {
         driver.refuse_during_capture("a copy that waits")?;
     }
-    let mut waits = waits;
+    driver.refuse_legacy_during_capture(stream)?;
+    let mut waits = is_synchronous;
     for (is_source, side, pitch) in
         [(true, &mut copy.from, &mut copy.from_pitch), (false, &mut copy.to, &mut copy.to_pitch)]
     {
@@ -75,6 +76,12 @@ fn begin(driver: &mut Driver, mut copy: Copy, stream: Handle, waits: bool) -> Ou
             continue;
         }
         if is_source {
+            if is_synchronous {
+                let issued = driver.issued(stream)?;
+                driver.wait_for(stream, issued)?;
+                // The memory has been read when the call returns. The copy to the device may not be done.
+                waits = false;
+            }
             let from = std::ptr::with_exposed_provenance::<u8>(address);
             let row = |row: usize| {
                 // SAFETY: the rows are valid for reads until the driver's function returns, by its contract.
@@ -127,7 +134,7 @@ fn fill(driver: &mut Driver, address: u64, value: &[u8], count: usize, stream: H
 }
 
 driver_functions! {
-    /// Waits for the copy.
+    /// Waits for the copy from page-locked memory. From pageable memory it waits for earlier work only, and then reads it.
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Host(from.expose_provenance()), Side::Device(to), bytes), 0, true)
     }
@@ -155,6 +162,15 @@ driver_functions! {
     /// Asynchronous, in the order of the stream.
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Device(from), Side::Device(to), bytes), stream, false)
+    }
+
+    /// Asynchronous, in the order of the stream. The addresses say where the memory is.
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle) at CONTEXT, |driver| {
+        let side = |address: u64| match usize::try_from(address) {
+            Ok(host) if address < FIRST_ADDRESS => Side::Host(host),
+            _ => Side::Device(address),
+        };
+        begin(driver, Copy::flat(side(from), side(to), bytes), stream, false)
     }
 
     /// Waits for the copy.

@@ -11,6 +11,7 @@
 //! | `live KIND N` | number of objects that exist now |
 //! | `leaked KIND N` | number of objects that existed when their context ended |
 //! | `waiting_frees N` | number of frees that had to wait for work on the memory |
+//! | `blocking_streams N` | number of streams that callers created without the flag `NON_BLOCKING` |
 //! | `violation TEXT` | a misuse of the driver |
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub(crate) struct Counts {
     struck: Vec<&'static str>,
     pub(crate) leaked: BTreeMap<&'static str, usize>,
     pub(crate) waiting_frees: u64,
+    pub(crate) blocking_streams: u64,
     violations: Vec<String>,
 }
 
@@ -82,6 +84,7 @@ impl State {
         self.live().into_iter().for_each(|(name, count)| line("live", name, count as u64));
         counts.leaked.iter().for_each(|(name, &count)| line("leaked", name, count as u64));
         let _ = writeln!(text, "waiting_frees {}", counts.waiting_frees);
+        let _ = writeln!(text, "blocking_streams {}", counts.blocking_streams);
         for name in &counts.struck {
             let _ = writeln!(text, "struck {name}");
         }

@@ -9,7 +9,7 @@ use crate::context::Contexts;
 use crate::counts::Counts;
 use crate::event::Event;
 use crate::faults::Effect;
-use crate::graph::{Graph, GraphExec};
+use crate::graph::{Graph, GraphExec, GraphNode};
 use crate::lent::Lent;
 use crate::memory::Memory;
 use crate::module::{Function, Module};
@@ -55,12 +55,15 @@ pub(crate) struct State {
     pub(crate) modules: Table<Module>,
     pub(crate) functions: Table<Function>,
     pub(crate) graphs: Table<Graph>,
+    pub(crate) graph_nodes: Table<GraphNode>,
     pub(crate) graph_execs: Table<GraphExec>,
     pub(crate) lent: Lent,
     /// The code of every call after the loss of the device.
     pub(crate) lost: Option<Code>,
     /// The code with which the next work item fails when it runs.
     pub(crate) failing_work: Option<Code>,
+    /// The number of work items so far, in all streams.
+    pub(crate) sequence: u64,
     /// Whether the current call fails, whatever its body returns.
     is_failing: bool,
 }
@@ -79,10 +82,12 @@ impl State {
             modules: Table::new(Kind::Module),
             functions: Table::new(Kind::Function),
             graphs: Table::new(Kind::Graph),
+            graph_nodes: Table::new(Kind::GraphNode),
             graph_execs: Table::new(Kind::GraphExec),
             lent: Lent::default(),
             lost: None,
             failing_work: None,
+            sequence: 0,
             is_failing: false,
         }
     }

@@ -1,16 +1,36 @@
-//! Graphs from stream capture.
+//! Graphs from stream capture, or from one node after the other.
 
-use std::ffi::{c_int, c_uint, c_ulonglong};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
 use crate::code::Code;
-use crate::driver::{CONTEXT, WAITS_OR_FREES, put};
+use crate::driver::{CONTEXT, Failure, WAITS_OR_FREES, put};
+use crate::launch;
+use crate::stream::CaptureMode;
 use crate::table::Handle;
 use crate::work::Work;
 
-/// The captured work items.
+/// The work items of a graph, one after the other.
 pub(crate) struct Graph {
     pub(crate) context: Handle,
     works: Vec<Work>,
+    /// The last node that was added. None in a graph of a capture.
+    last: Option<Handle>,
+}
+
+/// A node that a caller has added.
+pub(crate) struct GraphNode {
+    pub(crate) graph: Handle,
+}
+
+/// The driver's description of a kernel node, version 1.
+#[repr(C)]
+struct KernelNode {
+    function: Handle,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    arguments: *const *const c_void,
+    extra: *const *const c_void,
 }
 
 /// An executable graph.
@@ -20,13 +40,19 @@ pub(crate) struct GraphExec {
 }
 
 driver_functions! {
-    /// In every mode only calls of this thread are refused during the capture.
-    fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_uint) at CONTEXT, |driver| {
+    /// The mode says which threads must not make unsafe calls.
+    fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) at CONTEXT, |driver| {
         if stream <= 2 {
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED.into());
         }
+        let mode = match mode {
+            0 => CaptureMode::Global,
+            1 => CaptureMode::ThreadLocal,
+            2 => CaptureMode::Relaxed,
+            _ => return Err(Code::INVALID_VALUE.into()),
+        };
         let stream = driver.stream_handle(stream)?;
-        driver.begin_capture(stream)
+        driver.begin_capture(stream, mode)
     }
 
     /// Null if the capture was invalidated.
@@ -43,7 +69,7 @@ driver_functions! {
             // The call fails, so the caller does not get the graph.
             return Ok(());
         }
-        let made = driver.graphs.insert(Graph { context, works: capture.works });
+        let made = driver.graphs.insert(Graph { context, works: capture.works, last: None });
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(graph, made) }
     }
@@ -54,6 +80,45 @@ driver_functions! {
         let is_capturing = driver.is_capturing(stream)?;
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(status, c_int::from(is_capturing)) }
+    }
+
+    /// An empty graph.
+    fn cuGraphCreate(graph: *mut Handle, flags: c_uint) at CONTEXT, |driver| {
+        let context = driver.current()?;
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE.into());
+        }
+        let made = driver.graphs.insert(Graph { context, works: Vec::new(), last: None });
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
+        unsafe { put(graph, made) }
+    }
+
+    /// The node must come after the last one.
+    fn cuGraphAddKernelNode(
+        node: *mut Handle,
+        graph: Handle,
+        after: *const Handle,
+        count: usize,
+        kernel: *const KernelNode,
+    ) at CONTEXT, |driver| {
+        // SAFETY: the pointers are null or valid, by the contract of all driver functions; `after` for `count` handles.
+        let (last, kernel) = unsafe { ((count == 1 && !after.is_null()).then(|| after.read()), kernel.as_ref()) };
+        let Some(kernel) = kernel else { return Err(Failure::misuse(Code::INVALID_VALUE, "a node without a kernel")) };
+        if count > 1 || driver.graphs.get(graph)?.last != last {
+            return Err(Failure::misuse(Code::NOT_SUPPORTED, "a node that does not come after the last one alone"));
+        }
+        if !kernel.extra.is_null() {
+            return Err(Code::NOT_SUPPORTED.into());
+        }
+        let shape = (kernel.grid, kernel.block, kernel.shared_bytes);
+        // SAFETY: the arguments fit the kernel's parameters, by the contract of all driver functions.
+        let work = unsafe { launch::work(driver, kernel.function, shape, kernel.arguments) }?;
+        let made = driver.graph_nodes.insert(GraphNode { graph });
+        let graph = driver.graphs.get_mut(graph)?;
+        graph.works.push(work);
+        graph.last = Some(made);
+        // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
+        unsafe { put(node, made) }
     }
 
     /// The executable graph is independent of the graph.
@@ -74,7 +139,9 @@ driver_functions! {
 
     /// Executable graphs stay valid.
     fn cuGraphDestroy(graph: Handle) at WAITS_OR_FREES, |driver| {
-        driver.graphs.remove(graph).map(|_| ())
+        driver.graphs.remove(graph)?;
+        driver.graph_nodes.retain(|node| node.graph != graph);
+        Ok(())
     }
 
     /// Work that was launched continues.

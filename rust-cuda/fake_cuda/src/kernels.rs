@@ -13,6 +13,9 @@ use kernels_gpu::abi::kernel::Kernel;
 use kernels_gpu::abi::params::Params;
 use kernels_gpu::abi::pixel::PixelType;
 use kernels_gpu::cuda_std::{Global, GlobalMut, Scalar};
+use kernels_gpu::ndimage::element::ResultKind;
+use kernels_gpu::ndimage::params::{ArrayParams, Axis};
+use kernels_gpu::ndimage::{self, Instance};
 use kernels_gpu::registry::{Entry, Function, entries};
 use kernels_gpu::util::fma_peak::FMA_RATE;
 use kernels_gpu::util::memcpy::{COPY_QUADS, copy_quads};
@@ -23,7 +26,7 @@ use crate::driver::{Failure, Outcome, State};
 use crate::memory::ALIGNMENT;
 use crate::page_locked::PageLocked;
 use crate::table::Handle;
-use crate::work::Span;
+use crate::work::{Access, Span};
 
 /// A launch with its arguments.
 #[derive(Clone, Debug)]
@@ -33,6 +36,9 @@ pub(crate) struct Launch {
     shape: cuda_emulator::Launch,
     task: Task,
 }
+
+/// The number of the area that a kernel writes.
+const RESULT: usize = 1;
 
 /// The kinds of kernels.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +63,14 @@ enum Task {
         to: u64,
         params: PlaneParams,
     },
+    /// A filter on arrays with any strides.
+    Array {
+        instance: &'static Instance,
+        input: u64,
+        output: u64,
+        taps: u64,
+        params: ArrayParams,
+    },
     /// A kernel that computes in registers and writes nothing.
     Nothing,
 }
@@ -70,6 +84,7 @@ fn pixel_of(code: u32) -> Option<PixelType> {
 trait Numbers: Copy {}
 impl Numbers for Params {}
 impl Numbers for PlaneParams {}
+impl Numbers for ArrayParams {}
 
 /// The parameters of a kernel.
 fn parameters<P: Numbers>(bytes: &[u8], symbol: &str) -> P {
@@ -98,6 +113,9 @@ impl Launch {
         } else if let Some(conversion) = conversions().find(|conversion| conversion.symbol == kernel.symbol) {
             let params = parameters::<PlaneParams>(&arguments[2], conversion.symbol);
             Task::Convert { conversion, from: address(0), to: address(1), params }
+        } else if let Some(instance) = ndimage::instances().find(|instance| instance.symbol == kernel.symbol) {
+            let params = parameters::<ArrayParams>(&arguments[3], instance.symbol);
+            Task::Array { instance, input: address(0), output: address(1), taps: address(2), params }
         } else {
             let text = format!("this driver can't run the kernel {}", kernel.symbol);
             return Err(Failure::misuse(Code::NOT_SUPPORTED, text));
@@ -110,7 +128,13 @@ impl Launch {
         self.symbol
     }
 
-    /// The areas that the kernel uses: addresses and sizes in bytes.
+    /// The accesses of the kernel.
+    pub(crate) fn accesses(&self) -> Vec<Access> {
+        let areas = self.areas().into_iter().enumerate();
+        areas.map(|(index, (start, bytes))| Access { start, bytes, writes: index == RESULT }).collect()
+    }
+
+    /// The areas that the kernel uses: addresses and sizes in bytes. That of the number [`RESULT`] is written.
     fn areas(&self) -> Vec<(u64, usize)> {
         match self.task {
             Task::Convolution { entry, source, result, mask, params } => {
@@ -127,6 +151,10 @@ impl Launch {
             Task::Convert { conversion, from, to, params } => {
                 let (source, destination) = sizes(conversion, params);
                 vec![(from, source), (to, destination)]
+            }
+            Task::Array { instance, input, output, params, .. } => {
+                let [from, to] = array_spans(instance, &params);
+                vec![from.at(input), to.at(output)]
             }
             Task::Nothing => Vec::new(),
         }
@@ -155,6 +183,105 @@ fn sizes(conversion: &Conversion, params: PlaneParams) -> (usize, usize) {
     let planes =
         ((channels - 1) * params.plane_stride as usize + rows * params.plane_pitch as usize) * size_of::<f32>();
     if conversion.is_to_planes() { (image, planes) } else { (planes, image) }
+}
+
+/// The bytes of an array with any strides, around its first element.
+#[derive(Clone, Copy, Debug)]
+struct ArraySpan {
+    /// Bytes before the first element.
+    before: u64,
+    bytes: usize,
+    /// Bytes of an element.
+    element: usize,
+}
+
+impl ArraySpan {
+    fn new(element: usize, axes: impl Iterator<Item = (i64, i64)>) -> Self {
+        let (mut before, mut after) = (0, element as u64);
+        for (length, stride) in axes {
+            let bytes = (length - 1).unsigned_abs() * stride.unsigned_abs();
+            if stride < 0 {
+                before += bytes;
+            } else {
+                after += bytes;
+            }
+        }
+        Self { before, bytes: (before + after) as usize, element }
+    }
+
+    /// The first address and the number of bytes for an array whose first element is at `address`.
+    fn at(self, address: u64) -> (u64, usize) {
+        (address.wrapping_sub(self.before), self.bytes)
+    }
+}
+
+/// The bytes that a filter on arrays reads, and those that it writes.
+fn array_spans(instance: &Instance, params: &ArrayParams) -> [ArraySpan; 2] {
+    let from = instance.element.trim_start_matches(['i', 'u', 'f']).parse::<usize>().expect("a type's bits") / 8;
+    use ResultKind::{Bits8, Bits16, F32, F64, I32, I64, U32, U64, U64ByMagnitude};
+    let kind = [Bits8, Bits16, I32, U32, I64, U64, F32, F64, U64ByMagnitude]
+        .into_iter()
+        .find(|kind| kind.code() == params.result);
+    let axes = |stride: fn(&Axis) -> i64| params.axes.iter().map(move |axis| (axis.length, stride(axis)));
+    [
+        ArraySpan::new(from, axes(|axis| axis.from)),
+        ArraySpan::new(kind.map_or(8, ResultKind::size), axes(|axis| axis.to)),
+    ]
+}
+
+/// A window on an array, of unsigned integers as large as its elements.
+enum ArrayWindow {
+    Bits8(Window<u8>),
+    Bits16(Window<u16>),
+    Bits32(Window<u32>),
+    Bits64(Window<u64>),
+}
+
+impl ArrayWindow {
+    fn open(
+        state: &mut State,
+        emulated: &mut cuda_emulator::Memory,
+        name: &str,
+        address: u64,
+        span: ArraySpan,
+    ) -> Result<Self, Code> {
+        let (first, bytes) = span.at(address);
+        Ok(match span.element {
+            1 => Self::Bits8(Window::open(state, emulated, name, first, bytes)?),
+            2 => Self::Bits16(Window::open(state, emulated, name, first, bytes)?),
+            4 => Self::Bits32(Window::open(state, emulated, name, first, bytes)?),
+            _ => Self::Bits64(Window::open(state, emulated, name, first, bytes)?),
+        })
+    }
+
+    /// The window's first byte that belongs to the array.
+    fn global_mut(&self) -> GlobalMut<u8> {
+        match self {
+            Self::Bits8(window) => window.global_mut().cast(),
+            Self::Bits16(window) => window.global_mut().cast(),
+            Self::Bits32(window) => window.global_mut().cast(),
+            Self::Bits64(window) => window.global_mut().cast(),
+        }
+    }
+
+    /// As [`global_mut`](Self::global_mut).
+    fn global(&self) -> Global<u8> {
+        match self {
+            Self::Bits8(window) => window.global().cast(),
+            Self::Bits16(window) => window.global().cast(),
+            Self::Bits32(window) => window.global().cast(),
+            Self::Bits64(window) => window.global().cast(),
+        }
+    }
+
+    fn close(self, state: &mut State, emulated: &cuda_emulator::Memory) -> Result<(), Code> {
+        match self {
+            Self::Bits8(window) => window.close(state, emulated),
+            Self::Bits16(window) => window.close(state, emulated),
+            Self::Bits32(window) => window.close(state, emulated),
+            Self::Bits64(window) => window.close(state, emulated),
+        }
+    }
 }
 
 /// An area of device memory as an array of the emulator.
@@ -265,6 +392,25 @@ impl State {
                 });
                 self.ended(ran.map(|_| ()))?;
                 to.close(self, &emulated)
+            }
+            Task::Array { instance, input, output, taps, params } => {
+                let [from, to] = array_spans(instance, &params);
+                let source = ArrayWindow::open(self, &mut emulated, "input", input, from)?;
+                let result = ArrayWindow::open(self, &mut emulated, "output", output, to)?;
+                let list: Global<u64> = if taps == 0 {
+                    Global::new(std::ptr::null())
+                } else {
+                    // The rest of the block: the launch has no parameter for the length of the list.
+                    Window::<u64>::open(self, &mut emulated, "taps", taps, usize::MAX / 2)?.global()
+                };
+                let first = source.global().offset(from.before as isize);
+                let first_result = result.global_mut().offset(to.before as isize);
+                // SAFETY: the emulator checks every access. None reaches memory of this program.
+                let ran = Emulator::new().launch(launch.symbol, &launch.shape, &mut emulated, || unsafe {
+                    (instance.function)(first, first_result, list, params)
+                });
+                self.ended(ran.map(|_| ()))?;
+                result.close(self, &emulated)
             }
             Task::Convert { conversion, .. } => match (conversion.pixel, conversion.is_to_planes()) {
                 (PixelType::U8, true) => self.convert::<u8, f32>(launch, &mut emulated),

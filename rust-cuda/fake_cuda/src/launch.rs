@@ -46,18 +46,16 @@ fn check(grid: [u32; 3], block: [u32; 3], shared_bytes: u32, shared_limit: u32) 
     Ok(())
 }
 
-/// Enqueues a launch on a stream.
+/// The work of a launch.
 ///
 /// # Safety
 /// The conditions of [`read`] hold for the kernel of the function.
-unsafe fn launch(
+pub(crate) unsafe fn work(
     driver: &mut Driver,
     function: Handle,
     (grid, block, shared_bytes): ([u32; 3], [u32; 3], u32),
-    stream: Handle,
     arguments: *const *const c_void,
-) -> Outcome {
-    let stream = driver.stream_handle(stream)?;
+) -> Outcome<Work> {
     let found = driver.functions.get(function)?;
     check(grid, block, shared_bytes, found.shared_limit)?;
     let (module, symbol) = (found.module, found.symbol.clone());
@@ -67,7 +65,7 @@ unsafe fn launch(
     // SAFETY: `arguments` fits the kernel of the function, as required above.
     let arguments = unsafe { read(&kernel, arguments) }?;
     let launch = Launch::new(kernel, module, (grid, block, shared_bytes), arguments)?;
-    driver.enqueue(stream, Work::Launch(launch)).map(|_| ())
+    Ok(Work::Launch(Box::new(launch)))
 }
 
 driver_functions! {
@@ -90,6 +88,8 @@ driver_functions! {
         }
         let shape = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z], shared_bytes);
         // SAFETY: the arguments fit the kernel's parameters, by the contract of all driver functions.
-        unsafe { launch(driver, function, shape, stream, arguments) }
+        let work = unsafe { work(driver, function, shape, arguments) }?;
+        let stream = driver.stream_handle(stream)?;
+        driver.enqueue(stream, work).map(|_| ())
     }
 }

@@ -9,17 +9,22 @@
 //! * Page-locked memory: copies from and to it are asynchronous. The device accesses it at the host's address.
 //! * Pageable memory: a copy from it reads it before the call returns, and a copy to it returns when it is done. With
 //!   `pageable=late` both are asynchronous, as on devices that share the host's page tables.
-//! * Events, graphs by stream capture, modules from PTX, constant memory per module, functions and their attributes.
+//! * The legacy default stream is ordered with blocking streams, and not with those of the flag `NON_BLOCKING`. Its use
+//!   fails with 906 while a blocking stream is captured. The default stream of a thread is a blocking stream.
+//! * A synchronous memset is asynchronous to the host. So is a synchronous copy from pageable memory once it has read
+//!   the memory.
+//! * `cuCtxSynchronize` fails with 900 while a stream of the context is captured.
+//! * Events, graphs by stream capture or node by node, modules from PTX, constant memory per module, functions and their attributes.
 //! * A failure of a kernel appears at the next synchronisation. Every later call returns the same code.
 //! * Freeing memory waits for the work that was enqueued before.
 //!
 //! # Unlike the real driver
 //! * Device addresses lie beyond the address space of the host. A host pointer is never taken for a device pointer.
 //! * Work starts as late as possible: when a thread waits for it, or when its delay is over. Nothing overlaps.
+//! * Work in the legacy default stream and work in a non-blocking stream that use the same memory, and that nothing
+//!   orders, are reported if they run in another order than that of their calls.
 //! * Kernels run in [`cuda_emulator`]. Only the declarations of the PTX are read. `fma_rate`, which writes nothing,
 //!   does not run. Kernels that are not in [`kernels_gpu::registry`] are refused.
-//! * The default stream waits for the others only where the real one does so for streams without the flag
-//!   `NON_BLOCKING`; those streams do not wait for the default stream.
 //! * A synchronising call that fails on request waits first. A call that frees or destroys does so first.
 //! * Once the device is lost even `cuCtxSetCurrent` fails.
 //!
@@ -45,6 +50,7 @@ mod launch;
 mod lent;
 mod memory;
 mod module;
+mod order;
 mod page_locked;
 mod ptx;
 mod settings;

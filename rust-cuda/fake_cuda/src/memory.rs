@@ -1,10 +1,11 @@
 //! Device memory: host RAM with addresses of its own.
 
 use std::collections::{BTreeMap, TryReserveError};
+use std::ffi::{c_int, c_uint};
 use std::sync::{Mutex, PoisonError};
 
 use crate::code::Code;
-use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, put};
+use crate::driver::{CONTEXT, Driver, Failure, Outcome, PLAIN, State, WAITS_OR_FREES, put};
 use crate::table::Handle;
 
 /// The address of the first block: beyond the address space of a process on x86-64 or AArch64.
@@ -142,7 +143,41 @@ impl Driver {
     }
 }
 
+/// The attributes of an address that callers ask for.
+const MEMORY_TYPE: c_uint = 2;
+const IS_MANAGED: c_uint = 8;
+const DEVICE_ORDINAL: c_uint = 9;
+
 driver_functions! {
+    /// The kind of memory and the device. All memory is of device 0. An address that is none of the driver's has the
+    /// kind 0 and the device -2.
+    fn cuPointerGetAttributes(
+        count: c_uint,
+        attributes: *const c_uint,
+        values: *const *mut c_int,
+        address: u64,
+    ) at PLAIN, |driver| {
+        let host = usize::try_from(address).ok().and_then(|host| driver.page_locked.area(host));
+        let kind = match (driver.memory.block(address), host) {
+            (Some(_), _) => 2,
+            (None, Some(_)) => 1,
+            (None, None) => 0,
+        };
+        for index in 0..count as usize {
+            // SAFETY: there are `count` attributes and pointers, by the contract of all driver functions.
+            let (attribute, value) = unsafe { (attributes.add(index).read(), values.add(index).read()) };
+            let found = match attribute {
+                MEMORY_TYPE => kind,
+                IS_MANAGED => 0,
+                DEVICE_ORDINAL => if kind == 0 { -2 } else { 0 },
+                _ => return Err(Failure::misuse(Code::NOT_SUPPORTED, format!("attribute {attribute} of an address"))),
+            };
+            // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
+            unsafe { put(value, found) }?;
+        }
+        Ok(())
+    }
+
     /// The settings limit the memory.
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) at CONTEXT, |driver| {
         driver.refuse_during_capture("cuMemAlloc_v2")?;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, Failure, Outcome, State, WAITS_OR_FREES, put};
+use crate::order::{DefaultStream, NON_BLOCKING};
 use crate::table::Handle;
 use crate::work::Work;
 
@@ -17,6 +18,10 @@ pub(crate) struct Operation {
     pub(crate) work: Work,
     /// Its number in the stream, from 1 on.
     number: u64,
+    /// Its number among the work items of all streams.
+    pub(crate) sequence: u64,
+    /// The work items of other streams that it waits for because of the streams' flags.
+    after: Vec<(Handle, u64)>,
     /// The time at which it starts if no thread waits for it.
     due: Instant,
     /// The code with which it fails on request.
@@ -28,7 +33,9 @@ pub(crate) struct Operation {
 /// A stream.
 pub(crate) struct Stream {
     pub(crate) context: Handle,
-    flags: c_uint,
+    pub(crate) flags: c_uint,
+    /// Which default stream it is; None for a stream of the caller.
+    pub(crate) default: Option<DefaultStream>,
     priority: c_int,
     queue: VecDeque<Operation>,
     /// The number of the last work item that was enqueued.
@@ -40,15 +47,27 @@ pub(crate) struct Stream {
     /// Whether its handle was destroyed. The stream ends with its work.
     is_closed: bool,
     /// The work items of the capture in progress.
-    capture: Option<Capture>,
+    pub(crate) capture: Option<Capture>,
 }
 
 /// A capture in progress.
 pub(crate) struct Capture {
     pub(crate) works: Vec<Work>,
     thread: std::thread::ThreadId,
+    mode: CaptureMode,
     /// Whether an operation invalidated the capture.
     pub(crate) is_invalid: bool,
+}
+
+/// Which threads must not make unsafe calls during a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CaptureMode {
+    /// `CU_STREAM_CAPTURE_MODE_GLOBAL`: all.
+    Global,
+    /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: the one that captures.
+    ThreadLocal,
+    /// `CU_STREAM_CAPTURE_MODE_RELAXED`: none.
+    Relaxed,
 }
 
 impl Stream {
@@ -68,6 +87,16 @@ impl Stream {
         self.queue.iter().map(|operation| &operation.work)
     }
 
+    /// The pending work, with its order.
+    pub(crate) fn pending_operations(&self) -> impl Iterator<Item = &Operation> {
+        self.queue.iter()
+    }
+
+    /// The number of the last work item, if it is not done.
+    pub(crate) fn last_pending(&self) -> Option<u64> {
+        (!self.has_done(self.issued)).then_some(self.issued)
+    }
+
     pub(crate) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Operation> {
         self.queue.iter_mut()
     }
@@ -79,7 +108,7 @@ impl Stream {
 }
 
 impl State {
-    /// The stream of a caller's handle. 0, 1 and 2 are the default stream.
+    /// The stream of a caller's handle. 0 and 1 are the legacy default stream, 2 is the default stream of the thread.
     pub(crate) fn stream_handle(&mut self, handle: Handle) -> Outcome<Handle> {
         if handle > 2 {
             if !self.streams.get(handle)?.is_live() {
@@ -88,12 +117,15 @@ impl State {
             return Ok(handle);
         }
         let context = self.current()?;
-        if let Some(stream) = self.contexts.get_mut(context)?.default_stream {
+        let which =
+            if handle < 2 { DefaultStream::Legacy } else { DefaultStream::OfThread(std::thread::current().id()) };
+        let is_it = |stream: &Stream| stream.context == context && stream.default == Some(which);
+        if let Some((stream, _)) = self.streams.iter().find(|(_, stream)| is_it(stream)) {
             return Ok(stream);
         }
         let stream = self.open_stream(context, 0, 0)?;
-        self.streams.get_mut(stream)?.is_closed = true;
-        self.contexts.get_mut(context)?.default_stream = Some(stream);
+        let opened = self.streams.get_mut(stream)?;
+        (opened.is_closed, opened.default) = (true, Some(which));
         Ok(stream)
     }
 
@@ -102,6 +134,7 @@ impl State {
         let stream = Stream {
             context,
             flags,
+            default: None,
             priority,
             queue: VecDeque::new(),
             issued: 0,
@@ -127,6 +160,9 @@ impl State {
         let was_lent = spans.into_iter().find(|&span| self.lent.was_lent(span));
         let name = work.name();
         let due = Instant::now() + self.settings.delay;
+        self.refuse_legacy_during_capture(stream)?;
+        let after = self.implicit_order(stream)?;
+        let sequence = self.sequence + 1;
         let target = self.streams.get_mut(stream)?;
         if let Some(capture) = &mut target.capture {
             capture.works.push(work);
@@ -135,20 +171,38 @@ impl State {
         target.issued += 1;
         let number = target.issued;
         let fails = self.failing_work.take();
-        target.queue.push_back(Operation { work, number, due, fails, is_forbidden: was_lent.is_some() });
+        let is_forbidden = was_lent.is_some();
+        target.queue.push_back(Operation { work, number, sequence, after, due, fails, is_forbidden });
+        self.sequence = sequence;
         if let Some(span) = was_lent {
             self.counts.report(format!("{name} begins that uses {span}, which a call that has returned had"));
         }
         Ok(number)
     }
 
-    /// Fails if this thread captures a stream: the call is not allowed during a capture and invalidates it.
+    /// Fails if a capture does not allow this call. Then it invalidates the capture.
     pub(crate) fn refuse_during_capture(&mut self, name: &str) -> Outcome {
         let here = std::thread::current().id();
-        for (_, stream) in self.streams.iter_mut() {
-            if let Some(capture) = stream.capture.as_mut().filter(|capture| capture.thread == here) {
+        self.invalidate(name, |_, capture| match capture.mode {
+            CaptureMode::Global => true,
+            CaptureMode::ThreadLocal => capture.thread == here,
+            CaptureMode::Relaxed => false,
+        })
+    }
+
+    /// Fails if one of these streams is captured: nobody may wait for it. Then it invalidates the capture.
+    pub(crate) fn refuse_to_wait(&mut self, name: &str, which: impl Fn(Handle, &Stream) -> bool) -> Outcome {
+        let waited: Vec<_> = self.streams.iter().filter(|(handle, stream)| which(*handle, stream)).collect();
+        let waited: Vec<Handle> = waited.into_iter().map(|(handle, _)| handle).collect();
+        self.invalidate(name, |handle, _| waited.contains(&handle))
+    }
+
+    /// Fails if one of these captures is in progress, and invalidates it.
+    fn invalidate(&mut self, name: &str, which: impl Fn(Handle, &Capture) -> bool) -> Outcome {
+        for (handle, stream) in self.streams.iter_mut() {
+            if let Some(capture) = stream.capture.as_mut().filter(|capture| which(handle, capture)) {
                 capture.is_invalid = true;
-                let text = format!("{name} while this thread captures a stream");
+                let text = format!("{name} while a stream is captured");
                 return Err(Failure::misuse(Code::STREAM_CAPTURE_UNSUPPORTED, text));
             }
         }
@@ -156,12 +210,13 @@ impl State {
     }
 
     /// Begins a capture.
-    pub(crate) fn begin_capture(&mut self, stream: Handle) -> Outcome {
+    pub(crate) fn begin_capture(&mut self, stream: Handle, mode: CaptureMode) -> Outcome {
         let stream = self.streams.get_mut(stream)?;
         if stream.capture.is_some() {
             return Err(Failure::misuse(Code::STREAM_CAPTURE_UNMATCHED, "the stream is being captured already"));
         }
-        stream.capture = Some(Capture { works: Vec::new(), thread: std::thread::current().id(), is_invalid: false });
+        let thread = std::thread::current().id();
+        stream.capture = Some(Capture { works: Vec::new(), thread, mode, is_invalid: false });
         Ok(())
     }
 
@@ -215,8 +270,7 @@ fn do_work(handle: Handle) {
     let mut driver = Driver::lock();
     while let Ok(stream) = driver.streams.get_mut(handle) {
         let Some(next) = stream.queue.front() else {
-            let is_default = stream.is_closed && driver.is_default(handle);
-            if driver.streams.get(handle).is_ok_and(|stream| stream.is_closed) && !is_default {
+            if stream.is_closed && stream.default.is_none() {
                 let _ = driver.streams.remove(handle);
                 return;
             }
@@ -228,17 +282,18 @@ fn do_work(handle: Handle) {
             driver.wait_until(due);
             continue;
         }
-        if let Work::Wait { stream: other, operation } = next.work
-            && let Ok(other) = driver.streams.get_mut(other)
-            && !other.has_done(operation)
-        {
-            other.wanted = other.wanted.max(operation);
+        let mut awaited = next.after.clone();
+        if let Work::Wait { stream: other, operation } = next.work {
+            awaited.push((other, operation));
+        }
+        if driver.has_pending(&awaited) {
             driver.changed();
             driver.wait_for_change();
             continue;
         }
         let stream = driver.streams.get_mut(handle).expect("found above, under the same lock");
         let operation = stream.queue.pop_front().expect("found above, under the same lock");
+        driver.report_unordered(handle, &operation);
         let result = match operation.fails {
             Some(code) => Err(code),
             None if operation.is_forbidden => Ok(()),
@@ -258,20 +313,30 @@ fn do_work(handle: Handle) {
 }
 
 impl State {
-    /// Whether a stream is the default one of a context.
-    fn is_default(&mut self, handle: Handle) -> bool {
-        let Ok(context) = self.streams.get(handle).map(|stream| stream.context) else { return false };
-        self.contexts.get_mut(context).is_ok_and(|context| context.default_stream == Some(handle))
+    /// Whether one of these work items is not done. All that are not done are wanted from now on.
+    fn has_pending(&mut self, operations: &[(Handle, u64)]) -> bool {
+        let mut has_pending = false;
+        for &(stream, operation) in operations {
+            // A stream that does not exist any more has done its work.
+            if let Ok(stream) = self.streams.get_mut(stream)
+                && !stream.has_done(operation)
+            {
+                stream.wanted = stream.wanted.max(operation);
+                has_pending = true;
+            }
+        }
+        has_pending
     }
 }
 
 /// Opens a stream for the caller.
 fn create(driver: &mut Driver, stream: *mut Handle, flags: c_uint, priority: c_int) -> Outcome {
     let context = driver.current()?;
-    if flags > 1 {
+    if flags > NON_BLOCKING {
         return Err(Code::INVALID_VALUE.into());
     }
     let made = driver.open_stream(context, flags, priority)?;
+    driver.counts.blocking_streams += u64::from(flags & NON_BLOCKING == 0);
     // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
     unsafe { put(stream, made) }
 }
@@ -299,6 +364,8 @@ driver_functions! {
     fn cuStreamSynchronize(stream: Handle) at WAITS_OR_FREES, |driver| {
         let stream = driver.stream_handle(stream)?;
         driver.refuse_during_capture("cuStreamSynchronize")?;
+        driver.refuse_to_wait("cuStreamSynchronize", |handle, _| handle == stream)?;
+        driver.refuse_legacy_during_capture(stream)?;
         let issued = driver.issued(stream)?;
         driver.wait_for(stream, issued)
     }
@@ -307,6 +374,8 @@ driver_functions! {
     fn cuStreamQuery(stream: Handle) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
         driver.refuse_during_capture("cuStreamQuery")?;
+        driver.refuse_to_wait("cuStreamQuery", |handle, _| handle == stream)?;
+        driver.refuse_legacy_during_capture(stream)?;
         let issued = driver.issued(stream)?;
         if driver.streams.get(stream)?.has_done(issued) { Ok(()) } else { Err(Code::NOT_READY.into()) }
     }

@@ -15,6 +15,7 @@ pub(crate) enum Kind {
     Module,
     Function,
     Graph,
+    GraphNode,
     GraphExec,
 }
 
@@ -28,6 +29,7 @@ impl Kind {
             Self::Module => "module",
             Self::Function => "function",
             Self::Graph => "graph",
+            Self::GraphNode => "graph_node",
             Self::GraphExec => "graph_exec",
         }
     }

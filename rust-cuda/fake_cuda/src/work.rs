@@ -21,6 +21,23 @@ impl Span {
     }
 }
 
+/// An access to memory that the device reaches, by the device's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) start: u64,
+    pub(crate) bytes: usize,
+    pub(crate) writes: bool,
+}
+
+impl Access {
+    /// Whether both use a byte, and one of them writes it.
+    pub(crate) fn conflicts(&self, other: &Self) -> bool {
+        (self.writes || other.writes)
+            && self.start < other.start + other.bytes as u64
+            && other.start < self.start + self.bytes as u64
+    }
+}
+
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of host memory at {:#x}", self.bytes, self.start)
@@ -69,7 +86,7 @@ pub(crate) struct Fill {
 pub(crate) enum Work {
     Copy(Copy),
     Fill(Fill),
-    Launch(Launch),
+    Launch(Box<Launch>),
     /// Records an event.
     Record(Handle),
     /// Waits until a stream has reached a work item.
@@ -108,6 +125,28 @@ impl Work {
             }
             Self::Launch(launch) => launch.host_spans(page_locked),
             Self::Fill(_) | Self::Record(_) | Self::Wait { .. } => Vec::new(),
+        }
+    }
+
+    /// The memory that the device reads and writes for the work. Page-locked memory has the host's address.
+    pub(crate) fn accesses(&self) -> Vec<Access> {
+        match self {
+            Self::Copy(Copy { from, from_pitch, to, to_pitch, rows }) => {
+                let access = |side: &Side, pitch: usize, writes: bool| {
+                    let start = match side {
+                        Side::Host(start) => *start as u64,
+                        Side::Device(start) => *start,
+                        Side::Staged(_) => return None,
+                    };
+                    Some(Access { start, bytes: extent(*rows, pitch), writes })
+                };
+                [access(from, *from_pitch, false), access(to, *to_pitch, true)].into_iter().flatten().collect()
+            }
+            Self::Fill(Fill { address, value, count }) => {
+                vec![Access { start: *address, bytes: value.len() * count, writes: true }]
+            }
+            Self::Launch(launch) => launch.accesses(),
+            Self::Record(_) | Self::Wait { .. } => Vec::new(),
         }
     }
 
