@@ -9,7 +9,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that one PTX instruction loads or stores: `u8`, `u16`, `u32`, `i32`, `f32`, [`F32x2`], [`F32x4`].
+/// A type that one PTX instruction loads or stores: `u8`, `u16`, `u32`, `i32`, `u64`, `f32`, `f64`, [`F32x2`],
+/// [`F32x4`].
 ///
 /// The trait is sealed: executors rely on types without padding for which every bit pattern is a value.
 pub trait Scalar: Copy + Default + sealed::Sealed + 'static {
@@ -126,7 +127,9 @@ single! {
     u16, "u16", reg16;
     u32, "u32", reg32;
     i32, "s32", reg32;
+    u64, "u64", reg64;
     f32, "f32", reg32;
+    f64, "f64", reg64;
 }
 
 /// Implements [`Scalar`] for a vector: one instruction with a list of registers.
