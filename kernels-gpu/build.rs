@@ -1,4 +1,5 @@
-//! Packs the generated PTX: it is text, a tenth of its size when deflated, and every program that launches kernels holds it.
+//! Packs the generated PTX: it is text, a tenth of its size when deflated, and every program that launches kernels
+//! holds it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "b739e04258949d75a6c096e37c5afbe87fd97501b145b16fe7a969d36e3734d8";
+pub const SOURCE_HASH: &str = "3e1cdb0dec620a8aac8aa25a11e0379e5fcc17d2d9fba28aac44e695541cc9dc";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -48,6 +48,38 @@ pub static MODULES: &[Module] = &[
     Module { name: "naive_u8_c2", packed: packed!("naive_u8_c2.ptx") },
     Module { name: "naive_u8_c3", packed: packed!("naive_u8_c3.ptx") },
     Module { name: "naive_u8_c4", packed: packed!("naive_u8_c4.ptx") },
+    Module { name: "ndimage_correlate_f32_f32", packed: packed!("ndimage_correlate_f32_f32.ptx") },
+    Module { name: "ndimage_correlate_f32_f64", packed: packed!("ndimage_correlate_f32_f64.ptx") },
+    Module { name: "ndimage_correlate_f64_f64", packed: packed!("ndimage_correlate_f64_f64.ptx") },
+    Module { name: "ndimage_correlate_i16_f64", packed: packed!("ndimage_correlate_i16_f64.ptx") },
+    Module { name: "ndimage_correlate_i32_f64", packed: packed!("ndimage_correlate_i32_f64.ptx") },
+    Module { name: "ndimage_correlate_i64_f64", packed: packed!("ndimage_correlate_i64_f64.ptx") },
+    Module { name: "ndimage_correlate_i8_f64", packed: packed!("ndimage_correlate_i8_f64.ptx") },
+    Module { name: "ndimage_correlate_u16_f64", packed: packed!("ndimage_correlate_u16_f64.ptx") },
+    Module { name: "ndimage_correlate_u32_f64", packed: packed!("ndimage_correlate_u32_f64.ptx") },
+    Module { name: "ndimage_correlate_u64_f64", packed: packed!("ndimage_correlate_u64_f64.ptx") },
+    Module { name: "ndimage_correlate_u8_f64", packed: packed!("ndimage_correlate_u8_f64.ptx") },
+    Module { name: "ndimage_means_f32_f64", packed: packed!("ndimage_means_f32_f64.ptx") },
+    Module { name: "ndimage_means_f64_f64", packed: packed!("ndimage_means_f64_f64.ptx") },
+    Module { name: "ndimage_means_i16_f64", packed: packed!("ndimage_means_i16_f64.ptx") },
+    Module { name: "ndimage_means_i32_f64", packed: packed!("ndimage_means_i32_f64.ptx") },
+    Module { name: "ndimage_means_i64_f64", packed: packed!("ndimage_means_i64_f64.ptx") },
+    Module { name: "ndimage_means_i8_f64", packed: packed!("ndimage_means_i8_f64.ptx") },
+    Module { name: "ndimage_means_u16_f64", packed: packed!("ndimage_means_u16_f64.ptx") },
+    Module { name: "ndimage_means_u32_f64", packed: packed!("ndimage_means_u32_f64.ptx") },
+    Module { name: "ndimage_means_u64_f64", packed: packed!("ndimage_means_u64_f64.ptx") },
+    Module { name: "ndimage_means_u8_f64", packed: packed!("ndimage_means_u8_f64.ptx") },
+    Module { name: "ndimage_mirrored_f32_f32", packed: packed!("ndimage_mirrored_f32_f32.ptx") },
+    Module { name: "ndimage_mirrored_f32_f64", packed: packed!("ndimage_mirrored_f32_f64.ptx") },
+    Module { name: "ndimage_mirrored_f64_f64", packed: packed!("ndimage_mirrored_f64_f64.ptx") },
+    Module { name: "ndimage_mirrored_i16_f64", packed: packed!("ndimage_mirrored_i16_f64.ptx") },
+    Module { name: "ndimage_mirrored_i32_f64", packed: packed!("ndimage_mirrored_i32_f64.ptx") },
+    Module { name: "ndimage_mirrored_i64_f64", packed: packed!("ndimage_mirrored_i64_f64.ptx") },
+    Module { name: "ndimage_mirrored_i8_f64", packed: packed!("ndimage_mirrored_i8_f64.ptx") },
+    Module { name: "ndimage_mirrored_u16_f64", packed: packed!("ndimage_mirrored_u16_f64.ptx") },
+    Module { name: "ndimage_mirrored_u32_f64", packed: packed!("ndimage_mirrored_u32_f64.ptx") },
+    Module { name: "ndimage_mirrored_u64_f64", packed: packed!("ndimage_mirrored_u64_f64.ptx") },
+    Module { name: "ndimage_mirrored_u8_f64", packed: packed!("ndimage_mirrored_u8_f64.ptx") },
     Module { name: "register_tile_f32_c1", packed: packed!("register_tile_f32_c1.ptx") },
     Module { name: "separable_block_tile_f32_c1_11x11", packed: packed!("separable_block_tile_f32_c1_11x11.ptx") },
     Module { name: "separable_block_tile_f32_c1_127x127", packed: packed!("separable_block_tile_f32_c1_127x127.ptx") },

@@ -10,6 +10,7 @@
 //! | [`registry`] | the list of entries; from it come symbols, tables and names |
 //! | [`common`] | what several kernels share |
 //! | [`teaching`], [`direct`], [`separable`], [`tensor_core_u8`] | the convolution kernels |
+//! | [`ndimage`] | filters on arrays of up to four axes and any real type, with the sums of `scipy.ndimage` |
 //! | [`tutorials`] | the kernels of four well-known tutorials |
 //! | [`util`] | a copy for small images, conversions between images and planes, a measurement of the FP32 peak |
 //!
@@ -54,6 +55,7 @@ pub use cuda_std;
 pub mod abi;
 pub mod common;
 pub mod direct;
+pub mod ndimage;
 #[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
 pub mod ptx;
 pub mod registry;

@@ -130,6 +130,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
         .map(Entry::kernel)
         .chain([crate::util::fma_peak::FMA_RATE, crate::util::memcpy::COPY_QUADS])
         .chain(crate::util::planes::kernels())
+        .chain(crate::ndimage::kernels())
         .chain(crate::tutorials::kernels())
 }
 

@@ -28,7 +28,8 @@
 //! accesses whole sectors. Where it has several, the vectors of a thread are neighbours, and an instruction accesses a
 //! part of each sector. Then L1 serves the later loads, and L2 merges the stores.
 //!
-//! The last one to three pixels of a row are accessed value by value. Nothing after the end of a row is read or written.
+//! The last one to three pixels of a row are accessed value by value. Nothing after the end of a row is read or
+//! written.
 //!
 //! # Cost
 //! A pixel is `C * (4 + size_of::<T>())` bytes of traffic in global memory. The roofline is the time of that traffic.
@@ -136,8 +137,8 @@ pub unsafe fn deinterleave<T: Packed, const C: u32>(image: Global<T>, planes: Gl
             for c in 0..C as usize {
                 let value = |pixel: usize| T::unpack(&words, pixel * C as usize + c);
                 let to = planes.offset(params.plane_index(c as i32, x, y));
-                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 16 bytes, and
-                // x is a multiple of 4. No other thread has the same x and y.
+                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 16 bytes,
+                // and x is a multiple of 4. No other thread has the same x and y.
                 unsafe { to.cast().store(0, F32x4([value(0), value(1), value(2), value(3)])) };
             }
         } else {
@@ -178,8 +179,8 @@ pub unsafe fn interleave<T: Packed, const C: u32>(planes: Global<f32>, image: Gl
             let mut values = [0.0; MAX_WORDS];
             for c in 0..C as usize {
                 let from = planes.offset(params.plane_index(c as i32, x, y));
-                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 16 bytes, and
-                // x is a multiple of 4.
+                // SAFETY: the four values lie in row y of plane c. They begin x values after a multiple of 16 bytes,
+                // and x is a multiple of 4.
                 let F32x4(pixels) = unsafe { from.cast().load(0) };
                 for pixel in 0..PIXELS as usize {
                     values[pixel * C as usize + c] = pixels[pixel];
@@ -235,7 +236,8 @@ impl Conversion {
         to_planes(self.pixel, self.channels).is_some_and(|conversion| conversion.symbol == self.symbol)
     }
 
-    /// The PTX module that holds the kernel. The driver compiles a module when it is loaded, so each kernel has its own.
+    /// The PTX module that holds the kernel. The driver compiles a module when it is loaded, so each kernel has its
+    /// own.
     #[must_use]
     pub const fn module(&self) -> &'static str {
         self.symbol
@@ -272,7 +274,8 @@ macro_rules! kernel_functions {
         /// An instance of the conversion for one pixel type and number of channels.
         ///
         /// # Safety
-        /// The conditions of [`deinterleave`] hold for a kernel to planes, and those of [`interleave`] for a kernel from planes.
+        /// The conditions of [`deinterleave`] hold for a kernel to planes, and those of [`interleave`] for a kernel
+        /// from planes.
         #[kernel]
         pub unsafe fn $symbol(source: Global<u8>, destination: GlobalMut<u8>, params: PlaneParams) {
             // SAFETY: the conditions of this function are those of the body.
