@@ -1,7 +1,7 @@
 //! How fast the CPU's inner loops are: pixels per second on one thread, through the public interface.
 //!
-//! `cargo bench -p faltung` runs all, in half a minute. `cargo bench -p faltung -- gaussian` runs those with this name. An
-//! item is a pixel. An image of 256 x 256 stays in the second-level cache, one of 2048 x 2048 does not. Nothing is
+//! `cargo bench -p faltung` runs all, in half a minute. `cargo bench -p faltung -- gaussian` runs those with this name.
+//! An item is a pixel. An image of 256 x 256 stays in the second-level cache, one of 2048 x 2048 does not. Nothing is
 //! verified here: `host bench` and the tests do that.
 
 use divan::counter::ItemsCount;

@@ -8,7 +8,7 @@ use kernels_gpu::registry::{Accuracy as Guarantee, Variant};
 use crate::{Error, Problem, Result};
 
 /// The unit roundoff of `f32`: the relative error of one rounded operation is at most this.
-const U: f64 = 1.0 / (1 << 24) as f64;
+pub(crate) const UNIT_ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
 
 /// The accuracy class that a request allows, and that a variant keeps.
 ///
@@ -120,8 +120,8 @@ impl FromStr for Accuracy {
 ///
 /// # Overflow
 /// A partial sum may exceed `f32::MAX` if `sum|M*I|` or `|s| sum|M*I| + |offset|`, with the errors above, does. Then
-/// infinities of either sign and NaN are right as well. An exact value that is NaN or infinite, because the image or the
-/// mask is, must be met.
+/// infinities of either sign and NaN are right as well. An exact value that is NaN or infinite, because the image or
+/// the mask is, must be met.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorBound {
     class: Accuracy,
@@ -177,7 +177,7 @@ impl ErrorBound {
     /// `gamma(c) = c u / (1 - c u)`. It is infinite from `c = 2^24` on, where `f32` guarantees nothing.
     #[must_use]
     pub fn gamma(self) -> f64 {
-        let cu = self.constant * U;
+        let cu = self.constant * UNIT_ROUNDOFF;
         if cu < 1.0 { cu / (1.0 - cu) } else { f64::INFINITY }
     }
 }
@@ -237,6 +237,6 @@ mod tests {
         assert_eq!((direct.class(), direct.constant(), direct.to_string()), (Accuracy::Exact, 15.0, "exact".into()));
         let bounded = ErrorBound::with_constant(30.0);
         assert_eq!((bounded.class(), bounded.to_string()), (Accuracy::Bounded, "bounded (c = 30)".into()));
-        assert!(bounded.gamma() > 30.0 * U && bounded.gamma() < 30.001 * U);
+        assert!(bounded.gamma() > 30.0 * UNIT_ROUNDOFF && bounded.gamma() < 30.001 * UNIT_ROUNDOFF);
     }
 }

@@ -19,10 +19,10 @@ use crate::{Error, Filter, Image, Pixel, PixelFormat, Problem, Result, View};
 
 /// A device, ready to compute: the CPU, a CUDA device, or the emulator of one.
 ///
-/// It belongs to no thread: clones are cheap and are the same device, and all of its calls may come from several threads
-/// at once. What is computed on the CPU runs in the rayon pool of the thread that calls. A CUDA device is closed when the
-/// last handle of it is dropped: clones, and what was made by it. The current CUDA context of the calling thread is the
-/// same after each call as before.
+/// It belongs to no thread: clones are cheap and are the same device, and all of its calls may come from several
+/// threads at once. What is computed on the CPU runs in the rayon pool of the thread that calls. A CUDA device is
+/// closed when the last handle of it is dropped: clones, and what was made by it. The current CUDA context of the
+/// calling thread is the same after each call as before.
 ///
 /// All work on a CUDA device may fail with [`Error::DeviceLost`], and then fails with it until the process ends. Other
 /// errors leave the device as it was.
@@ -203,6 +203,33 @@ impl Device {
         let note =
             (strips > 1).then(|| format!("in {strips} strips: the device's memory does not hold the images whole"));
         Ok(Prepared::new(problem, engine, note))
+    }
+
+    /// As [`prepare`](Self::prepare), for images that are on the device already: [`Prepared::run`] and
+    /// [`Prepared::run_into`]. A CUDA device allocates no memory for images. So many problems may be ready at the same
+    /// time. The first run from host memory allocates it.
+    ///
+    /// ```
+    /// use faltung::{Device, DeviceImage, Filter, Image, Problem, VariantChoice};
+    ///
+    /// let device = Device::auto();
+    /// let problem = Problem::new(64, 48, &Filter::gaussian(1.0))?;
+    /// let blur = device.prepare_for_device_images(&problem, VariantChoice::Auto)?;
+    /// let stream = device.stream()?;
+    /// let image = device.upload(&Image::from_fn(64, 48, |x, y| (x * y) as f32)?, &stream)?;
+    /// let blurred: DeviceImage<f32> = blur.run(&image, &stream)?;
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Self::prepare).
+    pub fn prepare_for_device_images(&self, problem: &Problem, variant: VariantChoice) -> Result<Prepared> {
+        #[cfg(feature = "cuda")]
+        if let Kind::Cuda(gpu) = &self.kind {
+            let ready = GpuConvolution::of_device_images(gpu, problem, variant)?;
+            return Ok(Prepared::new(problem, Engine::Cuda(Box::new(ready)), None));
+        }
+        self.prepare(problem, variant)
     }
 
     /// How the device would compute `problem`: which kernel, why, and how long that is predicted to take. Nothing is

@@ -10,8 +10,8 @@ use crate::stream::HOST;
 use crate::stream::Stream;
 use crate::{Error, Image, Pixel, Result, View, ViewMut};
 
-/// An image in a device's memory. Made by [`Device::upload`](crate::Device::upload), by runs on images of the device, or
-/// [from memory of somebody else](Self::from_raw).
+/// An image in a device's memory. Made by [`Device::upload`](crate::Device::upload), by runs on images of the device,
+/// or [from memory of somebody else](Self::from_raw).
 ///
 /// Results stay on the device until they are [downloaded](Self::download): a chain of filters moves the image there and
 /// back once. Dropping an image gives its memory back, for the next one, when all work that uses it is done. On the CPU
@@ -60,13 +60,13 @@ struct RawMemory<T> {
 
 // SAFETY: the pointer is used through its image alone, as `from_raw` demands, and values are plain numbers.
 unsafe impl<T: Pixel> Send for RawMemory<T> {}
-// SAFETY: as above; a shared image is only read.
+// SAFETY: a shared image only reads the memory, and values are plain numbers.
 unsafe impl<T: Pixel> Sync for RawMemory<T> {}
 
 impl<T: Pixel> DeviceImage<T> {
     /// An image in memory that somebody else owns, such as a tensor of another library: `height` rows of `width` pixels
-    /// of `channels` interleaved values, `row_pitch` values from one row to the next. `owner` is dropped with the image,
-    /// when no work uses the memory any more; the drop waits for that.
+    /// of `channels` interleaved values, `row_pitch` values from one row to the next. `owner` is dropped with the
+    /// image, when no work uses the memory any more; the drop waits for that.
     ///
     /// On a CUDA device `pointer` is an address of the device, on the CPU and the emulator one of the host.
     ///
@@ -102,11 +102,7 @@ impl<T: Pixel> DeviceImage<T> {
         row_pitch: usize,
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
-        let values = View::<T>::span(width, height, channels, row_pitch)?;
-        if pointer.is_null() || !pointer.is_aligned() {
-            let (what, required) = ("the address of an image", "not null, and aligned to the type of its values");
-            return Err(Error::Number { what, required, found: format!("{pointer:?}") });
-        }
+        let values = Self::check_raw(pointer, width, height, channels, row_pitch)?;
         let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
         let raw = RawMemory {
             pointer,
@@ -121,6 +117,67 @@ impl<T: Pixel> DeviceImage<T> {
             _owner: owner,
         };
         Ok(Self { width, height, channels, pitch: row_pitch, storage: Storage::Raw(raw) })
+    }
+
+    /// As [`from_raw`](Self::from_raw), but the image has no owner, and its drop does not wait: all that uses the
+    /// memory is ordered by a stream of its owner's. For libraries that reuse memory in the order of a stream, as the
+    /// allocators of CuPy and PyTorch do. The owner may give the memory back as soon as the calls that use the image
+    /// have returned.
+    ///
+    /// ```
+    /// use faltung::{Device, DeviceImage, Filter, Mask, Problem, VariantChoice};
+    ///
+    /// let device = Device::cpu();
+    /// let ready = device.prepare(&Problem::new(64, 48, &Filter::new(Mask::average(3, 3)?))?, VariantChoice::Auto)?;
+    /// let (mut frame, mut blurred) = (vec![1.0_f32; 64 * 48], vec![0.0_f32; 64 * 48]);
+    /// // SAFETY: the vectors have 48 rows of 64 values, outlive the images, and are used through them alone.
+    /// let (image, mut result) = unsafe {
+    ///     let image = DeviceImage::<f32>::borrow_raw(frame.as_mut_ptr(), 64, 48, 1, 64)?;
+    ///     (image, DeviceImage::<f32>::borrow_raw(blurred.as_mut_ptr(), 64, 48, 1, 64)?)
+    /// };
+    /// ready.run_into(&image, &mut result, &device.stream()?)?; // enqueued on a CUDA device
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`from_raw`](Self::from_raw).
+    ///
+    /// # Safety
+    /// - From `pointer` on lie `(height - 1) * row_pitch + width * channels` values.
+    /// - They are initialised, or nothing reads them before they are written. They are memory of the device whose
+    ///   streams the image is used with.
+    /// - On a CUDA device all calls that use the image take one stream, or the caller orders the streams by events.
+    /// - What frees or writes the memory, or reads it where the image is a result, is ordered behind that stream's
+    ///   work.
+    /// - On the CPU and the emulator the memory stays until the image is dropped, and `from_raw`'s conditions on who
+    ///   reads and writes it hold.
+    pub unsafe fn borrow_raw(
+        pointer: *mut T,
+        width: usize,
+        height: usize,
+        channels: usize,
+        row_pitch: usize,
+    ) -> Result<Self> {
+        let values = Self::check_raw(pointer, width, height, channels, row_pitch)?;
+        let raw = RawMemory {
+            pointer,
+            values,
+            #[cfg(feature = "cuda")]
+            storage: ImageStorage::borrowed(pointer.expose_provenance() as u64, values * size_of::<T>()),
+            #[cfg(not(feature = "cuda"))]
+            _owner: Box::new(()),
+        };
+        Ok(Self { width, height, channels, pitch: row_pitch, storage: Storage::Raw(raw) })
+    }
+
+    /// The values from the first to the last of an image in memory of somebody else.
+    fn check_raw(pointer: *mut T, width: usize, height: usize, channels: usize, row_pitch: usize) -> Result<usize> {
+        let values = View::<T>::span(width, height, channels, row_pitch)?;
+        if pointer.is_null() || !pointer.is_aligned() {
+            let (what, required) = ("the address of an image", "not null, and aligned to the type of its values");
+            return Err(Error::Number { what, required, found: format!("{pointer:?}") });
+        }
+        Ok(values)
     }
 
     /// Columns.
@@ -248,7 +305,7 @@ impl<T: Pixel> DeviceImage<T> {
     pub(crate) fn host_view_mut(&mut self) -> Result<ViewMut<'_, T>> {
         let values = match &mut self.storage {
             Storage::Host(values) => values.as_mut_slice(),
-            // SAFETY: as above, and nobody else reads it.
+            // SAFETY: on such a device the memory is the host's, as `from_raw` demands, and nobody else uses it.
             Storage::Raw(raw) => unsafe { std::slice::from_raw_parts_mut(raw.pointer, raw.values) },
             #[cfg(feature = "cuda")]
             Storage::Cuda(storage) => return Err(storage.not_on_host()),

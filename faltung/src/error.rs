@@ -77,7 +77,10 @@ pub enum Error {
         reason: String,
     },
     /// An image without pixels.
-    #[error("an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels} channel{}", if *.channels == 1 { "" } else { "s" })]
+    #[error(
+        "an image needs at least 1 x 1 pixels and 1 channel, this one has {width} x {height} and {channels} channel{}",
+        if *.channels == 1 { "" } else { "s" }
+    )]
     EmptyImage {
         /// Columns.
         width: usize,
@@ -153,7 +156,10 @@ pub enum Error {
         found: PixelFormat,
     },
     /// An anchor outside of the mask.
-    #[error("the anchor (row {}, column {}) lies outside of the mask of {} rows and {} columns", .anchor.0, .anchor.1, .mask.0, .mask.1)]
+    #[error(
+        "the anchor (row {}, column {}) lies outside of the mask of {} rows and {} columns",
+        .anchor.0, .anchor.1, .mask.0, .mask.1
+    )]
     Anchor {
         /// Row and column asked for.
         anchor: (usize, usize),
@@ -263,7 +269,10 @@ pub enum Error {
         source: Option<DriverError>,
     },
     /// The driver's compiler refused the kernels. The device can still be used, and other kernels may run.
-    #[error("the CUDA driver refused to compile the kernels of {kernels} for {device} (driver for CUDA {cuda}): {}", .source.text())]
+    #[error(
+        "the CUDA driver refused to compile the kernels of {kernels} for {device} (driver for CUDA {cuda}): {}",
+        .source.text()
+    )]
     KernelRefused {
         /// The name of the module.
         kernels: String,
@@ -290,6 +299,9 @@ pub enum Error {
         /// The driver's status.
         source: DriverError,
     },
+    /// The caller asked the work to end before it was done.
+    #[error("cancelled before it was done")]
+    Cancelled,
     /// This process can't use the device any more.
     ///
     /// A kernel broke off, the device failed, or its context is gone. The driver answers every later call on this

@@ -56,8 +56,8 @@ impl GpuInfo {
 /// The CUDA devices of this machine.
 ///
 /// # Errors
-/// [`Error::NoDevice`](crate::Error::NoDevice) if there is no driver or it doesn't start; the reason is in its own words.
-/// [`Error::DriverTooOld`](crate::Error::DriverTooOld).
+/// [`Error::NoDevice`](crate::Error::NoDevice) if there is no driver or it doesn't start; the reason is in its own
+/// words. [`Error::DriverTooOld`](crate::Error::DriverTooOld).
 pub fn devices() -> crate::Result<Vec<GpuInfo>> {
     #[cfg(feature = "cuda")]
     return crate::cuda::devices();

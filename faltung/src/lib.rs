@@ -100,8 +100,8 @@
 //! CUDA_LIBRARY_PATH = "/"
 //! ```
 //!
-//! `cargo check -p cuda_driver` prints the line for your system. Without the line, and without CUDA in `/usr/local/cuda`
-//! or `/opt/cuda`, the build script of `cust_raw` panics:
+//! `cargo check -p cuda_driver` prints the line for your system. Without the line, and without CUDA in
+//! `/usr/local/cuda` or `/opt/cuda`, the build script of `cust_raw` panics:
 //!
 //! ```text
 //! Could not find a cuda installation
@@ -131,6 +131,8 @@ mod cuda;
 mod device;
 mod device_choice;
 mod device_image;
+#[cfg(feature = "cuda")]
+mod device_memory;
 mod emulated;
 mod error;
 mod filter;
@@ -139,6 +141,7 @@ mod image;
 mod mask;
 #[doc(hidden)]
 pub mod memory;
+pub mod nd;
 mod page_locked;
 mod pipeline;
 pub mod plan;
@@ -163,6 +166,8 @@ pub use cuda_emulator::Counts;
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};
 pub use device_image::DeviceImage;
+#[cfg(feature = "cuda")]
+pub use device_memory::{AddressInfo, DeviceMemory, MemoryKind};
 pub use error::{DriverError, Error, Result};
 pub use gpu_info::{GpuInfo, devices};
 pub use kernels_gpu::abi::border::BorderMode;
@@ -185,3 +190,5 @@ pub use cpu::name as cpu_name;
 /// Computes `problem` one output and one coefficient at a time. This is the accuracy contract, spelled out.
 #[doc(hidden)]
 pub use cpu::reference;
+#[doc(hidden)]
+pub use recent::Recent;

@@ -19,8 +19,8 @@ use crate::{Error, ErrorBound, Image, Pixel, PixelFormat, Problem, Result, View,
 /// its place. Made by [`Device::prepare`](crate::Device::prepare).
 ///
 /// It belongs to no thread: clones are cheap and share everything, and several threads run it at once.
-/// [`apply`](Self::apply) goes from host memory to host memory and waits. [`run`](Self::run) works on images that stay on
-/// the device and waits for nothing.
+/// [`apply`](Self::apply) goes from host memory to host memory and waits. [`run`](Self::run) works on images that stay
+/// on the device and waits for nothing.
 ///
 /// ```
 /// use faltung::{Device, Filter, Image, Mask, Problem, VariantChoice};
@@ -134,9 +134,9 @@ impl Prepared {
     ///
     /// # Errors
     /// [`Error::OtherSize`] if the image has another size, [`Error::OtherFormat`] if it has other channels or one of
-    /// the types is another, [`Error::HostMemory`] if there is too little memory for the result, [`Error::DeviceMemory`]
-    /// if several threads run at once and the device's memory is not enough for all, [`Error::Driver`],
-    /// [`Error::DeviceLost`].
+    /// the types is another, [`Error::HostMemory`] if there is too little memory for the result,
+    /// [`Error::DeviceMemory`] if several threads run at once and the device's memory is not enough for all,
+    /// [`Error::Driver`], [`Error::DeviceLost`].
     pub fn apply<T: Pixel, U: Pixel>(&self, image: &Image<T>) -> Result<Image<U>> {
         self.check_size(image.width(), image.height())?;
         let mut result = Image::zeros(image.width(), image.height(), image.channels())?;

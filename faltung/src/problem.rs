@@ -205,8 +205,8 @@ impl Problem {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Number`] if there are no or more than [`PixelFormat::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a row
-    /// of the image or of the mask spans more values than can be counted.
+    /// [`Error::Number`] if there are no or more than [`PixelFormat::MOST_CHANNELS`] channels, [`Error::TooLarge`] if a
+    /// row of the image or of the mask spans more values than can be counted.
     pub fn with_format(self, format: PixelFormat) -> Result<Self> {
         if !(1..=PixelFormat::MOST_CHANNELS).contains(&format.channels) {
             let (what, required, found) = ("the number of channels", "1 to 4", format.channels.to_string());
@@ -348,6 +348,11 @@ impl Problem {
     #[must_use]
     pub fn scale_and_offset(&self) -> (f32, f32) {
         (self.scale, self.offset)
+    }
+
+    /// Factor and addend of the sums, or None where results are the sums themselves.
+    pub(crate) fn last_step(&self) -> Option<(f32, f32)> {
+        (!self.is_plain()).then(|| self.scale_and_offset())
     }
 
     /// The launch parameters for dense rows, from output row 0 on.

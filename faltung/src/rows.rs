@@ -28,7 +28,7 @@ pub(crate) struct HostRowsMut<'a> {
 
 // SAFETY: rows are used as shared slices of them are.
 unsafe impl Send for HostRows<'_> {}
-// SAFETY: as above.
+// SAFETY: rows are used as shared slices of bytes are, which are `Sync`.
 unsafe impl Sync for HostRows<'_> {}
 // SAFETY: rows to be written are used as exclusive slices of them are.
 unsafe impl Send for HostRowsMut<'_> {}

@@ -1,17 +1,17 @@
 //! Streams and events: the order of work on a device.
 
+use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
 
-#[cfg_attr(not(feature = "cuda"), allow(unused_imports, reason = "the documentation names it"))]
-use crate::Error;
-use crate::Result;
 #[cfg(feature = "cuda")]
 use crate::cuda::{Gpu, Mark, OwnStream};
+use crate::{Device, Error, Result};
 
-/// A queue of work on a device, which does one thing after the other. Made by [`Device::stream`](crate::Device::stream).
+/// A queue of work on a device, which does one thing after the other. Made by
+/// [`Device::stream`](crate::Device::stream).
 ///
 /// Work is enqueued without waiting for it. Work in two streams may overlap. The library orders their conflicting
 /// accesses to one image. Clones are the same queue. A stream may be dropped before its work is done.
@@ -37,6 +37,55 @@ impl Stream {
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(stream: Arc<OwnStream>) -> Self {
         Self { kind: Kind::Cuda(stream) }
+    }
+
+    /// A stream of a CUDA device that somebody else made, by the driver's handle (`CUstream`, `cudaStream_t`): for work
+    /// between that of another library. It is never destroyed here.
+    ///
+    /// 0 and 1 are the legacy default stream. 2 is the default stream of the thread that calls.
+    ///
+    /// ```no_run
+    /// use faltung::{Device, Stream};
+    ///
+    /// let device = Device::cuda(0)?;
+    /// // SAFETY: the default stream is always open.
+    /// let stream = unsafe { Stream::from_raw(&device, std::ptr::null_mut())? };
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`] if the device is not a CUDA device.
+    ///
+    /// # Safety
+    /// - `handle` is 0, 1, 2, or a stream of the device's primary context. CUDA's runtime and the libraries on it use
+    ///   that context.
+    /// - The stream stays open until this, its clones, and all images that it was used with are dropped. Images
+    ///   [without an owner](crate::DeviceImage::borrow_raw), filters made ready and pipelines may live longer.
+    /// - With the handle 2 all calls come from one thread.
+    pub unsafe fn from_raw(device: &Device, handle: *mut c_void) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let crate::device::Kind::Cuda(gpu) = &device.kind {
+            // SAFETY: as above. The memory that notes its users is that of images, which the caller drops before.
+            return Ok(Self::cuda(unsafe { OwnStream::foreign(gpu, handle.cast()) }));
+        }
+        Err(Error::OtherDevice {
+            required: format!("a CUDA device for the stream {handle:?}"),
+            found: device.describe(),
+        })
+    }
+
+    /// The driver's handle (`CUstream`, `cudaStream_t`), for work of other libraries in this stream. It is valid as long
+    /// as the stream. None for a stream of the host.
+    ///
+    /// Streams of the library have the flag `CU_STREAM_NON_BLOCKING`: they are not ordered with the legacy default
+    /// stream.
+    #[must_use]
+    pub fn as_raw(&self) -> Option<*mut c_void> {
+        match &self.kind {
+            Kind::Host => None,
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(stream) => Some(stream.handle().cast()),
+        }
     }
 
     /// Waits until all that the stream was given is done.

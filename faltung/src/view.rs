@@ -1,4 +1,4 @@
-//! Images in somebody else's memory: rows with gaps between them, parts of larger images.
+//! Borrowed images: rows with padding between them, or regions of larger images.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -6,8 +6,8 @@ use std::slice;
 
 use crate::{Error, Image, Pixel, Result};
 
-/// A lent image: `height` rows of `width` pixels of `channels` interleaved values, `pitch` values from one row to the
-/// next.
+/// A borrowed image: `height` rows of `width` pixels of `channels` interleaved values, `pitch` values from one row to
+/// the next.
 ///
 /// ```
 /// use faltung::View;
@@ -21,12 +21,12 @@ use crate::{Error, Image, Pixel, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
     shape: Shape,
-    /// The first value of the first row. No slice of the whole: what lies between the rows can be lent to others.
+    /// The first value of the first row. Not a slice: others may borrow the values between the rows.
     first: NonNull<T>,
     values: PhantomData<&'a [T]>,
 }
 
-/// A lent image to be written; otherwise as [`View`]. What lies between the rows is left alone.
+/// A mutably borrowed image; otherwise as [`View`]. The values between the rows stay unchanged.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
     shape: Shape,
@@ -37,14 +37,14 @@ pub struct ViewMut<'a, T> {
 
 // SAFETY: a view is used as the shared slices of its rows are.
 unsafe impl<T: Sync> Send for View<'_, T> {}
-// SAFETY: as above.
+// SAFETY: shared slices of `T: Sync` are `Sync`.
 unsafe impl<T: Sync> Sync for View<'_, T> {}
 // SAFETY: a view to be written is used as the exclusive slices of its rows are.
 unsafe impl<T: Send> Send for ViewMut<'_, T> {}
-// SAFETY: as above.
+// SAFETY: a shared reference to a view to be written gives at most shared slices of `T: Sync`.
 unsafe impl<T: Sync> Sync for ViewMut<'_, T> {}
 
-/// Sizes, of which the values have been found to be enough.
+/// The sizes of a view. Its memory has at least as many values as they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     width: usize,
@@ -69,7 +69,7 @@ impl Shape {
         if pitch < row {
             return Err(Error::Pitch { pitch, row });
         }
-        // The last row need not have a gap after it.
+        // The last row needs no padding after it.
         let required = (height - 1).checked_mul(pitch).and_then(|values| values.checked_add(row));
         let most = isize::MAX as usize / size_of::<T>();
         required.filter(|&values| values <= most).ok_or_else(|| Error::TooLarge {
@@ -84,12 +84,12 @@ impl Shape {
         self.width * self.channels
     }
 
-    /// All values, if nothing lies between the rows.
+    /// All values, if the rows are contiguous.
     fn dense_len(self) -> Option<usize> {
         (self.pitch == self.row() || self.height == 1).then(|| self.row() * self.height)
     }
 
-    /// Where row `y` begins.
+    /// The offset of row `y`.
     ///
     /// # Panics
     /// If there is no row `y`.
@@ -99,7 +99,7 @@ impl Shape {
     }
 }
 
-/// What both kinds of views have.
+/// The methods that both kinds of views have.
 macro_rules! common {
     () => {
         /// A view of the rows from `first` on.
@@ -181,10 +181,10 @@ impl<'a, T: Pixel> View<'a, T> {
         unsafe { slice::from_raw_parts(self.first.add(self.shape.start(y)).as_ptr(), self.shape.row()) }
     }
 
-    /// All values, if nothing lies between the rows.
+    /// All values, if the rows are contiguous.
     #[must_use]
     pub fn as_dense(&self) -> Option<&'a [T]> {
-        // SAFETY: the rows lie behind each other, and each is initialised and shared for `'a`.
+        // SAFETY: the rows are contiguous, and each is initialised and shared for `'a`.
         self.shape.dense_len().map(|length| unsafe { slice::from_raw_parts(self.first.as_ptr(), length) })
     }
 
@@ -193,7 +193,7 @@ impl<'a, T: Pixel> View<'a, T> {
         Shape::span::<T>(width, height, channels, pitch)
     }
 
-    /// A copy without gaps.
+    /// A copy without padding.
     #[must_use]
     pub fn to_dense(&self) -> Vec<T> {
         (0..self.height()).flat_map(|y| self.row(y)).copied().collect()
@@ -234,10 +234,10 @@ impl<'a, T: Pixel> ViewMut<'a, T> {
         ViewMut { values: PhantomData, ..*self }
     }
 
-    /// All values, if nothing lies between the rows.
+    /// All values, if the rows are contiguous.
     #[must_use]
     pub fn as_dense_mut(&mut self) -> Option<&mut [T]> {
-        // SAFETY: the rows lie behind each other, and each is initialised and exclusive for `'a`.
+        // SAFETY: the rows are contiguous, and each is initialised and exclusive for `'a`.
         self.shape.dense_len().map(|length| unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), length) })
     }
 

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::line::{self, LineMap, Values};
-use super::panel::{self, Hints, LINE, Panel, Uncertain};
+use super::panel::{self, Hints, LINE, Panel};
 use super::simd::Level;
 use super::sink::Output;
 use super::tile::{ROWS, Window};
@@ -97,13 +97,9 @@ impl Blocks<'_> {
                 OUTSIDE => &self.outside[..needed],
                 row => &self.source[row as usize * self.problem.row_values() + from..][..needed],
             }));
-            let hints = Hints { prefetch: self.large, stream: self.large };
-            Panel { window: self.window, rows: &rows, width, hints }.compute(
-                self.level,
-                results,
-                start,
-                &mut Uncertain::none(),
-            );
+            let hints = Hints { prefetch: self.large, non_temporal: self.large };
+            let panel = Panel { window: self.window, rows: &rows, width, hints };
+            panel.compute_certain(self.level, results, start);
         }
     }
 
@@ -139,12 +135,7 @@ impl Blocks<'_> {
                 &padded[index * needed..][..needed]
             })
             .collect();
-        let hints = Hints::default();
-        Panel { window: self.window, rows: &rows, width, hints }.compute(
-            self.level,
-            results,
-            columns.start,
-            &mut Uncertain::none(),
-        );
+        let panel = Panel { window: self.window, rows: &rows, width, hints: Hints::default() };
+        panel.compute_certain(self.level, results, columns.start);
     }
 }

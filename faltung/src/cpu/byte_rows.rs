@@ -93,7 +93,7 @@ impl ByteRow {
     pub(super) fn filter(&self, line: &[u8], step: usize, filtered: &mut [f32]) {
         assert!(line.len() >= self.line_bytes(filtered.len(), step));
         assert!(filtered.len().is_multiple_of(16) && (1..=4).contains(&step) && Level::Avx512.has_byte_instructions());
-        // SAFETY: as asserted.
+        // SAFETY: the assertions above are what `filter` requires.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             filter(&self.groups, line, step, filtered);
@@ -104,7 +104,9 @@ impl ByteRow {
 /// [`ByteRow::filter`].
 ///
 /// # Safety
-/// As that function asserts.
+/// - The CPU has AVX-512 F, BW, VL, VNNI and VBMI.
+/// - `line` has at least [`ByteRow::line_bytes`] bytes for `filtered.len()` values and `step`, which is 1 to 4.
+/// - `filtered.len()` is a multiple of 16.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi")]
 unsafe fn filter(groups: &[[i32; 3]], line: &[u8], step: usize, filtered: &mut [f32]) {

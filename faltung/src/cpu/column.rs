@@ -29,7 +29,8 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
 ) {
     let mut row = 0;
     while row < count {
-        // SAFETY: the caller's promise, of rows from `row` on. Eight sums hide the latency of a multiply-add.
+        // Eight sums hide the latency of a multiply-add.
+        // SAFETY: rows and pointers are as this function requires; each arm takes at most `count - row` rows.
         row += unsafe {
             match (V, count - row) {
                 (2, 4..) => of_rows::<S, K, V, 4>(simd, window, rows, x, to, row, sink),
@@ -65,7 +66,7 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize>(
                 if $serves(r, s) {
                     let coefficient = simd.splat(window.coefficient(s - r));
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: as above.
+                        // SAFETY: v < V, and the row has V vectors from x on.
                         *sum = simd.fma(coefficient, unsafe { simd.load(pixels.add(v * S::LANES)) }, *sum);
                     }
                 }

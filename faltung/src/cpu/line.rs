@@ -1,4 +1,5 @@
-//! A line: the pixels of one row under the windows of some outputs, with the border written out, as `f32` or bytes.
+//! A line: the values of one row under the windows of some outputs, with the border written out, as `f32` or bytes. It
+//! has the interleaved values of all channels, or those of one.
 
 use std::ops::Range;
 
@@ -39,33 +40,60 @@ pub(super) fn image_rows(problem: &Problem, top: usize, count: usize) -> Vec<i32
 pub(super) struct LineMap {
     /// The values of the line that lie in the image.
     inside: Range<usize>,
-    /// The place in the row of the first of these.
+    /// The place in the row of the first of these, less `channel`.
     first: usize,
+    /// The distance in the row from one value of the line to the next.
+    step: usize,
+    /// The one channel that the line has; 0 if it has all.
+    channel: usize,
     /// The values before and after these: their places in the row, or [`OUTSIDE`].
     before: Vec<i32>,
     after: Vec<i32>,
 }
 
 impl LineMap {
-    /// The line that the windows of `width` outputs need, from value `left` of a row on.
+    /// The line of all channels that the windows of `width` values need, from value `left` of a row on.
     pub(super) fn new(problem: &Problem, left: usize, width: usize) -> Self {
-        let channels = problem.format().channels as isize;
-        let first = left as isize - problem.origin().1 as isize * channels;
-        let count = width + (problem.window().width() - 1) * channels as usize;
+        let channels = problem.format().channels;
+        let first = left as isize - (problem.origin().1 * channels) as isize;
+        let count = width + (problem.window().width() - 1) * channels;
+        let column = |at: isize| (at.div_euclid(channels as isize), at.rem_euclid(channels as isize));
+        Self::with(problem, (first, count, problem.row_values()), (1, 0), column)
+    }
+
+    /// The line of one channel that the windows of `width` pixels need, from pixel `left` of a row on.
+    pub(super) fn of_channel(problem: &Problem, left: usize, width: usize, channel: usize) -> Self {
+        let first = left as isize - problem.origin().1 as isize;
+        let count = width + problem.window().width() - 1;
+        let column = |at: isize| (at, channel as isize);
+        Self::with(problem, (first, count, problem.width()), (problem.format().channels, channel), column)
+    }
+
+    /// A line of `count` values. The first one is number `first` of the `row` values that a row of the image has for
+    /// such lines. `column` gives the column and the channel of a number.
+    fn with(
+        problem: &Problem,
+        (first, count, row): (isize, usize, usize),
+        (step, channel): (usize, usize),
+        column: impl Fn(isize) -> (isize, isize),
+    ) -> Self {
         let start = usize::try_from(-first).unwrap_or(0).min(count);
-        let end = usize::try_from(problem.row_values() as isize - first).unwrap_or(0).clamp(start, count);
-        let (code, pixels) = (problem.border().mode().code(), problem.width() as i32);
+        let end = usize::try_from(row as isize - first).unwrap_or(0).clamp(start, count);
+        let (code, pixels, channels) =
+            (problem.border().mode().code(), problem.width() as i32, problem.format().channels as i32);
         let place = |i: usize| {
-            let at = first + i as isize;
-            match map(code, at.div_euclid(channels) as i32, pixels) {
+            let (column, channel) = column(first + i as isize);
+            match map(code, column as i32, pixels) {
                 OUTSIDE => OUTSIDE,
                 // A row has at most MAX_SIDE values, which fit an i32.
-                pixel => pixel * channels as i32 + at.rem_euclid(channels) as i32,
+                pixel => pixel * channels + channel as i32,
             }
         };
         Self {
             inside: start..end,
-            first: (first + start as isize) as usize,
+            first: (first + start as isize) as usize * step,
+            step,
+            channel,
             before: (0..start).map(place).collect(),
             after: (end..count).map(place).collect(),
         }
@@ -76,26 +104,31 @@ impl LineMap {
     /// # Panics
     /// If `line` is shorter than the line, or the CPU does not have `level`.
     pub(super) fn fill(&self, level: Level, problem: &Problem, image: Values<'_>, row: i32, line: &mut [f32]) {
+        let (outside, step, channel) = (problem.border().value(), self.step, self.channel);
         match image {
-            Values::F32(values) => {
-                self.write(problem, values, row, line, problem.border().value(), |from, to| to.copy_from_slice(from));
-            }
-            Values::U8(values) => self.write(problem, values, row, line, problem.border().value(), |from, to| {
-                level.run(Convert { from, to });
+            Values::F32(values) => self.write(problem, values, row, line, outside, |from, to| match step {
+                1 => to.copy_from_slice(from),
+                _ => level.run(Gather { from, step, channel, to }),
             }),
-            Values::U16(values) => self.write(problem, values, row, line, problem.border().value(), |from, to| {
-                level.run(Convert { from, to });
+            Values::U8(values) => self.write(problem, values, row, line, outside, |from, to| match step {
+                1 => level.run(Convert { from, to }),
+                _ => level.run(Gather { from, step, channel, to }),
+            }),
+            Values::U16(values) => self.write(problem, values, row, line, outside, |from, to| match step {
+                1 => level.run(Convert { from, to }),
+                _ => level.run(Gather { from, step, channel, to }),
             }),
         }
     }
 
-    /// As [`fill`](Self::fill), as bytes. The border's value is a byte.
+    /// As [`fill`](Self::fill), as bytes, for a line of all channels. The border's value is a byte.
     pub(super) fn fill_bytes(&self, problem: &Problem, image: &[u8], row: i32, line: &mut [u8]) {
+        debug_assert_eq!(self.step, 1);
         let outside = problem.border().value() as u8;
         self.write(problem, image, row, line, outside, |from, to| to.copy_from_slice(from));
     }
 
-    /// Writes the line with values of type `U`; `copy` writes those of the image.
+    /// Writes the line with values of type `U`; `copy` writes those of the image, which are `step` apart.
     fn write<T: Copy + Into<U>, U: Copy>(
         &self,
         problem: &Problem,
@@ -117,7 +150,7 @@ impl LineMap {
         };
         pad(line, &self.before);
         pad(&mut line[self.inside.end..], &self.after);
-        copy(&row[self.first..][..self.inside.len()], &mut line[self.inside.clone()]);
+        copy(&row[self.first..][..self.inside.len() * self.step], &mut line[self.inside.clone()]);
     }
 }
 
@@ -133,7 +166,7 @@ trait Input: Copy + Into<f32> {
 impl Input for u8 {
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` holds LANES values, as this function requires.
         unsafe { simd.load_u8(from) }
     }
 }
@@ -141,12 +174,12 @@ impl Input for u8 {
 impl Input for u16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const u16) -> S::Vector {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` holds LANES values, as this function requires.
         unsafe { simd.load_u16(from) }
     }
 }
 
-/// Integers to `f32`.
+/// Contiguous integers to `f32`.
 struct Convert<'a, T> {
     from: &'a [T],
     to: &'a mut [f32],
@@ -165,6 +198,26 @@ impl<T: Input> Work for Convert<'_, T> {
         }
         for (to, &from) in to.iter_mut().zip(from).skip(whole) {
             *to = from.into();
+        }
+    }
+}
+
+/// One channel of interleaved pixels of `step` values to `f32`.
+struct Gather<'a, T> {
+    from: &'a [T],
+    step: usize,
+    channel: usize,
+    to: &'a mut [f32],
+}
+
+impl<T: Copy + Into<f32>> Work for Gather<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { from, step, channel, to } = self;
+        for (to, pixel) in to.iter_mut().zip(from.chunks_exact(step)) {
+            *to = pixel[channel].into();
         }
     }
 }

@@ -24,7 +24,8 @@ pub(super) enum Method {
         column: Window,
         /// Its row.
         row: Row,
-        /// Results further than this from a whole number are computed again in order. None for results of `f32`.
+        /// Which integer results are certain. The others are recomputed as ordered sums. None for results of `f32`, of
+        /// which none is recomputed.
         limits: Option<Limits>,
         /// The error bound of results of `f32`.
         bound: ErrorBound,

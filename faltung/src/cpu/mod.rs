@@ -28,7 +28,7 @@
 mod block;
 mod byte_rows;
 mod column;
-mod fft;
+pub(crate) mod fft;
 mod line;
 mod method;
 mod narrow;
@@ -38,12 +38,14 @@ mod recompute;
 mod reference;
 mod ring;
 mod row_pass;
-mod simd;
+pub(crate) mod simd;
 mod sink;
 mod tile;
 
 #[cfg(test)]
 mod tests;
+
+use std::convert::Infallible;
 
 use rayon::prelude::*;
 
@@ -65,7 +67,7 @@ pub use reference::reference;
 /// The calling thread computes problems with fewer multiply-adds than this. Each value of the result adds 16. Waking
 /// other threads takes about 10 µs.
 const FEW_STEPS: usize = 1 << 19;
-/// From this many values on (16 MiB) a result is written past the caches: it would not stay there.
+/// From this many values on (16 MiB) a result is written with non-temporal stores: it would not stay in the caches.
 const MANY_VALUES: usize = 4 << 20;
 /// The most rows of a block for a dense mask. Each block reads `height - 1` rows again, so tall windows get taller
 /// blocks.
@@ -223,33 +225,45 @@ fn brand() -> Option<String> {
     None
 }
 
-/// Cuts the result into blocks and has all threads compute them. `compute` gets its thread's scratch memory, the row
-/// and the value in it where a block begins, and the parts of its rows.
-fn in_blocks<U: Output, T: Default + Send>(
+/// [`try_in_blocks`] for blocks whose computation can't fail.
+fn in_blocks<U: Output, T: Default>(
     problem: &Problem,
     cut: Cut,
     result: &mut [U],
     compute: impl Fn(&mut T, usize, usize, &mut [&mut [U]]) + Sync,
 ) {
-    let width = problem.row_values();
+    let Ok(()) = try_in_blocks(problem.row_values(), cut, result, |scratch, top, left, results| {
+        compute(scratch, top, left, results);
+        Ok::<(), Infallible>(())
+    });
+}
+
+/// Cuts the result, rows of `width` values, into blocks and has all threads compute them. `compute` gets its thread's
+/// scratch memory, the row and the value in it where a block begins, and the parts of its rows.
+fn try_in_blocks<U: Send, T: Default, E: Send>(
+    width: usize,
+    cut: Cut,
+    result: &mut [U],
+    compute: impl Fn(&mut T, usize, usize, &mut [&mut [U]]) -> Result<(), E> + Sync,
+) -> Result<(), E> {
     let rows = result.par_chunks_mut(cut.rows * width).enumerate();
     if cut.columns >= width {
-        rows.for_each_init(T::default, |scratch, (i, chunk)| {
+        rows.try_for_each_init(T::default, |scratch, (i, chunk)| {
             let mut results: Vec<&mut [U]> = chunk.chunks_mut(width).collect();
-            compute(scratch, i * cut.rows, 0, &mut results);
-        });
+            compute(scratch, i * cut.rows, 0, &mut results)
+        })
     } else {
-        rows.for_each(|(i, chunk)| {
+        rows.try_for_each(|(i, chunk)| {
             let mut parts: Vec<Vec<&mut [U]>> = (0..width.div_ceil(cut.columns)).map(|_| Vec::new()).collect();
             for row in chunk.chunks_mut(width) {
                 for (part, results) in parts.iter_mut().zip(row.chunks_mut(cut.columns)) {
                     part.push(results);
                 }
             }
-            parts.par_iter_mut().enumerate().for_each_init(T::default, |scratch, (j, results)| {
-                compute(scratch, i * cut.rows, j * cut.columns, results);
-            });
-        });
+            parts.par_iter_mut().enumerate().try_for_each_init(T::default, |scratch, (j, results)| {
+                compute(scratch, i * cut.rows, j * cut.columns, results)
+            })
+        })
     }
 }
 

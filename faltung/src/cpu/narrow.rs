@@ -77,7 +77,7 @@ impl Narrow<'_> {
             let line = if place == OUTSIDE { width } else { place as usize * step + channel };
             &lines[line * length..][..length]
         };
-        let finish = (!problem.is_plain()).then(|| problem.scale_and_offset());
+        let finish = problem.last_step();
         let mut column_results = vec![U::default(); padded];
         let mut uncertain = Uncertain::new(self.level, self.limits, padded);
         let mut again = Vec::new();
@@ -171,7 +171,8 @@ impl<U: Output> Work for Taps<'_, U> {
                     *vector = simd.fma(*vector, scale, offset);
                 }
             }
-            // SAFETY: as above. No sink needs aligned memory that was not told to stream.
+            // SAFETY: first + SUMS * LANES is at most the length of the results. No sink needs aligned memory without
+            // `use_non_temporal`.
             unsafe { sink.put(simd, &vectors, to.as_mut_ptr().add(first), 0, first) };
         }
     }

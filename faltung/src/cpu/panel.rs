@@ -11,7 +11,7 @@ use super::tile::{ROWS, Sink, Window, tile};
 
 /// Columns of the widest tile.
 const MOST_COLUMNS: usize = Level::Avx512.lanes() * Level::Avx512.vectors();
-/// The bytes of a cache line. Rows that are aligned to it can be written past the caches.
+/// The bytes of a cache line. Rows that are aligned to it can be written with non-temporal stores.
 pub(super) const LINE: usize = 64;
 
 /// Columns of a tile.
@@ -24,8 +24,8 @@ pub(super) fn tile_width(level: Level) -> usize {
 pub(super) struct Hints {
     /// The source rows are not in the cache: prefetch those of the next band of tiles.
     pub(super) prefetch: bool,
-    /// The result is larger than the caches: write past them, where rows of `f32` are aligned to [`LINE`].
-    pub(super) stream: bool,
+    /// The result is larger than the caches: use non-temporal stores, where rows of `f32` are aligned to [`LINE`].
+    pub(super) non_temporal: bool,
 }
 
 /// A panel. Row `s` of `rows` begins with the first pixel of the first output's window, s rows down.
@@ -176,8 +176,16 @@ impl Panel<'_> {
         assert!(results.iter().all(|row| row.len() >= first + self.width));
         assert!(uncertain.has_room(self.width.next_multiple_of(tile_width(level))));
         let aligned = results.iter().all(|row| row[first..].as_ptr().addr().is_multiple_of(LINE));
-        let stream = self.hints.stream && aligned;
-        level.run(Bands { panel: self, results, first, stream, uncertain });
+        let non_temporal = self.hints.non_temporal && aligned;
+        level.run(Bands { panel: self, results, first, non_temporal, uncertain });
+    }
+
+    /// [`compute`](Self::compute) where all results are certain.
+    ///
+    /// # Panics
+    /// As for `compute`.
+    pub(super) fn compute_certain<U: Output>(&self, level: Level, results: &mut [&mut [U]], first: usize) {
+        self.compute(level, results, first, &mut Uncertain::none());
     }
 }
 
@@ -186,7 +194,7 @@ struct Bands<'a, 'r, U> {
     panel: &'a Panel<'a>,
     results: &'a mut [&'r mut [U]],
     first: usize,
-    stream: bool,
+    non_temporal: bool,
     uncertain: &'a mut Uncertain,
 }
 
@@ -197,7 +205,7 @@ impl<U: Output> Work for Bands<'_, '_, U> {
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let sink = U::sink(self.uncertain);
         // SAFETY: the rows are long enough, and aligned if they are to be.
-        unsafe { bands::<S, U, V>(simd, self.panel, self.results, self.first, self.stream, sink) }
+        unsafe { bands::<S, U, V>(simd, self.panel, self.results, self.first, self.non_temporal, sink) }
     }
 }
 
@@ -205,7 +213,7 @@ impl<U: Output> Work for Bands<'_, '_, U> {
 /// wide tile. A partial tile writes to a buffer first.
 ///
 /// # Safety
-/// The rows are as [`Panel::compute`] asserts. With `stream`, column `first` of every result row is aligned to
+/// The rows are as [`Panel::compute`] asserts. With `non_temporal`, column `first` of every result row is aligned to
 /// [`LINE`].
 #[inline(always)]
 unsafe fn bands<S: Simd, U: Output, const V: usize>(
@@ -213,7 +221,7 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
     panel: &Panel<'_>,
     results: &mut [&mut [U]],
     first: usize,
-    stream: bool,
+    non_temporal: bool,
     mut sink: U::Sink<'_>,
 ) {
     let Panel { window, rows, width, hints } = *panel;
@@ -242,9 +250,9 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
                 }
             }
             // SAFETY: source rows go on for whole tiles; results do if `left` says so, and else the buffer does. A wide
-            // tile is a multiple of LINE wide if it is streamed at all, so in an aligned row all are aligned.
+            // tile is a multiple of LINE wide if it is non-temporal at all, so in an aligned row all are aligned.
             unsafe {
-                sink.stream(stream && wide && left >= columns);
+                sink.use_non_temporal(non_temporal && wide && left >= columns);
                 match (wide, window.is_column()) {
                     (true, false) => tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
                     (false, false) => tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
@@ -263,7 +271,7 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
             x += columns;
         }
     }
-    if stream {
+    if non_temporal {
         simd.fence();
     }
 }

@@ -94,7 +94,7 @@ impl Work for MultiplyAdds {
     }
 }
 
-/// A copy past the caches.
+/// A copy with non-temporal stores.
 struct Copy<'a> {
     from: &'a [f32],
     to: &'a mut [f32],

@@ -80,7 +80,8 @@ impl<'a> Recompute<'a> {
         }
         #[cfg(target_arch = "x86_64")]
         if self.level.has_byte_instructions() {
-            // SAFETY: the CPU has the instructions; the windows are where `begins` says.
+            // SAFETY: the CPU has the instructions; `is_inside` is asserted above where the places are `inside`, and
+            // `begins` is set.
             return unsafe { lanes::sums(self, windows, places, count, inside) };
         }
         self.level.run(Chains { recompute: self, windows, places, count, inside })
@@ -203,19 +204,26 @@ impl Work for Chains<'_, '_> {
         let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
         let mut sums = [0.0_f32; AT_ONCE];
         for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
-            // SAFETY: `group` has made sure of it.
+            // SAFETY: only `group` makes this, and it has asserted `is_inside` of all places and set `begins`.
             let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
             for (sums, rows) in
                 sums.chunks_exact_mut(CHAINS).zip(rows.chunks_exact(CHAINS)).take(count.div_ceil(CHAINS))
             {
-                for (l, &coefficient) in coefficients.iter().enumerate() {
-                    for (sum, row) in sums.iter_mut().zip(rows) {
-                        *sum = coefficient.mul_add(row[l * step].into(), *sum);
-                    }
-                }
+                ordered_steps(coefficients, rows, step, sums);
             }
         }
         sums
+    }
+}
+
+/// Adds one row of a window to several ordered sums: one fused multiply-add a coefficient, from left to right. `rows`
+/// are the pixels from the first coefficient's on, `step` values apart.
+#[inline(always)]
+pub(super) fn ordered_steps<T: Copy + Into<f32>>(coefficients: &[f32], rows: &[&[T]], step: usize, sums: &mut [f32]) {
+    for (l, &coefficient) in coefficients.iter().enumerate() {
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            *sum = coefficient.mul_add(row[l * step].into(), *sum);
+        }
     }
 }
 
@@ -255,7 +263,7 @@ mod lanes {
         let vectors = count.div_ceil(16);
         let (mut sums, byte) = ([_mm512_setzero_ps(); VECTORS], _mm512_set1_epi32(255));
         for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: this function requires of places and windows what `window_rows` does.
             let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
             for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
                 for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
@@ -295,7 +303,7 @@ mod lanes {
         for (g, quarter) in quarters.iter_mut().enumerate() {
             let mut parts = [_mm_setzero_si128(); 4];
             for (i, part) in parts.iter_mut().enumerate() {
-                // SAFETY: the caller's promise.
+                // SAFETY: 4 i + g < 16, and the row has 64 bytes from `first` on.
                 *part = unsafe {
                     let from = rows.get_unchecked(4 * i + g).as_ptr().add(first);
                     if step == 1 {

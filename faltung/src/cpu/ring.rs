@@ -8,8 +8,10 @@
 //! Uncertain integer results are computed again, in order, from the image.
 //!
 //! The ring holds the source rows of one band: [`ROWS`] output rows, and the window's height less 1. Source row s is in
-//! slot s modulo their number. The bands follow one another from top to bottom, so each source row is converted and
-//! filtered once. A block is cut into strips of columns, so narrow that the ring stays in the cache.
+//! slot s modulo their number. A block is cut into strips of columns, so narrow that the ring stays in the cache. The
+//! bands of a strip follow one another from top to bottom, so a strip converts and filters each source row once.
+//! Neighbouring strips both convert the columns that windows of both cover. Blocks one above the other both convert and
+//! filter the source rows that windows of both cover.
 
 use std::ops::Range;
 
@@ -132,13 +134,9 @@ impl Rings<'_> {
 
             let ring = scratch.ring();
             let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[slot(s) * pitch..][..pitch]).collect();
-            let hints = Hints { prefetch: false, stream: self.large };
-            Panel { window: self.window, rows: &rows, width, hints }.compute(
-                self.level,
-                results,
-                start,
-                &mut uncertain,
-            );
+            let hints = Hints { prefetch: false, non_temporal: self.large };
+            let panel = Panel { window: self.window, rows: &rows, width, hints };
+            panel.compute(self.level, results, start, &mut uncertain);
             uncertain.places(results.len(), width, |row, column| again.push((first + row, column)));
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
@@ -155,7 +153,8 @@ impl Rings<'_> {
     fn fill(&self, scratch: &mut Scratch, map: &LineMap, row: i32, to: Range<usize>) {
         let step = self.problem.format().channels;
         let Scratch { ring, line, bytes } = scratch;
-        let to = &mut from_line(ring)[to];
+        let first = first_of_line(ring);
+        let to = &mut ring[first..][to];
         match (self.row, self.source) {
             (None, image) => map.fill(self.level, self.problem, image, row, to),
             (Some(Row::Floats(coefficients)), image) => {
@@ -171,16 +170,15 @@ impl Rings<'_> {
     }
 }
 
-/// `values` from the first one on that begins a cache line. A vector that straddles two lines takes two accesses.
-fn from_line(values: &mut [f32]) -> &mut [f32] {
-    let first = values.as_ptr().align_offset(panel::LINE);
-    &mut values[first..]
+/// The index of the first value that begins a cache line. A vector that straddles two lines takes two accesses.
+fn first_of_line(values: &[f32]) -> usize {
+    values.as_ptr().align_offset(panel::LINE)
 }
 
 impl Scratch {
     /// The ring.
     fn ring(&self) -> &[f32] {
-        &self.ring[self.ring.as_ptr().align_offset(panel::LINE)..]
+        &self.ring[first_of_line(&self.ring)..]
     }
 
     /// Makes room for a ring and a line of as many values, and for a line of bytes.

@@ -34,7 +34,7 @@ impl Work for RowPass<'_> {
             x += SUMS * S::LANES;
         }
         while x < filtered.len() {
-            // SAFETY: as above, of one vector.
+            // SAFETY: `filtered` is whole vectors, so one from x on is in it, and its windows are in `line`.
             unsafe { vectors::<S, 1>(simd, line.as_ptr().add(x), coefficients, step, filtered.as_mut_ptr().add(x)) };
             x += S::LANES;
         }

@@ -21,31 +21,13 @@ impl Output for f32 {
 
     #[inline(always)]
     fn sink(_: &mut Uncertain) -> Floats {
-        Floats { stream: false }
-    }
-}
-
-impl Output for u8 {
-    type Sink<'a> = Integers<'a, u8>;
-
-    #[inline(always)]
-    fn sink(uncertain: &mut Uncertain) -> Integers<'_, u8> {
-        Integers::new(uncertain)
-    }
-}
-
-impl Output for u16 {
-    type Sink<'a> = Integers<'a, u16>;
-
-    #[inline(always)]
-    fn sink(uncertain: &mut Uncertain) -> Integers<'_, u16> {
-        Integers::new(uncertain)
+        Floats { non_temporal: false }
     }
 }
 
 /// Writes the sums themselves.
 pub(super) struct Floats {
-    stream: bool,
+    non_temporal: bool,
 }
 
 impl Sink for Floats {
@@ -61,21 +43,21 @@ impl Sink for Floats {
         _: usize,
     ) {
         for (i, &vector) in values.iter().enumerate() {
-            // SAFETY: the caller's promise; aligned if it asked for a stream.
+            // SAFETY: `to` has room for N vectors, and with `non_temporal` each is aligned, as `Sink` requires.
             unsafe {
                 let to = to.add(i * S::LANES);
-                if self.stream { simd.stream(to, vector) } else { simd.store(to, vector) }
+                if self.non_temporal { simd.stream(to, vector) } else { simd.store(to, vector) }
             }
         }
     }
 
     #[inline(always)]
-    fn stream(&mut self, past_caches: bool) {
-        self.stream = past_caches;
+    fn use_non_temporal(&mut self, non_temporal: bool) {
+        self.non_temporal = non_temporal;
     }
 }
 
-/// Rounds, and notes which sums are near the boundary between two whole numbers.
+/// Rounds, and notes which sums are near the boundary between two integers.
 pub(super) struct Integers<'a, U> {
     /// None if all results are certain.
     uncertain: Option<&'a mut Uncertain>,
@@ -97,21 +79,28 @@ pub(super) trait Integer: Copy {
     unsafe fn store<S: Simd, const N: usize>(simd: S, to: *mut Self, values: &[S::Vector; N]);
 }
 
-impl Integer for u8 {
-    #[inline(always)]
-    unsafe fn store<S: Simd, const N: usize>(simd: S, to: *mut u8, values: &[S::Vector; N]) {
-        // SAFETY: the caller's promise.
-        unsafe { simd.store_u8(to, values) }
-    }
-}
+macro_rules! integer_output {
+    ($integer:ty, $store:ident) => {
+        impl Output for $integer {
+            type Sink<'a> = Integers<'a, $integer>;
 
-impl Integer for u16 {
-    #[inline(always)]
-    unsafe fn store<S: Simd, const N: usize>(simd: S, to: *mut u16, values: &[S::Vector; N]) {
-        // SAFETY: the caller's promise.
-        unsafe { simd.store_u16(to, values) }
-    }
+            #[inline(always)]
+            fn sink(uncertain: &mut Uncertain) -> Integers<'_, $integer> {
+                Integers::new(uncertain)
+            }
+        }
+
+        impl Integer for $integer {
+            #[inline(always)]
+            unsafe fn store<S: Simd, const N: usize>(simd: S, to: *mut $integer, values: &[S::Vector; N]) {
+                // SAFETY: `to` has room for N vectors, as this function requires.
+                unsafe { simd.$store(to, values) }
+            }
+        }
+    };
 }
+integer_output!(u8, store_u8);
+integer_output!(u16, store_u16);
 
 impl<U: Integer> Sink for Integers<'_, U> {
     type Value = U;
@@ -125,7 +114,7 @@ impl<U: Integer> Sink for Integers<'_, U> {
         row: usize,
         column: usize,
     ) {
-        // SAFETY: the caller promises the memory.
+        // SAFETY: `to` has room for N vectors, as this function requires.
         unsafe { U::store(simd, to, values) };
         if let Some(uncertain) = &mut self.uncertain {
             for (i, &vector) in values.iter().enumerate() {

@@ -80,8 +80,7 @@ impl Window {
                 packed[l * stride + height - 1 - k] = coefficient;
             }
         }
-        let finish = (!problem.is_plain()).then(|| problem.scale_and_offset());
-        Self { packed, stride, width, height, step: problem.format().channels, finish }
+        Self { packed, stride, width, height, step: problem.format().channels, finish: problem.last_step() }
     }
 
     /// The values that a row needs beyond the first one of its last window.
@@ -125,10 +124,10 @@ pub(super) trait Sink {
         column: usize,
     );
 
-    /// Whether the vectors that follow are written past the caches. They are aligned to the size of a vector then, and
-    /// the caller ends them with a [fence](Simd::fence).
-    fn stream(&mut self, past_caches: bool) {
-        let _ = past_caches;
+    /// Whether the vectors that follow are written with non-temporal stores. They are aligned to the size of a vector
+    /// then, and the caller ends them with a [fence](Simd::fence).
+    fn use_non_temporal(&mut self, non_temporal: bool) {
+        let _ = non_temporal;
     }
 }
 
@@ -200,7 +199,7 @@ unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
             *vector = unsafe { simd.load(pixels.add(l * window.step + v * S::LANES)) };
         }
         for (r, sums) in sums[LOW..HIGH].iter_mut().enumerate() {
-            // SAFETY: the caller's promise; columns are `stride` apart.
+            // SAFETY: `coefficients` is row LOW of column 0, columns are `stride` apart, and r < HIGH - LOW.
             let coefficient = simd.splat(unsafe { *coefficients.add(l * window.stride + r) });
             for (sum, &vector) in sums.iter_mut().zip(&loaded) {
                 *sum = simd.fma(coefficient, vector, *sum);
@@ -212,7 +211,7 @@ unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
 /// Finishes and writes one output row of a tile, which is row `at.0` of its band and begins in column `at.1`.
 ///
 /// # Safety
-/// As for [`tile`], of `to`.
+/// `to` is valid for writes of `V * LANES` values, and aligned as `sink` requires.
 #[inline(always)]
 pub(super) unsafe fn finish<S: Simd, K: Sink, const V: usize>(
     simd: S,
@@ -230,6 +229,6 @@ pub(super) unsafe fn finish<S: Simd, K: Sink, const V: usize>(
             *value = simd.fma(*value, scale, offset);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `to` has room for V vectors, aligned as the sink requires: this function requires it.
     unsafe { sink.put(simd, &values, to, at.0, at.1) };
 }

@@ -94,6 +94,22 @@ impl GpuConvolution {
                 Err(error) => return Err(error),
             }
         };
+        let ready = Self::of(kernel, cut, memory_limit);
+        ready.workspaces.give(workspace);
+        Ok(ready)
+    }
+
+    /// As [`new`](Self::new), for whole images that are on the device. It allocates no memory for images.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::new`].
+    pub(crate) fn of_device_images(gpu: &Arc<Gpu>, problem: &Problem, choice: VariantChoice) -> Result<Self> {
+        let kernel = Kernel::new(gpu, problem, choice)?;
+        let cut = Cut::new(problem, kernel.plan(), usize::MAX).map_err(|needed| gpu.out_of_memory(needed, None))?;
+        Ok(Self::of(kernel, cut, None))
+    }
+
+    fn of(kernel: Kernel, cut: Cut, memory_limit: Option<usize>) -> Self {
         let mut ready = Self {
             kernel,
             cut,
@@ -105,8 +121,7 @@ impl GpuConvolution {
             notes: Mutex::default(),
         };
         ready.strategy = ready.choose_strategy();
-        ready.workspaces.give(workspace);
-        Ok(ready)
+        ready
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -229,10 +244,10 @@ impl GpuConvolution {
                 let rows = Rows::of(strip.height, strip.rows());
                 // SAFETY: the buffers are the workspace's, which this run has for itself, and the scope waits for the
                 // stream.
-                unsafe { self.kernel.launch(workspace.buffers(), &rows, main)? };
+                unsafe { self.kernel.launch(workspace.buffers(), &rows, &*main)? };
                 let kind = gpu.kind(outputs.span());
                 let place = to.of(workspace.result.area(), strip.rows());
-                // SAFETY: as above.
+                // SAFETY: the strip's rows lie in the workspace, which this run has for itself, and the scope waits.
                 unsafe { staging.download(lent, outputs, place, kind, main)? };
             }
             self.note_refusal(staging.refused());
@@ -286,17 +301,17 @@ impl GpuConvolution {
         let (from, to) = self.row_bytes();
         let height = self.height();
         // Rows that lie otherwise than the kernel wants them go through memory in which they lie so.
-        let make = |image: ImageArea, row: RowBytes| {
-            (!row.suits(image, height)).then(|| ImageMemory::new(stream, height * row.pitch)).transpose()
-        };
-        let (own_source, own_result) = (make(source, from)?, make(result, to)?);
+        let make = |row: RowBytes| ImageMemory::new(stream, height * row.pitch);
+        // A kernel reads its source while it writes its result, so a source that overlaps the result is copied, too.
+        let copies_source = !from.suits(source, height) || source.area.overlaps(result.area);
+        let own_source = copies_source.then(|| make(from)).transpose()?;
+        let own_result = (!to.suits(result, height)).then(|| make(to)).transpose()?;
         if let Some(own) = &own_source {
             let rows = RowBytes { pitch: source.pitch, ..from }.all(source.area, height);
             // SAFETY: both have the rows; the own memory is given back behind this stream's work.
             unsafe { copy_rows_on_device(from.of(own.area(), 0..height), rows, stream.stream()) }
                 .context("copy the image on the device")?;
         }
-        self.kernel.used_by(stream);
         let area = |own: &Option<ImageMemory>, given: Area| own.as_ref().map_or(given, |own| own.area());
         let planes_bytes = self.plan().planes_row_bytes() * height;
         let planes = (planes_bytes > 0).then(|| ImageMemory::new(stream, planes_bytes)).transpose()?;
@@ -306,11 +321,15 @@ impl GpuConvolution {
             planes: planes.as_ref().map(ImageMemory::area),
         };
         // SAFETY: source and result are as this function requires, or memory of this call's own, which goes back to the
-        // pool behind the stream's work. The stream was noted.
-        unsafe { self.kernel.launch(buffers, &Rows::of(height, 0..height), stream.stream())? };
+        // pool behind the stream's work. They do not overlap. The stream is noted below.
+        let launched = unsafe { self.kernel.launch(buffers, &Rows::of(height, 0..height), stream.stream()) };
+        // Even where a launch has failed: one before it may have begun.
+        self.kernel.used_by(stream)?;
+        launched?;
         if let Some(own) = &own_result {
             let rows = RowBytes { pitch: result.pitch, ..to }.all(result.area, height);
-            // SAFETY: as above.
+            // SAFETY: `own` holds the rows, and goes back to the pool after this copy. The result has `height` rows at
+            // its pitch, as this function requires.
             unsafe { copy_rows_on_device(rows, to.of(own.area(), 0..height), stream.stream()) }
                 .context("copy the result on the device")?;
         }

@@ -2,6 +2,7 @@
 //! [`lend`](super::lend) alone.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::mem::ManuallyDrop;
 
 use cust::device::Device;
 use cust::function::Function;
@@ -29,6 +30,7 @@ unsafe extern "C" {
     fn cuModuleUnload(module: CUmodule) -> u32;
     fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: *mut c_void, flags: u32) -> u32;
     fn cuMemsetD8Async(to: u64, byte: u8, count: usize, stream: CUstream) -> u32;
+    fn cuStreamCreate(stream: *mut CUstream, flags: u32) -> u32;
     fn cuStreamSynchronize(stream: CUstream) -> u32;
 }
 
@@ -92,8 +94,31 @@ pub(super) fn mapped(memory: &mut LockedBuffer<u8>) -> Result<u64, Failure> {
 /// # Safety
 /// The area is memory of the stream's device until the stream has come past this, and nobody else uses it until then.
 pub(super) unsafe fn fill(area: Area, byte: u8, stream: &Stream) -> Result<(), Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function requires the area to be the device's and unused by others until the fill is done.
     checked(unsafe { cuMemsetD8Async(area.address, byte, area.bytes, stream.as_inner()) })
+}
+
+/// A new stream with the flag `CU_STREAM_NON_BLOCKING`; [`super`] says why. `cust` removes this flag.
+pub(super) fn stream() -> Result<Stream, Failure> {
+    const NON_BLOCKING: u32 = 1;
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the driver writes one handle.
+    checked(unsafe { cuStreamCreate(&raw mut handle, NON_BLOCKING) })?;
+    // SAFETY: the stream is new, so the value that destroys it is the only one of it.
+    Ok(ManuallyDrop::into_inner(unsafe { stream_of(handle) }))
+}
+
+/// The value of `cust` for a stream. Its drop destroys the stream.
+///
+/// # Safety
+/// - The handle is a stream that lives at least as long as the value, or a default stream: 0, 1, 2.
+/// - At most one value of a stream is dropped, and none of a default stream.
+pub(super) unsafe fn stream_of(handle: CUstream) -> ManuallyDrop<Stream> {
+    // SAFETY: the version of `cust` is pinned, and its stream has one field, the handle. The sizes are equal, which the
+    // compiler checks.
+    let stream = ManuallyDrop::new(unsafe { std::mem::transmute::<CUstream, Stream>(handle) });
+    debug_assert_eq!(stream.as_inner(), handle);
+    stream
 }
 
 /// Waits until the device has done all that the stream was given, or never will.

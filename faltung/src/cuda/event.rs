@@ -23,7 +23,7 @@ pub(super) struct Event(CUevent);
 
 // SAFETY: the driver's functions on events may be called from any thread.
 unsafe impl Send for Event {}
-// SAFETY: as above, from several threads at once.
+// SAFETY: the driver's functions on events may be called from several threads at once.
 unsafe impl Sync for Event {}
 
 impl Event {

@@ -1,20 +1,31 @@
-//! Work that was recorded once, to be given to a stream as a whole.
+//! Kernels that are prepared once, to be given to a stream as a whole.
+//!
+//! The nodes are added one by one. A stream capture would make the same graph, but other threads would notice it. The
+//! CUDA programming guide says that a context must not be synchronised while one of its streams is captured. That holds
+//! in all modes of the capture: the call fails, and so does the capture.
 
-use cust::stream::Stream;
-use cust::sys::{CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
+use std::cell::Cell;
+
+use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
 
 use super::status::{DriverResultExt, Failure, checked};
 use crate::Result;
 
 unsafe extern "C" {
-    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> u32;
-    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> u32;
+    fn cuGraphCreate(graph: *mut CUgraph, flags: u32) -> u32;
+    fn cuGraphAddKernelNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        kernel: *const CUDA_KERNEL_NODE_PARAMS,
+    ) -> u32;
     fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> u32;
     fn cuGraphDestroy(graph: CUgraph) -> u32;
     fn cuGraphExecDestroy(exec: CUgraphExec) -> u32;
 }
 
-/// Recorded work. [`Lent::launch`](super::lend::Lent::launch) gives it to a stream.
+/// Kernels in a fixed order. [`Lent::launch`](super::lend::Lent::launch) gives them to a stream.
 ///
 /// It holds addresses of memory, and keeps none of it alive.
 pub(super) struct Graph(CUgraphExec);
@@ -23,62 +34,54 @@ pub(super) struct Graph(CUgraphExec);
 // access to it but for launches, which the workspace that owns it does one after the other.
 unsafe impl Send for Graph {}
 
-/// A stream that records what it is given, until this is dropped: a panic ends the recording, too.
-struct Recording<'a> {
-    stream: &'a Stream,
-    /// Whether the stream still records.
-    is_open: bool,
+/// A graph to which kernels are added. Each runs after the one before it.
+pub(super) struct GraphBuilder {
+    graph: CUgraph,
+    last: Cell<Option<CUgraphNode>>,
 }
 
-impl<'a> Recording<'a> {
-    fn begin(stream: &'a Stream) -> Result<Self, Failure> {
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is open.
-        checked(unsafe { cuStreamBeginCapture_v2(stream.as_inner(), mode) })?;
-        Ok(Self { stream, is_open: true })
+impl GraphBuilder {
+    fn new() -> Result<Self, Failure> {
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle.
+        checked(unsafe { cuGraphCreate(&raw mut graph, 0) })?;
+        Ok(Self { graph, last: Cell::new(None) })
     }
 
-    fn end(&mut self) -> Result<Recorded, Failure> {
-        let mut graph = Recorded(std::ptr::null_mut());
-        // SAFETY: ends what was begun; the driver writes a handle, or null. A recording that failed has ended, too.
-        let ended = checked(unsafe { cuStreamEndCapture(self.stream.as_inner(), &raw mut graph.0) });
-        self.is_open = false;
-        ended.map(|()| graph)
+    /// Adds a kernel. The driver copies its arguments before this returns.
+    ///
+    /// # Safety
+    /// - The arguments of `kernel` are pointers to a value for each parameter of its function.
+    /// - All launches of the graph keep what [`launch`](super::launch) requires for this kernel.
+    pub(super) unsafe fn add(&self, kernel: &CUDA_KERNEL_NODE_PARAMS) -> Result<(), Failure> {
+        let mut node = std::ptr::null_mut();
+        let after = self.last.get();
+        let (nodes, count) = after.as_ref().map_or((std::ptr::null(), 0), |node| (std::ptr::from_ref(node), 1));
+        // SAFETY: the graph is open and has the node. The arguments fit, as this function requires. The driver writes
+        // one handle.
+        checked(unsafe { cuGraphAddKernelNode(&raw mut node, self.graph, nodes, count, kernel) })?;
+        self.last.set(Some(node));
+        Ok(())
     }
 }
 
-impl Drop for Recording<'_> {
+impl Drop for GraphBuilder {
     fn drop(&mut self) {
-        if self.is_open {
-            // What was recorded is not wanted. A failure means that the driver has ended the recording itself.
-            let _ = self.end();
-        }
-    }
-}
-
-/// What was recorded.
-struct Recorded(CUgraph);
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        if !self.0.is_null() {
-            // SAFETY: the handle is the driver's, and what was made of it stands by itself. A failure leaves it in the
-            // context until that ends.
-            let _ = checked(unsafe { cuGraphDestroy(self.0) });
-        }
+        // SAFETY: the handle is the driver's, and what was made of it stands by itself. A failure leaves it in the
+        // context until that ends.
+        let _ = checked(unsafe { cuGraphDestroy(self.graph) });
     }
 }
 
 impl Graph {
-    /// Records what `work` gives to the stream, which does none of it.
-    pub(super) fn record(stream: &Stream, work: impl FnOnce() -> Result<()>) -> Result<Self> {
-        const ACTION: &str = "record a graph of launches";
-        let mut recording = Recording::begin(stream).context(ACTION)?;
-        work()?;
-        let recorded = recording.end().context(ACTION)?;
+    /// The graph of the kernels that `work` adds.
+    pub(super) fn build(work: impl FnOnce(&GraphBuilder) -> Result<()>) -> Result<Self> {
+        const ACTION: &str = "build a graph of launches";
+        let graph = GraphBuilder::new().context(ACTION)?;
+        work(&graph)?;
         let mut exec = std::ptr::null_mut();
         // SAFETY: the graph is whole; the driver writes a handle.
-        checked(unsafe { cuGraphInstantiateWithFlags(&raw mut exec, recorded.0, 0) }).context(ACTION)?;
+        checked(unsafe { cuGraphInstantiateWithFlags(&raw mut exec, graph.graph, 0) }).context(ACTION)?;
         Ok(Self(exec))
     }
 

@@ -17,6 +17,15 @@ use crate::{Error, Result};
 pub(crate) enum ImageStorage {
     Own(ImageMemory),
     Foreign(ForeignMemory),
+    /// Device memory whose owner orders all that uses it by one stream. So nothing is noted, and the drop does not
+    /// wait.
+    Borrowed(BorrowedMemory),
+}
+
+/// Device memory whose owner orders all that uses it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BorrowedMemory {
+    area: Area,
 }
 
 /// Device memory that somebody else owns.
@@ -48,10 +57,16 @@ impl Drop for ForeignMemory {
 }
 
 impl ImageStorage {
+    /// Memory from `address` on whose owner orders all that uses it.
+    pub(crate) fn borrowed(address: u64, bytes: usize) -> Self {
+        Self::Borrowed(BorrowedMemory { area: Area { address, bytes } })
+    }
+
     fn area(&self) -> Area {
         match self {
             Self::Own(memory) => memory.area(),
             Self::Foreign(memory) => memory.area,
+            Self::Borrowed(memory) => memory.area,
         }
     }
 
@@ -64,16 +79,23 @@ impl ImageStorage {
     pub(crate) fn not_on_host(&self) -> Error {
         let found = match self {
             Self::Own(memory) => memory.gpu().describe(),
-            Self::Foreign(_) => "another library".to_owned(),
+            Self::Foreign(_) | Self::Borrowed(_) => "another library".to_owned(),
         };
         Error::OtherDevice { required: crate::stream::HOST.to_owned(), found }
     }
 
-    fn uses(&self) -> &Uses {
+    /// Who uses the memory; None where its owner orders that.
+    fn uses(&self) -> Option<&Uses> {
         match self {
-            Self::Own(memory) => &memory.uses,
-            Self::Foreign(memory) => &memory.uses,
+            Self::Own(memory) => Some(&memory.uses),
+            Self::Foreign(memory) => Some(&memory.uses),
+            Self::Borrowed(_) => None,
         }
+    }
+
+    /// Lets `stream` wait until it may use the memory.
+    fn order(&self, stream: &Arc<OwnStream>, access: Access) -> Result<()> {
+        self.uses().map_or(Ok(()), |uses| uses.order(stream, access))
     }
 
     /// Fails for memory of another device. Foreign memory is on the right one, as who made the image of it promised.
@@ -82,7 +104,7 @@ impl ImageStorage {
             Self::Own(memory) if !Arc::ptr_eq(memory.gpu(), gpu) => {
                 Err(Error::OtherDevice { required: gpu.describe(), found: memory.gpu().describe() })
             }
-            Self::Own(_) | Self::Foreign(_) => Ok(()),
+            Self::Own(_) | Self::Foreign(_) | Self::Borrowed(_) => Ok(()),
         }
     }
 }
@@ -134,7 +156,7 @@ impl OwnStream {
         let mut lane = gpu.lane()?;
         let lane = &mut *lane;
         gpu.lend(|lent| {
-            image.storage.uses().hold(&lane.down)?;
+            image.storage.uses().map_or(Ok(()), |uses| uses.hold(&lane.down))?;
             super::overlap::follow(&lane.down, self.stream())?;
             lent.uses(&lane.down);
             let kind = gpu.kind(result.span());
@@ -171,8 +193,8 @@ impl GpuConvolution {
         self.check(source)?;
         result.storage.check_device(self.gpu())?;
         let _entered = self.gpu().enter()?;
-        source.storage.uses().order(stream, Access::Read)?;
-        result.storage.uses().order(stream, Access::Write)?;
+        source.storage.order(stream, Access::Read)?;
+        result.storage.order(stream, Access::Write)?;
         // SAFETY: both are on the device and of the plan's size, as the callers check; they are ordered above, and go
         // back to the pool, or to their owner, behind all that uses them.
         unsafe { self.enqueue(source.area(), result.area(), stream) }

@@ -1,6 +1,7 @@
 //! A plan with its kernel loaded and its mask on the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use cust::function::Function;
 use cust::module::Module;
@@ -8,12 +9,13 @@ use cust::stream::Stream;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 use kernels_gpu::teaching::constant_mask::MASK;
 
-use super::launch::{self, Area, Images};
+use super::event::Event;
+use super::launch::{self, Area, Images, Target};
 use super::lend::DeviceRows;
 use super::mapped::RowBytes;
 use super::modules::Exclusive;
 use super::pool::Block;
-use super::status::DriverResultExt;
+use super::status::{DriverResultExt, Failure};
 use super::stream::{OwnStream, events_behind};
 use super::{Gpu, driver};
 use crate::image::bytes_of;
@@ -30,8 +32,7 @@ pub(super) struct Kernel {
     mask: MaskPlace,
     /// The conversions to planes and from planes, of modules that stay loaded as long.
     conversions: Vec<(&'static str, Function<'static>, Arc<Module>)>,
-    /// Streams that were given launches for which nobody has waited.
-    users: Mutex<Vec<Arc<OwnStream>>>,
+    users: Mutex<Users>,
     /// Dropped last: a module goes before its device.
     gpu: Arc<Gpu>,
 }
@@ -46,6 +47,22 @@ pub(super) struct Buffers {
     /// The planes, if the plan has any: [`Plan::planes_row_bytes`] for each row.
     pub(super) planes: Option<Area>,
 }
+
+/// The streams that were given launches for which nobody has waited.
+#[derive(Default)]
+struct Users {
+    /// Streams of the library, which stay open as long as they are here.
+    own: Vec<Arc<OwnStream>>,
+    /// Streams of somebody else may be destroyed at any time. So each has an event behind its last launch.
+    foreign: Vec<(ForeignStream, Event)>,
+}
+
+/// What tells one stream of somebody else from another: the handle, and the thread, which has a default stream of its
+/// own. A new stream may have the handle of one that was destroyed. Its event then comes later than both.
+type ForeignStream = (usize, ThreadId);
+
+/// So many events of foreign streams are kept before those that have come are dropped.
+const MANY_EVENTS: usize = 16;
 
 /// Where the kernel finds the mask, and the module that it belongs to.
 enum MaskPlace {
@@ -118,7 +135,8 @@ impl Kernel {
         (of(self.format.input.bytes()), of(self.format.output.bytes()))
     }
 
-    /// Launches the kernel for some rows of an image, without waiting for it. It may write rows after the outputs, too.
+    /// Launches the kernel for some rows of an image, without waiting for it, or adds it to a graph. It may write rows
+    /// after the outputs, too.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Driver`].
@@ -127,8 +145,9 @@ impl Kernel {
     /// - The device's context is the current one.
     /// - The memory is as [`launch::convolution`] and [`launch::conversion`] want it, and stays so until the launch is
     ///   done.
-    /// - The kernel lives as long, or the stream is noted by [`used_by`](Self::used_by).
-    pub(super) unsafe fn launch(&self, buffers: Buffers, rows: &Rows, stream: &Stream) -> Result<()> {
+    /// - The kernel lives as long, or the stream is noted by [`used_by`](Self::used_by) after the launch.
+    pub(super) unsafe fn launch<'a>(&self, buffers: Buffers, rows: &Rows, target: impl Into<Target<'a>>) -> Result<()> {
+        let target = target.into();
         let Buffers { source, result, planes } = buffers;
         let planes = planes.unwrap_or(Area { address: 0, bytes: 0 });
         let area = |place: Place| match place {
@@ -148,7 +167,7 @@ impl Kernel {
                     let images = Images { format, source: area(from), result: area(to) };
                     // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the
                     // caller's promise.
-                    unsafe { launch::convolution(&self.function, &launch, images, mask, stream)? };
+                    unsafe { launch::convolution(&self.function, &launch, images, mask, target)? };
                 }
                 Step::Convert { conversion, grid, params, from, to } => {
                     let found = self.conversions.iter().find(|(symbol, ..)| *symbol == conversion.symbol);
@@ -156,19 +175,46 @@ impl Kernel {
                     let areas = (area(from), area(to));
                     // SAFETY: the function is the conversion, and the grid is the plan's; the rest is the caller's
                     // promise.
-                    unsafe { launch::conversion(function, conversion, (grid, params), areas, stream)? };
+                    unsafe { launch::conversion(function, conversion, (grid, params), areas, target)? };
                 }
             }
         }
         Ok(())
     }
 
-    /// Notes a stream that is given launches for which nobody waits: mask and module stay until they are done.
-    pub(super) fn used_by(&self, stream: &Arc<OwnStream>) {
+    /// Notes a stream that was given launches for which nobody waits: mask and module stay until they are done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if there is no event behind the launches. Then this has waited for the stream.
+    pub(super) fn used_by(&self, stream: &Arc<OwnStream>) -> Result<()> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if !users.iter().any(|user| Arc::ptr_eq(user, stream)) {
-            users.push(Arc::clone(stream));
+        if !stream.is_foreign() {
+            if !users.own.iter().any(|user| Arc::ptr_eq(user, stream)) {
+                users.own.push(Arc::clone(stream));
+            }
+            return Ok(());
         }
+        let noted = users.foreign_launch(stream.stream());
+        if noted.is_err() {
+            // What fails here, too, is a lost device, which runs nothing any more.
+            let _ = driver::finish(stream.stream(), "run what the stream was given");
+        }
+        noted.context("record an event")
+    }
+}
+
+impl Users {
+    /// Puts the event of a foreign stream behind its last launch.
+    fn foreign_launch(&mut self, stream: &Stream) -> Result<(), Failure> {
+        let key = (stream.as_inner().addr(), std::thread::current().id());
+        if let Some((_, event)) = self.foreign.iter().find(|(known, _)| *known == key) {
+            return event.record(stream);
+        }
+        if self.foreign.len() >= MANY_EVENTS {
+            self.foreign.retain(|(_, event)| !event.has_come().is_ok_and(|has_come| has_come));
+        }
+        self.foreign.push((key, Event::behind(stream)?));
+        Ok(())
     }
 }
 
@@ -176,7 +222,8 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         let _entered = self.gpu.enter();
         let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let pending = events_behind(users.iter());
+        let mut pending = events_behind(users.own.iter());
+        pending.extend(users.foreign.into_iter().map(|(_, event)| event));
         match &mut self.mask {
             MaskPlace::Global { block, .. } => {
                 if let Some(block) = block.take() {
@@ -208,7 +255,7 @@ fn set_constant(gpu: &Gpu, function: &Function<'_>, coefficients: &[f32]) -> Res
 }
 
 /// Copies values to the device, and waits.
-fn copy(gpu: &Gpu, to: Area, values: &[f32], action: &str) -> Result<()> {
+pub(super) fn copy(gpu: &Gpu, to: Area, values: &[f32], action: &str) -> Result<()> {
     let bytes = bytes_of(values);
     assert!(bytes.len() <= to.bytes, "the area holds the values");
     let lane = gpu.lane()?;

@@ -1,14 +1,14 @@
 //! What one run from host memory and back needs for itself: streams and page-locked memory.
 //!
-//! Several threads run on one device at once. Each takes a lane, and gives it back when its run has ended. So no lock is
-//! held while anything runs, and a run that begins within another one, on the same thread, has another lane.
+//! Several threads run on one device at once. Each takes a lane, and gives it back when its run has ended. So no lock
+//! is held while anything runs, and a run that begins within another one, on the same thread, has another lane.
 
-use cust::stream::{Stream, StreamFlags};
+use cust::stream::Stream;
 
-use super::Gpu;
 use super::mapped::Mapped;
 use super::staging::Staging;
 use super::status::DriverResultExt;
+use super::{Gpu, driver};
 use crate::Result;
 use crate::spares::Spare;
 
@@ -35,7 +35,7 @@ impl Gpu {
         // back.
         self.lanes.take(|| {
             let _entered = self.enter()?;
-            let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).context("create a stream");
+            let stream = || driver::stream().context("create a stream");
             let (staging, mapped) = (Staging::default(), None);
             Ok(Lane { main: stream()?, up: stream()?, down: stream()?, staging, mapped })
         })

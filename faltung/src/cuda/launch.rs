@@ -1,43 +1,117 @@
-//! Every `launch!` of the project, behind functions that check what a kernel relies on.
+//! Every launch of the library, behind functions that check what a kernel relies on.
 //!
 //! # Why a launch is sound
-//! A kernel reads and writes what its parameters say. So a function here takes areas of memory, not addresses, and
-//! before it launches it checks that the areas are as long as the parameters claim. Grid, block and shared memory come
-//! from the entry's own geometry ([`crate::plan`]). The caller keeps the memory alive, and orders what uses it.
+//! A kernel reads and writes what its parameters say. So a function here takes areas of memory, not addresses. Before
+//! the launch it checks that the areas are as long as the parameters claim. Grid, block and shared memory come from the
+//! entry's own geometry ([`crate::plan`]). The caller keeps the memory alive, and orders the accesses to it.
+
+use std::ffi::c_void;
 
 use cust::function::Function;
-use cust::launch;
-use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer};
+use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
-use kernels_gpu::abi::params::Params;
+use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUstream};
+use kernels_gpu::ndimage::Task;
 use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
 
-use super::status::DriverResultExt;
+use super::graph::GraphBuilder;
+use super::status::{DriverResultExt, Failure, checked};
+use crate::nd::ArrayLaunch;
 use crate::plan::Launch;
 use crate::{Error, PixelFormat, Result};
 
-/// Parameters as `cust` wants a kernel argument.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct ByValue<P>(P);
-// SAFETY: plain numbers, no pointers, no padding (the layout is asserted beside the type).
-unsafe impl DeviceCopy for ByValue<Params> {}
-// SAFETY: as above.
-unsafe impl DeviceCopy for ByValue<PlaneParams> {}
+unsafe extern "C" {
+    fn cuLaunchKernel(
+        function: CUfunction,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> u32;
+}
 
-/// Memory of the device, from an address on.
+/// Where a launch goes.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'a> {
+    /// It runs in the order of the stream.
+    Stream(CUstream),
+    /// It runs whenever the graph is launched.
+    Graph(&'a GraphBuilder),
+}
+
+impl From<&Stream> for Target<'_> {
+    fn from(stream: &Stream) -> Self {
+        Self::Stream(stream.as_inner())
+    }
+}
+
+impl<'a> From<&'a GraphBuilder> for Target<'a> {
+    fn from(graph: &'a GraphBuilder) -> Self {
+        Self::Graph(graph)
+    }
+}
+
+/// Launches a function, or adds it to a graph.
+///
+/// # Safety
+/// - `arguments` are pointers to a value for each parameter of the function.
+/// - The values are such that the function accesses only memory which is there for it until it is done.
+/// - A stream is one of the current context, or a default stream.
+unsafe fn enqueue<const N: usize>(
+    function: &Function<'_>,
+    (grid, block, shared_bytes): ((u32, u32), (u32, u32), u32),
+    mut arguments: [*mut c_void; N],
+    target: Target<'_>,
+) -> Result<(), Failure> {
+    let (function, arguments, extra) = (function.to_raw(), arguments.as_mut_ptr(), std::ptr::null_mut());
+    match target {
+        // SAFETY: as this function requires. The driver copies the arguments before it returns.
+        Target::Stream(stream) => checked(unsafe {
+            cuLaunchKernel(function, grid.0, grid.1, 1, block.0, block.1, 1, shared_bytes, stream, arguments, extra)
+        }),
+        Target::Graph(graph) => {
+            let kernel = CUDA_KERNEL_NODE_PARAMS {
+                func: function,
+                gridDimX: grid.0,
+                gridDimY: grid.1,
+                gridDimZ: 1,
+                blockDimX: block.0,
+                blockDimY: block.1,
+                blockDimZ: 1,
+                sharedMemBytes: shared_bytes,
+                kernelParams: arguments,
+                extra,
+            };
+            // SAFETY: as this function requires.
+            unsafe { graph.add(&kernel) }
+        }
+    }
+}
+
+/// A range of device memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) address: u64,
-    /// Bytes that may be used.
+    /// Its length.
     pub(super) bytes: usize,
 }
 
 impl Area {
-    /// What is left behind the first `bytes` bytes.
+    /// The area without its first `bytes` bytes.
     pub(super) fn behind(self, bytes: usize) -> Self {
         let rest = self.bytes.checked_sub(bytes).expect("the area has the bytes");
         Self { address: self.address + bytes as u64, bytes: rest }
+    }
+
+    /// Whether both have a byte.
+    pub(super) fn overlaps(self, other: Self) -> bool {
+        self.address < other.address + other.bytes as u64 && other.address < self.address + self.bytes as u64
     }
 }
 
@@ -68,7 +142,7 @@ pub(super) unsafe fn convolution(
     launch: &Launch,
     images: Images,
     mask: Option<Area>,
-    stream: &Stream,
+    target: Target<'_>,
 ) -> Result<()> {
     let params = launch.params;
     let Images { format: PixelFormat { channels, input, output }, source, result } = images;
@@ -92,17 +166,13 @@ pub(super) unsafe fn convolution(
         None => 0,
     };
     let Launch { grid, block, shared_bytes, .. } = *launch;
-    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), the lengths were checked above; the
-    // rest is the caller's promise.
-    unsafe {
-        launch!(function<<<grid, block, shared_bytes, stream>>>(
-            DevicePointer::<u8>::from_raw(source.address),
-            DevicePointer::<u8>::from_raw(result.address),
-            DevicePointer::<f32>::from_raw(mask),
-            ByValue(params)
-        ))
-    }
-    .context("launch a convolution kernel")
+    let (mut source, mut result, mut mask, mut params) = (source.address, result.address, mask, params);
+    let arguments: [*mut c_void; 4] =
+        [(&raw mut source).cast(), (&raw mut result).cast(), (&raw mut mask).cast(), (&raw mut params).cast()];
+    // SAFETY: the parameter list is that of every entry (kernels_gpu::registry), and the lengths were checked above.
+    // This function requires that `launch` is planned for `function`, and that the areas are the device's, do not
+    // overlap and are not used otherwise until the launch is done.
+    unsafe { enqueue(function, (grid, block, shared_bytes), arguments, target) }.context("launch a convolution kernel")
 }
 
 /// Launches a conversion between an image and planes; see [`kernels_gpu::util::planes`].
@@ -120,7 +190,7 @@ pub(super) unsafe fn conversion(
     conversion: &Conversion,
     (grid, params): ((u32, u32), PlaneParams),
     (from, to): (Area, Area),
-    stream: &Stream,
+    target: Target<'_>,
 ) -> Result<()> {
     let (width, height, channels) = (params.width as usize, params.rows as usize, conversion.channels as usize);
     let rows = |pitch: i32, values: usize| (height - 1) * pitch as usize + values;
@@ -132,16 +202,13 @@ pub(super) unsafe fn conversion(
             return Err(Error::Length { what: "bytes of planes", width, height, channels, required, found });
         }
     }
-    // SAFETY: the parameter list is that of every conversion, the lengths were checked above; the rest is the caller's
-    // promise.
-    unsafe {
-        launch!(function<<<grid, BLOCK, 0, stream>>>(
-            DevicePointer::<u8>::from_raw(from.address),
-            DevicePointer::<u8>::from_raw(to.address),
-            ByValue(params)
-        ))
-    }
-    .context("launch a conversion between an image and planes")
+    let (mut from, mut to, mut params) = (from.address, to.address, params);
+    let arguments: [*mut c_void; 3] = [(&raw mut from).cast(), (&raw mut to).cast(), (&raw mut params).cast()];
+    // SAFETY: the parameter list is that of every conversion, and the lengths were checked above. This function
+    // requires that `function` and `grid` fit, and that the areas are the device's, aligned, do not overlap and are not
+    // used otherwise until the launch is done.
+    unsafe { enqueue(function, (grid, BLOCK, 0), arguments, target) }
+        .context("launch a conversion between an image and planes")
 }
 
 /// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::util::memcpy`].
@@ -153,23 +220,64 @@ pub(super) unsafe fn conversion(
 /// - The areas are memory of the stream's device, or page-locked memory that it reads and writes.
 /// - They begin at multiples of 16 bytes, and do not overlap.
 /// - They stay so until the launch is done. Until then nobody writes `from`, or uses `to`.
-pub(super) unsafe fn copy(function: &Function<'_>, to: Area, from: Area, bytes: usize, stream: &Stream) -> Result<()> {
+pub(super) unsafe fn copy(
+    function: &Function<'_>,
+    to: Area,
+    from: Area,
+    bytes: usize,
+    target: Target<'_>,
+) -> Result<()> {
     let found = from.bytes.min(to.bytes);
     if found < bytes || !bytes.is_multiple_of(16) {
         let (width, height, channels, required) = (bytes, 1, 1, bytes.next_multiple_of(16));
         return Err(Error::Length { what: "copy on the device", width, height, channels, required, found });
     }
-    let quads = (bytes / 16) as u32;
+    let (mut from, mut to, mut quads) = (from.address, to.address, (bytes / 16) as u32);
     let block = kernels_gpu::util::memcpy::BLOCK;
-    // SAFETY: both hold the bytes, as was just checked; the rest is the caller's promise.
-    unsafe {
-        launch!(function<<<quads.div_ceil(block), block, 0, stream>>>(
-            DevicePointer::<u8>::from_raw(from.address),
-            DevicePointer::<u8>::from_raw(to.address),
-            quads
-        ))
+    let shape = ((quads.div_ceil(block), 1), (block, 1), 0);
+    let arguments: [*mut c_void; 3] = [(&raw mut from).cast(), (&raw mut to).cast(), (&raw mut quads).cast()];
+    // SAFETY: both hold the bytes, as was just checked. This function requires that the areas are the device's,
+    // aligned, do not overlap and are not used otherwise until the launch is done.
+    unsafe { enqueue(function, shape, arguments, target) }.context("launch a copy")
+}
+
+/// Launches a filter on arrays that the library does not own; see [`kernels_gpu::ndimage`].
+///
+/// # Errors
+/// As for [`convolution`]; [`Error::Length`] if the list of weights is too short.
+///
+/// # Safety
+/// - `input` and `output` are the addresses of arrays of the stream's device for which the launch was planned.
+/// - Both and `weights` stay so until the launch is done. Until then nobody writes the input or the weights, or uses
+///   the output.
+/// - `weights` holds the launch's list.
+/// - `function` is the launch's kernel. `stream` is a stream of the current context, or a default stream.
+pub(super) unsafe fn array(
+    function: &Function<'_>,
+    launch: &ArrayLaunch,
+    (input, output): (u64, u64),
+    weights: Area,
+    stream: CUstream,
+) -> Result<()> {
+    let ArrayLaunch { kernel, grid, block, params, .. } = launch;
+    let taps = params.taps as usize;
+    let required = match kernel.task {
+        Task::Correlate => 4 * taps,
+        Task::Mirrored => taps + 1,
+        Task::Means => 0,
+    };
+    let found = weights.bytes / size_of::<u64>();
+    if found < required {
+        let (what, width, height, channels) = ("weights on the device", required, 1, 1);
+        return Err(Error::Length { what, width, height, channels, required, found });
     }
-    .context("launch a copy")
+    let (mut input, mut output, mut list, mut params) = (input, output, weights.address, *params);
+    let arguments: [*mut c_void; 4] =
+        [(&raw mut input).cast(), (&raw mut output).cast(), (&raw mut list).cast(), (&raw mut params).cast()];
+    let shape = ((*grid, 1), (block.0, block.1), 0);
+    // SAFETY: the parameter list is that of every kernel of this kind (kernels_gpu::ndimage), and the list's length was
+    // checked above; the rest is the caller's promise.
+    unsafe { enqueue(function, shape, arguments, Target::Stream(stream)) }.context("launch a filter on arrays")
 }
 
 /// Launches the kernel that measures the rate of fused multiply-adds; see [`kernels_gpu::util::fma_peak`].
@@ -187,8 +295,10 @@ pub(super) fn fma_rate(
         let (width, height, channels, required, found) = (1, 1, 1, 1, 0);
         return Err(Error::Length { what: "sink on the device", width, height, channels, required, found });
     }
-    let threads = kernels_gpu::util::fma_peak::BLOCK;
-    // SAFETY: the kernel writes at most element 0 of `sink`, which exists.
-    unsafe { launch!(function<<<blocks, threads, 0, stream>>>(sink.as_device_ptr(), rounds, 1.000_1_f32)) }
+    let shape = ((blocks, 1), (kernels_gpu::util::fma_peak::BLOCK, 1), 0);
+    let (mut sink, mut rounds, mut factor) = (sink.as_device_ptr().as_raw(), rounds, 1.000_1_f32);
+    let arguments: [*mut c_void; 3] = [(&raw mut sink).cast(), (&raw mut rounds).cast(), (&raw mut factor).cast()];
+    // SAFETY: the parameters are those of the kernel, which writes at most element 0 of `sink`. That exists.
+    unsafe { enqueue(function, shape, arguments, stream.into()) }
         .context("launch the kernel that measures the multiply-add rate")
 }

@@ -59,8 +59,8 @@ impl RowBytes {
 const ALIGNMENT: u64 = 32;
 
 impl RowBytes {
-    /// Whether an image of the device lies as the kernels want it: rows at this pitch, which begin where they shall, with
-    /// memory behind the last one that a vector may touch.
+    /// Whether an image of the device lies as the kernels want it: rows at this pitch, which begin where they shall,
+    /// with memory behind the last one that a vector may touch.
     pub(super) fn suits(self, image: ImageArea, height: usize) -> bool {
         let ImageArea { area, pitch } = image;
         pitch == self.pitch && area.address.is_multiple_of(ALIGNMENT) && area.bytes >= height * pitch
@@ -202,10 +202,10 @@ impl GpuConvolution {
             result: own_result.or(ends.map(|ends| ends.result)).expect("made above"),
         };
         if workspace.graphs.get(ends).is_none() {
-            let recorded = self.record_graph(lane, workspace, ends).map_err(GraphError::preparing)?;
-            workspace.graphs.insert(ends, recorded);
+            let built = self.build_graph(workspace, ends).map_err(GraphError::preparing)?;
+            workspace.graphs.insert(ends, built);
         }
-        let graph = workspace.graphs.get(ends).expect("recorded above");
+        let graph = workspace.graphs.get(ends).expect("built above");
         let written = result.reborrow();
         lend(|lent| {
             // SAFETY: the blocks in the graph are the workspace's, and the lane's page-locked memory or these two; all
@@ -221,8 +221,8 @@ impl GpuConvolution {
         Ok(())
     }
 
-    /// Records what brings the source from page-locked memory and puts the result there.
-    fn record_graph(&self, lane: &Lane, workspace: &Workspace, ends: Ends) -> Result<Graph> {
+    /// The graph that brings the source from page-locked memory and puts the result there.
+    fn build_graph(&self, workspace: &Workspace, ends: Ends) -> Result<Graph> {
         let module = self.gpu().module(COPY_QUADS.module)?;
         let copy = module.get_function(COPY_QUADS.symbol).context("find the kernel that copies")?;
         let (from, to) = self.row_bytes();
@@ -230,15 +230,11 @@ impl GpuConvolution {
         let bytes = height * from.pitch;
         let source = Area { address: ends.source, bytes };
         let result = Area { address: ends.result, bytes: height * to.pitch };
-        Graph::record(&lane.main, || {
+        Graph::build(|graph| {
             // SAFETY: nothing runs before the graph is launched; then `run_graph` keeps all of it alive and to itself.
             unsafe {
-                launch::copy(&copy, workspace.source.area(), source, bytes, &lane.main)?;
-                self.kernel().launch(
-                    Buffers { result, ..workspace.buffers() },
-                    &Rows::of(height, 0..height),
-                    &lane.main,
-                )
+                launch::copy(&copy, workspace.source.area(), source, bytes, graph.into())?;
+                self.kernel().launch(Buffers { result, ..workspace.buffers() }, &Rows::of(height, 0..height), graph)
             }
         })
     }

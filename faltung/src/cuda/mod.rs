@@ -1,5 +1,16 @@
 //! CUDA devices, through the driver alone: no CUDA installation, and no driver needed to start.
+//!
+//! # The legacy default stream
+//! All streams of the library have the flag `CU_STREAM_NON_BLOCKING`. So no work of the program in the legacy default
+//! stream waits for the library's work, and none of the library's work waits for it. In return the library gives no
+//! work to the legacy default stream unless a caller names it:
+//! - A copy or a memset is asynchronous, in the stream that uses the memory next. Or the library waits for its stream
+//!   before another one uses the memory. A synchronous memset is not done when it returns, nor is a synchronous copy
+//!   from pageable memory.
+//! - The library captures no stream. During a capture the driver fails `cuCtxSynchronize` of any thread. It also fails
+//!   work in the legacy default stream if the captured stream is a blocking one. [`graph`] adds the nodes itself.
 
+mod address;
 mod context;
 mod convolution;
 mod driver;
@@ -12,6 +23,7 @@ mod launch;
 mod lend;
 mod mapped;
 mod modules;
+mod ndimage;
 mod overlap;
 mod page_locked;
 mod pool;
@@ -33,6 +45,7 @@ use self::context::Entered;
 use self::lane::Lane;
 use self::launch::Area;
 use self::modules::Instances;
+use self::ndimage::LockedFilters;
 use self::page_locked::Areas;
 use self::pool::Pool;
 use self::status::{DriverResultExt, Failure};
@@ -41,6 +54,7 @@ use crate::gpu_info::GpuInfo;
 use crate::spares::Spares;
 use crate::{Error, Result};
 
+pub(crate) use self::address::{Allocation, describe as describe_address};
 pub(crate) use self::convolution::GpuConvolution;
 pub(crate) use self::image::{ForeignMemory, ImageStorage, StoredImage};
 pub(crate) use self::page_locked::LockedBytes;
@@ -133,6 +147,7 @@ pub(crate) struct Gpu {
     lanes: Spares<Lane>,
     pool: Pool,
     areas: Areas,
+    array_filters: LockedFilters,
     context: Context,
 }
 
@@ -177,8 +192,8 @@ impl Gpu {
         let _before = Entered::keep().context("ask for the current context")?;
         let context = Context::new(device).context("create a context")?;
         let modules = ptx::MODULES.iter().map(|_| Instances::default()).collect();
-        let (lanes, pool, areas) = Default::default();
-        let gpu = Self { info, modules, lanes, pool, areas, context };
+        let (lanes, pool, areas, array_filters) = Default::default();
+        let gpu = Self { info, modules, lanes, pool, areas, array_filters, context };
         // `cust` does not say whether the new context became the current one.
         drop(gpu.enter()?);
         Ok(gpu)
@@ -207,8 +222,10 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         // Modules, streams and memory belong to the context, which must be the current one when they go. Whoever used
-        // them had the device open, so nothing runs any more. A context that can't be entered is gone, and they with it.
+        // them had the device open, so nothing runs any more. A context that can't be entered is gone, and they with
+        // it.
         let _entered = self.enter();
+        self.drop_array_filters();
         drop(self.lanes.drain());
         let _ = self.free_idle();
         self.modules = Box::default();

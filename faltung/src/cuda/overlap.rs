@@ -3,8 +3,8 @@
 //! PCIe is full duplex. Uploads, kernels and downloads have a stream each, so all three overlap. On an H100, 8192 x
 //! 8192 `f32` in page-locked memory take 5.7 ms instead of 10.2 (`docs/kernels/transfers.md`).
 //!
-//! Pageable memory goes through page-locked staging buffers (`Piece`). Host threads copy bands into and out of some
-//! pieces while the device transfers others.
+//! Pageable memory goes through page-locked staging buffers. Host threads copy bands into and out of some buffers while
+//! the device transfers others.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use super::convolution::{GpuConvolution, Workspace};
 use super::event::Event;
 use super::lane::Lane;
 use super::lend::LentToDevice;
-use super::staging::{self, HostMemoryKind, MOST_PIECES, PIECES, Staging};
+use super::staging::{self, BUFFERS, HostMemoryKind, MOST_BUFFERS, Staging};
 use super::status::DriverResultExt;
 use crate::Result;
 use crate::bands::Band;
@@ -47,17 +47,26 @@ impl GpuConvolution {
         }
         gpu.lend(|lent| {
             let staging = &mut lane.staging;
-            let wanted = (bands.len() / 8).clamp(PIECES, MOST_PIECES);
-            let pieces = if staging.prepare(wanted, wanted)? {
+            let wanted = (bands.len() / 8).clamp(BUFFERS, MOST_BUFFERS);
+            let buffers = if staging.prepare(wanted, wanted)? {
                 wanted
-            } else if staging.prepare(PIECES, PIECES)? {
-                PIECES
+            } else if staging.prepare(BUFFERS, BUFFERS)? {
+                BUFFERS
             } else {
                 self.note_refusal(lane.staging.refused());
                 return self.enqueue_bands(lent, lane, workspace, bands, source, result);
             };
             let Lane { main, up, down, staging, .. } = lane;
-            self.run_staged(lent, (main, up, down), (staging, pieces), workspace, bands, source, result, is_locked)
+            self.run_through_staging(
+                lent,
+                (main, up, down),
+                (staging, buffers),
+                workspace,
+                bands,
+                source,
+                result,
+                is_locked,
+            )
         })
     }
 
@@ -73,7 +82,7 @@ impl GpuConvolution {
     ) -> Result<()> {
         let Lane { main, up, down, .. } = lane;
         let (from, to) = self.row_bytes();
-        // An image before this one may still be computed, or be on its way back.
+        // The image before this one may still be computed or downloaded.
         follow(up, main)?;
         follow(main, down)?;
         let mut rest = result;
@@ -86,7 +95,8 @@ impl GpuConvolution {
             unsafe { lent.upload(place, source.range(band.rows.clone()), up) }.context(UP)?;
             self.compute_band(lent, workspace, band, (main, up, down))?;
             let place = to.of(workspace.result.area(), band.outputs.clone());
-            // The launches of later bands write no row before their own outputs. SAFETY: as above.
+            // SAFETY: the rows lie in the workspace, which lives longer than the scope. The launches of later bands
+            // write no row before their own outputs.
             unsafe { lent.download(outputs, place, down) }.context(DOWN)?;
         }
         Ok(())
@@ -108,16 +118,16 @@ impl GpuConvolution {
         follow(down, main)
     }
 
-    /// Runs an image of which one end or both lie in memory that only the host can read.
+    /// Runs an image whose source, result or both are in pageable memory.
     ///
     /// This thread enqueues work in the streams and spawns copy tasks in the thread pool. It waits only after it could
     /// start nothing for any band.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a lane are borrowed apart")]
-    fn run_staged<'scope, 'env>(
+    #[expect(clippy::too_many_arguments, reason = "the fields of a lane are borrowed separately")]
+    fn run_through_staging<'scope, 'env>(
         &self,
         lent: &LentToDevice<'scope, 'env>,
         (main, up, down): (&'env Stream, &'env Stream, &'env Stream),
-        (staging, pieces): (&Staging, usize),
+        (staging, buffers): (&Staging, usize),
         workspace: &Workspace,
         bands: &[Band],
         source: HostRows<'scope>,
@@ -135,47 +145,47 @@ impl GpuConvolution {
             })
             .collect();
         let flags = |are_set: bool| -> Vec<_> { bands.iter().map(|_| AtomicBool::new(are_set)).collect() };
-        // What lies in page-locked memory needs no copy.
+        // Page-locked memory needs no copy.
         let (copied_in, copied_out) = (flags(source_is_locked), flags(result_is_locked));
         let is_set = |flags: &[AtomicBool], band: usize| flags[band].load(Ordering::Acquire);
         let copying = AtomicUsize::new(0);
-        let piece = |band: usize| (&staging.up[band % pieces], &staging.down[band % pieces]);
+        let buffer = |band: usize| (&staging.up[band % buffers], &staging.down[band % buffers]);
         rayon::in_place_scope(|tasks| {
-            // The next band to copy into a piece, the next to launch, and the next to copy out of a piece.
+            // The next band to copy into a buffer, the next to launch, and the next to copy out of a buffer.
             let (mut begun_in, mut launched, mut begun_out) = (0, 0, 0);
             if source_is_locked {
                 begun_in = bands.len();
             }
             while begun_out < bands.len() {
                 let begun = (begun_in, launched, begun_out);
-                // A piece is free when the band that it had before has reached the device.
+                // A buffer is free when the band that it had before has reached the device.
                 if begun_in < bands.len()
-                    && begun_in < launched + pieces
-                    && piece(begun_in).0.done.has_come().context(UP)?
+                    && begun_in < launched + buffers
+                    && buffer(begun_in).0.done.has_come().context(UP)?
                 {
                     let rows = source.range(bands[begun_in].rows.clone());
                     let copied = Copying::begin(&copying, &copied_in[begun_in]);
-                    let memory = &piece(begun_in).0.memory;
+                    let memory = &buffer(begun_in).0.memory;
                     tasks.spawn(move |_| {
                         let _copied = copied;
                         staging::copy_in(&mut staging::lock(memory), rows);
                     });
                     begun_in += 1;
                 }
-                let is_free = |band: usize| result_is_locked || band < pieces || is_set(&copied_out, band - pieces);
+                let is_free = |band: usize| result_is_locked || band < buffers || is_set(&copied_out, band - buffers);
                 if launched < begun_in && is_set(&copied_in, launched) && is_free(launched) {
-                    let (band, (up_piece, down_piece)) = (&bands[launched], piece(launched));
+                    let (band, (up_buffer, down_buffer)) = (&bands[launched], buffer(launched));
                     let place = from.of(workspace.source.area(), band.rows.clone());
                     if source_is_locked {
                         // SAFETY: the rows lie in the workspace, which lives longer than the scope.
                         unsafe { lent.upload(place, source.range(band.rows.clone()), up) }.context(UP)?;
                     } else {
-                        let memory = staging::lock(&up_piece.memory).as_ptr();
-                        // SAFETY: as above. The piece lives as long as the lane. It is written again when `done` has
-                        // come, which is recorded behind this copy; or, where recording fails, after this scope has
-                        // waited.
+                        let memory = staging::lock(&up_buffer.memory).as_ptr();
+                        // SAFETY: the rows lie in the workspace. The buffer lives as long as the lane. It is written
+                        // again when `done` has come, which is recorded after this copy; or, where recording fails,
+                        // after this scope has waited.
                         unsafe { lent.upload_from(place, memory, place.bytes, up) }.context(UP)?;
-                        up_piece.done.record(up).context(UP)?;
+                        up_buffer.done.record(up).context(UP)?;
                     }
                     self.compute_band(lent, workspace, band, (main, up, down))?;
                     let place = to.of(workspace.result.area(), band.outputs.clone());
@@ -184,20 +194,20 @@ impl GpuConvolution {
                         // SAFETY: the rows lie in the workspace, which lives longer than the scope.
                         unsafe { lent.download(outputs, place, down) }.context(DOWN)?;
                     } else {
-                        let memory = staging::lock(&down_piece.memory).as_mut_ptr();
-                        // SAFETY: as above. The piece's last band was copied out. It is read when `done` has come, which
-                        // is recorded behind this copy.
+                        let memory = staging::lock(&down_buffer.memory).as_mut_ptr();
+                        // SAFETY: the rows lie in the workspace. The buffer's last band was copied out. It is read when
+                        // `done` has come, which is recorded after this copy.
                         unsafe { lent.download_to(memory, place.bytes, place, down) }.context(DOWN)?;
-                        down_piece.done.record(down).context(DOWN)?;
+                        down_buffer.done.record(down).context(DOWN)?;
                     }
                     launched += 1;
                 }
                 if result_is_locked {
                     begun_out = launched;
-                } else if begun_out < launched && piece(begun_out).1.done.has_come().context(DOWN)? {
+                } else if begun_out < launched && buffer(begun_out).1.done.has_come().context(DOWN)? {
                     let rows = outputs[begun_out].take().expect("each band is copied out once");
                     let copied = Copying::begin(&copying, &copied_out[begun_out]);
-                    let memory = &piece(begun_out).1.memory;
+                    let memory = &buffer(begun_out).1.memory;
                     tasks.spawn(move |_| {
                         let _copied = copied;
                         staging::copy_out(rows, &staging::lock(memory));
@@ -213,9 +223,9 @@ impl GpuConvolution {
                         std::thread::yield_now();
                     }
                 } else if begun_out < launched {
-                    piece(begun_out).1.done.synchronize().context(DOWN)?;
+                    buffer(begun_out).1.done.synchronize().context(DOWN)?;
                 } else {
-                    piece(begun_in).0.done.synchronize().context(UP)?;
+                    buffer(begun_in).0.done.synchronize().context(UP)?;
                 }
             }
             Ok(())
@@ -223,22 +233,22 @@ impl GpuConvolution {
     }
 }
 
-/// A copy under way in another thread. When this is dropped it has ended, by a panic, too.
+/// A copy that another thread runs. Dropping this marks it as ended, after a panic, too.
 struct Copying<'a> {
-    under_way: &'a AtomicUsize,
+    running: &'a AtomicUsize,
     ended: &'a AtomicBool,
 }
 
 impl<'a> Copying<'a> {
-    fn begin(under_way: &'a AtomicUsize, ended: &'a AtomicBool) -> Self {
-        under_way.fetch_add(1, Ordering::Relaxed);
-        Self { under_way, ended }
+    fn begin(running: &'a AtomicUsize, ended: &'a AtomicBool) -> Self {
+        running.fetch_add(1, Ordering::Relaxed);
+        Self { running, ended }
     }
 }
 
 impl Drop for Copying<'_> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        self.under_way.fetch_sub(1, Ordering::Release);
+        self.running.fetch_sub(1, Ordering::Release);
     }
 }

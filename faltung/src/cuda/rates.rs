@@ -1,15 +1,20 @@
 //! The two rates that bound a convolution on a device, measured: copying and multiply-adding.
 
-use cust::context::CurrentContext;
-use cust::memory::{CopyDestination, DeviceBuffer};
+use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use kernels_gpu::util::fma_peak as rates;
 
 use super::event::Event;
+use super::launch::Area;
 use super::lend::{DeviceRows, copy_rows_on_device};
 use super::status::DriverResultExt;
-use super::{Gpu, launch};
+use super::{Gpu, kernel, launch};
 use crate::{Rates, Result};
+
+/// The memory of a buffer.
+fn area(buffer: &DeviceBuffer<f32>) -> Area {
+    Area { address: buffer.as_device_ptr().as_raw(), bytes: size_of::<f32>() * buffer.len() }
+}
 
 /// Runs of each measurement; the fastest counts, because a ceiling is what the device can do.
 const RUNS: usize = 7;
@@ -37,9 +42,13 @@ impl Gpu {
         let noise: Vec<f32> = (0..1_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
         for start in (0..length).step_by(noise.len()) {
             let part = &noise[..noise.len().min(length - start)];
-            from.index(start..start + part.len()).copy_from(part).context("fill memory to measure the copy rate")?;
+            kernel::copy(
+                self,
+                area(&from).behind(start * size_of::<f32>()),
+                part,
+                "fill memory to measure the copy rate",
+            )?;
         }
-        CurrentContext::synchronize().context("fill memory to measure the copy rate")?;
         let [to_row, from_row] = [&to, &from].map(|buffer| DeviceRows::one(buffer.as_device_ptr().as_raw(), bytes));
         let seconds = self.fastest(|stream| {
             // SAFETY: two allocations of `bytes` each.
@@ -52,9 +61,10 @@ impl Gpu {
     fn fma_rate(&self) -> Result<f64> {
         let module = self.module("fma_rate")?;
         let function = module.get_function("fma_rate").context("find the kernel fma_rate")?;
-        let mut sink = DeviceBuffer::<f32>::zeroed(1).context("allocate memory to measure the multiply-add rate")?;
-        // The zero is written in the default stream, for which the lane's does not wait.
-        CurrentContext::synchronize().context("fill memory to measure the multiply-add rate")?;
+        // SAFETY: cleared in the next line.
+        let sink = unsafe { DeviceBuffer::<f32>::uninitialized(1) };
+        let mut sink = sink.context("allocate memory to measure the multiply-add rate")?;
+        self.clear(area(&sink))?;
         // 16 blocks of 512 threads per multiprocessor are four full loads of its 2,048 threads.
         let (blocks, rounds) = (16 * self.info.sm_count, 256);
         let seconds = self.fastest(|stream| launch::fma_rate(&function, blocks, rounds, &mut sink, stream))?;

@@ -1,8 +1,8 @@
-//! Copies between pageable host memory and device memory, through a few page-locked staging buffers (`Piece`).
+//! Copies between pageable host memory and device memory, through a few page-locked staging buffers.
 //!
 //! For pageable memory the driver itself copies to page-locked memory first, on one thread. Here all threads of the
-//! pool copy one piece while the device transfers another. Page-locked memory is slow to allocate. So each lane
-//! allocates a few pieces on first use and keeps them.
+//! pool copy one buffer while the device transfers another. Page-locked memory is slow to allocate. So each lane
+//! allocates a few buffers on first use and keeps them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +16,12 @@ use super::status::{DriverResultExt, PageLockedResultExt};
 use crate::rows::{HostRows, HostRowsMut};
 use crate::{Error, Result};
 
-/// Bytes of a piece: large enough that starting a transfer (some 10 µs) costs little of its time (80 µs at 54 GB/s).
-pub(super) const PIECE: usize = 4 << 20;
-/// Pieces of each direction: one travels, one is copied, the others are spare.
-pub(super) const PIECES: usize = 4;
+/// Bytes of a buffer: large enough that starting a transfer (some 10 µs) costs little of its time (80 µs at 54 GB/s).
+pub(super) const BUFFER_BYTES: usize = 4 << 20;
+/// Buffers of each direction: one travels, one is copied, the others are spare.
+pub(super) const BUFFERS: usize = 4;
 /// The same for large images: more threads copy at once.
-pub(super) const MOST_PIECES: usize = 8;
+pub(super) const MOST_BUFFERS: usize = 8;
 /// Up to this many bytes the driver's own way is as fast: it copies small images itself.
 const DIRECT: usize = 1 << 16;
 /// Bytes that one thread copies at a time.
@@ -31,9 +31,9 @@ const PART: usize = 1 << 18;
 #[derive(Default)]
 pub(super) struct Staging {
     /// For images on their way to the device.
-    pub(super) up: Vec<Piece>,
+    pub(super) up: Vec<StagingBuffer>,
     /// For results on their way back.
-    pub(super) down: Vec<Piece>,
+    pub(super) down: Vec<StagingBuffer>,
     next: usize,
     /// Why there are none.
     refused: Option<String>,
@@ -48,13 +48,13 @@ pub(super) enum HostMemoryKind {
     PageLocked,
 }
 
-pub(super) struct Piece {
+pub(super) struct StagingBuffer {
     pub(super) memory: Mutex<LockedBuffer<u8>>,
-    /// Recorded behind the last transfer from or to this piece.
+    /// Recorded behind the last transfer from or to this buffer.
     pub(super) done: Event,
 }
 
-/// A part of a transfer that fits into a piece.
+/// A part of a transfer that fits into a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     /// Its first row, and where in that it begins.
@@ -84,23 +84,23 @@ impl Part {
         DeviceRows { address, rows: self.rows, bytes: self.bytes, ..rows }
     }
 
-    /// Copies it to a piece.
-    fn copy_in(self, piece: &mut [u8], from: HostRows<'_>) {
+    /// Copies it to a buffer.
+    fn copy_in(self, buffer: &mut [u8], from: HostRows<'_>) {
         let rows = from.range(self.row..self.row + self.rows);
         if self.bytes == from.row_bytes() {
-            copy_in(piece, rows);
+            copy_in(buffer, rows);
         } else {
-            copy(&mut piece[..self.bytes], &rows.at(0)[self.column..][..self.bytes]);
+            copy(&mut buffer[..self.bytes], &rows.at(0)[self.column..][..self.bytes]);
         }
     }
 
-    /// Copies it out of a piece.
-    fn copy_out(self, to: &mut HostRowsMut<'_>, piece: &[u8]) {
+    /// Copies it out of a buffer.
+    fn copy_out(self, to: &mut HostRowsMut<'_>, buffer: &[u8]) {
         if self.bytes == to.row_bytes() {
             let (_, rows) = to.reborrow().split_at(self.row);
-            copy_out(rows.split_at(self.rows).0, piece);
+            copy_out(rows.split_at(self.rows).0, buffer);
         } else {
-            copy(&mut to.at_mut(self.row)[self.column..][..self.bytes], &piece[..self.bytes]);
+            copy(&mut to.at_mut(self.row)[self.column..][..self.bytes], &buffer[..self.bytes]);
         }
     }
 }
@@ -123,24 +123,24 @@ impl Staging {
     ) -> Result<()> {
         const ACTION: &str = "copy the image to the device";
         let is_direct = kind == HostMemoryKind::PageLocked || from.span().len() <= DIRECT;
-        let parts = if is_direct { Vec::new() } else { parts(to.rows, to.bytes, PIECE) };
+        let parts = if is_direct { Vec::new() } else { parts(to.rows, to.bytes, BUFFER_BYTES) };
         // One more than an image needs, for the next one.
-        let pieces = (parts.len() + 1).min(PIECES);
-        if is_direct || !self.prepare(pieces, 0)? {
+        let buffers = (parts.len() + 1).min(BUFFERS);
+        if is_direct || !self.prepare(buffers, 0)? {
             // SAFETY: `to` lies in such an allocation, as this function requires.
             return unsafe { lent.upload(to, from, stream) }.context(ACTION);
         }
         assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
         for part in parts {
-            let piece = &self.up[self.next % pieces];
-            self.next = (self.next + 1) % pieces;
-            piece.done.synchronize().context(ACTION)?;
-            let mut memory = lock(&piece.memory);
+            let buffer = &self.up[self.next % buffers];
+            self.next = (self.next + 1) % buffers;
+            buffer.done.synchronize().context(ACTION)?;
+            let mut memory = lock(&buffer.memory);
             part.copy_in(&mut memory, from);
-            // SAFETY: the piece lives as long as the device is open. It is written again when `done` has come, which is
-            // recorded behind this copy; or, where recording fails, in another scope, after this one has waited.
+            // SAFETY: the buffer lives as long as the device is open. It is written again when `done` has come, which
+            // is recorded after this copy; or, where recording fails, in another scope, after this one has waited.
             unsafe { lent.upload_from(part.of(to), memory.as_ptr(), part.bytes, stream).context(ACTION)? };
-            piece.done.record(stream).context(ACTION)?;
+            buffer.done.record(stream).context(ACTION)?;
         }
         Ok(())
     }
@@ -164,36 +164,36 @@ impl Staging {
         const ACTION: &str = "copy the result from the device";
         const KERNEL: &str = "run the kernel";
         let is_direct = kind == HostMemoryKind::PageLocked || to.span().len() <= DIRECT;
-        let parts = if is_direct { Vec::new() } else { parts(from.rows, from.bytes, PIECE) };
-        let pieces = parts.len().min(PIECES);
-        if is_direct || !self.prepare(0, pieces)? {
+        let parts = if is_direct { Vec::new() } else { parts(from.rows, from.bytes, BUFFER_BYTES) };
+        let buffers = parts.len().min(BUFFERS);
+        if is_direct || !self.prepare(0, buffers)? {
             // SAFETY: `from` lies in such an allocation, as this function requires.
             return unsafe { lent.download(to, from, stream) }.context(ACTION);
         }
         assert_eq!((to.len(), to.row_bytes()), (from.rows, from.bytes), "rows to copy, and bytes of each");
-        // Part i goes through piece i mod `pieces`; `pieces - 1` of them are under way while one is copied out.
-        for step in 0..parts.len() + pieces - 1 {
+        // Part i goes through buffer i mod `buffers`; `buffers - 1` of them are under way while one is copied out.
+        for step in 0..parts.len() + buffers - 1 {
             if let Some(part) = parts.get(step) {
-                let piece = &self.down[step % pieces];
-                // SAFETY: the piece lives as long as the device is open. It is read when `done` has come, which is
+                let buffer = &self.down[step % buffers];
+                // SAFETY: the buffer lives as long as the device is open. It is read when `done` has come, which is
                 // recorded behind this copy; where recording fails, nobody reads it before the scope has waited.
                 unsafe {
-                    lent.download_to(lock(&piece.memory).as_mut_ptr(), part.bytes, part.of(from), stream)
+                    lent.download_to(lock(&buffer.memory).as_mut_ptr(), part.bytes, part.of(from), stream)
                         .context(ACTION)?;
                 }
-                piece.done.record(stream).context(ACTION)?;
+                buffer.done.record(stream).context(ACTION)?;
             }
-            if let Some(index) = step.checked_sub(pieces - 1)
+            if let Some(index) = step.checked_sub(buffers - 1)
                 && let Some(part) = parts.get(index)
             {
-                let piece = &self.down[index % pieces];
+                let buffer = &self.down[index % buffers];
                 if index + 1 == parts.len() {
                     // Nothing comes behind the last part: this is the wait at the end of the scope, too.
                     lent.wait()?;
                 } else {
-                    piece.done.synchronize().context(KERNEL)?;
+                    buffer.done.synchronize().context(KERNEL)?;
                 }
-                part.copy_out(&mut to, &lock(&piece.memory));
+                part.copy_out(&mut to, &lock(&buffer.memory));
             }
         }
         Ok(())
@@ -204,16 +204,16 @@ impl Staging {
         self.refused.as_deref()
     }
 
-    /// Makes pieces until there are `up` and `down` of them. Page-locked memory takes long to make: only what is used.
+    /// Makes buffers until there are `up` and `down` of them. Page-locked memory takes long to make: only what is used.
     /// False if the system gives no more of it. It is asked until it refuses.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
     pub(super) fn prepare(&mut self, up: usize, down: usize) -> Result<bool> {
-        for (pieces, wanted) in [(&mut self.up, up), (&mut self.down, down)] {
-            while pieces.len() < wanted && self.refused.is_none() {
-                match Piece::new() {
-                    Ok(piece) => pieces.push(piece),
+        for (buffers, wanted) in [(&mut self.up, up), (&mut self.down, down)] {
+            while buffers.len() < wanted && self.refused.is_none() {
+                match StagingBuffer::new() {
+                    Ok(buffer) => buffers.push(buffer),
                     Err(error @ Error::DeviceLost { .. }) => return Err(error),
                     Err(error) => self.refused = Some(error.to_string()),
                 }
@@ -223,16 +223,16 @@ impl Staging {
     }
 }
 
-impl Piece {
+impl StagingBuffer {
     fn new() -> Result<Self> {
-        // SAFETY: a piece is read only where it was written.
-        let memory = unsafe { LockedBuffer::uninitialized(PIECE) }.page_locked(PIECE)?;
+        // SAFETY: a buffer is read only where it was written.
+        let memory = unsafe { LockedBuffer::uninitialized(BUFFER_BYTES) }.page_locked(BUFFER_BYTES)?;
         let done = Event::new().context("create an event")?;
         Ok(Self { memory: Mutex::new(memory), done })
     }
 }
 
-/// The memory of a piece. Whoever copies locks it; what the device does with it is ordered by events.
+/// The memory of a buffer. Whoever copies locks it; what the device does with it is ordered by events.
 pub(super) fn lock(memory: &Mutex<LockedBuffer<u8>>) -> MutexGuard<'_, LockedBuffer<u8>> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -304,11 +304,11 @@ mod tests {
         let (rows, bytes, pitch) = (300, 1000, 1003);
         let from: Vec<u8> = (0..rows * pitch).map(|i| (i % 251) as u8).collect();
         let view = crate::View::new(bytes, rows, 1, pitch, &from).unwrap();
-        let mut piece = vec![0; rows * bytes];
-        copy_in(&mut piece, HostRows::of(&view));
-        assert!((0..rows).all(|row| piece[row * bytes..][..bytes] == *view.row(row)));
+        let mut buffer = vec![0; rows * bytes];
+        copy_in(&mut buffer, HostRows::of(&view));
+        assert!((0..rows).all(|row| buffer[row * bytes..][..bytes] == *view.row(row)));
         let mut to = vec![9; rows * pitch];
-        copy_out(HostRowsMut::of(crate::ViewMut::new(bytes, rows, 1, pitch, &mut to).unwrap()), &piece);
+        copy_out(HostRowsMut::of(crate::ViewMut::new(bytes, rows, 1, pitch, &mut to).unwrap()), &buffer);
         assert!((0..rows).all(|row| to[row * pitch..][..bytes] == *view.row(row)));
         assert!((0..rows).all(|row| to[row * pitch + bytes..][..3] == [9; 3]));
     }

@@ -1,9 +1,11 @@
 //! Streams that users hold, and what orders the work of several.
 
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cust::stream::{Stream, StreamFlags};
+use cust::stream::Stream;
+use cust::sys::CUstream;
 
 use super::event::Event;
 use super::launch::Area;
@@ -15,8 +17,9 @@ use crate::Result;
 /// A stream of a device, which keeps the device open.
 pub(crate) struct OwnStream {
     pub(super) gpu: Arc<Gpu>,
-    /// None once it is dropped.
-    stream: Option<Stream>,
+    stream: ManuallyDrop<Stream>,
+    /// Whether somebody else made the stream, who destroys it, too.
+    is_foreign: bool,
 }
 
 impl std::fmt::Debug for OwnStream {
@@ -28,8 +31,24 @@ impl std::fmt::Debug for OwnStream {
 impl OwnStream {
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Arc<Self>> {
         let _entered = gpu.enter()?;
-        let stream = Stream::new(StreamFlags::NON_BLOCKING, None).context("create a stream")?;
-        Ok(Arc::new(Self { gpu: Arc::clone(gpu), stream: Some(stream) }))
+        let stream = driver::stream().context("create a stream")?;
+        Ok(Arc::new(Self { gpu: Arc::clone(gpu), stream: ManuallyDrop::new(stream), is_foreign: false }))
+    }
+
+    /// A stream that somebody else made. It is never destroyed here.
+    ///
+    /// # Safety
+    /// - `handle` is a stream of the device's primary context, or one of the driver's default streams: 0, 1, 2.
+    /// - It stays open until this and all memory that notes it as its user are dropped.
+    pub(crate) unsafe fn foreign(gpu: &Arc<Gpu>, handle: CUstream) -> Arc<Self> {
+        // SAFETY: the stream stays open, as this function requires. The drop of a foreign stream destroys nothing.
+        let stream = unsafe { driver::stream_of(handle) };
+        Arc::new(Self { gpu: Arc::clone(gpu), stream, is_foreign: true })
+    }
+
+    /// Whether somebody else made the stream.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.is_foreign
     }
 
     /// The stream's device.
@@ -39,7 +58,12 @@ impl OwnStream {
 
     /// The driver's stream.
     pub(super) fn stream(&self) -> &Stream {
-        self.stream.as_ref().expect("it is dropped last")
+        &self.stream
+    }
+
+    /// The driver's handle.
+    pub(crate) fn handle(&self) -> CUstream {
+        self.stream.as_inner()
     }
 
     /// Waits for all work that the stream was given.
@@ -65,10 +89,14 @@ impl OwnStream {
 
 impl Drop for OwnStream {
     fn drop(&mut self) {
+        if self.is_foreign {
+            return;
+        }
         // What the stream was given goes on; the driver frees the stream when it is done. A device that can't be
         // entered is lost, and its streams with it.
         let _entered = self.gpu.enter();
-        self.stream = None;
+        // SAFETY: nobody uses the field after this.
+        unsafe { ManuallyDrop::drop(&mut self.stream) };
     }
 }
 

@@ -119,7 +119,8 @@ mod tests {
         let twice = device.apply(second, &device.apply::<f32, f32>(first, image).unwrap()).unwrap();
         let once = device.apply(composed, image).unwrap();
         // Values are at most 1. A sum of n terms has n roundings, each at most u times the sum of magnitudes. A
-        // composed coefficient has one rounding of its own, and each coefficient of the second mask meets a rounded sum.
+        // composed coefficient has one rounding of its own, and each coefficient of the second mask meets a rounded
+        // sum.
         let magnitude =
             |filter: &Filter| filter.mask().unwrap().coefficients().iter().map(|value| value.abs()).sum::<f32>();
         let count = |filter: &Filter| filter.mask().unwrap().coefficients().len();

@@ -1,4 +1,4 @@
-//! Masks that are a column times a row.
+//! Separable masks: rank 1.
 
 use super::Mask;
 

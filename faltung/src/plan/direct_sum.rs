@@ -2,7 +2,7 @@
 
 use crate::{PixelType, Problem};
 
-/// For sums in `f64` to be bounds all the same.
+/// A bound that is summed in `f64` times this is a bound in spite of the roundings of `f64`.
 pub(crate) const ABOVE: f64 = 1.0 + 1.0 / (1 << 20) as f64;
 
 /// The input values that a bound is for.

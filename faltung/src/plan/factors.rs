@@ -1,11 +1,9 @@
-//! Masks that are a column times a row, within the contract of the variants for such masks.
+//! Separable masks, within the contract of the variants for such masks.
 
 use kernels_gpu::separable::error_bound::MASK_ERROR;
 
 use crate::Mask;
-
-/// `2^-24`.
-const U: f64 = 1.0 / (1 << 24) as f64;
+use crate::accuracy::UNIT_ROUNDOFF;
 
 /// Column and row of a separable mask, in window order, as the kernels for separable masks take them.
 ///
@@ -41,7 +39,7 @@ impl Factors {
         };
         let (row, column) = (scaled(&row, factor), scaled(&column, 1.0 / factor));
         // An infinite coefficient of the column is near nothing.
-        let near = |value: f64| f64::from(MASK_ERROR) * U * value.abs();
+        let near = |value: f64| f64::from(MASK_ERROR) * UNIT_ROUNDOFF * value.abs();
         mask.is_outer_product(&column, &row, near).then_some(Self { row, column })
     }
 
@@ -118,7 +116,10 @@ mod tests {
             assert!(sum <= 0.5 && sum > 0.2, "{sum}");
             for (k, l) in (0..mask.height()).flat_map(|k| (0..mask.width()).map(move |l| (k, l))) {
                 let (product, value) = (f64::from(column[k]) * f64::from(row[l]), f64::from(mask.at(k, l)));
-                assert!((product - value).abs() <= 16.0 * U * value.abs(), "{k} {l}: {product:e} for {value:e}");
+                assert!(
+                    (product - value).abs() <= 16.0 * UNIT_ROUNDOFF * value.abs(),
+                    "{k} {l}: {product:e} for {value:e}"
+                );
             }
         }
     }
@@ -133,11 +134,11 @@ mod tests {
         };
         assert!(Factors::of(&outer(6, 0.0)).is_some());
         for changed in [6, 13, 24, 45] {
-            let almost = outer(changed, 64.0 * U as f32);
+            let almost = outer(changed, 64.0 * UNIT_ROUNDOFF as f32);
             assert!(Factors::of(&almost).is_none(), "coefficient {changed}");
         }
         // The smallest of them may be off by all of itself within the tolerance of the largest.
-        assert!(outer(6, 64.0 * U as f32).separated(Mask::SEPARABLE).is_some());
+        assert!(outer(6, 64.0 * UNIT_ROUNDOFF as f32).separated(Mask::SEPARABLE).is_some());
         // A column whose coefficients would be infinite, the row's being as small as they have to be.
         assert!(Factors::of(&Mask::new(2, 2, vec![3e38, -1e38, 3e36, -1e36]).unwrap()).is_none());
         // Tails that underflow to 0, where the outer product does not.

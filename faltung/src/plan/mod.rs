@@ -51,8 +51,8 @@ pub enum VariantChoice {
     /// ([`Problem::accuracy`]). [`Plan::bound`] states the class that it keeps.
     #[default]
     Auto,
-    /// This one, with its kernel for the mask's size if it has one, or an error that says why not. It must keep the accuracy class of the problem, too: a bounded variant
-    /// is [`Error::Accuracy`] for [`Accuracy::Exact`].
+    /// This one, with its kernel for the mask's size if it has one, or an error that says why not. It must keep the
+    /// accuracy class of the problem, too: a bounded variant is [`Error::Accuracy`] for [`Accuracy::Exact`].
     Named(Variant),
     /// This kernel, or an error that says why not.
     Kernel {
@@ -338,7 +338,8 @@ impl Plan {
             inquiries.push(Inquiry::new(problem.one_plane(demanded), planes, limits, choice));
         }
         let mut considered: Vec<_> = inquiries.iter().flat_map(Inquiry::considered).collect();
-        // By its name a variant computes with the kernel that is made for the mask, so that each kernel can be asked for.
+        // By its name a variant computes with the kernel that is made for the mask, so that each kernel can be asked
+        // for.
         let is_other = |one: &Considered| choice.named().is_some() && !inquiries[0].is_made_for_mask(one.entry);
         // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
         considered.sort_by(|a, b| {

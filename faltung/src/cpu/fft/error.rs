@@ -46,8 +46,9 @@
 //! Where the ordered sum rounds nothing, S is known to be a multiple of a power of two. The nearest multiple is the
 //! ordered sum, if E is below a quarter of the step.
 
-use crate::plan::direct_sum::DirectSum;
-use crate::{ErrorBound, Mask, PixelType, Problem};
+use crate::accuracy::UNIT_ROUNDOFF;
+use crate::plan::direct_sum::{ABOVE, DirectSum};
+use crate::{ErrorBound, PixelType, Problem};
 
 /// The relative error of a transform for each factor of two of its length.
 const STAGE: f64 = 64.0 * (f64::EPSILON / 2.0);
@@ -82,12 +83,11 @@ pub(super) enum Rule {
 impl Bounds {
     pub(super) fn new(problem: &Problem, width: usize, height: usize) -> Self {
         let mask = problem.window();
-        let tau = STAGE * ((width as f64).log2() + (height as f64).log2() + 4.0);
-        let (mask_sum, norm) = norms(mask);
+        let coefficients = super::coefficients(mask, |coefficient| coefficient);
         let (scale, offset) = problem.scale_and_offset();
         Self {
-            transforms: tau * (3.0 * norm + 2.0 * mask_sum),
-            mask_sum,
+            transforms: transforms(width, height, &coefficients),
+            mask_sum: coefficients.iter().map(|coefficient| coefficient.abs()).sum(),
             is_positive: mask.coefficients().iter().all(|&coefficient| coefficient >= 0.0),
             gamma: ErrorBound::direct(problem).gamma(),
             direct: DirectSum::of(problem),
@@ -125,7 +125,7 @@ impl Bounds {
         };
         match self.output {
             PixelType::F32 => {
-                let least = error * (1.0 + self.gamma) / (self.gamma - ROUNDING) * ABOVE;
+                let least = error * (1.0 + self.gamma) / (self.gamma - UNIT_ROUNDOFF) * ABOVE;
                 Some(Rule::Magnitude { least: if self.gamma.is_finite() { least } else { 0.0 } })
             }
             PixelType::U8 => integer(255.0),
@@ -151,7 +151,7 @@ impl Bounds {
 
     /// Whether a sum that was rounded to `f32` keeps the contract, where `magnitudes` is the transformed `sum|M*I|`.
     pub(super) fn is_accepted(&self, sum: f32, magnitudes: f64, error: f64) -> bool {
-        ABOVE * (error + ROUNDING * ABOVE * f64::from(sum.abs())) <= self.gamma * (magnitudes - error)
+        ABOVE * (error + UNIT_ROUNDOFF * ABOVE * f64::from(sum.abs())) <= self.gamma * (magnitudes - error)
     }
 
     /// The same with all errors taken to be 0, to see that wrong results are noticed.
@@ -163,14 +163,10 @@ impl Bounds {
     }
 }
 
-/// The unit roundoff of `f32`.
-const ROUNDING: f64 = 1.0 / (1 << 24) as f64;
-
-/// For what is computed here in `f64` to be a bound all the same.
-const ABOVE: f64 = 1.0 + 1.0 / (1 << 20) as f64;
-
-/// The sum of magnitudes, and the 2-norm.
-fn norms(mask: &Mask) -> (f64, f64) {
-    let magnitudes = || mask.coefficients().iter().map(|&coefficient| f64::from(coefficient).abs());
-    (magnitudes().sum(), magnitudes().map(|magnitude| magnitude * magnitude).sum::<f64>().sqrt())
+/// E for tiles of `width x height` values whose 2-norm is 1.
+pub(crate) fn transforms(width: usize, height: usize, coefficients: &[f64]) -> f64 {
+    let tau = STAGE * ((width as f64).log2() + (height as f64).log2() + 4.0);
+    let sum: f64 = coefficients.iter().map(|coefficient| coefficient.abs()).sum();
+    let norm = coefficients.iter().map(|coefficient| coefficient * coefficient).sum::<f64>().sqrt();
+    tau * (3.0 * norm + 2.0 * sum)
 }

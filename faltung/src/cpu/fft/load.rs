@@ -1,12 +1,8 @@
 //! A tile's input: the pixels under all of its windows, with the border written out.
 
-use std::ops::Range;
-
-use kernels_gpu::abi::border::{OUTSIDE, map};
-
+use crate::Problem;
+use crate::cpu::line::{LineMap, Values, image_rows};
 use crate::cpu::simd::{Level, Simd, Work};
-use crate::image::values_of;
-use crate::{Pixel, PixelType, Problem};
 
 /// The outputs of a tile.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +25,6 @@ pub(super) struct Input {
     pub(super) rows: usize,
     /// What is known of them.
     pub(super) facts: Facts,
-    map: Vec<i32>,
 }
 
 /// What is known of all pixels of a tile.
@@ -72,29 +67,11 @@ impl Input {
     pub(super) fn load(&mut self, level: Level, problem: &Problem, source: &[u8], place: Place) {
         let window = problem.window();
         (self.columns, self.rows) = (place.columns + window.width() - 1, place.rows + window.height() - 1);
-        let (above, before) = problem.origin();
-        let code = problem.border().mode().code();
-        // Sides and positions are below 2^30, which `Image` and `Mask` check.
-        let (first, top) = (place.left as i32 - before as i32, place.top as i32 - above as i32);
-        let width = problem.width() as i32;
-        self.map.clear();
-        self.map.extend((0..self.columns as i32).map(|i| map(code, first + i, width)));
-        let inside = (-first).max(0) as usize..(width - first).clamp(0, self.columns as i32) as usize;
-        let columns = Columns { map: &self.map, first: first.max(0) as usize, inside };
+        let map = LineMap::of_channel(problem, place.left, place.columns, place.channel);
+        let (image, rows) = (Values::of(problem, source), image_rows(problem, place.top, place.rows));
         self.facts = Facts::default();
-        for (y, to) in self.values.chunks_exact_mut(self.stride).take(self.rows).enumerate() {
-            let to = &mut to[..self.columns];
-            match map(code, top + y as i32, problem.height() as i32) {
-                OUTSIDE => to.fill(problem.border().value()),
-                row => {
-                    let row = row as usize;
-                    match problem.format().input {
-                        PixelType::F32 => columns.load::<f32>(level, problem, source, row, place.channel, to),
-                        PixelType::U8 => columns.load::<u8>(level, problem, source, row, place.channel, to),
-                        PixelType::U16 => columns.load::<u16>(level, problem, source, row, place.channel, to),
-                    }
-                }
-            }
+        for (to, row) in self.values.chunks_exact_mut(self.stride).zip(rows) {
+            map.fill(level, problem, image, row, to);
         }
     }
 
@@ -110,63 +87,6 @@ impl Input {
             facts.squares = to.iter().map(|value| value * value).sum();
         }
         self.facts.add(facts);
-    }
-}
-
-/// Which columns of the image a tile reads.
-struct Columns<'a> {
-    map: &'a [i32],
-    /// Those that lie in the image, as they are, and the first one's column there.
-    inside: Range<usize>,
-    first: usize,
-}
-
-impl Columns<'_> {
-    fn load<T: Pixel>(
-        &self,
-        level: Level,
-        problem: &Problem,
-        source: &[u8],
-        row: usize,
-        channel: usize,
-        to: &mut [f32],
-    ) {
-        let channels = problem.format().channels;
-        let from = &values_of::<T>(source)[row * problem.row_values()..][..problem.row_values()];
-        let value = problem.border().value();
-        let inside = self.inside.start.min(self.inside.end)..self.inside.end;
-        for range in [0..inside.start, inside.end..to.len()] {
-            for (to, &column) in to[range.clone()].iter_mut().zip(&self.map[range]) {
-                *to = if column == OUTSIDE { value } else { from[column as usize * channels + channel].to_f32() };
-            }
-        }
-        if !inside.is_empty() {
-            let from = &from[self.first * channels..][..inside.len() * channels];
-            level.run(Convert { from, channels, channel, to: &mut to[inside] });
-        }
-    }
-}
-
-/// Converts one channel of interleaved pixels.
-struct Convert<'a, T> {
-    from: &'a [T],
-    channels: usize,
-    channel: usize,
-    to: &'a mut [f32],
-}
-
-impl<T: Pixel> Work for Convert<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, _: S) {
-        let Self { from, channels, channel, to } = self;
-        if channels == 1 {
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
-        } else {
-            let pixels = from.chunks_exact(channels);
-            to.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = pixel[channel].to_f32());
-        }
     }
 }
 

@@ -16,25 +16,24 @@
 //!
 //! Tiles depend on the problem alone, so the results do not depend on the number of threads.
 
-mod error;
+pub(crate) mod error;
 mod judge;
 mod load;
 mod recompute;
-mod size;
+pub(crate) mod size;
 #[cfg(test)]
 mod tests;
 mod tile;
-mod transform;
+pub(crate) mod transform;
 
 use std::sync::OnceLock;
 
-use rayon::prelude::*;
-
 use super::simd::Level;
 use super::tile::Window;
+use super::{Cut, try_in_blocks};
 use crate::plan::direct_sum::DirectSum;
 use crate::spares::Spares;
-use crate::{Accuracy, ErrorBound, PixelFormat, PixelType, Problem, Result};
+use crate::{Accuracy, ErrorBound, Mask, PixelFormat, PixelType, Problem, Result};
 use error::Bounds;
 use load::Place;
 use size::TileSize;
@@ -79,7 +78,7 @@ impl Fft {
         let transform = Transform::new(size.width, size.height);
         Ok(Self {
             size,
-            mask: transform.spectrum(problem.window(), |coefficient| coefficient)?,
+            mask: transform.spectrum(problem.window().width(), &coefficients(problem.window(), |of| of))?,
             transform,
             magnitudes: OnceLock::new(),
             window: Window::new(&problem.one_plane(problem.accuracy())),
@@ -101,24 +100,17 @@ impl Fft {
         let PixelFormat { channels, input, output } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
         assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
-        let row_bytes = problem.row_values() * output.bytes();
-        let part_bytes = self.size.columns * channels * output.bytes();
-        result.par_chunks_mut(self.size.rows * row_bytes).enumerate().try_for_each(|(band, rows)| {
-            let mut parts: Vec<Vec<&mut [u8]>> = Vec::new();
-            parts.resize_with(row_bytes.div_ceil(part_bytes), Vec::new);
-            for row in rows.chunks_mut(row_bytes) {
-                parts.iter_mut().zip(row.chunks_mut(part_bytes)).for_each(|(part, row)| part.push(row));
+        let pixel_bytes = channels * output.bytes();
+        let cut = Cut { rows: self.size.rows, columns: self.size.columns * pixel_bytes };
+        try_in_blocks(problem.width() * pixel_bytes, cut, result, |_: &mut (), top, left, rows| {
+            let mut scratch = self.scratch.take(|| Scratch::new(self, problem))?;
+            let left = left / pixel_bytes;
+            let columns = self.size.columns.min(problem.width() - left);
+            for channel in 0..channels {
+                let place = Place { left, top, columns, rows: rows.len(), channel };
+                self.tile(problem, source, place, &mut scratch, rows)?;
             }
-            parts.par_iter_mut().enumerate().try_for_each(|(part, rows)| {
-                let mut scratch = self.scratch.take(|| Scratch::new(self, problem))?;
-                let (left, top) = (part * self.size.columns, band * self.size.rows);
-                let columns = self.size.columns.min(problem.width() - left);
-                for channel in 0..channels {
-                    let place = Place { left, top, columns, rows: rows.len(), channel };
-                    self.tile(problem, source, place, &mut scratch, rows)?;
-                }
-                Ok(())
-            })
+            Ok(())
         })
     }
 
@@ -164,5 +156,11 @@ fn eligible_size(problem: &Problem) -> Option<TileSize> {
     if coefficients.len() < LEAST_COEFFICIENTS || !is_finite {
         return None;
     }
-    TileSize::of(problem)
+    let window = problem.window();
+    TileSize::of([window.width(), window.height()], [problem.width(), problem.height()])
+}
+
+/// The coefficients of a mask as `f64`, each by `f`.
+fn coefficients(mask: &Mask, f: impl Fn(f64) -> f64) -> Vec<f64> {
+    mask.coefficients().iter().map(|&coefficient| f(f64::from(coefficient))).collect()
 }

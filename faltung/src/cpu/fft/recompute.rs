@@ -5,6 +5,7 @@
 
 use super::load::Input;
 use crate::Mask;
+use crate::cpu::recompute::ordered_steps;
 use crate::cpu::simd::{Level, Simd, Work};
 
 /// Ordered sums that are computed at a time: two vectors, so that one does not wait for itself.
@@ -33,7 +34,7 @@ pub(super) fn ordered_sums(
 fn chain_sums(level: Level, window: &Mask, input: &Input, chains: [(usize, usize); CHAINS]) -> [f32; CHAINS] {
     #[cfg(target_arch = "x86_64")]
     if level != Level::Portable && Level::Avx2.is_available() {
-        // SAFETY: the CPU has AVX2 and FMA.
+        // SAFETY: `is_available` has found AVX2 and FMA.
         return unsafe { x86_64::chain_sums(window, input, chains) };
     }
     level.run(Chains { window, input, chains })
@@ -55,11 +56,7 @@ impl Work for Chains<'_> {
         let width = self.window.width();
         for (k, coefficients) in self.window.coefficients().chunks_exact(width).enumerate() {
             let rows = self.chains.map(|(x, y)| &self.input.row(y + k)[x..][..width]);
-            for (l, &coefficient) in coefficients.iter().enumerate() {
-                for (sum, row) in sums.iter_mut().zip(rows) {
-                    *sum = coefficient.mul_add(row[l], *sum);
-                }
-            }
+            ordered_steps(coefficients, &rows, 1, &mut sums);
         }
         sums
     }

@@ -1,7 +1,5 @@
 //! The size of the tiles, and what they cost.
 
-use crate::Problem;
-
 /// The longest transform, unless the mask needs a longer one.
 const MOST: usize = 1024;
 /// The most values of a tile: 128 MiB for its spectrum.
@@ -12,31 +10,30 @@ const MOST_SIDE: usize = 1 << 14;
 /// Tiles of one size. A tile reads `width x height` values of the image, zeros where that is more than it needs, and
 /// gives up to `columns x rows` results.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct TileSize {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) columns: usize,
-    pub(super) rows: usize,
+pub(crate) struct TileSize {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
     /// Nanoseconds of one core for each value of the result.
-    pub(super) nanoseconds: f64,
+    pub(crate) nanoseconds: f64,
 }
 
 impl TileSize {
-    /// The cheapest for an image, whatever the number of threads. None if the mask is too large.
-    pub(super) fn of(problem: &Problem) -> Option<Self> {
-        let mask = problem.window();
-        if mask.width().max(mask.height()) > MOST_SIDE {
+    /// The cheapest for a mask and an image of these widths and heights, whatever the number of threads. None if the mask
+    /// is too large.
+    pub(crate) fn of(mask: [usize; 2], image: [usize; 2]) -> Option<Self> {
+        if mask[0].max(mask[1]) > MOST_SIDE {
             return None;
         }
-        let (columns, rows) = (problem.width(), problem.height());
-        let (widths, heights) = (lengths(mask.width(), columns, 2), lengths(mask.height(), rows, 1));
+        let (widths, heights) = (lengths(mask[0], image[0], 2), lengths(mask[1], image[1], 1));
         let mut best: Option<Self> = None;
         for &width in &widths {
             for &height in heights.iter().filter(|&&height| width * height <= MOST_VALUES) {
-                let columns = (width - mask.width() + 1).min(columns);
-                let rows = (height - mask.height() + 1).min(rows);
-                let tiles = problem.width().div_ceil(columns) as f64 * problem.height().div_ceil(rows) as f64;
-                let values = (problem.width() * problem.height()) as f64;
+                let columns = (width - mask[0] + 1).min(image[0]);
+                let rows = (height - mask[1] + 1).min(image[1]);
+                let tiles = image[0].div_ceil(columns) as f64 * image[1].div_ceil(rows) as f64;
+                let values = (image[0] * image[1]) as f64;
                 let nanoseconds = tiles * tile(width, height) / values + PER_RESULT;
                 if best.is_none_or(|best| nanoseconds < best.nanoseconds) {
                     best = Some(Self { width, height, columns, rows, nanoseconds });

@@ -1,12 +1,12 @@
 //! One tile, from its pixels to its results.
 
-use super::Fft;
 use super::error::Rule;
 use super::judge::{Rejected, ends, judge};
 use super::load::{Input, Place};
 use super::recompute::{Counts, TIMES_DIRECT, ordered_sums};
 use super::transform::{Buffers, Spectrum};
-use crate::cpu::panel::{self, Hints, Panel, Uncertain};
+use super::{Fft, coefficients};
+use crate::cpu::panel::{self, Hints, Panel};
 use crate::cpu::simd::{Simd, Work};
 use crate::image::values_of_mut;
 use crate::{Pixel, PixelType, Problem, Result};
@@ -75,7 +75,7 @@ impl Fft {
         }
         let stage = self.sums(problem, place, scratch)?;
         let stage = stage.unwrap_or_else(|| self.direct(place, scratch));
-        let finish = (stage == Stage::Sums && !problem.is_plain()).then(|| problem.scale_and_offset());
+        let finish = if stage == Stage::Sums { problem.last_step() } else { None };
         let (channels, channel) = (problem.format().channels, place.channel);
         for (sums, row) in scratch.results.chunks_exact(place.columns).zip(rows) {
             match problem.format().output {
@@ -202,7 +202,8 @@ impl Fft {
         if let Some(spectrum) = self.magnitudes.get() {
             return Ok(spectrum);
         }
-        let spectrum = self.transform.spectrum(problem.window(), f64::abs)?;
+        let mask = problem.window();
+        let spectrum = self.transform.spectrum(mask.width(), &coefficients(mask, f64::abs))?;
         Ok(self.magnitudes.get_or_init(|| spectrum))
     }
 
@@ -214,7 +215,7 @@ impl Fft {
         let panel =
             Panel { window: &self.window, rows: &rows[..input.rows], width: place.columns, hints: Hints::default() };
         let mut results: Vec<&mut [f32]> = results.chunks_exact_mut(place.columns).take(place.rows).collect();
-        panel.compute(self.level, &mut results, 0, &mut Uncertain::none());
+        panel.compute_certain(self.level, &mut results, 0);
         #[cfg(test)]
         {
             scratch.tally[1] += place.columns * place.rows;

@@ -13,13 +13,13 @@ use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::FftPlanner;
 
-use crate::{Mask, Result, memory};
+use crate::{Result, memory};
 
 /// Columns that are gathered at a time: a cache line of complex numbers.
 const COLUMNS: usize = 4;
 
 /// The plans for tiles of one size.
-pub(super) struct Transform {
+pub(crate) struct Transform {
     width: usize,
     height: usize,
     /// Complex values from one row of `X` to the next: an odd number of cache lines. With a power of two, a column
@@ -32,23 +32,23 @@ pub(super) struct Transform {
 }
 
 /// The memory of one tile's transforms.
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     /// The row that is transformed next, or that was last.
-    pub(super) row: Vec<f64>,
+    pub(crate) row: Vec<f64>,
     spectrum: Vec<Complex<f64>>,
     columns: Vec<Complex<f64>>,
     scratch: Vec<Complex<f64>>,
 }
 
 /// The spectrum of a mask, conjugated for a correlation, and divided by the number of values of a tile.
-pub(super) struct Spectrum {
+pub(crate) struct Spectrum {
     /// Column by column.
     values: Vec<Complex<f64>>,
 }
 
 impl Transform {
     /// Plans for tiles of `width` (even) and `height`.
-    pub(super) fn new(width: usize, height: usize) -> Self {
+    pub(crate) fn new(width: usize, height: usize) -> Self {
         let (mut rows, mut columns) = (RealFftPlanner::new(), FftPlanner::new());
         let lines = (width / 2 + 1).div_ceil(COLUMNS);
         Self {
@@ -71,7 +71,7 @@ impl Transform {
     ///
     /// # Errors
     /// [`Error::HostMemory`](crate::Error::HostMemory).
-    pub(super) fn buffers(&self) -> Result<Buffers> {
+    pub(crate) fn buffers(&self) -> Result<Buffers> {
         let zeros = |length| -> Result<Vec<Complex<f64>>> {
             let mut values = memory::with_capacity(length, "for the transforms of a tile")?;
             values.resize(length, Complex::default());
@@ -92,14 +92,14 @@ impl Transform {
     }
 
     /// Transforms `buffers.row`, which is row `y` of the tile.
-    pub(super) fn row_forward(&self, buffers: &mut Buffers, y: usize) {
+    pub(crate) fn row_forward(&self, buffers: &mut Buffers, y: usize) {
         let Buffers { row, spectrum, scratch, .. } = buffers;
         let to = &mut spectrum[y * self.stride..][..self.bins()];
         self.row_forward.process_with_scratch(row, to, scratch).expect("lengths are those of the plan");
     }
 
     /// Row `y` of the result into `buffers.row`.
-    pub(super) fn row_inverse(&self, buffers: &mut Buffers, y: usize) {
+    pub(crate) fn row_inverse(&self, buffers: &mut Buffers, y: usize) {
         let Buffers { row, spectrum, scratch, .. } = buffers;
         let from = &mut spectrum[y * self.stride..][..self.bins()];
         // Rounding errors. The exact values are real, as those of a real row.
@@ -109,7 +109,7 @@ impl Transform {
     }
 
     /// The column pass. The tile has `rows` rows, the others are zeros; `wanted` rows of the result are written.
-    pub(super) fn multiply(&self, buffers: &mut Buffers, rows: usize, mask: &Spectrum, wanted: usize) {
+    pub(crate) fn multiply(&self, buffers: &mut Buffers, rows: usize, mask: &Spectrum, wanted: usize) {
         let Buffers { spectrum, columns, scratch, .. } = buffers;
         for first in (0..self.bins()).step_by(COLUMNS) {
             let count = COLUMNS.min(self.bins() - first);
@@ -138,15 +138,15 @@ impl Transform {
         }
     }
 
-    /// The spectrum of a mask in window order, each coefficient by `f`.
+    /// The spectrum of a mask in window order, in rows of `width` coefficients.
     ///
     /// # Errors
     /// [`Error::HostMemory`](crate::Error::HostMemory).
-    pub(super) fn spectrum(&self, mask: &Mask, f: impl Fn(f64) -> f64) -> Result<Spectrum> {
+    pub(crate) fn spectrum(&self, width: usize, coefficients: &[f64]) -> Result<Spectrum> {
         let mut buffers = self.buffers()?;
-        for (y, row) in mask.coefficients().chunks_exact(mask.width()).enumerate() {
+        for (y, row) in coefficients.chunks_exact(width).enumerate() {
             buffers.row.fill(0.0);
-            buffers.row.iter_mut().zip(row).for_each(|(to, &coefficient)| *to = f(f64::from(coefficient)));
+            buffers.row[..width].copy_from_slice(row);
             self.row_forward(&mut buffers, y);
         }
         let Buffers { spectrum, scratch, .. } = &mut buffers;
@@ -156,7 +156,7 @@ impl Transform {
         let factor = 1.0 / (self.width * self.height) as f64;
         for first in 0..self.bins() {
             let column = &mut values[first * self.height..][..self.height];
-            self.gather(spectrum, column, first, mask.height());
+            self.gather(spectrum, column, first, coefficients.len() / width);
             self.column_forward.process_with_scratch(column, scratch);
             column.iter_mut().for_each(|value| *value = value.conj() * factor);
         }

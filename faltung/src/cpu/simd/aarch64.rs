@@ -41,6 +41,54 @@ impl Simd for Neon {
         unsafe { vst1q_f32(to, vector) }
     }
     #[inline(always)]
+    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: as in `splat`.
+        unsafe { vaddq_f32(a, b) }
+    }
+    #[inline(always)]
+    fn sub(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: as in `splat`.
+        unsafe { vsubq_f32(a, b) }
+    }
+
+    type Doubles = float64x2_t;
+
+    #[inline(always)]
+    fn splat_f64(self, value: f64) -> float64x2_t {
+        // SAFETY: as in `splat`.
+        unsafe { vdupq_n_f64(value) }
+    }
+    #[inline(always)]
+    fn add_f64(self, a: float64x2_t, b: float64x2_t) -> float64x2_t {
+        // SAFETY: as in `splat`.
+        unsafe { vaddq_f64(a, b) }
+    }
+    #[inline(always)]
+    fn sub_f64(self, a: float64x2_t, b: float64x2_t) -> float64x2_t {
+        // SAFETY: as in `splat`.
+        unsafe { vsubq_f64(a, b) }
+    }
+    #[inline(always)]
+    fn mul_f64(self, a: float64x2_t, b: float64x2_t) -> float64x2_t {
+        // SAFETY: as in `splat`.
+        unsafe { vmulq_f64(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn load_f64(self, from: *const f64) -> float64x2_t {
+        // SAFETY: as in `splat`; `from` holds two values, as this function requires.
+        unsafe { vld1q_f64(from) }
+    }
+    #[inline(always)]
+    unsafe fn load_wide(self, from: *const f32) -> float64x2_t {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { vcvt_f64_f32(vld1_f32(from)) }
+    }
+    #[inline(always)]
+    unsafe fn store_f64(self, to: *mut f64, vector: float64x2_t) {
+        // SAFETY: as in `splat`; `to` has room for two values, as this function requires.
+        unsafe { vst1q_f64(to, vector) }
+    }
+    #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> float32x4_t {
         // SAFETY: as in `load`.
         unsafe {
@@ -78,6 +126,11 @@ impl Simd for Neon {
             let rest = vsubq_f32(vector, vrndnq_f32(vector));
             bits(vcgtq_f32(vabsq_f32(rest), vdupq_n_f32(limit)))
         }
+    }
+    #[inline(always)]
+    fn differ_without_fractions(self, a: float32x4_t, b: float32x4_t) -> u16 {
+        // SAFETY: as in `splat`.
+        unsafe { bits(vmvnq_u32(vceqq_s32(vcvtq_s32_f32(a), vcvtq_s32_f32(b)))) }
     }
     #[inline(always)]
     fn below(self, vector: float32x4_t, limit: f32) -> u16 {

@@ -23,7 +23,7 @@ use portable::Portable;
 const VARIABLE: &str = "FALTUNG_CPU";
 
 /// A set of vector instructions. A value of an implementing type is the proof that the CPU has them.
-pub(super) trait Simd: Copy {
+pub(crate) trait Simd: Copy {
     /// A register of [`LANES`](Self::LANES) values.
     type Vector: Copy;
     /// Values of a register.
@@ -90,6 +90,49 @@ pub(super) trait Simd: Copy {
     /// The lanes that are less than `limit`, as bits.
     fn below(self, vector: Self::Vector, limit: f32) -> u16;
 
+    /// The lanes in which `a` and `b` are different whole numbers once their fractions are dropped, as bits. All
+    /// magnitudes are below 2^31.
+    fn differ_without_fractions(self, a: Self::Vector, b: Self::Vector) -> u16;
+
+    /// `a + b`, lane by lane.
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// `a - b`, lane by lane.
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// A register of half as many values of `f64`.
+    type Doubles: Copy;
+
+    /// `value` in every lane.
+    fn splat_f64(self, value: f64) -> Self::Doubles;
+
+    /// `a + b`, lane by lane.
+    fn add_f64(self, a: Self::Doubles, b: Self::Doubles) -> Self::Doubles;
+
+    /// `a - b`, lane by lane.
+    fn sub_f64(self, a: Self::Doubles, b: Self::Doubles) -> Self::Doubles;
+
+    /// `a * b`, rounded, lane by lane.
+    fn mul_f64(self, a: Self::Doubles, b: Self::Doubles) -> Self::Doubles;
+
+    /// Half of [`LANES`](Self::LANES) values from `from` on, which need not be aligned.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load_f64(self, from: *const f64) -> Self::Doubles;
+
+    /// Writes half of [`LANES`](Self::LANES) values from `to` on, which need not be aligned.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of as many values.
+    unsafe fn store_f64(self, to: *mut f64, vector: Self::Doubles);
+
+    /// Half of [`LANES`](Self::LANES) values of `f32` from `from` on, as `f64`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load_wide(self, from: *const f32) -> Self::Doubles;
+
     /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
     fn prefetch(self, at: *const f32) {
         let _ = at;
@@ -98,7 +141,7 @@ pub(super) trait Simd: Copy {
 
 /// Something to do with vectors, whichever the CPU has. Dispatch is once for each piece of work: all of it is inlined
 /// into one function for each level, which is compiled with the level's instructions.
-pub(super) trait Work {
+pub(crate) trait Work {
     /// What comes of it.
     type Output;
 
@@ -171,7 +214,7 @@ impl Level {
     }
 
     /// Values of a vector.
-    pub(super) const fn lanes(self) -> usize {
+    pub(crate) const fn lanes(self) -> usize {
         match self {
             Self::Avx512 => 16,
             Self::Avx2 => 8,
@@ -191,7 +234,7 @@ impl Level {
     ///
     /// # Panics
     /// If the CPU does not have them.
-    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+    pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
         assert!(self.is_available(), "this CPU has no {}", self.name());
         match self {
             // SAFETY: the CPU has the instructions.

@@ -62,11 +62,62 @@ impl Simd for Portable {
         far
     }
     #[inline(always)]
+    fn differ_without_fractions(self, a: [f32; 4], b: [f32; 4]) -> u16 {
+        let mut differ = 0;
+        for (i, (a, b)) in a.into_iter().zip(b).enumerate() {
+            differ |= u16::from(a as i32 != b as i32) << i;
+        }
+        differ
+    }
+    #[inline(always)]
     fn below(self, vector: [f32; 4], limit: f32) -> u16 {
         let mut below = 0;
         for (i, value) in vector.into_iter().enumerate() {
             below |= u16::from(value < limit) << i;
         }
         below
+    }
+    #[inline(always)]
+    fn add(self, a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
+    }
+    #[inline(always)]
+    fn sub(self, a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        [a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]]
+    }
+
+    type Doubles = [f64; 2];
+
+    #[inline(always)]
+    fn splat_f64(self, value: f64) -> [f64; 2] {
+        [value; 2]
+    }
+    #[inline(always)]
+    fn add_f64(self, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+        [a[0] + b[0], a[1] + b[1]]
+    }
+    #[inline(always)]
+    fn sub_f64(self, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+        [a[0] - b[0], a[1] - b[1]]
+    }
+    #[inline(always)]
+    fn mul_f64(self, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+        [a[0] * b[0], a[1] * b[1]]
+    }
+    #[inline(always)]
+    unsafe fn load_f64(self, from: *const f64) -> [f64; 2] {
+        // SAFETY: `from` holds two values, as this function requires.
+        unsafe { from.cast::<[f64; 2]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn load_wide(self, from: *const f32) -> [f64; 2] {
+        // SAFETY: the caller promises the memory.
+        let [a, b] = unsafe { from.cast::<[f32; 2]>().read_unaligned() };
+        [f64::from(a), f64::from(b)]
+    }
+    #[inline(always)]
+    unsafe fn store_f64(self, to: *mut f64, vector: [f64; 2]) {
+        // SAFETY: `to` has room for two values, as this function requires.
+        unsafe { to.cast::<[f64; 2]>().write_unaligned(vector) }
     }
 }

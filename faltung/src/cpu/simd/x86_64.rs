@@ -20,7 +20,9 @@ pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
 
 /// One instance. The operations of the first lines differ in the names of the instructions only.
 macro_rules! instance {
-    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident, { $($own:tt)* }) => {
+    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
+     $add:ident, $sub:ident, $doubles:ty, $splat_f64:ident, $add_f64:ident, $sub_f64:ident, $mul_f64:ident,
+     $load_f64:ident, $store_f64:ident, { $($own:tt)* }) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
         struct $name(());
@@ -64,11 +66,61 @@ macro_rules! instance {
                 // SAFETY: SSE, which every x86-64 has; a hint, which accesses nothing.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
             }
+            #[inline(always)]
+            fn add(self, a: $vector, b: $vector) -> $vector {
+                // SAFETY: as in `splat`.
+                unsafe { $add(a, b) }
+            }
+            #[inline(always)]
+            fn sub(self, a: $vector, b: $vector) -> $vector {
+                // SAFETY: as in `splat`.
+                unsafe { $sub(a, b) }
+            }
+
+            type Doubles = $doubles;
+
+            #[inline(always)]
+            fn splat_f64(self, value: f64) -> $doubles {
+                // SAFETY: as in `splat`.
+                unsafe { $splat_f64(value) }
+            }
+            #[inline(always)]
+            fn add_f64(self, a: $doubles, b: $doubles) -> $doubles {
+                // SAFETY: as in `splat`.
+                unsafe { $add_f64(a, b) }
+            }
+            #[inline(always)]
+            fn sub_f64(self, a: $doubles, b: $doubles) -> $doubles {
+                // SAFETY: as in `splat`.
+                unsafe { $sub_f64(a, b) }
+            }
+            #[inline(always)]
+            fn mul_f64(self, a: $doubles, b: $doubles) -> $doubles {
+                // SAFETY: as in `splat`.
+                unsafe { $mul_f64(a, b) }
+            }
+            #[inline(always)]
+            unsafe fn load_f64(self, from: *const f64) -> $doubles {
+                // SAFETY: as in `splat`; the caller promises the memory.
+                unsafe { $load_f64(from) }
+            }
+            #[inline(always)]
+            unsafe fn store_f64(self, to: *mut f64, vector: $doubles) {
+                // SAFETY: as in `splat`; the caller promises the memory.
+                unsafe { $store_f64(to, vector) }
+            }
             $($own)*
         }
     };
 }
-instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps, {
+instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps,
+    _mm512_add_ps, _mm512_sub_ps, __m512d, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
+    _mm512_loadu_pd, _mm512_storeu_pd, {
+    #[inline(always)]
+    unsafe fn load_wide(self, from: *const f32) -> __m512d {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { _mm512_cvtps_pd(_mm256_loadu_ps(from)) }
+    }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m512 {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
@@ -121,12 +173,24 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
         }
     }
     #[inline(always)]
+    fn differ_without_fractions(self, a: __m512, b: __m512) -> u16 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { _mm512_cmpneq_epi32_mask(_mm512_cvttps_epi32(a), _mm512_cvttps_epi32(b)) }
+    }
+    #[inline(always)]
     fn below(self, vector: __m512, limit: f32) -> u16 {
         // SAFETY: `self` proves that the CPU has the instructions.
         unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(vector, _mm512_set1_ps(limit)) }
     }
 }}
-instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, {
+instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
+    _mm256_add_ps, _mm256_sub_ps, __m256d, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
+    _mm256_loadu_pd, _mm256_storeu_pd, {
+    #[inline(always)]
+    unsafe fn load_wide(self, from: *const f32) -> __m256d {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { _mm256_cvtps_pd(_mm_loadu_ps(from)) }
+    }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m256 {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
@@ -169,6 +233,14 @@ instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm2
             let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), rest);
             let far = _mm256_cmp_ps::<_CMP_GT_OQ>(size, _mm256_set1_ps(limit));
             _mm256_movemask_ps(far) as u16
+        }
+    }
+    #[inline(always)]
+    fn differ_without_fractions(self, a: __m256, b: __m256) -> u16 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let same = _mm256_cmpeq_epi32(_mm256_cvttps_epi32(a), _mm256_cvttps_epi32(b));
+            !_mm256_movemask_ps(_mm256_castsi256_ps(same)) as u16 & 255
         }
     }
     #[inline(always)]

@@ -211,7 +211,7 @@ fn the_transforms_are_better_than_their_bound() {
         let coefficients = (0..15 * 13).map(|_| random.i32(-1000..=1000) as f32).collect();
         let mask = Mask::new(15, 13, coefficients).unwrap();
         let transform = Transform::new(width, height);
-        let spectrum = transform.spectrum(&mask, |coefficient| coefficient).unwrap();
+        let spectrum = transform.spectrum(mask.width(), &super::coefficients(&mask, |of| of)).unwrap();
         let pixels: Vec<f64> = (0..width * height).map(|_| f64::from(random.u16(..))).collect();
         let mut buffers = transform.buffers().unwrap();
         for (y, row) in pixels.chunks_exact(width).enumerate() {

@@ -1,0 +1,293 @@
+//! Elements of any type to the type of the sums, and sums to elements.
+
+use super::Element;
+use super::border::PaddedRange;
+use super::kernel::Real;
+use crate::cpu::simd::{Level, Simd, Work};
+
+/// A type of elements.
+trait Value: Copy {
+    fn widen(self) -> f64;
+
+    /// As a C program converts on x86-64: without the fraction, and modulo 2^bits. That is what SciPy does.
+    fn convert<A: Real>(value: A) -> Self;
+
+    /// The same for the results of [`correlate`](super::correlate).
+    #[inline(always)]
+    fn convert_dense<A: Real>(value: A) -> Self {
+        Self::convert(value)
+    }
+}
+
+/// As [`Real::truncated_i32`], for 64 bits.
+#[inline(always)]
+fn truncated_i64<A: Real>(value: A) -> i64 {
+    let value = value.to_f64();
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&value) {
+        // SAFETY: within the range, as was just tested, and so no NaN.
+        unsafe { value.to_int_unchecked() }
+    } else {
+        i64::MIN
+    }
+}
+
+/// As compilers for x86-64 convert to 64 bits without a sign. What has no place becomes 0 or 2^63.
+#[inline(always)]
+fn truncated_u64(value: f64) -> u64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if value >= LIMIT { truncated_i64(value - LIMIT) as u64 ^ (1 << 63) } else { truncated_i64(value) as u64 }
+}
+
+macro_rules! values {
+    ($($type:ty: $from:expr;)*) => {$(
+        impl Value for $type {
+            #[inline(always)]
+            fn widen(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn convert<A: Real>(value: A) -> Self {
+                $from(value) as $type
+            }
+        }
+    )*};
+}
+values! {
+    i8: A::truncated_i32; u8: A::truncated_i32; i16: A::truncated_i32; u16: A::truncated_i32; i32: A::truncated_i32;
+    u32: truncated_i64; i64: truncated_i64;
+    f32: A::to_f64; f64: A::to_f64;
+}
+
+impl Value for u64 {
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self as f64
+    }
+    #[inline(always)]
+    fn convert<A: Real>(value: A) -> Self {
+        truncated_u64(value.to_f64())
+    }
+    /// Differs from [`convert`](Self::convert) below -2^63 and for NaN alone.
+    #[inline(always)]
+    fn convert_dense<A: Real>(value: A) -> Self {
+        let value = value.to_f64();
+        if value > -1.0 { truncated_u64(value) } else { truncated_u64(-value).wrapping_neg() }
+    }
+}
+
+/// Does `$body` with `$type` as the type of the elements.
+macro_rules! for_element {
+    ($element:expr, $type:ident => $body:expr) => {
+        match $element {
+            Element::I8 => {
+                type $type = i8;
+                $body
+            }
+            Element::Bool | Element::U8 => {
+                type $type = u8;
+                $body
+            }
+            Element::I16 => {
+                type $type = i16;
+                $body
+            }
+            Element::U16 => {
+                type $type = u16;
+                $body
+            }
+            Element::I32 => {
+                type $type = i32;
+                $body
+            }
+            Element::U32 => {
+                type $type = u32;
+                $body
+            }
+            Element::I64 => {
+                type $type = i64;
+                $body
+            }
+            Element::U64 => {
+                type $type = u64;
+                $body
+            }
+            Element::F32 => {
+                type $type = f32;
+                $body
+            }
+            Element::F64 => {
+                type $type = f64;
+                $body
+            }
+        }
+    };
+}
+
+/// Elements in a row, or rows: how many, how many bytes apart, and how many places apart their sums are.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) count: usize,
+    pub(super) stride: isize,
+    pub(super) step: usize,
+}
+
+impl Run {
+    /// One.
+    pub(super) const ONE: Self = Self { count: 1, stride: 0, step: 0 };
+
+    /// Those whose sums are adjacent.
+    pub(super) fn adjacent(count: usize, stride: isize) -> Self {
+        Self { count, stride, step: 1 }
+    }
+}
+
+/// Converts the elements of some rows to sums.
+///
+/// # Safety
+/// - The elements are there, initialised and of the type.
+/// - `to` has their places.
+#[inline(never)]
+pub(super) unsafe fn load<A: Real>(level: Level, element: Element, from: *const u8, to: *mut A, rows: Run, row: Run) {
+    level.run(Load { element, from, to, rows, row });
+}
+
+/// The arguments of [`load`].
+struct Load<A> {
+    element: Element,
+    from: *const u8,
+    to: *mut A,
+    rows: Run,
+    row: Run,
+}
+
+impl<A: Real> Work for Load<A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { element, from, to, rows, row: Run { count, stride, step } } = self;
+        // SAFETY: `load` requires that the elements and their places exist.
+        unsafe {
+            for_element!(element, T => {
+                for number in 0..rows.count {
+                    let (from, to) = (from.offset(number as isize * rows.stride), to.add(number * rows.step));
+                    if stride == size_of::<T>() as isize && step == 1 {
+                        for i in 0..count {
+                            to.add(i).write(A::from_f64(from.cast::<T>().add(i).read_unaligned().widen()));
+                        }
+                    } else {
+                        for i in 0..count {
+                            let value = from.offset(i as isize * stride).cast::<T>().read_unaligned();
+                            to.add(i * step).write(A::from_f64(value.widen()));
+                        }
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Converts one element.
+///
+/// # Safety
+/// The element is there, initialised and of the type.
+#[inline(never)]
+unsafe fn load_one<A: Real>(element: Element, from: *const u8) -> A {
+    // SAFETY: the element exists, as this function requires.
+    unsafe { for_element!(element, T => A::from_f64(from.cast::<T>().read_unaligned().widen())) }
+}
+
+/// Converts what stands at the positions of `range` in a line of elements, `stride` bytes apart.
+///
+/// # Safety
+/// - `from` is the element at position 0 of the line, and the positions are within it.
+/// - `to` has room for all of them.
+#[inline(always)]
+pub(super) unsafe fn load_line<A: Real>(
+    level: Level,
+    element: Element,
+    from: *const u8,
+    stride: isize,
+    range: &PaddedRange,
+    outside: A,
+    mut to: *mut A,
+) {
+    // SAFETY: positions and places exist, as this function requires.
+    unsafe {
+        let one = |position: Option<usize>, to: *mut A| match position {
+            Some(position) => to.write(load_one(element, from.offset(position as isize * stride))),
+            None => to.write(outside),
+        };
+        for &position in &range.before {
+            one(position, to);
+            to = to.add(1);
+        }
+        let inside = from.wrapping_offset(range.first as isize * stride);
+        load(level, element, inside, to, Run::ONE, Run::adjacent(range.inside, stride));
+        to = to.add(range.inside);
+        for &position in &range.after {
+            one(position, to);
+            to = to.add(1);
+        }
+    }
+}
+
+/// Converts sums to the elements of some rows. `IS_DENSE` is for the results of [`correlate`](super::correlate).
+///
+/// # Safety
+/// - `from` has the sums.
+/// - There is room for the elements.
+#[inline(never)]
+pub(super) unsafe fn store<A: Real, const IS_DENSE: bool>(
+    level: Level,
+    element: Element,
+    from: *const A,
+    to: *mut u8,
+    rows: Run,
+    row: Run,
+) {
+    level.run(Store::<A, IS_DENSE> { element, from, to, rows, row });
+}
+
+/// The arguments of [`store`].
+struct Store<A, const IS_DENSE: bool> {
+    element: Element,
+    from: *const A,
+    to: *mut u8,
+    rows: Run,
+    row: Run,
+}
+
+impl<A: Real, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { element, from, to, rows, row: Run { count, stride, step } } = self;
+        // SAFETY: `store` requires that the sums and the places of their elements exist.
+        unsafe {
+            for_element!(element, T => {
+                for number in 0..rows.count {
+                    let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
+                    if stride == size_of::<T>() as isize && step == 1 {
+                        for i in 0..count {
+                            to.cast::<T>().add(i).write_unaligned(one::<A, T, IS_DENSE>(*from.add(i)));
+                        }
+                    } else {
+                        for i in 0..count {
+                            let value = one::<A, T, IS_DENSE>(*from.add(i * step));
+                            to.offset(i as isize * stride).cast::<T>().write_unaligned(value);
+                        }
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// A sum as an element.
+#[inline(always)]
+fn one<A: Real, T: Value, const IS_DENSE: bool>(value: A) -> T {
+    if IS_DENSE { T::convert_dense(value) } else { T::convert(value) }
+}

@@ -1,0 +1,469 @@
+//! The inner loops. All work on scratch memory in which the elements have the type of the sums and the border stands
+//! around them, so that none of them knows of types, strides or borders.
+
+use std::ops::{Add, Div, Sub};
+
+use crate::cpu::simd::Simd;
+
+/// A type of sums, with its vectors.
+pub(super) trait Real:
+    Copy + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Div<Output = Self> + 'static
+{
+    /// A register.
+    type Vector<S: Simd>: Copy;
+
+    /// 0.
+    const ZERO: Self;
+
+    fn from_f64(value: f64) -> Self;
+    fn to_f64(self) -> f64;
+
+    /// Without the fraction; `i32::MIN` for what has no place in an `i32`, as x86-64's instructions have it.
+    fn truncated_i32(self) -> i32;
+
+    /// Values of a register.
+    fn lanes<S: Simd>() -> usize;
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    fn add_lanes<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    fn sub_lanes<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `sum + weight * value`. For `f64` the product is rounded, as SciPy rounds it; for `f32` it is not.
+    fn weigh<S: Simd>(
+        simd: S,
+        weight: Self::Vector<S>,
+        value: Self::Vector<S>,
+        sum: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+
+    /// # Safety
+    /// `from` is valid for reads of [`lanes`](Self::lanes) values.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> Self::Vector<S>;
+
+    /// # Safety
+    /// `to` is valid for writes of [`lanes`](Self::lanes) values.
+    unsafe fn store<S: Simd>(simd: S, to: *mut Self, vector: Self::Vector<S>);
+}
+
+macro_rules! real {
+    ($type:ty, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident, $store:ident,
+     |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
+        impl Real for $type {
+            type Vector<S: Simd> = S::$vector;
+            const ZERO: Self = 0.0;
+
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $type
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+            #[inline(always)]
+            fn truncated_i32(self) -> i32 {
+                // The largest `f32` below -2^31 is further away than the largest `f64`.
+                const BELOW: $type = if size_of::<$type>() == 4 { -2_147_483_904.0 } else { -2_147_483_649.0 };
+                if self > BELOW && self < 2_147_483_648.0 {
+                    // SAFETY: within the range, as was just tested, and so no NaN.
+                    unsafe { self.to_int_unchecked() }
+                } else {
+                    i32::MIN
+                }
+            }
+            #[inline(always)]
+            fn lanes<S: Simd>() -> usize {
+                $lanes
+            }
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+                simd.$splat(value)
+            }
+            #[inline(always)]
+            fn add_lanes<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn sub_lanes<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn weigh<S: Simd>($simd: S, $weight: S::$vector, $value: S::$vector, $sum: S::$vector) -> S::$vector {
+                $weigh
+            }
+            #[inline(always)]
+            unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::$vector {
+                // SAFETY: the memory is there, as this function requires.
+                unsafe { simd.$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store<S: Simd>(simd: S, to: *mut Self, vector: S::$vector) {
+                // SAFETY: the memory is there, as this function requires.
+                unsafe { simd.$store(to, vector) }
+            }
+        }
+    };
+}
+real! { f32, Vector, S::LANES, splat, add, sub, load, store,
+|simd, weight, value, sum| simd.fma(weight, value, sum) }
+real! { f64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, store_f64,
+|simd, weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value)) }
+
+/// Registers of sums that are computed together: as many as hide the latency of an addition.
+const TOGETHER: usize = 8;
+
+/// How many values after the last one that is asked for the loops read and write.
+pub(super) const SLACK: usize = TOGETHER * 16;
+
+/// A product of a sum: the distance of its value from that of the result, in places, and its weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tap<A> {
+    pub(super) offset: isize,
+    pub(super) weight: A,
+}
+
+/// `to[i] = sum of weight * from[i + offset]` over the taps, in their order, in partial sums of `partial` products.
+///
+/// # Safety
+/// - For each tap, `from + offset` is valid for reads of `count` + [`SLACK`] values.
+/// - `to` is valid for writes of `count` + [`SLACK`] values.
+#[inline(always)]
+pub(super) unsafe fn weighted_sums<S: Simd, A: Real>(
+    simd: S,
+    from: *const A,
+    taps: &[Tap<A>],
+    partial: usize,
+    to: *mut A,
+    count: usize,
+) {
+    let lanes = A::lanes::<S>();
+    for start in (0..count).step_by(TOGETHER * lanes) {
+        // Without taps the sums are 0.
+        let (first, rest) = taps.split_at(partial.min(taps.len()));
+        let mut part = first;
+        let mut rest = rest.chunks(partial);
+        loop {
+            let mut sums = [A::splat(simd, A::ZERO); TOGETHER];
+            for tap in part {
+                let weight = A::splat(simd, tap.weight);
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: less than SLACK values after the last one that is asked for.
+                    let value = unsafe { A::load(simd, from.offset(tap.offset).add(start + i * lanes)) };
+                    *sum = A::weigh(simd, weight, value, *sum);
+                }
+            }
+            let is_first = std::ptr::eq(part, first);
+            for (i, &sum) in sums.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { put(simd, to.add(start + i * lanes), sum, is_first) };
+            }
+            match rest.next() {
+                Some(next) => part = next,
+                None => break,
+            }
+        }
+    }
+}
+
+/// Writes a vector of sums, or adds it to those that are there.
+///
+/// # Safety
+/// `to` is valid for reads and writes of a vector.
+#[inline(always)]
+unsafe fn put<S: Simd, A: Real>(simd: S, to: *mut A, sum: A::Vector<S>, is_first: bool) {
+    // SAFETY: the memory is there, as this function requires.
+    unsafe {
+        let sum = if is_first { sum } else { A::add_lanes(simd, A::load(simd, to), sum) };
+        A::store(simd, to, sum);
+    }
+}
+
+/// Weights of two axes, for each plane of the axes before these. None counts as 0.
+pub(super) struct Planes<A> {
+    /// Distance of each plane's first value from that of the result, in places.
+    pub(super) offsets: Vec<isize>,
+    /// The weights: planes, rows, columns.
+    pub(super) weights: Vec<A>,
+    /// Weights along both axes.
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Places from one row to the next, and from one column to the next.
+    pub(super) row_step: usize,
+    pub(super) column_step: usize,
+    /// Rows of values whose products are added before they are added to the sum.
+    pub(super) partial: usize,
+}
+
+/// Rows of results that [`tile_sums`] computes together.
+pub(super) const TILE_ROWS: usize = 4;
+
+/// As [`weighted_sums`] for [`TILE_ROWS`] rows of results: the rows of values are `row_step` places apart, those of the
+/// results `pitch`. Each value that is loaded is weighted for all rows. Each sum has the order of [`weighted_sums`]:
+/// planes, rows, columns.
+///
+/// # Safety
+/// - From each plane's offset on, `from` is valid for reads of all rows, and of [`SLACK`] values after the last one.
+/// - `to` is valid for writes of as many rows of `count` + [`SLACK`] values.
+#[inline(always)]
+pub(super) unsafe fn tile_sums<S: Simd, A: Real, const V: usize>(
+    simd: S,
+    from: *const A,
+    planes: &Planes<A>,
+    to: *mut A,
+    pitch: usize,
+    count: usize,
+) {
+    let lanes = A::lanes::<S>();
+    let Planes { rows, columns, row_step, column_step, partial, .. } = *planes;
+    for start in (0..count).step_by(V * lanes) {
+        let mut sums = [[A::splat(simd, A::ZERO); V]; TILE_ROWS];
+        // Rows of values since sums were written, and whether none were.
+        let (mut added, mut is_first) = (0, true);
+        for (&offset, weights) in planes.offsets.iter().zip(planes.weights.chunks_exact(rows * columns)) {
+            for row in 0..rows + TILE_ROWS - 1 {
+                if added == partial {
+                    // SAFETY: as this function requires.
+                    unsafe { put_tile(simd, to.add(start), pitch, &sums, is_first) };
+                    sums = [[A::splat(simd, A::ZERO); V]; TILE_ROWS];
+                    (added, is_first) = (0, false);
+                }
+                added += 1;
+                // SAFETY: a row of values that the results read.
+                let values = unsafe { from.offset(offset).add(row * row_step + start) };
+                // Result row i reads this row of values with row `row - i` of the weights.
+                let weigh = RowOfTile { values, weights, row, columns, column_step };
+                let (first, end) = ((row + 1).saturating_sub(rows), TILE_ROWS.min(row + 1));
+                // SAFETY: less than SLACK values after the last one that is asked for; the weights have these rows.
+                unsafe {
+                    match (first, end) {
+                        (0, 1) => weigh.add::<_, V, 0, 1>(simd, &mut sums),
+                        (0, 2) => weigh.add::<_, V, 0, 2>(simd, &mut sums),
+                        (0, 3) => weigh.add::<_, V, 0, 3>(simd, &mut sums),
+                        (0, 4) => weigh.add::<_, V, 0, 4>(simd, &mut sums),
+                        (1, 3) => weigh.add::<_, V, 1, 3>(simd, &mut sums),
+                        (1, 4) => weigh.add::<_, V, 1, 4>(simd, &mut sums),
+                        (2, 4) => weigh.add::<_, V, 2, 4>(simd, &mut sums),
+                        (3, 4) => weigh.add::<_, V, 3, 4>(simd, &mut sums),
+                        _ => unreachable!("weights of one row are not computed in tiles"),
+                    }
+                }
+            }
+        }
+        // SAFETY: as this function requires.
+        unsafe { put_tile(simd, to.add(start), pitch, &sums, is_first) };
+    }
+}
+
+/// A row of values that several rows of results read.
+struct RowOfTile<'a, A> {
+    values: *const A,
+    /// Rows of `columns` weights.
+    weights: &'a [A],
+    /// The row of the values: that of the weights for result row 0.
+    row: usize,
+    columns: usize,
+    column_step: usize,
+}
+
+impl<A: Real> RowOfTile<'_, A> {
+    /// Adds its products to the sums of result rows `FIRST` to `END - 1`.
+    ///
+    /// # Safety
+    /// - The values are valid for reads of as many vectors, from each column on.
+    /// - The weights have rows `row + 1 - END` to `row - FIRST`.
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "constant bounds keep the sums in registers")]
+    unsafe fn add<S: Simd, const V: usize, const FIRST: usize, const END: usize>(
+        &self,
+        simd: S,
+        sums: &mut [[A::Vector<S>; V]; TILE_ROWS],
+    ) {
+        for column in 0..self.columns {
+            for v in 0..V {
+                // SAFETY: as this function requires.
+                let value = unsafe { A::load(simd, self.values.add(column * self.column_step + v * A::lanes::<S>())) };
+                for i in FIRST..END {
+                    // SAFETY: as this function requires.
+                    let weight = unsafe { *self.weights.get_unchecked((self.row - i) * self.columns + column) };
+                    sums[i][v] = A::weigh(simd, A::splat(simd, weight), value, sums[i][v]);
+                }
+            }
+        }
+    }
+}
+
+/// [`put`] for rows of sums that are `pitch` values apart.
+///
+/// # Safety
+/// `to` is valid for reads and writes of the rows.
+#[inline(always)]
+unsafe fn put_tile<S: Simd, A: Real, const V: usize>(
+    simd: S,
+    to: *mut A,
+    pitch: usize,
+    sums: &[[A::Vector<S>; V]; TILE_ROWS],
+    is_first: bool,
+) {
+    for (i, sums) in sums.iter().enumerate() {
+        for (v, &sum) in sums.iter().enumerate() {
+            // SAFETY: a vector of a row.
+            unsafe { put(simd, to.add(i * pitch + v * A::lanes::<S>()), sum, is_first) };
+        }
+    }
+}
+
+/// A symmetric or antisymmetric filter along a line, as SciPy sums it: the middle product, then both values at a
+/// distance before their product, from the outermost inwards.
+pub(super) struct Mirrored<A> {
+    /// The weight in the middle.
+    pub(super) middle: A,
+    /// The weights before the middle, from the outermost inwards.
+    pub(super) before: Vec<A>,
+    /// Whether those after the middle are the negative ones.
+    pub(super) is_odd: bool,
+}
+
+/// `to[i] = middle * from[i] + sum of weight * (from[i - d * step] ± from[i + d * step])`, from the largest distance d
+/// on.
+///
+/// # Safety
+/// - `from - before.len() * step` is valid for reads of `count + 2 * before.len() * step` + [`SLACK`] values.
+/// - `to` is valid for writes of `count` + [`SLACK`] values.
+#[inline(always)]
+pub(super) unsafe fn mirrored_sums<S: Simd, A: Real, const IS_ODD: bool>(
+    simd: S,
+    from: *const A,
+    step: usize,
+    filter: &Mirrored<A>,
+    to: *mut A,
+    count: usize,
+) {
+    let lanes = A::lanes::<S>();
+    for start in (0..count).step_by(TOGETHER * lanes) {
+        let mut sums = [A::splat(simd, A::ZERO); TOGETHER];
+        let weight = A::splat(simd, filter.middle);
+        for (i, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: less than SLACK values after the last one that is asked for.
+            let value = unsafe { A::load(simd, from.add(start + i * lanes)) };
+            *sum = A::weigh(simd, weight, value, *sum);
+        }
+        for (number, &weight) in filter.before.iter().enumerate() {
+            let distance = (filter.before.len() - number) * step;
+            let weight = A::splat(simd, weight);
+            for (i, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: as above, `distance` places before and after.
+                let (before, after) = unsafe {
+                    let at = from.add(start + i * lanes);
+                    (A::load(simd, at.sub(distance)), A::load(simd, at.add(distance)))
+                };
+                let pair = if IS_ODD { A::sub_lanes(simd, before, after) } else { A::add_lanes(simd, before, after) };
+                *sum = A::weigh(simd, weight, pair, *sum);
+            }
+        }
+        for (i, &sum) in sums.iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { A::store(simd, to.add(start + i * lanes), sum) };
+        }
+    }
+}
+
+/// Sums of `size` rows, column by column, as SciPy runs them from the first row of a line on:
+/// `to[r][c] = from[r][c] + .. + from[r + size - 1][c]`. `sums` holds those of the row before, of which the first value
+/// lies one row before `from`; or the first ones are computed, where `is_first`.
+///
+/// # Safety
+/// - `from` is valid for reads of `(rows + size - 1) * columns` values, and of one row before unless `is_first`.
+/// - `to` is valid for writes of `rows * columns` values, `sums` of `columns`.
+#[inline(always)]
+pub(super) unsafe fn running_sums<A: Real>(
+    from: *const A,
+    size: usize,
+    columns: usize,
+    rows: usize,
+    is_first: bool,
+    sums: *mut A,
+    to: *mut A,
+) {
+    // SAFETY: row and column exist, as this function requires.
+    unsafe {
+        if is_first {
+            for column in 0..columns {
+                *sums.add(column) = A::ZERO;
+            }
+            for row in 0..size {
+                for column in 0..columns {
+                    *sums.add(column) = *sums.add(column) + *from.add(row * columns + column);
+                }
+            }
+            for column in 0..columns {
+                *to.add(column) = *sums.add(column);
+            }
+        }
+        for row in usize::from(is_first)..rows {
+            let (old, new) = (from.add(row * columns).sub(columns), from.add((row + size - 1) * columns));
+            for column in 0..columns {
+                let sum = *sums.add(column) + (*new.add(column) - *old.add(column));
+                *sums.add(column) = sum;
+                *to.add(row * columns + column) = sum;
+            }
+        }
+    }
+}
+
+/// Sums of `size` values that are `step` places apart, where no addition rounds:
+/// `to[i] = from[i] + from[i + step] + .. + from[i + (size - 1) * step]`. Sums of 2, 4, 8, .. values take the place of
+/// `from`, one after the other, and the binary digits of `size` say which of them are added.
+///
+/// # Safety
+/// - `from` is valid for reads and writes of `count + (size - 1) * step` + [`SLACK`] values.
+/// - `to` is valid for writes of `count` + [`SLACK`] values.
+#[inline(always)]
+pub(super) unsafe fn window_sums<S: Simd, A: Real>(
+    simd: S,
+    from: *mut A,
+    size: usize,
+    step: usize,
+    to: *mut A,
+    count: usize,
+) {
+    let lanes = A::lanes::<S>();
+    // How many values the sums in `from` have, and how many those in `to`.
+    let (mut power, mut done) = (1, 0);
+    loop {
+        if size & power != 0 {
+            for i in (0..count).step_by(lanes) {
+                // SAFETY: sums up to the last one that is asked for, and less than SLACK values more.
+                unsafe {
+                    let part = A::load(simd, from.add(i + done * step));
+                    let sum = if done == 0 { part } else { A::add_lanes(simd, A::load(simd, to.add(i)), part) };
+                    A::store(simd, to.add(i), sum);
+                }
+            }
+            done += power;
+        }
+        if done == size {
+            return;
+        }
+        // What is still read of the sums of twice as many.
+        let needed = count + (size - 2 * power) * step;
+        for i in (0..needed).step_by(lanes) {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b) = (A::load(simd, from.add(i)), A::load(simd, from.add(i + power * step)));
+                A::store(simd, from.add(i), A::add_lanes(simd, a, b));
+            }
+        }
+        power *= 2;
+    }
+}
+
+/// Divides `count` values by `divisor`.
+///
+/// # Safety
+/// `values` is valid for reads and writes of `count` values.
+#[inline(always)]
+pub(super) unsafe fn divide<A: Real>(values: *mut A, count: usize, divisor: A) {
+    for i in 0..count {
+        // SAFETY: the value exists, as this function requires.
+        unsafe { *values.add(i) = *values.add(i) / divisor };
+    }
+}

@@ -1,0 +1,27 @@
+//! Scratch memory.
+
+use std::marker::PhantomData;
+
+use super::kernel::Real;
+
+/// A cache line. Vectors that do not cross one are loaded at the full rate.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Values on whole cache lines, 0 at first.
+pub(super) struct Scratch<A> {
+    lines: Vec<Line>,
+    values: PhantomData<A>,
+}
+
+impl<A: Real> Scratch<A> {
+    pub(super) fn new(values: usize) -> Self {
+        Self { lines: vec![Line([0; 64]); (values * size_of::<A>()).div_ceil(64)], values: PhantomData }
+    }
+
+    /// The first value. All bits 0 are the number 0, so every value is initialised.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut A {
+        self.lines.as_mut_ptr().cast()
+    }
+}
