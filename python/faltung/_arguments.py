@@ -1,0 +1,147 @@
+"""The arguments of `faltung.ndimage`: checked, and in the form that the filters take."""
+
+import operator
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+
+from faltung import _native, _on_device
+from faltung._on_device import OnDevice
+
+# The library's numbers of the border modes, by SciPy's names.
+MODES = _native.MODES
+
+# SciPy's names of the modes, by number; the library knows the same names.
+MODE_NAMES = {code: name for name, code in reversed(MODES.items())}
+
+# The kinds and sizes of NumPy's types that the library computes: bool, integers, float32, float64, and complex numbers
+# made of these.
+TYPES = frozenset("?bBhHiIlLqQfdFD")
+
+# Those of arrays on a device.
+DEVICE_TYPES = TYPES - frozenset("FD")
+
+
+class Unsupported(Exception):
+    """A type that the library does not compute. SciPy gets the call."""
+
+
+def as_input(array):
+    """The input as an array of a type that the library computes, in native byte order: NumPy's, or one on a device."""
+    if type(array) is OnDevice:
+        return array
+    if type(array) is not np.ndarray:
+        on_device = _on_device.wrap(array)
+        if on_device is not None:
+            if on_device.dtype.char not in DEVICE_TYPES or on_device.ndim > _on_device.MOST_AXES:
+                raise Unsupported(f"arrays of {on_device.dtype} with {on_device.ndim} axes on a device")
+            return on_device
+    array = np.asarray(array)
+    dtype = array.dtype
+    if dtype.char not in TYPES:
+        raise Unsupported(f"arrays of {dtype}")
+    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+
+
+def mode_code(mode):
+    try:
+        return MODES[mode]
+    except (KeyError, TypeError):
+        raise RuntimeError(f"boundary mode not supported: {mode!r}, which must be one of {sorted(MODES)}") from None
+
+
+def per_axis(value, count, name):
+    """A value for each axis: one for all, or a sequence of as many."""
+    if isinstance(value, str) or not np.iterable(value):
+        return [value] * count
+    values = list(value)
+    if len(values) != count:
+        raise RuntimeError(
+            f"sequence argument must have length equal to input rank: {name} has {len(values)} values for {count} axes"
+        )
+    return values
+
+
+def checked_axes(axes, ndim):
+    """The axes as numbers from 0 on."""
+    if axes is None:
+        return tuple(range(ndim))
+    if np.isscalar(axes):
+        return (checked_axis(axes, ndim),)
+    if not isinstance(axes, Iterable):
+        raise ValueError(f"axes must be an integer, a sequence of integers, or None, not {axes!r}")
+    numbers_of_axes = []
+    for axis in axes:
+        axis = operator.index(axis)
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"specified axis: {axis} is out of range for {ndim} axes")
+        numbers_of_axes.append(axis % ndim)
+    if len(set(numbers_of_axes)) != len(numbers_of_axes):
+        raise ValueError(f"axes must be unique, not {axes!r}")
+    return tuple(numbers_of_axes)
+
+
+def checked_axis(axis, ndim):
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise np.exceptions.AxisError(axis, ndim)
+    return axis % ndim
+
+
+def checked_origin(origin, size, name):
+    if origin < -(size // 2) or origin > (size - 1) // 2:
+        raise ValueError(
+            f"Invalid origin; origin must satisfy -({name} // 2) <= origin <= ({name} - 1) // 2: "
+            f"it is {origin} for a size of {size}"
+        )
+    return operator.index(origin)
+
+
+def make_output(output, array, is_complex=False):
+    """The array for the results: `output` itself, or a new array if `output` is a type or None."""
+    if type(array) is OnDevice:
+        if type(output) is OnDevice:
+            return output
+        if is_complex:
+            raise Unsupported("complex weights for arrays on a device")
+        return _on_device.output(output, array)
+    if output is None:
+        dtype = array.dtype
+        if is_complex:
+            dtype = np.promote_types(dtype, np.complex64)
+        return np.empty(array.shape, dtype)
+    if isinstance(output, (type, np.dtype, str)):
+        dtype = np.dtype(output)
+        if isinstance(output, str):
+            if is_complex and dtype.kind != "c":
+                raise RuntimeError(f"output must have complex dtype, not {dtype}")
+            if not issubclass(dtype.type, np.number):
+                raise RuntimeError(f"output must have numeric dtype, not {dtype}")
+        elif is_complex and dtype.kind != "c":
+            warnings.warn("promoting specified output dtype to complex", stacklevel=5)
+            dtype = np.promote_types(dtype, np.complex64)
+        if dtype.char not in TYPES:
+            raise Unsupported(f"results of {dtype}")
+        return np.empty(array.shape, dtype)
+    output = np.asarray(output)
+    if output.shape != array.shape:
+        raise RuntimeError(f"output shape not correct: it must be {array.shape}, and is {output.shape}")
+    if is_complex and output.dtype.kind != "c":
+        raise RuntimeError(f"output must have complex dtype, not {output.dtype}")
+    if output.dtype.char not in TYPES:
+        raise Unsupported(f"results of {output.dtype}")
+    if not output.flags.writeable:
+        raise ValueError("output must be writable, but it is read-only")
+    return output
+
+
+def check_cval(array, cval):
+    if type(cval) is not float and array.dtype.kind != "c" and np.iscomplexobj(cval):
+        raise ValueError("Cannot provide a complex-valued cval when the input is real.")
+
+
+def refuse_others(options, name):
+    others = options.keys() - {"truncate", "radius"}
+    if others:
+        raise TypeError(f"{name}() got an unexpected keyword argument {sorted(others)[0]!r}")

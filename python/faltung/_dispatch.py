@@ -1,0 +1,216 @@
+"""How the filters of `faltung.ndimage` run: in which memory, with which sums, by which function of the library.
+
+All arguments are checked.
+"""
+
+import numpy as np
+
+from faltung import _native
+from faltung._arguments import MODE_NAMES, mode_code
+from faltung._on_device import OnDevice
+
+# Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
+_NO_WEIGHT = float(np.finfo(np.float64).eps)
+
+# Weights below which the products with 0 are left out one by one.
+_FEW = 64
+
+
+def _is_same(a, b):
+    """Whether two arrays are one: the same elements in the same order."""
+    return (
+        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+    )
+
+
+def run_on_host(array, output, compute, may_be_same):
+    """Calls ``compute(array, output)`` with arrays that the library takes.
+
+    A result in another byte order, or one that overlaps the input, is computed in memory of its own.
+    """
+    shares = np.may_share_memory(array, output)
+    direct = output.dtype.isnative and (not shares or (may_be_same and _is_same(array, output)))
+    if direct and array.ndim:
+        compute(array, output)
+        return
+    result = np.empty(output.shape, output.dtype.newbyteorder("="))
+    if array.ndim:
+        compute(array, result)
+    else:
+        compute(array.reshape(1), result.reshape(1))
+    output[...] = result
+
+
+def run_on_device(array, output, compute):
+    """Calls ``compute(array, output)`` with device arrays that have no byte in common."""
+    if not array.overlaps(output):
+        compute(array.array, output.array)
+        return
+    result = output.empty(output.dtype)
+    compute(array.array, result.array)
+    output.assign(result)
+
+
+def one_after_another(array, output, filters):
+    """Filters `array` into `output` by several functions ``filter(source, target)``."""
+    targets = [output] * len(filters)
+    if type(array) is OnDevice and len(filters) > 1:
+        # Kernels can't filter an array in place.
+        between = output.empty(output.dtype)
+        targets = [output if i % 2 == 0 else between for i in reversed(range(len(filters)))]
+    for function, target in zip(filters, targets):
+        function(array, target)
+        array = target
+
+
+def assign(output, array):
+    if type(output) is OnDevice:
+        output.assign(array)
+    else:
+        output[...] = array
+
+
+def has_f32_sums(array, output, exact):
+    return not exact and array.dtype == np.float32 and output.dtype == np.float32
+
+
+def _complex_parts(function, array, weights, output, cval):
+    """A filter of complex numbers by filters of their parts: ``function(array, weights, output, cval)``."""
+    part = output.real.dtype
+    if array.dtype.kind != "c":
+        function(array, weights.real, output.real, cval)
+        function(array, weights.imag, output.imag, cval)
+        return
+    real, imaginary = (array.real, np.real(cval)), (array.imag, np.imag(cval))
+    if weights.dtype.kind != "c":
+        for (values, outside), result in ((real, output.real), (imaginary, output.imag)):
+            function(values, weights, result, outside)
+        return
+    if np.may_share_memory(array, output):
+        real, imaginary = (real[0].copy(), real[1]), (imaginary[0].copy(), imaginary[1])
+    product = np.empty(array.shape, part)
+    function(real[0], weights.real, output.real, real[1])
+    function(imaginary[0], weights.imag, product, imaginary[1])
+    output.real -= product
+    function(real[0], weights.imag, output.imag, real[1])
+    function(imaginary[0], weights.real, product, imaginary[1])
+    output.imag += product
+
+
+def _has_rows(array):
+    """Whether an array has rows without gaps, one after the other, as the library takes pictures."""
+    return array[0].flags.c_contiguous and array.strides[0] >= array[0].nbytes and array.flags.aligned
+
+
+def _image(array, column, row, shape, output, mode, cval, origins):
+    """Correlates a picture of float32, if its memory is that of a picture; else returns False.
+
+    `column` and `row` are the weights along both axes, of `shape`; `column` has all weights if `row` is None.
+    """
+    if not (array.size and _has_rows(array) and _has_rows(output)):
+        return False
+    if np.may_share_memory(array, output):
+        array = array.copy()
+    border = f"constant:{float(np.float32(cval))}" if mode == "constant" else mode
+    anchor = tuple(size // 2 + origin for size, origin in zip(shape, origins))
+    row = None if row is None else row.tobytes()
+    _native.correlate_image(array, output, column.tobytes(), row, shape, anchor, 1.0, 0.0, border, "bounded")
+    return True
+
+
+def separable_image(array, output, passes, cval, exact):
+    """Filters a picture of float32 along its rows and columns at once; returns False if `passes` are other filters.
+
+    `passes` are axis, weights, origin and mode of each filter.
+    """
+    is_on_device = type(array) is OnDevice
+    is_picture = array.ndim == 2 or (array.ndim == 3 and array.shape[2] <= 4 and not is_on_device)
+    if not is_picture or not has_f32_sums(array, output, exact):
+        return False
+    if [axis for axis, *_ in passes] != [0, 1] or passes[0][3] != passes[1][3]:
+        return False
+    (_, column, *_), (_, row, *_) = passes
+    origins, mode = [origin for _, _, origin, _ in passes], MODE_NAMES[mode_code(passes[0][3])]
+    if mode == "constant" and cval != 0:
+        return False  # the second filter meets this value where the first one has left another
+    column, row = np.asarray(column, np.float64), np.asarray(row, np.float64)
+    if is_on_device:
+        name = passes[0][3]
+        return _native.correlate2d_f32(array.array, np.outer(column, row), output.array, name, cval, tuple(origins))
+    fit = _native.fits_f32(column) and _native.fits_f32(row)
+    return fit and _image(array, column, row, (len(column), len(row)), output, mode, cval, origins)
+
+
+def correlate_lines(array, weights, axis, output, mode, cval, origin, exact):
+    """Correlates along an axis. All arguments are checked; array and output are real or complex."""
+    if array.dtype.kind == "c" or weights.dtype.kind == "c":
+
+        def part(values, weights, result, outside):
+            weights = np.ascontiguousarray(weights, np.float64)
+            correlate_lines(values, weights, axis, result, mode, outside, origin, exact)
+
+        _complex_parts(part, array, weights, output, cval)
+        return
+    if output.dtype.kind == "c":
+        correlate_lines(array, weights, axis, output.real, mode, cval, origin, exact)
+        output.imag = 0
+        return
+    is_f32 = has_f32_sums(array, output, exact) and _native.fits_f32(weights)
+    if type(array) is OnDevice:
+
+        def enqueue(values, result):
+            _native.device_correlate1d(values, weights, result, axis, mode, cval, origin, is_f32)
+
+        run_on_device(array, output, enqueue)
+        return
+
+    def compute(values, result):
+        _native.correlate1d(values, weights, result, axis, mode, cval, origin, is_f32)
+
+    run_on_host(array, output, compute, may_be_same=True)
+
+
+def correlate_dense(array, weights, output, mode, cval, origins, exact):
+    """Correlates with weights of as many axes. All arguments are checked; array and output are real or complex."""
+    if array.dtype.kind == "c" or weights.dtype.kind == "c":
+
+        def part(values, weights, result, outside):
+            correlate_dense(values, np.ascontiguousarray(weights, np.float64), result, mode, outside, origins, exact)
+
+        _complex_parts(part, array, weights, output, cval)
+        return
+    if output.dtype.kind == "c":
+        correlate_dense(array, weights, output.real, mode, cval, origins, exact)
+        output.imag = 0
+        return
+    if type(array) is OnDevice:
+        is_f32 = has_f32_sums(array, output, exact)
+        if is_f32 and array.ndim == 2:
+            name = MODE_NAMES[mode]
+            if _native.correlate2d_f32(array.array, weights, output.array, name, cval, tuple(origins)):
+                return
+        is_f32 = is_f32 and _native.fits_f32(weights)
+
+        def enqueue(values, result):
+            _native.device_correlate(values, weights, result, mode, cval, origins, is_f32)
+
+        run_on_device(array, output, enqueue)
+        return
+    is_f32 = has_f32_sums(array, output, exact) and _native.fits_f32(weights)
+    if is_f32 and (array.ndim == 2 or (array.ndim == 3 and weights.shape[2] == 1 and array.shape[2] <= 4)):
+        has_zeros = np.count_nonzero(np.abs(weights) > _NO_WEIGHT) < weights.size
+        # SciPy leaves out products with 0, which matters where the array is not finite.
+        if not (has_zeros and weights.size < _FEW):
+            name = MODE_NAMES[mode]
+            done = _image(array, weights, None, weights.shape[:2], output, name, cval, origins[:2])
+            if done and not (has_zeros and not np.isfinite(output.sum())):
+                return
+    if not array.ndim:
+        weights, origins = weights.reshape(1), [0]
+
+    def compute(values, result):
+        _native.correlate(values, weights, result, mode, cval, origins, is_f32)
+
+    run_on_host(array, output, compute, may_be_same=False)

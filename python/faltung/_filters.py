@@ -1,0 +1,305 @@
+"""The filters of `faltung.ndimage` without their documentation. They check the arguments and compute."""
+
+import numbers
+import operator
+from collections.abc import Iterable
+
+import numpy as np
+
+from faltung import _native
+from faltung._arguments import (
+    as_input,
+    check_cval,
+    checked_axes,
+    checked_axis,
+    checked_origin,
+    make_output,
+    mode_code,
+    per_axis,
+    refuse_others,
+)
+from faltung._dispatch import (
+    assign,
+    correlate_dense,
+    correlate_lines,
+    one_after_another,
+    run_on_device,
+    run_on_host,
+    separable_image,
+)
+from faltung._on_device import OnDevice
+
+
+def correlate1d(array, weights, axis, output, mode, cval, origin, exact):
+    array = as_input(array)
+    weights = np.asarray(weights)
+    is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"
+    output = make_output(output, array, is_complex)
+    check_cval(array, cval)
+    if weights.dtype.kind == "c":
+        weights = weights.conj().astype(np.complex128, copy=False)
+    if weights.ndim != 1 or weights.shape[0] < 1:
+        raise RuntimeError(f"no filter weights given: they must have shape (n,), not {weights.shape}")
+    if weights.dtype.kind != "c":
+        weights = np.ascontiguousarray(weights, np.float64)
+    axis = checked_axis(axis, array.ndim)
+    origin = checked_origin(origin, len(weights), "len(weights)")
+    correlate_lines(array, weights, axis, output, mode_code(mode), cval, origin, exact)
+    return output
+
+
+def _gaussian_weights(sigma, order, radius):
+    """The weights of a Gaussian's derivative of this order, for a correlation."""
+    if order < 0:
+        raise ValueError(f"order must be non-negative, not {order}")
+    x = np.arange(-radius, radius + 1)
+    variance = sigma * sigma
+    weights = np.exp(-0.5 / variance * x**2)
+    weights = weights / weights.sum()
+    if order:
+        # A derivative is a polynomial times the Gaussian. Differentiating it once more maps the coefficients: the
+        # polynomial's derivative, and -x / sigma^2 times the polynomial.
+        powers = np.arange(order + 1)
+        step = np.diag(powers[1:], 1) + np.diag(np.ones(order) / -variance, -1)
+        polynomial = np.zeros(order + 1)
+        polynomial[0] = 1
+        for _ in range(order):
+            polynomial = step.dot(polynomial)
+        weights = (x[:, None] ** powers).dot(polynomial) * weights
+    return np.ascontiguousarray(weights[::-1])
+
+
+def _gaussian_radius(sigma, truncate, radius):
+    if radius is None:
+        radius = int(truncate * float(sigma) + 0.5)
+    if not isinstance(radius, numbers.Integral) or radius < 0:
+        raise ValueError(f"Radius must be a nonnegative integer, not {radius!r}.")
+    return int(radius)
+
+
+def gaussian1d(array, sigma, axis, order, output, mode, cval, truncate, radius, exact):
+    weights = _gaussian_weights(sigma, order, _gaussian_radius(sigma, truncate, radius))
+    return correlate1d(array, weights, axis, output, mode, cval, 0, exact)
+
+
+def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, exact):
+    array = as_input(array)
+    output = make_output(output, array)
+    axes = checked_axes(axes, array.ndim)
+    count = len(axes)
+    passes = zip(
+        axes,
+        per_axis(sigma, count, "sigma"),
+        per_axis(order, count, "order"),
+        per_axis(mode, count, "mode"),
+        per_axis(radius, count, "radius"),
+    )
+    passes = [
+        (axis, _gaussian_weights(width, degree, _gaussian_radius(width, truncate, reach)), 0, axis_mode)
+        for axis, width, degree, axis_mode, reach in passes
+        if width > 1e-15
+    ]
+    if not passes:
+        assign(output, array)
+    elif not separable_image(array, output, passes, cval, exact):
+        filters = [_pass(weights, axis, axis_mode, cval, exact) for axis, weights, _, axis_mode in passes]
+        one_after_another(array, output, filters)
+    return output
+
+
+def _pass(weights, axis, mode, cval, exact):
+    """A filter along one axis, as a function of source and target."""
+    return lambda source, target: correlate1d(source, weights, axis, target, mode, cval, 0, exact)
+
+
+def uniform1d(array, size, axis, output, mode, cval, origin):
+    array = as_input(array)
+    axis = checked_axis(axis, array.ndim)
+    if size < 1:
+        raise RuntimeError(f"incorrect filter size: it must be at least 1, not {size}")
+    is_complex = array.dtype.kind == "c"
+    output = make_output(output, array, is_complex)
+    if not 0 <= size // 2 + origin < size:
+        raise ValueError(f"invalid origin: {origin} for a size of {size}")
+    mode, size, origin = mode_code(mode), operator.index(size), operator.index(origin)
+    if type(array) is OnDevice:
+
+        def enqueue(values, result):
+            _native.device_uniform1d(values, size, result, axis, mode, cval, origin)
+
+        run_on_device(array, output, enqueue)
+        return output
+    parts = [(array, output, cval)]
+    if is_complex:
+        parts = [(array.real, output.real, np.real(cval)), (array.imag, output.imag, np.imag(cval))]
+    elif output.dtype.kind == "c":
+        output.imag = 0
+        parts = [(array, output.real, cval)]
+    for values, result, outside in parts:
+
+        def compute(values, result, outside=outside):
+            _native.uniform1d(values, size, result, axis, mode, outside, origin)
+
+        run_on_host(values, result, compute, may_be_same=True)
+    return output
+
+
+def uniform(array, size, output, mode, cval, origin, axes, exact):
+    """A mean along each axis."""
+    array = as_input(array)
+    output = make_output(output, array, array.dtype.kind == "c")
+    axes = checked_axes(axes, array.ndim)
+    count = len(axes)
+    passes = zip(
+        axes,
+        per_axis(size, count, "size"),
+        per_axis(origin, count, "origin"),
+        per_axis(mode, count, "mode"),
+    )
+    passes = [(axis, int(size), origin, axis_mode) for axis, size, origin, axis_mode in passes if size > 1]
+    if not passes:
+        assign(output, array)
+        return output
+    weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
+    are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
+    if not (are_valid and separable_image(array, output, weighted, cval, exact)):
+        filters = [
+            lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
+                source, size, axis, target, mode, cval, origin
+            )
+            for axis, size, origin, axis_mode in passes
+        ]
+        one_after_another(array, output, filters)
+    return output
+
+
+def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
+    """The difference of both neighbours along `axis`, smoothed along the others."""
+    array = as_input(array)
+    axis = checked_axis(axis, array.ndim)
+    output = make_output(output, array)
+    modes = per_axis(mode, array.ndim, "mode")
+    if array.ndim == 2:
+        weights = [smoothing, smoothing]
+        weights[axis] = [-1, 0, 1]
+        if separable_image(array, output, [(0, weights[0], 0, modes[0]), (1, weights[1], 0, modes[1])], cval, exact):
+            return output
+    filters = [_pass([-1, 0, 1], axis, modes[axis], cval, exact)]
+    others = (other for other in range(array.ndim) if other != axis)
+    filters += [_pass(smoothing, other, modes[other], cval, exact) for other in others]
+    one_after_another(array, output, filters)
+    return output
+
+
+def _sum_over_axes(array, output, mode, axes, derivative, square):
+    """The sum of a derivative along each axis, or of its squares."""
+    array = as_input(array)
+    output = make_output(output, array)
+    axes = checked_axes(axes, array.ndim)
+    if not axes:
+        assign(output, array)
+        return output
+    modes = per_axis(mode, len(axes), "mode")
+    is_on_device = type(array) is OnDevice
+    overlaps = array.overlaps(output) if is_on_device else np.may_share_memory(array, output)
+    source = array
+    if len(axes) > 1 and overlaps:
+        # The first one overwrites the input, which the others still need.
+        source = array.empty(array.dtype) if is_on_device else np.empty_like(array)
+        assign(source, array)
+    derivative(source, axes[0], output, modes[0])
+    if square:
+        _square(output)
+    for axis, axis_mode in zip(axes[1:], modes[1:]):
+        term = derivative(source, axis, output.dtype, axis_mode)
+        if square:
+            _square(term)
+        if is_on_device:
+            output.add(term)
+        else:
+            output += term
+    return output
+
+
+def _square(array):
+    if type(array) is OnDevice:
+        array.square()
+    else:
+        np.multiply(array, array, array)
+
+
+def laplace(array, output, mode, cval, axes, exact):
+    def derivative(values, axis, result, axis_mode):
+        return correlate1d(values, [1, -2, 1], axis, result, axis_mode, cval, 0, exact)
+
+    return _sum_over_axes(array, output, mode, axes, derivative, square=False)
+
+
+def _order_along(axis, ndim, order):
+    return [order if other == axis else 0 for other in range(ndim)]
+
+
+def gaussian_laplace(array, sigma, output, mode, cval, axes, options, exact):
+    options = {"truncate": 4.0, "radius": None, **options}
+    refuse_others(options, "gaussian_laplace")
+    array = as_input(array)
+    filtered = checked_axes(axes, array.ndim)
+    sigmas = [0] * array.ndim
+    for axis, value in zip(filtered, per_axis(sigma, len(filtered), "sigma")):
+        sigmas[axis] = value
+
+    def derivative(values, axis, result, axis_mode):
+        order = _order_along(axis, array.ndim, 2)
+        return gaussian(values, sigmas, order, result, axis_mode, cval, *options.values(), None, exact)
+
+    return _sum_over_axes(array, output, mode, axes, derivative, square=False)
+
+
+def gaussian_gradient_magnitude(array, sigma, output, mode, cval, axes, options, exact):
+    options = {"truncate": 4.0, "radius": None, **options}
+    refuse_others(options, "gaussian_gradient_magnitude")
+    array = as_input(array)
+
+    def derivative(values, axis, result, axis_mode):
+        order = _order_along(axis, array.ndim, 1)
+        return gaussian(values, sigma, order, result, axis_mode, cval, *options.values(), None, exact)
+
+    output = _sum_over_axes(array, output, mode, axes, derivative, square=True)
+    if not checked_axes(axes, array.ndim):
+        return output
+    if type(output) is OnDevice:
+        output.root()
+    else:
+        np.sqrt(output, output, casting="unsafe")
+    return output
+
+
+def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolution, axes, exact):
+    array = as_input(array)
+    weights = np.asarray(weights)
+    is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"
+    output = make_output(output, array, is_complex)
+    check_cval(array, cval)
+    if weights.dtype.kind == "c":
+        weights = weights.astype(np.complex128, copy=False)
+        if not is_convolution:
+            weights = weights.conj()
+    else:
+        weights = np.asarray(weights, np.float64)
+    axes = checked_axes(axes, array.ndim)
+    if weights.ndim != len(axes) or 0 in weights.shape:
+        raise RuntimeError(f"weights.ndim ({weights.ndim}) must match len(axes) ({len(axes)}), and none be empty")
+    origins = [0] * array.ndim
+    for axis, value in zip(axes, per_axis(origin, len(axes), "origin")):
+        origins[axis] = value
+    if len(axes) < array.ndim:
+        weights = np.expand_dims(weights, tuple(axis for axis in range(array.ndim) if axis not in axes))
+    if is_convolution:
+        weights = weights[(slice(None, None, -1),) * weights.ndim]
+        origins = [-value - (size & 1 == 0) for value, size in zip(origins, weights.shape)]
+    origins = [checked_origin(value, size, "weights.shape[k]") for value, size in zip(origins, weights.shape)]
+    if not isinstance(mode, str) and isinstance(mode, Iterable):
+        raise RuntimeError("A sequence of modes is not supported")
+    weights = np.ascontiguousarray(weights)
+    correlate_dense(array, weights, output, mode_code(mode), cval, origins, exact)
+    return output

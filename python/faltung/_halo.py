@@ -1,0 +1,106 @@
+"""Which values of an image a part of a filter's result depends on, axis by axis.
+
+The result at index `i` depends on the indices `i - below` to `i + above` of the image with its border. A part of the
+result is computed from a part of the image, its window. The filter runs on the window as if that were an image of its
+own. The window is chosen such that the wanted results are then those of the whole image:
+
+* The border at an end of the window that is an end of the image is the image's border.
+* Results near any other end of the window are wrong, and are cut off.
+
+This also holds for filters in several passes, because each pass runs along one axis.
+"""
+
+from operator import index
+from typing import NamedTuple
+
+WRAPS = ("wrap", "grid-wrap")
+
+
+class Reach(NamedTuple):
+    """The reach of a filter along one axis."""
+
+    below: int
+    above: int
+    wraps: bool
+
+
+class Window(NamedTuple):
+    """A part of an axis: consecutive half-open ranges of indices, and where the wanted part starts in them."""
+
+    ranges: tuple[tuple[int, int], ...]
+    first: int
+
+
+def window(start, stop, length, reach):
+    """The window of the results `start` to `stop` on an axis of `length` values."""
+    low, high = start - reach.below, stop + reach.above
+    if 0 <= low and high <= length:
+        return Window(((low, high),), reach.below)
+    if reach.wraps:
+        if high - low >= length:
+            return Window(((0, length),), start)
+        if low < 0:
+            return Window(((length + low, length), (0, high)), reach.below)
+        return Window(((low, length), (0, high - length)), reach.below)
+    # The border repeats values from inside. `mirror` reaches one value deeper than the others.
+    first = max(0, min(low, 2 * length - high - 1))
+    last = min(length, max(high, 1 - low))
+    return Window(((first, last),), start - first)
+
+
+def axes_of(axes, ndim):
+    """The axes that a filter is applied to, as a list of numbers from 0."""
+    if axes is None:
+        return list(range(ndim))
+    axes = [axes] if _is_index(axes) else list(axes)
+    return [index(axis) % ndim for axis in axes]
+
+
+def per_axis(value, count):
+    """`count` values: `value` itself, or one value for each axis."""
+    return [value] * count if isinstance(value, str) or not hasattr(value, "__len__") else list(value)
+
+
+def of_mask(shape, origin, axes, reverse=False):
+    """Values below and above for each of `axes`. `reverse` is true for convolutions.
+
+    As in SciPy, the sides of a mask belong to the axes in ascending order, the origins to the axes in their order.
+    """
+    sides = dict(zip(sorted(axes), shape))
+    result = []
+    for axis, shift in zip(axes, per_axis(origin, len(axes))):
+        side = sides[axis]
+        below = (side - 1) // 2 - shift if reverse else side // 2 + shift
+        result.append((below, side - 1 - below))
+    return result
+
+
+def of_window(size, origin, axes):
+    """Values below and above for each of `axes`, where sizes and origins belong to the axes in their order."""
+    sides, shifts = per_axis(size, len(axes)), per_axis(origin, len(axes))
+    return [(side // 2 + shift, side - 1 - side // 2 - shift) for side, shift in zip(sides, shifts)]
+
+
+def of_gaussian(sigma, truncate, radius, axes):
+    """Values below and above for each of `axes` of a Gaussian filter."""
+    if radius is None:
+        reach = [int(truncate * s + 0.5) if s > 1e-15 else 0 for s in map(float, per_axis(sigma, len(axes)))]
+    else:
+        reach = [index(r) for r in per_axis(radius, len(axes))]
+    return [(r, r) for r in reach]
+
+
+def reaches(ndim, axes, values, mode):
+    """The reach along every axis of an image, from the reach and the mode of each filtered axis."""
+    result = [Reach(0, 0, False)] * ndim
+    for axis, (below, above), name in zip(axes, values, per_axis(mode, len(axes))):
+        result[axis] = Reach(max(0, below), max(0, above), name in WRAPS)
+    return result
+
+
+def _is_index(value):
+    try:
+        index(value)
+    except TypeError:
+        return False
+    return True

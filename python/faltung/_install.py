@@ -1,0 +1,142 @@
+"""Puts the functions of `faltung.ndimage` in the place of SciPy's and CuPy's, and takes them back."""
+
+import importlib
+import importlib.util
+import sys
+import types
+from contextlib import contextmanager
+from threading import RLock
+
+NAMES = (
+    "correlate",
+    "convolve",
+    "correlate1d",
+    "convolve1d",
+    "gaussian_filter",
+    "gaussian_filter1d",
+    "uniform_filter",
+    "uniform_filter1d",
+    "sobel",
+    "prewitt",
+    "laplace",
+    "gaussian_laplace",
+    "gaussian_gradient_magnitude",
+)
+
+# `faltung.ndimage` looks into this module for SciPy's functions while its own are in their place.
+_KEPT = "faltung._scipy_original"
+
+_lock = RLock()
+_originals = {}  # (module, name): the function that was there; empty while nothing is installed
+_by_call = False  # whether `install()` asks for it
+_blocks = 0  # how many blocks `with installed()` ask for it
+
+
+def install():
+    """Puts the thirteen functions of `faltung.ndimage` into `scipy.ndimage`, and into `cupyx.scipy.ndimage`.
+
+    Code that calls `scipy.ndimage.gaussian_filter` then runs `faltung.ndimage.gaussian_filter`, also inside other
+    packages. A module is changed only if its package is installed. Only public names change. These stay as they are:
+
+    * a function that was imported by name before the call: `from scipy.ndimage import gaussian_filter`,
+    * names in SciPy's private modules. So SciPy's other functions that use these names do not change.
+
+    A second call changes nothing. Any thread may call it; the change is for all threads.
+
+    Returns the names of the changed modules. Raises `ImportError` if there is neither SciPy nor CuPy.
+
+    >>> import faltung, scipy.ndimage
+    >>> faltung.install()[0]
+    'scipy.ndimage'
+    >>> scipy.ndimage.sobel is faltung.ndimage.sobel
+    True
+    >>> faltung.uninstall()
+    >>> scipy.ndimage.sobel is faltung.ndimage.sobel
+    False
+    """
+    global _by_call
+    with _lock:
+        modules = _put()
+        _by_call = True
+        return modules
+
+
+def uninstall():
+    """Undoes `install()`: each name refers to its original function again.
+
+    While any thread is inside a block `with installed()`, the functions stay until the last such block ends. A call
+    without an earlier `install()` changes nothing.
+    """
+    global _by_call
+    with _lock:
+        _by_call = False
+        _take_back()
+
+
+@contextmanager
+def installed():
+    """`install()` for the length of a block. Blocks may be nested. Blocks of several threads may overlap.
+
+    >>> import faltung, scipy.ndimage
+    >>> with faltung.installed():
+    ...     scipy.ndimage.laplace is faltung.ndimage.laplace
+    True
+    >>> scipy.ndimage.laplace is faltung.ndimage.laplace
+    False
+    """
+    global _blocks
+    with _lock:
+        modules = _put()
+        _blocks += 1
+    try:
+        yield modules
+    finally:
+        with _lock:
+            _blocks -= 1
+            _take_back()
+
+
+def original(module, name):
+    """The function `name` of the module named `module` as it was before `install()`."""
+    with _lock:
+        if (module, name) in _originals:
+            return _originals[module, name]
+        return getattr(importlib.import_module(module), name)
+
+
+def _modules():
+    """The modules that can take the functions."""
+    result = []
+    for package, name in (("scipy", "scipy.ndimage"), ("cupyx", "cupyx.scipy.ndimage")):
+        if package in sys.modules or importlib.util.find_spec(package) is not None:
+            try:
+                result.append(importlib.import_module(name))
+            except ImportError:
+                # CuPy without the libraries of CUDA fails at the import.
+                continue
+    return result
+
+
+def _put():
+    # It keeps SciPy's functions for what it does not compute, so it is imported before they are replaced.
+    from faltung import ndimage
+
+    if not _originals:
+        places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
+        if not places:
+            raise ImportError("faltung.install() needs SciPy or CuPy: pip install scipy")
+        _originals.update({(module.__name__, name): getattr(module, name) for module, name in places})
+        kept = types.ModuleType(_KEPT)
+        vars(kept).update({name: function for (module, name), function in _originals.items() if "cupyx" not in module})
+        sys.modules[_KEPT] = kept
+        for module, name in places:
+            setattr(module, name, getattr(ndimage, name))
+    return list(dict.fromkeys(module for module, _ in _originals))
+
+
+def _take_back():
+    if not _by_call and not _blocks:
+        for (module, name), function in _originals.items():
+            setattr(sys.modules[module], name, function)
+        _originals.clear()
+        sys.modules.pop(_KEPT, None)

@@ -1,0 +1,473 @@
+"""``filter2D``, ``sepFilter2D``, ``GaussianBlur`` and ``blur`` with the arguments and the rounding of OpenCV."""
+
+import math
+import operator
+from functools import lru_cache
+
+import numpy as np
+
+from faltung import _native
+
+# OpenCV's numbers of depths.
+_DEPTHS = {0: np.uint8, 2: np.uint16, 3: np.int16, 4: np.int32, 5: np.float32, 6: np.float64}
+_DEPTHS = {number: np.dtype(kind) for number, kind in _DEPTHS.items()}
+_U8, _U16, _I16, _I32, _F32, _F64 = _DEPTHS.values()
+
+# What the library computes, in and out.
+_NATIVE = frozenset((_U8, _U16, _F32))
+
+# The results that OpenCV computes from images of a type.
+_FILTER_RESULTS = {
+    _U8: (_U8, _U16, _I16, _F32, _F64),
+    _U16: (_U16, _F32, _F64),
+    _I16: (_I16, _F32, _F64),
+    _F32: (_F32,),
+    _F64: (_F64,),
+}
+_SEPARABLE_RESULTS = {
+    _U8: (_U8, _U16, _I16, _F32, _F64),
+    _U16: (_U8, _U16, _I16, _F32, _F64),
+    _I16: (_U8, _U16, _I16, _F32, _F64),
+    _F32: (_U8, _U16, _I16, _F32, _F64),
+    _F64: (_U8, _U16, _I16, _F64),
+}
+_GAUSSIAN_RESULTS = {kind: (kind,) for kind in (_U8, _U16, _I16, _F32, _F64)}
+_BLUR_RESULTS = {kind: (kind,) for kind in (_U8, _U16, _I16, _I32, _F32, _F64)}
+
+# OpenCV's number of a border, and the library's name.
+_BORDERS = {0: "zero", 1: "clamp", 2: "reflect", 3: "wrap", 4: "mirror"}
+_BORDER_NAMES = {
+    "constant": 0,
+    "replicate": 1,
+    "reflect": 2,
+    "wrap": 3,
+    "reflect101": 4,
+    "reflect_101": 4,
+    "default": 4,
+}
+_ISOLATED = 16
+
+_ACCURACIES = ("exact", "bounded", "normwise")
+
+# A mask of more coefficients is computed in two passes.
+_MOST_COEFFICIENTS = 1 << 22
+
+# Gaussians of these sizes have fixed coefficients where no sigma is given.
+_SMALL_GAUSSIANS = {
+    1: (1,),
+    3: (64, 128),
+    5: (16, 64, 96),
+    7: (8, 28, 56, 72),
+    9: (4, 13, 30, 51, 60),
+}
+
+
+def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType=4, *, accuracy=None):
+    """Correlate an image with a mask, as ``cv2.filter2D`` does.
+
+    ``dst[y, x] = sum(kernel[i, j] * src[y + i - anchor_y, x + j - anchor_x]) + delta`` for each channel. Integer
+    results are rounded, half to even, and saturate.
+
+    Parameters
+    ----------
+    src : array of shape (rows, columns) or (rows, columns, channels)
+        An image of uint8, uint16, int16, float32 or float64.
+    ddepth : int, dtype or str
+        The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. -1 is the type of `src`. As in
+        OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16 give their own type,
+        float32 or float64. Images of float32 and float64 give their own type only.
+    kernel : array of shape (rows, columns) or (columns,)
+        The coefficients. They are rounded to float32, unless the image or the result is int16 or float64.
+    dst : array, optional
+        The array for the result. It has the shape of `src` and the type of `ddepth`. It may be `src`.
+    anchor : (int, int)
+        Column and row of the kernel that stand over the output pixel. -1 is the middle, ``size // 2``.
+    delta : float
+        The number that is added to each sum.
+    borderType : int or str
+        OpenCV's number, or one of "constant" (zeros), "replicate", "reflect", "reflect101" and "wrap". The bit
+        ``cv2.BORDER_ISOLATED`` changes nothing, because an array has no surroundings. OpenCV refuses "wrap" in most
+        cases. Here it is always possible.
+    accuracy : "exact", "bounded" or "normwise", optional
+        How accurate results of float32 must be: "bounded" by default. Integer results are the same with each.
+
+    Returns
+    -------
+    array of shape (rows, columns) or (rows, columns, channels)
+        `dst` if it was given. As in OpenCV, the result for a shape of (rows, columns, 1) is (rows, columns).
+
+    Raises
+    ------
+    TypeError
+        An argument has a type that is not possible, such as an image of int64.
+    ValueError
+        An argument has a value that is not possible: an empty image, a kernel without coefficients, an anchor outside
+        of the kernel, a `dst` of another shape or type. OpenCV would leave such a `dst` alone.
+
+    Examples
+    --------
+    >>> import faltung, numpy as np
+    >>> image = np.array([[0, 0, 8, 8]], np.uint8)
+    >>> faltung.filter2D(image, -1, np.array([[0.25, 0.5, 0.25]]))
+    array([[0, 2, 6, 8]], dtype=uint8)
+    >>> faltung.filter2D(image, "float32", [[-1, 0, 1]], borderType="replicate")
+    array([[0., 8., 8., 0.]], dtype=float32)
+    """
+    image = _image(src)
+    kind = _depth(ddepth, image.dtype, _FILTER_RESULTS)
+    mask = _coefficients("kernel", kernel)
+    if mask.ndim == 1:
+        mask = mask[None]
+    if mask.ndim != 2 or mask.size == 0:
+        raise ValueError(f"kernel: at least 1 x 1 coefficients in 1 or 2 dimensions are required, not {mask.shape}")
+    return _correlate(image, kind, mask.tobytes(), None, mask.shape, dst, anchor, 1.0, delta, borderType, accuracy)
+
+
+def sepFilter2D(
+    src, ddepth, kernelX, kernelY, dst=None, anchor=(-1, -1), delta=0, borderType=4, *, accuracy=None
+):
+    """Correlate an image with a row and a column, as ``cv2.sepFilter2D`` does.
+
+    The kernel of `filter2D` is ``outer(kernelY, kernelX)``. If image and result are uint8, OpenCV rounds the
+    coefficients of some kernels to multiples of 1/256. This function does not. So the results may differ by 1, and by
+    more with large kernels.
+
+    Parameters
+    ----------
+    src : array of shape (rows, columns) or (rows, columns, channels)
+        An image of uint8, uint16, int16, float32 or float64.
+    ddepth : int, dtype or str
+        The type of the result, given as for `filter2D`: any of the types of `src`. As in OpenCV, an image of float64
+        cannot give float32.
+    kernelX, kernelY : array of shape (n,), (n, 1) or (1, n)
+        The coefficients along a row, and those along a column.
+    dst, anchor, delta, borderType, accuracy
+        As for `filter2D`.
+
+    Returns
+    -------
+    array
+        As for `filter2D`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `filter2D`.
+
+    Examples
+    --------
+    >>> import faltung, numpy as np
+    >>> image = np.zeros((3, 4), np.float32)
+    >>> image[1, 1] = 4
+    >>> faltung.sepFilter2D(image, -1, [-1, 0, 1], [0.25, 0.5, 0.25], borderType="constant")
+    array([[ 1.,  0., -1.,  0.],
+           [ 2.,  0., -2.,  0.],
+           [ 1.,  0., -1.,  0.]], dtype=float32)
+    """
+    image = _image(src)
+    kind = _depth(ddepth, image.dtype, _SEPARABLE_RESULTS)
+    row, column = _line("kernelX", kernelX), _line("kernelY", kernelY)
+    shape = (column.size, row.size)
+    return _correlate(
+        image, kind, column.tobytes(), row.tobytes(), shape, dst, anchor, 1.0, delta, borderType, accuracy
+    )
+
+
+def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *, accuracy=None):
+    """Blur an image with a Gaussian, as ``cv2.GaussianBlur`` does.
+
+    The coefficients are those of ``cv2.getGaussianKernel``. OpenCV rounds them for images of uint8 and uint16. This
+    function does not: it computes the Gaussian's sum, and rounds it half to even. So the results may differ by 1 from
+    OpenCV's. Differences of up to 5 were found where a window is small or large for its sigma.
+
+    Parameters
+    ----------
+    src : array of shape (rows, columns) or (rows, columns, channels)
+        An image of uint8, uint16, int16, float32 or float64.
+    ksize : (int, int)
+        Columns and rows of the window, both odd. 0 takes the size from sigma: 3 sigma to each side for uint8, 4 sigma
+        for the other types.
+    sigmaX : float
+        The standard deviation along a row, in pixels. 0 takes it from `ksize`: ``0.3 * ((ksize - 1) * 0.5 - 1) + 0.8``.
+        Sizes up to 9 have fixed coefficients instead.
+    dst : array, optional
+        As for `filter2D`.
+    sigmaY : float
+        The standard deviation along a column. 0 is `sigmaX`.
+    borderType : int or str
+        As for `filter2D`.
+    hint : int
+        Accepted and ignored: there is one algorithm.
+    accuracy : str, optional
+        As for `filter2D`.
+
+    Returns
+    -------
+    array
+        Of the type of `src`; the shape is that of `filter2D`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `filter2D`; a size is even, or 0 where sigma is 0.
+
+    Examples
+    --------
+    >>> import faltung, numpy as np
+    >>> image = np.zeros((3, 3), np.uint8)
+    >>> image[1, 1] = 160
+    >>> faltung.GaussianBlur(image, (3, 3), 0, borderType="constant")
+    array([[10, 20, 10],
+           [20, 40, 20],
+           [10, 20, 10]], dtype=uint8)
+    """
+    image = _image(src)
+    kind = _depth(-1, image.dtype, _GAUSSIAN_RESULTS)
+    columns, rows = _pair("ksize", ksize)
+    sigma_x, sigma_y = _number("sigmaX", sigmaX), _number("sigmaY", sigmaY)
+    if sigma_y <= 0:
+        sigma_y = sigma_x
+    columns = _gaussian_size("columns", columns, sigma_x, kind)
+    rows = _gaussian_size("rows", rows, sigma_y, kind)
+    column, row = _gaussian(rows, max(sigma_y, 0.0)), _gaussian(columns, max(sigma_x, 0.0))
+    return _correlate(image, kind, column, row, (rows, columns), dst, (-1, -1), 1.0, 0.0, borderType, accuracy)
+
+
+def blur(src, ksize, dst=None, anchor=(-1, -1), borderType=4, *, accuracy=None):
+    """Take the mean of a window at each pixel, as ``cv2.blur`` does.
+
+    Integer results are rounded, half to even. For images of uint8 and windows of at most 256 pixels, OpenCV rounds half
+    up, and sometimes also a value near a half. So the results differ by at most 1, with one exception: OpenCV may give
+    0 for a mean of 255.
+
+    Parameters
+    ----------
+    src : array of shape (rows, columns) or (rows, columns, channels)
+        An image of uint8, uint16, int16, int32, float32 or float64.
+    ksize : (int, int)
+        Columns and rows of the window.
+    dst, anchor, borderType, accuracy
+        As for `filter2D`. Pixels outside of the image, as `borderType` defines them, count in the mean.
+
+    Returns
+    -------
+    array
+        Of the type of `src`; the shape is that of `filter2D`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `filter2D`; a size is less than 1.
+
+    Examples
+    --------
+    >>> import faltung, numpy as np
+    >>> faltung.blur(np.array([[0, 3, 6, 9]], np.uint8), (3, 1))
+    array([[2, 3, 6, 7]], dtype=uint8)
+    """
+    image = _image(src)
+    kind = _depth(-1, image.dtype, _BLUR_RESULTS)
+    columns, rows = _pair("ksize", ksize)
+    if columns < 1 or rows < 1:
+        raise ValueError(f"ksize: at least 1 column and 1 row are required, not {(columns, rows)}")
+    shape, scale = (rows, columns), 1.0 / (rows * columns)
+    return _correlate(image, kind, _ones(rows), _ones(columns), shape, dst, anchor, scale, 0.0, borderType, accuracy)
+
+
+def _image(src):
+    """The image as an array in native byte order, contiguous within its rows."""
+    image = src if type(src) is np.ndarray else np.asarray(src)
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.ndim not in (2, 3):
+        raise ValueError(f"src: the shape (rows, columns) or (rows, columns, channels) is required, not {image.shape}")
+    if image.size == 0:
+        raise ValueError(f"src: at least 1 pixel is required, the shape is {image.shape}")
+    if not image.dtype.isnative:
+        image = image.astype(image.dtype.newbyteorder("="))
+    return image
+
+
+def _depth(ddepth, source, results):
+    """The type of the result."""
+    possible = results.get(source)
+    if possible is None:
+        raise TypeError(f"src: an image of {_names(results)} is required, not of {source}")
+    if isinstance(ddepth, (str, type, np.dtype)):
+        kind = np.dtype(ddepth)
+    else:
+        number = _index("ddepth", ddepth)
+        kind = source if number == -1 else _DEPTHS.get(number)
+    if kind not in possible:
+        found = ddepth if kind is None else kind
+        raise ValueError(f"ddepth: from images of {source}, {_names(possible)} is required, not {found}")
+    return kind
+
+
+def _names(kinds):
+    *most, last = (kind.name for kind in kinds)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _index(name, value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: an integer is required, not {value!r}") from None
+
+
+def _pair(name, value):
+    try:
+        first, second = value
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: a pair of integers is required, not {value!r}") from None
+    return _index(name, first), _index(name, second)
+
+
+def _number(name, value):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: a number is required, not {value!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: a finite number is required, not {number}")
+    return number
+
+
+def _coefficients(name, kernel):
+    mask = np.asarray(kernel)
+    if mask.dtype.kind not in "buif":
+        raise TypeError(f"{name}: real numbers are required, not {mask.dtype}")
+    return mask.astype(np.float64, copy=False)
+
+
+def _line(name, kernel):
+    line = _coefficients(name, kernel)
+    if line.size == 0 or line.ndim not in (1, 2) or max(line.shape) != line.size:
+        raise ValueError(f"{name}: the shape (n,), (n, 1) or (1, n) is required, not {line.shape}")
+    return line.ravel()
+
+
+@lru_cache(maxsize=64)
+def _ones(size):
+    return np.ones(size).tobytes()
+
+
+def _gaussian_size(name, size, sigma, kind):
+    if size <= 0 and sigma > 0:
+        size = round(sigma * (3 if kind == _U8 else 4) * 2 + 1) | 1
+    if size <= 0 or size % 2 == 0:
+        raise ValueError(f"ksize: an odd number of {name} is required, or 0 with a sigma above 0, not {size}")
+    return size
+
+
+@lru_cache(maxsize=64)
+def _gaussian(size, sigma):
+    """The coefficients of a normalised Gaussian, as bytes."""
+    if sigma <= 0 and size in _SMALL_GAUSSIANS:
+        half = _SMALL_GAUSSIANS[size]
+        values = np.array(half + half[-2::-1], np.float64)
+    else:
+        sigma = sigma if sigma > 0 else ((size - 1) * 0.5 - 1) * 0.3 + 0.8
+        values = np.exp(-0.5 * ((np.arange(size) - (size - 1) / 2) / sigma) ** 2)
+    return (values / values.sum()).tobytes()
+
+
+def _border(border):
+    """The library's name of a border."""
+    if isinstance(border, str):
+        number = _BORDER_NAMES.get(border.lower().removeprefix("border_"))
+    else:
+        number = _index("borderType", border) & ~_ISOLATED
+    name = _BORDERS.get(number)
+    if name is None:
+        required = "a number of OpenCV's from 0 to 4, constant, replicate, reflect, reflect101 or wrap"
+        raise ValueError(f"borderType: {required} is required, not {border!r}")
+    return name
+
+
+def _anchor(anchor, mask):
+    """Row and column of the mask that stand over the output pixel."""
+    if anchor is None or anchor == (-1, -1):
+        return mask[0] // 2, mask[1] // 2
+    x, y = _pair("anchor", anchor)
+    rows, columns = mask
+    place = (rows // 2 if y == -1 else y, columns // 2 if x == -1 else x)
+    if not (0 <= place[0] < rows and 0 <= place[1] < columns):
+        size = f"{columns} columns and {rows} rows"
+        raise ValueError(f"anchor: column and row within the {size} of the kernel are required, or -1, not {(x, y)}")
+    return place
+
+
+def _result(image, kind, dst):
+    """The array for the result, and the contiguous array that is computed."""
+    if dst is None:
+        result = np.empty(image.shape, kind)
+        return result, result
+    if not isinstance(dst, np.ndarray):
+        raise TypeError(f"dst: a NumPy array is required, not {type(dst).__name__}")
+    if dst.dtype != kind:
+        raise ValueError(f"dst: the type {kind} is required, not {dst.dtype}")
+    values = dst[:, :, 0] if dst.ndim == 3 and dst.shape[2] == 1 else dst
+    if values.shape != image.shape:
+        raise ValueError(f"dst: the shape {image.shape} of src is required, not {dst.shape}")
+    if not dst.flags.writeable:
+        raise ValueError("dst: a writable array is required, this one is read-only")
+    # The library writes rows without gaps, to other memory than it reads.
+    if values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image):
+        return dst, values
+    return dst, np.empty(image.shape, kind)
+
+
+def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border, accuracy):
+    """``sum * scale + delta``, for each channel alone."""
+    place = _anchor(anchor, mask)
+    delta = _number("delta", delta)
+    border = _border(border)
+    if accuracy is None:
+        accuracy = "bounded"
+    elif accuracy not in _ACCURACIES:
+        raise ValueError(f"accuracy: {', '.join(_ACCURACIES)} or None is required, not {accuracy!r}")
+    result, values = _result(image, kind, dst)
+    if _takes_f32(image.dtype, kind, mask, row is not None):
+        _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
+    elif scale != 1.0:
+        _native.blur_array(image, values, mask, place, border)
+    else:
+        _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
+    if result is not values:
+        np.copyto(result if result.ndim == values.ndim else result[:, :, 0], values)
+    return result
+
+
+def _takes_f32(source, kind, mask, is_separable):
+    """Whether sums of float32 are accurate enough for the types and the mask."""
+    if source not in _NATIVE or kind not in _NATIVE:
+        return False
+    # The library computes images of uint16 with integer results by all products of the mask.
+    return source != _U16 or kind == _F32 or not is_separable
+
+
+def _compute_f32(image, values, problem):
+    """Compute with sums of float32. The library takes images of up to 4 channels."""
+    if image.ndim == 3 and image.shape[2] > 4:
+        for first in range(0, image.shape[2], 4):
+            part = np.empty((*image.shape[:2], min(4, image.shape[2] - first)), values.dtype)
+            _compute_f32(image[:, :, first : first + 4], part, problem)
+            values[:, :, first : first + 4] = part
+        return
+    # Rows may have gaps between them, but not within them.
+    item = image.itemsize
+    inner = (item,) if image.ndim == 2 else (image.shape[2] * item, item)
+    is_lendable = image.strides[1:] == inner and image.strides[0] >= image.shape[1] * inner[0]
+    if not (is_lendable and image.strides[0] % item == 0 and image.flags.aligned):
+        image = image.copy()
+    column, row, mask, place, scale, delta, border, accuracy = problem
+    if row is not None and mask[0] * mask[1] > _MOST_COEFFICIENTS:
+        lines = np.empty(image.shape, np.float32)
+        across = (row, None, (1, mask[1]), (0, place[1]), 1.0, 0.0, border, accuracy)
+        along = (column, None, (mask[0], 1), (place[0], 0), scale, delta, border, accuracy)
+        _native.correlate_image(image, lines, *across)
+        _native.correlate_image(lines, values, *along)
+    else:
+        _native.correlate_image(image, values, *problem)

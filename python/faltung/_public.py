@@ -1,0 +1,54 @@
+"""What all functions of `faltung.ndimage` have in common: the argument `accuracy`, counts, SciPy for other types."""
+
+import functools
+import inspect
+import sys
+
+from faltung import _native, _on_device
+from faltung._arguments import Unsupported
+from faltung._on_device import OnDevice
+
+_ACCURACIES = (None, "exact", "bounded", "normwise")
+
+
+def _scipy(name, array):
+    """The function of this name of SciPy, or of CuPy for its arrays, as it was before `faltung.install`."""
+    from faltung import _install
+
+    try:
+        if type(array).__module__.partition(".")[0] == "cupy":
+            return _install.original("cupyx.scipy.ndimage", name)
+        if _on_device.wrap(array) is not None:
+            return None
+        original = sys.modules.get("scipy_ndimage_original")
+        return getattr(original, name) if original else _install.original("scipy.ndimage", name)
+    except ImportError:
+        return None
+
+
+def public(function):
+    """Counts the calls of a filter, and hands to SciPy what the library does not compute."""
+    name = function.__name__
+    signature = inspect.signature(function)
+    parameters = [
+        parameter.replace(name="accuracy", default=None) if parameter.name == "_exact" else parameter
+        for parameter in signature.parameters.values()
+    ]
+
+    @functools.wraps(function)
+    def call(*args, accuracy=None, **kwargs):
+        if accuracy not in _ACCURACIES:
+            raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
+        try:
+            result = function(*args, _exact=accuracy == "exact", **kwargs)
+        except Unsupported as error:
+            scipy_function = _scipy(name, args[0] if args else kwargs["input"])
+            if scipy_function is None or scipy_function is call:
+                raise NotImplementedError(f"{name} of {error}: install SciPy, which may compute it") from None
+            _native.count(False)
+            return scipy_function(*args, **kwargs)
+        _native.count(True)
+        return result.object if type(result) is OnDevice else result
+
+    call.__signature__ = signature.replace(parameters=parameters)
+    return call

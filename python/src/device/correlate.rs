@@ -1,0 +1,183 @@
+//! Correlation of two-dimensional arrays of `float32` by the library's kernels.
+
+use std::sync::Arc;
+
+use faltung::{
+    Border, BorderMode, Device, DeviceImage, Error, Filter, Mask, Operation, Prepared, Problem, Recent, Stream,
+    VariantChoice,
+};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::array::DeviceArray;
+use super::{call, interface};
+use crate::ndimage::{MODES, all_fit_f32};
+
+/// What is computed. Equal keys have equal results.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    device: usize,
+    /// Rows and columns.
+    size: (usize, usize),
+    mask_size: (usize, usize),
+    mode: BorderMode,
+    /// The bits of the value outside.
+    value: u32,
+    origins: (isize, isize),
+}
+
+/// A problem with its mask, made ready.
+#[derive(Debug)]
+struct Ready {
+    key: Key,
+    weights: Vec<f64>,
+    /// None if the library can't compute it.
+    prepared: Option<Prepared>,
+}
+
+/// What was made ready last.
+static READY: Recent<Arc<Ready>, KEPT> = Recent::new();
+/// More filters and sizes than a loop of a program has.
+const KEPT: usize = 48;
+
+/// Whether all values are alike, -0 and NaN, too.
+fn same_bits(first: &[f64], second: &[f64]) -> bool {
+    first.len() == second.len() && first.iter().zip(second).all(|(first, second)| first.to_bits() == second.to_bits())
+}
+
+fn border(mode: BorderMode, value: f32) -> Border {
+    match mode {
+        BorderMode::Constant => Border::Constant(value),
+        BorderMode::Clamp => Border::Clamp,
+        BorderMode::Reflect => Border::Reflect,
+        BorderMode::Mirror => Border::Mirror,
+        BorderMode::Wrap => Border::Wrap,
+    }
+}
+
+/// Makes a problem ready. None if the library can't compute it.
+fn prepare(device: &Device, key: &Key, weights: &[f64]) -> faltung::Result<Option<Prepared>> {
+    let (rows, columns) = key.mask_size;
+    let coefficients: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
+    // The anchor is SciPy's middle, moved by the origin.
+    let anchor = |side: usize, origin: isize| (side / 2).checked_add_signed(origin).filter(|&anchor| anchor < side);
+    let (Some(row), Some(column)) = (anchor(rows, key.origins.0), anchor(columns, key.origins.1)) else {
+        return Ok(None);
+    };
+    // A weight beyond `f32` would make infinity of numbers, and one below it would lose its precision.
+    if !all_fit_f32(weights) {
+        return Ok(None);
+    }
+    let make = || {
+        let filter = Filter::new(Mask::new(columns, rows, coefficients)?)
+            .operation(Operation::Correlate)
+            .border(border(key.mode, f32::from_bits(key.value)))
+            .anchor(row, column);
+        device.prepare_for_device_images(&Problem::new(key.size.1, key.size.0, &filter)?, VariantChoice::Auto)
+    };
+    match make() {
+        Ok(prepared) => Ok(Some(prepared)),
+        Err(Error::TooLarge { .. } | Error::Refused { .. } | Error::Accuracy { .. } | Error::EmptyMask { .. }) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Values from one row to the next, if an array is rows of `f32` that do not overlap.
+fn row_pitch(array: &DeviceArray) -> Option<usize> {
+    let (&[height, width], &[down, right]) = (array.shape.as_slice(), array.strides.as_slice()) else { return None };
+    if width > 1 && right != 4 {
+        return None;
+    }
+    // One row has no next one.
+    let pitch = if height > 1 { usize::try_from(down).ok()? / 4 } else { width };
+    (pitch >= width).then_some(pitch)
+}
+
+/// Correlates a two-dimensional ``float32`` array with weights, on its device, into ``output``; returns whether it did.
+///
+/// ``array`` and ``output`` are device arrays of one shape, wrapped or not. ``weights`` is a NumPy array of
+/// ``float64`` with two axes, in the order of the window. ``mode`` is a name of SciPy's, ``cval`` the value outside
+/// for "constant", ``origins`` two integers. The work is enqueued on the array's stream and not waited for. ``array``
+/// and ``output`` may overlap.
+///
+/// False, and nothing done, where the library's kernels can't: other types, gaps between columns, weights beyond
+/// ``float32``, origins outside of the window.
+///
+/// Raises ``ValueError`` for shapes that differ, an unknown mode and a read-only output, ``TypeError`` for weights of
+/// another type, ``MemoryError``, ``RuntimeError`` with the driver's text.
+#[pyfunction]
+pub(super) fn correlate2d_f32(
+    array: &Bound<'_, PyAny>,
+    weights: PyBuffer<f64>,
+    output: &Bound<'_, PyAny>,
+    mode: &str,
+    cval: f64,
+    origins: (isize, isize),
+) -> PyResult<bool> {
+    let py = array.py();
+    let (array, output) = (on_device("array", array)?, on_device("output", output)?);
+    let (from, to) = (array.get(), output.get());
+    if from.shape != to.shape {
+        let (required, found) = (&from.shape, &to.shape);
+        return Err(PyValueError::new_err(format!("output must have the shape {required:?}, not {found:?}")));
+    }
+    let &[rows, columns] = weights.shape() else {
+        let found = weights.dimensions();
+        return Err(PyValueError::new_err(format!("weights must have 2 axes, not {found}")));
+    };
+    let mode = MODES
+        .iter()
+        .find(|(name, _)| *name == mode)
+        .map(|(_, mode)| *mode)
+        .ok_or_else(|| PyValueError::new_err(format!("mode must be a border of scipy.ndimage, not \"{mode}\"")))?;
+    if !from.is_f32(py)? || !to.is_f32(py)? {
+        return Ok(false);
+    }
+    let &[height, width] = from.shape.as_slice() else { return Ok(false) };
+    if height == 0 || width == 0 {
+        return Ok(true);
+    }
+    let (Some(pitch), Some(to_pitch)) = (row_pitch(from), row_pitch(to)) else { return Ok(false) };
+    let weights = weights.to_vec(py)?;
+    let value = if mode == BorderMode::Constant { (cval as f32).to_bits() } else { 0 };
+    let (size, mask_size) = ((height, width), (rows, columns));
+    let key = Key { device: from.device, size, mask_size, mode, value, origins };
+    let is_wanted = |ready: &Arc<Ready>| ready.key == key && same_bits(&ready.weights, &weights);
+    let ready = match READY.find(is_wanted) {
+        Some(ready) => ready,
+        None => {
+            let device = call::open(py, from.device)?;
+            let make = || -> faltung::Result<_> {
+                let prepared = prepare(&device, &key, &weights)?;
+                Ok(Arc::new(Ready { key: key.clone(), weights: weights.clone(), prepared }))
+            };
+            // Without the GIL: to compile a kernel takes long, and to unload that of the oldest may wait for the
+            // driver.
+            py.detach(|| READY.get(is_wanted, make)).map_err(super::exception)?
+        }
+    };
+    let Some(prepared) = &ready.prepared else { return Ok(false) };
+    let (source, target) = (from.pointer as usize, to.pointer as usize);
+    call::enqueue(&array, &output, |_: &Device, stream: &Stream| {
+        let pointer = |address: usize| std::ptr::with_exposed_provenance_mut::<f32>(address);
+        // SAFETY: the arrays have these rows on the stream's device, as their libraries say. What frees or writes them
+        // is ordered behind the stream's work: by the libraries, or because the call keeps the arrays.
+        let (image, mut result) = unsafe {
+            let image = DeviceImage::<f32>::borrow_raw(pointer(source), width, height, 1, pitch)?;
+            (image, DeviceImage::<f32>::borrow_raw(pointer(target), width, height, 1, to_pitch)?)
+        };
+        prepared.run_into(&image, &mut result, stream)
+    })?;
+    Ok(true)
+}
+
+/// An argument as a device array.
+fn on_device<'py>(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, DeviceArray>> {
+    interface::wrap(object)?.ok_or_else(|| {
+        let found = object.get_type();
+        PyTypeError::new_err(format!("{name} must be an array on a CUDA device, not {found}"))
+    })
+}

@@ -1,0 +1,34 @@
+//! The native part of the Python module `faltung`.
+
+mod array;
+mod compute;
+mod device;
+mod ndimage;
+mod opencv;
+mod opencv_f64;
+
+/// The native part of `faltung`: filters on arrays that the Python part has checked.
+#[pyo3::pymodule(name = "_native", gil_used = false)]
+mod native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::ndimage::{correlate, correlate1d, count, counts, fits_f32, uniform1d};
+    #[pymodule_export]
+    use crate::opencv::correlate_image;
+    #[pymodule_export]
+    use crate::opencv_f64::{blur_array, correlate_array};
+
+    /// One line about the CPU that computes.
+    #[pyfunction]
+    fn describe_cpu() -> String {
+        faltung::Device::cpu().describe()
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::device::register(module)?;
+        module.add("MODES", crate::ndimage::modes(module.py())?)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,156 @@
+//! Filters of `faltung.ndimage`. The Python part has resolved axes, modes and types.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use faltung::BorderMode;
+use faltung::nd::{self, Correlation, Element, Lines, Sums};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::array::Array;
+use crate::compute::{compute, exception};
+
+/// The weights of a filter.
+pub(crate) struct Weights {
+    pub(crate) values: Vec<f64>,
+    pub(crate) shape: Vec<usize>,
+}
+
+impl Weights {
+    /// # Errors
+    /// `ValueError` unless the array is of `f64` and without gaps.
+    pub(crate) fn get(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let array = Array::get(object)?;
+        let layout = array.layout();
+        if *layout != nd::Layout::dense(Element::F64, &layout.shape) {
+            return Err(PyValueError::new_err("the weights must be a C-contiguous array of float64"));
+        }
+        let first = std::ptr::with_exposed_provenance::<f64>(array.address());
+        // SAFETY: the buffer has these elements, without gaps.
+        let values = (0..layout.elements()).map(|i| unsafe { first.add(i).read_unaligned() }).collect();
+        Ok(Self { values, shape: layout.shape.clone() })
+    }
+}
+
+/// SciPy's names of the border modes. The last three are other names of the same modes.
+pub(crate) const MODES: [(&str, BorderMode); 8] = [
+    ("reflect", BorderMode::Reflect),
+    ("constant", BorderMode::Constant),
+    ("nearest", BorderMode::Clamp),
+    ("mirror", BorderMode::Mirror),
+    ("wrap", BorderMode::Wrap),
+    ("grid-mirror", BorderMode::Reflect),
+    ("grid-constant", BorderMode::Constant),
+    ("grid-wrap", BorderMode::Wrap),
+];
+
+/// The same for the Python part, with the code of each mode.
+pub(crate) fn modes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let modes = PyDict::new(py);
+    for (name, mode) in MODES {
+        modes.set_item(name, mode.code())?;
+    }
+    Ok(modes)
+}
+
+/// Whether weights keep their precision in `f32`: each is 0 or far from the smallest and the largest `f32`.
+pub(crate) fn all_fit_f32(weights: &[f64]) -> bool {
+    weights.iter().all(|&weight| weight == 0.0 || (1e-30..1e30).contains(&weight.abs()))
+}
+
+/// Whether the weights of a C-contiguous array of float64 keep their precision in float32.
+#[pyfunction]
+pub(crate) fn fits_f32(weights: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(all_fit_f32(&Weights::get(weights)?.values))
+}
+
+/// The border for a code of the Python part.
+pub(crate) fn border(code: u32) -> PyResult<BorderMode> {
+    let found = BorderMode::ALL.into_iter().find(|mode| mode.code() == code);
+    found.ok_or_else(|| PyValueError::new_err(format!("{code} is the code of no border mode")))
+}
+
+pub(crate) fn sums(is_f32: bool) -> Sums {
+    if is_f32 { Sums::F32 } else { Sums::F64 }
+}
+
+/// Correlates `input` with weights of as many axes. `output` is an array of the same shape, apart from `input`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
+pub(crate) fn correlate(
+    py: Python<'_>,
+    input: &Bound<'_, PyAny>,
+    weights: &Bound<'_, PyAny>,
+    output: &Bound<'_, PyAny>,
+    mode: u32,
+    cval: f64,
+    origins: Vec<isize>,
+    is_f32: bool,
+) -> PyResult<()> {
+    let (input, output, weights) = (Array::get(input)?, Array::get_output(output)?, Weights::get(weights)?);
+    let border = border(mode)?;
+    let work = input.layout().elements().saturating_mul(weights.values.len());
+    let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
+    compute(py, work, |cancelled| {
+        let correlation =
+            Correlation { weights: &weights.values, shape: &weights.shape, origins: &origins, border, value: cval };
+        nd::correlate(from, to, &correlation, sums(is_f32), Some(cancelled))
+    })
+}
+
+/// Correlates the lines of `input` along an axis with weights. `output` has the same shape, or is `input`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
+pub(crate) fn correlate1d(
+    py: Python<'_>,
+    input: &Bound<'_, PyAny>,
+    weights: &Bound<'_, PyAny>,
+    output: &Bound<'_, PyAny>,
+    axis: usize,
+    mode: u32,
+    cval: f64,
+    origin: isize,
+    is_f32: bool,
+) -> PyResult<()> {
+    let (input, output, weights) = (Array::get(input)?, Array::get_output(output)?, Weights::get(weights)?);
+    let lines = Lines { axis, origin, border: border(mode)?, value: cval };
+    let work = input.layout().elements().saturating_mul(weights.values.len());
+    let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
+    compute(py, work, |cancelled| nd::correlate1d(from, to, &weights.values, &lines, sums(is_f32), Some(cancelled)))
+}
+
+/// The mean of `size` elements along an axis. `output` has the same shape, or is `input`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
+pub(crate) fn uniform1d(
+    py: Python<'_>,
+    input: &Bound<'_, PyAny>,
+    size: usize,
+    output: &Bound<'_, PyAny>,
+    axis: usize,
+    mode: u32,
+    cval: f64,
+    origin: isize,
+) -> PyResult<()> {
+    let (input, output) = (Array::get(input)?, Array::get_output(output)?);
+    let lines = Lines { axis, origin, border: border(mode)?, value: cval };
+    let work = input.layout().elements().saturating_mul(8);
+    let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
+    compute(py, work, |cancelled| nd::uniform1d(from, to, size, &lines, Some(cancelled)))
+}
+
+/// Calls that were computed here, and calls that SciPy got.
+static COUNTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Counts a call.
+#[pyfunction]
+pub(crate) fn count(is_native: bool) {
+    COUNTS[usize::from(!is_native)].fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many calls were computed here, and how many SciPy got.
+#[pyfunction]
+pub(crate) fn counts() -> (u64, u64) {
+    (COUNTS[0].load(Ordering::Relaxed), COUNTS[1].load(Ordering::Relaxed))
+}

@@ -1,0 +1,402 @@
+"""`filter2D`, `sepFilter2D`, `GaussianBlur` and `blur` against OpenCV, and against sums written with NumPy."""
+
+import array
+import threading
+
+import cv2
+import faltung
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DEPTHS = {"uint8": 0, "uint16": 2, "int16": 3, "int32": 4, "float32": 5, "float64": 6}
+BORDERS = {
+    "constant": cv2.BORDER_CONSTANT,
+    "replicate": cv2.BORDER_REPLICATE,
+    "reflect": cv2.BORDER_REFLECT,
+    "reflect101": cv2.BORDER_REFLECT_101,
+    "wrap": cv2.BORDER_WRAP,
+}
+# OpenCV refuses to wrap, except for some Gaussians.
+OF_OPENCV = [name for name in BORDERS if name != "wrap"]
+FILTERED = ["uint8", "uint16", "int16", "float32", "float64"]
+# What OpenCV computes from images of a type with `filter2D`.
+RESULTS = {
+    "uint8": ["uint8", "uint16", "int16", "float32", "float64"],
+    "uint16": ["uint16", "float32", "float64"],
+    "int16": ["int16", "float32", "float64"],
+    "float32": ["float32"],
+    "float64": ["float64"],
+}
+SIZES = [(1, 1), (1, 9), (8, 1), (2, 2), (3, 17), (17, 3), (33, 40), (65, 130)]
+
+
+def picture(shape, kind, seed=0):
+    random = np.random.default_rng(seed)
+    if np.dtype(kind).kind == "f":
+        return random.standard_normal(shape).astype(kind)
+    limits = np.iinfo(kind)
+    return random.integers(limits.min, limits.max, shape, kind, endpoint=True)
+
+
+def outside(position, length, border):
+    place = cv2.borderInterpolate(position, length, BORDERS[border])
+    return length if place < 0 else place
+
+
+def exact_sums(image, mask, anchor=(-1, -1), border="reflect101", magnitudes=False):
+    """The sums in float64, one product of the mask after the other."""
+    image, mask = image.astype(np.float64), np.asarray(mask, np.float64)
+    if magnitudes:
+        image, mask = np.abs(image), np.abs(mask)
+    (rows, columns), (height, width) = mask.shape, image.shape[:2]
+    x, y = (size // 2 if place == -1 else place for place, size in zip(anchor, (columns, rows)))
+    # A row and a column of zeros behind the image stand for a constant border.
+    padded = np.pad(image, [(0, 1), (0, 1), (0, 0)][: image.ndim])
+    sums = np.zeros(image.shape)
+    for k in range(rows):
+        source = padded[[outside(i + k - y, height, border) for i in range(height)]]
+        for l in range(columns):
+            sums += mask[k, l] * source[:, [outside(j + l - x, width, border) for j in range(width)]]
+    return sums
+
+
+def rounded(sums, kind):
+    if np.dtype(kind).kind == "f":
+        return sums.astype(kind)
+    limits = np.iinfo(kind)
+    return np.clip(np.rint(sums), limits.min, limits.max).astype(kind)
+
+
+def check(result, sums, sizes, terms, unit=2.0**-24):
+    """Compare with exact sums. `sizes` are the sums of magnitudes, `terms` the additions of a sum."""
+    bound = 2 * (terms + 4) * unit * sizes + 1e-30
+    if result.dtype.kind == "f":
+        assert np.all(np.abs(result - sums) <= bound)
+        return
+    expected = rounded(sums, result.dtype).astype(np.int64)
+    difference = np.abs(result.astype(np.int64) - expected)
+    from_tie = np.abs(sums - np.floor(sums) - 0.5)
+    assert np.all((difference == 0) | ((difference == 1) & (from_tie <= bound)))
+
+
+def small_integers(shape, seed):
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+# Sums of small integers are exact in any arithmetic. So every bit must agree.
+
+
+@pytest.mark.parametrize("border", OF_OPENCV)
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("source", FILTERED)
+def test_filter2d_has_opencvs_bits(source, shape, border):
+    for number, (mask, channels) in enumerate([((3, 3), 1), ((2, 5), 3), ((7, 4), 4), ((1, 1), 2), ((5, 1), 5)]):
+        image = picture((*shape, channels) if channels > 1 else shape, source, number)
+        if image.dtype.kind == "f":
+            image = np.rint(8 * image)
+        kernel = small_integers(mask, number)
+        anchor = [(-1, -1), (0, 0), (mask[1] - 1, mask[0] - 1)][number % 3]
+        for result in RESULTS[source]:
+            arguments = {"anchor": anchor, "delta": 3, "borderType": BORDERS[border]}
+            expected = cv2.filter2D(image, DEPTHS[result], kernel, **arguments)
+            ours = faltung.filter2D(image, DEPTHS[result], kernel, **arguments)
+            assert ours.dtype == expected.dtype
+            np.testing.assert_array_equal(ours, expected, err_msg=f"{mask}, {channels} channels, {result}")
+
+
+@pytest.mark.parametrize("border", OF_OPENCV)
+@pytest.mark.parametrize("source", FILTERED)
+def test_sepfilter2d_has_opencvs_bits(source, border):
+    for number, (rows, columns) in enumerate([(3, 3), (1, 6), (4, 1), (5, 2), (9, 7)]):
+        image = picture((31, 45), source, number)
+        if image.dtype.kind == "f":
+            image = np.rint(8 * image)
+        # Odd kernels that are no blurs: OpenCV rounds the coefficients of blurs.
+        x, y = small_integers(columns, number), small_integers(rows, number + 100)
+        x[0], y[0] = 4, -4
+        for result in FILTERED:
+            if (source, result) == ("float64", "float32"):
+                continue
+            expected = cv2.sepFilter2D(image, DEPTHS[result], x, y, delta=-7, borderType=BORDERS[border])
+            ours = faltung.sepFilter2D(image, result, x[:, None], y[None], delta=-7, borderType=border)
+            np.testing.assert_array_equal(ours, expected, err_msg=f"{rows} x {columns}, {result}")
+
+
+@st.composite
+def problems(draw):
+    source = draw(st.sampled_from(FILTERED))
+    shape = (draw(st.integers(1, 40)), draw(st.integers(1, 70)))
+    channels = draw(st.integers(1, 6))
+    size = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    anchor = (draw(st.integers(-1, size[1] - 1)), draw(st.integers(-1, size[0] - 1)))
+    border = draw(st.sampled_from(sorted(BORDERS)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    image = picture((*shape, channels) if channels > 1 else shape, source, seed)
+    return image, size, anchor, border, np.random.default_rng(seed)
+
+
+@settings(deadline=None)
+@given(problems(), st.booleans(), st.floats(-100, 100))
+def test_any_filter(problem, is_separable, delta):
+    image, (rows, columns), anchor, border, random = problem
+    delta = np.float32(delta)
+    for result in RESULTS[image.dtype.name]:
+        arguments = {"anchor": anchor, "delta": delta, "borderType": border}
+        if is_separable:
+            x, y = random.standard_normal(columns), random.standard_normal(rows)
+            mask = np.outer(y, x)
+            ours = faltung.sepFilter2D(image, result, x, y, **arguments)
+        else:
+            mask = random.standard_normal((rows, columns))
+            ours = faltung.filter2D(image, result, mask, **arguments)
+        sums = exact_sums(image, mask, anchor, border) + delta
+        sizes = exact_sums(image, mask, anchor, border, magnitudes=True) + abs(delta)
+        is_double = "float64" in (result, image.dtype.name) or "int16" in (result, image.dtype.name)
+        assert ours.dtype == result
+        check(ours, sums, sizes, rows * columns, 2.0**-53 if is_double and result != "float32" else 2.0**-24)
+        if border != "wrap":
+            kernel = mask.astype(np.float64 if "float64" in (result, image.dtype.name) else np.float32)
+            theirs = cv2.filter2D(image, DEPTHS[result], kernel, **arguments | {"borderType": BORDERS[border]})
+            # OpenCV has its own rounding errors of float32.
+            slack = 4 * (rows * columns + 4) * 2.0**-24 * sizes + (1 if ours.dtype.kind != "f" else 0)
+            assert np.all(np.abs(ours.astype(np.float64) - theirs) <= slack)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(FILTERED),
+    st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    st.sampled_from([0, 1, 3, 5, 7, 9, 11, 21]),
+    st.sampled_from([0, 1, 3, 5, 7, 9, 13]),
+    st.floats(0.3, 6),
+    st.sampled_from([0.0, 0.7, 2.5]),
+    st.sampled_from(OF_OPENCV),
+    st.integers(0, 2**32 - 1),
+)
+def test_gaussian_blur(kind, shape, columns, rows, sigma_x, sigma_y, border, seed):
+    image = picture(shape, kind, seed)
+    if columns and rows and seed % 2:
+        sigma_x = sigma_y = 0  # of the sizes
+    ours = faltung.GaussianBlur(image, (columns, rows), sigma_x, sigmaY=sigma_y, borderType=border)
+    theirs = cv2.GaussianBlur(image, (columns, rows), sigma_x, sigmaY=sigma_y, borderType=BORDERS[border])
+    sigma_y = sigma_y or sigma_x
+    reach = 6 if kind == "uint8" else 8
+    columns, rows = columns or round(reach * sigma_x + 1) | 1, rows or round(reach * sigma_y + 1) | 1
+    mask = cv2.getGaussianKernel(rows, sigma_y) @ cv2.getGaussianKernel(columns, sigma_x).T
+    sums, sizes = (exact_sums(image, mask, border=border, magnitudes=of) for of in (False, True))
+    check(ours, sums, sizes, rows + columns, 2.0**-24 if kind in ("uint8", "float32") else 2.0**-51)
+    # OpenCV rounds the coefficients for uint8 to multiples of 2^-8, and for uint16 of 2^-16.
+    most = {"uint8": 6, "uint16": 8, "int16": 1}.get(kind, 40 * 2.0**-24 * sizes)
+    assert np.all(np.abs(ours.astype(np.float64) - theirs) <= most)
+
+
+@pytest.mark.parametrize("border", OF_OPENCV)
+@pytest.mark.parametrize("kind", [*FILTERED, "int32"])
+def test_blur(kind, border):
+    sizes = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 3), (4, 6), (5, 1), (16, 16), (7, 40), (60, 3)]
+    for number, (columns, rows) in enumerate(sizes):
+        image = picture((29, 43), kind, number)
+        if kind == "int32":
+            image //= 4096  # OpenCV's sums of int32 are int32
+        anchor = [(-1, -1), (0, 0), (columns - 1, rows - 1)][number % 3]
+        ours = faltung.blur(image, (columns, rows), anchor=anchor, borderType=border)
+        theirs = cv2.blur(image, (columns, rows), anchor=anchor, borderType=BORDERS[border])
+        sums, sizes = (exact_sums(image, np.ones((rows, columns)), anchor, border, of) for of in (False, True))
+        area = rows * columns
+        if image.dtype.kind == "f":
+            unit = 2.0**-24 if kind == "float32" else 2.0**-50
+            # The sums run along lines, and keep the rounding errors of what has left the window.
+            check(ours, sums / area, sizes.max() / area, 29 + 43, unit)
+            assert np.all(np.abs(ours - theirs) <= 2 * area * unit * sizes / area + unit)
+        else:
+            np.testing.assert_array_equal(ours, rounded(sums / area, kind), err_msg=f"{columns} x {rows}")
+            difference = np.abs(ours.astype(np.int64) - theirs)
+            # OpenCV 5.0 rounds some means of uint8 up to 256, and stores 0.
+            assert np.all((difference <= 1) | (kind == "uint8") & (ours == 255) & (theirs == 0))
+            from_tie = np.abs(sums / area - np.floor(sums / area) - 0.5)
+            if kind in ("uint16", "int16"):
+                # OpenCV multiplies by a rounded reciprocal.
+                assert np.all((difference == 0) | (from_tie < 1e-4))
+
+
+def test_ties_are_rounded_to_even():
+    image = np.arange(256, dtype=np.uint8)[None]
+    halves = faltung.filter2D(image, -1, [[0.5]], borderType="constant")
+    assert halves[0, :6].tolist() == [0, 0, 1, 2, 2, 2]
+    np.testing.assert_array_equal(halves, np.rint(image / 2))
+    pairs = faltung.blur(np.array([[0, 1, 2, 3, 4]], np.int16), (2, 1), borderType="replicate")
+    assert pairs.tolist() == [[0, 0, 2, 2, 4]]
+
+
+def test_tiny_and_huge_coefficients_count():
+    image = picture((9, 9), "float64")
+    kernel = np.array([[1e-30, -2e-30, 3e-30]])
+    np.testing.assert_allclose(faltung.filter2D(image, -1, kernel), 1e-30 * faltung.filter2D(image, -1, kernel / 1e-30))
+    np.testing.assert_allclose(
+        faltung.sepFilter2D(image, -1, kernel, [1e200]), exact_sums(image, kernel * 1e200), rtol=1e-12
+    )
+
+
+def test_a_very_large_gaussian_takes_two_passes():
+    image = picture((70, 90), "uint8")
+    ours = faltung.GaussianBlur(image, (2301, 2101), 400)
+    theirs = cv2.GaussianBlur(image.astype(np.float64), (2301, 2101), 400)
+    assert np.all(np.abs(ours - theirs) <= 0.5001)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32", "int16"])
+def test_views(kind):
+    whole = np.rint(8 * picture((50, 64, 3), kind)) if kind == "float32" else picture((50, 64, 3), kind)
+    kernel = small_integers((3, 5), 1)
+    views = {
+        "rows with gaps": whole[:, 10:40],
+        "every other row": whole[::2],
+        "every other column": whole[:, ::2],
+        "reversed rows": whole[::-1],
+        "reversed columns": whole[:, ::-1],
+        "one channel": whole[:, :, 1],
+        "one row": whole[3:4, :, 0],
+        "one column": whole[:, 5:6, 0],
+        "transposed": whole.transpose(1, 0, 2),
+        "Fortran": np.asfortranarray(whole),
+        "other byte order": whole.astype(whole.dtype.newbyteorder()),
+        "repeated rows": np.broadcast_to(whole[:1], whole.shape),
+        "one axis more": whole[:, :, :1],
+        "subclass": whole.view(np.matrix) if whole.ndim == 2 else whole[:, :, 0].view(np.recarray),
+        "read-only": np.frombuffer(whole.tobytes(), kind).reshape(whole.shape),
+    }
+    if kind != "int16":
+        views["unaligned"] = np.frombuffer(b"x" + whole.tobytes(), kind, whole.size, 1).reshape(whole.shape)
+    for name, view in views.items():
+        expected = cv2.filter2D(np.array(view, kind, order="C"), -1, kernel)
+        np.testing.assert_array_equal(faltung.filter2D(view, -1, kernel), expected, err_msg=name)
+
+
+def test_other_objects():
+    rows = [[0, 4], [8, 12]]
+    image = np.array(rows, np.uint8)
+    expected = faltung.blur(image, (2, 2))
+    np.testing.assert_array_equal(faltung.blur(memoryview(image), (2, 2)), expected)
+    flat = memoryview(array.array("B", [0, 4, 8, 12])).cast("B", (2, 2))
+    np.testing.assert_array_equal(faltung.blur(flat, (2, 2)), expected)
+    np.testing.assert_array_equal(faltung.blur(image, np.array([2, 2])), expected)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32", "int16"])
+def test_dst(kind):
+    image = picture((20, 30), kind)
+    expected = faltung.blur(image, (3, 3))
+    room = np.zeros((20, 30), kind)
+    assert faltung.blur(image, (3, 3), room) is room
+    np.testing.assert_array_equal(room, expected)
+    for part in (np.s_[:, 4:34], np.s_[:, 63:33:-1]):
+        wide = np.zeros((20, 64), kind)
+        faltung.blur(image, (3, 3), dst=wide[part])
+        np.testing.assert_array_equal(wide[part], expected)
+        assert np.count_nonzero(wide) == np.count_nonzero(expected)
+    own = image.copy()
+    assert faltung.blur(own, (3, 3), dst=own) is own
+    np.testing.assert_array_equal(own, expected)
+    both = np.zeros((21, 30), kind)
+    both[:-1] = image
+    faltung.blur(both[:-1], (3, 3), dst=both[1:])
+    np.testing.assert_array_equal(both[1:], expected)
+    deep = np.zeros((20, 30, 1), kind)
+    assert faltung.blur(image, (3, 3), dst=deep) is deep
+    np.testing.assert_array_equal(deep[:, :, 0], expected)
+
+
+IMAGE = np.zeros((6, 7), np.uint8)
+KERNEL = np.ones((3, 3))
+BAD = {
+    "an image of int64": (TypeError, "src: .*uint8.*not of int64", lambda: faltung.blur(IMAGE.astype("i8"), (3, 3))),
+    "an image of objects": (TypeError, "src: .*object", lambda: faltung.blur(IMAGE.astype("O"), (3, 3))),
+    "one axis": (ValueError, r"src: .*not \(7,\)", lambda: faltung.blur(IMAGE[0], (3, 3))),
+    "four axes": (ValueError, "src: ", lambda: faltung.blur(IMAGE[None, None], (3, 3))),
+    "no rows": (ValueError, "src: at least 1 pixel", lambda: faltung.blur(IMAGE[:0], (3, 3))),
+    "no channels": (ValueError, "src: at least 1 pixel", lambda: faltung.blur(np.zeros((3, 3, 0), "u1"), (3, 3))),
+    "depth": (ValueError, "ddepth: .*not int32", lambda: faltung.filter2D(IMAGE, 4, KERNEL)),
+    "depth of a narrower type": (
+        ValueError,
+        "ddepth: from images of float32, float32 is required, not uint8",
+        lambda: faltung.filter2D(IMAGE.astype("f4"), 0, KERNEL),
+    ),
+    "depth that is no number": (TypeError, "ddepth: ", lambda: faltung.filter2D(IMAGE, None, KERNEL)),
+    "kernel of text": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, [["a"]])),
+    "complex kernel": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, KERNEL * 1j)),
+    "empty kernel": (ValueError, r"kernel: .*\(0, 3\)", lambda: faltung.filter2D(IMAGE, -1, KERNEL[:0])),
+    "kernel of 3 axes": (ValueError, "kernel: ", lambda: faltung.filter2D(IMAGE, -1, KERNEL[None])),
+    "square kernelX": (ValueError, r"kernelX: .*\(3, 3\)", lambda: faltung.sepFilter2D(IMAGE, -1, KERNEL, [1])),
+    "empty kernelY": (ValueError, "kernelY: ", lambda: faltung.sepFilter2D(IMAGE, -1, [1], [])),
+    "anchor": (ValueError, r"anchor: .*\(3, 0\)", lambda: faltung.filter2D(IMAGE, -1, KERNEL, anchor=(3, 0))),
+    "negative anchor": (ValueError, "anchor: ", lambda: faltung.filter2D(IMAGE, -1, KERNEL, anchor=(0, -2))),
+    "anchor of 3": (TypeError, "anchor: ", lambda: faltung.filter2D(IMAGE, -1, KERNEL, anchor=(0, 0, 0))),
+    "delta NaN": (ValueError, "delta: .*nan", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta=float("nan"))),
+    "delta of text": (TypeError, "delta: ", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta="one")),
+    "border": (ValueError, "borderType: .*'mirror'", lambda: faltung.blur(IMAGE, (3, 3), borderType="mirror")),
+    "transparent": (ValueError, "borderType: .*5", lambda: faltung.blur(IMAGE, (3, 3), borderType=5)),
+    "border of float": (TypeError, "borderType: ", lambda: faltung.blur(IMAGE, (3, 3), borderType=1.0)),
+    "accuracy": (ValueError, "accuracy: .*'good'", lambda: faltung.blur(IMAGE, (3, 3), accuracy="good")),
+    "even Gaussian": (ValueError, "ksize: an odd number of columns", lambda: faltung.GaussianBlur(IMAGE, (4, 3), 1)),
+    "no Gaussian": (ValueError, "ksize: ", lambda: faltung.GaussianBlur(IMAGE, (0, 0), 0)),
+    "sigma NaN": (ValueError, "sigmaX: ", lambda: faltung.GaussianBlur(IMAGE, (3, 3), float("nan"))),
+    "sigma infinite": (ValueError, "sigmaY: ", lambda: faltung.GaussianBlur(IMAGE, (3, 3), 1, sigmaY=float("inf"))),
+    "size 0": (ValueError, r"ksize: .*\(3, 0\)", lambda: faltung.blur(IMAGE, (3, 0))),
+    "one size": (TypeError, "ksize: ", lambda: faltung.blur(IMAGE, 3)),
+    "sizes of float": (TypeError, "ksize: ", lambda: faltung.blur(IMAGE, (3.0, 3.0))),
+    "list for the result": (TypeError, "dst: ", lambda: faltung.blur(IMAGE, (3, 3), [[0]])),
+    "result of another type": (ValueError, "dst: .*uint8", lambda: faltung.blur(IMAGE, (3, 3), IMAGE.astype("f4"))),
+    "result of another shape": (
+        ValueError,
+        r"dst: .*\(5, 7\)",
+        lambda: faltung.blur(IMAGE, (3, 3), np.zeros((5, 7), "u1")),
+    ),
+    "read-only result": (
+        ValueError,
+        "dst: .*read-only",
+        lambda: faltung.blur(IMAGE, (3, 3), np.broadcast_to(np.uint8(0), (6, 7))),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(case):
+    kind, text, call = BAD[case]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_names_and_numbers_of_borders():
+    image = picture((9, 9), "uint8")
+    for name, number in BORDERS.items():
+        expected = faltung.blur(image, (5, 5), borderType=name)
+        for same in (number, number | cv2.BORDER_ISOLATED, name.upper(), f"BORDER_{name}", np.int32(number)):
+            np.testing.assert_array_equal(faltung.blur(image, (5, 5), borderType=same), expected)
+    np.testing.assert_array_equal(faltung.blur(image, (5, 5)), faltung.blur(image, (5, 5), borderType="reflect_101"))
+
+
+def test_numbers_that_are_not_finite():
+    image = np.array([[0, np.nan, 1, 2, np.inf, 3, 4, 5]], np.float32)
+    for result in (image, image.astype(np.float64)):
+        blurred = faltung.filter2D(result, -1, [[1, 1, 1]], borderType="constant")
+        np.testing.assert_array_equal(blurred, [[np.nan, np.nan, np.nan, np.inf, np.inf, np.inf, 12, 9]])
+
+
+def test_threads():
+    images = [picture((300, 200 + number), "uint8", number) for number in range(6)]
+    expected = [cv2.filter2D(image, -1, KERNEL / 16) for image in images]
+    failed = []
+
+    def work(number):
+        for _ in range(30):
+            if not np.array_equal(faltung.filter2D(images[number], -1, KERNEL / 16), expected[number]):
+                failed.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
