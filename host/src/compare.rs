@@ -154,7 +154,10 @@ pub fn with_oracle(oracle: &Oracle, problem: &Problem, result: &[f32], bound: Er
 
 /// Two results that should be bit-exact differ.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
-#[error("{count} values differ; the first is value {index}: {a:e} ({:#010x}) and {b:e} ({:#010x})", .a.to_bits(), .b.to_bits())]
+#[error(
+    "{count} values differ; the first is value {index}: {a:e} ({:#010x}) and {b:e} ({:#010x})",
+    .a.to_bits(), .b.to_bits()
+)]
 pub struct BitDifference {
     /// The first that differs: row * width + column.
     pub index: usize,

@@ -1,4 +1,5 @@
-//! What bench and tutorials compute on: a photograph, masks of random coefficients, and sizes as the command line has them.
+//! What bench and tutorials compute on: a photograph, masks of random coefficients, and sizes as the command line has
+//! them.
 
 use std::fmt;
 use std::num::IntErrorKind;

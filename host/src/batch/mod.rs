@@ -43,7 +43,8 @@
 //!
 //! let (device, filter) = (Device::cpu(), Filter::new(Mask::average(3, 1)?));
 //! let work = Means(Mutex::default());
-//! let summary = batch::run(&work, &[8, 0, 6], QueueLimits::of_this_machine(), |_, image| device.apply(&filter, &image));
+//! let limits = QueueLimits::of_this_machine();
+//! let summary = batch::run(&work, &[8, 0, 6], limits, |_, image| device.apply(&filter, &image));
 //! assert_eq!((summary.done, summary.failed), (2, 1));
 //! let mut means = work.0.into_inner().unwrap();
 //! means.sort();

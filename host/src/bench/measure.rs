@@ -101,7 +101,9 @@ impl Executor for OnDevice<'_> {
 
     fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()> {
         let prepared = &self.prepared;
-        each_type!(source, source => each_type!(result, result => prepared.apply_view(source.view(), result.view_mut())))
+        each_type!(source, source => {
+            each_type!(result, result => prepared.apply_view(source.view(), result.view_mut()))
+        })
     }
 
     fn upload(&mut self, source: &AnyImage) -> Result<()> {

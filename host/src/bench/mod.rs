@@ -58,7 +58,8 @@ use faltung::{Accuracy, Border, DeviceChoice, PixelType};
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The device. With a GPU the CPU is measured, too, for comparison. On the emulator results are verified, not timed.
+    /// The device. With a GPU the CPU is measured, too, for comparison. On the emulator results are verified, not
+    /// timed.
     pub device: DeviceChoice,
     /// Pictures and masks.
     pub subjects: Vec<Subject>,

@@ -1,5 +1,5 @@
-//! The roofline: the least time that a method needs on a device, by the device's measured rates. And what it means that a
-//! row is faster.
+//! The roofline: the least time that a method needs on a device, by the device's measured rates. And what it means that
+//! a row is faster.
 
 use serde::Serialize;
 

@@ -86,8 +86,8 @@ fn measure_rates(gpu: Option<&Device>, cpu: &Device) -> Result<DeviceRates> {
     Ok(DeviceRates { gpu: gpu.map(Device::rates).transpose()?, cpu: cpu.rates()? })
 }
 
-/// Raises the machine's rates to those that `measure` finds after a cell, and computes the cell's rooflines from the best.
-/// Measures once more if a row is above the ceilings and nothing explains it. That row says so if it still is.
+/// Raises the machine's rates to those that `measure` finds after a cell, and computes the cell's rooflines from the
+/// best. Measures once more if a row is above the ceilings and nothing explains it. That row says so if it still is.
 fn settle_rooflines(cell: &mut Cell, machine: &mut Machine, mut measure: impl FnMut() -> Option<DeviceRates>) {
     for _ in 0..CEILINGS_AFTER_CELL {
         if let Some(now) = measure() {

@@ -41,7 +41,8 @@ pub enum Wrong {
     },
     /// Values exceed the error bound. NaN in the place of a number does, too.
     #[error(
-        "{count} of {values} values differ from the exact answer by more than the bound allows, the worst, by {ratio:.3e} \
+        "{count} of {values} values differ from the exact answer by more than the bound allows, the worst, \
+         by {ratio:.3e} \
          times the bound, in column {}, row {}, channel {}: {found:e}", .place.0, .place.1, .place.2
     )]
     Values {
@@ -58,7 +59,8 @@ pub enum Wrong {
     },
     /// An exact variant, or a result of integers, is not bit-exact with the CPU's exact result.
     #[error(
-        "{count} of {values} values are not bit-exact with the CPU's, the first in column {}, row {}, channel {}: {found:e} instead of \
+        "{count} of {values} values are not bit-exact with the CPU's, the first in column {}, row {}, channel {}: \
+         {found:e} instead of \
          {required:e}", .place.0, .place.1, .place.2
     )]
     Bits {

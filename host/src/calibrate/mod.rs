@@ -203,8 +203,8 @@ impl Calibration {
     }
 }
 
-/// Measures all kernels on `device`, and fits the coefficients of the cost model. This takes about two minutes, with the
-/// driver's compilation of the kernels.
+/// Measures all kernels on `device`, and fits the coefficients of the cost model. This takes about two minutes, with
+/// the driver's compilation of the kernels.
 ///
 /// # Errors
 /// Those of the device. [`Error::NoTime`] for a device that is not a GPU.

@@ -32,7 +32,8 @@ pub(super) fn cover(all: Vec<Case>) -> Vec<Case> {
 enum Feature {
     /// A kernel, on an image of several tiles in both directions, or on a smaller one.
     Kernel { symbol: &'static str, has_tiles: bool },
-    /// A border, and a convolution or a correlation, on an image larger than the mask in both directions, or on a smaller one.
+    /// A border, and a convolution or a correlation, on an image larger than the mask in both directions, or on a
+    /// smaller one.
     Border { variant: Variant, mode: u32, is_convolution: bool, is_larger: bool },
     /// A width of the image: how many tiles, up to 2, and how far beyond them.
     Width { variant: Variant, tile: usize, tiles: usize, beyond: Beyond },

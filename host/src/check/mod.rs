@@ -1,9 +1,11 @@
 //! Every variant against the oracle: what `host check` and the tests run, on any device.
 
+mod case;
 mod cases;
 mod cover;
 
-pub use cases::{Case, Content, SEED, cases};
+pub use case::{Case, Content};
+pub use cases::{SEED, cases};
 
 use kernels_gpu::registry::Ineligible;
 
@@ -113,8 +115,8 @@ impl Checker {
     /// compared.
     ///
     /// # Errors
-    /// [`Error::Driver`] and the like: the device failed. [`Error::Accuracy`] if the variant is not as accurate. A wrong
-    /// answer is no error but a [`Verdict`].
+    /// [`Error::Driver`] and the like: the device failed. [`Error::Accuracy`] if the variant is not as accurate. A
+    /// wrong answer is no error but a [`Verdict`].
     pub fn check(&self, device: &Device, variant: VariantChoice, accuracy: Accuracy) -> Result<Verdict> {
         let problem = self.problem.clone().with_accuracy(accuracy);
         let prepared = match device.prepare(&problem, variant) {
@@ -157,7 +159,8 @@ impl Checker {
             let found = compare::with_oracle(oracle, &self.problem, &plane, bound);
             if found.failures > 0 {
                 return Verdict::Wrong(format!(
-                    "{variant}: {}: {} values are further from the oracle than the bound, the worst ({:.2} times) at column {}, row {}, channel {channel}",
+                    "{variant}: {}: {} values are further from the oracle than the bound, the worst ({:.2} times) at \
+                     column {}, row {}, channel {channel}",
                     self.case, found.failures, found.error_over_bound, found.worst.0, found.worst.1,
                 ));
             }

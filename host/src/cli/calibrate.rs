@@ -13,8 +13,8 @@ use super::{Outcome, Usage, output};
 
 /// Measure this GPU's kernels, so that `auto` takes the fastest one
 ///
-/// Takes about two minutes. The coefficients are kept in a file in your folder for caches, which later runs read. Without
-/// that file `auto` uses coefficients that were measured on another GPU, scaled to this one.
+/// Takes about two minutes. The coefficients are kept in a file in your folder for caches, which later runs read.
+/// Without that file `auto` uses coefficients that were measured on another GPU, scaled to this one.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The GPU
@@ -51,7 +51,8 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let found = calibrate(&device, &today(), show)?;
     write(&path, found.costs.to_string().as_bytes())?;
     output::result(format_args!(
-        "{}: {} times of {} kernels in {:.0} s; half of them differ from the model by less than {:.1} %\nwritten to {}\n",
+        "{}: {} times of {} kernels in {:.0} s; half of them differ from the model by less than {:.1} %\nwritten to \
+         {}\n",
         gpu.name,
         found.times(),
         found.costs.kernel.len(),

@@ -176,7 +176,8 @@ fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
     {
         let name = variant.name();
         let error = anyhow::anyhow!(
-            "--variants {name}: it runs on a CUDA device or the emulator; the CPU takes methods of its own (all, auto, exact)"
+            "--variants {name}: it runs on a CUDA device or the emulator; the CPU takes methods of its own (all, \
+             auto, exact)"
         );
         return Err(error).or_usage();
     }

@@ -1,8 +1,8 @@
 //! Reproduces four well-known tutorials: their results, checked, with times or counts.
 //!
 //! [`run`] takes a [`Tutorial`] and a device and gives a [`Transcript`]: tables, notes, checks and pictures as data.
-//! `docs/tutorials` explains the kernels. [`launch`] runs them on a CUDA device and on the emulator. On the CPU plain Rust
-//! computes the same.
+//! `docs/tutorials` explains the kernels. [`launch`] runs them on a CUDA device and on the emulator. On the CPU plain
+//! Rust computes the same.
 //!
 //! ```no_run
 //! use faltung::Device;

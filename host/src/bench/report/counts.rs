@@ -27,7 +27,8 @@ pub(super) fn table(cell: &Cell) -> String {
     }
     format!(
         "  counted by the emulator: warp instructions, and in brackets the transactions they make\n{}  \
-         (global: sectors of 32 bytes; shared: wavefronts; constant: different addresses; %: what the bytes alone would take)\n",
+         (global: sectors of 32 bytes; shared: wavefronts; constant: different addresses; %: what the bytes alone \
+         would take)\n",
         text_table(&COLUMNS, rows)
     )
 }

@@ -8,14 +8,17 @@ use crate::units::{digits, time};
 
 /// Colours follow the reader's choice of a light or a dark page.
 const STYLE: &str = "\
-:root { color-scheme: light dark; --bar: light-dark(#3a7ca5, #5aa9d6); --best: light-dark(#2f8f5b, #52c288); --line: light-dark(#ddd, #444) }
+:root { color-scheme: light dark; --bar: light-dark(#3a7ca5, #5aa9d6); --best: light-dark(#2f8f5b, #52c288); \
+--line: light-dark(#ddd, #444) }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem }
 ul { padding-left: 1.2rem } li, footer { color: light-dark(#555, #aaa) }
 table { border-collapse: collapse; width: 100% }
 td, th { padding: .2rem 0 .2rem .6rem; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
-td:first-child, th:first-child, th:nth-child(2) { text-align: left } th { font-weight: 500; color: light-dark(#555, #aaa) }
-td:first-child, th:first-child, th:nth-child(2) { padding-left: 0 } td:first-child { padding-right: .6rem } td.scale { width: 45%; text-align: left; padding: 0; border-right: 2px solid var(--line) }
+td:first-child, th:first-child, th:nth-child(2) { text-align: left } \
+th { font-weight: 500; color: light-dark(#555, #aaa) }
+td:first-child, th:first-child, th:nth-child(2) { padding-left: 0 } td:first-child { padding-right: .6rem } \
+td.scale { width: 45%; text-align: left; padding: 0; border-right: 2px solid var(--line) }
 .bar { background: var(--bar); height: 1rem; border-radius: 0 3px 3px 0 } .preferred .bar { background: var(--best) }
 .wrong { color: light-dark(#b00020, #ff6b81) }";
 
@@ -29,9 +32,9 @@ pub fn html(report: &Report) -> String {
     for line in text::header(&report.machine).lines() {
         out += &format!("<li>{}</li>\n", escape(line.trim()));
     }
-    out += "</ul>\n<p>A bar is the share of the roofline that a variant reaches. The line at its right end is the roofline: \
-            all bytes moved once at the measured copy rate, or all products at the measured multiply-add rate. Green is the \
-            variant that auto takes.</p>\n";
+    out += "</ul>\n<p>A bar is the share of the roofline that a variant reaches. The line at its right end is the \
+            roofline: all bytes moved once at the measured copy rate, or all products at the measured multiply-add \
+            rate. Green is the variant that auto takes.</p>\n";
     for cell in &report.cells {
         section(&mut out, cell);
     }

@@ -178,8 +178,8 @@ pub struct Timed {
     pub vs_cpu: Option<VsCpu>,
 }
 
-/// A kernel's time compared with that of the CPU's fastest row, among those of an accuracy class that the kernel's class
-/// allows.
+/// A kernel's time compared with that of the CPU's fastest row, among those of an accuracy class that the kernel's
+/// class allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VsCpu {
     /// How many times as fast.

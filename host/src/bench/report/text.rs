@@ -105,7 +105,8 @@ pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The share of the roofline, and its ceiling. A mark shows what a cache explains. No share is shown that can't be right.
+/// The share of the roofline, and its ceiling. A mark shows what a cache explains. No share is shown that can't be
+/// right.
 pub(super) fn roofline(timed: &Timed) -> String {
     let Some(share) = timed.roofline_share() else { return AboveRoofline::CeilingTooLow.name().to_owned() };
     let mark = if timed.above_roofline == Some(AboveRoofline::FitsCache) { " †" } else { "" };
@@ -122,7 +123,8 @@ pub(super) fn above_rooflines(report: &Report) -> Vec<&'static str> {
         ),
         (
             AboveRoofline::CeilingTooLow,
-            "above the measured ceiling: the kernel is more than 5 % faster than the measured rates allow (METHODOLOGY.md)",
+            "above the measured ceiling: the kernel is more than 5 % faster than the measured rates allow \
+             (METHODOLOGY.md)",
         ),
     ];
     notes.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, note)| note).collect()

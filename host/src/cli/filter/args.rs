@@ -29,7 +29,10 @@ pub(in crate::cli) struct Args {
     /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D. This
     /// is for
     /// --mask and --kernel: masks by name (--sobel, --emboss …) do the same with both
-    #[arg(long, value_name = "OP", default_value = "convolve", value_parser = operation(), hide_possible_values = false)]
+    #[arg(
+        long, value_name = "OP", default_value = "convolve",
+        value_parser = operation(), hide_possible_values = false
+    )]
     pub(super) op: Operation,
 
     /// What lies outside of the picture: zero (or constant); constant:VALUE (opaque, as zero is); clamp (aaa|abcd|ddd;
@@ -112,7 +115,8 @@ Examples:
   echo \"1 2 1\" | host filter a.png -o b.png --mask - --normalize
 
 Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR (RGB, RGBA), and .npy of two dimensions or of \
-height x width x channels; PBM is read. Values are taken as stored, without gamma unless --linear; but palettes and CMYK become \
+height x width x channels; PBM is read. Values are taken as stored, without gamma unless --linear; but palettes and \
+CMYK become \
 RGB, 1 to 4 bits 8, PNM with another greatest value is stretched to 255 or 65535, and TIFF whose 0 is \
 white is turned around. Pictures are turned as their \
 EXIF orientation asks. An ICC profile, EXIF, the resolution, and PNG's gamma and primaries are kept where the \

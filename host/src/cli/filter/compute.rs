@@ -196,8 +196,8 @@ impl<'device> Compute<'device> {
 /// Seconds for each value, measured with a small image in a fraction of a second.
 ///
 /// Where all products of the mask are computed, the image is filtered with a part of it. The time grows with the number
-/// of coefficients. The other methods of the CPU have no such rule. They are timed with the whole mask, and with an image
-/// of twice its size or more.
+/// of coefficients. The other methods of the CPU have no such rule. They are timed with the whole mask, and with an
+/// image of twice its size or more.
 pub(super) fn trial(
     device: &Device,
     filter: &Filter,

@@ -7,8 +7,8 @@ use faltung::{Device, Filter, PixelFormat, PixelType, Problem, Result, VariantCh
 
 use super::compute::trial;
 
-/// The time to open a GPU, from the first call of the driver to a loaded kernel. Measured on an H100 whose driver had the
-/// compiled kernel in its cache, 2026-11-22.
+/// The time to open a GPU, from the first call of the driver to a loaded kernel. Measured on an H100 whose driver had
+/// the compiled kernel in its cache, 2026-11-22.
 const OPEN_GPU: Duration = Duration::from_millis(300);
 
 /// The bytes that a GPU receives or sends in a second, from and to ordinary memory.

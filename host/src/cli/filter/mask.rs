@@ -97,15 +97,16 @@ fn masks_and_then() -> [Arg; 17] {
             .long("mask")
             .value_name("FILE")
             .help(
-                "A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix \"W H [scale offset]\" then its \
-                 rows (a first line that fits the rows after it is taken as that); - is the standard input",
+                "A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix \"W H [scale offset]\" \
+                 then its rows (a first line that fits the rows after it is taken as that); - is the standard input",
             )
             .action(ArgAction::Append)
             .value_parser(PathBufValueParser::new().map(Choice::File)),
         hyphens(option(
             "kernel",
             "WxH: …",
-            "ImageMagick's notation: \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"; \"WxH+X+Y: …\" sets the anchor to column X, row Y, too",
+            "ImageMagick's notation: \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"; \"WxH+X+Y: …\" sets the anchor to column X, \
+             row Y, too",
             |text| Ok(Choice::Kernel(text.to_owned())),
         )),
         hyphens(option("gaussian", "SIGMA[:RADIUS]", "Gaussian blur; the radius is 4 SIGMA unless given", |text| {
@@ -114,8 +115,8 @@ fn masks_and_then() -> [Arg; 17] {
         hyphens(option(
             "box",
             "K|HxW",
-            "Mean of K x K pixels, or of H rows of W. An even side reaches one pixel further to the left or upwards, as in \
-             SciPy's uniform_filter and OpenCV's blur",
+            "Mean of K x K pixels, or of H rows of W. An even side reaches one pixel further to the left or upwards, \
+             as in SciPy's uniform_filter and OpenCV's blur",
             |text| mean(text).map(Choice::Named),
         )),
         option(
@@ -142,9 +143,10 @@ fn masks_and_then() -> [Arg; 17] {
         hyphens(option(
             "unsharp",
             "RADIUS[:AMOUNT[:THRESHOLD]]",
-            "Unsharp mask: adds AMOUNT times the difference from a Gaussian blur. RADIUS is the Gaussian's standard deviation \
-             in pixels, as in GIMP and Pillow; AMOUNT is a factor [1]: 1.5 is Pillow's 150 percent; a difference of THRESHOLD \
-             or less adds nothing [0], in the picture's own values: 0 to 255, 65535 or 1. Alpha stays as it is",
+            "Unsharp mask: adds AMOUNT times the difference from a Gaussian blur. RADIUS is the Gaussian's standard \
+             deviation in pixels, as in GIMP and Pillow; AMOUNT is a factor [1]: 1.5 is Pillow's 150 percent; a \
+             difference of THRESHOLD or less adds nothing [0], in the picture's own values: 0 to 255, 65535 \
+             or 1. Alpha stays as it is",
             unsharp,
         )),
         flag("emboss", "Relief, lit from the upper left", || Choice::Named(Mask::emboss())),
@@ -160,18 +162,14 @@ fn masks_and_then() -> [Arg; 17] {
         hyphens(option(
             "gabor",
             "WAVELENGTH:ANGLE[:SIGMA[:ASPECT[:PHASE]]]",
-            "Gabor's filter for stripes: the WAVELENGTH in pixels, the ANGLE across the stripes as for --motion; SIGMA along \
-             the wave is 0.56 wavelengths unless given, ASPECT 0.5, PHASE 0 degrees (bright lines; 90: edges)",
+            "Gabor's filter for stripes: the WAVELENGTH in pixels, the ANGLE across the stripes as for --motion; SIGMA \
+             along the wave is 0.56 wavelengths unless given, ASPECT 0.5, PHASE 0 degrees (bright lines; 90: edges)",
             |text| gabor(text).map(Choice::Named),
         )),
         flag("identity", "One coefficient, 1: for --scale, --offset and --output-type alone", || {
             Choice::Named(Mask::identity())
         }),
-        flag(
-            "then",
-            "Filter the result with a second mask, and so on: --gaussian 2 --then --sobel x",
-            || (),
-        ),
+        flag("then", "Filter the result with a second mask, and so on: --gaussian 2 --then --sobel x", || ()),
     ]
 }
 
@@ -181,8 +179,8 @@ fn of_each_mask() -> [Arg; 4] {
         option(
             "anchor",
             "Y,X",
-            "Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]. With --then, each mask has \
-             its own --anchor, --scale, --offset and --normalize: those that stand on its side",
+            "Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]. With --then, \
+             each mask has its own --anchor, --scale, --offset and --normalize: those that stand on its side",
             anchor,
         )
         .allow_hyphen_values(true),
@@ -190,11 +188,7 @@ fn of_each_mask() -> [Arg; 4] {
             .allow_negative_numbers(true),
         option("offset", "V", "What is added to every scaled sum [default: 0, or what the mask's file says]", single)
             .allow_negative_numbers(true),
-        flag(
-            "normalize",
-            "Divide the mask by the sum of its coefficients, whatever scale its file says",
-            || (),
-        ),
+        flag("normalize", "Divide the mask by the sum of its coefficients, whatever scale its file says", || ()),
     ]
 }
 

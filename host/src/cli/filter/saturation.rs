@@ -153,7 +153,8 @@ impl Tally {
             ),
         };
         Some(format!(
-            "note: {which}: --scale and --offset bring values into the range, --output-type f32 into .tif or .npy keeps them"
+            "note: {which}: --scale and --offset bring values into the range, --output-type f32 into .tif or .npy \
+             keeps them"
         ))
     }
 }

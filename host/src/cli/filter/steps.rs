@@ -104,7 +104,8 @@ impl Steps {
         for step in &mut steps {
             if alpha == Some(Alpha::Weighted) && !step.can_weigh() {
                 bail!(
-                    "--alpha weighted can't be used with {}: the mask's coefficients sum to 0, so that there is no mean to be \
+                    "--alpha weighted can't be used with {}: the mask's coefficients sum to 0, so that there is no \
+                     mean to be \
                      weighted (--alpha keep or plain; without --alpha each mask has what suits it)",
                     step.name
                 );

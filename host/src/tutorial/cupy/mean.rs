@@ -195,7 +195,8 @@ fn the_notebooks_ends(session: &mut Session<'_>) {
         ));
     }
     session.note(
-        "  (at its four lengths 96 to 240 threads of the last block stand for no element, so that both add zeros there)",
+        "  (at its four lengths 96 to 240 threads of the last block stand for no element, so that both add zeros \
+         there)",
     );
 }
 

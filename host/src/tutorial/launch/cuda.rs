@@ -1,8 +1,8 @@
 //! A CUDA device for the tutorials' kernels: memory, launches and times, with `cust`.
 //!
 //! # Why a launch is sound
-//! [`CudaQueue::launch`] is the only place that launches. It gets a call from [`Launcher`](super::Launcher), after these
-//! checks:
+//! [`CudaQueue::launch`] is the only place that launches. It gets a call from [`Launcher`](super::Launcher), after
+//! these checks:
 //! - Each array is as long as the call's other arguments require, and whole numbers are in range.
 //! - Grid, block and shared memory are those of the kernel, within the device's limits.
 //! - The arrays belong to the launcher, so they lie in this device's memory.

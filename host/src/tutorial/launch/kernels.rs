@@ -253,13 +253,15 @@ tutorial_kernels! {
     HppConstant = hpp::hpp_constant(
         image: read f32 [height * pitch], result: write f32 [height * pitch],
         width: value u32, height: value u32, pitch: value u32,
-    ) on LaunchShape::cover((width, height), hpp::BUSY_BLOCK), requires [pitch >= 3 * width, "a pitch of 3 * width or more"];
+    ) on LaunchShape::cover((width, height), hpp::BUSY_BLOCK),
+    requires [pitch >= 3 * width, "a pitch of 3 * width or more"];
 
     HppTile = hpp::hpp_tile(
         image: read f32 [height * pitch], result: write f32 [height * pitch],
         width: value u32, height: value u32, pitch: value u32,
-    ) on LaunchShape::tiles((width, height), (hpp::O_TILE_WIDTH, hpp::O_TILE_WIDTH), (hpp::BLOCK_WIDTH, hpp::BLOCK_WIDTH))
-        .shared(hpp::TILE_BYTES.into()),
+    ) on LaunchShape::tiles(
+        (width, height), (hpp::O_TILE_WIDTH, hpp::O_TILE_WIDTH), (hpp::BLOCK_WIDTH, hpp::BLOCK_WIDTH)
+    ).shared(hpp::TILE_BYTES.into()),
     requires [pitch >= 3 * width, "a pitch of 3 * width or more"];
 
     HppTileBusy = hpp::hpp_tile_busy(
@@ -294,7 +296,8 @@ tutorial_kernels! {
 
     MeanVectors = mean_1d::mean_filter_1d_vectors(
         input: read f32 [size], output: write f32 [size], size: value u32, radius: value u32, block: host u32,
-    ) on LaunchShape::line(size.div_ceil(mean_1d::EACH as usize), block).shared(mean_1d::vector_bytes(block as u32, radius as u32)),
+    ) on LaunchShape::line(size.div_ceil(mean_1d::EACH as usize), block)
+        .shared(mean_1d::vector_bytes(block as u32, radius as u32)),
     requires [];
 
     SumReduction = reduce::sum_reduction(
@@ -328,13 +331,16 @@ tutorial_kernels! {
 
     RowPrefixSums = box_running::row_prefix_sums(
         image: read u8 [width * height], prefix: write u32 [width * height], width: value u32, height: value u32,
-    ) on LaunchShape::tiles((height, 1), (1, 1), (box_running::PREFIX_BLOCK, 1)).shared(box_running::PREFIX_BYTES.into()),
+    ) on LaunchShape::tiles((height, 1), (1, 1), (box_running::PREFIX_BLOCK, 1))
+        .shared(box_running::PREFIX_BYTES.into()),
     requires [255 * width <= u32::MAX as usize, "a row of at most 16,843,009 pixels"];
 
     BoxFromPrefixSums = box_running::box_from_prefix_sums(
         prefix: read u32 [width * height], result: write u8 [width * height],
         width: value u32, height: value u32, mask_width: value u32, mask_height: value u32, strip: value u32,
-    ) on LaunchShape::tiles((width, height), (box_running::COLUMNS_BLOCK, strip as u32), (box_running::COLUMNS_BLOCK, 1)),
+    ) on LaunchShape::tiles(
+        (width, height), (box_running::COLUMNS_BLOCK, strip as u32), (box_running::COLUMNS_BLOCK, 1)
+    ),
     requires [
         mask_width >= 1 && mask_height >= 1 && 255 * mask_width * mask_height <= u32::MAX as usize,
         "a mask of 1 to 16,843,009 coefficients"

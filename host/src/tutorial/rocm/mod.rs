@@ -93,7 +93,8 @@ struct Row {
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let full = photograph::grey()?;
     session.note(format!(
-        "Image: {} x {}, 8 bits, grey; mask {SIDE} x {SIDE} of 1/({SIDE}*{SIDE}); positions outside are skipped; blocks 16 x 16{}",
+        "Image: {} x {}, 8 bits, grey; mask {SIDE} x {SIDE} of 1/({SIDE}*{SIDE}); positions outside are skipped; \
+         blocks 16 x 16{}",
         full.width(),
         full.height(),
         session.of_the_kernel()
@@ -126,7 +127,8 @@ fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: 
     if launcher.is_emulator() {
         let (factor, _) = reduced(session);
         session.note(format!(
-            "On the emulator: sides divided by {factor}, because {} loads would be checked one by one; running sums at full size, too.",
+            "On the emulator: sides divided by {factor}, because {} loads would be checked one by one; running sums \
+             at full size, too.",
             2 * whole.mask.area() * whole.image.values().len()
         ));
         let small = smaller(whole, factor)?;

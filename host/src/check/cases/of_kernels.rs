@@ -1,0 +1,211 @@
+//! The cases for kernels with tiles, masks or types that the sweep does not meet.
+
+use std::collections::BTreeSet;
+
+use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
+
+use super::{BORDERS, Case, Content};
+use faltung::{Border, Operation, PixelFormat, PixelType};
+
+/// Images on either side of the tile boundaries of the variants with wide tiles, and some so wide that there are blocks
+/// without an edge; with all masks that those are made for, and others. Each mask is separable once and once not.
+pub(super) fn wide(seed: u64) -> Vec<Case> {
+    const IMAGES: [(usize, usize); 10] =
+        [(128, 8), (251, 33), (129, 23), (257, 31), (127, 9), (252, 7), (255, 32), (516, 40), (253, 1), (256, 16)];
+    let odd = (3..=21).step_by(2).map(|side| (side, side));
+    let masks = odd.chain([(8, 6), (31, 31), (7, 12), (2, 33), (40, 1)]);
+    let four_times = masks.flat_map(|mask| [(mask, false), (mask, true), (mask, false), (mask, true)]).enumerate();
+    let case = |(turn, (mask, separable)): (usize, ((usize, usize), bool))| Case {
+        // The second two of a mask are those without an edge on every side.
+        image: if turn % 4 < 2 { IMAGES[turn % IMAGES.len()] } else { (1028 + turn % 3, 24 + turn % 17) },
+        mask,
+        border: BORDERS[turn % BORDERS.len()],
+        operation: if turn / 4 % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: (turn % 7 == 6).then_some((mask.1 - 1, 0)),
+        scale: if turn % 5 == 3 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        format: PixelFormat::PLANE,
+        separable,
+        content: if turn / 3 % 3 == 1 { Content::Special } else { Content::Random },
+        seed: seed.wrapping_add(100_000 + turn as u64),
+    };
+    four_times.map(case).collect()
+}
+
+/// The same for the square masks from 16 x 16 on for which a sliding window has kernels: strips with rows that have all
+/// of their sums; the last block of a row in its place, moved to the left, and with columns that are not aligned.
+pub(super) fn large_squares(seed: u64) -> Vec<Case> {
+    const WIDTHS: [usize; 3] = [516, 513, 512];
+    let of_windows = |entry: &&Entry| entry.side() >= 16 && entry.is_plane() && entry.variant.is_exact();
+    let partitions = |entry: &&Entry| matches!(entry.variant.spec().grid, Grid::Partition(_));
+    let sides = entries().filter(of_windows).filter(partitions).map(|entry| entry.side() as usize);
+    let case = |(number, side): (usize, usize)| Case {
+        image: (WIDTHS[number % WIDTHS.len()], 3 * side + number),
+        mask: (side, side),
+        border: BORDERS[number % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: (number % 5 == 4).then_some((side - 1, (side - 1) / 2)),
+        scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        format: PixelFormat::PLANE,
+        separable: false,
+        content: if number % 2 == 1 { Content::Special } else { Content::Random },
+        seed: seed.wrapping_add(400_000 + number as u64),
+    };
+    let sides: Vec<_> = sides.collect();
+    let mut cases: Vec<_> = sides.iter().copied().enumerate().map(case).collect();
+    // Low images in strips of 7 and 8 rows, of which the first rows of a mask lie above the image, or the last ones
+    // below, whole passes of them.
+    const HEIGHTS: [usize; 5] = [7, 13, 20, 28, 35];
+    let low =
+        sides.iter().filter(|&&side| side > 21).flat_map(|&side| HEIGHTS.map(|height| (side, height))).enumerate();
+    cases.extend(low.map(|(number, (side, height))| Case {
+        image: (256 + 4 * (number % 2), height),
+        anchor: [None, Some((0, side / 2)), Some((side - 1, side / 2)), Some((side / 3, side / 2))][number / 2 % 4],
+        content: Content::Random,
+        seed: seed.wrapping_add(500_000 + number as u64),
+        ..case((number, side))
+    }));
+    cases
+}
+
+/// Masks of the sizes that kernels of one `f32` a pixel are made for and that no other case has, on images a little
+/// larger than a tile of the kernel.
+pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
+    /// Width and height of a mask, and whether it is separable.
+    type Kind = ((u32, u32), bool);
+    let masks = entries().filter(|entry| entry.is_plane()).filter_map(|entry| {
+        let spec = entry.variant.spec();
+        let separable = matches!(spec.mask_form, MaskForm::Factors(_));
+        let tile = (entry.outputs().0 as usize).max(128);
+        match entry.mask {
+            // The odd sides up to 21 are those of other cases; with a separable mask, too.
+            MaskSize::Square(side @ (8 | 10 | 12 | 14 | 17..)) => Some((((side, side), separable), tile)),
+            MaskSize::Class(class) => Some((((spec.mask_class?.example)(class), separable), tile)),
+            MaskSize::Any | MaskSize::Square(_) => None,
+        }
+    });
+    let masks: BTreeSet<_> = masks.collect();
+    let case = |(number, (((width, height), separable), tile)): (usize, (Kind, usize))| Case {
+        // The largest masks take every variant long.
+        image: if width < 60 { (tile + 1 + number % 5, 35 + number % 3) } else { (24, 20) },
+        mask: (width as usize, height as usize),
+        border: BORDERS[number % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: None,
+        scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        format: PixelFormat::PLANE,
+        separable,
+        content: Content::Random,
+        seed: seed.wrapping_add(600_000 + number as u64),
+    };
+    masks.into_iter().enumerate().map(case).collect()
+}
+
+/// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type,
+/// side of a mask and number of channels two that have blocks without an edge, in strips that have rows with all of
+/// their sums, and three small ones.
+pub(super) fn wide_values(seed: u64) -> Vec<Case> {
+    const WIDTHS: [usize; 7] = [251, 256, 257, 5, 515, 129, 258];
+    const BORDERS: [Border; 7] = [
+        Border::ZERO,
+        Border::Clamp,
+        Border::Constant(7.0),
+        Border::Mirror,
+        Border::Constant(-0.75),
+        Border::Wrap,
+        Border::Reflect,
+    ];
+    let of_rows = |entry: &&Entry| matches!(entry.variant.spec().mask_form, MaskForm::Rows(_));
+    let kinds = entries().filter(|entry| entry.side() > 0 && !entry.is_plane()).filter(of_rows);
+    let kinds = kinds.map(|entry| (entry, entry.side() as usize, entry.channels as usize));
+    let turns = kinds.flat_map(|kind| (0..5).map(move |turn| (kind, turn))).enumerate();
+    let case = |(number, ((entry, side, channels), turn)): (usize, ((&Entry, usize, usize), usize))| {
+        let is_wide = turn < 2;
+        let results = (entry.variant.spec().results)(entry.pixel);
+        Case {
+            image: if is_wide {
+                ((800 + 5 * number % 31) / channels, 3 * side.max(8))
+            } else {
+                (WIDTHS[number % WIDTHS.len()].div_ceil(channels), 5 * number % 29 + 1)
+            },
+            mask: (side, side),
+            // A step of 5 cases from kind to kind, and of 1 within: 7 borders meet all.
+            border: BORDERS[number % BORDERS.len()],
+            operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+            anchor: match turn {
+                3 => Some((side - 1, 0)),
+                4 => Some((0, side / 2)),
+                _ => None,
+            },
+            scale: if number % 3 == 0 { (1.0, 0.0) } else { (0.4, 128.0) },
+            format: PixelFormat { channels, input: entry.pixel, output: results[number / 2 % results.len()] },
+            separable: false,
+            content: if number % 4 == 1 { Content::Special } else { Content::Random },
+            seed: seed.wrapping_add(200_000 + number as u64),
+        }
+    };
+    turns.map(case).collect()
+}
+
+/// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for,
+/// and others; scaled so that the results are spread over the range of bytes, and few of them uncertain.
+pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
+    /// Columns and rows of a mask, and channels.
+    type Kind = ((usize, usize), usize);
+    const OTHERS: [(usize, usize); 8] = [(2, 2), (1, 1), (5, 3), (4, 9), (17, 3), (33, 2), (6, 15), (25, 1)];
+    const BORDERS: [Border; 6] =
+        [Border::ZERO, Border::Mirror, Border::Constant(7.0), Border::Wrap, Border::Clamp, Border::Reflect];
+    let in_fixed_point = entries().filter(|entry| matches!(entry.variant.spec().mask_form, MaskForm::FixedPoint));
+    let kinds = in_fixed_point.flat_map(|entry| {
+        let masks = match entry.mask {
+            MaskSize::Square(side) => vec![(side as usize, side as usize)],
+            MaskSize::Any | MaskSize::Class(_) => OTHERS.to_vec(),
+        };
+        masks.into_iter().map(|mask| (mask, entry.channels as usize))
+    });
+    let turns = kinds.flat_map(|kind| (0..3).map(move |turn| (kind, turn))).enumerate();
+    let case = |(number, ((mask, channels), turn)): (usize, (Kind, usize))| Case {
+        // Of three blocks side by side the middle one has no edge, nor its second of three steps.
+        image: match turn {
+            0 => ((390 + 7 * number % 31) / channels, 130 + 5 * number % 17),
+            1 => ((128 + number % 3 - 1).div_ceil(channels), 63 + number % 3),
+            _ => (1 + 11 * number % 40, 1 + 5 * number % 23),
+        },
+        mask,
+        // A step of 3 cases from kind to kind: the quotient brings the other borders.
+        border: BORDERS[(number + number / 6) % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: match turn {
+            1 => Some((mask.1 - 1, number % mask.0)),
+            2 => Some((0, mask.0 / 2)),
+            _ => None,
+        },
+        // Fixed point leaves too much undecided of larger sums of 31 x 31 products.
+        scale: (if mask.0 * mask.1 > 900 { 0.2 } else { 0.5 } / ((mask.0 * mask.1) as f32).sqrt(), 128.0),
+        format: PixelFormat { channels, input: PixelType::U8, output: PixelType::U8 },
+        separable: false,
+        content: Content::Random,
+        seed: seed.wrapping_add(300_000 + number as u64),
+    };
+    turns.map(case).collect()
+}
+
+/// The same for one `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 columns at a time.
+/// The masks are long, so that all variants can be compared.
+pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
+    const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
+    const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];
+    let turns = MASKS.iter().flat_map(|&mask| (0..4).map(move |turn| (mask, turn))).enumerate();
+    let case = |(number, (mask, turn)): (usize, ((usize, usize), usize))| Case {
+        image: IMAGES[number % IMAGES.len()],
+        mask,
+        border: BORDERS[(number + number / 12) % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: [None, None, Some((mask.1 / 3, mask.0 / 4)), Some((mask.1 - 1, 0))][turn],
+        scale: if number % 3 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        format: PixelFormat::PLANE,
+        separable: true,
+        content: if turn % 2 == 1 { Content::Special } else { Content::Random },
+        seed: seed.wrapping_add(700_000 + number as u64),
+    };
+    turns.map(case).collect()
+}
