@@ -19,7 +19,7 @@ mod strips;
 mod transfers;
 
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use faltung::plan::VariantChoice;
 use faltung::{
@@ -36,6 +36,9 @@ use self::bytes::{at_the_right_edge, halves, interleaved_channels, rounding};
 use self::planted::{planted_order, planted_shift, planted_unwritten_output, planted_wrong_pixel};
 use self::strips::{strips, strips_of_each, strips_of_values};
 use self::transfers::{huge, page_locked, repeated_in_bands, repeated_small_images, rows_with_gaps};
+
+/// The test that counts the free memory of the device. No other test may allocate meanwhile.
+const COUNTS_MEMORY: &str = "for_device_images";
 
 /// The number of cases of one test. A failure names a region of the sweep, and the report stays short.
 const GROUP: usize = 50;
@@ -129,20 +132,23 @@ fn main() -> ExitCode {
         (DeviceChoice::Emulator, "emulator", false),
         (DeviceChoice::Cuda(0), "cuda0", no_gpu.is_some() && !required),
     ] {
-        let trial = Trial::test(format!("{device_name}::problems_at_random"), move || at_random(device, shuffled));
+        let run = move || on(device, false, || at_random(device, shuffled));
+        let trial = Trial::test(format!("{device_name}::problems_at_random"), run);
         trials.push(trial.with_ignored_flag(ignored));
         for (number, group) in groups.iter().map(Arc::clone).enumerate() {
-            let trial = Trial::test(format!("{device_name}::cases_{:04}", number * GROUP), move || group.run(device));
+            let run = move || on(device, false, || group.run(device));
+            let trial = Trial::test(format!("{device_name}::cases_{:04}", number * GROUP), run);
             trials.push(trial.with_ignored_flag(ignored));
         }
         let of_kernels: &[Test] = if device == DeviceChoice::Cpu { &[] } else { &OF_KERNELS };
         for &(name, test) in OF_ALL.iter().chain(of_kernels) {
-            let trial = Trial::test(format!("{device_name}::{name}"), move || test(device));
+            let trial = Trial::test(format!("{device_name}::{name}"), move || on(device, false, || test(device)));
             trials.push(trial.with_ignored_flag(ignored));
         }
         let of_cuda: &[_] = if device == DeviceChoice::Cuda(0) { &handles::OF_CUDA } else { &[] };
         for &(name, test) in handles::OF_ALL.iter().chain(of_cuda).copied().flatten() {
-            let run = move || handles::run(test, Device::select(device)?);
+            let counts_memory = name == COUNTS_MEMORY;
+            let run = move || on(device, counts_memory, || handles::run(test, Device::select(device)?));
             trials.push(Trial::test(format!("{device_name}::{name}"), run).with_ignored_flag(ignored));
         }
     }
@@ -156,7 +162,8 @@ fn main() -> ExitCode {
         ("cuda0::planted_context", || Ok(handles::context::planted(0)?)),
     ];
     for (name, test) in of_a_gpu {
-        trials.push(Trial::test(name, test).with_ignored_flag(no_gpu.is_some() && !required));
+        let run = move || on(DeviceChoice::Cuda(0), false, test);
+        trials.push(Trial::test(name, run).with_ignored_flag(no_gpu.is_some() && !required));
     }
     trials.push(Trial::test("planted::wrong_pixel", planted_wrong_pixel));
     trials.push(Trial::test("planted::unwritten_output", planted_unwritten_output));
@@ -164,6 +171,17 @@ fn main() -> ExitCode {
     trials.push(Trial::test("planted::another_order", planted_order));
     trials.push(Trial::test("planted::handles", handles::planted));
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Runs a test. On a CUDA device those that are `alone` run beside no other one.
+fn on(device: DeviceChoice, alone: bool, test: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    static ALONE: RwLock<()> = RwLock::new(());
+    let _guards = match device {
+        DeviceChoice::Cuda(_) if alone => (Some(ALONE.write().unwrap_or_else(PoisonError::into_inner)), None),
+        DeviceChoice::Cuda(_) => (None, Some(ALONE.read().unwrap_or_else(PoisonError::into_inner))),
+        _ => (None, None),
+    };
+    test()
 }
 
 /// Problems at random, made smaller until they are the smallest that are wrong.

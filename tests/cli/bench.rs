@@ -108,8 +108,8 @@ fn the_json_has_every_field() {
     }
 }
 
-/// What the CPU takes for exact results has a row in each cell: the direct method for `f32`. The CPU's choice has one if
-/// it is another method. They are the last rows, in this order.
+/// What the CPU takes for exact results has a row in each cell: the direct method for `f32`. The CPU's choice has one
+/// if it is another method. They are the last rows, in this order.
 #[test]
 fn the_exact_method_of_the_cpu_is_measured_with_its_choice() {
     let of = |more: &[&str]| {

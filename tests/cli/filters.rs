@@ -69,7 +69,8 @@ fn variants_by_name() {
     assert!(!place.path("none.png").exists());
 }
 
-/// All spellings of an accuracy are taken. Exact results have the CPU's exact bits; a bounded variant's are near to them.
+/// All spellings of an accuracy are taken. Exact results have the CPU's exact bits; a bounded variant's are near to
+/// them.
 #[test]
 fn accuracies() {
     let place = Place::new();

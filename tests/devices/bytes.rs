@@ -15,9 +15,9 @@ pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Interleaved channels, which the tensor cores' variant deinterleaves. Images are narrower and wider than a block. Masks
-/// are of all kinds of kernels, with anchors at the side and every border. One mask is so wide that a row of a block has
-/// more pixels than a warp deinterleaves at a time.
+/// Interleaved channels, which the tensor cores' variant deinterleaves. Images are narrower and wider than a block.
+/// Masks are of all kinds of kernels, with anchors at the side and every border. One mask is so wide that a row of a
+/// block has more pixels than a warp deinterleaves at a time.
 pub(super) fn interleaved_channels(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);

@@ -107,6 +107,7 @@ pub(crate) struct Report {
     pub(crate) leaked: BTreeMap<String, u64>,
     pub(crate) violations: Vec<String>,
     pub(crate) waiting_frees: u64,
+    pub(crate) blocking_streams: u64,
 }
 
 impl Report {
@@ -126,6 +127,7 @@ impl Report {
                 "leaked" => report.leaked.extend([named()]),
                 "violation" => report.violations.push(rest.to_owned()),
                 "waiting_frees" => report.waiting_frees = number(rest),
+                "blocking_streams" => report.blocking_streams = number(rest),
                 _ => panic!("\"{line}\" in the report"),
             }
         }

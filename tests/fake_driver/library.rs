@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_every_variant", every_variant),
     ("library_steps", steps),
     ("library_graphs", graphs),
+    ("library_streams_are_non_blocking", streams_are_non_blocking),
     ("library_page_locked", page_locked),
     ("library_bands", bands),
     ("library_strips", strips),
@@ -265,9 +266,37 @@ fn falls_back() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A driver that can't capture, or not instantiate, has the other way.
+/// All that the library computes, in streams of its own and in graphs: no stream of it is a blocking one, and it gives
+/// no work to the legacy default stream.
+fn streams_are_non_blocking() -> Result<(), Failed> {
+    cleanly("memory=16777216", |fake| {
+        let device = Device::cuda(0)?;
+        let image = image::<f32>(40, 30);
+        let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
+        for _ in 0..3 {
+            assert_eq!(convolution.apply::<f32, f32>(&image)?, on_cpu(&image));
+        }
+        let stream = device.stream()?;
+        let result: DeviceImage<f32> = convolution.run(&device.upload(&image, &stream)?, &stream)?;
+        assert_eq!(result.download(&stream)?, on_cpu(&image));
+        device.rates()?;
+        let report = fake.report();
+        // Three of a lane, and this one.
+        assert!(report.live["stream"] >= 4 && report.blocking_streams == 0, "{report:?}");
+        assert!(report.by_function["cuGraphLaunch"] >= 2, "{report:?}");
+        let in_default_stream = |name: &&String| {
+            let is_synchronous = |start: &str| name.starts_with(start) && !name.contains("Async");
+            is_synchronous("cuMemcpy") || is_synchronous("cuMemset") || name.starts_with("cuStreamBeginCapture")
+        };
+        assert_eq!(report.by_function.keys().find(in_default_stream), None);
+        assert!(!report.by_function.contains_key("cuCtxSynchronize"), "{report:?}");
+        Ok(())
+    })
+}
+
+/// Where the driver refuses a graph, runs have separate steps.
 fn without_graphs() -> Result<(), Failed> {
-    for function in ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"] {
+    for function in ["cuGraphCreate", "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags"] {
         cleanly(&format!("fail={function}:1:801:always"), |_| {
             let device = Device::cuda(0)?;
             let image = image::<f32>(40, 30);

@@ -20,8 +20,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Pictures of a batch.
 const COUNT: usize = 9;
-/// A kernel that breaks off while it runs, in the third launch.
-const BREAKS_OFF: &str = "fail=cuLaunchKernel:3:719:late";
+/// A kernel that breaks off while it runs, in the first graph.
+const BREAKS_OFF: &str = "fail=cuGraphLaunch:1:719:late";
 /// What is said of it.
 const IS_LOST: &str = "the CUDA device is lost: ";
 
@@ -102,10 +102,10 @@ fn a_device_by_name_begins_nothing_else() -> Result<(), Failed> {
 }
 
 fn a_refused_graph_is_noted() -> Result<(), Failed> {
-    let run = filter(pictures()?.path(), "fail=cuStreamBeginCapture_v2:1:801:always", "auto", &[])?;
+    let run = filter(pictures()?.path(), "fail=cuGraphCreate:1:801:always", "auto", &[])?;
     assert_eq!((run.status, run.written), (Some(0), COUNT));
     let [line] = run.lines("computed in separate steps: ")[..] else { return Err("not noted once".into()) };
-    assert!(line.contains("record a graph of launches: operation not supported"), "{line}");
+    assert!(line.contains("build a graph of launches: operation not supported"), "{line}");
     Ok(())
 }
 

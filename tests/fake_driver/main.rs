@@ -5,6 +5,7 @@
 //! the driver in the loader's path.
 
 mod fake;
+mod foreign_streams;
 #[path = "../handles/mod.rs"]
 mod handles;
 mod library;
@@ -24,8 +25,15 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: [&[Test]; 6] =
-        [planted::TESTS, library::TESTS, on_handles::TESTS, sweep::TESTS, program::TESTS, lost::TESTS];
+    let tests: [&[Test]; 7] = [
+        planted::TESTS,
+        library::TESTS,
+        on_handles::TESTS,
+        foreign_streams::TESTS,
+        sweep::TESTS,
+        program::TESTS,
+        lost::TESTS,
+    ];
     let trials = tests.concat().into_iter().map(|(name, test)| Trial::test(name, test));
     let trials = trials.chain(on_handles::trials()).collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -18,6 +18,13 @@ pub(crate) const TESTS: &[Test] = &[
     ("planted_no_context", no_context),
     ("planted_host_pointer", host_pointer),
     ("planted_free_in_use", free_in_use),
+    ("planted_memset_without_order", memset_without_order),
+    ("planted_copy_without_order", copy_without_order),
+    ("planted_read_without_order", read_without_order),
+    ("planted_default_stream_during_a_capture", default_stream_during_a_capture),
+    ("planted_unsafe_call_during_a_capture", unsafe_call_during_a_capture),
+    ("planted_wait_during_a_capture", wait_during_a_capture),
+    ("blocking_streams_are_ordered", blocking_streams_are_ordered),
     ("copies_complete_late", copies_complete_late),
     ("a_lost_device_stays_lost", a_lost_device_stays_lost),
     ("a_late_failure_shows_at_the_next_wait", a_late_failure_shows_at_the_next_wait),
@@ -32,8 +39,22 @@ fn open(settings: &str) -> Result<(Fake, Context, Stream), Failed> {
     fake.reset(settings);
     cust::init(cust::CudaFlags::empty())?;
     let context = Context::new(Device::get_device(0)?)?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = non_blocking()?;
     Ok((fake, context, stream))
+}
+
+/// A stream that is not ordered with the legacy default stream. `cust` makes none.
+fn non_blocking() -> Result<Stream, Failed> {
+    let mut handle: sys::CUstream = std::ptr::null_mut();
+    // SAFETY: the driver writes one handle.
+    status(unsafe { sys::cuStreamCreate(&raw mut handle, 1) })?;
+    // SAFETY: the stream of the pinned version of `cust` has one field, the handle.
+    Ok(unsafe { std::mem::transmute::<sys::CUstream, Stream>(handle) })
+}
+
+/// Fails if a function of the driver does.
+fn status(status: sys::CUresult) -> Result<(), Failed> {
+    if status == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{status:?}").into()) }
 }
 
 /// Checks that something was reported, and nothing else.
@@ -76,6 +97,7 @@ fn use_after_return() -> Result<(), Failed> {
 fn begin_after_return() -> Result<(), Failed> {
     let (fake, _context, stream) = open(LATE)?;
     let buffer = DeviceBuffer::<u8>::zeroed(100)?;
+    CurrentContext::synchronize()?;
     let mut result = LockedBuffer::<u8>::new(&7, 100)?;
     fake.lending(&[0_u8], &mut result, |_, _| ());
     assert!(fake.report().violations.is_empty());
@@ -119,12 +141,197 @@ fn host_pointer() -> Result<(), Failed> {
 fn free_in_use() -> Result<(), Failed> {
     let (fake, _context, stream) = open(LATE)?;
     let buffer = DeviceBuffer::from_slice(&[5_u8; 100])?;
+    CurrentContext::synchronize()?;
     let mut result = LockedBuffer::<u8>::new(&7, 100)?;
     // SAFETY: dropping the buffer waits, as the driver promises.
     unsafe { buffer.async_copy_to(&mut result, &stream) }?;
     drop(buffer);
     assert_eq!(result[99], 5, "freeing waits for the copy");
     assert_eq!(fake.report().waiting_frees, 1);
+    Ok(())
+}
+
+/// Memory of 100 bytes that nobody has written.
+fn unwritten() -> Result<DeviceBuffer<u8>, Failed> {
+    // SAFETY: the fake driver writes all ones.
+    Ok(unsafe { DeviceBuffer::uninitialized(100) }?)
+}
+
+/// What the stream finds in the memory.
+fn found_by(stream: &Stream, buffer: &DeviceBuffer<u8>) -> Result<u8, Failed> {
+    let mut result = LockedBuffer::<u8>::new(&7, 100)?;
+    // SAFETY: the stream is waited for in the next line.
+    unsafe { buffer.async_copy_to(&mut result, stream) }?;
+    stream.synchronize()?;
+    assert!(result.iter().all(|byte| *byte == result[0]));
+    Ok(result[0])
+}
+
+/// A memset without a stream returns before it is done. `order` is what the program does then.
+fn set_and_read(stream: &Stream, order: impl FnOnce() -> Result<(), Failed>) -> Result<u8, Failed> {
+    let buffer = unwritten()?;
+    // SAFETY: the memory has the bytes.
+    status(unsafe { sys::cuMemsetD8_v2(buffer.as_device_ptr().as_raw(), 3, 100) })?;
+    order()?;
+    let found = found_by(stream, &buffer)?;
+    CurrentContext::synchronize()?;
+    Ok(found)
+}
+
+fn memset_without_order() -> Result<(), Failed> {
+    let (fake, _context, stream) = open(LATE)?;
+    let blocking = Stream::new(StreamFlags::DEFAULT, None)?;
+    assert_eq!(set_and_read(&blocking, || Ok(()))?, 3);
+    assert_eq!(set_and_read(&stream, || Ok(CurrentContext::synchronize()?))?, 3);
+    let by_event = || {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle, and destroys the event when it has come.
+        unsafe {
+            status(sys::cuEventCreate(&raw mut event, 0))?;
+            status(sys::cuEventRecord(event, std::ptr::null_mut()))?;
+            status(sys::cuStreamWaitEvent(stream.as_inner(), event, 0))?;
+            status(sys::cuEventDestroy_v2(event))
+        }
+    };
+    assert_eq!(set_and_read(&stream, by_event)?, 3);
+    assert!(fake.report().violations.is_empty());
+    assert_eq!(set_and_read(&stream, || Ok(()))?, u8::MAX, "the memset is not done");
+    reports(&fake.report(), "nothing orders a copy in a non-blocking stream after a memset in the legacy default");
+    Ok(())
+}
+
+/// A copy from pageable memory returns when it has read the memory.
+fn copy_without_order() -> Result<(), Failed> {
+    let (fake, _context, stream) = open(LATE)?;
+    for is_locked in [true, false] {
+        let buffer = unwritten()?;
+        let (locked, pageable) = (LockedBuffer::<u8>::new(&4, 100)?, [4_u8; 100]);
+        let from = if is_locked { locked.as_ptr() } else { pageable.as_ptr() };
+        // SAFETY: both have the bytes.
+        status(unsafe { sys::cuMemcpyHtoD_v2(buffer.as_device_ptr().as_raw(), from.cast(), 100) })?;
+        assert_eq!(found_by(&stream, &buffer)?, if is_locked { 4 } else { u8::MAX });
+        assert_eq!(fake.report().violations.is_empty(), is_locked);
+        CurrentContext::synchronize()?;
+    }
+    reports(&fake.report(), "nothing orders a copy in a non-blocking stream after a copy in the legacy default");
+    Ok(())
+}
+
+/// A copy in the default stream does not wait for a non-blocking stream.
+fn read_without_order() -> Result<(), Failed> {
+    let (fake, _context, stream) = open(LATE)?;
+    let (mut buffer, mut found) = (unwritten()?, [0_u8; 100]);
+    // SAFETY: it is not: the copy uses the memory, too. The fake driver has no data races.
+    unsafe { buffer.set_8_async(1, &stream) }?;
+    buffer.copy_to(&mut found)?;
+    assert_eq!(found, [u8::MAX; 100], "the memset is not done");
+    reports(&fake.report(), "nothing orders a copy in the legacy default stream after a memset in a non-blocking");
+    stream.synchronize()?;
+    Ok(())
+}
+
+fn blocking_streams_are_ordered() -> Result<(), Failed> {
+    let (fake, _context, _stream) = open(LATE)?;
+    let blocking = Stream::new(StreamFlags::DEFAULT, None)?;
+    let mut found = [0_u8; 100];
+    let mut buffer = unwritten()?;
+    // SAFETY: the default stream waits for the blocking one, and the copy waits for the default stream.
+    unsafe { buffer.set_8_async(1, &blocking) }?;
+    buffer.copy_to(&mut found)?;
+    assert_eq!(found, [1; 100]);
+    // The default stream of this thread is a blocking stream.
+    let of_thread: sys::CUstream = std::ptr::without_provenance_mut(2);
+    // SAFETY: as above.
+    status(unsafe { sys::cuMemsetD8Async(buffer.as_device_ptr().as_raw(), 2, 100, of_thread) })?;
+    buffer.copy_to(&mut found)?;
+    assert_eq!(found, [2; 100]);
+    let report = fake.report();
+    assert_eq!((report.violations.len(), report.blocking_streams), (0, 1));
+    Ok(())
+}
+
+/// Captures a stream while another thread does `work`, and ends the capture.
+fn captured(
+    context: &Context,
+    stream: &Stream,
+    mode: sys::CUstreamCaptureMode,
+    work: impl FnOnce() -> sys::CUresult + Send,
+) -> Result<[sys::CUresult; 2], Failed> {
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: the stream is open, and the driver writes one handle.
+    status(unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) })?;
+    let work = std::thread::scope(|scope| {
+        let other = scope.spawn(|| CurrentContext::set_current(context).map(|()| work()));
+        other.join().expect("it does not panic")
+    })?;
+    // SAFETY: as above. A graph is destroyed once.
+    unsafe {
+        let ended = sys::cuStreamEndCapture(stream.as_inner(), &raw mut graph);
+        if !graph.is_null() {
+            status(sys::cuGraphDestroy(graph))?;
+        }
+        Ok([work, ended])
+    }
+}
+
+use sys::CUresult::{
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT as IMPLICIT, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED as INVALIDATED,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as UNSUPPORTED, CUDA_SUCCESS as SUCCESS,
+};
+use sys::CUstreamCaptureMode::{
+    CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL,
+};
+
+fn default_stream_during_a_capture() -> Result<(), Failed> {
+    let (fake, context, stream) = open("")?;
+    let blocking = Stream::new(StreamFlags::DEFAULT, None)?;
+    let buffer = unwritten()?;
+    let (address, pageable) = (buffer.as_device_ptr().as_raw(), [1_u8; 100]);
+    // SAFETY: the memory has the bytes.
+    let set = || unsafe { sys::cuMemsetD8_v2(address, 3, 100) };
+    // SAFETY: as above.
+    let copy = || unsafe { sys::cuMemcpyHtoD_v2(address, pageable.as_ptr().cast(), 100) };
+    assert_eq!(captured(&context, &stream, THREAD_LOCAL, set)?, [SUCCESS; 2]);
+    assert_eq!(captured(&context, &stream, THREAD_LOCAL, copy)?, [SUCCESS; 2]);
+    assert!(fake.report().violations.is_empty());
+    for mode in [THREAD_LOCAL, RELAXED] {
+        assert_eq!(captured(&context, &blocking, mode, set)?, [IMPLICIT, INVALIDATED]);
+        assert_eq!(captured(&context, &blocking, mode, copy)?, [IMPLICIT, INVALIDATED]);
+    }
+    reports(&fake.report(), "while a blocking stream is captured");
+    Ok(())
+}
+
+fn unsafe_call_during_a_capture() -> Result<(), Failed> {
+    let (fake, context, stream) = open("")?;
+    let allocate = || {
+        let mut address = 0;
+        // SAFETY: the driver writes one address, and frees the memory.
+        unsafe {
+            match sys::cuMemAlloc_v2(&raw mut address, 100) {
+                SUCCESS => sys::cuMemFree_v2(address),
+                failure => failure,
+            }
+        }
+    };
+    for mode in [THREAD_LOCAL, RELAXED] {
+        assert_eq!(captured(&context, &stream, mode, allocate)?, [SUCCESS; 2]);
+    }
+    assert!(fake.report().violations.is_empty());
+    assert_eq!(captured(&context, &stream, GLOBAL, allocate)?, [UNSUPPORTED, INVALIDATED]);
+    reports(&fake.report(), "while a stream is captured");
+    Ok(())
+}
+
+fn wait_during_a_capture() -> Result<(), Failed> {
+    let (fake, context, stream) = open("")?;
+    // SAFETY: a driver checks whether it may wait.
+    let wait = || unsafe { sys::cuCtxSynchronize() };
+    for mode in [THREAD_LOCAL, RELAXED] {
+        assert_eq!(captured(&context, &stream, mode, wait)?, [UNSUPPORTED, INVALIDATED]);
+    }
+    reports(&fake.report(), "cuCtxSynchronize while a stream is captured");
     Ok(())
 }
 

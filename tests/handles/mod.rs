@@ -1,9 +1,12 @@
 //! What the library's handles promise, each as a test of one device. `devices` runs them on every device of the
 //! machine, `fake_driver` under a driver that begins work as late as it can and reports misuse.
 
+pub(crate) mod arrays;
 mod batch;
 pub(crate) mod context;
+mod default_stream;
 pub(crate) mod foreign;
+pub(crate) mod foreign_streams;
 mod gaps;
 mod pools;
 mod streams;
@@ -23,10 +26,11 @@ pub(crate) type Checked = Result<(), String>;
 pub(crate) type Test = (&'static str, fn(&Device) -> Checked);
 
 /// For every device.
-pub(crate) const OF_ALL: [&[Test]; 6] =
-    [threads::TESTS, pools::TESTS, streams::TESTS, foreign::TESTS, batch::TESTS, gaps::TESTS];
+pub(crate) const OF_ALL: [&[Test]; 7] =
+    [threads::TESTS, pools::TESTS, streams::TESTS, foreign::TESTS, batch::TESTS, gaps::TESTS, arrays::TESTS];
 /// For CUDA devices, the fake driver's among them.
-pub(crate) const OF_CUDA: [&[Test]; 2] = [context::TESTS, foreign::OF_CUDA];
+pub(crate) const OF_CUDA: [&[Test]; 4] =
+    [context::TESTS, foreign::OF_CUDA, foreign_streams::OF_CUDA, default_stream::OF_CUDA];
 
 /// The time after which a test counts as one that never ends. The slowest takes some seconds.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -155,6 +159,7 @@ pub(crate) fn planted() -> Result<(), Failed> {
     assert!(equal("planted", &right, &right).is_ok() && equal("planted", &wrong, &right).is_err());
     assert!(equal("planted", &image::<u8>(4, 5, 1, 1), &right).is_err(), "another shape");
     assert!(equal_values("planted", &[-0.0_f32], &[0.0]).is_err(), "another bit");
+    arrays::planted()?;
     let never = ends(Duration::from_millis(50), || {
         std::thread::sleep(Duration::from_secs(3));
         Ok(())

@@ -1,7 +1,7 @@
 //! The conversions between images and planes on the emulator, against a loop over all values.
 //!
-//! Arrays end with the last value of the last row, so that the emulator reports an access after the end of a row. Between
-//! the rows lie values that no pixel has, and none of them may be written.
+//! Arrays end with the last value of the last row, so that the emulator reports an access after the end of a row.
+//! Between the rows lie values that no pixel has, and none of them may be written.
 
 use cuda_emulator::{Counts, Emulator, Launch, Memory, Role};
 use kernels_gpu::abi::pixel::{Pixel, PixelType};
@@ -254,8 +254,8 @@ fn dense_rows() {
     });
 }
 
-/// Fills two rows of seven pixels with a value: a vector, and three pixels after the last vector. Expects the same result
-/// in all.
+/// Fills two rows of seven pixels with a value: a vector, and three pixels after the last vector. Expects the same
+/// result in all.
 fn expect_rounded<T: Pixel>(value: f32, expected: T, channels: i32) {
     let params = params::<T>(7, 2, channels);
     let planes = vec![value; lengths(params, channels).1];
@@ -298,8 +298,8 @@ fn results_round_as_those_of_the_convolution_kernels() {
     }
 }
 
-/// A thread makes as many accesses as the kernels' documentation lists. A warp accesses each sector of a plane once, and
-/// each sector of the image where a thread has one vector of it.
+/// A thread makes as many accesses as the kernels' documentation lists. A warp accesses each sector of a plane once,
+/// and each sector of the image where a thread has one vector of it.
 #[test]
 fn accesses_are_vectors() {
     // Vectors of the image's four pixels, from one to four channels.

@@ -1,0 +1,115 @@
+//! Calls on streams of another library: which functions of the driver they call.
+
+use std::collections::BTreeMap;
+
+use faltung::Device;
+use libtest_mimic::Failed;
+
+use crate::Test;
+use crate::fake::{Fake, Report};
+use crate::handles::foreign_streams::{LAYOUTS, one_call};
+use crate::library::cleanly;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("foreign_streams_wait_for_nothing", wait_for_nothing),
+    ("foreign_streams_take_few_calls", few_calls),
+    ("foreign_streams_without_an_event", without_an_event),
+];
+
+/// Work that nobody waits for begins after five seconds. Copies from and to any memory are asynchronous.
+const LATE: &str = "pageable=late;delay_us=5000000";
+
+/// The functions of the driver that enqueue work, or that say something at once.
+const AT_ONCE: [&str; 9] = [
+    "cuCtxGetCurrent",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuLaunchKernel",
+    "cuMemcpy2DAsync_v2",
+    "cuMemsetD8Async",
+    "cuStreamWaitEvent",
+];
+
+/// Calls of the driver between two reports, by function.
+fn calls(before: &Report, after: &Report) -> BTreeMap<String, u64> {
+    let count = |report: &Report, name: &str| report.by_function.get(name).copied().unwrap_or(0);
+    let calls = after.by_function.keys().map(|name| (name.clone(), count(after, name) - count(before, name)));
+    calls.filter(|(_, count)| *count > 0).collect()
+}
+
+/// The driver's calls of each of the two library calls.
+fn watch(
+    fake: &Fake,
+    default: Option<usize>,
+    layout: (usize, usize, usize),
+) -> Result<Vec<BTreeMap<String, u64>>, Failed> {
+    let mut seen = Vec::new();
+    one_call(&Device::cuda(0)?, default, layout, &mut |call| {
+        let before = fake.report();
+        call()?;
+        seen.push(calls(&before, &fake.report()));
+        Ok(())
+    })?;
+    Ok(seen)
+}
+
+fn wait_for_nothing() -> Result<(), Failed> {
+    for default in [None, Some(0), Some(1), Some(2)] {
+        for layout in LAYOUTS {
+            cleanly(LATE, |fake| {
+                for (number, calls) in watch(fake, default, layout)?.into_iter().enumerate() {
+                    // Memory between the call's two copies is allocated once.
+                    let other = |name: &&String| !AT_ONCE.contains(&name.as_str()) && **name != "cuMemAlloc_v2";
+                    let others: Vec<_> = calls.keys().filter(other).collect();
+                    if !others.is_empty() || !calls.contains_key("cuLaunchKernel") {
+                        return Err(format!("call {number}, {layout:?}: {calls:?}").into());
+                    }
+                }
+                match fake.report().waiting_frees {
+                    0 => Ok(()),
+                    count => Err(format!("{count} pieces of memory were freed while work used them").into()),
+                }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that the kernels take where they lie: one launch and one event.
+fn few_calls() -> Result<(), Failed> {
+    cleanly(LATE, |fake| {
+        let seen = watch(fake, None, LAYOUTS[0])?;
+        let without_context = |calls: &BTreeMap<String, u64>| {
+            calls
+                .iter()
+                .filter(|(name, _)| *name != "cuCtxGetCurrent")
+                .map(|(n, c)| (n.clone(), *c))
+                .collect::<Vec<_>>()
+        };
+        let expected = [("cuEventRecord".to_owned(), 1), ("cuLaunchKernel".to_owned(), 1)];
+        // The first call on a stream makes the event.
+        assert_eq!(without_context(&seen[1]), expected, "{seen:?}");
+        assert!(seen[1]["cuCtxGetCurrent"] <= 2, "{seen:?}");
+        Ok(())
+    })
+}
+
+/// Where no event can be recorded behind a launch, the call waits for the stream and fails. Nothing runs afterwards
+/// that reads the mask.
+fn without_an_event() -> Result<(), Failed> {
+    cleanly(&format!("{LATE};fail=cuEventRecord:1:2"), |fake| {
+        let mut waited = None;
+        let done = one_call(&Device::cuda(0)?, None, LAYOUTS[0], &mut |call| {
+            let before = fake.report();
+            let done = call();
+            waited.get_or_insert(calls(&before, &fake.report()));
+            done
+        });
+        let error = done.expect_err("a refused event is an error");
+        assert!(error.contains("record an event"), "{error}");
+        assert_eq!(waited.expect("one call")["cuStreamSynchronize"], 1);
+        Ok(())
+    })
+}

@@ -1,0 +1,331 @@
+//! Calls between the work of another library, on its streams and its memory. The calls do not wait. As soon as they
+//! have returned, the owner may reuse the memory in stream order.
+
+use std::ffi::c_void;
+
+use cust::context::Context;
+use cust::memory::DeviceBuffer;
+use cust::stream::{Stream as DriverStream, StreamFlags};
+use cust::sys::{self, CUresult, CUstream};
+use faltung::{Device, DeviceImage, Error, Filter, Image, Prepared, Stream, VariantChoice};
+
+use super::context::{Restored, current};
+use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, problem, words};
+
+pub(crate) const OF_CUDA: &[Test] = &[
+    ("foreign_streams", of_all_handles),
+    ("foreign_streams_of_a_filter_that_goes", of_a_filter_that_goes),
+    ("foreign_streams_in_place", in_place),
+    ("foreign_streams_of_no_device", of_no_device),
+    ("the_context_is_the_primary_one", primary_context),
+    ("device_memory", device_memory),
+    ("for_device_images", for_device_images),
+];
+
+/// Fails if a function of the driver does.
+fn driver(what: &str, status: CUresult) -> Checked {
+    ensure(status == CUresult::CUDA_SUCCESS, || format!("{what}: {status:?}"))
+}
+
+/// Another library of the process: its context, its stream, its memory.
+struct Library {
+    stream: CUstream,
+    _own: Option<DriverStream>,
+    _context: Context,
+}
+
+impl Library {
+    /// With a new stream, or one of the driver's default streams.
+    fn new(device: &Device, default: Option<usize>) -> Result<Self, String> {
+        let number = device.gpu().ok_or("a CUDA device")?.number;
+        let open = || {
+            let context = Context::new(cust::device::Device::get_device(number as u32)?)?;
+            cust::context::CurrentContext::set_current(&context)?;
+            let own = match default {
+                None => Some(DriverStream::new(StreamFlags::NON_BLOCKING, None)?),
+                Some(_) => None,
+            };
+            let stream = match (&own, default) {
+                (Some(own), _) => own.as_inner(),
+                (None, default) => std::ptr::without_provenance_mut(default.unwrap_or(0)),
+            };
+            Ok(Self { stream, _own: own, _context: context })
+        };
+        open().map_err(|error: cust::error::CudaError| error.to_string())
+    }
+
+    fn memory(&self, values: usize) -> Result<DeviceBuffer<f32>, String> {
+        // SAFETY: all of it is written before it is read.
+        unsafe { DeviceBuffer::uninitialized(values) }.map_err(|error| error.to_string())
+    }
+
+    /// Enqueues a copy between any two places.
+    fn copy(&self, to: u64, from: u64, values: usize) -> Checked {
+        // SAFETY: the tests keep both places until they have waited.
+        driver("copy", unsafe { sys::cuMemcpyAsync(to, from, values * 4, self.stream) })
+    }
+
+    /// Enqueues a write of other values, as the next user of an allocator's memory does.
+    fn overwrite(&self, memory: &DeviceBuffer<f32>) -> Checked {
+        let (address, count) = (memory.as_device_ptr().as_raw(), memory.len());
+        // SAFETY: as above.
+        driver("set", unsafe { sys::cuMemsetD32Async(address, f32::NAN.to_bits(), count, self.stream) })
+    }
+
+    fn wait(&self) -> Checked {
+        // SAFETY: the stream is open.
+        driver("wait", unsafe { sys::cuStreamSynchronize(self.stream) })
+    }
+
+    fn stream_for(&self, device: &Device) -> Result<Stream, String> {
+        // SAFETY: it is a default stream, or `_own`, which lives longer than the tests' streams.
+        unsafe { Stream::from_raw(device, self.stream.cast::<c_void>()) }.map_err(words)
+    }
+}
+
+/// Prepares a filter for images of the device.
+fn ready_for(device: &Device, filter: &Filter, image: &Image<f32>) -> Result<Prepared, String> {
+    device.prepare_for_device_images(&problem::<f32, f32>(filter, image)?, VariantChoice::Auto).map_err(words)
+}
+
+/// An image without an owner.
+fn borrowed(
+    memory: &DeviceBuffer<f32>,
+    before: usize,
+    (width, height, pitch): (usize, usize, usize),
+) -> Result<DeviceImage<f32>, String> {
+    let start: *mut f32 = std::ptr::with_exposed_provenance_mut(memory.as_device_ptr().as_raw() as usize);
+    // SAFETY: the memory has so many values, and the library's stream orders all that uses it.
+    unsafe { DeviceImage::borrow_raw(start.add(before), width, height, 1, pitch) }.map_err(words)
+}
+
+const HEIGHT: usize = 29;
+
+/// Width, values between rows, values before the first row: rows with the alignment that the kernels want, and others.
+pub(crate) const LAYOUTS: [(usize, usize, usize); 4] = [(64, 0, 0), (41, 0, 0), (41, 23, 0), (64, 8, 1)];
+
+fn of_all_handles(device: &Device) -> Checked {
+    for default in [None, Some(0), Some(1), Some(2)] {
+        let mut calls = 0;
+        for layout in LAYOUTS {
+            one_call(device, default, layout, &mut |call| {
+                calls += 1;
+                call()
+            })
+            .map_err(|error| format!("the stream {default:?}, {layout:?}: {error}"))?;
+        }
+        ensure(calls == 2 * LAYOUTS.len(), || format!("{calls} calls"))?;
+    }
+    Ok(())
+}
+
+/// Two calls between the work of another library. `watched` makes the calls, and may observe the driver before and
+/// after each. The filter is prepared first.
+pub(crate) fn one_call(
+    device: &Device,
+    default: Option<usize>,
+    (width, gap, before): (usize, usize, usize),
+    watched: &mut dyn FnMut(&mut dyn FnMut() -> Checked) -> Checked,
+) -> Checked {
+    let (filter, image) = (filter(3, 61), image::<f32>(width, HEIGHT, 1, 61));
+    let right: Image<f32> = on_cpu(&filter, &image)?;
+    let twice: Image<f32> = on_cpu(&filter, &right)?;
+    let ready = ready_for(device, &filter, &image)?;
+    let _restored = Restored::keep();
+    let library = Library::new(device, default)?;
+    let pitch = width + gap;
+    let values = before + (HEIGHT - 1) * pitch + width;
+    let [first, second, third, kept] = std::array::from_fn(|_| library.memory(values));
+    let (first, second, third, kept) = (first?, second?, third?, kept?);
+    let mut host = device.page_locked::<f32>(values).map_err(words)?;
+    host.fill(-1.0);
+    for (y, to) in host[before..].chunks_mut(pitch).enumerate() {
+        to[..width].copy_from_slice(image.row(y));
+    }
+
+    // The copy may be late, and the memory is overwritten right after the calls.
+    library.copy(first.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values)?;
+    for (from, to) in [(&first, &second), (&second, &third)] {
+        library.overwrite(to)?;
+        watched(&mut || {
+            let stream = library.stream_for(device)?;
+            let source = borrowed(from, before, (width, HEIGHT, pitch))?;
+            let mut result = borrowed(to, before, (width, HEIGHT, pitch))?;
+            ready.run_into(&source, &mut result, &stream).map_err(words)
+        })?;
+        library.overwrite(from)?;
+    }
+    library.copy(kept.as_device_ptr().as_raw(), third.as_device_ptr().as_raw(), values)?;
+    library.overwrite(&third)?;
+    library.wait()?;
+
+    let mut found = device.page_locked::<f32>(values).map_err(words)?;
+    library.copy(found.as_mut_ptr().expose_provenance() as u64, kept.as_device_ptr().as_raw(), values)?;
+    library.wait()?;
+    for (y, row) in found[before..].chunks(pitch).enumerate() {
+        equal_values(&format!("row {y}"), &row[..width], twice.row(y))?;
+        ensure(row[width..].iter().all(|value| value.is_nan()), || format!("row {y}: something lies behind it"))?;
+    }
+    Ok(())
+}
+
+/// Masks are dropped while kernels still read them, and the next filter reuses their memory. The streams are destroyed
+/// before the filters.
+fn of_a_filter_that_goes(device: &Device) -> Checked {
+    let image = image::<f32>(40, HEIGHT, 1, 62);
+    for side in [3, 5, 23] {
+        let _restored = Restored::keep();
+        let filters = [filter(side, 63), filter(side, 64), filter(side, 65)];
+        let values = 40 * HEIGHT;
+        let results: Result<Vec<_>, String> = {
+            let library = Library::new(device, None)?;
+            let source = library.memory(values)?;
+            let mut host = device.page_locked::<f32>(values).map_err(words)?;
+            host.copy_from_slice(image.values());
+            library.copy(source.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values)?;
+            let run = |filter| {
+                let result = library.memory(values)?;
+                let ready = ready_for(device, filter, &image)?;
+                let stream = library.stream_for(device)?;
+                let mut to = borrowed(&result, 0, (40, HEIGHT, 40))?;
+                ready.run_into(&borrowed(&source, 0, (40, HEIGHT, 40))?, &mut to, &stream).map_err(words)?;
+                Ok(result)
+            };
+            let results: Result<Vec<_>, String> = filters.iter().map(run).collect();
+            let mut found = device.page_locked::<f32>(values).map_err(words)?;
+            let results = results?.into_iter().map(|result| {
+                library.copy(found.as_mut_ptr().expose_provenance() as u64, result.as_device_ptr().as_raw(), values)?;
+                library.wait()?;
+                Ok(found.to_vec())
+            });
+            results.collect()
+        };
+        for (filter, found) in filters.iter().zip(results?) {
+            let right: Image<f32> = on_cpu(filter, &image)?;
+            equal_values(&format!("{side} x {side}"), &found, right.values())?;
+        }
+    }
+    Ok(())
+}
+
+/// A result in the memory of the source, and one that begins a row below it.
+fn in_place(device: &Device) -> Checked {
+    let (filter, image) = (filter(3, 66), image::<f32>(64, HEIGHT, 1, 66));
+    let right: Image<f32> = on_cpu(&filter, &image)?;
+    let ready = ready_for(device, &filter, &image)?;
+    let _restored = Restored::keep();
+    let library = Library::new(device, None)?;
+    for below in [0, 64] {
+        let memory = library.memory(64 * HEIGHT + below)?;
+        let mut host = device.page_locked::<f32>(64 * HEIGHT).map_err(words)?;
+        host.copy_from_slice(image.values());
+        let address = memory.as_device_ptr().as_raw();
+        library.copy(address, host.as_ptr().expose_provenance() as u64, 64 * HEIGHT)?;
+        {
+            let stream = library.stream_for(device)?;
+            let source = borrowed(&memory, 0, (64, HEIGHT, 64))?;
+            let mut result = borrowed(&memory, below, (64, HEIGHT, 64))?;
+            ready.run_into(&source, &mut result, &stream).map_err(words)?;
+        }
+        let mut found = device.page_locked::<f32>(64 * HEIGHT).map_err(words)?;
+        let from = address + below as u64 * 4;
+        library.copy(found.as_mut_ptr().expose_provenance() as u64, from, 64 * HEIGHT)?;
+        library.wait()?;
+        equal_values(&format!("{below} values below"), &found, right.values())?;
+    }
+    Ok(())
+}
+
+/// Devices other than CUDA devices take no stream of the driver.
+fn of_no_device(device: &Device) -> Checked {
+    for other in [Device::cpu(), Device::emulator(1)] {
+        // SAFETY: a default stream.
+        let error = unsafe { Stream::from_raw(&other, std::ptr::null_mut()) }.err();
+        ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))?;
+        let error = other.allocate(16).err();
+        ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))?;
+    }
+    // A foreign stream is one of its device: images of another one are refused.
+    // SAFETY: as above.
+    let stream = unsafe { Stream::from_raw(device, std::ptr::null_mut()) }.map_err(words)?;
+    let on_host = Device::cpu().upload(&image::<f32>(4, 4, 1, 1), &Device::cpu().stream().map_err(words)?);
+    let error = on_host.map_err(words)?.download(&stream).err();
+    ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))
+}
+
+/// The library works in the primary context, as CUDA's runtime does. If it is the current context, no call changes
+/// that.
+fn primary_context(device: &Device) -> Checked {
+    let number = device.gpu().ok_or("a CUDA device")?.number;
+    let _restored = Restored::keep();
+    let mut primary = std::ptr::null_mut();
+    // SAFETY: the driver writes one handle. The device has this number.
+    driver("retain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut primary, number as i32) })?;
+    // SAFETY: the context is open.
+    driver("enter", unsafe { sys::cuCtxSetCurrent(primary) })?;
+    // A stream belongs to the context in which it was made.
+    let stream = device.stream().map_err(words)?;
+    let image = device.upload(&image::<f32>(8, 8, 1, 67), &stream).map_err(words)?;
+    stream.synchronize().map_err(words)?;
+    let mut values = [0.0_f32; 64];
+    // SAFETY: the image has 8 rows of 8 values without gaps. The current context is the primary one.
+    let status = unsafe { sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), image.as_ptr().addr() as u64, 256) };
+    driver("read the library's memory in the primary context", status)?;
+    ensure(current() == primary, || "the current context changed".to_owned())?;
+    drop((image, stream));
+    // SAFETY: it was retained above, once.
+    driver("release", unsafe { sys::cuDevicePrimaryCtxRelease_v2(number as i32) })
+}
+
+/// Memory for another library, the driver's description of it, and copies in stream order.
+fn device_memory(device: &Device) -> Checked {
+    static ORDINARY: u8 = 0;
+    let number = device.gpu().ok_or("a CUDA device")?.number;
+    let _restored = Restored::keep();
+    let library = Library::new(device, None)?;
+    let (first, second) = (device.allocate(4000).map_err(words)?, device.allocate(4000).map_err(words)?);
+    ensure(first.bytes() == 4000 && first.as_ptr().addr().is_multiple_of(256), || format!("{first:?}"))?;
+    let empty = device.allocate(0).map_err(words)?;
+    ensure(!empty.as_ptr().is_null() && empty.bytes() == 0, || format!("{empty:?}"))?;
+
+    let known = |address: usize| faltung::AddressInfo::of(address).map_err(words);
+    let own = known(first.as_ptr().addr() + 8)?;
+    let is_own = own.is_some_and(|info| info.kind == faltung::MemoryKind::Device && info.device == number);
+    ensure(is_own, || format!("{own:?} is known of memory of cuda:{number}"))?;
+    let mut host = device.page_locked::<f32>(1000).map_err(words)?;
+    let locked = known(host.as_ptr().addr())?;
+    ensure(locked.is_some_and(|info| info.kind == faltung::MemoryKind::Host), || format!("{locked:?}"))?;
+    let ordinary = known((&raw const ORDINARY).addr())?;
+    ensure(ordinary.is_none(), || format!("{ordinary:?} is known of ordinary memory"))?;
+
+    host.iter_mut().enumerate().for_each(|(index, value)| *value = index as f32);
+    library.copy(first.as_ptr().addr() as u64, host.as_ptr().expose_provenance() as u64, 1000)?;
+    {
+        let stream = library.stream_for(device)?;
+        // SAFETY: both have the bytes, and live until the stream was waited for.
+        unsafe { stream.copy(second.as_ptr(), first.as_ptr(), 4000) }.map_err(words)?;
+    }
+    let mut found = device.page_locked::<f32>(1000).map_err(words)?;
+    library.copy(found.as_mut_ptr().expose_provenance() as u64, second.as_ptr().addr() as u64, 1000)?;
+    library.wait()?;
+    equal_values("a copy", &found, &host)
+}
+
+/// A filter that was prepared for images of the device allocates no memory for images, and still runs from host memory.
+fn for_device_images(device: &Device) -> Checked {
+    let (filter, image) = (filter(3, 68), image::<f32>(640, 480, 1, 68));
+    let right: Image<f32> = on_cpu(&filter, &image)?;
+    let _restored = Restored::keep();
+    let _library = Library::new(device, None)?;
+    let free = || cust::memory::mem_get_info().map(|(free, _)| free).map_err(|error| error.to_string());
+    device.free_unused_memory().map_err(words)?;
+    let before = free()?;
+    let ready = [(); 4].map(|()| ready_for(device, &filter, &image));
+    let taken = before - free()?;
+    // The driver allocates in steps of 2 MB, and may allocate some for the module.
+    ensure(taken < 4 * 640 * 480 * 4, || format!("{taken} bytes are taken"))?;
+    for ready in ready {
+        equal("from host memory", &ready?.apply::<f32, f32>(&image).map_err(words)?, &right)?;
+    }
+    Ok(())
+}
