@@ -34,9 +34,10 @@ const NEEDED: [(&str, &str); 3] =
     [(EMULATOR, "qemu-user"), (LINKER, "gcc-aarch64-linux-gnu"), (C_LIBRARY, "libc6-dev-arm64-cross")];
 
 /// The tests that are run.
-const TESTS: &str = "cpu::";
+const TESTS: [&str; 2] = ["cpu::", "nd::"];
 
-/// Tests that QEMU can't run: it times nothing, and starts no other program of its architecture. And one that takes it long.
+/// Tests that QEMU can't run: it times nothing, and starts no other program of its architecture. And one that takes it
+/// long.
 const SKIPPED: [&str; 3] =
     ["cpu::rates::", "cpu::tests::a_forced_level_takes_effect", "cpu::fft::tests::shapes::large_masks"];
 
@@ -64,7 +65,7 @@ enum StandardLibrary {
 /// The sources can't be read.
 pub fn stamp(root: &Path) -> Result<Stamp> {
     let stamp = Stamp::new(root, "aarch64", "aarch64").files("xtask/src/aarch64.rs")?;
-    stamp.files("rust-toolchain.toml")?.files("faltung/src/cpu")
+    stamp.files("rust-toolchain.toml")?.files("faltung/src/cpu")?.files("faltung/src/nd")
 }
 
 /// Runs the tests, and writes the [`stamp`] if they have passed.
@@ -148,8 +149,8 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Rust's standard library for the target, which rustup adds to the toolchain that works here. Where rustup can't, cargo
-/// is to build it from the sources that the kernels need, too.
+/// Rust's standard library for the target, which rustup adds to the toolchain that works here. Where rustup can't,
+/// cargo is to build it from the sources that the kernels need, too.
 fn standard_library(root: &Path) -> Result<StandardLibrary> {
     let mut rustc = Command::new("rustc");
     let sysroot = capture(rustc.current_dir(root).args(["--print", "sysroot"]), DOWNLOAD_LIMIT)?;
@@ -189,7 +190,7 @@ fn run(root: &Path, library: StandardLibrary) -> Result<()> {
     };
     show(&mut tests(&["--no-run"]))?;
     let skipped = SKIPPED.iter().flat_map(|test| ["--skip", test]);
-    let arguments: Vec<_> = ["--", TESTS].into_iter().chain(skipped).collect();
+    let arguments: Vec<_> = ["--"].into_iter().chain(TESTS).chain(skipped).collect();
     let finished = finish(&mut tests(&arguments), TEST_LIMIT)?;
     print!("{}", finished.stdout);
     ensure!(finished.status.success(), "the tests failed on AArch64 ({}):\n{}", finished.status, finished.stderr);

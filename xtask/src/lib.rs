@@ -8,6 +8,7 @@
 //! | [`gpu_bundle`] | `gpu-bundle`: a folder to test with on a machine that has a GPU and no Rust |
 //! | [`package`] | `package`: the packages of the crates, with their fields, licences and sizes |
 //! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
+//! | [`wheel`] | `wheel`: the wheel of the Python module, and its tests |
 //! | [`deny`] | `deny`: licences and sources of all dependencies |
 //! | [`aarch64`] | `aarch64`: the tests of the CPU path on 64-bit Arm, in QEMU |
 //! | [`ci`] | `ci`: everything that a change must pass |
@@ -30,6 +31,7 @@ pub mod process;
 pub mod ptxas;
 pub mod setup;
 pub mod stamp;
+pub mod wheel;
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -42,6 +42,12 @@ enum Task {
     },
     /// Build and run examples/outside as a user of the library does
     Outside,
+    /// Build the wheel of the Python module into target/wheel, and check it
+    Wheel {
+        /// Build a wheel for this machine alone, and run the tests of the module with it
+        #[arg(long)]
+        test: bool,
+    },
     /// Check the licences and sources of all dependencies, and record that they have passed
     Deny,
     /// Run the tests of the CPU path for AArch64 in QEMU: is NEON right?
@@ -81,6 +87,8 @@ fn run(task: Task) -> Result<()> {
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
         Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Outside => xtask::outside::check(&root),
+        Task::Wheel { test: false } => xtask::wheel::wheel(&root),
+        Task::Wheel { test: true } => xtask::wheel::test(&root),
         Task::Deny => xtask::deny::write(&root),
         Task::Aarch64 { force } if !force && xtask::aarch64::stamp(&root)?.is_current() => Ok(()),
         Task::Aarch64 { .. } => xtask::aarch64::write(&root),

@@ -42,8 +42,8 @@ fn with_own_labels(text: &str) -> String {
     renamed
 }
 
-/// The text with the launch bounds of each kernel that has them: threads of a block, and blocks of a multiprocessor. The
-/// assembler limits the registers of a thread to what they leave.
+/// The text with the launch bounds of each kernel that has them: threads of a block, and blocks of a multiprocessor.
+/// The assembler limits the registers of a thread to what they leave.
 fn with_launch_bounds(mut text: String, list: &[Kernel]) -> String {
     const END_OF_PARAMETERS: &str = "\n)\n";
     for (symbol, (threads, blocks)) in list.iter().filter_map(|kernel| Some((kernel.symbol, kernel.launch_bounds?))) {

@@ -1,4 +1,5 @@
-//! The packages that `cargo package` makes: each must have the fields, the licences and the files that its users expect.
+//! The packages that `cargo package` makes: each must have the fields, the licences and the files that its users
+//! expect.
 
 use std::collections::BTreeSet;
 use std::fs;

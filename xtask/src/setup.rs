@@ -43,7 +43,8 @@ pub fn require(root: &Path) -> Result<RustSrc> {
     let pinned = pinned_rustc(root)?;
     ensure!(
         sources.rustc == pinned,
-        "rust-toolchain.toml pins Rust {pinned}, but rustc in {} is {}: install it (`rustup toolchain install {pinned}`), \
+        "rust-toolchain.toml pins Rust {pinned}, but rustc in {} is {}: install it (`rustup toolchain install \
+         {pinned}`), \
          and remove what overrides the file (`rustup show` names it); nothing was changed",
         root.display(),
         sources.rustc

@@ -70,6 +70,31 @@ fn a_convergent_instruction_too_many_or_too_few_is_seen() {
     }
 }
 
+/// The arithmetic of `f64` that the assembler could fuse, or that is fused, in the PTX of a filter on arrays.
+fn fusible(text: &str) -> Vec<&str> {
+    let instructions = text.split_whitespace().filter(|word| word.ends_with(".f64"));
+    instructions
+        .filter(|word| ["fma.", "mad.", "mul.f64", "add.f64", "sub.f64"].iter().any(|start| word.starts_with(start)))
+        .collect()
+}
+
+/// Sums of `f64` have the CPU's bits only if each product is rounded.
+#[test]
+fn sums_of_f64_are_not_fused() {
+    let mut products = 0;
+    for instance in kernels_gpu::ndimage::instances() {
+        let text = ptx::module(instance.module()).unwrap().ptx();
+        assert_eq!(fusible(&text), Vec::<&str>::new(), "{}", instance.symbol);
+        products += text.matches("mul.rn.f64").count();
+        let planted = text.replacen("mul.rn.f64", "mul.f64", 1).replacen("add.rn.f64", "fma.rn.f64", 1);
+        assert_eq!(
+            fusible(&planted).len(),
+            usize::from(text.contains("mul.rn.f64")) + usize::from(text.contains("add.rn.f64"))
+        );
+    }
+    assert!(products > 100, "{products} products");
+}
+
 #[test]
 fn each_entry_finds_its_module() {
     for entry in entries() {
