@@ -2,12 +2,18 @@
 
 use super::Element;
 use super::border::PaddedRange;
-use super::kernel::Real;
+use super::kernel::{Real, Scalar};
 use crate::cpu::simd::{Level, Simd, Work};
 
 /// A type of elements.
-trait Value: Copy {
+pub(super) trait Value: Copy {
     fn widen(self) -> f64;
+
+    /// The last 16 bits of a whole number.
+    fn last_bits(self) -> u16;
+
+    /// The number of this type that has these last bits, if the type has up to 16 bits.
+    fn from_last_bits(bits: u16) -> Self;
 
     /// As a C program converts on x86-64: without the fraction, and modulo 2^bits. That is what SciPy does.
     fn convert<A: Real>(value: A) -> Self;
@@ -47,6 +53,14 @@ macro_rules! values {
                 self as f64
             }
             #[inline(always)]
+            fn last_bits(self) -> u16 {
+                self as u16
+            }
+            #[inline(always)]
+            fn from_last_bits(bits: u16) -> Self {
+                bits as Self
+            }
+            #[inline(always)]
             fn convert<A: Real>(value: A) -> Self {
                 $from(value) as $type
             }
@@ -63,6 +77,14 @@ impl Value for u64 {
     #[inline(always)]
     fn widen(self) -> f64 {
         self as f64
+    }
+    #[inline(always)]
+    fn last_bits(self) -> u16 {
+        self as u16
+    }
+    #[inline(always)]
+    fn from_last_bits(bits: u16) -> Self {
+        bits.into()
     }
     #[inline(always)]
     fn convert<A: Real>(value: A) -> Self {
@@ -148,7 +170,7 @@ impl Run {
 /// - The elements are there, initialised and of the type.
 /// - `to` has their places.
 #[inline(never)]
-pub(super) unsafe fn load<A: Real>(level: Level, element: Element, from: *const u8, to: *mut A, rows: Run, row: Run) {
+pub(super) unsafe fn load<A: Scalar>(level: Level, element: Element, from: *const u8, to: *mut A, rows: Run, row: Run) {
     level.run(Load { element, from, to, rows, row });
 }
 
@@ -161,7 +183,7 @@ struct Load<A> {
     row: Run,
 }
 
-impl<A: Real> Work for Load<A> {
+impl<A: Scalar> Work for Load<A> {
     type Output = ();
 
     #[inline(always)]
@@ -174,12 +196,12 @@ impl<A: Real> Work for Load<A> {
                     let (from, to) = (from.offset(number as isize * rows.stride), to.add(number * rows.step));
                     if stride == size_of::<T>() as isize && step == 1 {
                         for i in 0..count {
-                            to.add(i).write(A::from_f64(from.cast::<T>().add(i).read_unaligned().widen()));
+                            to.add(i).write(A::of(from.cast::<T>().add(i).read_unaligned()));
                         }
                     } else {
                         for i in 0..count {
                             let value = from.offset(i as isize * stride).cast::<T>().read_unaligned();
-                            to.add(i * step).write(A::from_f64(value.widen()));
+                            to.add(i * step).write(A::of(value));
                         }
                     }
                 }
@@ -193,9 +215,9 @@ impl<A: Real> Work for Load<A> {
 /// # Safety
 /// The element is there, initialised and of the type.
 #[inline(never)]
-unsafe fn load_one<A: Real>(element: Element, from: *const u8) -> A {
+unsafe fn load_one<A: Scalar>(element: Element, from: *const u8) -> A {
     // SAFETY: the element exists, as this function requires.
-    unsafe { for_element!(element, T => A::from_f64(from.cast::<T>().read_unaligned().widen())) }
+    unsafe { for_element!(element, T => A::of(from.cast::<T>().read_unaligned())) }
 }
 
 /// Converts what stands at the positions of `range` in a line of elements, `stride` bytes apart.
@@ -204,7 +226,7 @@ unsafe fn load_one<A: Real>(element: Element, from: *const u8) -> A {
 /// - `from` is the element at position 0 of the line, and the positions are within it.
 /// - `to` has room for all of them.
 #[inline(always)]
-pub(super) unsafe fn load_line<A: Real>(
+pub(super) unsafe fn load_line<A: Scalar>(
     level: Level,
     element: Element,
     from: *const u8,
@@ -239,7 +261,7 @@ pub(super) unsafe fn load_line<A: Real>(
 /// - `from` has the sums.
 /// - There is room for the elements.
 #[inline(never)]
-pub(super) unsafe fn store<A: Real, const IS_DENSE: bool>(
+pub(super) unsafe fn store<A: Scalar, const IS_DENSE: bool>(
     level: Level,
     element: Element,
     from: *const A,
@@ -259,7 +281,7 @@ struct Store<A, const IS_DENSE: bool> {
     row: Run,
 }
 
-impl<A: Real, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
+impl<A: Scalar, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
     type Output = ();
 
     #[inline(always)]
@@ -272,11 +294,11 @@ impl<A: Real, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
                     let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
                     if stride == size_of::<T>() as isize && step == 1 {
                         for i in 0..count {
-                            to.cast::<T>().add(i).write_unaligned(one::<A, T, IS_DENSE>(*from.add(i)));
+                            to.cast::<T>().add(i).write_unaligned((*from.add(i)).convert::<T, IS_DENSE>());
                         }
                     } else {
                         for i in 0..count {
-                            let value = one::<A, T, IS_DENSE>(*from.add(i * step));
+                            let value = (*from.add(i * step)).convert::<T, IS_DENSE>();
                             to.offset(i as isize * stride).cast::<T>().write_unaligned(value);
                         }
                     }
@@ -284,10 +306,4 @@ impl<A: Real, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
             });
         }
     }
-}
-
-/// A sum as an element.
-#[inline(always)]
-fn one<A: Real, T: Value, const IS_DENSE: bool>(value: A) -> T {
-    if IS_DENSE { T::convert_dense(value) } else { T::convert(value) }
 }

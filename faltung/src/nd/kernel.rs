@@ -3,19 +3,28 @@
 
 use std::ops::{Add, Div, Sub};
 
+use super::convert::Value;
 use crate::cpu::simd::Simd;
 
-/// A type of sums, with its vectors.
-pub(super) trait Real:
-    Copy + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Div<Output = Self> + 'static
-{
+/// A type that elements are converted to before they are summed. All bits 0 are the number 0.
+pub(super) trait Scalar: Copy + Send + Sync + 'static {
+    fn from_f64(value: f64) -> Self;
+
+    /// An element in this type.
+    fn of<T: Value>(element: T) -> Self;
+
+    /// A sum as an element. `IS_DENSE` is for the results of [`correlate`](super::correlate).
+    fn convert<T: Value, const IS_DENSE: bool>(self) -> T;
+}
+
+/// A floating-point type of sums, with its vectors.
+pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Output = Self> {
     /// A register.
     type Vector<S: Simd>: Copy;
 
     /// 0.
     const ZERO: Self;
 
-    fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
 
     /// Without the fraction; `i32::MIN` for what has no place in an `i32`, as x86-64's instructions have it.
@@ -47,14 +56,25 @@ pub(super) trait Real:
 macro_rules! real {
     ($type:ty, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident, $store:ident,
      |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
-        impl Real for $type {
-            type Vector<S: Simd> = S::$vector;
-            const ZERO: Self = 0.0;
-
+        impl Scalar for $type {
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
                 value as $type
             }
+            #[inline(always)]
+            fn of<T: Value>(element: T) -> Self {
+                element.widen() as $type
+            }
+            #[inline(always)]
+            fn convert<T: Value, const IS_DENSE: bool>(self) -> T {
+                if IS_DENSE { T::convert_dense(self) } else { T::convert(self) }
+            }
+        }
+
+        impl Real for $type {
+            type Vector<S: Simd> = S::$vector;
+            const ZERO: Self = 0.0;
+
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self)

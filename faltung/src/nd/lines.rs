@@ -10,9 +10,11 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
 use super::convert::{Run, load, store};
-use super::kernel::{Mirrored, Real, SLACK, Tap, divide, mirrored_sums, running_sums, weighted_sums, window_sums};
-use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Recheck, Values};
+use super::kernel::{SLACK, Scalar};
+use super::line_filter::{LineFilter, Summed};
+use super::narrow::{Again, Final, Narrow, PARTIAL, Values};
 use super::scratch::Scratch;
+use super::whole::{Correlated, Means};
 use super::{Element, Input, Output, Sums, run_jobs};
 use crate::cpu::simd::{Level, Simd, Work};
 use crate::{Error, Result};
@@ -61,24 +63,27 @@ pub fn correlate1d(
     cancelled: Option<&AtomicBool>,
 ) -> Result<()> {
     sums.check(input.layout.element, output.layout.element)?;
-    match sums {
-        Sums::F32 => {
-            let weights: Vec<_> = weights.iter().map(|&weight| weight as f32).collect();
-            run(input, output, lines, &LineFilter::<f32>::of(&weights), usize::MAX, |_| Final, cancelled)
+    let (from, to) = (input.layout.element, output.layout.element);
+    let filter = LineFilter::<f64>::of(weights);
+    if sums == Sums::F32 {
+        let weights: Vec<_> = weights.iter().map(|&weight| weight as f32).collect();
+        let summed = Summed::new(LineFilter::<f32>::of(&weights), usize::MAX, |_| Final);
+        return run(input, output, lines, summed, cancelled);
+    }
+    let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
+    if let Some(correlated) = Correlated::new(weights, from, to, outside) {
+        return run(input, output, lines, correlated, cancelled);
+    }
+    let values = Values::new(from, outside);
+    match Narrow::new(values, to, weights, filter.additions()) {
+        Some(Narrow::Exact) => {
+            run(input, output, lines, Summed::new(filter.narrowed(), usize::MAX, |_| Final), cancelled)
         }
-        Sums::F64 => {
-            let filter = LineFilter::<f64>::of(weights);
-            let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
-            let values = Values::new(input.layout.element, outside);
-            match Narrow::new(values, output.layout.element, weights, filter.additions()) {
-                Some(Narrow::Exact) => run(input, output, lines, &filter.narrowed(), usize::MAX, |_| Final, cancelled),
-                Some(Narrow::Proven(radius)) => {
-                    let again = |width| Again { order: filter.order(width), radius };
-                    run(input, output, lines, &filter.narrowed(), PARTIAL, again, cancelled)
-                }
-                None => run(input, output, lines, &filter, usize::MAX, |_| Final, cancelled),
-            }
+        Some(Narrow::Proven(radius)) => {
+            let again = |step| Again { order: filter.order(step), radius };
+            run(input, output, lines, Summed::new(filter.narrowed(), PARTIAL, again), cancelled)
         }
+        None => run(input, output, lines, Summed::new(filter, usize::MAX, |_| Final), cancelled),
     }
 }
 
@@ -101,105 +106,69 @@ pub fn uniform1d(
     let largest = from.largest().filter(|_| outside.fract() == 0.0);
     let most = largest.map(|largest| largest.max(outside.abs()) * size as f64);
     let has_fractions = matches!(to, Element::F32 | Element::F64);
+    if let Some(means) = Means::new(size, from, to, outside) {
+        return run(input, output, lines, means, cancelled);
+    }
     match most {
         // A quotient that is no whole number is at least 1 / size away from one, and a rounding of `f32` moves it by
         // less: it loses the same fraction.
         Some(most) if most < 16_777_216.0 && !has_fractions => {
-            run(input, output, lines, &LineFilter::<f32>::Windows(size), usize::MAX, |_| Final, cancelled)
+            let windows = LineFilter::<f32>::Windows(size);
+            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), cancelled)
         }
         Some(most) if most < 9_007_199_254_740_992.0 => {
-            run(input, output, lines, &LineFilter::<f64>::Windows(size), usize::MAX, |_| Final, cancelled)
+            let windows = LineFilter::<f64>::Windows(size);
+            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), cancelled)
         }
-        _ => run(input, output, lines, &LineFilter::<f64>::Running(size), usize::MAX, |_| Final, cancelled),
-    }
-}
-
-/// What is computed along a line.
-enum LineFilter<A> {
-    /// The weights in the order in which they are added, each with its number.
-    Taps(Vec<(usize, A)>),
-    Mirrored(Mirrored<A>),
-    /// The mean of so many values, of which no sum rounds.
-    Windows(usize),
-    /// The mean of so many values, summed in SciPy's order.
-    Running(usize),
-}
-
-/// Whether the weights after the middle are the negatives of those before it, or else equal to them; None if neither.
-pub(super) fn is_odd<A: Real>(weights: &[A]) -> Option<bool> {
-    let middle = weights.len() / 2;
-    let is = |sign: f64| {
-        (1..=middle).all(|d| {
-            let (before, after) = (weights[middle - d].to_f64(), weights[middle + d].to_f64());
-            (after - sign * before).abs() <= f64::EPSILON
-        })
-    };
-    match weights.len() % 2 {
-        1 if is(1.0) => Some(false),
-        1 if is(-1.0) => Some(true),
-        _ => None,
-    }
-}
-
-impl<A: Real> LineFilter<A> {
-    fn of(weights: &[A]) -> Self {
-        if let Some(is_odd) = is_odd(weights) {
-            let middle = weights.len() / 2;
-            return Self::Mirrored(Mirrored { middle: weights[middle], before: weights[..middle].to_vec(), is_odd });
-        }
-        let size = weights.len();
-        // The last one comes first, as in SciPy.
-        let numbers = size.checked_sub(1).into_iter().chain(0..size.saturating_sub(1));
-        Self::Taps(numbers.map(|number| (number, weights[number])).collect())
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Self::Taps(taps) => taps.len(),
-            Self::Mirrored(mirrored) => 2 * mirrored.before.len() + 1,
-            Self::Windows(size) | Self::Running(size) => *size,
+        _ => {
+            let running = LineFilter::<f64>::Running(size);
+            run(input, output, lines, Summed::new(running, usize::MAX, |_| Final), cancelled)
         }
     }
 }
 
-impl LineFilter<f64> {
-    /// With weights of `f32`.
-    fn narrowed(&self) -> LineFilter<f32> {
-        match self {
-            Self::Taps(taps) => {
-                LineFilter::Taps(taps.iter().map(|&(number, weight)| (number, weight as f32)).collect())
-            }
-            Self::Mirrored(Mirrored { middle, before, is_odd }) => LineFilter::Mirrored(Mirrored {
-                middle: *middle as f32,
-                before: before.iter().map(|&weight| weight as f32).collect(),
-                is_odd: *is_odd,
-            }),
-            Self::Windows(size) => LineFilter::Windows(*size),
-            Self::Running(size) => LineFilter::Running(*size),
-        }
+/// What is computed from the values of lines.
+pub(super) trait LineSums: Sync {
+    /// The type of the values and of the results before they are converted.
+    type Value: Scalar;
+    /// The same, ready for values of a line that are so many places apart.
+    type Ready: ReadySums<Value = Self::Value>;
+
+    /// Values that a result reads.
+    fn size(&self) -> usize;
+
+    /// Whether a result depends on the one before.
+    fn is_running(&self) -> bool {
+        false
     }
 
-    /// The most additions that a product goes through, in partial sums of [`PARTIAL`] products.
-    fn additions(&self) -> usize {
-        match self {
-            // Both values of a pair are added first.
-            Self::Mirrored(mirrored) => mirrored.before.len() + 2,
-            _ => PARTIAL + self.size().div_ceil(PARTIAL),
-        }
-    }
+    fn ready(self, step: usize) -> Self::Ready;
+}
 
-    /// The products of a sum in their order, where the values of a line are `step` places apart.
-    fn order(&self, step: usize) -> Order {
-        let tap = |(places, weight)| Tap { offset: (places * step) as isize, weight };
-        match self {
-            Self::Mirrored(Mirrored { middle, before, is_odd }) => {
-                let pairs = (1..=before.len()).rev().zip(before.iter().copied()).map(tap).collect();
-                Order::Mirrored { middle: *middle, pairs, is_odd: *is_odd }
-            }
-            Self::Taps(taps) => Order::Taps(taps.iter().copied().map(tap).collect()),
-            Self::Windows(_) | Self::Running(_) => unreachable!("means are not summed again"),
-        }
-    }
+/// [`LineSums`] for values that are a known number of places apart.
+pub(super) trait ReadySums: Sync {
+    type Value: Scalar;
+
+    /// # Safety
+    /// The places have the values that the results read, and room for the results.
+    unsafe fn run<S: Simd>(&self, simd: S, places: &Places<Self::Value>);
+}
+
+/// A block in scratch memory: rows of the values at one position of each line.
+pub(super) struct Places<A> {
+    /// The values. There is a row for each result, and `size - 1` more: those that the first and the last result read
+    /// before and after. Blocks that continue running sums have one row before these. [`SLACK`] values follow.
+    pub(super) values: *mut A,
+    /// Room for the rows of results, and for [`SLACK`] more.
+    pub(super) results: *mut A,
+    /// A row that stays from block to block.
+    pub(super) sums: *mut A,
+    /// Rows of results.
+    pub(super) rows: usize,
+    /// Values of a row.
+    pub(super) width: usize,
+    /// Whether the block is the first one of its lines.
+    pub(super) is_first: bool,
 }
 
 /// An axis in both arrays.
@@ -290,19 +259,16 @@ impl Cut {
 struct Buffers<A> {
     rows: Scratch<A>,
     results: Scratch<A>,
-    /// The sums of the last row, for [`LineFilter::Running`].
+    /// [`Places::sums`].
     sums: Scratch<A>,
 }
 
-/// Filters lines by partial sums of so many products. `recheck` makes what looks at the sums, for values of a line that
-/// are so many places apart.
-fn run<A: Real, R: Recheck<A>>(
+/// Filters all lines.
+fn run<F: LineSums>(
     input: Input<'_>,
     output: Output<'_>,
     lines: &Lines,
-    filter: &LineFilter<A>,
-    partial: usize,
-    recheck: impl FnOnce(usize) -> R,
+    filter: F,
     cancelled: Option<&AtomicBool>,
 ) -> Result<()> {
     let Lines { axis, origin, border, value } = *lines;
@@ -316,7 +282,7 @@ fn run<A: Real, R: Recheck<A>>(
     let line =
         Axis { length: input.layout.shape[axis], from: input.layout.strides[axis], to: output.layout.strides[axis] };
     let is_in_place = std::ptr::eq(input.first, output.first);
-    let is_running = matches!(filter, LineFilter::Running(_));
+    let is_running = filter.is_running();
     let cut =
         Cut::new(line, other_axes(&input, &output, axis), size, input.layout.element.size(), is_running, is_in_place);
 
@@ -327,14 +293,7 @@ fn run<A: Real, R: Recheck<A>>(
         let (results, sums) = (Scratch::new(cut.rows * cut.width + SLACK), Scratch::new(cut.width));
         Ok(Buffers { rows: Scratch::new(places), results, sums })
     };
-    let taps: Vec<_> = match filter {
-        LineFilter::Taps(taps) => {
-            let at = |&(number, weight): &(usize, A)| Tap { offset: (number * cut.width) as isize, weight };
-            taps.iter().map(at).collect()
-        }
-        _ => Vec::new(),
-    };
-    let recheck = recheck(cut.width);
+    let filter = filter.ready(cut.width);
     let before = (size / 2) as isize + origin;
     let work = input.layout.elements().saturating_mul(size);
     // The blocks of a line follow each other, so that what two of them read is still in a cache. A running sum goes on
@@ -372,11 +331,8 @@ fn run<A: Real, R: Recheck<A>>(
                 columns: cut.width.min(cut.columns.length - column),
                 rows,
                 range,
-                outside: A::from_f64(value),
-                filter,
-                taps: &taps,
-                partial,
-                recheck: &recheck,
+                outside: F::Value::from_f64(value),
+                filter: &filter,
                 is_first: start == 0,
                 scratch,
             });
@@ -385,7 +341,7 @@ fn run<A: Real, R: Recheck<A>>(
 }
 
 /// A job.
-struct Block<'a, A, R> {
+struct Block<'a, F: ReadySums> {
     level: Level,
     input: &'a Input<'a>,
     output: &'a Output<'a>,
@@ -402,25 +358,21 @@ struct Block<'a, A, R> {
     columns: usize,
     rows: usize,
     range: PaddedRange,
-    outside: A,
-    filter: &'a LineFilter<A>,
-    taps: &'a [Tap<A>],
-    /// Products of a partial sum.
-    partial: usize,
-    recheck: &'a R,
+    outside: F::Value,
+    filter: &'a F,
     /// Whether the block is the first one of its lines.
     is_first: bool,
-    scratch: &'a mut Buffers<A>,
+    scratch: &'a mut Buffers<F::Value>,
 }
 
-impl<A: Real, R> Block<'_, A, R> {
+impl<F: ReadySums> Block<'_, F> {
     /// Converts the elements at one position of all lines.
     ///
     /// # Safety
     /// - `from` is the element at position 0 of the first line, and the position is within the axis.
     /// - `to` has room for the block's columns.
     #[inline(always)]
-    unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, to: *mut A) {
+    unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, to: *mut F::Value) {
         // SAFETY: the elements are there, and so is room for them.
         unsafe {
             match position {
@@ -473,43 +425,23 @@ impl<A: Real, R> Block<'_, A, R> {
     }
 }
 
-impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
+impl<F: ReadySums> Work for Block<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(mut self, simd: S) {
         self.fill();
-        let count = self.rows * self.width;
-        let (from, to) = (self.scratch.rows.as_mut_ptr(), self.scratch.results.as_mut_ptr());
-        // SAFETY: the scratch memory has the rows of the results and as many before and after them as the filter
-        // reads, and SLACK values more.
-        unsafe {
-            match self.filter {
-                LineFilter::Taps(_) => {
-                    weighted_sums(simd, from, self.taps, self.partial, to, count);
-                    self.recheck.run(simd, from, to, count);
-                }
-                LineFilter::Mirrored(filter) => {
-                    let from = from.add(filter.before.len() * self.width);
-                    if filter.is_odd {
-                        mirrored_sums::<_, _, true>(simd, from, self.width, filter, to, count);
-                    } else {
-                        mirrored_sums::<_, _, false>(simd, from, self.width, filter, to, count);
-                    }
-                    self.recheck.run(simd, from, to, count);
-                }
-                LineFilter::Windows(size) => {
-                    window_sums(simd, from, *size, self.width, to, count);
-                    divide(to, count, A::from_f64(*size as f64));
-                }
-                LineFilter::Running(size) => {
-                    let from = if self.is_first { from } else { from.add(self.width) };
-                    let sums = self.scratch.sums.as_mut_ptr();
-                    running_sums(from, *size, self.width, self.rows, self.is_first, sums, to);
-                    divide(to, count, A::from_f64(*size as f64));
-                }
-            }
-        }
+        let Buffers { rows, results, sums } = &mut *self.scratch;
+        let places = Places {
+            values: rows.as_mut_ptr(),
+            results: results.as_mut_ptr(),
+            sums: sums.as_mut_ptr(),
+            rows: self.rows,
+            width: self.width,
+            is_first: self.is_first,
+        };
+        // SAFETY: `run` made the scratch memory for these rows, and `fill` has written them.
+        unsafe { self.filter.run(simd, &places) };
         self.write();
     }
 }

@@ -31,12 +31,14 @@ mod convert;
 mod dense;
 mod device;
 mod kernel;
+mod line_filter;
 mod lines;
 mod narrow;
 mod scratch;
 #[cfg(test)]
 mod tests;
 mod transformed;
+mod whole;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::kernel::Real;
+use super::kernel::Scalar;
 
 /// A cache line. Vectors that do not cross one are loaded at the full rate.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct Scratch<A> {
     values: PhantomData<A>,
 }
 
-impl<A: Real> Scratch<A> {
+impl<A: Scalar> Scratch<A> {
     pub(super) fn new(values: usize) -> Self {
         Self { lines: vec![Line([0; 64]); (values * size_of::<A>()).div_ceil(64)], values: PhantomData }
     }

@@ -314,6 +314,57 @@ fn without_a_radius_integers_are_wrong() {
     assert!(different(&narrow) > 100 && different(&transformed) > 100);
 }
 
+/// Sums of 16 bits wrap around where the sums of SciPy are converted: sums of up to 2^31, of all small types.
+#[test]
+fn whole_weights_have_the_last_bits_of_the_sums() {
+    let mut wrapped = 0;
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let shape = [random.usize(1..60), random.usize(1..60)];
+        let (from, to) = (SMALL[random.usize(..5)], SMALL[random.usize(..5)]);
+        let input = integers(&mut random, from, &shape);
+        let output = Array::new(&mut random, to, &shape);
+        let (axis, size, most) = (random.usize(..2), random.usize(1..14), random.i32(1..2000));
+        let weights: Vec<f64> = (0..size).map(|_| random.i32(-most..=most).into()).collect();
+        let border = BorderMode::ALL[random.usize(..5)];
+        let mut case = Case { random, input, output, border, value: -700.0 };
+        let lines = Lines { axis, origin: case.origin(size), border, value: case.value };
+        correlate1d(case.input.input(), case.output.output(), &weights, &lines, Sums::F64, None).unwrap();
+        let sum = |index: &[usize]| {
+            let first = -((size / 2) as isize) - lines.origin;
+            let value = |j: usize| case.at(&shifted(index, along(axis, 2, first + j as isize)));
+            (0..size).map(|j| weights[j] * value(j)).sum::<f64>()
+        };
+        case.compare(seed, sum);
+        wrapped += indices(&shape).iter().filter(|index| sum(index).abs() > 65_535.0).count();
+    }
+    assert!(wrapped > 10_000, "{wrapped}");
+}
+
+/// All sums of up to 130 bytes, by a product in place of the division: the results at the ends of the quotients' ranges.
+#[test]
+fn means_of_bytes_are_the_quotients() {
+    for size in 2..=130_usize {
+        // Places one more 1 in each window than in the one before: all sums, in order.
+        let values: Vec<u8> = (0..=255).flat_map(|value| vec![value; size]).collect();
+        let length = values.len();
+        for (shape, axis) in [([1, length], 1), ([length, 1], 0), ([length, 3], 0)] {
+            let mut random = fastrand::Rng::with_seed(size as u64);
+            let mut input = Array::new(&mut random, Element::U8, &shape);
+            for index in indices(&shape) {
+                input.set(&index, values[index[axis]].into());
+            }
+            let mut output = Array::new(&mut random, Element::U8, &shape);
+            let lines = Lines { axis, origin: -((size / 2) as isize), border: BorderMode::Clamp, value: 0.0 };
+            uniform1d(input.input(), output.output(), size, &lines, None).unwrap();
+            for index in indices(&shape) {
+                let expected = index[axis].min(255 * size) / size;
+                assert_eq!(output.get(&index), expected as f64, "size {size}, {index:?} of {shape:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn lines_have_the_bits_of_the_sums_in_scipys_order() {
     for seed in 0..400 {

@@ -7,7 +7,7 @@ use kernels_gpu::ndimage::params::{AXES, ArrayParams, Axis, RESULTS, THREADS};
 use kernels_gpu::ndimage::{self, Instance, Task};
 
 use super::DeviceArray;
-use crate::nd::lines::is_odd;
+use crate::nd::line_filter::is_odd;
 use crate::nd::{Correlation, Element, Layout, Lines, Sums};
 use crate::{Error, Result};
 

@@ -1,0 +1,281 @@
+//! Filters along a line in integers of 16 bits: a vector has twice as many of them as of `f32`.
+//!
+//! - [`Correlated`]: arrays of 8 or 16 bits and whole weights. SciPy converts a sum to an integer of 32 bits and keeps
+//!   its last bits. The last bits of a sum depend on the last bits of values and weights alone, so it does not matter
+//!   that sums of 16 bits wrap around.
+//! - [`Means`]: unsigned bytes. The sums of up to [`MOST`] of them fit, and a product takes the place of the division.
+
+use super::Element;
+use super::convert::Value;
+use super::kernel::{SLACK, Scalar, Tap};
+use super::lines::{LineSums, Places, ReadySums};
+use crate::cpu::simd::Simd;
+
+impl Scalar for u16 {
+    /// The last bits of a whole number below 2^63.
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        value as i64 as u16
+    }
+    #[inline(always)]
+    fn of<T: Value>(element: T) -> Self {
+        element.last_bits()
+    }
+    #[inline(always)]
+    fn convert<T: Value, const IS_DENSE: bool>(self) -> T {
+        T::from_last_bits(self)
+    }
+}
+
+/// Whether a type has integers of at most 16 bits.
+fn is_small(element: Element) -> bool {
+    element.is_integer() && element.size() <= 2
+}
+
+/// A correlation with whole weights.
+pub(super) struct Correlated {
+    size: usize,
+    /// The place of each weight that is not 0.
+    weights: Vec<(usize, u16)>,
+}
+
+impl Correlated {
+    /// None unless the results are the last bits of whole sums. `outside` is the value of the border, if there is one.
+    pub(super) fn new(weights: &[f64], from: Element, to: Element, outside: Option<f64>) -> Option<Self> {
+        let outside = outside.unwrap_or(0.0);
+        let most = weights.iter().map(|weight| weight.abs()).sum::<f64>() * from.largest()?.max(outside.abs());
+        let are_whole = weights.iter().chain([&outside]).all(|number| number.fract() == 0.0);
+        // What has no place in 32 bits is not converted to its last bits.
+        if !is_small(from) || !is_small(to) || !are_whole || most >= 2_147_483_648.0 {
+            return None;
+        }
+        let weights_and_places = weights.iter().copied().enumerate();
+        let used = weights_and_places.filter(|&(_, weight)| weight != 0.0);
+        Some(Self {
+            size: weights.len(),
+            weights: used.map(|(place, weight)| (place, u16::from_f64(weight))).collect(),
+        })
+    }
+}
+
+impl LineSums for Correlated {
+    type Value = u16;
+    type Ready = ReadyCorrelated;
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn ready(self, step: usize) -> ReadyCorrelated {
+        let tap = |(place, weight)| Tap { offset: (place * step) as isize, weight };
+        ReadyCorrelated(self.weights.into_iter().map(tap).collect())
+    }
+}
+
+pub(super) struct ReadyCorrelated(Vec<Tap<u16>>);
+
+/// Products that are added before the sum is written.
+const TOGETHER: usize = 4;
+
+/// Results for which all products are added before the next ones: they stay in the first-level cache.
+const SEGMENT: usize = 4096;
+
+impl ReadySums for ReadyCorrelated {
+    type Value = u16;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(&self, _: S, places: &Places<u16>) {
+        let count = places.rows * places.width;
+        for start in (0..count).step_by(SEGMENT) {
+            let count = SEGMENT.min(count - start);
+            // SAFETY: the places have what these results read, and room for them.
+            unsafe {
+                let (from, to) = (places.values.add(start).cast_const(), places.results.add(start));
+                std::slice::from_raw_parts_mut(to, count).fill(0);
+                for taps in self.0.chunks(TOGETHER) {
+                    match taps {
+                        [a, b, c, d] => add_products([a, b, c, d], from, to, count),
+                        [a, b, c] => add_products([a, b, c], from, to, count),
+                        [a, b] => add_products([a, b], from, to, count),
+                        rest => rest.iter().for_each(|tap| add_products([tap], from, to, count)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of a few weights to `count` sums.
+///
+/// # Safety
+/// - From each tap's offset on, `from` is valid for reads of `count` values.
+/// - `to` is valid for reads and writes of `count` values, none of which is among those at `from`.
+#[inline(always)]
+unsafe fn add_products<const N: usize>(taps: [&Tap<u16>; N], from: *const u16, to: *mut u16, count: usize) {
+    for i in 0..count {
+        // SAFETY: value i of each tap, and sum i.
+        unsafe {
+            let mut sum = *to.add(i);
+            for tap in taps {
+                sum = sum.wrapping_add(tap.weight.wrapping_mul(*from.offset(tap.offset).add(i)));
+            }
+            *to.add(i) = sum;
+        }
+    }
+}
+
+/// The largest size of a mean in 16 bits.
+const MOST: usize = 128;
+
+/// The mean of 2 to [`MOST`] bytes.
+pub(super) struct Means {
+    size: usize,
+    /// `sum / size` is `sum * factor >> 16 >> shift`.
+    factor: u16,
+    shift: u32,
+}
+
+impl Means {
+    /// None unless the mean drops its fraction, and all sums fit.
+    ///
+    /// # Division by a product
+    /// Let `p = 16 + shift` and `factor = 2^p / size`, rounded up. Then `factor * size = 2^p + e` with `e < size`, and
+    /// `sum * factor / 2^p` is too large by `sum * e / (size * 2^p)`. That is less than `1 / size`, the distance of a
+    /// quotient from the next whole number, if `sum * e < 2^p`. `sum` is at most `255 * size`, `e` at most `size - 1`,
+    /// and `2^p` at least `2^15 * size`. So it suffices that `255 * (size - 1) < 2^15`.
+    pub(super) fn new(size: usize, from: Element, to: Element, outside: f64) -> Option<Self> {
+        let are_bytes = matches!(from, Element::U8 | Element::Bool) && outside.fract() == 0.0;
+        if !are_bytes || !(0.0..256.0).contains(&outside) || !to.is_integer() || !(2..=MOST).contains(&size) {
+            return None;
+        }
+        let shift = size.next_power_of_two().trailing_zeros() - 1;
+        Some(Self { size, factor: (1_usize << (16 + shift)).div_ceil(size) as u16, shift })
+    }
+
+    #[inline(always)]
+    fn mean(&self, sum: u16) -> u16 {
+        ((u32::from(sum) * u32::from(self.factor)) >> 16) as u16 >> self.shift
+    }
+
+    /// The means of values that are adjacent in memory. Sums of 2, 4, 8, .. values take the place of the values, and
+    /// the binary digits of the size say which of them are added.
+    ///
+    /// # Safety
+    /// As for [`ReadySums::run`]; the width is 1.
+    #[inline(always)]
+    unsafe fn along_memory(&self, from: *mut u16, to: *mut u16, count: usize) {
+        let add = |a: Lanes, b: Lanes| {
+            let mut sum = a;
+            for (sum, b) in sum.iter_mut().zip(b) {
+                *sum = sum.wrapping_add(b);
+            }
+            sum
+        };
+        // How many values the sums at `from` have, and how many those at `to`.
+        let (mut power, mut done) = (1, 0);
+        loop {
+            if self.size & power != 0 {
+                for i in (0..count).step_by(LANES) {
+                    // SAFETY: sums up to the last one that is asked for, and less than SLACK values more.
+                    unsafe {
+                        let part = load(from.add(i + done));
+                        store(to.add(i), if done == 0 { part } else { add(load(to.add(i)), part) });
+                    }
+                }
+                done += power;
+            }
+            if done == self.size {
+                break;
+            }
+            // What is still read of the sums of twice as many.
+            for i in (0..count + self.size - 2 * power).step_by(LANES) {
+                // SAFETY: as above.
+                unsafe { store(from.add(i), add(load(from.add(i)), load(from.add(i + power)))) };
+            }
+            power *= 2;
+        }
+        for i in 0..count {
+            // SAFETY: a result.
+            unsafe { *to.add(i) = self.mean(*to.add(i)) };
+        }
+    }
+
+    /// The means of values that are `width` places apart, by running sums.
+    ///
+    /// # Safety
+    /// As for [`ReadySums::run`].
+    #[inline(always)]
+    unsafe fn across_memory(&self, places: &Places<u16>) {
+        let Places { values, results, sums, rows, width, .. } = *places;
+        // SAFETY: row and column exist.
+        unsafe {
+            for column in 0..width {
+                *sums.add(column) = 0;
+            }
+            for row in 0..self.size - 1 {
+                for column in 0..width {
+                    *sums.add(column) = (*sums.add(column)).wrapping_add(*values.add(row * width + column));
+                }
+            }
+            for row in 0..rows {
+                let (old, new) = (values.add(row * width), values.add((row + self.size - 1) * width));
+                let to = results.add(row * width);
+                for column in 0..width {
+                    let sum = (*sums.add(column)).wrapping_add(*new.add(column));
+                    *to.add(column) = self.mean(sum);
+                    *sums.add(column) = sum.wrapping_sub(*old.add(column));
+                }
+            }
+        }
+    }
+}
+
+impl LineSums for Means {
+    type Value = u16;
+    type Ready = Self;
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn ready(self, _: usize) -> Self {
+        self
+    }
+}
+
+impl ReadySums for Means {
+    type Value = u16;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(&self, _: S, places: &Places<u16>) {
+        // SAFETY: as this function requires.
+        unsafe {
+            if places.width == 1 {
+                self.along_memory(places.values, places.results, places.rows);
+            } else {
+                self.across_memory(places);
+            }
+        }
+    }
+}
+
+/// Values of a vector, of two with smaller registers.
+const LANES: usize = 32;
+type Lanes = [u16; LANES];
+const _: () = assert!(LANES <= SLACK);
+
+/// # Safety
+/// `from` is valid for reads of [`LANES`] values.
+#[inline(always)]
+unsafe fn load(from: *const u16) -> Lanes {
+    // SAFETY: as this function requires.
+    unsafe { from.cast::<Lanes>().read_unaligned() }
+}
+
+/// # Safety
+/// `to` is valid for writes of [`LANES`] values.
+#[inline(always)]
+unsafe fn store(to: *mut u16, values: Lanes) {
+    // SAFETY: as this function requires.
+    unsafe { to.cast::<Lanes>().write_unaligned(values) }
+}
