@@ -74,52 +74,30 @@ impl LineSums for Correlated {
 
 pub(super) struct ReadyCorrelated(Vec<Tap<u16>>);
 
-/// Products that are added before the sum is written.
+/// Registers of sums that are computed together: as many as hide the latency of a product.
 const TOGETHER: usize = 4;
-
-/// Results for which all products are added before the next ones: they stay in the first-level cache.
-const SEGMENT: usize = 4096;
+const _: () = assert!(TOGETHER * 32 <= SLACK);
 
 impl ReadySums for ReadyCorrelated {
     type Value = u16;
 
     #[inline(always)]
-    unsafe fn run<S: Simd>(&self, _: S, places: &Places<u16>) {
-        let count = places.rows * places.width;
-        for start in (0..count).step_by(SEGMENT) {
-            let count = SEGMENT.min(count - start);
-            // SAFETY: the places have what these results read, and room for them.
-            unsafe {
-                let (from, to) = (places.values.add(start).cast_const(), places.results.add(start));
-                std::slice::from_raw_parts_mut(to, count).fill(0);
-                for taps in self.0.chunks(TOGETHER) {
-                    match taps {
-                        [a, b, c, d] => add_products([a, b, c, d], from, to, count),
-                        [a, b, c] => add_products([a, b, c], from, to, count),
-                        [a, b] => add_products([a, b], from, to, count),
-                        rest => rest.iter().for_each(|tap| add_products([tap], from, to, count)),
-                    }
+    unsafe fn run<S: Simd>(&self, simd: S, places: &Places<u16>) {
+        let (from, count) = (places.values.cast_const(), places.rows * places.width);
+        for start in (0..count).step_by(TOGETHER * 2 * S::LANES) {
+            let mut sums = [simd.splat_shorts(0); TOGETHER];
+            for tap in &self.0 {
+                let weight = simd.splat_shorts(tap.weight);
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: less than SLACK values after the last one that is asked for.
+                    let values = unsafe { simd.load_shorts(from.offset(tap.offset).add(start + i * 2 * S::LANES)) };
+                    *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
                 }
             }
-        }
-    }
-}
-
-/// Adds the products of a few weights to `count` sums.
-///
-/// # Safety
-/// - From each tap's offset on, `from` is valid for reads of `count` values.
-/// - `to` is valid for reads and writes of `count` values, none of which is among those at `from`.
-#[inline(always)]
-unsafe fn add_products<const N: usize>(taps: [&Tap<u16>; N], from: *const u16, to: *mut u16, count: usize) {
-    for i in 0..count {
-        // SAFETY: value i of each tap, and sum i.
-        unsafe {
-            let mut sum = *to.add(i);
-            for tap in taps {
-                sum = sum.wrapping_add(tap.weight.wrapping_mul(*from.offset(tap.offset).add(i)));
+            for (i, &sum) in sums.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { simd.store_shorts(places.results.add(start + i * 2 * S::LANES), sum) };
             }
-            *to.add(i) = sum;
         }
     }
 }
@@ -163,23 +141,17 @@ impl Means {
     /// # Safety
     /// As for [`ReadySums::run`]; the width is 1.
     #[inline(always)]
-    unsafe fn along_memory(&self, from: *mut u16, to: *mut u16, count: usize) {
-        let add = |a: Lanes, b: Lanes| {
-            let mut sum = a;
-            for (sum, b) in sum.iter_mut().zip(b) {
-                *sum = sum.wrapping_add(b);
-            }
-            sum
-        };
+    unsafe fn along_memory<S: Simd>(&self, simd: S, from: *mut u16, to: *mut u16, count: usize) {
         // How many values the sums at `from` have, and how many those at `to`.
         let (mut power, mut done) = (1, 0);
         loop {
             if self.size & power != 0 {
-                for i in (0..count).step_by(LANES) {
+                for i in (0..count).step_by(2 * S::LANES) {
                     // SAFETY: sums up to the last one that is asked for, and less than SLACK values more.
                     unsafe {
-                        let part = load(from.add(i + done));
-                        store(to.add(i), if done == 0 { part } else { add(load(to.add(i)), part) });
+                        let part = simd.load_shorts(from.add(i + done));
+                        let sum = if done == 0 { part } else { simd.add_shorts(simd.load_shorts(to.add(i)), part) };
+                        simd.store_shorts(to.add(i), sum);
                     }
                 }
                 done += power;
@@ -188,9 +160,12 @@ impl Means {
                 break;
             }
             // What is still read of the sums of twice as many.
-            for i in (0..count + self.size - 2 * power).step_by(LANES) {
+            for i in (0..count + self.size - 2 * power).step_by(2 * S::LANES) {
                 // SAFETY: as above.
-                unsafe { store(from.add(i), add(load(from.add(i)), load(from.add(i + power)))) };
+                unsafe {
+                    let (a, b) = (simd.load_shorts(from.add(i)), simd.load_shorts(from.add(i + power)));
+                    simd.store_shorts(from.add(i), simd.add_shorts(a, b));
+                }
             }
             power *= 2;
         }
@@ -247,35 +222,14 @@ impl ReadySums for Means {
     type Value = u16;
 
     #[inline(always)]
-    unsafe fn run<S: Simd>(&self, _: S, places: &Places<u16>) {
+    unsafe fn run<S: Simd>(&self, simd: S, places: &Places<u16>) {
         // SAFETY: as this function requires.
         unsafe {
             if places.width == 1 {
-                self.along_memory(places.values, places.results, places.rows);
+                self.along_memory(simd, places.values, places.results, places.rows);
             } else {
                 self.across_memory(places);
             }
         }
     }
-}
-
-/// Values of a vector, of two with smaller registers.
-const LANES: usize = 32;
-type Lanes = [u16; LANES];
-const _: () = assert!(LANES <= SLACK);
-
-/// # Safety
-/// `from` is valid for reads of [`LANES`] values.
-#[inline(always)]
-unsafe fn load(from: *const u16) -> Lanes {
-    // SAFETY: as this function requires.
-    unsafe { from.cast::<Lanes>().read_unaligned() }
-}
-
-/// # Safety
-/// `to` is valid for writes of [`LANES`] values.
-#[inline(always)]
-unsafe fn store(to: *mut u16, values: Lanes) {
-    // SAFETY: as this function requires.
-    unsafe { to.cast::<Lanes>().write_unaligned(values) }
 }

@@ -88,6 +88,35 @@ impl Simd for Neon {
         // SAFETY: as in `splat`; `to` has room for two values, as this function requires.
         unsafe { vst1q_f64(to, vector) }
     }
+
+    type Shorts = uint16x8_t;
+
+    #[inline(always)]
+    fn splat_shorts(self, value: u16) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe { vdupq_n_u16(value) }
+    }
+    #[inline(always)]
+    fn add_shorts(self, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe { vaddq_u16(a, b) }
+    }
+    #[inline(always)]
+    fn mul_shorts(self, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe { vmulq_u16(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn load_shorts(self, from: *const u16) -> uint16x8_t {
+        // SAFETY: as in `splat`; `from` holds eight values, as this function requires.
+        unsafe { vld1q_u16(from) }
+    }
+    #[inline(always)]
+    unsafe fn store_shorts(self, to: *mut u16, vector: uint16x8_t) {
+        // SAFETY: as in `splat`; `to` has room for eight values, as this function requires.
+        unsafe { vst1q_u16(to, vector) }
+    }
+
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> float32x4_t {
         // SAFETY: as in `load`.

@@ -133,6 +133,30 @@ pub(crate) trait Simd: Copy {
     /// `from` is valid for reads of as many values.
     unsafe fn load_wide(self, from: *const f32) -> Self::Doubles;
 
+    /// A register of twice as many integers of 16 bits.
+    type Shorts: Copy;
+
+    /// `value` in every lane.
+    fn splat_shorts(self, value: u16) -> Self::Shorts;
+
+    /// The last 16 bits of `a + b`, lane by lane.
+    fn add_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+
+    /// The last 16 bits of `a * b`, lane by lane.
+    fn mul_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+
+    /// Twice [`LANES`](Self::LANES) values from `from` on, which need not be aligned.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load_shorts(self, from: *const u16) -> Self::Shorts;
+
+    /// Writes twice [`LANES`](Self::LANES) values from `to` on, which need not be aligned.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of as many values.
+    unsafe fn store_shorts(self, to: *mut u16, vector: Self::Shorts);
+
     /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
     fn prefetch(self, at: *const f32) {
         let _ = at;

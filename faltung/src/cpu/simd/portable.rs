@@ -120,4 +120,35 @@ impl Simd for Portable {
         // SAFETY: `to` has room for two values, as this function requires.
         unsafe { to.cast::<[f64; 2]>().write_unaligned(vector) }
     }
+
+    type Shorts = [u16; 8];
+
+    #[inline(always)]
+    fn splat_shorts(self, value: u16) -> [u16; 8] {
+        [value; 8]
+    }
+    #[inline(always)]
+    fn add_shorts(self, mut a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = a.wrapping_add(b);
+        }
+        a
+    }
+    #[inline(always)]
+    fn mul_shorts(self, mut a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = a.wrapping_mul(b);
+        }
+        a
+    }
+    #[inline(always)]
+    unsafe fn load_shorts(self, from: *const u16) -> [u16; 8] {
+        // SAFETY: `from` holds eight values, as this function requires.
+        unsafe { from.cast::<[u16; 8]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store_shorts(self, to: *mut u16, vector: [u16; 8]) {
+        // SAFETY: `to` has room for eight values, as this function requires.
+        unsafe { to.cast::<[u16; 8]>().write_unaligned(vector) }
+    }
 }

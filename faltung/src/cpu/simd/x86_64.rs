@@ -22,7 +22,8 @@ pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
 macro_rules! instance {
     ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
      $add:ident, $sub:ident, $doubles:ty, $splat_f64:ident, $add_f64:ident, $sub_f64:ident, $mul_f64:ident,
-     $load_f64:ident, $store_f64:ident, { $($own:tt)* }) => {
+     $load_f64:ident, $store_f64:ident, $shorts:ty, $splat_u16:ident, $add_u16:ident, $mul_u16:ident, $load_u16:ident,
+     $store_u16:ident, { $($own:tt)* }) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
         struct $name(());
@@ -109,13 +110,42 @@ macro_rules! instance {
                 // SAFETY: as in `splat`; the caller promises the memory.
                 unsafe { $store_f64(to, vector) }
             }
+
+            type Shorts = $shorts;
+
+            #[inline(always)]
+            fn splat_shorts(self, value: u16) -> $shorts {
+                // SAFETY: as in `splat`.
+                unsafe { $splat_u16(value.cast_signed()) }
+            }
+            #[inline(always)]
+            fn add_shorts(self, a: $shorts, b: $shorts) -> $shorts {
+                // SAFETY: as in `splat`.
+                unsafe { $add_u16(a, b) }
+            }
+            #[inline(always)]
+            fn mul_shorts(self, a: $shorts, b: $shorts) -> $shorts {
+                // SAFETY: as in `splat`.
+                unsafe { $mul_u16(a, b) }
+            }
+            #[inline(always)]
+            unsafe fn load_shorts(self, from: *const u16) -> $shorts {
+                // SAFETY: as in `splat`; the caller promises the memory.
+                unsafe { $load_u16(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn store_shorts(self, to: *mut u16, vector: $shorts) {
+                // SAFETY: as in `splat`; the caller promises the memory.
+                unsafe { $store_u16(to.cast(), vector) }
+            }
             $($own)*
         }
     };
 }
 instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps,
     _mm512_add_ps, _mm512_sub_ps, __m512d, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
-    _mm512_loadu_pd, _mm512_storeu_pd, {
+    _mm512_loadu_pd, _mm512_storeu_pd, __m512i, _mm512_set1_epi16, _mm512_add_epi16, _mm512_mullo_epi16,
+    _mm512_loadu_si512, _mm512_storeu_si512, {
     #[inline(always)]
     unsafe fn load_wide(self, from: *const f32) -> __m512d {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
@@ -185,7 +215,8 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
 }}
 instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
     _mm256_add_ps, _mm256_sub_ps, __m256d, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
-    _mm256_loadu_pd, _mm256_storeu_pd, {
+    _mm256_loadu_pd, _mm256_storeu_pd, __m256i, _mm256_set1_epi16, _mm256_add_epi16, _mm256_mullo_epi16,
+    _mm256_loadu_si256, _mm256_storeu_si256, {
     #[inline(always)]
     unsafe fn load_wide(self, from: *const f32) -> __m256d {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
