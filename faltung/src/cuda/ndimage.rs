@@ -64,7 +64,7 @@ impl Gpu {
             let module = self.module(launch.kernel.module())?;
             filters.functions.insert(symbol, function(&module, symbol)?);
         }
-        let weights = match launch.taps[..] {
+        let weights = match launch.list[..] {
             [] => Area { address: 0, bytes: 0 },
             ref list => self.weights(&mut filters.weights, list)?,
         };

@@ -19,6 +19,7 @@
 
 mod emulated;
 mod plan;
+mod tiles;
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
