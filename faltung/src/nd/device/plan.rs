@@ -6,8 +6,8 @@ use kernels_gpu::ndimage::means::STRIP;
 use kernels_gpu::ndimage::params::{AXES, ArrayParams, Axis, THREADS};
 use kernels_gpu::ndimage::{self, Instance, Task};
 
-use super::tiles;
 use super::DeviceArray;
+use super::tiles;
 use crate::nd::lines::is_odd;
 use crate::nd::{Correlation, Element, Layout, Lines, Sums};
 use crate::{Error, Result};

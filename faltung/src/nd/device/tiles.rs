@@ -150,8 +150,9 @@ impl Tiles {
     /// Axis 1 is the filtered axis before that one.
     pub(super) fn new(axes: &[Filtered]) -> Self {
         let mut rest = axes.to_vec();
-        let nearest =
-            |axes: &[Filtered]| (0..axes.len()).min_by_key(|&i| (axes[i].axis.length == 1, axes[i].axis.to.unsigned_abs()));
+        let nearest = |axes: &[Filtered]| {
+            (0..axes.len()).min_by_key(|&i| (axes[i].axis.length == 1, axes[i].axis.to.unsigned_abs()))
+        };
         let last_filtered = |axes: &[Filtered]| axes.iter().rposition(|one| one.size != 1);
         let mut order = Vec::new();
         if let Some(place) = last_filtered(&rest).or_else(|| nearest(&rest)) {
