@@ -50,7 +50,8 @@ pub struct DeviceArray<'a> {
 /// exception: there the sums start afresh every 32 results, so roundings and NaN do not reach as far.
 ///
 /// The first call with a filter copies its weights to the device and waits for this copy. The last filters are kept. So
-/// a stream that captures a graph needs one call with the same arguments before.
+/// a stream that captures a graph needs one call with the same arguments before. The weights of a captured call stay on
+/// the device until it is closed.
 ///
 /// ## Errors
 /// - Those of [`correlate`], [`correlate1d`] and [`uniform1d`].
