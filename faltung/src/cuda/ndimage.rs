@@ -70,6 +70,7 @@ impl Gpu {
     ///   until it is done.
     /// - Until then nothing else writes the input, or uses the output.
     /// - `stream` is a `CUstream` of the device's primary context, or that of a default stream.
+    /// - A graph that captures the launch runs only while the device is open.
     pub(crate) unsafe fn run_array(&self, launch: &ArrayLaunch, input: u64, output: u64, stream: u64) -> Result<()> {
         let _entered = self.enter()?;
         // Locked until the launch is enqueued: the weights must not be removed before.
@@ -153,14 +154,11 @@ impl Gpu {
         })
     }
 
-    /// Gives the weights of all filters back when the device is closed.
+    /// Gives the weights of all filters back when the device is closed. No graph runs any more that reads them.
     pub(super) fn drop_array_filters(&self) {
         let filters = std::mem::take(&mut *self.array_filters.lock().unwrap_or_else(PoisonError::into_inner));
-        for Weights { block, users, is_captured, .. } in filters.weights {
-            // A graph may still run. Memory that can't be waited for stays allocated.
-            if !is_captured {
-                self.give_back(block, users.into_events().collect());
-            }
+        for Weights { block, users, .. } in filters.weights {
+            self.give_back(block, users.into_events().collect());
         }
     }
 }

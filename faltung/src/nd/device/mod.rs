@@ -69,6 +69,7 @@ pub struct DeviceArray<'a> {
 /// - Until the work is done nothing else writes the input, or uses the output. Work before it on the stream is done
 ///   then.
 /// - `stream` is a `CUstream` of the device's primary context, or 0, 1 or 2 for a default stream.
+/// - A graph that captured the work runs only while the device is open.
 impl Device {
     /// [`correlate`] on arrays of this device.
     ///
