@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] =
 /// The seed of the arrays and filters.
 const SEED: u64 = 20_261_123;
 
-const ELEMENTS: [Element; 11] = [
+pub(super) const ELEMENTS: [Element; 11] = [
     Element::Bool,
     Element::I8,
     Element::U8,
@@ -34,8 +34,8 @@ const ELEMENTS: [Element; 11] = [
 
 /// An array in host memory, with whatever lies between its elements.
 #[derive(Clone, Debug)]
-struct Array {
-    layout: Layout,
+pub(super) struct Array {
+    pub(super) layout: Layout,
     /// The place of the first element, in elements.
     first: usize,
     /// So many bytes of these, as words so that all elements are aligned.
@@ -45,7 +45,7 @@ struct Array {
 
 impl Array {
     /// An array of this shape with random strides: any order of the axes, gaps, negative ones, and for inputs zeros.
-    fn new(element: Element, shape: &[usize], is_input: bool, random: &mut fastrand::Rng) -> Self {
+    pub(super) fn new(element: Element, shape: &[usize], is_input: bool, random: &mut fastrand::Rng) -> Self {
         let size = element.size();
         let mut order: Vec<_> = (0..shape.len()).collect();
         if random.bool() {
@@ -77,7 +77,7 @@ impl Array {
     }
 
     /// Fills all of the memory with random numbers.
-    fn fill(mut self, is_wild: bool, random: &mut fastrand::Rng) -> Self {
+    pub(super) fn fill(mut self, is_wild: bool, random: &mut fastrand::Rng) -> Self {
         let element = self.layout.element;
         for place in 0..self.elements() {
             let number = (random.f64() - 0.5) * 10_f64.powi(random.i32(-3..if is_wild { 17 } else { 3 }));
@@ -144,13 +144,13 @@ impl Array {
 }
 
 /// Where a device computes: host memory, or memory of a CUDA device and a stream as another library has them.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     device: &'a Device,
     foreign: Option<(Stream, Context)>,
 }
 
 impl<'a> Place<'a> {
-    fn new(device: &'a Device) -> Result<Self, String> {
+    pub(super) fn new(device: &'a Device) -> Result<Self, String> {
         let Some(gpu) = device.gpu() else { return Ok(Self { device, foreign: None }) };
         let _restored = Restored::keep();
         let open = || {
@@ -163,7 +163,7 @@ impl<'a> Place<'a> {
     }
 
     /// More cases where an array takes no seconds.
-    fn cases(&self, few: usize, many: usize) -> usize {
+    pub(super) fn cases(&self, few: usize, many: usize) -> usize {
         match self.device.gpu() {
             Some(gpu) if gpu.memory_bytes > 2 << 30 => many,
             _ => few,
@@ -171,7 +171,7 @@ impl<'a> Place<'a> {
     }
 
     /// Computes on this device.
-    fn run(&self, computation: &Computation, input: &Array, output: &mut Array) -> Checked {
+    pub(super) fn run(&self, computation: &Computation, input: &Array, output: &mut Array) -> Checked {
         let Some((stream, context)) = &self.foreign else {
             let mut input = input.clone();
             let addresses = [input.first(), output.first()].map(|first| first.expose_provenance() as u64);
@@ -209,7 +209,7 @@ impl Drop for Place<'_> {
 
 /// What is computed.
 #[derive(Clone, Debug)]
-enum Computation {
+pub(super) enum Computation {
     Correlate { weights: Vec<f64>, shape: Vec<usize>, origins: Vec<isize>, border: BorderMode, value: f64, sums: Sums },
     Correlate1d { weights: Vec<f64>, lines: Lines, sums: Sums },
     Uniform1d { size: usize, lines: Lines },
@@ -241,7 +241,7 @@ impl Computation {
         .map_err(words)
     }
 
-    fn on_cpu(&self, input: &Array, output: &mut Array) -> Checked {
+    pub(super) fn on_cpu(&self, input: &Array, output: &mut Array) -> Checked {
         let mut input = input.clone();
         // SAFETY: the memory has the elements of both layouts, and nothing else uses it.
         let (from, to) = unsafe {
@@ -265,7 +265,7 @@ impl Computation {
     }
 }
 
-fn weight(random: &mut fastrand::Rng) -> f64 {
+pub(super) fn weight(random: &mut fastrand::Rng) -> f64 {
     match random.u8(..8) {
         0 => 0.0,
         1 => 1e-17,
@@ -273,7 +273,7 @@ fn weight(random: &mut fastrand::Rng) -> f64 {
     }
 }
 
-fn origin(size: usize, random: &mut fastrand::Rng) -> isize {
+pub(super) fn origin(size: usize, random: &mut fastrand::Rng) -> isize {
     if random.bool() { 0 } else { random.isize(-((size / 2) as isize)..=((size - 1) / 2) as isize) }
 }
 
@@ -320,7 +320,7 @@ fn filter(shape: &[usize], types: (Element, Element), random: &mut fastrand::Rng
 }
 
 /// Whether two arrays of one layout hold the same, also between the elements.
-fn same(found: &Array, right: &Array, what: impl Fn() -> String) -> Checked {
+pub(super) fn same(found: &Array, right: &Array, what: impl Fn() -> String) -> Checked {
     let different = |&place: &usize| found.get(place) != right.get(place);
     let Some(place) = (0..right.elements()).find(different) else { return Ok(()) };
     let count = (0..right.elements()).filter(different).count();

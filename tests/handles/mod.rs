@@ -1,7 +1,9 @@
 //! What the library's handles promise, each as a test of one device. `devices` runs them on every device of the
 //! machine, `fake_driver` under a driver that begins work as late as it can and reports misuse.
 
-pub(crate) mod arrays;
+mod array_streams;
+mod array_tiles;
+mod arrays;
 mod batch;
 pub(crate) mod context;
 mod default_stream;
@@ -26,11 +28,19 @@ pub(crate) type Checked = Result<(), String>;
 pub(crate) type Test = (&'static str, fn(&Device) -> Checked);
 
 /// For every device.
-pub(crate) const OF_ALL: [&[Test]; 7] =
-    [threads::TESTS, pools::TESTS, streams::TESTS, foreign::TESTS, batch::TESTS, gaps::TESTS, arrays::TESTS];
+pub(crate) const OF_ALL: [&[Test]; 8] = [
+    threads::TESTS,
+    pools::TESTS,
+    streams::TESTS,
+    foreign::TESTS,
+    batch::TESTS,
+    gaps::TESTS,
+    arrays::TESTS,
+    array_tiles::TESTS,
+];
 /// For CUDA devices, the fake driver's among them.
-pub(crate) const OF_CUDA: [&[Test]; 4] =
-    [context::TESTS, foreign::OF_CUDA, foreign_streams::OF_CUDA, default_stream::OF_CUDA];
+pub(crate) const OF_CUDA: [&[Test]; 5] =
+    [context::TESTS, foreign::OF_CUDA, foreign_streams::OF_CUDA, default_stream::OF_CUDA, array_streams::OF_CUDA];
 
 /// The time after which a test counts as one that never ends. The slowest takes some seconds.
 const LONGEST: Duration = Duration::from_secs(300);

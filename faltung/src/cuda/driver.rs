@@ -31,6 +31,7 @@ unsafe extern "C" {
     fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: *mut c_void, flags: u32) -> u32;
     fn cuMemsetD8Async(to: u64, byte: u8, count: usize, stream: CUstream) -> u32;
     fn cuStreamCreate(stream: *mut CUstream, flags: u32) -> u32;
+    fn cuStreamIsCapturing(stream: CUstream, status: *mut i32) -> u32;
     fn cuStreamSynchronize(stream: CUstream) -> u32;
 }
 
@@ -119,6 +120,13 @@ pub(super) unsafe fn stream_of(handle: CUstream) -> ManuallyDrop<Stream> {
     let stream = ManuallyDrop::new(unsafe { std::mem::transmute::<CUstream, Stream>(handle) });
     debug_assert_eq!(stream.as_inner(), handle);
     stream
+}
+
+/// Whether work that the stream is given becomes a part of a graph. It counts as such if the driver does not say.
+pub(super) fn is_captured(stream: &Stream) -> bool {
+    let mut status = 0;
+    // SAFETY: the stream is open; the driver writes one number.
+    checked(unsafe { cuStreamIsCapturing(stream.as_inner(), &raw mut status) }).is_err() || status != 0
 }
 
 /// Waits until the device has done all that the stream was given, or never will.

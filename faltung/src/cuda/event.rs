@@ -1,5 +1,6 @@
 //! Events: marks in the work of a stream. As `cust`'s, but a stream can wait for one that is kept.
 
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use cust::stream::Stream;
@@ -88,6 +89,37 @@ impl Event {
         // SAFETY: both handles are open; the driver writes one number.
         checked(unsafe { cuEventElapsedTime(&raw mut milliseconds, start.0, self.0) })?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+    }
+}
+
+/// Events behind the last work of streams of somebody else, which may destroy a stream at any time.
+#[derive(Debug, Default)]
+pub(super) struct ForeignEvents(Vec<(ForeignStream, Event)>);
+
+/// What tells one stream of somebody else from another: the handle, and the thread, which has a default stream of its
+/// own. A new stream may have the handle of one that was destroyed. Its event then comes later than both.
+type ForeignStream = (usize, ThreadId);
+
+/// So many events of foreign streams are kept before those that have come are dropped.
+const MANY_EVENTS: usize = 16;
+
+impl ForeignEvents {
+    /// Puts the stream's event behind all work that the stream has been given.
+    pub(super) fn record(&mut self, stream: &Stream) -> Result<(), Failure> {
+        let key = (stream.as_inner().addr(), std::thread::current().id());
+        if let Some((_, event)) = self.0.iter().find(|(known, _)| *known == key) {
+            return event.record(stream);
+        }
+        if self.0.len() >= MANY_EVENTS {
+            self.0.retain(|(_, event)| !event.has_come().is_ok_and(|has_come| has_come));
+        }
+        self.0.push((key, Event::behind(stream)?));
+        Ok(())
+    }
+
+    /// The events.
+    pub(super) fn into_events(self) -> impl Iterator<Item = Event> {
+        self.0.into_iter().map(|(_, event)| event)
     }
 }
 

@@ -1,21 +1,19 @@
 //! A plan with its kernel loaded and its mask on the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::ThreadId;
 
 use cust::function::Function;
 use cust::module::Module;
-use cust::stream::Stream;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 use kernels_gpu::teaching::constant_mask::MASK;
 
-use super::event::Event;
+use super::event::ForeignEvents;
 use super::launch::{self, Area, Images, Target};
 use super::lend::DeviceRows;
 use super::mapped::RowBytes;
 use super::modules::Exclusive;
 use super::pool::Block;
-use super::status::{DriverResultExt, Failure};
+use super::status::DriverResultExt;
 use super::stream::{OwnStream, events_behind};
 use super::{Gpu, driver};
 use crate::image::bytes_of;
@@ -54,15 +52,8 @@ struct Users {
     /// Streams of the library, which stay open as long as they are here.
     own: Vec<Arc<OwnStream>>,
     /// Streams of somebody else may be destroyed at any time. So each has an event behind its last launch.
-    foreign: Vec<(ForeignStream, Event)>,
+    foreign: ForeignEvents,
 }
-
-/// What tells one stream of somebody else from another: the handle, and the thread, which has a default stream of its
-/// own. A new stream may have the handle of one that was destroyed. Its event then comes later than both.
-type ForeignStream = (usize, ThreadId);
-
-/// So many events of foreign streams are kept before those that have come are dropped.
-const MANY_EVENTS: usize = 16;
 
 /// Where the kernel finds the mask, and the module that it belongs to.
 enum MaskPlace {
@@ -194,7 +185,7 @@ impl Kernel {
             }
             return Ok(());
         }
-        let noted = users.foreign_launch(stream.stream());
+        let noted = users.foreign.record(stream.stream());
         if noted.is_err() {
             // What fails here, too, is a lost device, which runs nothing any more.
             let _ = driver::finish(stream.stream(), "run what the stream was given");
@@ -203,27 +194,12 @@ impl Kernel {
     }
 }
 
-impl Users {
-    /// Puts the event of a foreign stream behind its last launch.
-    fn foreign_launch(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let key = (stream.as_inner().addr(), std::thread::current().id());
-        if let Some((_, event)) = self.foreign.iter().find(|(known, _)| *known == key) {
-            return event.record(stream);
-        }
-        if self.foreign.len() >= MANY_EVENTS {
-            self.foreign.retain(|(_, event)| !event.has_come().is_ok_and(|has_come| has_come));
-        }
-        self.foreign.push((key, Event::behind(stream)?));
-        Ok(())
-    }
-}
-
 impl Drop for Kernel {
     fn drop(&mut self) {
         let _entered = self.gpu.enter();
         let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
         let mut pending = events_behind(users.own.iter());
-        pending.extend(users.foreign.into_iter().map(|(_, event)| event));
+        pending.extend(users.foreign.into_events());
         match &mut self.mask {
             MaskPlace::Global { block, .. } => {
                 if let Some(block) = block.take() {

@@ -11,7 +11,6 @@ use cust::function::Function;
 use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUstream};
-use kernels_gpu::ndimage::Task;
 use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
 
 use super::graph::GraphBuilder;
@@ -259,13 +258,8 @@ pub(super) unsafe fn array(
     weights: Area,
     stream: CUstream,
 ) -> Result<()> {
-    let ArrayLaunch { kernel, grid, block, params, .. } = launch;
-    let taps = params.taps as usize;
-    let required = match kernel.task {
-        Task::Correlate => 4 * taps,
-        Task::Mirrored => taps + 1,
-        Task::Means => 0,
-    };
+    let ArrayLaunch { grid, block, shared_bytes, params, list, .. } = launch;
+    let required = list.len();
     let found = weights.bytes / size_of::<u64>();
     if found < required {
         let (what, width, height, channels) = ("weights on the device", required, 1, 1);
@@ -274,7 +268,7 @@ pub(super) unsafe fn array(
     let (mut input, mut output, mut list, mut params) = (input, output, weights.address, *params);
     let arguments: [*mut c_void; 4] =
         [(&raw mut input).cast(), (&raw mut output).cast(), (&raw mut list).cast(), (&raw mut params).cast()];
-    let shape = ((*grid, 1), (block.0, block.1), 0);
+    let shape = ((*grid, 1), *block, *shared_bytes);
     // SAFETY: the parameter list is that of every kernel of this kind (kernels_gpu::ndimage), and the list's length was
     // checked above; the rest is the caller's promise.
     unsafe { enqueue(function, shape, arguments, Target::Stream(stream)) }.context("launch a filter on arrays")

@@ -5,26 +5,28 @@
 //! The host makes the list: `scipy.ndimage.correlate` has a tap for each weight of more than 2^-52, `correlate1d` one
 //! for each weight, the last one first.
 //!
-//! # The list of n taps
-//! | 64-bit words | |
-//! | --- | --- |
-//! | 0 to 2n - 1 | of each tap the distance in bytes from the result's own element, and the weight |
-//! | 2n to 4n - 1 | of each tap the distance along axes 0 and 1, and along axes 2 and 3, 32 bits each |
+//! # The list
+//! That of [`tile`](super::tile). The taps of a pass form *runs*: taps at adjacent columns of a row that follow each
+//! other in the order of the sum. A row of a dense mask is one run, and so is a single tap. The low half of word 5 of a
+//! header is the number of runs. The words of a pass are one word for each run, and then the weights of all runs:
+//!
+//! | | low half | high half |
+//! | --- | --- | --- |
+//! | run | place of its first element in the tile | number of its taps |
 //!
 //! # Thread mapping
-//! That of [`params`](super::params): a thread has [`RESULTS`] results. Where all of them read inside of the array, a
-//! product is one load at a distance, and the load of a tap serves all of them. At the border a thread maps the
-//! positions of each tap, one result after the other.
+//! That of [`tile`](super::tile). A thread slides a window of values along a run: each tap loads one value and one
+//! weight for as many products as the thread has results.
 //!
 //! # Cost
-//! `f64` sums: one load, one conversion, one product and one addition for each tap and result.
+//! `f64` sums: one product and one addition for each tap and result, and a quarter of a load from shared memory.
 
 use cuda_std::prelude::*;
 
-use super::element::{Value, store};
-use super::params::{AXES, ArrayParams, RESULTS};
-use super::position::{OUTSIDE, position};
+use super::element::Value;
+use super::params::ArrayParams;
 use super::sum::Sum;
+use super::tile::{Block, CONVERGENT, Pass, RESULTS, WINDOW, halves};
 use super::{functions, list, type_instances};
 
 /// The correlation of elements of type `T` with sums of type `A`.
@@ -32,103 +34,118 @@ use super::{functions, list, type_instances};
 /// # Safety
 /// - `input` has an element of type `T` at each index of the array, and `output` room for a result.
 /// - All of them are aligned.
-/// - No two results have a byte in common, and none has one in common with `input` or `taps`.
-/// - `taps` holds the list of `params.taps` taps. No distance along an axis is beyond the axis' `before` and `after`.
-/// - Blocks and grid are those of [`params`](super::params) for these parameters.
+/// - No two results have a byte in common, and none has one in common with `input` or `list`.
+/// - `list` is the list of `params.passes` passes. All elements of a run are in the pass.
+/// - The block, the grid and the dynamic shared memory are those of [`tile`](super::tile) for these parameters.
 #[inline(always)]
 pub unsafe fn correlate<T: Value, A: Sum>(
     input: Global<u8>,
     output: GlobalMut<u8>,
-    taps: Global<u64>,
+    list: Global<u64>,
     params: ArrayParams,
 ) {
-    let first = params.first_index();
-    let count = params.taps as isize;
-    if params.reads_inside(first, params.later(first, RESULTS - 1)) {
-        let next = params.from(params.later([0; AXES], 1));
-        let from = input.offset(params.from(first));
-        let mut sums = [A::ZERO; RESULTS as usize];
-        let mut tap = 0;
-        while tap < count {
-            // SAFETY: the list has 2 words for each tap. All that these results read lies in the array.
-            unsafe {
-                let from = from.offset(taps.load(2 * tap) as isize);
-                let weight = A::weight(taps, 2 * tap + 1);
-                let mut r = 0;
-                while r < RESULTS as usize {
-                    let value = from.offset(r as isize * next).cast::<T::Stored>().load(0);
-                    sums[r] = A::weigh(weight, A::of::<T>(value), sums[r]);
-                    r += 1;
-                }
-            }
-            tap += 1;
+    let block = Block::new(&params);
+    let has_results = block.has_results(&params);
+    let mut sums = [A::ZERO; RESULTS as usize];
+    let mut number = 0;
+    while number < params.passes {
+        // SAFETY: the list has the pass, and the branch around this is the same in all threads.
+        let pass = unsafe { block.stage::<T, A>(input, list, &params, number) };
+        if has_results {
+            // SAFETY: the elements of the runs are in the pass.
+            unsafe { add_runs(&pass, &mut sums) };
         }
-        let mut r = 0;
-        while r < RESULTS as usize {
-            let to = output.offset(params.to(params.later(first, r as u32)));
-            // SAFETY: the result is one of the array, and no other thread has it.
-            unsafe { store(to, params.result, sums[r].to_f64()) };
-            r += 1;
-        }
-        return;
+        number += 1;
     }
+    // SAFETY: the output is as this function requires, and all threads are here.
+    unsafe { block.store(output, &params, sums) };
+}
 
-    let outside = A::from_f64(params.value);
-    // The compiler does not know the bound: this path exists once, not once for each result.
-    let results = thread::black_box(RESULTS);
-    let mut r = 0;
-    while r < results {
-        let index = params.later(first, r);
-        r += 1;
-        if !params.has(index) {
-            continue;
+/// Adds the products of all runs of a pass.
+///
+/// # Safety
+/// All elements of the runs are in the pass.
+#[inline(always)]
+unsafe fn add_runs<A: Sum>(pass: &Pass<A>, sums: &mut [A; RESULTS as usize]) {
+    let [runs, ..] = pass.numbers;
+    let mut weights = pass.words.offset(runs);
+    let mut run = 0;
+    while run < runs {
+        // SAFETY: the pass has a word for each run.
+        let [place, mut taps] = halves(unsafe { pass.words.load(run) });
+        let mut from = pass.values.offset(place);
+        let mut window = [A::ZERO; WINDOW];
+        let mut i = 0;
+        while i < RESULTS - 1 {
+            // SAFETY: the elements under the run's first tap are in the pass.
+            window[i as usize] = unsafe { from.load(i) };
+            i += 1;
         }
-        let is_inside = params.reads_inside(index, index);
-        let own = input.offset(params.from(index));
-        let mut sum = A::ZERO;
-        let mut tap = 0;
-        while tap < count {
-            // SAFETY: the list has 2 words for each tap.
-            let weight = unsafe { A::weight(taps, 2 * tap + 1) };
-            let from = if is_inside {
-                // SAFETY: as above.
-                Some(own.offset(unsafe { taps.load(2 * tap) } as isize))
-            } else {
-                // SAFETY: the list has 2 more words for each tap.
-                let delta = unsafe { [taps.load(2 * count + 2 * tap), taps.load(2 * count + 2 * tap + 1)] };
-                mapped(&params, index, delta).map(|bytes| input.offset(bytes))
-            };
-            let value = match from {
-                // SAFETY: the element is one of the array.
-                Some(from) => A::of::<T>(unsafe { from.cast::<T::Stored>().load(0) }),
-                None => outside,
-            };
-            sum = A::weigh(weight, value, sum);
-            tap += 1;
+        from = from.offset(RESULTS - 1);
+        // SAFETY: each part has as many taps as the run still has.
+        unsafe {
+            while taps >= 8 {
+                add_taps::<A, 8>(&mut from, &mut weights, &mut window, sums);
+                taps -= 8;
+            }
+            if taps & 4 != 0 {
+                add_taps::<A, 4>(&mut from, &mut weights, &mut window, sums);
+            }
+            if taps & 2 != 0 {
+                add_taps::<A, 2>(&mut from, &mut weights, &mut window, sums);
+            }
+            if taps & 1 != 0 {
+                add_taps::<A, 1>(&mut from, &mut weights, &mut window, sums);
+            }
         }
-        // SAFETY: the result is one of the array, and no other thread has it.
-        unsafe { store(output.offset(params.to(index)), params.result, sum.to_f64()) };
+        run += 1;
     }
 }
 
-/// Bytes from the input's first element to the one that stands at a distance from `index`; None where the border's
-/// value stands.
+/// Adds the products of `N` taps, and slides the window past them.
+///
+/// The first `RESULTS - 1` values of the window are those of the results at the first tap, but for the last result.
+///
+/// # Safety
+/// - `N` is at most [`RESULTS`].
+/// - `from` is the element of the last result at the first tap. It and those at the later taps are in the pass.
+/// - `weights` has the weights of the taps.
 #[inline(always)]
-fn mapped(params: &ArrayParams, index: [i64; AXES], delta: [u64; 2]) -> Option<isize> {
-    let mut at = [0; AXES];
-    let mut is_outside = false;
-    let mut axis = 0;
-    while axis < AXES {
-        let delta = (delta[axis / 2] >> (axis % 2 * 32)) as u32 as i32;
-        at[axis] = position(params.border, index[axis] + delta as i64, params.axes[axis].length);
-        is_outside |= at[axis] == OUTSIDE;
-        axis += 1;
+unsafe fn add_taps<A: Sum, const N: usize>(
+    from: &mut Shared<A>,
+    weights: &mut Shared<u64>,
+    window: &mut [A; WINDOW],
+    sums: &mut [A; RESULTS as usize],
+) {
+    const REST: usize = RESULTS as usize - 1;
+    let mut tap = 0;
+    while tap < N {
+        // SAFETY: the element of this tap is in the pass.
+        window[REST + tap] = unsafe { from.load(tap as u32) };
+        tap += 1;
     }
-    if is_outside { None } else { Some(params.from(at)) }
+    let mut tap = 0;
+    while tap < N {
+        // SAFETY: there are as many weights as taps.
+        let weight = unsafe { A::weight(*weights, tap as u32) };
+        let mut r = 0;
+        while r < RESULTS as usize {
+            sums[r] = A::weigh(weight, window[tap + r], sums[r]);
+            r += 1;
+        }
+        tap += 1;
+    }
+    let mut i = 0;
+    while i < REST {
+        window[i] = window[N + i];
+        i += 1;
+    }
+    *from = from.offset(N as u32);
+    *weights = weights.offset(N as u32);
 }
 
 type_instances! {
-    correlate, Correlate:
+    correlate, Correlate, CONVERGENT:
     "ndimage_correlate_{T}_{A}" for T in [i8, u8, i16, u16, i32, u32, i64, u64, f32, f64], A in [f64];
     "ndimage_correlate_{T}_{A}" for T in [f32], A in [f32];
 }

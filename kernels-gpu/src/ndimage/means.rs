@@ -22,6 +22,7 @@ use super::params::{ArrayParams, Axis};
 use super::position::{OUTSIDE, position};
 use super::sum::Sum;
 use super::{functions, list, type_instances};
+use crate::abi::kernel::Convergent;
 
 /// Results of a thread.
 pub const STRIP: u32 = 32;
@@ -29,8 +30,11 @@ pub const STRIP: u32 = 32;
 /// The means for elements of type `T` with sums of type `A`.
 ///
 /// # Safety
-/// - Those of [`correlate`](super::correlate::correlate) but for `taps`, which is not read.
-/// - `params.line` names the axis. `before` and `after` of every other axis are 0, and so are both steps.
+/// - `input` has an element of type `T` at each index of the array, and `output` room for a result.
+/// - All of them are aligned.
+/// - No two results have a byte in common, and none has one in common with `input`.
+/// - Blocks and grid are those of [`params`](super::params) for these parameters.
+/// - `params.line` names the axis. `before` and `after` of every other axis are 0.
 #[inline(always)]
 pub unsafe fn means<T: Value, A: Sum>(
     input: Global<u8>,
@@ -38,7 +42,7 @@ pub unsafe fn means<T: Value, A: Sum>(
     _taps: Global<u64>,
     params: ArrayParams,
 ) {
-    let mut index = params.first_index();
+    let mut index = params.index();
     let mut axis = 0;
     while axis < index.len() {
         if params.line == axis as u32 {
@@ -105,6 +109,6 @@ unsafe fn strip<A: Sum>(
 }
 
 type_instances! {
-    means, Means:
+    means, Means, Convergent::NONE:
     "ndimage_means_{T}_{A}" for T in [i8, u8, i16, u16, i32, u32, i64, u64, f32, f64], A in [f64];
 }

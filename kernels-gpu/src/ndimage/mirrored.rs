@@ -3,157 +3,189 @@
 //! `output[i] = middle * input[c] + sum over d = h to 1 of weight[d] * (input[c - d] ± input[c + d])`
 //!
 //! The filter has 2h + 1 weights, and `c = i - origin`. For antisymmetric weights the two elements of a pair are
-//! subtracted, not added.
+//! subtracted, not added. The axis is axis 0.
 //!
 //! # The list
-//! Word 0 is the middle weight. Words 1 to h are the weights before it, the outermost first.
+//! That of [`tile`](super::tile), with these numbers in the headers. The columns are those of the first result's
+//! elements. The left element of the outermost pair is in column 0.
+//!
+//! | word | low half | high half |
+//! | --- | --- | --- |
+//! | 5 | column of the middle element, or [`NONE`] | column of the outermost pair's right element |
+//! | 6 | number of pairs | 0 |
+//!
+//! The words of a pass are the middle weight, unless it has none, and the weights of the pairs, the outermost first.
 //!
 //! # Thread mapping
-//! As in [`params`](super::params): each thread computes [`RESULTS`] results. At the border it computes one result
-//! after the other, and maps both positions of each pair.
+//! That of [`tile`](super::tile). A thread slides two windows of values towards each other.
 //!
 //! # Cost
-//! `f64` sums: two loads, two conversions, one product and two additions for each pair and result.
+//! `f64` sums: one product and two additions for each pair and result, and three eighths of a load from shared memory.
 
 use cuda_std::prelude::*;
 
-use super::element::{Value, store};
-use super::params::{AXES, ArrayParams, Axis, RESULTS};
-use super::position::{OUTSIDE, position};
+use super::element::Value;
+use super::params::ArrayParams;
 use super::sum::Sum;
+use super::tile::{Block, CONVERGENT, Pass, RESULTS, WINDOW};
 use super::{functions, list, type_instances};
+
+/// The column of the middle element in a pass without the middle weight.
+pub const NONE: u32 = u32::MAX;
 
 /// The filter for elements of type `T` with sums of type `A`.
 ///
 /// # Safety
-/// - Those of [`correlate`](super::correlate::correlate) but for `taps`.
-/// - `taps` holds the list of `params.taps` + 1 weights.
-/// - `params.line` names the axis. `before + after` of it is `2 * params.taps`, and 0 of every other axis.
+/// - Those of [`correlate`](super::correlate::correlate) but for the runs.
+/// - All elements of the middle and of the pairs are in the pass.
 #[inline(always)]
 pub unsafe fn mirrored<T: Value, A: Sum>(
     input: Global<u8>,
     output: GlobalMut<u8>,
-    taps: Global<u64>,
+    list: Global<u64>,
     params: ArrayParams,
 ) {
-    let first = params.first_index();
-    if params.reads_inside(first, params.later(first, RESULTS - 1)) {
-        // SAFETY: all that these results read lies in the array; the rest is required of this function, too.
-        unsafe {
-            if params.is_odd != 0 {
-                inside::<T, A, true>(input, output, taps, &params, first);
-            } else {
-                inside::<T, A, false>(input, output, taps, &params, first);
-            }
+    let block = Block::new(&params);
+    let has_results = block.has_results(&params);
+    let sign = (params.is_odd as u64) << 63;
+    let mut sums = [A::ZERO; RESULTS as usize];
+    let mut number = 0;
+    while number < params.passes {
+        // SAFETY: the list has the pass, and the branch around this is the same in all threads.
+        let pass = unsafe { block.stage::<T, A>(input, list, &params, number) };
+        if has_results {
+            // SAFETY: the elements are in the pass.
+            unsafe { add_pairs(&pass, sign, &mut sums) };
         }
-        return;
+        number += 1;
     }
-    // `black_box` hides the bound, so the compiler does not unroll this loop.
-    let results = thread::black_box(RESULTS);
-    let mut r = 0;
-    while r < results {
-        let index = params.later(first, r);
-        r += 1;
-        if params.has(index) {
-            // SAFETY: the result is one of the array; the rest is required of this function, too.
-            unsafe { at_border::<T, A>(input, output, taps, &params, index) };
-        }
-    }
+    // SAFETY: the output is as this function requires, and all threads are here.
+    unsafe { block.store(output, &params, sums) };
 }
 
-/// `a + b`, or `a - b` for antisymmetric weights.
-#[inline(always)]
-fn pair<A: Sum>(a: A, b: A, is_odd: bool) -> A {
-    if is_odd { a.minus(b) } else { a.plus(b) }
-}
-
-/// The results from `first` on, in the interior: they read nothing outside of the array.
+/// Adds the products of the middle and of all pairs of a pass.
 ///
 /// # Safety
-/// Those of [`mirrored`], and all that the results read lies in the array.
+/// All their elements are in the pass.
 #[inline(always)]
-unsafe fn inside<T: Value, A: Sum, const IS_ODD: bool>(
-    input: Global<u8>,
-    output: GlobalMut<u8>,
-    taps: Global<u64>,
-    params: &ArrayParams,
-    first: [i64; AXES],
-) {
-    let half = params.taps as isize;
-    let (Axis { from: stride, before, .. }, _) = params.line(first);
-    let next = params.from(params.later([0; AXES], 1));
-    // The middle of the filter.
-    let from = input.offset(params.from(first) + (half - before as isize) * stride as isize);
-    // SAFETY: the element at a distance from that of result r lies in the array.
-    let value = |distance: isize, r: usize| unsafe {
-        A::of::<T>(from.offset(distance * stride as isize + r as isize * next).cast::<T::Stored>().load(0))
-    };
-    let mut sums = [A::ZERO; RESULTS as usize];
-    // SAFETY: the list has half + 1 words.
-    let middle = unsafe { A::weight(taps, 0) };
-    let mut r = 0;
-    while r < RESULTS as usize {
-        sums[r] = A::weigh(middle, value(0, r), sums[r]);
-        r += 1;
-    }
-    let mut distance = half;
-    while distance > 0 {
-        // SAFETY: as above.
-        let weight = unsafe { A::weight(taps, half + 1 - distance) };
+unsafe fn add_pairs<A: Sum>(pass: &Pass<A>, sign: u64, sums: &mut [A; RESULTS as usize]) {
+    let [middle, right, mut pairs, _] = pass.numbers;
+    let mut weights = pass.words;
+    if middle != NONE {
+        // SAFETY: the first word is the middle weight.
+        let weight = unsafe { A::weight(weights, 0) };
+        weights = weights.offset(1);
         let mut r = 0;
-        while r < RESULTS as usize {
-            sums[r] = A::weigh(weight, pair(value(-distance, r), value(distance, r), IS_ODD), sums[r]);
+        while r < RESULTS {
+            // SAFETY: the middle elements are in the pass.
+            let value = unsafe { pass.values.load(middle + r) };
+            sums[r as usize] = A::weigh(weight, value, sums[r as usize]);
             r += 1;
         }
-        distance -= 1;
     }
-    let mut r = 0;
-    while r < RESULTS as usize {
-        let to = output.offset(params.to(params.later(first, r as u32)));
-        // SAFETY: the result is one of the array, and no other thread has it.
-        unsafe { store(to, params.result, sums[r].to_f64()) };
-        r += 1;
+    if pairs == 0 {
+        return;
+    }
+    let (left, right) = (pass.values, pass.values.offset(right));
+    let mut windows = Windows { left: [A::ZERO; REST], right: [A::ZERO; REST] };
+    let mut i = 0;
+    while i < REST {
+        // SAFETY: the elements of the outermost pairs are in the pass.
+        unsafe {
+            windows.left[i] = left.load(i as u32);
+            windows.right[i] = right.load(i as u32 + 1).flipped(sign);
+        }
+        i += 1;
+    }
+    let mut next = Next { left: left.offset(REST as u32), right, weights, sign };
+    // SAFETY: each part has as many pairs as the pass still has.
+    unsafe {
+        while pairs >= 8 {
+            next.add::<8>(&mut windows, sums);
+            pairs -= 8;
+        }
+        if pairs & 4 != 0 {
+            next.add::<4>(&mut windows, sums);
+        }
+        if pairs & 2 != 0 {
+            next.add::<2>(&mut windows, sums);
+        }
+        if pairs & 1 != 0 {
+            next.add::<1>(&mut windows, sums);
+        }
     }
 }
 
-/// One result anywhere in the array.
-///
-/// # Safety
-/// Those of [`mirrored`], and `index` is in the array.
-#[inline(always)]
-unsafe fn at_border<T: Value, A: Sum>(
-    input: Global<u8>,
-    output: GlobalMut<u8>,
-    taps: Global<u64>,
-    params: &ArrayParams,
-    index: [i64; AXES],
-) {
-    let half = params.taps as i64;
-    let (Axis { length, from: stride, before, .. }, place) = params.line(index);
-    let middle = place + half - before;
-    // The element at position 0 of the line.
-    let from = input.offset(params.from(index) - (place * stride) as isize);
-    let value = |i: i64| match position(params.border, i, length) {
-        OUTSIDE => A::from_f64(params.value),
-        // SAFETY: the position lies in the array.
-        i => A::of::<T>(unsafe { from.offset((i * stride) as isize).cast::<T::Stored>().load(0) }),
-    };
-    // SAFETY: the list has half + 1 words.
-    let mut sum = A::weigh(unsafe { A::weight(taps, 0) }, value(middle), A::ZERO);
-    let mut distance = half;
-    while distance > 0 {
-        // SAFETY: as above.
-        let weight = unsafe { A::weight(taps, (half + 1 - distance) as isize) };
-        let pair = pair(value(middle - distance), value(middle + distance), params.is_odd != 0);
-        sum = A::weigh(weight, pair, sum);
-        distance -= 1;
+/// Values that stay in registers from one pair to the next.
+const REST: usize = RESULTS as usize - 1;
+
+/// Values of a pair: the left ones but for the last result, and the right ones but for the first result.
+struct Windows<A> {
+    left: [A; REST],
+    right: [A; REST],
+}
+
+/// Where the next pair is.
+struct Next<A> {
+    /// The left element of the last result.
+    left: Shared<A>,
+    /// The right element of the first result.
+    right: Shared<A>,
+    weights: Shared<u64>,
+    /// The highest bit if the weights are antisymmetric.
+    sign: u64,
+}
+
+impl<A: Sum> Next<A> {
+    /// Adds the products of the next `N` pairs, and slides both windows past them.
+    ///
+    /// # Safety
+    /// - `N` is at most [`RESULTS`].
+    /// - There are `N` more weights, and the elements of these pairs are in the pass.
+    #[inline(always)]
+    unsafe fn add<const N: usize>(&mut self, windows: &mut Windows<A>, sums: &mut [A; RESULTS as usize]) {
+        let (mut left, mut right) = ([A::ZERO; WINDOW], [A::ZERO; WINDOW]);
+        let mut i = 0;
+        while i < REST {
+            left[i] = windows.left[i];
+            right[N + i] = windows.right[i];
+            i += 1;
+        }
+        let mut pair = 0;
+        while pair < N {
+            // SAFETY: the elements of this pair are in the pass.
+            unsafe {
+                left[REST + pair] = self.left.load(pair as u32);
+                right[N - 1 - pair] = self.right.load((pair as u32).wrapping_neg()).flipped(self.sign);
+            }
+            pair += 1;
+        }
+        let mut pair = 0;
+        while pair < N {
+            // SAFETY: there are as many weights as pairs.
+            let weight = unsafe { A::weight(self.weights, pair as u32) };
+            let mut r = 0;
+            while r < RESULTS as usize {
+                let sum = left[pair + r].plus(right[N - 1 - pair + r]);
+                sums[r] = A::weigh(weight, sum, sums[r]);
+                r += 1;
+            }
+            pair += 1;
+        }
+        let mut i = 0;
+        while i < REST {
+            windows.left[i] = left[N + i];
+            windows.right[i] = right[i];
+            i += 1;
+        }
+        self.left = self.left.offset(N as u32);
+        self.right = self.right.offset((N as u32).wrapping_neg());
+        self.weights = self.weights.offset(N as u32);
     }
-    // SAFETY: the result is one of the array, and no other thread has it.
-    unsafe { store(output.offset(params.to(index)), params.result, sum.to_f64()) };
 }
 
 type_instances! {
-    mirrored, Mirrored:
+    mirrored, Mirrored, CONVERGENT:
     "ndimage_mirrored_{T}_{A}" for T in [i8, u8, i16, u16, i32, u32, i64, u64, f32, f64], A in [f64];
     "ndimage_mirrored_{T}_{A}" for T in [f32], A in [f32];
 }

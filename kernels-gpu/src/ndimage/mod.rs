@@ -6,8 +6,9 @@
 //! | [`mirrored`] | the same along one axis for symmetric and antisymmetric weights: half as many products |
 //! | [`means`] | the mean of neighbouring elements along one axis, by running sums |
 //!
-//! [`element`] converts elements to sums and sums to results, [`sum`] adds, [`position`] is the border map, and
-//! [`params`] has the launch parameters and the thread mapping.
+//! [`tile`] copies elements to shared memory for the first two, and has their thread mapping. [`element`] converts
+//! elements to sums and sums to results, [`sum`] adds, [`position`] is the border map, and [`params`] has the launch
+//! parameters.
 //!
 //! # Bits
 //! A sum of `f64` rounds each product and then each addition, in the order of the list of taps. There is no fused
@@ -24,6 +25,7 @@ pub mod mirrored;
 pub mod params;
 pub mod position;
 pub mod sum;
+pub mod tile;
 
 use cuda_std::prelude::*;
 
@@ -59,6 +61,8 @@ pub struct Instance {
     pub element: &'static str,
     /// Whether the sums are of `f32`.
     pub is_f32: bool,
+    /// The convergent instructions of the source.
+    pub convergent: Convergent,
     /// The kernel as a function of the host, for an executor to run.
     #[cfg(not(target_arch = "nvptx64"))]
     pub function: Function,
@@ -80,7 +84,7 @@ impl Instance {
             parameters: &PARAMETERS,
             compute_capability: OLDEST,
             launch_bounds: None,
-            convergent: Convergent::NONE,
+            convergent: self.convergent,
         }
     }
 }
@@ -103,12 +107,12 @@ pub fn find(task: Task, element: &str, is_f32: bool) -> Option<&'static Instance
 
 /// The kernel functions and the list of a file, from lists of types of elements and of sums.
 macro_rules! type_instances {
-    ($body:ident, $task:ident: $($pattern:literal for T in $types:tt, A in $sums:tt;)+) => {
+    ($body:ident, $task:ident, $convergent:path: $($pattern:literal for T in $types:tt, A in $sums:tt;)+) => {
         $(::cuda_std::instantiate! { functions! { $body } $pattern for T in $types, A in $sums })+
 
         /// The kernels of this file, in groups.
         pub const INSTANCES: &[&[$crate::ndimage::Instance]] =
-            &[$(::cuda_std::instantiate! { list! { $task } $pattern for T in $types, A in $sums }),+];
+            &[$(::cuda_std::instantiate! { list! { $task, $convergent } $pattern for T in $types, A in $sums }),+];
     };
 }
 pub(crate) use type_instances;
@@ -136,12 +140,13 @@ pub(crate) use functions;
 
 /// One [`Instance`] for each row of `instantiate!`.
 macro_rules! list {
-    ({ $task:ident } $(($symbol:ident, T = $type:ident, A = $sum:ident))*) => {
+    ({ $task:ident, $convergent:path } $(($symbol:ident, T = $type:ident, A = $sum:ident))*) => {
         &[$($crate::ndimage::Instance {
             symbol: stringify!($symbol),
             task: $crate::ndimage::Task::$task,
             element: <$type as $crate::ndimage::element::Value>::NAME,
             is_f32: size_of::<$sum>() == 4,
+            convergent: $convergent,
             #[cfg(not(target_arch = "nvptx64"))]
             function: $symbol,
         }),*]

@@ -1,23 +1,27 @@
-//! The launch parameters, passed by value, and which results a thread has.
+//! The launch parameters, passed by value, and which results a block has.
 //!
 //! # Thread mapping
-//! The host orders the axes: axis 0 is the one whose results lie closest together, and axis 1 is the longest of the
-//! others. Missing axes have one position.
+//! The host orders the axes. The grid is one-dimensional: the tiles along axis 0 count fastest, then those along axis 1,
+//! then the positions of axes 2 and 3. A block's results are a tile of axes 0 and 1 at one position of axes 2 and 3.
+//! Missing axes have one position.
 //!
-//! A block has threads along axes 0 and 1. A thread has [`RESULTS`] results, `step` apart along one of these two axes.
-//! A block's results are a tile of axes 0 and 1 at one position of axes 2 and 3. The grid is one-dimensional: the tiles
-//! along axis 0 count fastest, then those along axis 1, then the positions of axes 2 and 3.
+//! For [`means`](super::means) axis 0 is the one whose results lie closest together, and axis 1 is the longest of the
+//! others. A block has threads along both, and a thread has one result of the tile. [`tile`](super::tile) has the
+//! mapping of the other kernels.
 
 use cuda_std::prelude::*;
 
 /// Axes of an array.
 pub const AXES: usize = 4;
 
-/// Results of a thread, but for [`means`](super::means): one load of a weight serves as many products.
-pub const RESULTS: u32 = 4;
-
-/// Threads of a block.
+/// Threads of a block of [`means`](super::means).
 pub const THREADS: u32 = 256;
+
+/// The lanes of a warp load elements along axis 1, not along axis 0.
+pub const LOAD_ROWS: u32 = 1;
+
+/// The lanes of a warp store results along axis 1, not along axis 0.
+pub const STORE_ROWS: u32 = 2;
 
 /// An axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,15 +54,18 @@ pub struct ArrayParams {
     pub value: f64,
     /// Tiles along axis 0, tiles along axis 1, and positions of axis 2: each at least 1.
     pub tiles: [u32; 3],
-    /// From one result of a thread to the next, along axes 0 and 1. One of the two is 0, the other the block's size.
-    pub step: [u32; 2],
+    /// Along which axis the lanes of a warp lie; for [`tile`](super::tile): [`LOAD_ROWS`] or [`STORE_ROWS`], or both.
+    pub lanes: u32,
+    /// By how many positions of axis 0 the rows of a tile are apart; for [`tile`](super::tile). It is 0 unless axis 1
+    /// stands for parts of axis 0.
+    pub fold: u32,
     /// The [code](crate::abi::border::BorderMode::code) of the border mode.
     pub border: u32,
     /// The [code](super::element::ResultKind::code) of the result's kind.
     pub result: u32,
-    /// Entries of the list of taps.
-    pub taps: u32,
-    /// The axis along which [`mirrored`](super::mirrored) and [`means`](super::means) filter.
+    /// Passes of the list of taps.
+    pub passes: u32,
+    /// The axis along which [`means`](super::means) filters.
     pub line: u32,
     /// Whether the weights after the middle are the negative ones of those before it; for
     /// [`mirrored`](super::mirrored).
@@ -72,44 +79,41 @@ const _: () = {
     assert!(offset_of!(Axis, from) == 8 && offset_of!(Axis, to) == 16);
     assert!(offset_of!(Axis, before) == 24 && offset_of!(Axis, after) == 32);
     assert!(offset_of!(ArrayParams, value) == 160 && offset_of!(ArrayParams, tiles) == 168);
-    assert!(offset_of!(ArrayParams, step) == 180 && offset_of!(ArrayParams, border) == 188);
-    assert!(offset_of!(ArrayParams, result) == 192 && offset_of!(ArrayParams, taps) == 196);
+    assert!(offset_of!(ArrayParams, lanes) == 180 && offset_of!(ArrayParams, fold) == 184);
+    assert!(offset_of!(ArrayParams, border) == 188);
+    assert!(offset_of!(ArrayParams, result) == 192 && offset_of!(ArrayParams, passes) == 196);
     assert!(offset_of!(ArrayParams, line) == 200 && offset_of!(ArrayParams, is_odd) == 204);
 };
 
 /// `a / b` and the remainder. The host passes no 0, and the comparison drops the panic for it.
 #[inline(always)]
-fn divide(a: u32, b: u32) -> (u32, u32) {
+pub(super) fn divide(a: u32, b: u32) -> (u32, u32) {
     let b = if b < 1 { 1 } else { b };
     (a / b, a % b)
 }
 
 impl ArrayParams {
-    /// The index of this thread's first result. It may lie outside of the array.
+    /// The number of this block's tile along axes 0 and 1, and its positions on axes 2 and 3.
     #[inline(always)]
     #[must_use]
-    pub fn first_index(&self) -> [i64; AXES] {
+    pub fn tile(&self) -> [u32; AXES] {
         let (rest, tile_0) = divide(thread::block_idx_x(), self.tiles[0]);
         let (rest, tile_1) = divide(rest, self.tiles[1]);
         let (index_3, index_2) = divide(rest, self.tiles[2]);
-        let along = |tile: u32, block: u32, step: u32, thread: u32| {
-            let results = block as i64 + (RESULTS as i64 - 1) * step as i64;
-            tile as i64 * results + thread as i64
-        };
+        [tile_0, tile_1, index_2, index_3]
+    }
+
+    /// The index of this thread's result of [`means`](super::means). It may lie outside of the array.
+    #[inline(always)]
+    #[must_use]
+    pub fn index(&self) -> [i64; AXES] {
+        let [tile_0, tile_1, index_2, index_3] = self.tile();
         [
-            along(tile_0, thread::block_dim_x(), self.step[0], thread::thread_idx_x()),
-            along(tile_1, thread::block_dim_y(), self.step[1], thread::thread_idx_y()),
+            tile_0 as i64 * thread::block_dim_x() as i64 + thread::thread_idx_x() as i64,
+            tile_1 as i64 * thread::block_dim_y() as i64 + thread::thread_idx_y() as i64,
             index_2 as i64,
             index_3 as i64,
         ]
-    }
-
-    /// The index `r` results after `index`.
-    #[inline(always)]
-    #[must_use]
-    pub fn later(&self, index: [i64; AXES], r: u32) -> [i64; AXES] {
-        let [a, b, c, d] = index;
-        [a + r as i64 * self.step[0] as i64, b + r as i64 * self.step[1] as i64, c, d]
     }
 
     /// Whether a result at `index` is one of the array.
@@ -123,20 +127,6 @@ impl ArrayParams {
             axis += 1;
         }
         has
-    }
-
-    /// Whether all results from `first` to `last`, and all that they read, lie in the array.
-    #[inline(always)]
-    #[must_use]
-    pub fn reads_inside(&self, first: [i64; AXES], last: [i64; AXES]) -> bool {
-        let mut axis = 0;
-        let mut is_inside = true;
-        while axis < AXES {
-            let Axis { length, before, after, .. } = self.axes[axis];
-            is_inside &= first[axis] >= before && last[axis] < length && last[axis] + after < length;
-            axis += 1;
-        }
-        is_inside
     }
 
     /// Bytes from the input's first element to the one at `index`.

@@ -5,7 +5,7 @@ use cuda_std::prelude::*;
 use super::element::Value;
 
 /// A type of sums.
-pub trait Sum: Copy + 'static {
+pub trait Sum: Scalar {
     /// 0.
     const ZERO: Self;
 
@@ -21,12 +21,15 @@ pub trait Sum: Copy + 'static {
     fn plus(self, other: Self) -> Self;
     /// `self - other`.
     fn minus(self, other: Self) -> Self;
+    /// The number with another sign if the highest bit of `sign` is set. The other bits of `sign` must be 0.
+    fn flipped(self, sign: u64) -> Self;
 
-    /// The weight in word `index` of a list. A weight of `f32` is the word's lower half.
+    /// The weight in word `index`. A weight of `f32` is the word's lower half.
     ///
     /// # Safety
-    /// The list has the word.
-    unsafe fn weight(list: Global<u64>, index: isize) -> Self;
+    /// - The word lies in the dynamic shared memory of the launch.
+    /// - It was written before the last barrier.
+    unsafe fn weight(words: Shared<u64>, index: u32) -> Self;
 }
 
 impl Sum for f64 {
@@ -57,10 +60,14 @@ impl Sum for f64 {
         self - other
     }
     #[inline(always)]
+    fn flipped(self, sign: u64) -> Self {
+        Self::from_bits(self.to_bits() ^ sign)
+    }
+    #[inline(always)]
     #[track_caller]
-    unsafe fn weight(list: Global<u64>, index: isize) -> Self {
-        // SAFETY: the list has the word, as this function requires.
-        unsafe { list.cast::<f64>().load(index) }
+    unsafe fn weight(words: Shared<u64>, index: u32) -> Self {
+        // SAFETY: the word is there, as this function requires.
+        unsafe { words.cast::<f64>().load(index) }
     }
 }
 
@@ -92,9 +99,13 @@ impl Sum for f32 {
         self - other
     }
     #[inline(always)]
+    fn flipped(self, sign: u64) -> Self {
+        Self::from_bits(self.to_bits() ^ (sign >> 32) as u32)
+    }
+    #[inline(always)]
     #[track_caller]
-    unsafe fn weight(list: Global<u64>, index: isize) -> Self {
-        // SAFETY: the list has the word, as this function requires.
-        unsafe { list.cast::<f32>().load(2 * index) }
+    unsafe fn weight(words: Shared<u64>, index: u32) -> Self {
+        // SAFETY: the word is there, as this function requires.
+        unsafe { words.cast::<f32>().load(2 * index) }
     }
 }

@@ -128,13 +128,13 @@ pub(super) unsafe fn run(
         _ => memory.try_allocate("result", to.elements, role).map(Values::Bits64),
     }
     .map_err(short)?;
-    let taps = memory.try_upload("taps", &launch.taps).map_err(short)?;
+    let taps = memory.try_upload("taps", &launch.list).map_err(short)?;
 
     let first: Global<u8> = each_size!(&source, buffer => buffer.global().cast());
     let first_result: GlobalMut<u8> = each_size!(&result, buffer => buffer.global_mut().cast());
     let (first, first_result) = (first.offset(-from.before as isize), first_result.offset(-to.before as isize));
     let taps = taps.global();
-    let shape = Launch::flat((launch.grid, 1), launch.block, 0);
+    let shape = Launch::flat((launch.grid, 1), launch.block, launch.shared_bytes);
     // SAFETY: the emulator checks every access; none reaches memory of this program.
     let ran = Emulator::new().seed(seed).launch(launch.kernel.symbol, &shape, &mut memory, || unsafe {
         (launch.kernel.function)(first, first_result, taps, launch.params)

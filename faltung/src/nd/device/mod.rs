@@ -19,6 +19,7 @@
 
 mod emulated;
 mod plan;
+mod tiles;
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -49,7 +50,8 @@ pub struct DeviceArray<'a> {
 /// exception: there the sums start afresh every 32 results, so roundings and NaN do not reach as far.
 ///
 /// The first call with a filter copies its weights to the device and waits for this copy. The last filters are kept. So
-/// a stream that captures a graph needs one call with the same arguments before.
+/// a stream that captures a graph needs one call with the same arguments before. The weights of a captured call stay on
+/// the device until it is closed.
 ///
 /// ## Errors
 /// - Those of [`correlate`], [`correlate1d`] and [`uniform1d`].
@@ -67,6 +69,7 @@ pub struct DeviceArray<'a> {
 /// - Until the work is done nothing else writes the input, or uses the output. Work before it on the stream is done
 ///   then.
 /// - `stream` is a `CUstream` of the device's primary context, or 0, 1 or 2 for a default stream.
+/// - A graph that captured the work runs only while the device is open.
 impl Device {
     /// [`correlate`] on arrays of this device.
     ///

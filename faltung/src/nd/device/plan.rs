@@ -3,10 +3,11 @@
 use kernels_gpu::abi::border::BorderMode;
 use kernels_gpu::ndimage::element::ResultKind;
 use kernels_gpu::ndimage::means::STRIP;
-use kernels_gpu::ndimage::params::{AXES, ArrayParams, Axis, RESULTS, THREADS};
+use kernels_gpu::ndimage::params::{AXES, ArrayParams, Axis, THREADS};
 use kernels_gpu::ndimage::{self, Instance, Task};
 
 use super::DeviceArray;
+use super::tiles;
 use crate::nd::line_filter::is_odd;
 use crate::nd::{Correlation, Element, Layout, Lines, Sums};
 use crate::{Error, Result};
@@ -19,9 +20,11 @@ pub(crate) struct ArrayLaunch {
     pub(crate) grid: u32,
     /// Threads of a block along axes 0 and 1.
     pub(crate) block: (u32, u32),
+    /// Dynamic shared memory of a block.
+    pub(crate) shared_bytes: u32,
     pub(crate) params: ArrayParams,
     /// The list that the kernel reads. It may be empty.
-    pub(crate) taps: Vec<u64>,
+    pub(crate) list: Vec<u64>,
 }
 
 /// The name that the kernels have for a type of elements.
@@ -85,14 +88,14 @@ fn check_array(array: DeviceArray<'_>, what: [&'static str; 3]) -> Result<()> {
 
 /// An axis, with the number of weights along it.
 #[derive(Clone, Copy, Debug)]
-struct Filtered {
-    axis: Axis,
-    size: usize,
+pub(super) struct Filtered {
+    pub(super) axis: Axis,
+    pub(super) size: usize,
     /// Its number in the arrays.
-    number: usize,
+    pub(super) number: usize,
 }
 
-/// The axes of both arrays in the order of the kernels. None if there are no results.
+/// The axes of both arrays, in their order. None if there are no results.
 ///
 /// `filters` has the size and the origin along each axis, which were checked.
 fn axes(
@@ -141,11 +144,6 @@ fn axes(
         let found = format!("{} for a shape of {:?}", axes.len(), from.shape);
         return Err(number("the number of axes that can't be walked as one", "at most 4", found));
     }
-    // Axis 0 is the one whose results lie closest together, axis 1 the longest of the others.
-    axes.sort_by_key(|one| (one.axis.length == 1, one.axis.to.unsigned_abs()));
-    if let Some((_, others)) = axes.split_first_mut() {
-        others.sort_by_key(|one| std::cmp::Reverse(one.axis.length));
-    }
     Ok(Some(axes))
 }
 
@@ -162,68 +160,51 @@ fn walked_as_one(axes: &[Filtered]) -> Option<(usize, usize)> {
 }
 
 /// What the launches of all kernels have in common.
-struct Common {
-    border: BorderMode,
-    value: f64,
-    result: Element,
+pub(super) struct Common {
+    pub(super) kernel: &'static Instance,
+    pub(super) border: BorderMode,
+    pub(super) value: f64,
+    pub(super) result: Element,
 }
 
-/// Blocks of threads for results at `lengths` along the axes, `results` of a thread, and the parameters.
-fn launch(
-    kernel: &'static Instance,
-    axes: &[Filtered],
-    lengths: [i64; AXES],
-    results: u32,
-    common: &Common,
-) -> Result<ArrayLaunch> {
-    // Adjacent threads lie along axis 0 before axis 1, the results of a thread along axis 1 if there are as many.
-    let is_along_1 = lengths[1] >= i64::from(results) && lengths[0] > 8;
-    let least = if is_along_1 { 1 } else { i64::from(results) };
-    let most = if lengths[1] == 1 { THREADS } else { 32 };
-    let width = (lengths[0] as u64).div_ceil(least as u64).next_power_of_two().min(most.into()) as u32;
-    let block = (width, THREADS / width);
-    let step = match (results, is_along_1) {
-        (1, _) => [0, 0],
-        (_, true) => [0, block.1],
-        (_, false) => [block.0, 0],
-    };
-    let tile = [block.0 + (results - 1) * step[0], block.1 + (results - 1) * step[1]];
-    let counts = [
-        (lengths[0] as u64).div_ceil(tile[0].into()),
-        (lengths[1] as u64).div_ceil(tile[1].into()),
-        lengths[2] as u64,
-        lengths[3] as u64,
-    ];
-    let blocks = counts.iter().try_fold(1_u64, |product, &count| product.checked_mul(count));
-    let Some(grid) = blocks.and_then(|blocks| i32::try_from(blocks).ok()) else {
-        let what = "the number of blocks of results".into();
-        return Err(Error::TooLarge { what, most: i32::MAX as usize, found: format!("{counts:?} along the axes") });
-    };
-    let mut of_array = [Axis::SINGLE; AXES];
-    for (to, one) in of_array.iter_mut().zip(axes) {
-        *to = one.axis;
+impl Common {
+    /// A launch for arrays with these axes, and `lengths` results along them in tiles of this size. It has no list.
+    pub(super) fn launch(&self, axes: [Axis; AXES], lengths: [i64; AXES], tile: (u32, u32)) -> Result<ArrayLaunch> {
+        let counts = [
+            (lengths[0] as u64).div_ceil(tile.0.into()),
+            (lengths[1] as u64).div_ceil(tile.1.into()),
+            lengths[2] as u64,
+            lengths[3] as u64,
+        ];
+        let blocks = counts.iter().try_fold(1_u64, |product, &count| product.checked_mul(count));
+        let Some(grid) = blocks.and_then(|blocks| i32::try_from(blocks).ok()) else {
+            let what = "the number of blocks of results".into();
+            return Err(Error::TooLarge { what, most: i32::MAX as usize, found: format!("{counts:?} along the axes") });
+        };
+        let params = ArrayParams {
+            axes,
+            value: self.value,
+            tiles: [counts[0] as u32, counts[1] as u32, counts[2] as u32],
+            lanes: 0,
+            fold: 0,
+            border: self.border.code(),
+            result: result_kind(self.result).code(),
+            passes: 0,
+            line: 0,
+            is_odd: 0,
+        };
+        let (grid, block) = (grid as u32, tile);
+        Ok(ArrayLaunch { kernel: self.kernel, grid, block, shared_bytes: 0, params, list: Vec::new() })
     }
-    let params = ArrayParams {
-        axes: of_array,
-        value: common.value,
-        tiles: [counts[0] as u32, counts[1] as u32, counts[2] as u32],
-        step,
-        border: common.border.code(),
-        result: result_kind(common.result).code(),
-        taps: 0,
-        line: 0,
-        is_odd: 0,
-    };
-    Ok(ArrayLaunch { kernel, grid: grid as u32, block, params, taps: Vec::new() })
 }
 
-/// The lengths of the axes.
-fn lengths(axes: &[Filtered]) -> [i64; AXES] {
-    let mut lengths = [1; AXES];
-    for (length, one) in lengths.iter_mut().zip(axes) {
-        *length = one.axis.length;
+/// The axes of a launch.
+pub(super) fn of_launch(axes: impl IntoIterator<Item = Axis>) -> [Axis; AXES] {
+    let mut of_launch = [Axis::SINGLE; AXES];
+    for (to, axis) in of_launch.iter_mut().zip(axes) {
+        *to = axis;
     }
-    lengths
+    of_launch
 }
 
 /// The kernel for a task on an array of this type.
@@ -234,31 +215,11 @@ fn kernel(task: Task, input: &Layout, output: &Layout, sums: Sums) -> Result<&'s
 }
 
 /// A weight as a word of the list.
-fn word(weight: f64, sums: Sums) -> u64 {
+pub(super) fn word(weight: f64, sums: Sums) -> u64 {
     match sums {
         Sums::F32 => (weight as f32).to_bits().into(),
         Sums::F64 => weight.to_bits(),
     }
-}
-
-/// The list of taps: of each the distance along the axes, and the weight.
-fn list(taps: &[([i32; AXES], f64)], params: &ArrayParams, sums: Sums) -> Vec<u64> {
-    let near = taps.iter().flat_map(|(delta, weight)| {
-        let bytes: i64 = delta.iter().zip(&params.axes).map(|(&delta, axis)| i64::from(delta) * axis.from).sum();
-        [bytes as u64, word(*weight, sums)]
-    });
-    let pair = |low: i32, high: i32| u64::from(low as u32) | u64::from(high as u32) << 32;
-    let mapped = taps.iter().flat_map(|(delta, _)| [pair(delta[0], delta[1]), pair(delta[2], delta[3])]);
-    near.chain(mapped).collect()
-}
-
-/// The number of entries of a list.
-fn count(entries: usize) -> Result<u32> {
-    let most = i32::MAX as usize / 4;
-    if entries <= most {
-        return Ok(entries as u32);
-    }
-    Err(Error::TooLarge { what: "the number of weights".into(), most, found: entries.to_string() })
 }
 
 /// The launch for [`correlate`](crate::nd::correlate); None if there are no results.
@@ -275,13 +236,9 @@ pub(super) fn correlate(
     let filters = shape.iter().copied().zip(origins.iter().copied());
     let Some(axes) = axes(input, output, filters)? else { return Ok(None) };
 
-    let mut launch =
-        launch(kernel, &axes, lengths(&axes), RESULTS, &Common { border, value, result: output.layout.element })?;
-    if output.layout.element == Element::U64 {
-        launch.params.result = ResultKind::U64ByMagnitude.code();
-    }
-    let place = |number: usize| axes.iter().position(|one| one.number == number);
-    let places: Vec<_> = (0..number_of_axes).map(place).collect();
+    let common = Common { kernel, border, value, result: output.layout.element };
+    let tiles = tiles::Tiles::new(&axes);
+    let places: Vec<_> = (0..number_of_axes).map(|number| tiles.place(number)).collect();
     let mut taps = Vec::new();
     for (number, &weight) in weights.iter().enumerate() {
         if weight.abs() <= f64::EPSILON {
@@ -291,14 +248,16 @@ pub(super) fn correlate(
         for (&size, &place) in shape.iter().zip(&places).rev() {
             // An axis that is no more has one weight.
             if let Some(place) = place {
-                delta[place] = (rest % size) as i32 - axes[place].axis.before as i32;
+                delta[place] = (rest % size) as i32 - tiles.axes[place].before as i32;
             }
             rest /= size;
         }
-        taps.push((delta, weight));
+        taps.push(tiles::Tap { delta, weight });
     }
-    launch.params.taps = count(taps.len())?;
-    launch.taps = list(&taps, &launch.params, sums);
+    let mut launch = tiles.correlate(&common, &taps, sums)?;
+    if output.layout.element == Element::U64 {
+        launch.params.result = ResultKind::U64ByMagnitude.code();
+    }
     Ok(Some(launch))
 }
 
@@ -328,30 +287,22 @@ pub(super) fn correlate1d(
     let kernel = kernel(task, input.layout, output.layout, sums)?;
     let Some(axes) = axes(input, output, filters)? else { return Ok(None) };
 
-    let common = Common { border: lines.border, value: lines.value, result: output.layout.element };
-    let mut launch = launch(kernel, &axes, lengths(&axes), RESULTS, &common)?;
-    let line = axes.iter().position(|one| one.number == lines.axis);
-    let half = weights.len() / 2;
+    let common = Common { kernel, border: lines.border, value: lines.value, result: output.layout.element };
+    let tiles = tiles::Tiles::new(&axes);
     if let Some(is_odd) = odd {
-        launch.params.line = line.unwrap_or(AXES - 1) as u32;
-        launch.params.is_odd = is_odd.into();
-        launch.params.taps = count(half)?;
-        launch.taps = [weights[half]].iter().chain(&weights[..half]).map(|&weight| word(weight, sums)).collect();
-    } else {
-        // The last one comes first, as on the CPU.
-        let last = weights.len() - 1;
-        let tap = |number: usize| {
-            let mut delta = [0; AXES];
-            if let Some(line) = line {
-                delta[line] = number as i32 - axes[line].axis.before as i32;
-            }
-            (delta, weights[number])
-        };
-        let taps: Vec<_> = std::iter::once(last).chain(0..last).map(tap).collect();
-        launch.params.taps = count(taps.len())?;
-        launch.taps = list(&taps, &launch.params, sums);
+        return tiles.mirrored(&common, &weights, is_odd, sums).map(Some);
     }
-    Ok(Some(launch))
+    // The last one comes first, as on the CPU.
+    let last = weights.len() - 1;
+    let tap = |number: usize| {
+        let mut delta = [0; AXES];
+        if let Some(place) = tiles.place(lines.axis) {
+            delta[place] = number as i32 - tiles.axes[place].before as i32;
+        }
+        tiles::Tap { delta, weight: weights[number] }
+    };
+    let taps: Vec<_> = std::iter::once(last).chain(0..last).map(tap).collect();
+    tiles.correlate(&common, &taps, sums).map(Some)
 }
 
 /// The launch for [`uniform1d`](crate::nd::uniform1d); None if there are no results.
@@ -363,13 +314,22 @@ pub(super) fn uniform1d(
 ) -> Result<Option<ArrayLaunch>> {
     let filters = along(lines, size, input.layout.shape.len())?;
     let kernel = kernel(Task::Means, input.layout, output.layout, Sums::F64)?;
-    let Some(axes) = axes(input, output, filters)? else { return Ok(None) };
+    let Some(mut axes) = axes(input, output, filters)? else { return Ok(None) };
+    // Axis 0 is the one whose results lie closest together, axis 1 the longest of the others.
+    axes.sort_by_key(|one| (one.axis.length == 1, one.axis.to.unsigned_abs()));
+    if let Some((_, others)) = axes.split_first_mut() {
+        others.sort_by_key(|one| std::cmp::Reverse(one.axis.length));
+    }
     // An axis that is no more has one element and one weight.
     let line = axes.iter().position(|one| one.number == lines.axis).unwrap_or(AXES - 1);
-    let mut lengths = lengths(&axes);
+    let axes = of_launch(axes.iter().map(|one| one.axis));
+    let mut lengths = axes.map(|axis| axis.length);
     lengths[line] = (lengths[line] as u64).div_ceil(STRIP.into()) as i64;
-    let common = Common { border: lines.border, value: lines.value, result: output.layout.element };
-    let mut launch = launch(kernel, &axes, lengths, 1, &common)?;
+    // Adjacent threads lie along axis 0 before axis 1.
+    let most = if lengths[1] == 1 { THREADS } else { 32 };
+    let width = (lengths[0] as u64).next_power_of_two().min(most.into()) as u32;
+    let common = Common { kernel, border: lines.border, value: lines.value, result: output.layout.element };
+    let mut launch = common.launch(axes, lengths, (width, THREADS / width))?;
     launch.params.line = line as u32;
     Ok(Some(launch))
 }
