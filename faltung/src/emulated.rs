@@ -325,7 +325,7 @@ mod tests {
         fn in_bands(&self, source: &[u8], band: usize) -> Vec<u8> {
             let strip = &self.strips[0];
             let mut resident = self.resident(strip, HostRows::of(&self.rows(source))).unwrap();
-            for part in bands_of(&self.plan.params, band, self.plan.entry.launch_row_alignment() as usize) {
+            for part in bands_of(&self.plan.params, band, self.plan.launch_row_alignment()) {
                 let rows = Rows { height: part.rows.end, fresh: part.rows, outputs: part.outputs };
                 self.launch(self.emulator, &rows, &mut resident).unwrap();
             }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use kernels_gpu::abi::params::Params;
+use kernels_gpu::fft::layout::length;
 use kernels_gpu::registry::{Entry, MaskForm};
 
 use super::cost::Costs;
@@ -57,7 +58,8 @@ pub struct Launch {
     pub block: (u32, u32),
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row.
+    /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row, and
+    /// so is a spectrum.
     pub mask_size: (usize, usize),
     /// The parameters.
     pub params: Params,
@@ -77,13 +79,14 @@ impl Geometry {
     /// only for more than 65,535 rows of blocks. The last blocks may compute rows after them, too.
     #[must_use]
     pub(super) fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
-        let (columns, rows) = self.entry.outputs();
         let params = Params { height: height as i32, ..self.params };
         let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
+        let (columns, rows) = self.entry.outputs((mask_width, mask_height));
         let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
         let mask_size = match self.entry.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
             MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),
+            MaskForm::Spectrum => (length((mask_width, mask_height)), 1),
         };
         let launch = |blocks_down: u32, first_row: u32| Launch {
             grid: (blocks_across, blocks_down),
