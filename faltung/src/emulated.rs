@@ -251,11 +251,11 @@ impl EmulatorConvolution {
         for step in self.plan.steps(self.problem.format(), rows, planes_bytes) {
             let (symbol, launched) = match step {
                 Step::Convolve {
-                    launch: Launch { grid, block, shared_bytes, params, .. },
+                    launch: Launch { grid, block, shared_bytes, params, mask_offset, .. },
                     from: source,
                     to: result,
                 } => {
-                    let (from, to) = (from(source), to(result));
+                    let (from, to, mask) = (from(source), to(result), mask.offset(mask_offset as isize));
                     let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
                     let launched = emulator.launch(entry.symbol, &launch, memory, || {
                         // SAFETY: the emulator checks every access; none reaches memory of this program.

@@ -17,10 +17,7 @@ impl Complex {
     /// The product, with a relative error of at most `2 u`: two products and two fused multiply-adds.
     #[inline(always)]
     pub(super) fn times(self, factor: Self) -> Self {
-        Self {
-            re: fma(self.re, factor.re, -(self.im * factor.im)),
-            im: fma(self.re, factor.im, self.im * factor.re),
-        }
+        Self { re: fma(self.re, factor.re, -(self.im * factor.im)), im: fma(self.re, factor.im, self.im * factor.re) }
     }
 
     /// The complex conjugate.

@@ -25,13 +25,7 @@ pub(super) const fn coefficient_bytes((width, height): (u32, u32)) -> u64 {
 /// # Safety
 /// - (x, y) lies in the result, and no other thread stores there. If sums are added, there is a number.
 #[inline(always)]
-pub(super) unsafe fn store(
-    header: &Header,
-    params: &Params,
-    result: GlobalMut<f32>,
-    (x, y): (i32, i32),
-    sum: f32,
-) {
+pub(super) unsafe fn store(header: &Header, params: &Params, result: GlobalMut<f32>, (x, y): (i32, i32), sum: f32) {
     let index = params.dst_index(x, y);
     // SAFETY: as this function requires.
     unsafe {
@@ -221,9 +215,8 @@ impl Direct {
                     let k = p.wrapping_sub(o as u32);
                     if k < mask_height {
                         // SAFETY: the mask has row k and columns l to l + 3; rows begin at multiples of 16 bytes.
-                        let F32x4(coefficients) = unsafe {
-                            parts.coefficients.cast::<F32x4>().load((k * pitch + l) / STEP as u32)
-                        };
+                        let F32x4(coefficients) =
+                            unsafe { parts.coefficients.cast::<F32x4>().load((k * pitch + l) / STEP as u32) };
                         for i in 0..STEP {
                             for c in 0..COLUMNS {
                                 for tile in 0..2 {

@@ -59,6 +59,8 @@
 //! that is large enough, all results of the tile hold. [`least`] has 1 % more than the quotient. That covers the
 //! roundings of the comparison itself, those of the sum of squares, and the difference between both rules.
 
+use super::layout::{part_size, parts};
+
 /// Roundings of a 2-D transform, in units of `u`.
 const TRANSFORM: u32 = 2 * (7 + 4 * 3);
 /// The error of a transformed sum in units of `u ||M|| ||z||`.
@@ -75,11 +77,21 @@ const U: f64 = 1.0 / (1 << 24) as f64;
 /// computed again.
 pub const LEAST_CONSTANT: u64 = 1024;
 
-/// The constant c of the bound, for a mask.
+/// The constant c of the bound, for a part of a mask: at least that of the ordered sum, which takes the place of sums
+/// that prove nothing.
 #[must_use]
-pub const fn error_constant((width, height): (u32, u32)) -> u64 {
+pub const fn part_constant((width, height): (u32, u32)) -> u64 {
     let coefficients = width as u64 * height as u64;
     if coefficients > LEAST_CONSTANT { coefficients } else { LEAST_CONSTANT }
+}
+
+/// The constant c of the bound, for a mask. Each part after the first is one more rounding.
+///
+/// A part's sum `O_p` keeps `gamma(c) sum |M_p I|`. Their sum over all parts is `gamma(c) sum |M I|`. Lemma 3.3 of
+/// Higham's book adds the roundings.
+#[must_use]
+pub fn error_constant(mask: (u32, u32)) -> u64 {
+    part_constant(part_size(mask)) + parts(mask).count() as u64 - 1
 }
 
 /// The error of a transformed sum for `||z|| = 1`, for a mask with this norm.

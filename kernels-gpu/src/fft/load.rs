@@ -83,9 +83,8 @@ impl Pair {
                 for group in 0..SIDE / 32 {
                     let column = group * 32;
                     // SAFETY: no pixel of the pair lies outside of the image.
-                    let pair = unsafe {
-                        [pixels.load(column as isize), pixels.load((column + self.distance) as isize)]
-                    };
+                    let pair =
+                        unsafe { [pixels.load(column as isize), pixels.load((column + self.distance) as isize)] };
                     facts.add(pair);
                     // SAFETY: the row is the warp's, the column is the lane's, and both are below 128.
                     unsafe { to.store((first + q) * PITCH + column + lane, F32x2(pair)) };

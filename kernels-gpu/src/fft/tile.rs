@@ -26,6 +26,9 @@
 //! Rows of pixels are 132 complex numbers apart. The order after the row step is by column frequency, and neighbouring
 //! threads have neighbouring numbers. The 16 points of a group are permuted by an exclusive or with the group's number.
 //!
+//! # Large masks
+//! A mask of more than 64 x 64 is cut into parts. Each part is a launch, which adds its sums to the result.
+//!
 //! # Accuracy
 //! Each result is proven to keep its bound, or it is computed again by the direct sum; see [`error`](super::error). The
 //! mean of each tile is subtracted first, which makes the errors smaller.
@@ -39,14 +42,14 @@ use cuda_std::prelude::*;
 use super::complex::Complex;
 use super::direct::{self, Direct, store};
 use super::error::error_constant;
-use super::layout::{COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES};
+use super::layout::{
+    COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LARGEST_PART, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES, part_size,
+};
 use super::load::{Facts, Pair};
 use super::transform::{POINTS, reversed, transform_4, transform_32};
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
-use crate::registry::{
-    Accuracy, Arithmetic, Grid, Ineligible, MaskForm, MaskMemory, Request, Spec, f32_result,
-};
+use crate::registry::{Accuracy, Arithmetic, Grid, Ineligible, MaskForm, MaskMemory, Request, Spec, f32_result};
 
 /// Threads of a block.
 pub const THREADS: u32 = 512;
@@ -57,7 +60,7 @@ pub(super) const ROWS_OF_WARP: u32 = SIDE / WARPS;
 /// Complex numbers from one row of pixels to the next in shared memory.
 pub(super) const PITCH: u32 = SIDE + 4;
 
-/// Columns and rows of results of one tile.
+/// Columns and rows of results of one tile, for a part of a mask.
 #[must_use]
 pub const fn valid((mask_width, mask_height): (u32, u32)) -> (u32, u32) {
     (valid_of(mask_width), valid_of(mask_height))
@@ -65,7 +68,7 @@ pub const fn valid((mask_width, mask_height): (u32, u32)) -> (u32, u32) {
 
 /// The same for one axis. The size of the mask is checked before a launch. Here the limit spares a panic.
 const fn valid_of(side: u32) -> u32 {
-    if side > LARGEST_MASK { SIDE + 1 - LARGEST_MASK } else { SIDE + 1 - side }
+    if side > LARGEST_PART { SIDE + 1 - LARGEST_PART } else { SIDE + 1 - side }
 }
 
 /// More than this part of the results, and the block computes all of them again.
@@ -75,7 +78,7 @@ const MOST_FAILURES: u32 = 16;
 pub const CONVERGENT: Convergent = Convergent {
     barriers: 10,
     warp_barriers: 2,
-    // Facts: 4 numbers; squares; failures; the sum of a window. 
+    // Facts: 4 numbers; squares; failures; the sum of a window.
     shuffles: 5 * (4 + 1 + 1 + 1),
     votes: 2,
     ..Convergent::NONE
@@ -193,7 +196,7 @@ unsafe fn twiddle(parts: &SharedParts, index: u32) -> Complex {
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
-/// - `mask` is as [`layout`](super::layout) describes, for a mask of the size in `params`, of at most 64 x 64. It is
+/// - `mask` is as [`layout`](super::layout) describes, for a part of a mask of the size in `params`. It is
 ///   aligned to 16 bytes.
 /// - If the header says that sums are added, the result holds numbers.
 /// - The block has [`THREADS`] threads, and the shared memory of [`SPEC`].
@@ -544,7 +547,7 @@ crate::registry::instances! {
         |image, result, mask, params| fft_tile(image, result.cast(), mask, params)
 }
 
-/// The masks that fit a tile.
+/// The masks that a few parts cover.
 fn requirement(request: &Request) -> Result<(), Ineligible> {
     let (least, most) = if request.mask.0 < request.mask.1 { request.mask } else { (request.mask.1, request.mask.0) };
     let (property, required) = ("the sides of the mask", (1.0, LARGEST_MASK as f32));
@@ -570,10 +573,10 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Tiles,
     block: |_| (THREADS, 1),
     outputs: |_, mask| {
-        let (columns, rows) = valid(mask);
+        let (columns, rows) = valid(part_size(mask));
         (2 * columns, rows)
     },
-    shared_bytes: |_, mask| u64::from(FIXED_BYTES) + direct::coefficient_bytes(mask),
+    shared_bytes: |_, mask| u64::from(FIXED_BYTES) + direct::coefficient_bytes(part_size(mask)),
     launch_bounds: |_| Some((THREADS, 1)),
     convergent: |_| CONVERGENT,
 };

@@ -6,7 +6,7 @@ use super::{Grid, MaskForm, Occupancy, Variant};
 use crate::abi::kernel::{Kernel, Parameter};
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
-use crate::fft::layout::length;
+use crate::fft::layout;
 
 /// The masks that an entry takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,12 +123,12 @@ impl Entry {
 
     /// The values that the kernel reads for a mask: all coefficients, those of the two factors, or those of a spectrum.
     #[must_use]
-    pub fn coefficients(&self, (width, height): (u32, u32)) -> u64 {
-        let (width, height) = (u64::from(width), u64::from(height));
+    pub fn coefficients(&self, mask: (u32, u32)) -> u64 {
+        let (width, height) = (u64::from(mask.0), u64::from(mask.1));
         match self.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => width * height,
             MaskForm::Factors(_) => width + height,
-            MaskForm::Spectrum => length((width as u32, height as u32)) as u64,
+            MaskForm::Spectrum => layout::length(mask) as u64,
         }
     }
 
@@ -137,9 +137,11 @@ impl Entry {
     #[must_use]
     pub fn launch_row_alignment(&self, mask: (u32, u32)) -> u32 {
         match self.variant.spec().grid {
-            Grid::Tiles if self.variant.is_exact() => 1,
             // Its sums depend on where its tiles begin.
-            Grid::Tiles => self.outputs(mask).1,
+            Grid::Tiles if matches!(self.variant.spec().mask_form, MaskForm::Spectrum) => {
+                layout::launch_row_alignment(mask)
+            }
+            Grid::Tiles => 1,
             Grid::Partition(partition) => partition.launch_row_alignment,
         }
     }
