@@ -1,6 +1,8 @@
 //! Results against references that share no code with the kernels: other libraries, loops over all values, two passes
 //! of the CPU, sums in `f64`.
 
+#[path = "reference/fft.rs"]
+mod fft;
 #[path = "reference/golden.rs"]
 mod golden;
 #[path = "reference/planes.rs"]

@@ -251,11 +251,11 @@ impl EmulatorConvolution {
         for step in self.plan.steps(self.problem.format(), rows, planes_bytes) {
             let (symbol, launched) = match step {
                 Step::Convolve {
-                    launch: Launch { grid, block, shared_bytes, params, .. },
+                    launch: Launch { grid, block, shared_bytes, params, mask_offset, .. },
                     from: source,
                     to: result,
                 } => {
-                    let (from, to) = (from(source), to(result));
+                    let (from, to, mask) = (from(source), to(result), mask.offset(mask_offset as isize));
                     let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
                     let launched = emulator.launch(entry.symbol, &launch, memory, || {
                         // SAFETY: the emulator checks every access; none reaches memory of this program.
@@ -325,7 +325,7 @@ mod tests {
         fn in_bands(&self, source: &[u8], band: usize) -> Vec<u8> {
             let strip = &self.strips[0];
             let mut resident = self.resident(strip, HostRows::of(&self.rows(source))).unwrap();
-            for part in bands_of(&self.plan.params, band, self.plan.entry.launch_row_alignment() as usize) {
+            for part in bands_of(&self.plan.params, band, self.plan.launch_row_alignment()) {
                 let rows = Rows { height: part.rows.end, fresh: part.rows, outputs: part.outputs };
                 self.launch(self.emulator, &rows, &mut resident).unwrap();
             }

@@ -104,7 +104,7 @@ impl Cut {
         let rows = rows_that_fit(problem, row, budget).ok_or(row * problem.window().height())?;
         // With the bits of the whole image, but for an entry with such steps where memory is too small for even one of
         // them.
-        let step = plan.entry.launch_row_alignment() as usize;
+        let step = plan.launch_row_alignment();
         let rows = if rows >= step { rows / step * step } else { rows };
         // Of a constant border rows are missing at the ends of the image: no strip has more than this.
         Ok(sized(strips(problem, rows).collect(), rows + problem.window().height() - 1))

@@ -9,7 +9,7 @@
 //! | [`abi`] | what crosses from the host to a kernel: parameters, pixel types, the border map, PTX declarations |
 //! | [`registry`] | the list of entries; from it come symbols, tables and names |
 //! | [`common`] | what several kernels share |
-//! | [`teaching`], [`direct`], [`separable`], [`tensor_core_u8`] | the convolution kernels |
+//! | [`teaching`], [`direct`], [`separable`], [`fft`], [`tensor_core_u8`] | the convolution kernels |
 //! | [`ndimage`] | filters on arrays of up to four axes and any real type, with the sums of `scipy.ndimage` |
 //! | [`tutorials`] | the kernels of four well-known tutorials |
 //! | [`util`] | a copy for small images, conversions between images and planes, a measurement of the FP32 peak |
@@ -25,6 +25,7 @@
 //! | [`direct::shared_tile_async`] | for small images: one wait for all data, and four pixels a thread |
 //! | [`direct::register_tile`] | a thread computes many pixels, so that each load serves many products |
 //! | [`direct::sliding_window`] | a thread walks down the image, and its sums move up at no cost |
+//! | [`fft::tile`] | large masks: Fourier transforms of tiles, with a proof for each result |
 //! | [`tensor_core_u8`] | bytes in the tensor cores, with bit-exact results |
 //! | [`separable::ring`] | separable masks: a row pass and a column pass over a ring of filtered rows |
 //! | [`separable::block_tile`] | the same with 16 rows at a time, pipelined: copies, row pass and column pass overlap |
@@ -41,7 +42,7 @@
 //!
 //! The order of the sum is part of the contract. Every direct kernel and [`tensor_core_u8`] are bit-exact with the CPU.
 //! The separable kernels have another order and state an error bound: [`separable::error_bound::error_constant`] and
-//! [`separable::tensor_core::error_constant`].
+//! [`separable::tensor_core::error_constant`]. So has [`fft::tile`]: [`fft::error::error_constant`].
 //!
 //! # Loops over arrays
 //! A loop over an array that should lie in registers counts indices. With `into_iter()` of an array, or `take` after
@@ -55,6 +56,7 @@ pub use cuda_std;
 pub mod abi;
 pub mod common;
 pub mod direct;
+pub mod fft;
 pub mod ndimage;
 #[cfg(all(feature = "ptx", not(target_arch = "nvptx64")))]
 pub mod ptx;

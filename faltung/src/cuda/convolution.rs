@@ -173,7 +173,7 @@ impl GpuConvolution {
             return TransferStrategy::Graphs;
         }
         let (from, to) = self.row_bytes();
-        let step = self.plan().entry.launch_row_alignment() as usize;
+        let step = self.plan().launch_row_alignment();
         bands::bands(&self.plan().params, from.bytes.max(to.bytes), step)
             .map_or(TransferStrategy::Steps, TransferStrategy::Bands)
     }

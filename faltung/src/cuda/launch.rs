@@ -159,6 +159,7 @@ pub(super) unsafe fn convolution(
     let (mask_width, mask_height) = launch.mask_size;
     let mask = match mask {
         Some(mask) => {
+            let mask = mask.behind(launch.mask_offset * size_of::<f32>());
             check("mask on the device", mask.bytes / size_of::<f32>(), (mask_width, mask_height, 1), mask_width)?;
             mask.address
         }

@@ -11,6 +11,7 @@ mod factors;
 mod fixed_point;
 mod geometry;
 mod planes;
+mod spectrum;
 #[cfg(test)]
 mod tests;
 
@@ -139,9 +140,14 @@ pub struct Considered {
 
 impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
-    /// 5 %, and planes, which need memory, by 5 % as well.
+    /// 5 %, and planes, which need memory, by 5 % as well. Transforms must be faster by 25 %: the image decides how many
+    /// results are computed again.
     fn price(&self) -> f64 {
-        let bounded = if self.entry.variant.is_exact() { 1.0 } else { 1.05 };
+        let bounded = match self.entry.variant.spec().mask_form {
+            MaskForm::Spectrum => 1.25,
+            _ if self.entry.variant.is_exact() => 1.0,
+            _ => 1.05,
+        };
         let in_planes = if self.in_planes { 1.05 } else { 1.0 };
         self.predicted_us * bounded * in_planes
     }
@@ -255,7 +261,7 @@ impl Inquiry {
         let is_centred = self.problem.origin().1 == (self.problem.window().width() - 1) / 2;
         let uncertain = match entry.variant.spec().mask_form {
             MaskForm::FixedPoint => self.request.uncertain,
-            MaskForm::Rows(_) | MaskForm::Factors(_) => 0.0,
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::Spectrum => 0.0,
         };
         let work = Work { format: self.problem.format(), uncertain, is_centred: is_centred || self.is_padded(entry) };
         let geometry = Geometry { entry, params: self.params(entry), limits: self.limits };
@@ -392,8 +398,8 @@ impl Plan {
         }
     }
 
-    /// The coefficients that the entry reads, in its order: the mask's in window order, with what fills its rows up, or
-    /// those of a row and a column.
+    /// The values that the entry reads, in its order: the mask's coefficients in window order, with what fills its rows
+    /// up, those of a row and a column, or a spectrum.
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
@@ -403,6 +409,7 @@ impl Plan {
                 factors.placed(places.row, places.column)
             }
             (MaskForm::FixedPoint, _, Some(fixed_point)) => fixed_point.words(problem, self.entry.side()),
+            (MaskForm::Spectrum, ..) => spectrum::values(problem),
             (MaskForm::Rows(begin), ..) => self.padded_coefficients(problem, begin),
             (MaskForm::Factors(_) | MaskForm::FixedPoint, ..) => {
                 unreachable!("an eligible entry's mask has the form that it reads")
@@ -423,6 +430,12 @@ impl Plan {
             coefficients[to..to + from.len()].copy_from_slice(from);
         }
         coefficients
+    }
+
+    /// The first row of a launch is a multiple of this, so that the results do not depend on where launches begin.
+    pub(crate) fn launch_row_alignment(&self) -> usize {
+        let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
+        self.entry.launch_row_alignment(mask) as usize
     }
 
     /// The launches that compute the rows `outputs` of an image of `height` rows, otherwise as planned; more than one

@@ -74,7 +74,7 @@ impl Case {
     #[must_use]
     pub fn concerns(&self, choice: VariantChoice) -> bool {
         let Some(variant) = choice.named() else { return true };
-        let columns = variant.entries().map(|entry| entry.outputs().0).max();
+        let columns = variant.entries().map(|entry| entry.outputs(entry.example_mask()).0).max();
         self.image.0 <= 5 * columns.unwrap_or(0) as usize
     }
 

@@ -6,7 +6,7 @@
 
 mod of_kernels;
 
-use kernels_gpu::registry::{Entry, entries};
+use kernels_gpu::registry::entries;
 
 use self::of_kernels::{large_squares, other_sizes, tensor_bytes, tensor_planes, wide, wide_values};
 use super::case::{Case, Content};
@@ -98,7 +98,10 @@ pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
 /// All cases.
 fn all(seed: u64) -> Vec<Case> {
     let mut shapes = Vec::new();
-    let mut tiles: Vec<_> = entries().map(Entry::outputs).filter(|(columns, _)| *columns <= WIDEST_TILE).collect();
+    let mut tiles: Vec<_> = entries()
+        .map(|entry| entry.outputs(entry.example_mask()))
+        .filter(|(columns, _)| *columns <= WIDEST_TILE)
+        .collect();
     tiles.sort_unstable();
     tiles.dedup();
     for (columns, rows) in tiles {

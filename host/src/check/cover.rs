@@ -89,7 +89,7 @@ impl Case {
             }
             let Ok(plan) = Plan::new(&problem, Limits::H100, choice) else { continue };
             let symbol = plan.entry.symbol;
-            let (tile_width, tile_height) = plan.entry.outputs();
+            let (tile_width, tile_height) = plan.entry.outputs((width as u32, height as u32));
             // A tile of interleaved pixels has as many values as one of a plane.
             let (values, tile_width) = (self.image.0 * self.format.channels, tile_width as usize);
             let tile_height = tile_height as usize;

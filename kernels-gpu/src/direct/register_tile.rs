@@ -361,7 +361,7 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: true,
     grid: Grid::Tiles,
     block: |_| BLOCK,
-    outputs: |_| OUTPUTS,
+    outputs: |_, _| OUTPUTS,
     shared_bytes: |_, (width, height)| shared_bytes(width, height),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

@@ -321,7 +321,7 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: true,
     grid: Grid::Tiles,
     block: |_| BLOCK,
-    outputs: |_| OUTPUTS,
+    outputs: |_, _| OUTPUTS,
     shared_bytes: |_, (width, _)| shared_bytes(width),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

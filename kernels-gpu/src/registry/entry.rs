@@ -6,6 +6,7 @@ use super::{Grid, MaskForm, Occupancy, Variant};
 use crate::abi::kernel::{Kernel, Parameter};
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
+use crate::fft::layout;
 
 /// The masks that an entry takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,8 +111,8 @@ impl Entry {
 
     /// See [`Spec::outputs`](super::Spec::outputs).
     #[must_use]
-    pub fn outputs(&self) -> (u32, u32) {
-        (self.variant.spec().outputs)(self)
+    pub fn outputs(&self, mask: (u32, u32)) -> (u32, u32) {
+        (self.variant.spec().outputs)(self, mask)
     }
 
     /// The dynamic shared memory of a block for a mask, in bytes.
@@ -120,21 +121,26 @@ impl Entry {
         (self.variant.spec().shared_bytes)(self, mask)
     }
 
-    /// The coefficients that the kernel reads for a mask: all, or those of the two factors.
+    /// The values that the kernel reads for a mask: all coefficients, those of the two factors, or those of a spectrum.
     #[must_use]
-    pub fn coefficients(&self, (width, height): (u32, u32)) -> u64 {
-        let (width, height) = (u64::from(width), u64::from(height));
+    pub fn coefficients(&self, mask: (u32, u32)) -> u64 {
+        let (width, height) = (u64::from(mask.0), u64::from(mask.1));
         match self.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => width * height,
             MaskForm::Factors(_) => width + height,
+            MaskForm::Spectrum => layout::length(mask) as u64,
         }
     }
 
     /// The first row of a launch must be a multiple of this. Otherwise its last bits may differ from those of one
     /// launch over the whole image.
     #[must_use]
-    pub fn launch_row_alignment(&self) -> u32 {
+    pub fn launch_row_alignment(&self, mask: (u32, u32)) -> u32 {
         match self.variant.spec().grid {
+            // Its sums depend on where its tiles begin.
+            Grid::Tiles if matches!(self.variant.spec().mask_form, MaskForm::Spectrum) => {
+                layout::launch_row_alignment(mask)
+            }
             Grid::Tiles => 1,
             Grid::Partition(partition) => partition.launch_row_alignment,
         }

@@ -17,7 +17,7 @@ pub use self::spec::{
 };
 pub(crate) use self::spec::{any_result, dense_rows, f32_result, no_launch_bounds, no_requirement};
 use crate::abi::kernel::Kernel;
-use crate::{direct, separable, teaching, tensor_core_u8};
+use crate::{direct, fft, separable, teaching, tensor_core_u8};
 
 /// From the list: [`Variant`], and the spec and the entries of each.
 macro_rules! variants {
@@ -69,6 +69,8 @@ variants! {
     RegisterTile = direct::register_tile;
     /// A thread walks down the image with its sums in registers.
     SlidingWindow = direct::sliding_window;
+    /// Fourier transforms of tiles, for large dense masks.
+    FftTile = fft::tile;
     /// Bytes in the tensor cores.
     TensorCoreU8 = tensor_core_u8;
     /// Separable masks of any size, with filtered rows in a ring in shared memory.

@@ -36,10 +36,10 @@ pub struct Spec {
     pub grid: Grid,
     /// Threads of a block.
     pub block: fn(&Entry) -> (u32, u32),
-    /// Output values of a block in x and y. Each channel of a pixel is one value.
+    /// Output values of a block in x and y, for a mask. Each channel of a pixel is one value.
     ///
     /// With [`Grid::Partition`] a block computes more rows. The host then uses y to estimate how many blocks have work.
-    pub outputs: fn(&Entry) -> (u32, u32),
+    pub outputs: fn(&Entry, mask: (u32, u32)) -> (u32, u32),
     /// Dynamic shared memory of a block for a mask, in bytes.
     pub shared_bytes: fn(&Entry, mask: (u32, u32)) -> u64,
     /// The largest number of threads of a block and the least number of blocks that a multiprocessor holds, where the
@@ -93,6 +93,8 @@ pub enum MaskForm {
     Factors(fn(&Entry, mask: (u32, u32), origin_x: i32) -> FactorPlaces),
     /// The fixed-point matrices of [`tensor_core_u8`](crate::tensor_core_u8), after the coefficients in window order.
     FixedPoint,
+    /// The spectrum of the mask, with what [`fft::layout`](crate::fft::layout) has around it.
+    Spectrum,
 }
 
 /// Where the factors of a separable mask begin among the coefficients.

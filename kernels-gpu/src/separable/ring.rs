@@ -331,7 +331,7 @@ pub const SPEC: Spec = Spec {
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |_| BLOCK,
-    outputs: |_| (OUTPUT_COLUMNS, BLOCK.1),
+    outputs: |_, _| (OUTPUT_COLUMNS, BLOCK.1),
     shared_bytes: |_, (width, height)| shared_bytes(width, height),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

@@ -70,7 +70,7 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: true,
     grid: Grid::Tiles,
     block: |_| BLOCK,
-    outputs: |_| BLOCK,
+    outputs: |_, _| BLOCK,
     shared_bytes: |_, _| 0,
     launch_bounds: no_launch_bounds,
     convergent: |_| Convergent::NONE,

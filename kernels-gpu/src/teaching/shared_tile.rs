@@ -207,7 +207,7 @@ pub const SPEC: Spec = Spec {
     uses_fp32_units: true,
     grid: Grid::Tiles,
     block: |_| BLOCK,
-    outputs: |_| BLOCK,
+    outputs: |_, _| BLOCK,
     shared_bytes: |entry, (width, height)| shared_bytes(width, height, entry.channels),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

@@ -392,7 +392,7 @@ pub const SPEC: Spec = Spec {
         },
     }),
     block: |_| BLOCK,
-    outputs: |entry| (outputs(entry.channels, entry.side()), ROWS),
+    outputs: |entry, _| (outputs(entry.channels, entry.side()), ROWS),
     shared_bytes: |entry, (width, height)| shared_bytes(entry.channels, width, height, entry.side()),
     launch_bounds: |entry| launch_bounds(entry.channels, entry.side()),
     convergent: |entry| convergent(entry.channels, entry.side()),

@@ -16,6 +16,20 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
+/// The square root, rounded to nearest: PTX `sqrt.rn.f32`, bit-exact with [`f32::sqrt`] on a CPU.
+#[inline(always)]
+#[must_use]
+pub fn sqrt(value: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        core::f32::math::sqrt(value)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        value.sqrt()
+    }
+}
+
 /// The nearest integer, saturated to 0 to 65,535: PTX `cvt.rni.u16.f32`. Ties round to even, and NaN becomes 0.
 ///
 /// ```

@@ -72,7 +72,7 @@ mod vector;
 pub mod warp;
 
 pub use cuda_std_macros::{instantiate, kernel};
-pub use float::{fma, round_to_u16};
+pub use float::{fma, round_to_u16, sqrt};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;
 pub use shared::Shared;
@@ -81,7 +81,7 @@ pub use vector::{F32x2, F32x4};
 /// The names that most kernels use: `use cuda_std::prelude::*`.
 pub mod prelude {
     pub use crate::constant::ConstantMemory;
-    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, round_to_u16, thread, warp};
+    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, round_to_u16, sqrt, thread, warp};
 }
 
 /// A panic stops the grid: the launch fails with "illegal instruction" and the context is lost.

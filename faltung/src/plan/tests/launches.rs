@@ -104,7 +104,7 @@ fn launches_cover_every_row_once() {
     for height in [1, 15, 16, 17, 65_535 * 8, 65_535 * 16, 65_535 * 16 + 1, 3_000_000] {
         for variant in Variant::ALL.into_iter().filter(|variant| !variant.partitions_rows()) {
             let plan = of_ones(33, height, variant);
-            let (columns, rows) = plan.entry.outputs();
+            let (columns, rows) = plan.entry.outputs((plan.params.mask_width as u32, plan.params.mask_height as u32));
             let mut next = 0;
             for launch in plan.launches(height, 0..height) {
                 assert_eq!(launch.params.first_row as usize, next);

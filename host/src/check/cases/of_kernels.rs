@@ -75,7 +75,7 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     let masks = entries().filter(|entry| entry.is_plane()).filter_map(|entry| {
         let spec = entry.variant.spec();
         let separable = matches!(spec.mask_form, MaskForm::Factors(_));
-        let tile = (entry.outputs().0 as usize).max(128);
+        let tile = (entry.outputs(entry.example_mask()).0 as usize).max(128);
         match entry.mask {
             // The odd sides up to 21 are those of other cases; with a separable mask, too.
             MaskSize::Square(side @ (8 | 10 | 12 | 14 | 17..)) => Some((((side, side), separable), tile)),

@@ -141,7 +141,7 @@ pub const SPEC: Spec = Spec {
         },
     }),
     block: |_| BLOCK,
-    outputs: |entry| (BLOCK.0 * of_entry(entry).columns_per_thread, MIN_STRIP_ROWS),
+    outputs: |entry, _| (BLOCK.0 * of_entry(entry).columns_per_thread, MIN_STRIP_ROWS),
     shared_bytes: |entry, _| match Source::of(entry.pixel, entry.channels, entry.side()) {
         Source::DoubleBuffered => double_buffered::shared_bytes(of_entry(entry).columns_per_thread),
         Source::GlobalRows => {

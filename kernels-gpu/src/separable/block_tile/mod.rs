@@ -313,7 +313,7 @@ pub const SPEC: Spec = Spec {
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |entry| (threads(entry.side(), entry.class()), 1),
-    outputs: |entry| (threads(entry.side(), entry.class()), OUTPUT_ROWS),
+    outputs: |entry, _| (threads(entry.side(), entry.class()), OUTPUT_ROWS),
     shared_bytes: |entry, (width, _)| shared_bytes(threads(entry.side(), entry.class()), width),
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
     launch_bounds: |entry| Some((threads(entry.side(), entry.class()), 1)),

@@ -366,7 +366,7 @@ pub const SPEC: Spec = Spec {
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |entry| (32 * warps(entry.class()), 1),
-    outputs: |entry| (columns(entry.class()), rows(entry.class())),
+    outputs: |entry, _| (columns(entry.class()), rows(entry.class())),
     shared_bytes: |entry, _| shared_bytes(entry.class()),
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
     launch_bounds: |entry| Some((32 * warps(entry.class()), 1)),

@@ -1,0 +1,259 @@
+//! Results of a pair of tiles by the direct sum, where the transforms prove nothing.
+
+use cuda_std::prelude::*;
+
+use super::layout::Header;
+use super::load::Pair;
+use super::tile::{Judge, PITCH, SharedParts, THREADS, warp_sum};
+use crate::abi::image_view::{Channel, ImageView};
+use crate::abi::params::Params;
+
+/// Columns of a thread's tile: an odd number, so that the threads of a warp read pixels from different banks.
+const COLUMNS: usize = 5;
+/// Rows of a thread's tile.
+const ROWS: usize = 4;
+/// Columns of the mask in a step.
+const STEP: usize = 4;
+
+/// Bytes of the coefficients in shared memory. Each row is padded to whole steps.
+pub(super) const fn coefficient_bytes((width, height): (u32, u32)) -> u64 {
+    4 * width.next_multiple_of(STEP as u32) as u64 * height as u64
+}
+
+/// Adds a sum to the result, or stores it there; see [`Header`].
+///
+/// # Safety
+/// - (x, y) lies in the result, and no other thread stores there. If sums are added, there is a number.
+#[inline(always)]
+pub(super) unsafe fn store(header: &Header, params: &Params, result: GlobalMut<f32>, (x, y): (i32, i32), sum: f32) {
+    let index = params.dst_index(x, y);
+    // SAFETY: as this function requires.
+    unsafe {
+        let sum = if header.accumulates != 0.0 { result.load(index) + sum } else { sum };
+        result.store(index, if header.finishes != 0.0 { params.finish(sum) } else { sum });
+    }
+}
+
+/// What the direct sums of a pair of tiles need.
+pub(super) struct Direct {
+    pub(super) pair: Pair,
+    pub(super) params: Params,
+    pub(super) header: Header,
+    /// The mask in window order.
+    pub(super) coefficients: Global<f32>,
+    pub(super) result: GlobalMut<f32>,
+    /// The first result of the first tile.
+    pub(super) x: i32,
+    pub(super) y: i32,
+}
+
+impl Direct {
+    /// Computes the results of a row that are wanted and not accepted, one after the other, each by all lanes.
+    ///
+    /// # Safety
+    /// - All lanes of the warp call this. The exchange holds the sums of the row.
+    /// - No other warp stores results of the row.
+    #[inline(always)]
+    pub(super) unsafe fn failures(
+        &self,
+        parts: &SharedParts,
+        judge: &Judge,
+        row: u32,
+        (wanted, distance): ([i32; 2], u32),
+        lane: u32,
+    ) {
+        let y = self.y + row as i32;
+        let mut part = 0;
+        // The bound is opaque, so that the loop stays rolled: 4 groups of columns of 2 tiles.
+        while part < thread::black_box(8) {
+            thread::no_unroll();
+            let (first, is_second) = (part / 2 * 32, part % 2 != 0);
+            part += 1;
+            // SAFETY: row and column are below 128, and the barrier has passed.
+            let F32x2([of_first, of_second]) = unsafe { parts.exchange.load(row * PITCH + first + lane) };
+            let column = (first + lane) as i32;
+            let is_wanted = if is_second {
+                column < wanted[1] && !judge.accepts(1, of_second)
+            } else {
+                column < wanted[0] && !judge.accepts(0, of_first)
+            };
+            // SAFETY: all lanes are here.
+            let mut pending = unsafe { warp::ballot(is_wanted) };
+            while pending != 0 {
+                thread::no_unroll();
+                let failing = pending.trailing_zeros();
+                pending &= pending - 1;
+                let x = self.x + (first + failing + if is_second { distance } else { 0 }) as i32;
+                // SAFETY: all lanes are here, with the same x and y.
+                let sum = unsafe { self.window_sum((x, y), lane) };
+                if lane == failing {
+                    // SAFETY: the result is wanted, so it lies in the image.
+                    unsafe { store(&self.header, &self.params, self.result, (x, y), sum) };
+                }
+            }
+        }
+    }
+
+    /// The sum of one window. Each lane adds the products of its columns.
+    ///
+    /// # Safety
+    /// - All lanes of the warp call this with the same output.
+    #[inline(always)]
+    unsafe fn window_sum(&self, (x, y): (i32, i32), lane: u32) -> f32 {
+        let params = &self.params;
+        // SAFETY: the image is as `params` say, and the kernel does not write it.
+        let view = unsafe { ImageView::<f32, 1>::new(self.pair.image, params) };
+        let (mut sum, mut k) = (0.0, 0);
+        while k < params.mask_height {
+            thread::no_unroll();
+            let row = view.row(y - params.origin_y + k);
+            let mut l = lane as i32;
+            while l < params.mask_width {
+                thread::no_unroll();
+                let pixel = row.value(x - params.origin_x + l, Channel::FIRST);
+                // SAFETY: (k, l) is a coefficient.
+                sum = fma(pixel, unsafe { self.coefficients.load((k * params.mask_width + l) as isize) }, sum);
+                l += 32;
+            }
+            k += 1;
+        }
+        // SAFETY: all lanes are here.
+        unsafe { warp_sum(sum) }
+    }
+
+    /// Computes all results of both tiles in the order of the direct kernels.
+    ///
+    /// # Safety
+    /// - All threads of the block call this, and no thread uses the exchange any more.
+    /// - The table of the columns is still there.
+    #[inline(always)]
+    pub(super) unsafe fn tiles(
+        &self,
+        parts: &SharedParts,
+        valid: (u32, u32),
+        (wanted_columns, wanted_rows): ([i32; 2], i32),
+    ) {
+        let thread = thread::thread_idx_x();
+        let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
+        let pitch = mask_width.next_multiple_of(STEP as u32);
+        // SAFETY: each warp loads its own rows; `coefficient_bytes` is room for the mask. All threads are at the barrier.
+        unsafe {
+            self.pair.load(&self.params, parts.exchange, (thread / 32, thread % 32));
+            let mut k = thread / 32;
+            while k < mask_height {
+                thread::no_unroll();
+                let mut l = thread % 32;
+                while l < mask_width {
+                    thread::no_unroll();
+                    let coefficient = self.coefficients.load((k * mask_width + l) as isize);
+                    parts.coefficients.store(k * pitch + l, coefficient);
+                    l += 32;
+                }
+                k += THREADS / 32;
+            }
+            thread::sync_threads();
+        }
+        let across = valid.0.div_ceil(COLUMNS as u32);
+        let tasks = across * valid.1.div_ceil(ROWS as u32);
+        let mut task = thread;
+        while task < tasks {
+            thread::no_unroll();
+            // `max` shows the compiler that it does not divide by 0.
+            let first = (task % across.max(1) * COLUMNS as u32, task / across.max(1) * ROWS as u32);
+            // The last ones begin earlier, so that they end in the tile, and store what is theirs.
+            let start = (first.0.min(valid.0 - COLUMNS as u32), first.1.min(valid.1 - ROWS as u32));
+            // SAFETY: pixels and coefficients are there, and the windows of all these results lie in the tile.
+            let sums = unsafe { self.sums(parts, start, pitch) };
+            for (o, sums) in sums.iter().enumerate() {
+                let row = start.1 + o as u32;
+                for (c, &sums) in sums.iter().enumerate() {
+                    let column = start.0 + c as u32;
+                    for tile in 0..2 {
+                        let is_mine = column >= first.0 && row >= first.1;
+                        if is_mine && (column as i32) < wanted_columns[tile] && (row as i32) < wanted_rows {
+                            let x = self.x + (column + tile as u32 * valid.0) as i32;
+                            let place = (x, self.y + row as i32);
+                            // SAFETY: the result is wanted, so it lies in the image; one thread has it.
+                            unsafe { store(&self.header, &self.params, self.result, place, sums[tile]) };
+                        }
+                    }
+                }
+            }
+            task += THREADS;
+        }
+    }
+
+    /// The sums of `COLUMNS` x `ROWS` results of both tiles, in order.
+    ///
+    /// # Safety
+    /// - The exchange holds the pixels of the pair, and the coefficients have rows of `pitch` values.
+    /// - The windows of all results lie in the tile.
+    #[inline(always)]
+    unsafe fn sums(&self, parts: &SharedParts, start: (u32, u32), pitch: u32) -> [[[f32; 2]; COLUMNS]; ROWS] {
+        let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
+        let mut sums = [[[0.0_f32; 2]; COLUMNS]; ROWS];
+        let mut pixels = [[0.0_f32; 2]; COLUMNS + STEP - 1];
+        let mut row = parts.exchange.offset(start.1 * PITCH + start.0);
+        let mut p = 0;
+        while p < mask_height + ROWS as u32 - 1 {
+            thread::no_unroll();
+            let load = |column: u32| {
+                // SAFETY: the column lies under the windows of the results.
+                let F32x2(pair) = unsafe { row.load(column) };
+                pair
+            };
+            for i in 0..COLUMNS - 1 {
+                pixels[i] = load(i as u32);
+            }
+            let mut l = 0;
+            while l + STEP as u32 <= mask_width {
+                thread::no_unroll();
+                for i in 0..STEP {
+                    pixels[COLUMNS - 1 + i] = load(l + (COLUMNS - 1 + i) as u32);
+                }
+                for o in 0..ROWS {
+                    let k = p.wrapping_sub(o as u32);
+                    if k < mask_height {
+                        // SAFETY: the mask has row k and columns l to l + 3; rows begin at multiples of 16 bytes.
+                        let F32x4(coefficients) =
+                            unsafe { parts.coefficients.cast::<F32x4>().load((k * pitch + l) / STEP as u32) };
+                        for i in 0..STEP {
+                            for c in 0..COLUMNS {
+                                for tile in 0..2 {
+                                    sums[o][c][tile] = fma(pixels[i + c][tile], coefficients[i], sums[o][c][tile]);
+                                }
+                            }
+                        }
+                    }
+                }
+                for i in 0..COLUMNS - 1 {
+                    pixels[i] = pixels[i + STEP];
+                }
+                l += STEP as u32;
+            }
+            while l < mask_width {
+                thread::no_unroll();
+                pixels[COLUMNS - 1] = load(l + COLUMNS as u32 - 1);
+                for o in 0..ROWS {
+                    let k = p.wrapping_sub(o as u32);
+                    if k < mask_height {
+                        // SAFETY: (k, l) is a coefficient.
+                        let coefficient = unsafe { parts.coefficients.load(k * pitch + l) };
+                        for c in 0..COLUMNS {
+                            for tile in 0..2 {
+                                sums[o][c][tile] = fma(pixels[c][tile], coefficient, sums[o][c][tile]);
+                            }
+                        }
+                    }
+                }
+                for i in 0..COLUMNS - 1 {
+                    pixels[i] = pixels[i + 1];
+                }
+                l += 1;
+            }
+            row = row.offset(PITCH);
+            p += 1;
+        }
+        sums
+    }
+}

@@ -1,0 +1,121 @@
+//! How far a transformed sum can be from the exact one.
+//!
+//! `u = 2^-24`, and `||.||` is the 2-norm. `z` are the 128 x 128 complex numbers of a pair of tiles: the pixels of one
+//! tile are the real parts, those of the other the imaginary parts, both minus the mean of their tile. `M` is the mask.
+//!
+//! # Single operations
+//! A complex sum or difference has a relative error of at most `u`. A complex product by two products and two fused
+//! multiply-adds has one of at most `2 u` (Jeannerod, Kornerup, Louvet, Muller, *Error bounds on complex floating-point
+//! multiplication with an FMA*, 2017). A factor `w` is rounded to nearest, which is off by at most `u |w|`. So a product
+//! with a factor is off by at most `3 u`. A product by `h (x +- y)` with `h = sqrt(1/2)` is, too. A product by `i` is
+//! exact.
+//!
+//! # A transform
+//! One axis has 128 = 32 x 4 points. Each value passes through 7 sums and 4 factors: of the 5 stages of 32 points the
+//! first three have factors, the fourth only multiplies by `i`, and the fifth has none. One factor stands between the
+//! 32 and the 4 points. The 2 stages of 4 points have none. That is `7 + 4 * 3 = 19` for one axis and [`TRANSFORM`] = 38
+//! for both.
+//!
+//! *Forward*, in the 2-norm: each stage is a multiple of a unitary matrix. Its rounding errors are relative to each
+//! element, so they are relative to the norm as well, and the following stages keep that ratio. After k roundings
+//! `||error|| <= ((1 + u)^k - 1) ||F z||` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition,
+//! Theorem 24.2; Schatzman, *Accuracy of the discrete Fourier transform and the fast Fourier transform*, 1996).
+//!
+//! *Inverse*, for one result: the operations that lead to it form a tree, whose leaves are the 128^2 products `W` of the
+//! spectra. Each leaf is multiplied by a number of magnitude 1, and by a factor `1 + e` for each of the k roundings on
+//! its path. So the error is at most `((1 + u)^k - 1) sum |W|`.
+//!
+//! # Together
+//! Let `P = 128^2`, and `H` the spectrum of the mask with `||H|| = sqrt(P) ||M||`. `W = H F z / P`, so by Cauchy and
+//! Schwarz `sum |W| <= 1/P ||H|| ||F z|| = ||M|| ||z||`. The error `D` of the tile's spectrum moves a result by at most
+//! `1/P sum |H D| <= 1/P ||H|| ||D||`, which is the relative error of the spectrum times `||M|| ||z||`. In units of
+//! `u ||M|| ||z||`:
+//! ```text
+//!  1     pixel - mean
+//! 38     forward transform
+//!  1     the mask's spectrum: f64, then rounded to nearest
+//!  2     product of the spectra
+//! 38     inverse transform
+//! ```
+//! That is 80. Terms of second order are less than 1, and errors of the `f64` transform of the mask as well.
+//! [`CONSTANT`] is 82. Measured errors are about 1.
+//!
+//! # Underflow
+//! Each product may lose `2^-150` in each of its two parts. Before the spectra are multiplied that is a loss of at most
+//! `2^11 ||M|| 2^-150` in a result, afterwards of at most `2^19 2^-150`. A value of the mask's spectrum may lose as
+//! much, which costs `2^15 2^-150 ||z||`. [`underflow`] and [`relative`] have room for all three. The sum of squares
+//! may lose `2^-149` for each number, so the norm may be `2^-66` larger than its square tells.
+//!
+//! # The sum
+//! The result is `O = y + m S`, rounded, with the transformed sum `y`, the mean `m` and the sum `S` of the coefficients,
+//! rounded. So `|O - exact| <= e + u |O|` with `e = E + u |m S|`.
+//!
+//! # The proof
+//! Let `A = sum |M I|`, which is at least `|exact| >= |O| - u |O| - e`. The class allows `gamma A`. So it holds where
+//! ```text
+//! e + u |O| <= gamma (|O| - u |O| - e),   that is   |O| >= e (1 + gamma) / (gamma (1 - u) - u)
+//! ```
+//! `A` is also at least the sum of the magnitudes of the coefficients times the least magnitude of the tile's pixels. If
+//! that is large enough, all results of the tile hold. [`least`] has 1 % more than the quotient. That covers the
+//! roundings of the comparison itself, those of the sum of squares, and the difference between both rules.
+
+use super::layout::{part_size, parts};
+
+/// Roundings of a 2-D transform, in units of `u`.
+const TRANSFORM: u32 = 2 * (7 + 4 * 3);
+/// The error of a transformed sum in units of `u ||M|| ||z||`.
+pub const CONSTANT: u32 = 1 + 2 * TRANSFORM + 3 + 2;
+
+const _: () = assert!(CONSTANT == 82);
+
+/// The unit roundoff of `f32`.
+const U: f64 = 1.0 / (1 << 24) as f64;
+
+/// The least constant c of the bound `gamma(c) sum |M I|`: as that of an ordered sum of 32 x 32 products.
+///
+/// The error of a transform does not shrink with the mask. With the constant of a smaller mask most sums would be
+/// computed again.
+pub const LEAST_CONSTANT: u64 = 1024;
+
+/// The constant c of the bound, for a part of a mask: at least that of the ordered sum, which takes the place of sums
+/// that prove nothing.
+#[must_use]
+pub const fn part_constant((width, height): (u32, u32)) -> u64 {
+    let coefficients = width as u64 * height as u64;
+    if coefficients > LEAST_CONSTANT { coefficients } else { LEAST_CONSTANT }
+}
+
+/// The constant c of the bound, for a mask. Each part after the first is one more rounding.
+///
+/// A part's sum `O_p` keeps `gamma(c) sum |M_p I|`. Their sum over all parts is `gamma(c) sum |M I|`. Lemma 3.3 of
+/// Higham's book adds the roundings.
+#[must_use]
+pub fn error_constant(mask: (u32, u32)) -> u64 {
+    part_constant(part_size(mask)) + parts(mask).count() as u64 - 1
+}
+
+/// The error of a transformed sum for `||z|| = 1`, for a mask with this norm.
+#[must_use]
+pub fn relative(mask_norm: f64) -> f64 {
+    f64::from(CONSTANT) * U * mask_norm + exp2(-134)
+}
+
+/// What the error may be more, whatever the pixels.
+#[must_use]
+pub fn underflow(mask_norm: f64) -> f64 {
+    relative(mask_norm) * exp2(-66) + exp2(-130) * (1.0 + mask_norm)
+}
+
+/// A result with an error of at most `e` keeps the bound with the constant c if its magnitude is at least this times
+/// `e`.
+#[must_use]
+pub fn least(constant: u64) -> f64 {
+    let cu = constant as f64 * U;
+    let gamma = cu / (1.0 - cu);
+    1.01 * (1.0 + gamma) / (gamma * (1.0 - U) - U)
+}
+
+/// `2^exponent`.
+fn exp2(exponent: i64) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}

@@ -1,0 +1,190 @@
+//! The Fourier transforms of tiles on the emulator, against the oracle within their bound: all sizes, and contents that
+//! leave a transform no digits.
+
+use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
+use host::compare::{Comparison, with_oracle};
+use host::oracle::Oracle;
+use kernels_gpu::fft::tile::valid;
+use kernels_gpu::registry::Variant;
+
+use super::{is_in_sweep, noise};
+
+/// The value of a pixel, by column and row.
+type Content<'a> = &'a dyn Fn(usize, usize) -> f32;
+
+/// What the variant makes of an image, and how it compares with the oracle.
+fn compare(filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
+    let problem = Problem::new(image.width(), image.height(), filter)?;
+    let convolution = Device::emulator(1).prepare(&problem, VariantChoice::Named(Variant::FftTile))?;
+    let found: Image = convolution.apply(image)?;
+    let comparison = with_oracle(&Oracle::new(&problem, image.values()), &problem, found.values(), convolution.bound());
+    Ok((found, comparison))
+}
+
+/// The ordered sums.
+fn ordered(filter: &Filter, image: &Image) -> faltung::Result<Image> {
+    let problem = Problem::new(image.width(), image.height(), &filter.clone().accuracy(Accuracy::Exact))?;
+    Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(image)
+}
+
+/// A mask by row and column.
+fn mask(width: usize, height: usize, coefficient: impl Fn(usize, usize) -> f32) -> faltung::Result<Mask> {
+    Mask::new(width, height, (0..width * height).map(|i| coefficient(i / width, i % width)).collect())
+}
+
+/// Coefficients in 0 to 1.
+fn positive(width: usize, height: usize, seed: u64) -> faltung::Result<Mask> {
+    Mask::new(width, height, noise(width * height, seed).iter().map(|value| value.abs()).collect())
+}
+
+/// Pixels in 0 to 1.
+fn bright(width: usize, height: usize, seed: u64) -> faltung::Result<Image> {
+    Image::new(width, height, 1, noise(width * height, seed).iter().map(|value| value.abs()).collect())
+}
+
+/// Sizes at which tiles and pairs of tiles begin and end, all borders, anchors, masks larger than the image.
+#[test]
+fn results_are_within_the_bound() -> faltung::Result<()> {
+    const MASKS: [(usize, usize); 8] = [(1, 1), (2, 3), (13, 13), (31, 31), (64, 64), (64, 3), (3, 64), (20, 41)];
+    const BORDERS: [Border; 6] =
+        [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
+    let mut number = 0;
+    for (mask_width, mask_height) in MASKS {
+        let (columns, rows) = valid((mask_width as u32, mask_height as u32));
+        let (columns, rows) = (columns as usize, rows as usize);
+        let images = [
+            (1, 1),
+            (1, 2 * rows + 1),
+            (2 * columns + 1, 1),
+            (columns - 1, rows),
+            (columns + 1, rows + 1),
+            (2 * columns - 1, 2 * rows - 1),
+            (2 * columns, 2 * rows),
+            (127, 130),
+            (128, 129),
+            // The pair in the middle lies in the image.
+            (4 * columns + 250, rows + 200),
+        ];
+        for (i, (width, height)) in images.into_iter().enumerate() {
+            number += 1;
+            if !is_in_sweep(number, 2) {
+                continue;
+            }
+            let border = BORDERS[number % BORDERS.len()];
+            let filter = Filter::new(positive(mask_width, mask_height, number as u64)?).border(border);
+            let filter = if i % 3 == 1 { filter.anchor(mask_height - 1, 0) } else { filter };
+            let filter =
+                if i % 3 == 2 { filter.operation(Operation::Correlate).scale(-2.5).offset(0.25) } else { filter };
+            let (_, comparison) = compare(&filter, &bright(width, height, 1000 + number as u64)?)?;
+            assert!(
+                comparison.passes(),
+                "mask of {mask_width} x {mask_height} on {width} x {height}, {border}: {comparison:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Contents of all magnitudes, and masks whose products cancel.
+#[test]
+fn any_content_is_within_the_bound() -> faltung::Result<()> {
+    const WIDTH: usize = 330;
+    const HEIGHT: usize = 120;
+    let random = noise(WIDTH * HEIGHT, 7);
+    let at = |x: usize, y: usize| random[y * WIDTH + x];
+    let light = |x: usize, y: usize| at(x, y).abs();
+    let contents: [(&str, Content<'_>); 15] = [
+        ("noise of both signs", &at),
+        ("light", &light),
+        ("zeros", &|_, _| 0.0),
+        ("a constant", &|_, _| 0.7),
+        ("an impulse", &|x, y| if (x, y) == (200, 35) { 1.0 } else { 0.0 }),
+        ("one pixel 10^7 times brighter", &|x, y| if (x, y) == (150, 60) { 1e7 } else { light(x, y) }),
+        ("black beside white", &|x, _| if x < 77 { 0.0 } else { 1.0 }),
+        ("light and shadow", &|x, y| if x % 90 < 30 { 0.001 * light(x, y) } else { light(x, y) }),
+        ("a checkerboard", &|x, y| if (x + y) % 2 == 0 { 1.0 } else { -1.0 }),
+        ("almost a checkerboard", &|x, y| if (x + y) % 2 == 0 { 1.0 } else { -0.999 }),
+        ("near overflow", &|x, y| light(x, y) * 1e36),
+        ("of the largest numbers", &|x, y| if (x, y) == (99, 3) { f32::MAX } else { light(x, y) }),
+        ("squares overflow", &|x, y| light(x, y) * 1e20),
+        ("squares underflow", &|x, y| light(x, y) * 1e-24),
+        ("denormal numbers", &|x, y| light(x, y) * 1e-40),
+    ];
+    let squared = |k: usize, l: usize| ((k as f32 - 8.0).powi(2) + (l as f32 - 8.0).powi(2)) / 8.0;
+    let masks = [
+        ("positive", positive(33, 20, 1)?),
+        ("both signs", Mask::new(24, 31, noise(24 * 31, 2))?),
+        // A Laplacian of a Gaussian: the sum of the coefficients is nearly 0.
+        ("cancelling", mask(17, 17, |k, l| (1.0 - squared(k, l) / 2.0) * (-squared(k, l) / 2.0).exp())?),
+        ("small", positive(5, 7, 3)?),
+    ];
+    let mut number = 0;
+    for (name, content) in contents {
+        let image = Image::from_fn(WIDTH, HEIGHT, content)?;
+        for (mask_name, weights) in &masks {
+            number += 1;
+            if !is_in_sweep(number, 2) {
+                continue;
+            }
+            let border = [Border::Mirror, Border::ZERO, Border::Clamp][number % 3];
+            let (_, comparison) = compare(&Filter::new(weights.clone()).border(border), &image)?;
+            assert!(comparison.passes(), "{name}, {mask_name}: {comparison:?}");
+        }
+    }
+    Ok(())
+}
+
+/// NaN and infinity touch the outputs whose window holds them, and no others; those are as good as without them.
+#[test]
+fn what_is_no_number_touches_its_own_outputs() -> faltung::Result<()> {
+    let random = noise(400 * 130, 9);
+    let image = Image::from_fn(400, 130, |x, y| match (x, y) {
+        (0, 0) => f32::NAN,
+        (210, 30) => f32::INFINITY,
+        (399, 129) => f32::NEG_INFINITY,
+        _ => random[y * 400 + x],
+    })?;
+    let weights = mask(9, 31, |k, l| 1.0 + (k * 9 + l) as f32)?;
+    let (found, comparison) = compare(&Filter::new(weights), &image)?;
+    assert!(comparison.passes(), "{comparison:?}");
+    let touched = found.values().iter().filter(|value| !value.is_finite()).count();
+    assert_eq!(touched, 5 * 16 + 9 * 31 + 5 * 16);
+    Ok(())
+}
+
+/// Coefficients that are no number.
+#[test]
+fn masks_may_hold_nan_and_infinity() -> faltung::Result<()> {
+    for value in [f32::NAN, f32::INFINITY, 3e38] {
+        let weights = mask(7, 6, |k, l| if (k, l) == (2, 3) { value } else { 1.0 })?;
+        let (_, comparison) = compare(&Filter::new(weights), &bright(140, 40, 3)?)?;
+        assert!(comparison.passes(), "{value}: {comparison:?}");
+    }
+    Ok(())
+}
+
+/// The three ways to a result: the transform, a window by a warp, and all of a pair of tiles in order.
+#[test]
+fn each_way_is_taken() -> faltung::Result<()> {
+    let filter = Filter::new(positive(31, 31, 5)?).border(Border::Clamp);
+    let ordered_part = |image: &Image| -> faltung::Result<f64> {
+        let (found, comparison) = compare(&filter, image)?;
+        assert!(comparison.passes(), "{comparison:?}");
+        let right = ordered(&filter, image)?;
+        let same = found.values().iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count();
+        println!("{same} of {} results have the bits of the ordered sum; {comparison:?}", found.values().len());
+        Ok(same as f64 / found.values().len() as f64)
+    };
+    let (width, height) = (2 * valid((31, 31)).0 as usize, valid((31, 31)).1 as usize);
+    let light = bright(width, height, 6)?;
+    // A transform has other bits, but for a few results by chance.
+    assert!(ordered_part(&light)? < 0.5);
+    // Some windows are black, and their results exactly 0.
+    let corner = Image::from_fn(width, height, |x, y| if x < 37 && y < 37 { 0.0 } else { light.row(y)[x] })?;
+    let (found, _) = compare(&filter, &corner)?;
+    assert!(found.row(10)[10] == 0.0 && ordered_part(&corner)? < 0.5);
+    // A pixel so bright that nothing else has a digit.
+    let star = Image::from_fn(width, height, |x, y| if (x, y) == (50, 50) { 1e9 } else { light.row(y)[x] })?;
+    assert_eq!(ordered_part(&star)?, 1.0);
+    Ok(())
+}
