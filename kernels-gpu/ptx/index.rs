@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "3e1cdb0dec620a8aac8aa25a11e0379e5fcc17d2d9fba28aac44e695541cc9dc";
+pub const SOURCE_HASH: &str = "1e38270c126d56330c5c59ca5668e2677f30fac6dd549fba8edcfdc881adc409";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -24,6 +24,7 @@ pub static MODULES: &[Module] = &[
     Module { name: "constant_mask_u8_c3", packed: packed!("constant_mask_u8_c3.ptx") },
     Module { name: "constant_mask_u8_c4", packed: packed!("constant_mask_u8_c4.ptx") },
     Module { name: "copy_quads", packed: packed!("copy_quads.ptx") },
+    Module { name: "fft_tile_f32_c1", packed: packed!("fft_tile_f32_c1.ptx") },
     Module { name: "fma_rate", packed: packed!("fma_rate.ptx") },
     Module { name: "from_planes_f32_c2", packed: packed!("from_planes_f32_c2.ptx") },
     Module { name: "from_planes_f32_c3", packed: packed!("from_planes_f32_c3.ptx") },

@@ -1,11 +1,14 @@
 //! The Fourier transforms of tiles on the emulator, against the oracle within their bound: all sizes, and contents that
 //! leave a transform no digits.
 
+use cuda_emulator::{Emulator, Launch, Memory, Role};
+use faltung::plan::{Limits, Plan};
 use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
 use host::compare::{Comparison, with_oracle};
 use host::oracle::Oracle;
+use kernels_gpu::fft::layout::part_size;
 use kernels_gpu::fft::tile::valid;
-use kernels_gpu::registry::Variant;
+use kernels_gpu::registry::{Function, Variant};
 
 use super::{is_in_sweep, noise};
 
@@ -45,12 +48,14 @@ fn bright(width: usize, height: usize, seed: u64) -> faltung::Result<Image> {
 /// Sizes at which tiles and pairs of tiles begin and end, all borders, anchors, masks larger than the image.
 #[test]
 fn results_are_within_the_bound() -> faltung::Result<()> {
-    const MASKS: [(usize, usize); 8] = [(1, 1), (2, 3), (13, 13), (31, 31), (64, 64), (64, 3), (3, 64), (20, 41)];
+    // The last two have parts.
+    const MASKS: [(usize, usize); 10] =
+        [(1, 1), (2, 3), (13, 13), (31, 31), (64, 64), (64, 3), (3, 64), (20, 41), (130, 5), (67, 99)];
     const BORDERS: [Border; 6] =
         [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
     let mut number = 0;
     for (mask_width, mask_height) in MASKS {
-        let (columns, rows) = valid((mask_width as u32, mask_height as u32));
+        let (columns, rows) = valid(part_size((mask_width as u32, mask_height as u32)));
         let (columns, rows) = (columns as usize, rows as usize);
         let images = [
             (1, 1),
@@ -186,5 +191,39 @@ fn each_way_is_taken() -> faltung::Result<()> {
     // A pixel so bright that nothing else has a digit.
     let star = Image::from_fn(width, height, |x, y| if (x, y) == (50, 50) { 1e9 } else { light.row(y)[x] })?;
     assert_eq!(ordered_part(&star)?, 1.0);
+    Ok(())
+}
+
+/// The kernel with a header that accepts every sum: results are wrong, and these tests see it.
+#[test]
+fn without_a_proof_results_are_wrong() -> faltung::Result<()> {
+    /// Where the header has the factor of the least magnitude.
+    const LEAST: usize = 2;
+    // Rows of 32 bytes, as on a device.
+    let (width, height) = (200, 98);
+    let light = bright(width, height, 6)?;
+    let image = Image::from_fn(width, height, |x, y| if (x, y) == (50, 50) { 1e7 } else { light.row(y)[x] })?;
+    let problem = Problem::new(width, height, &Filter::new(positive(31, 31, 5)?))?;
+    let plan = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::FftTile))?;
+    let Function::F32(kernel) = plan.entry.function else { unreachable!("its pixels are f32") };
+    let passes = |damage: &dyn Fn(&mut f32)| {
+        let mut values = plan.coefficients(&problem);
+        damage(&mut values[LEAST]);
+        let mut memory = Memory::new();
+        let (source, mask) = (memory.upload("source", image.values()), memory.upload("mask", &values));
+        let result = memory.allocate::<f32>("result", width * height, Role::Output);
+        let (from, to, mask) = (source.global(), result.global_mut().cast(), mask.global());
+        for launch in plan.launches(height, 0..height) {
+            let shape = Launch::flat(launch.grid, launch.block, launch.shared_bytes);
+            let mask = mask.offset(launch.mask_offset as isize);
+            // SAFETY: the emulator checks every access; none reaches memory of this program.
+            let run = || unsafe { kernel(from, to, mask, launch.params) };
+            Emulator::new().launch(plan.entry.symbol, &shape, &mut memory, run).expect("a correct kernel");
+        }
+        let oracle = Oracle::new(&problem, image.values());
+        with_oracle(&oracle, &problem, &memory.download(&result), plan.bound(&problem)).passes()
+    };
+    assert!(passes(&|_| {}));
+    assert!(!passes(&|least| *least = 0.0));
     Ok(())
 }

@@ -9,6 +9,8 @@ use faltung::{AnyImage, Border, Filter, Mask, Operation, PixelFormat, Problem, R
 pub enum Content {
     /// Uniform in -1 to 1.
     Random,
+    /// Uniform in 1/2 to 1: an error bound that is relative to the products can be proven from the pixels alone.
+    Light,
     /// Random with NaN, infinities, zeros of both signs and denormal numbers strewn in.
     Special,
 }
@@ -58,9 +60,11 @@ impl fmt::Display for Case {
         if self.separable {
             f.write_str(" separable")?;
         }
-        if self.content == Content::Special {
-            f.write_str(" special values")?;
-        }
+        f.write_str(match self.content {
+            Content::Random => "",
+            Content::Light => " light",
+            Content::Special => " special values",
+        })?;
         if self.format != PixelFormat::PLANE {
             write!(f, " {}", self.format)?;
         }
@@ -114,9 +118,11 @@ impl Case {
         let mut random = fastrand::Rng::with_seed(!self.seed);
         let mut pixels = AnyImage::zeros(self.image.0, self.image.1, self.format.channels, self.format.input)?;
         let mut float = || {
-            let value = random.f32().mul_add(2.0, -1.0);
-            if self.content == Content::Random || random.u8(..) > 20 {
-                return value;
+            let value = random.f32();
+            match self.content {
+                Content::Light => return value.mul_add(0.5, 0.5),
+                Content::Special if random.u8(..) <= 20 => {}
+                Content::Random | Content::Special => return value.mul_add(2.0, -1.0),
             }
             let special =
                 [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MIN_POSITIVE / 8.0, -f32::from_bits(1)];

@@ -33,8 +33,8 @@
 //! Each result is proven to keep its bound, or it is computed again by the direct sum; see [`error`](super::error). The
 //! mean of each tile is subtracted first, which makes the errors smaller.
 //! - No result fails: each warp stores its rows.
-//! - Few fail: the lanes of a warp add the products of a window together.
-//! - Many fail, or the sum of squares is too large or NaN: the block computes all results again, in the order of the
+//! - Few fail: the lanes of a warp add the products of a window together, one window after the other.
+//! - Many of a warp's rows fail, or the sum of squares is too large or NaN: the block computes all results again, in the order of the
 //!   direct kernels.
 
 use cuda_std::prelude::*;
@@ -71,8 +71,9 @@ const fn valid_of(side: u32) -> u32 {
     if side > LARGEST_PART { SIDE + 1 - LARGEST_PART } else { SIDE + 1 - side }
 }
 
-/// More than this part of the results, and the block computes all of them again.
-const MOST_FAILURES: u32 = 16;
+/// With more failures in the rows of one warp than this the block computes all results again. A warp takes as long for
+/// some 12 windows of 13 x 13, and 19 of 63 x 63, as the block for all results of both tiles.
+const MOST_FAILURES: u32 = 12;
 
 /// The convergent instructions of the source.
 pub const CONVERGENT: Convergent = Convergent {
@@ -278,16 +279,18 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
             parts.failures.store(warp, of_warp as u32);
         }
         thread::sync_threads();
-        let mut failed = 0;
+        // The most of a warp.
+        let mut most = 0;
         for warp in 0..WARPS {
-            failed += parts.failures.load(warp);
+            let of_warp = parts.failures.load(warp);
+            most = if of_warp > most { of_warp } else { most };
         }
-        failed
+        most
     };
 
     let pair = place.pair(&params, image, &parts);
     let direct = Direct { pair, params, header, coefficients: mask.offset(COEFFICIENTS as isize), result, x, y };
-    if failed * MOST_FAILURES > 2 * valid.0 * valid.1 {
+    if failed > MOST_FAILURES {
         // SAFETY: all threads of the block take this branch, and none uses the tile any more.
         unsafe { direct.tiles(&parts, valid, (wanted_columns, wanted_rows)) };
         return;

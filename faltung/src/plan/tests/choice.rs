@@ -10,14 +10,21 @@ fn the_size_of_image_and_mask_decides() {
     let dense = |side, width, height| taken(side, Filter::new(mask(width, height)));
     for side in [3, 7, 15, 31] {
         assert_eq!(dense(200, side, side), Variant::SharedTileAsync, "{side}");
-        assert_eq!(dense(4096, side, side), Variant::SlidingWindow, "{side}");
+        let of_large = if side < 31 { Variant::SlidingWindow } else { Variant::FftTile };
+        assert_eq!(dense(4096, side, side), of_large, "{side}");
+        let filter = Filter::new(mask(side, side)).accuracy(Accuracy::Exact);
+        assert_eq!(taken(4096, filter), Variant::SlidingWindow, "{side}");
     }
     for side in [8, 16, 20] {
         assert_eq!(dense(4096, side, side), Variant::SlidingWindow, "{side}");
     }
-    for (width, height) in [(8, 9), (22, 22), (63, 63)] {
-        assert_eq!(dense(4096, width, height), Variant::RegisterTile, "{width} x {height}");
+    assert_eq!(dense(4096, 8, 9), Variant::RegisterTile);
+    for (width, height) in [(22, 22), (63, 63), (127, 127), (150, 31)] {
+        assert_eq!(dense(4096, width, height), Variant::FftTile, "{width} x {height}");
+        let filter = Filter::new(mask(width, height)).accuracy(Accuracy::Exact);
+        assert_eq!(taken(4096, filter), Variant::RegisterTile, "{width} x {height}");
     }
+    assert_ne!(dense(4096, 257, 31), Variant::FftTile);
     assert_eq!(dense(100, 14, 16), Variant::SharedTile);
     // A mask that constant memory does not hold.
     assert!(!dense(100, 129, 128).reads_constant_memory());

@@ -209,3 +209,32 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
     };
     turns.map(case).collect()
 }
+
+/// The same for Fourier transforms of tiles: two tiles side by side, and what is left. Half of the images are so light
+/// that the transforms prove their results; of the others most are computed again. Masks of more than 64 columns or rows
+/// have several parts.
+pub(super) fn transforms(seed: u64) -> Vec<Case> {
+    const MASKS: [(usize, usize); 6] = [(13, 13), (31, 31), (64, 64), (64, 5), (7, 63), (70, 66)];
+    const AROUND: [isize; 3] = [-1, 0, 1];
+    let images = |mask: (usize, usize)| {
+        let (columns, rows) = (129 - mask.0.min(64), 129 - mask.1.min(64));
+        let beyond = |side: usize, by: isize| side.strict_add_signed(by);
+        let edges = AROUND.iter().map(move |&by| (beyond(2 * columns, by), beyond(rows, -by)));
+        edges.chain([(4 * columns + 250, 2 * rows + 1), (columns / 2, 2 * rows - 1)])
+    };
+    let all = MASKS.iter().flat_map(|&mask| images(mask).map(move |image| (mask, image))).enumerate();
+    let case = |(number, (mask, image)): (usize, ((usize, usize), (usize, usize)))| Case {
+        image,
+        mask,
+        border: BORDERS[(number + number / 6) % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: (number % 3 == 2).then_some((mask.1 - 1, mask.0 / 4)),
+        scale: if number % 4 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        format: PixelFormat::PLANE,
+        separable: false,
+        content: [Content::Light, Content::Random, Content::Light, Content::Special][number % 4],
+        seed: seed.wrapping_add(800_000 + number as u64),
+    };
+    // In the emulator the other variants take long for more products than these.
+    all.map(case).filter(|case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 <= 41_000_000).collect()
+}
