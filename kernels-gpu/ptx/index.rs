@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "1e38270c126d56330c5c59ca5668e2677f30fac6dd549fba8edcfdc881adc409";
+pub const SOURCE_HASH: &str = "6f76609fe64a3bf11db569eac7aa3db231f600b2d4509e739bd672852ad96f2f";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -34,8 +34,8 @@
 //! mean of each tile is subtracted first, which makes the errors smaller.
 //! - No result fails: each warp stores its rows.
 //! - Few fail: the lanes of a warp add the products of a window together, one window after the other.
-//! - Many of a warp's rows fail, or the sum of squares is too large or NaN: the block computes all results again, in the order of the
-//!   direct kernels.
+//! - Many results of one warp fail, or the sum of squares is too large or NaN: the block computes all results again, in
+//!   the order of the direct kernels.
 
 use cuda_std::prelude::*;
 
@@ -279,7 +279,7 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
             parts.failures.store(warp, of_warp as u32);
         }
         thread::sync_threads();
-        // The most of a warp.
+        // The most failures of one warp.
         let mut most = 0;
         for warp in 0..WARPS {
             let of_warp = parts.failures.load(warp);
