@@ -53,7 +53,8 @@ def mode_code(mode):
 
 def per_axis(value, count, name):
     """A value for each axis: one for all, or a sequence of as many."""
-    if isinstance(value, str) or not np.iterable(value):
+    # `numpy.iterable` takes a microsecond.
+    if type(value) in (int, float, str) or isinstance(value, str) or not np.iterable(value):
         return [value] * count
     values = list(value)
     if len(values) != count:

@@ -29,6 +29,9 @@ from faltung._dispatch import (
 )
 from faltung._on_device import OnDevice
 
+# The index that reverses an axis.
+_REVERSED = (slice(None, None, -1),)
+
 
 def correlate1d(array, weights, axis, output, mode, cval, origin, exact):
     array = as_input(array)
@@ -286,20 +289,25 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
             weights = weights.conj()
     else:
         weights = np.asarray(weights, np.float64)
-    axes = checked_axes(axes, array.ndim)
-    if weights.ndim != len(axes) or 0 in weights.shape:
-        raise RuntimeError(f"weights.ndim ({weights.ndim}) must match len(axes) ({len(axes)}), and none be empty")
-    origins = [0] * array.ndim
-    for axis, value in zip(axes, per_axis(origin, len(axes), "origin")):
-        origins[axis] = value
-    if len(axes) < array.ndim:
-        weights = np.expand_dims(weights, tuple(axis for axis in range(array.ndim) if axis not in axes))
+    ndim = array.ndim
+    filtered = range(ndim) if axes is None else checked_axes(axes, ndim)
+    if weights.ndim != len(filtered) or 0 in weights.shape:
+        raise RuntimeError(
+            f"weights.ndim ({weights.ndim}) must match len(axes) ({len(filtered)}), and none be empty"
+        )
+    origins = per_axis(origin, len(filtered), "origin")
+    if len(filtered) < ndim or axes is not None:
+        values, origins = origins, [0] * ndim
+        for axis, value in zip(filtered, values):
+            origins[axis] = value
+        weights = np.expand_dims(weights, tuple(axis for axis in range(ndim) if axis not in filtered))
     if is_convolution:
-        weights = weights[(slice(None, None, -1),) * weights.ndim]
+        weights = weights[_REVERSED * ndim]
         origins = [-value - (size & 1 == 0) for value, size in zip(origins, weights.shape)]
     origins = [checked_origin(value, size, "weights.shape[k]") for value, size in zip(origins, weights.shape)]
     if not isinstance(mode, str) and isinstance(mode, Iterable):
         raise RuntimeError("A sequence of modes is not supported")
-    weights = np.ascontiguousarray(weights)
+    if not weights.flags.c_contiguous:
+        weights = weights.copy()
     correlate_dense(array, weights, output, mode_code(mode), cval, origins, exact)
     return output
