@@ -5,8 +5,7 @@ use std::sync::mpsc::channel;
 use cust::context::{Context, CurrentContext};
 use cust::error::CudaError;
 use cust::memory::{CopyDestination, DeviceBuffer};
-use cust::stream::{Stream, StreamFlags};
-use cust::sys::{self, CUresult, CUstreamCaptureMode_enum};
+use cust::sys::{self, CUresult, CUstream, CUstreamCaptureMode_enum};
 use faltung::nd::{DeviceArray, Element, Input, Layout, Lines, Output, Sums, correlate1d};
 use faltung::{BorderMode, Device};
 
@@ -38,6 +37,34 @@ fn values() -> Vec<f64> {
     (0..LENGTH).map(|i| (i * i % 17) as f64 - 3.5).collect()
 }
 
+/// A stream with the flag `CU_STREAM_NON_BLOCKING`, which `cust` removes. Without it, work that other tests give the
+/// default stream would end a capture.
+struct Stream(CUstream);
+
+impl Stream {
+    fn new() -> Result<Self, CudaError> {
+        const NON_BLOCKING: u32 = 1;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle.
+        match unsafe { sys::cuStreamCreate(&raw mut handle, NON_BLOCKING) } {
+            CUresult::CUDA_SUCCESS => Ok(Self(handle)),
+            _ => Err(CudaError::UnknownError),
+        }
+    }
+
+    fn synchronize(&self) -> Checked {
+        // SAFETY: the stream is open.
+        driver("wait", unsafe { sys::cuStreamSynchronize(self.0) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the stream.
+        let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
 /// Another library of the process, with an array of its own.
 struct Library<'a> {
     device: &'a Device,
@@ -52,7 +79,7 @@ impl<'a> Library<'a> {
         let open = || {
             let context = Context::new(cust::device::Device::get_device(number as u32)?)?;
             CurrentContext::set_current(&context)?;
-            let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+            let stream = Stream::new()?;
             let input = DeviceBuffer::from_slice(&values())?;
             // The copy may be under way, and the stream does not wait for it.
             CurrentContext::synchronize()?;
@@ -74,7 +101,7 @@ impl<'a> Library<'a> {
         let input = DeviceArray { address: self.input.as_device_ptr().as_raw(), layout: &layout };
         let address = results.as_device_ptr().as_raw() + (place * LENGTH * size_of::<f64>()) as u64;
         let output = DeviceArray { address, layout: &layout };
-        let stream = self.stream.as_inner().expose_provenance() as u64;
+        let stream = self.stream.0.expose_provenance() as u64;
         // SAFETY: the memory has the arrays' elements, lives until the stream was waited for, and nothing else uses it.
         unsafe { self.device.correlate1d_array(input, output, &weights(filter), &LINES, Sums::F64, stream) }
             .map_err(words)
@@ -82,7 +109,7 @@ impl<'a> Library<'a> {
 
     /// Waits for the stream, and compares each place of the results with those of a filter.
     fn compare(&self, results: &DeviceBuffer<f64>, filters: impl Iterator<Item = usize>) -> Checked {
-        self.stream.synchronize().map_err(|error| error.to_string())?;
+        self.stream.synchronize()?;
         let mut found = vec![0.0; results.len()];
         results.copy_to(&mut found).map_err(|error| error.to_string())?;
         for (found, filter) in found.chunks(LENGTH).zip(filters) {
@@ -107,11 +134,11 @@ impl Captured {
     fn new(stream: &Stream, enqueue: impl FnOnce() -> Checked) -> Result<Self, String> {
         let mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is open.
-        driver("begin a capture", unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) })?;
+        driver("begin a capture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
         let enqueued = enqueue();
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is open, and the driver writes one handle.
-        let ended = driver("end a capture", unsafe { sys::cuStreamEndCapture(stream.as_inner(), &raw mut graph) });
+        let ended = driver("end a capture", unsafe { sys::cuStreamEndCapture(stream.0, &raw mut graph) });
         enqueued.and(ended).map(|()| Self(graph))
     }
 
@@ -121,8 +148,8 @@ impl Captured {
         // SAFETY: the graph and the stream are open, and the driver writes one handle.
         driver("make a graph", unsafe { sys::cuGraphInstantiateWithFlags(&raw mut made, self.0, 0) })?;
         // SAFETY: as above.
-        let launched = driver("launch a graph", unsafe { sys::cuGraphLaunch(made, stream.as_inner()) });
-        let waited = stream.synchronize().map_err(|error| error.to_string());
+        let launched = driver("launch a graph", unsafe { sys::cuGraphLaunch(made, stream.0) });
+        let waited = stream.synchronize();
         // SAFETY: the graph has run.
         launched.and(waited).and(driver("drop a graph", unsafe { sys::cuGraphExecDestroy(made) }))
     }

@@ -156,7 +156,7 @@ impl<'a> Place<'a> {
         let open = || {
             let context = Context::new(cust::device::Device::get_device(gpu.number as u32)?)?;
             CurrentContext::set_current(&context)?;
-            Ok((Stream::new(StreamFlags::NON_BLOCKING, None)?, context))
+            Ok((Stream::new(StreamFlags::DEFAULT, None)?, context))
         };
         let foreign = open().map_err(|error: CudaError| error.to_string())?;
         Ok(Self { device, foreign: Some(foreign) })

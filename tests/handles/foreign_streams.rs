@@ -42,7 +42,7 @@ impl Library {
             let context = Context::new(cust::device::Device::get_device(number as u32)?)?;
             cust::context::CurrentContext::set_current(&context)?;
             let own = match default {
-                None => Some(DriverStream::new(StreamFlags::NON_BLOCKING, None)?),
+                None => Some(DriverStream::new(StreamFlags::DEFAULT, None)?),
                 Some(_) => None,
             };
             let stream = match (&own, default) {

@@ -10,6 +10,7 @@ mod default_stream;
 pub(crate) mod foreign;
 pub(crate) mod foreign_streams;
 mod gaps;
+mod masks;
 mod pools;
 mod streams;
 mod threads;
@@ -39,8 +40,14 @@ pub(crate) const OF_ALL: [&[Test]; 8] = [
     array_tiles::TESTS,
 ];
 /// For CUDA devices, the fake driver's among them.
-pub(crate) const OF_CUDA: [&[Test]; 5] =
-    [context::TESTS, foreign::OF_CUDA, foreign_streams::OF_CUDA, default_stream::OF_CUDA, array_streams::OF_CUDA];
+pub(crate) const OF_CUDA: [&[Test]; 6] = [
+    context::TESTS,
+    foreign::OF_CUDA,
+    foreign_streams::OF_CUDA,
+    default_stream::OF_CUDA,
+    array_streams::OF_CUDA,
+    masks::OF_CUDA,
+];
 
 /// The time after which a test counts as one that never ends. The slowest takes some seconds.
 const LONGEST: Duration = Duration::from_secs(300);

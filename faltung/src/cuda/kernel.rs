@@ -105,8 +105,10 @@ impl Kernel {
         }
         let shared_bytes = ready.plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
         if shared_bytes > 48 * 1024 {
-            driver::allow_shared_memory(&ready.function, shared_bytes)
-                .context(format!("allow {shared_bytes} bytes of shared memory"))?;
+            // Other masks of the kernel may want more, and have the same function.
+            let most = gpu.info.shared_bytes_per_block as u32;
+            driver::allow_shared_memory(&ready.function, most)
+                .context(format!("allow {most} bytes of shared memory"))?;
         }
         Ok(ready)
     }
