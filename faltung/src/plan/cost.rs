@@ -23,8 +23,6 @@
 //! | `unaligned` | `row` (any mask: `row_coefficient`), if the bytes of an image row are no multiple of 16; else 0 |
 //! | `off_centre` | the same, if the window reaches further to one side than to the other; else 0 |
 //!
-//! Until it is measured, `fft_tile` has coefficients that are fitted to a CUDA C++ kernel of the same design on an H100.
-//!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
 use std::collections::HashMap;
