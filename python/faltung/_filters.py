@@ -1,5 +1,6 @@
 """The filters of `faltung.ndimage` without their documentation. They check the arguments and compute."""
 
+import functools
 import numbers
 import operator
 from collections.abc import Iterable
@@ -53,6 +54,12 @@ def correlate1d(array, weights, axis, output, mode, cval, origin, exact):
 
 def _gaussian_weights(sigma, order, radius):
     """The weights of a Gaussian's derivative of this order, for a correlation."""
+    if type(sigma) in (int, float) and type(order) is int:
+        return _kept_gaussian_weights(sigma, order, radius)
+    return _new_gaussian_weights(sigma, order, radius)
+
+
+def _new_gaussian_weights(sigma, order, radius):
     if order < 0:
         raise ValueError(f"order must be non-negative, not {order}")
     x = np.arange(-radius, radius + 1)
@@ -69,7 +76,13 @@ def _gaussian_weights(sigma, order, radius):
         for _ in range(order):
             polynomial = step.dot(polynomial)
         weights = (x[:, None] ** powers).dot(polynomial) * weights
-    return np.ascontiguousarray(weights[::-1])
+    weights = np.ascontiguousarray(weights[::-1])
+    weights.flags.writeable = False
+    return weights
+
+
+# They take longer than a filter of a small array on a GPU.
+_kept_gaussian_weights = functools.lru_cache(maxsize=64, typed=True)(_new_gaussian_weights)
 
 
 def _gaussian_radius(sigma, truncate, radius):
@@ -278,6 +291,10 @@ def gaussian_gradient_magnitude(array, sigma, output, mode, cval, axes, options,
 
 
 def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolution, axes, exact):
+    if type(array) is not np.ndarray and output is None and axes is None and not exact:
+        result = _native.filter_picture(array, weights, mode, cval, origin, is_convolution)
+        if result is not None:
+            return result
     array = as_input(array)
     weights = np.asarray(weights)
     is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"

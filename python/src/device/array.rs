@@ -30,6 +30,11 @@ impl Library {
         }
     }
 
+    /// Whether [`libraries::like`](super::libraries::like) makes arrays of the library.
+    pub(super) fn makes_arrays(self) -> bool {
+        matches!(self, Self::CuPy | Self::Torch)
+    }
+
     /// Whether the library gives memory that was freed to later work of the current stream alone. Then work on that
     /// stream needs no reference to its arrays. Numba frees memory by the driver, which waits.
     pub(super) fn frees_in_stream_order(self) -> bool {

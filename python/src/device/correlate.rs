@@ -9,9 +9,10 @@ use faltung::{
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::array::DeviceArray;
-use super::{call, interface};
+use super::{call, interface, libraries};
 use crate::ndimage::{MODES, all_fit_f32};
 
 /// What is computed. Equal keys have equal results.
@@ -117,22 +118,86 @@ pub(super) fn correlate2d_f32(
     cval: f64,
     origins: (isize, isize),
 ) -> PyResult<bool> {
-    let py = array.py();
     let (array, output) = (on_device("array", array)?, on_device("output", output)?);
+    let &[rows, columns] = weights.shape() else {
+        let found = weights.dimensions();
+        return Err(PyValueError::new_err(format!("weights must have 2 axes, not {found}")));
+    };
+    let mode = border_mode(mode)
+        .ok_or_else(|| PyValueError::new_err(format!("mode must be a border of scipy.ndimage, not \"{mode}\"")))?;
+    let window = Window { weights: weights.to_vec(array.py())?, size: (rows, columns), origins };
+    correlate(&array, &output, &window, mode, cval)
+}
+
+/// Correlates a two-dimensional ``float32`` array with weights into a new array of its library; None, and nothing done,
+/// where `correlate2d_f32` returns False, for arrays that are on no device, and for arguments that are not these. A
+/// convolution if ``is_convolution``.
+///
+/// ``weights`` is a NumPy array of ``float64`` with two axes, ``mode`` a name of SciPy's, ``cval`` the value outside for
+/// "constant", ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
+/// arrays: there the arguments take longer than the filter.
+///
+/// Raises what `wrap` raises, ``MemoryError``, ``RuntimeError`` with the driver's text.
+#[pyfunction]
+pub(super) fn filter_picture<'py>(
+    array: &Bound<'py, PyAny>,
+    weights: &Bound<'py, PyAny>,
+    mode: &Bound<'py, PyAny>,
+    cval: &Bound<'py, PyAny>,
+    origin: &Bound<'py, PyAny>,
+    is_convolution: bool,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = array.py();
+    let Some(array) = interface::wrap(array)? else { return Ok(None) };
+    let is_picture = array.get().shape.len() == 2 && array.get().is_f32(py)?;
+    if !is_picture || !array.get().library.makes_arrays() {
+        return Ok(None);
+    }
+    let (Ok(cval), Ok(origin)) = (cval.extract::<f64>(), origin.extract::<isize>()) else { return Ok(None) };
+    let Some(mode) = mode.cast::<PyString>().ok().and_then(|mode| border_mode(mode.to_str().ok()?)) else {
+        return Ok(None);
+    };
+    let Ok(buffer) = PyBuffer::<f64>::get(weights) else { return Ok(None) };
+    let &[rows, columns] = buffer.shape() else { return Ok(None) };
+    let mut window = Window { weights: buffer.to_vec(py)?, size: (rows, columns), origins: (origin, origin) };
+    if is_convolution {
+        window.weights.reverse();
+        // An even side has no middle: its reverse has it one further.
+        let reversed = |side: usize| origin.checked_neg()?.checked_sub(isize::from(side.is_multiple_of(2)));
+        let (Some(row), Some(column)) = (reversed(rows), reversed(columns)) else { return Ok(None) };
+        window.origins = (row, column);
+    }
+    let (object, output) = libraries::like(&array)?;
+    Ok(correlate(&array, &output, &window, mode, cval)?.then_some(object))
+}
+
+/// The border mode with a name of SciPy's.
+fn border_mode(name: &str) -> Option<BorderMode> {
+    MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
+}
+
+/// Weights by rows, in the order of the window.
+struct Window {
+    weights: Vec<f64>,
+    /// Rows and columns.
+    size: (usize, usize),
+    origins: (isize, isize),
+}
+
+/// Enqueues a correlation; false, and nothing done, where the library's kernels can't.
+fn correlate(
+    array: &Bound<'_, DeviceArray>,
+    output: &Bound<'_, DeviceArray>,
+    window: &Window,
+    mode: BorderMode,
+    cval: f64,
+) -> PyResult<bool> {
+    let py = array.py();
     let (from, to) = (array.get(), output.get());
     if from.shape != to.shape {
         let (required, found) = (&from.shape, &to.shape);
         return Err(PyValueError::new_err(format!("output must have the shape {required:?}, not {found:?}")));
     }
-    let &[rows, columns] = weights.shape() else {
-        let found = weights.dimensions();
-        return Err(PyValueError::new_err(format!("weights must have 2 axes, not {found}")));
-    };
-    let mode = MODES
-        .iter()
-        .find(|(name, _)| *name == mode)
-        .map(|(_, mode)| *mode)
-        .ok_or_else(|| PyValueError::new_err(format!("mode must be a border of scipy.ndimage, not \"{mode}\"")))?;
     if !from.is_f32(py)? || !to.is_f32(py)? {
         return Ok(false);
     }
@@ -141,17 +206,16 @@ pub(super) fn correlate2d_f32(
         return Ok(true);
     }
     let (Some(pitch), Some(to_pitch)) = (row_pitch(from), row_pitch(to)) else { return Ok(false) };
-    let weights = weights.to_vec(py)?;
+    let &Window { ref weights, size: mask_size, origins } = window;
     let value = if mode == BorderMode::Constant { (cval as f32).to_bits() } else { 0 };
-    let (size, mask_size) = ((height, width), (rows, columns));
-    let key = Key { device: from.device, size, mask_size, mode, value, origins };
-    let is_wanted = |ready: &Arc<Ready>| ready.key == key && same_bits(&ready.weights, &weights);
+    let key = Key { device: from.device, size: (height, width), mask_size, mode, value, origins };
+    let is_wanted = |ready: &Arc<Ready>| ready.key == key && same_bits(&ready.weights, weights);
     let ready = match READY.find(is_wanted) {
         Some(ready) => ready,
         None => {
             let device = call::open(py, from.device)?;
             let make = || -> faltung::Result<_> {
-                let prepared = prepare(&device, &key, &weights)?;
+                let prepared = prepare(&device, &key, weights)?;
                 Ok(Arc::new(Ready { key: key.clone(), weights: weights.clone(), prepared }))
             };
             // Without the GIL: to compile a kernel takes long, and to unload that of the oldest may wait for the
@@ -161,7 +225,7 @@ pub(super) fn correlate2d_f32(
     };
     let Some(prepared) = &ready.prepared else { return Ok(false) };
     let (source, target) = (from.pointer as usize, to.pointer as usize);
-    call::enqueue(&array, &output, |_: &Device, stream: &Stream| {
+    call::enqueue(array, output, |_: &Device, stream: &Stream| {
         let pointer = |address: usize| std::ptr::with_exposed_provenance_mut::<f32>(address);
         // SAFETY: the arrays have these rows on the stream's device, as their libraries say. What frees or writes them
         // is ordered behind the stream's work: by the libraries, or because the call keeps the arrays.

@@ -316,6 +316,30 @@ pub(super) fn empty<'py>(
     }
 }
 
+/// An uninitialised array of the library, device, shape and type of another one, and its description. Its stream is
+/// that of the other one.
+pub(super) fn like<'py>(array: &Bound<'py, DeviceArray>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, DeviceArray>)> {
+    let (py, given) = (array.py(), array.get());
+    let object = empty(array, PyTuple::new(py, &given.shape)?.as_any(), given.dtype.bind(py))?;
+    let pointer = match given.library {
+        Library::CuPy => object.getattr(intern!(py, "data"))?.getattr(intern!(py, "ptr"))?,
+        _ => object.call_method0(intern!(py, "data_ptr"))?,
+    };
+    let parts = Parts {
+        pointer: pointer.extract()?,
+        shape: given.shape.clone(),
+        strides: None,
+        dtype: given.dtype.clone_ref(py),
+        device: given.device,
+        stream: given.stream,
+        library: given.library,
+        read_only: false,
+        owner: Owner::Object(object.clone().unbind()),
+    };
+    let described = Bound::new(py, DeviceArray::new(py, parts)?)?;
+    Ok((object, described))
+}
+
 /// Runs `work` within a context manager.
 fn within<'py>(
     manager: &Bound<'py, PyAny>,

@@ -24,6 +24,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(interface::as_host, module)?,
         wrap_pyfunction!(libraries::empty, module)?,
         wrap_pyfunction!(correlate::correlate2d_f32, module)?,
+        wrap_pyfunction!(correlate::filter_picture, module)?,
         wrap_pyfunction!(ndimage::device_overlap, module)?,
         wrap_pyfunction!(ndimage::device_correlate, module)?,
         wrap_pyfunction!(ndimage::device_correlate1d, module)?,
