@@ -112,7 +112,12 @@ impl Group {
     /// - The group's pixels lie in the image, and rows of the image begin at multiples of 16 bytes.
     /// - No other thread stores them, and a barrier has passed since another thread has changed them in shared memory.
     #[inline(always)]
-    pub(super) unsafe fn store<T: Whole, const C: u32>(self, results: Shared<u32>, image: GlobalMut<T>, params: &Params) {
+    pub(super) unsafe fn store<T: Whole, const C: u32>(
+        self,
+        results: Shared<u32>,
+        image: GlobalMut<T>,
+        params: &Params,
+    ) {
         if self.pixels == 0 {
             return;
         }

@@ -69,8 +69,7 @@ pub(super) unsafe fn recompute<T: Whole, const C: u32>(
         let (row, column, channel) = entry.place::<C>();
         let first = lead + column;
         let selector = T::selector(first % T::OF_WORD);
-        let mut window =
-            parts.windows.offset(channel * parts.plane_words + row * parts.row_words + first / T::OF_WORD);
+        let mut window = parts.windows.offset(channel * parts.plane_words + row * parts.row_words + first / T::OF_WORD);
         let mut coefficients = mask.cast::<F32x4>();
         let mut sum = 0.0;
         let mut k = 0;
