@@ -221,3 +221,98 @@ impl Integers {
         (certain, uncertain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, Mask, Pixel, PixelFormat};
+
+    /// Whether a value is certain, as the kernel decides it.
+    fn is_certain(certain: &ValueLimits, value: f32, most: f32) -> bool {
+        let class = (1..CLASSES).rev().find(|&class| value < certain.below[class]).unwrap_or(0);
+        let clamped = value.clamp(0.0, most);
+        (clamped - clamped.round_ties_even()).abs() <= certain.limits[class]
+    }
+
+    /// A problem of one channel, of bytes or of words.
+    fn problem<T: Pixel>(mask: Mask, scale: f32, offset: f32) -> Problem {
+        let filter = Filter::new(mask).scale(scale).offset(offset);
+        Problem::new(9, 9, &filter).unwrap().with_format(PixelFormat::of::<T, T>(1)).unwrap()
+    }
+
+    /// Values as far from the exact one as the kernel's bound allows, of windows whose results lie anywhere: the certain
+    /// ones round as the ordered sum does. `shrink` multiplies each radius. Returns how many differ, of how many certain.
+    fn differing<T: Pixel>(most: u16, shrink: f32, seed: u64) -> (usize, usize) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut wrong, mut all) = (0, 0);
+        for round in 0..60 {
+            let side = random.usize(2..=if most == 255 { 20 } else { 6 });
+            let is_positive = round % 3 > 0;
+            let low = if is_positive { 0.0 } else { -0.3 };
+            let coefficients: Vec<f32> = (0..side * side).map(|_| low + random.f32()).collect();
+            let mask = Mask::new(side, side, coefficients).unwrap().normalized().unwrap();
+            let (scale, offset) = [(1.0, 0.0), (0.75, 3.5), (-0.5, 140.0)][random.usize(..3)];
+            let problem = problem::<T>(mask, scale, offset);
+            let integers = Integers::of(&problem).unwrap();
+            let kernel = KernelError([(0.0, gamma(random.u32(20..200))); 2]);
+            let (mut certain, _) = integers.certain(&kernel);
+            for limit in &mut certain.limits {
+                *limit = 0.5 - (0.5 - *limit) * shrink;
+            }
+            for _ in 0..300 {
+                let brightest = random.u16(1..=most);
+                let (mut sum, mut exact, mut magnitude) = (0.0_f32, 0.0_f64, 0.0_f64);
+                for &coefficient in problem.window().coefficients() {
+                    let pixel = f32::from(random.u16(..=brightest));
+                    sum = coefficient.mul_add(pixel, sum);
+                    let product = f64::from(coefficient) * f64::from(pixel);
+                    (exact, magnitude) = (exact + product, magnitude + product.abs());
+                }
+                let right = T::from_f32(problem.finish(sum));
+                for sign in [-1.0, 1.0] {
+                    let value = problem.finish((exact + sign * 0.999 * kernel.at(magnitude)) as f32);
+                    if is_certain(&certain, value, f32::from(most)) {
+                        all += 1;
+                        wrong += usize::from(T::from_f32(value) != right);
+                    }
+                }
+            }
+        }
+        (wrong, all)
+    }
+
+    #[test]
+    fn certain_values_round_as_the_ordered_sum() {
+        let seed = 91;
+        println!("seed {seed}");
+        for (wrong, all) in [differing::<u8>(255, 1.0, seed), differing::<u16>(65_535, 1.0, seed)] {
+            assert!(wrong == 0 && all > 10_000, "{wrong} of {all}");
+        }
+        // Without a radius some do not.
+        let (wrong, _) = differing::<u16>(65_535, 0.0, seed);
+        assert!(wrong > 0);
+    }
+
+    /// What a problem is refused for.
+    #[test]
+    fn problems_without_a_proof_say_why() {
+        let average = || Mask::average(5, 5).unwrap();
+        let refusal = |problem: &Problem| Integers::of(problem).unwrap_err().to_string();
+        let words = PixelFormat::of::<u8, u16>(1);
+        let mixed = problem::<u8>(average(), 1.0, 0.0).with_format(words).unwrap();
+        assert!(refusal(&mixed).contains("image and result must be integers of one type"));
+        assert!(refusal(&problem::<u8>(average(), 0.0, 7.0)).contains("the scale must not be 0"));
+        let large = Mask::new(1, 2, vec![3e38, 3e38]).unwrap();
+        assert!(refusal(&problem::<u8>(large, 1.0, 0.0)).contains("far from overflow"));
+        let outside = Filter::new(average()).border(crate::Border::Constant(0.5));
+        let outside = Problem::new(9, 9, &outside).unwrap().with_format(PixelFormat::of::<u8, u8>(2)).unwrap();
+        assert!(refusal(&outside).contains("a constant border must be a whole number"));
+        // 31 x 31 products of words round by more than the half of a unit.
+        let entry = kernels_gpu::registry::Variant::SeparableRing.entries().next().unwrap();
+        let integers = Integers::of(&problem::<u16>(Mask::average(31, 31).unwrap(), 1.0, 0.0)).unwrap();
+        let refused = integers.proof(entry, None, 200_000).unwrap_err();
+        assert!(matches!(refused, Ineligible::Uncertain { .. }), "{refused}");
+        let refused = integers.proof(entry, None, 10_000).unwrap_err();
+        assert!(matches!(refused, Ineligible::SharedMemory { .. }), "{refused}");
+    }
+}

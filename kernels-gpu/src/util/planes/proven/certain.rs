@@ -48,6 +48,7 @@ impl Group {
     /// - The group's pixels lie in the planes, and rows of the planes begin at multiples of 16 bytes.
     /// - `results` holds the results of the tile. No other thread accesses those of the group before the next barrier.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     pub(super) unsafe fn convert<T: Whole, const C: u32>(
         self,
         planes: Global<f32>,
@@ -160,6 +161,64 @@ unsafe fn copy_words(from: Shared<u32>, to: GlobalMut<u32>, count: usize) {
             for i in 0..count {
                 to.store(i as isize, from.load(i as u32));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value is certain exactly where both ends of the radius around it become the same integer.
+    fn check<T: Whole>(radius: f32) {
+        let limits = ValueLimits::uniform((0.5 - radius).next_down());
+        let most = T::MOST as i32;
+        for integer in [-3, -1, 0, 1, 2, 126, 127, 128, most - 2, most - 1, most, most + 1, most + 300] {
+            for step in -64..=64 {
+                let value = integer as f32 + step as f32 / 64.0;
+                // In `f64` the ends are exact.
+                let end = |by: f64| (f64::from(value) + by).clamp(0.0, T::MOST.into()).round_ties_even();
+                let radius = 1.01 * f64::from(radius);
+                let is_open = end(-radius) != end(radius);
+                assert_eq!(limits.leaves_open::<T>(value), is_open, "{value} with the radius {radius}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_near_a_boundary_are_open() {
+        for radius in [0.001, 0.01, 0.1, 0.2, 0.4] {
+            check::<u8>(radius);
+            check::<u16>(radius);
+        }
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_are_open() {
+        let limits = ValueLimits::uniform(0.49);
+        assert!(limits.leaves_open::<u8>(f32::NAN) && limits.leaves_open::<u16>(-f32::NAN));
+        for value in [f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30] {
+            assert!(!limits.leaves_open::<u8>(value) && !limits.leaves_open::<u16>(value));
+        }
+    }
+
+    /// Each class has its limit; a negative one leaves all open.
+    #[test]
+    fn classes_have_their_limits() {
+        let limits = ValueLimits { limits: [-1.0, 0.3, 0.4, 0.45], below: [f32::INFINITY, 128.0, 64.0, 32.0] };
+        for (value, is_open) in [
+            (200.0, true),
+            (128.0, true),
+            (127.25, false),
+            (127.6, true),
+            (100.35, true),
+            (63.35, false),
+            (63.42, true),
+            (31.42, false),
+            (31.47, true),
+            (-7.0, false),
+        ] {
+            assert_eq!(limits.leaves_open::<u8>(value), is_open, "{value}");
         }
     }
 }

@@ -112,7 +112,7 @@ pub(super) struct ListEntry {
 impl ListEntry {
     #[inline(always)]
     pub(super) fn pack(self) -> u16 {
-        (self.group * GROUP_BITS | self.value) as u16
+        ((self.group * GROUP_BITS) | self.value) as u16
     }
 
     #[inline(always)]
@@ -164,12 +164,12 @@ mod tests {
     #[test]
     fn windows_lie_in_shared_memory() {
         for mask_width in 1..200 {
+            let (columns, groups) = (padded_mask_width(mask_width), window_groups(mask_width));
             for lead in 0..GROUP {
-                let last = lead + TILE.0 - 1 + padded_mask_width(mask_width) - 1;
+                let last = lead + TILE.0 - 1;
                 // Of u8 a word is a group, of u16 it is half a group.
-                assert!(last / 4 + 1 < window_groups(mask_width) || (lead + TILE.0 - 1) % 4 == 0, "{mask_width}");
-                assert!((lead + TILE.0 - 1) / 4 + padded_mask_width(mask_width) / 4 < window_groups(mask_width));
-                assert!((lead + TILE.0 - 1) / 2 + padded_mask_width(mask_width) / 2 < 2 * window_groups(mask_width));
+                assert!(last / 4 + columns / 4 < groups, "{mask_width} columns, {lead} before");
+                assert!(last / 2 + columns / 2 < 2 * groups, "{mask_width} columns, {lead} before");
             }
         }
     }

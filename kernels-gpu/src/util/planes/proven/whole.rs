@@ -66,6 +66,7 @@ impl Whole for u16 {
     }
 
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     fn deinterleave<const C: u32>(words: &[u32; MAX_WORDS]) -> [[u32; 2]; 4] {
         let channels = C as usize;
         let mut planes = [[0; 2]; 4];
