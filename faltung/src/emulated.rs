@@ -34,6 +34,8 @@ struct Resident {
     /// The planes, if the plan has any.
     planes: Buffer<f32>,
     mask: Buffer<f32>,
+    /// The coefficients of ordered sums, if the plan has a proof.
+    ordered: Buffer<f32>,
 }
 
 /// An array of one of the three types.
@@ -212,7 +214,9 @@ impl EmulatorConvolution {
         } else {
             memory.try_upload("mask", &coefficients)
         };
-        Ok(Resident { memory, source, result, planes, mask: mask.map_err(short)? })
+        let ordered = self.plan.ordered_coefficients(&self.problem).unwrap_or_default();
+        let ordered = memory.try_upload("mask of ordered sums", &ordered).map_err(short)?;
+        Ok(Resident { memory, source, result, planes, mask: mask.map_err(short)?, ordered })
     }
 
     /// Copies a strip's outputs to where they belong.
@@ -233,8 +237,8 @@ impl EmulatorConvolution {
 
     /// Computes rows of an image.
     fn launch(&self, emulator: Emulator, rows: &Rows, resident: &mut Resident) -> Result<Counts> {
-        let Resident { memory, source, result, planes: between, mask } = resident;
-        let (source, mask) = (source.global(), mask.global());
+        let Resident { memory, source, result, planes: between, mask, ordered } = resident;
+        let (source, mask, ordered) = (source.global(), mask.global(), ordered.global());
         let planes_bytes = between.len() * size_of::<f32>();
         let from = |place: Place| match place {
             Place::Source(bytes) => source.offset(bytes as isize),
@@ -278,6 +282,15 @@ impl EmulatorConvolution {
                     });
                     (conversion.symbol, launched)
                 }
+                Step::Prove { conversion, grid, shared_bytes, params, planes } => {
+                    let (planes, to) = (from(planes).cast(), result.global_mut());
+                    let launch = cuda_emulator::Launch::flat(grid, planes::proven::BLOCK, shared_bytes);
+                    // SAFETY: the emulator checks every access; none reaches memory of this program.
+                    let launched = emulator.launch(conversion.symbol, &launch, memory, || unsafe {
+                        (conversion.function)(planes, source, to, ordered, params)
+                    });
+                    (conversion.symbol, launched)
+                }
             };
             counts += launched.map_err(|error| failed(symbol, error))?;
         }
@@ -293,6 +306,9 @@ impl EmulatorConvolution {
         }
     }
 }
+
+#[cfg(test)]
+mod proven;
 
 #[cfg(test)]
 mod tests {

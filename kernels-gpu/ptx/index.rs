@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "6f76609fe64a3bf11db569eac7aa3db231f600b2d4509e739bd672852ad96f2f";
+pub const SOURCE_HASH: &str = "a910e741e9c9c0b0ca7b5ad1d006e46beaba66b747c97314e2c3db1968560a2f";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -81,6 +81,14 @@ pub static MODULES: &[Module] = &[
     Module { name: "ndimage_mirrored_u32_f64", packed: packed!("ndimage_mirrored_u32_f64.ptx") },
     Module { name: "ndimage_mirrored_u64_f64", packed: packed!("ndimage_mirrored_u64_f64.ptx") },
     Module { name: "ndimage_mirrored_u8_f64", packed: packed!("ndimage_mirrored_u8_f64.ptx") },
+    Module { name: "proven_planes_u16_c1", packed: packed!("proven_planes_u16_c1.ptx") },
+    Module { name: "proven_planes_u16_c2", packed: packed!("proven_planes_u16_c2.ptx") },
+    Module { name: "proven_planes_u16_c3", packed: packed!("proven_planes_u16_c3.ptx") },
+    Module { name: "proven_planes_u16_c4", packed: packed!("proven_planes_u16_c4.ptx") },
+    Module { name: "proven_planes_u8_c1", packed: packed!("proven_planes_u8_c1.ptx") },
+    Module { name: "proven_planes_u8_c2", packed: packed!("proven_planes_u8_c2.ptx") },
+    Module { name: "proven_planes_u8_c3", packed: packed!("proven_planes_u8_c3.ptx") },
+    Module { name: "proven_planes_u8_c4", packed: packed!("proven_planes_u8_c4.ptx") },
     Module { name: "register_tile_f32_c1", packed: packed!("register_tile_f32_c1.ptx") },
     Module { name: "separable_block_tile_f32_c1_11x11", packed: packed!("separable_block_tile_f32_c1_11x11.ptx") },
     Module { name: "separable_block_tile_f32_c1_127x127", packed: packed!("separable_block_tile_f32_c1_127x127.ptx") },

@@ -14,6 +14,7 @@ mod on_handles;
 #[allow(clippy::disallowed_methods, reason = "these tests call the driver, and some are wrong on purpose")]
 mod planted;
 mod program;
+mod proven;
 mod sweep;
 
 use std::process::ExitCode;
@@ -25,9 +26,10 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: [&[Test]; 7] = [
+    let tests: [&[Test]; 8] = [
         planted::TESTS,
         library::TESTS,
+        proven::TESTS,
         on_handles::TESTS,
         foreign_streams::TESTS,
         sweep::TESTS,

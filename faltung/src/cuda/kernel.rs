@@ -8,7 +8,7 @@ use kernels_gpu::cuda_std::constant::ConstantMemory;
 use kernels_gpu::teaching::constant_mask::MASK;
 
 use super::event::ForeignEvents;
-use super::launch::{self, Area, Images, Target};
+use super::launch::{self, Area, Images, ProofAreas, Target};
 use super::lend::DeviceRows;
 use super::mapped::RowBytes;
 use super::modules::Exclusive;
@@ -30,6 +30,8 @@ pub(super) struct Kernel {
     mask: MaskPlace,
     /// The conversions to planes and from planes, of modules that stay loaded as long.
     conversions: Vec<(&'static str, Function<'static>, Arc<Module>)>,
+    /// The coefficients of ordered sums, if the plan has a proof; None once they are given back.
+    ordered: Option<Block>,
     users: Mutex<Users>,
     /// Dropped last: a module goes before its device.
     gpu: Arc<Gpu>,
@@ -53,6 +55,8 @@ struct Users {
     own: Vec<Arc<OwnStream>>,
     /// Streams of somebody else may be destroyed at any time. So each has an event behind its last launch.
     foreign: ForeignEvents,
+    /// The same events once more, for the coefficients of ordered sums: two blocks of memory can't share an event.
+    foreign_of_ordered: ForeignEvents,
 }
 
 /// Where the kernel finds the mask, and the module that it belongs to.
@@ -98,19 +102,38 @@ impl Kernel {
             (function, MaskPlace::Global { block: Some(block), _module: module })
         };
         let (format, users) = (problem.format(), Mutex::default());
-        let mut ready = Self { plan, format, function, mask, conversions: Vec::new(), users, gpu: Arc::clone(gpu) };
-        for conversion in ready.plan.planes.iter().flat_map(|planes| [planes.to, planes.from]).flatten() {
-            let module = gpu.module(conversion.module())?;
-            ready.conversions.push((conversion.symbol, self::function(&module, conversion.symbol)?, module));
-        }
+        let mut ready =
+            Self { plan, format, function, mask, conversions: Vec::new(), ordered: None, users, gpu: Arc::clone(gpu) };
+        ready.load_conversions(problem)?;
         let shared_bytes = ready.plan.launches(1, 0..1).first().map_or(0, |launch| launch.shared_bytes);
-        if shared_bytes > 48 * 1024 {
-            // Other masks of the kernel may want more, and have the same function.
-            let most = gpu.info.shared_bytes_per_block as u32;
-            driver::allow_shared_memory(&ready.function, most)
-                .context(format!("allow {most} bytes of shared memory"))?;
-        }
+        allow_shared_memory(gpu, &ready.function, shared_bytes)?;
         Ok(ready)
+    }
+
+    /// Loads the conversions between the image and planes, with what they read.
+    fn load_conversions(&mut self, problem: &Problem) -> Result<()> {
+        let proof = self.plan.proof;
+        let without_proof =
+            self.plan.planes.iter().flat_map(|planes| [planes.to, planes.from.filter(|_| proof.is_none())]);
+        let without_proof = without_proof.flatten().map(|conversion| (conversion.symbol, conversion.module()));
+        let symbols: Vec<_> =
+            without_proof.chain(proof.map(|proof| (proof.conversion.symbol, proof.conversion.module()))).collect();
+        for (symbol, name) in symbols {
+            let module = self.gpu.module(name)?;
+            self.conversions.push((symbol, function(&module, symbol)?, module));
+        }
+        let (Some(proof), Some(ordered)) = (proof, self.plan.ordered_coefficients(problem)) else { return Ok(()) };
+        let block = self.ordered.insert(self.gpu.ready_block(size_of_val::<[f32]>(&ordered))?);
+        copy(&self.gpu, block.area(), &ordered, "copy the coefficients of ordered sums to the device")?;
+        let mask = (problem.window().width() as u32, problem.window().height() as u32);
+        let shared_bytes = proof.conversion.shared_bytes(mask) as u32;
+        allow_shared_memory(&self.gpu, self.conversion(proof.conversion.symbol), shared_bytes)
+    }
+
+    /// A conversion of the plan.
+    fn conversion(&self, wanted: &str) -> &Function<'static> {
+        let found = self.conversions.iter().find(|(symbol, ..)| *symbol == wanted);
+        &found.expect("the plan's conversions were loaded with it").1
     }
 
     pub(super) fn gpu(&self) -> &Arc<Gpu> {
@@ -163,12 +186,20 @@ impl Kernel {
                     unsafe { launch::convolution(&self.function, &launch, images, mask, target)? };
                 }
                 Step::Convert { conversion, grid, params, from, to } => {
-                    let found = self.conversions.iter().find(|(symbol, ..)| *symbol == conversion.symbol);
-                    let (_, function, _) = found.expect("the plan's conversions were loaded with it");
+                    let function = self.conversion(conversion.symbol);
                     let areas = (area(from), area(to));
                     // SAFETY: the function is the conversion, and the grid is the plan's; the rest is the caller's
                     // promise.
                     unsafe { launch::conversion(function, conversion, (grid, params), areas, target)? };
+                }
+                Step::Prove { conversion, grid, shared_bytes, params, planes } => {
+                    let function = self.conversion(conversion.symbol);
+                    let mask = self.ordered.as_ref().expect("the coefficients were copied with the plan").area();
+                    let areas = ProofAreas { planes: area(planes), source, result, mask };
+                    let shape = (grid, shared_bytes, params);
+                    // SAFETY: the function is the conversion, and the shape is the plan's; the rest is the caller's
+                    // promise.
+                    unsafe { launch::proof(function, conversion, shape, areas, target)? };
                 }
             }
         }
@@ -187,7 +218,10 @@ impl Kernel {
             }
             return Ok(());
         }
-        let noted = users.foreign.record(stream.stream());
+        let mut noted = users.foreign.record(stream.stream());
+        if self.ordered.is_some() {
+            noted = noted.and(users.foreign_of_ordered.record(stream.stream()));
+        }
         if noted.is_err() {
             // What fails here, too, is a lost device, which runs nothing any more.
             let _ = driver::finish(stream.stream(), "run what the stream was given");
@@ -202,6 +236,11 @@ impl Drop for Kernel {
         let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
         let mut pending = events_behind(users.own.iter());
         pending.extend(users.foreign.into_events());
+        if let Some(block) = self.ordered.take() {
+            let mut pending = events_behind(users.own.iter());
+            pending.extend(users.foreign_of_ordered.into_events());
+            self.gpu.give_back(block, pending);
+        }
         match &mut self.mask {
             MaskPlace::Global { block, .. } => {
                 if let Some(block) = block.take() {
@@ -211,6 +250,18 @@ impl Drop for Kernel {
             MaskPlace::Constant(module) => self.gpu.give_back_module(module, pending),
         }
     }
+}
+
+/// Lets blocks of a function have so much shared memory.
+fn allow_shared_memory(gpu: &Gpu, function: &Function<'_>, bytes: u32) -> Result<()> {
+    /// What a kernel may have without being allowed more.
+    const ALLOWED: u32 = 48 * 1024;
+    if bytes <= ALLOWED {
+        return Ok(());
+    }
+    // Other masks may want more, and have the same function.
+    let most = gpu.info.shared_bytes_per_block as u32;
+    driver::allow_shared_memory(function, most).context(format!("allow {most} bytes of shared memory"))
 }
 
 /// A function of a module.

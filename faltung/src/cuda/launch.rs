@@ -11,6 +11,7 @@ use cust::function::Function;
 use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUstream};
+use kernels_gpu::util::planes::proven::{self, ProvenParams};
 use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
 
 use super::graph::GraphBuilder;
@@ -209,6 +210,71 @@ pub(super) unsafe fn conversion(
     // used otherwise until the launch is done.
     unsafe { enqueue(function, (grid, BLOCK, 0), arguments, target) }
         .context("launch a conversion between an image and planes")
+}
+
+/// The areas of a conversion of planes to integers with a proof.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProofAreas {
+    pub(super) planes: Area,
+    /// Rows at the source's pitch.
+    pub(super) source: Area,
+    /// Rows at the result's pitch.
+    pub(super) result: Area,
+    /// The coefficients of the ordered sums.
+    pub(super) mask: Area,
+}
+
+/// Launches a conversion of planes to integers with a proof; see [`kernels_gpu::util::planes::proven`].
+///
+/// # Errors
+/// As for [`convolution`].
+///
+/// # Safety
+/// - The areas are memory of the stream's device, or page-locked memory that it reads and writes. They begin at
+///   multiples of 16 bytes. The result overlaps none of the others.
+/// - They stay so until the launch is done. Until then nobody writes the others, or uses the result.
+/// - `function` is `conversion`. Grid and shared memory are for the rows, the width and the mask of `params`.
+pub(super) unsafe fn proof(
+    function: &Function<'_>,
+    conversion: &proven::Conversion,
+    (grid, shared_bytes, params): ((u32, u32), u32, ProvenParams),
+    areas: ProofAreas,
+    target: Target<'_>,
+) -> Result<()> {
+    let ProofAreas { planes, source, result, mask } = areas;
+    let convolution = params.convolution;
+    let (width, channels) = (convolution.width as usize, conversion.channels as usize);
+    let rows = |rows: usize, pitch: usize, values: usize| (rows - 1) * pitch + values;
+    let end = (convolution.first_row + params.rows) as usize;
+    let height = convolution.height as usize;
+    let of_planes = (channels - 1) * params.plane_stride as usize + rows(end, params.plane_pitch as usize, width);
+    let of_image = |pitch: i32| rows(height, pitch as usize, width * channels) * conversion.pixel.bytes();
+    let mask_width = proven::padded_mask_width(convolution.mask_width as u32) as usize;
+    let lengths = [
+        ("bytes of planes", planes, of_planes * size_of::<f32>()),
+        ("bytes of the source", source, of_image(convolution.src_pitch)),
+        ("bytes of the result", result, of_image(convolution.dst_pitch)),
+        ("bytes of the mask", mask, mask_width * convolution.mask_height as usize * size_of::<f32>()),
+    ];
+    for (what, Area { bytes: found, .. }, required) in lengths {
+        if found < required {
+            return Err(Error::Length { what, width, height, channels, required, found });
+        }
+    }
+    let [mut planes, mut source, mut result, mut mask] = lengths.map(|(_, area, _)| area.address);
+    let mut params = params;
+    let arguments: [*mut c_void; 5] = [
+        (&raw mut planes).cast(),
+        (&raw mut source).cast(),
+        (&raw mut result).cast(),
+        (&raw mut mask).cast(),
+        (&raw mut params).cast(),
+    ];
+    // SAFETY: the parameter list is that of every conversion with a proof, and the lengths were checked above. This
+    // function requires that `function` and the grid fit, and that the areas are the device's, aligned, do not overlap
+    // and are not used otherwise until the launch is done.
+    unsafe { enqueue(function, (grid, proven::BLOCK, shared_bytes), arguments, target) }
+        .context("launch a conversion of planes to integers")
 }
 
 /// Launches the kernel that copies `bytes` bytes, a multiple of 16; see [`kernels_gpu::util::memcpy`].

@@ -23,6 +23,11 @@
 //! | `unaligned` | `row` (any mask: `row_coefficient`), if the bytes of an image row are no multiple of 16; else 0 |
 //! | `off_centre` | the same, if the window reaches further to one side than to the other; else 0 |
 //!
+//! The conversion of planes to integers with a proof ([`PROOF`]) has the terms `launch`, `dram_mb` or `l2_mb`; `row` and
+//! `row_width`, where the rows of a block are those under the windows of its tile, for each channel; and `uncertain`,
+//! which counts millions of values in the place of megabytes. Its coefficients are estimates from the instructions of
+//! the kernel, until they are measured.
+//!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
 use std::collections::HashMap;
@@ -30,8 +35,9 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use kernels_gpu::registry::{Grid, MaskSize};
+use kernels_gpu::util::planes::proven;
 
-use super::{Geometry, Limits};
+use super::{Geometry, Limits, Proof};
 use crate::{Error, PixelFormat, Result};
 
 /// The names of the terms.
@@ -66,6 +72,9 @@ pub type Terms = [f64; TERMS.len()];
 
 /// The name under which [`Costs`] has the coefficients of the conversions to and from planes.
 pub const CONVERSION: &str = "planes";
+
+/// The name under which [`Costs`] has the coefficients of the conversions of planes to integers with a proof.
+pub const PROOF: &str = "proven_planes";
 
 /// The most threads that a multiprocessor of an A100, H100 or H200 holds. Other GPUs may hold fewer.
 const THREADS_PER_SM: u32 = 2048;
@@ -181,6 +190,22 @@ pub(super) fn conversion(values: usize, bytes: usize, limits: &Limits) -> Terms 
     terms
 }
 
+/// The terms of a conversion with a proof, for an image of this width and height.
+pub(super) fn proof(proof: &Proof, (width, height): (usize, usize), mask: (u32, u32), limits: &Limits) -> Terms {
+    let Proof { conversion, uncertain, .. } = *proof;
+    let mut terms = Terms::default();
+    let values = width * height * conversion.channels as usize;
+    terms[LAUNCH] = height.div_ceil(proven::MOST_ROWS as usize) as f64;
+    traffic(&mut terms, (values * (2 * conversion.pixel.bytes() + size_of::<f32>())) as f64 / 1e6, limits);
+    let (across, down) = (width.div_ceil(proven::TILE.0 as usize), height.div_ceil(proven::TILE.1 as usize));
+    let per_sm = (across * down).div_ceil(limits.sm_count as usize) as f64;
+    let rows = f64::from((proven::TILE.1 + mask.1 - 1) * conversion.channels);
+    terms[ROW] = per_sm * rows;
+    terms[ROW + 3] = per_sm * rows * f64::from(mask.0);
+    terms[UNCERTAIN] = values as f64 / 1e6 * f64::from(mask.0) * f64::from(mask.1) * f64::from(uncertain);
+    terms
+}
+
 /// Measured coefficients of the cost model, in microseconds for each unit of a term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
@@ -194,7 +219,7 @@ pub struct Costs {
     pub clock_mhz: u32,
     /// The bandwidth of device memory by its clock and its bus, in GB/s.
     pub memory_gb_s: u32,
-    /// The coefficients of each kernel, by its symbol, and those of [`CONVERSION`].
+    /// The coefficients of each kernel, by its symbol, and those of [`CONVERSION`] and [`PROOF`].
     pub kernel: HashMap<String, Terms>,
 }
 

@@ -11,6 +11,7 @@ mod factors;
 mod fixed_point;
 mod geometry;
 mod planes;
+mod proof;
 mod spectrum;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,8 @@ use self::geometry::Geometry;
 pub use self::geometry::{Launch, Limits};
 pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
+use self::proof::Integers;
+pub use self::proof::Proof;
 use crate::{Accuracy, Error, ErrorBound, PixelFormat, PixelType, Problem, Result};
 
 /// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may
@@ -133,6 +136,9 @@ pub struct Considered {
     pub in_planes: bool,
     /// Whether it can, and if not, why.
     pub answer: Result<(), Ineligible>,
+    /// The part of the results that is expected to be recomputed in order, if integers are made of the results of a
+    /// kernel that is not bit-exact.
+    pub uncertain: Option<f32>,
     /// How long the cost model predicts it to take on the device, in microseconds, conversions included. Infinite where
     /// the mask's size does not suit the kernel.
     pub predicted_us: f64,
@@ -140,11 +146,12 @@ pub struct Considered {
 
 impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
-    /// 5 %, and planes, which need memory, by 5 % as well. Transforms must take two thirds of the time: the image
-    /// decides how many results are computed again.
+    /// 5 %, and planes, which need memory, by 5 % as well. Transforms, and integers that are proven, must take two thirds
+    /// of the time: the image decides how many results are computed again.
     fn price(&self) -> f64 {
         let bounded = match self.entry.variant.spec().mask_form {
             MaskForm::Spectrum => 1.5,
+            _ if self.uncertain.is_some() => 1.5,
             _ if self.entry.variant.is_exact() => 1.0,
             _ => 1.05,
         };
@@ -164,8 +171,11 @@ pub struct Plan {
     pub considered: Vec<Considered>,
     /// What the time of the kernel depends on, for one of the planes if there are any.
     pub terms: Terms,
-    /// What the time of all conversions depends on, if there are planes.
+    /// What the time of the conversions depends on, if there are planes: of all, or if there is a proof, of the one to
+    /// planes.
     pub conversion_terms: Option<Terms>,
+    /// What the time of the conversion with a proof depends on, if there is one.
+    pub proof_terms: Option<Terms>,
     /// What every launch passes, for the whole image, with the device's pitches.
     pub params: Params,
     /// The row and the column factor of the mask, if there are entries that ask for them, and the mask is separable.
@@ -175,6 +185,8 @@ pub struct Plan {
     /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, and `params` are
     /// those of a plane.
     pub planes: Option<Planes>,
+    /// How integers are made of the planes, if the entry is not bit-exact.
+    pub proof: Option<Proof>,
     /// The device's.
     pub limits: Limits,
 }
@@ -185,6 +197,8 @@ struct Inquiry {
     problem: Problem,
     /// If that is the format of the planes of a problem, its conversions.
     planes: Option<Planes>,
+    /// If the results of a problem in planes are integers: what proves them, or why nothing does.
+    integers: Option<Result<Integers, Ineligible>>,
     choice: VariantChoice,
     request: Request,
     factors: Option<Factors>,
@@ -214,19 +228,41 @@ impl Inquiry {
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
-        Self { problem, planes, choice, request, factors, fixed_point, limits }
+        Self { problem, planes, integers: None, choice, request, factors, fixed_point, limits }
+    }
+
+    /// The inquiry about the planes of a problem.
+    fn in_planes(problem: &Problem, planes: Planes, limits: Limits, choice: VariantChoice) -> Self {
+        let of_plane = Self::new(problem.one_plane(demanded(problem)), Some(planes), limits, choice);
+        let is_integer = problem.format().output != PixelType::F32;
+        Self { integers: is_integer.then(|| Integers::of(problem)), ..of_plane }
+    }
+
+    /// The proof that an entry needs, if it needs one.
+    fn proof(&self, entry: &Entry) -> Result<Option<Proof>, Ineligible> {
+        match &self.integers {
+            Some(integers) if !entry.variant.is_exact() => integers
+                .as_ref()
+                .map_err(|&why| why)?
+                .proof(entry, self.factors.as_ref(), self.limits.shared_bytes)
+                .map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Asks all kernels that may be taken.
     fn considered(&self) -> impl Iterator<Item = Considered> {
         let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
         entries_for(self.problem.format()).filter(asked).map(|entry| {
-            let answer = entry.eligibility(&self.request);
-            let predicted_us = match answer {
+            let proof = entry.eligibility(&self.request).and_then(|()| self.proof(entry));
+            let predicted_us = match &proof {
                 Err(Ineligible::MaskSize { .. } | Ineligible::NotSeparable) => f64::INFINITY,
-                _ => self.predict(entry),
+                Err(_) => self.predict(entry, None),
+                Ok(proof) => self.predict(entry, proof.as_ref()),
             };
-            Considered { entry, in_planes: self.planes.is_some(), answer, predicted_us }
+            let uncertain = proof.as_ref().ok().and_then(|proof| proof.map(|proof| proof.uncertain));
+            let answer = proof.map(|_| ());
+            Considered { entry, in_planes: self.planes.is_some(), answer, uncertain, predicted_us }
         })
     }
 
@@ -268,25 +304,29 @@ impl Inquiry {
         cost::convolution(&geometry, self.problem.height(), work)
     }
 
-    fn conversion_terms(&self) -> Option<Terms> {
+    fn conversion_terms(&self, proof: Option<&Proof>) -> Option<Terms> {
         let planes = self.planes.as_ref()?;
-        Some(planes.terms(self.problem.width() * self.problem.height(), &self.limits))
+        Some(planes.terms(self.problem.width() * self.problem.height(), proof.is_some(), &self.limits))
+    }
+
+    fn proof_terms(&self, proof: Option<&Proof>) -> Option<Terms> {
+        let window = self.problem.window();
+        let mask = (window.width() as u32, window.height() as u32);
+        Some(cost::proof(proof?, (self.problem.width(), self.problem.height()), mask, &self.limits))
     }
 
     /// The time by the cost model, in microseconds.
-    fn predict(&self, entry: &'static Entry) -> f64 {
+    fn predict(&self, entry: &'static Entry, proof: Option<&Proof>) -> f64 {
         let costs = self.limits.costs();
-        let one = costs.predict(entry.symbol, &self.terms(entry), &self.limits);
-        match (&self.planes, self.conversion_terms()) {
-            (Some(planes), Some(terms)) => {
-                planes.channels() as f64 * one + costs.predict(cost::CONVERSION, &terms, &self.limits)
-            }
-            _ => one,
-        }
+        let predict = |name: &str, terms: &Terms| costs.predict(name, terms, &self.limits);
+        let one = predict(entry.symbol, &self.terms(entry));
+        let planes = self.planes.as_ref().map_or(1, Planes::channels) as f64 * one;
+        let conversions = self.conversion_terms(proof).map_or(0.0, |terms| predict(cost::CONVERSION, &terms));
+        planes + conversions + self.proof_terms(proof).map_or(0.0, |terms| predict(cost::PROOF, &terms))
     }
 
     /// Why `entry` was taken of `considered`: one line for people.
-    fn reason(&self, entry: &Entry, considered: &[Considered], choice: VariantChoice) -> String {
+    fn reason(&self, entry: &Entry, proof: Option<&Proof>, considered: &[Considered], choice: VariantChoice) -> String {
         let made_for = match entry.mask {
             MaskSize::Square(side) if self.is_padded(entry) => {
                 format!("made for masks of {side} x {side}, this one with zeros around it")
@@ -307,6 +347,9 @@ impl Inquiry {
         {
             let percent = 100.0 * self.request.uncertain;
             reason += &format!(", about {percent:.2} % of the pixels recomputed in order");
+        }
+        if let Some(Proof { uncertain, .. }) = proof {
+            reason += &format!(", about {:.2} % of the values recomputed in order", 100.0 * uncertain);
         }
         reason += &format!("; {made_for}");
         // `considered` is sorted: what comes before would be faster.
@@ -331,17 +374,21 @@ impl Plan {
     /// [`Error::Accuracy`] if the variant that was asked for keeps a looser class than the problem demands,
     /// [`Error::Refused`] if it can't compute the problem.
     pub fn new(problem: &Problem, limits: Limits, choice: VariantChoice) -> Result<Self> {
-        if let Some(variant) = choice.named() {
+        let is_integer = problem.format().output != PixelType::F32;
+        if let Some(variant) = choice.named()
+            && !(is_integer && choice.allows_planes())
+        {
             let (variant, required, kept) = (variant.name(), problem.accuracy(), Accuracy::of(variant));
             if !required.allows(kept) {
                 return Err(Error::Accuracy { variant, required, kept });
             }
         }
         let demanded = demanded(problem);
-        let planes = Planes::of(problem.format());
         let mut inquiries = vec![Inquiry::new(problem.clone(), None, limits, choice)];
-        if planes.is_some() && choice.allows_planes() {
-            inquiries.push(Inquiry::new(problem.one_plane(demanded), planes, limits, choice));
+        if let Some(planes) = Planes::of(problem.format())
+            && choice.allows_planes()
+        {
+            inquiries.push(Inquiry::in_planes(problem, planes, limits, choice));
         }
         let mut considered: Vec<_> = inquiries.iter().flat_map(Inquiry::considered).collect();
         // By its name a variant computes with the kernel that is made for the mask, so that each kernel can be asked
@@ -353,24 +400,26 @@ impl Plan {
             let ((a_is_other, a_price, a_side), (b_is_other, b_price, b_side)) = (key(a), key(b));
             a_is_other.cmp(&b_is_other).then(a_price.total_cmp(&b_price)).then(a_side.cmp(&b_side))
         });
-        let best = considered
-            .iter()
-            .find(|one| one.answer.is_ok() && demanded.allows(Accuracy::of(one.entry.variant)))
-            .copied();
+        // Proven integers have the bits of the class Exact.
+        let keeps = |one: &Considered| one.uncertain.is_some() || demanded.allows(Accuracy::of(one.entry.variant));
+        let best = considered.iter().find(|one| one.answer.is_ok() && keeps(one)).copied();
         let Some(Considered { entry, in_planes, .. }) = best else {
             return Err(refused(&considered, choice, problem.format()));
         };
         let inquiry = inquiries.swap_remove(usize::from(in_planes));
+        let proof = inquiry.proof(entry).ok().flatten();
         Ok(Self {
             entry,
-            reason: inquiry.reason(entry, &considered, choice),
+            reason: inquiry.reason(entry, proof.as_ref(), &considered, choice),
             considered,
             terms: inquiry.terms(entry),
-            conversion_terms: inquiry.conversion_terms(),
+            conversion_terms: inquiry.conversion_terms(proof.as_ref()),
+            proof_terms: inquiry.proof_terms(proof.as_ref()),
             params: inquiry.params(entry),
             factors: inquiry.factors,
             fixed_point: inquiry.fixed_point,
             planes: inquiry.planes,
+            proof,
             limits,
         })
     }
@@ -382,11 +431,12 @@ impl Plan {
         self.considered.iter().find(is_this).map_or(f64::INFINITY, |one| one.predicted_us)
     }
 
-    /// The accuracy class that the entry keeps for `problem`, and the bound of its errors.
+    /// The accuracy class that the results of the plan keep for `problem`, and the bound of their errors.
     #[must_use]
     pub fn bound(&self, problem: &Problem) -> ErrorBound {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
         match self.entry.variant.spec().accuracy {
+            _ if self.proof.is_some() => ErrorBound::direct(problem),
             Guarantee::Exact => ErrorBound::direct(problem),
             Guarantee::Bounded { error_constant, arithmetic } => {
                 let underflows = self.factors.as_ref().map_or(0.0, |factors| match arithmetic {

@@ -4,14 +4,19 @@
 //! converts it into a plane for each channel, the fast one convolves each plane, and a third converts the planes into
 //! the result. The values are the same: each pixel type fits an `f32`, and the last step rounds as a convolution kernel
 //! does when it stores a result. What the conversions cost is their traffic in device memory.
+//!
+//! Integers have the bits of ordered sums. So where the fast kernel is not bit-exact, the last step is another
+//! conversion, which proves each value, or computes it again from the image: see [`Proof`].
 
 use std::ops::Range;
 
+use kernels_gpu::abi::params::Params;
+use kernels_gpu::util::planes::proven::{self, ProvenParams, padded_mask_width};
 use kernels_gpu::util::planes::{Conversion, PlaneParams, from_planes, grid, to_planes};
 
 use super::cost::{self, Terms};
-use super::{Launch, Limits, Plan, device_pitch};
-use crate::{PixelFormat, PixelType};
+use super::{Launch, Limits, Plan, Proof, device_pitch};
+use crate::{PixelFormat, PixelType, Problem};
 
 /// The conversions around a kernel that computes planes.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +41,13 @@ impl Planes {
         self.format.channels
     }
 
-    /// What the time of the conversions of an image of `pixels` pixels depends on.
-    pub(super) fn terms(&self, pixels: usize, limits: &Limits) -> Terms {
+    /// What the time of the conversions of an image of `pixels` pixels depends on, without the one with a proof.
+    pub(super) fn terms(&self, pixels: usize, has_proof: bool, limits: &Limits) -> Terms {
         let PixelFormat { channels, input, output } = self.format;
         let of = |conversion: Option<_>, kind: PixelType| {
             conversion.map_or(Terms::default(), |_| cost::conversion(pixels * channels, kind.bytes(), limits))
         };
-        let (to, from) = (of(self.to, input), of(self.from, output));
+        let (to, from) = (of(self.to, input), of(self.from.filter(|_| !has_proof), output));
         std::array::from_fn(|term| to[term] + from[term])
     }
 
@@ -83,8 +88,26 @@ pub(crate) enum Place {
 /// A kernel launch of a run, with its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    Convolve { launch: Launch, from: Place, to: Place },
-    Convert { conversion: &'static Conversion, grid: (u32, u32), params: PlaneParams, from: Place, to: Place },
+    Convolve {
+        launch: Launch,
+        from: Place,
+        to: Place,
+    },
+    Convert {
+        conversion: &'static Conversion,
+        grid: (u32, u32),
+        params: PlaneParams,
+        from: Place,
+        to: Place,
+    },
+    /// The conversion of planes to integers, with a proof. It reads the whole source.
+    Prove {
+        conversion: &'static proven::Conversion,
+        grid: (u32, u32),
+        shared_bytes: u32,
+        params: ProvenParams,
+        planes: Place,
+    },
 }
 
 impl Plan {
@@ -152,7 +175,10 @@ impl Plan {
             let to = planes.from.map_or(Place::Result(0), |_| Place::Planes((source_planes + channel) * plane_bytes));
             steps.extend(launches.iter().map(|&launch| Step::Convolve { launch, from, to }));
         }
-        if let Some(conversion) = planes.from
+        if let Some(proof) = &self.proof {
+            let planes = Place::Planes(source_planes * plane_bytes);
+            steps.extend(self.proof_steps(proof, format, rows, plane_bytes, planes));
+        } else if let Some(conversion) = planes.from
             && !outputs.is_empty()
         {
             let (grid, params, image, plane) = conversion_of(outputs, format.output.bytes());
@@ -160,5 +186,54 @@ impl Plan {
             steps.push(Step::Convert { conversion, grid, params, from, to: Place::Result(image) });
         }
         steps
+    }
+    /// The conversions with a proof: one, but for more rows than one grid has.
+    fn proof_steps(
+        &self,
+        proof: &Proof,
+        format: PixelFormat,
+        Rows { height, outputs, .. }: &Rows,
+        plane_bytes: usize,
+        planes: Place,
+    ) -> impl Iterator<Item = Step> {
+        let Proof { conversion, certain, .. } = *proof;
+        let values = self.params.width as usize * format.channels;
+        let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
+        let convolution = Params {
+            height: *height as i32,
+            src_pitch: device_pitch(values, format.input.bytes()) as i32,
+            dst_pitch: device_pitch(values, format.output.bytes()) as i32,
+            ..self.params
+        };
+        let plane_pitch = (self.plane_pitch() / size_of::<f32>()) as i32;
+        let most = proven::MOST_ROWS as usize;
+        let end = outputs.end;
+        outputs.clone().step_by(most).map(move |first| {
+            let rows = most.min(end - first);
+            let params = ProvenParams {
+                convolution: Params { first_row: first as i32, ..convolution },
+                rows: rows as i32,
+                plane_pitch,
+                plane_stride: (plane_bytes / size_of::<f32>()) as i64,
+                certain,
+            };
+            let grid = proven::grid(convolution.width as u32, rows as u32);
+            // The proof fits the device, far below 2^32.
+            let shared_bytes = conversion.shared_bytes((mask_width, mask_height)) as u32;
+            Step::Prove { conversion, grid, shared_bytes, params, planes }
+        })
+    }
+
+    /// The coefficients of the ordered sums, if there is a proof: rows in window order, filled up with zeros.
+    pub(crate) fn ordered_coefficients(&self, problem: &Problem) -> Option<Vec<f32>> {
+        self.proof?;
+        let window = problem.window();
+        let pitch = padded_mask_width(window.width() as u32) as usize;
+        let mut coefficients = vec![0.0; pitch * window.height()];
+        let rows = window.coefficients().chunks_exact(window.width());
+        for (to, from) in coefficients.chunks_exact_mut(pitch).zip(rows) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        Some(coefficients)
     }
 }

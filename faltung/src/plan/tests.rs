@@ -1,6 +1,7 @@
 //! Plans: which kernel, how fast, and with which launches.
 
 mod choice;
+mod integers;
 mod launches;
 mod times;
 

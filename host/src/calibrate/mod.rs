@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use faltung::plan::Plan;
-use faltung::plan::cost::{CONVERSION, Costs, Terms, fit};
+use faltung::plan::cost::{CONVERSION, Costs, PROOF, Terms, fit};
 use faltung::{
     Device, Error, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, Result, VariantChoice, calibration,
 };
@@ -212,7 +212,7 @@ pub fn calibrate(device: &Device, date: &str, progress: &mut dyn FnMut(&str)) ->
     let gpu = device.gpu().ok_or(Error::NoTime)?;
     let mut measured: HashMap<&'static str, Vec<(Terms, f64)>> = HashMap::new();
     let mut timer = Timer::new(device)?;
-    let (mut rows, mut planes) = (Vec::new(), HashMap::new());
+    let (mut rows, mut planes) = (Vec::new(), PlaneTimes::new());
     for format in Format::all() {
         progress(&format!("{} x {}", format.pixel, format.channels));
         for entry in format.entries() {
@@ -226,8 +226,8 @@ pub fn calibrate(device: &Device, date: &str, progress: &mut dyn FnMut(&str)) ->
                 let Some((plan, us)) = timer.time(&case, entry, false)? else { continue };
                 last = Some((steps, us));
                 rows.push(Row::new(&case, entry, false, us));
-                if is_for_conversions(entry) {
-                    planes.insert((entry.symbol, case.image, case.is_centred), us);
+                if is_for_conversions(entry) || is_for_proofs(entry) {
+                    planes.insert((entry.symbol, case.image, case.mask, case.is_centred), us);
                 }
                 measured.entry(entry.symbol).or_default().push((plan.terms, us));
             }
@@ -235,7 +235,10 @@ pub fn calibrate(device: &Device, date: &str, progress: &mut dyn FnMut(&str)) ->
         timer.forget_images();
     }
     progress("conversions to and from planes");
-    measured.insert(CONVERSION, conversions(&mut timer, &planes, &mut rows)?);
+    let conversions = conversions(&mut timer, &planes, &mut rows)?;
+    progress("conversions from planes with a proof");
+    measured.insert(PROOF, proofs(&mut timer, &planes, &fit(&conversions), &mut rows)?);
+    measured.insert(CONVERSION, conversions);
     let costs = costs(gpu, date, &measured);
     let mut errors: Vec<f64> = measured
         .iter()
@@ -279,22 +282,60 @@ fn cases(format: Format, entry: &Entry) -> Vec<Case> {
     masks.iter().flat_map(sides).chain(off_centre).collect()
 }
 
+/// The times of single planes, by the kernel, the image, the mask, and whether the window is centred.
+type PlaneTimes = HashMap<(&'static str, (usize, usize), (usize, usize), bool), f64>;
+
 /// Whether the conversions to and from planes are measured with this kernel: it takes little time itself.
 fn is_for_conversions(entry: &Entry) -> bool {
     entry.is_plane() && entry.variant == faltung::Variant::SharedTileAsync && entry.side() <= 5
 }
 
-/// The time of a conversion is the time in planes, less `channels` times the time of one plane.
-fn conversions(
+/// Whether the conversions with a proof are measured with this kernel: its results are not bit-exact, and it takes
+/// masks of many sizes.
+fn is_for_proofs(entry: &Entry) -> bool {
+    entry.is_plane() && entry.variant == faltung::Variant::SeparableBlockTile
+}
+
+/// The time of a conversion with a proof is the time in planes, less `channels` times the time of one plane, less the
+/// predicted time of the conversion to planes.
+fn proofs(
     timer: &mut Timer<'_>,
-    planes: &HashMap<(&'static str, (usize, usize), bool), f64>,
+    planes: &PlaneTimes,
+    conversion: &Terms,
     rows: &mut Vec<Row>,
 ) -> Result<Vec<(Terms, f64)>> {
+    let mut found = Vec::new();
+    for format in Format::all().filter(|format| format.pixel_type() != PixelType::F32) {
+        for entry in entries().filter(|entry| is_for_proofs(entry)) {
+            for case in cases(format, entry) {
+                let key = (entry.symbol, case.image, case.mask, case.is_centred);
+                let Some(plane) = planes.get(&key) else { continue };
+                if format.channels as f64 * plane > LONGEST_US / 10.0 {
+                    continue;
+                }
+                let Some((plan, us)) = timer.time(&case, entry, true)? else { continue };
+                rows.push(Row::new(&case, entry, true, us));
+                let to_planes = plan.conversion_terms.map_or(0.0, |terms| dot(conversion, &terms));
+                let rest = us - format.channels as f64 * plane - to_planes;
+                if let Some(terms) = plan.proof_terms
+                    && rest > 0.0
+                {
+                    found.push((terms, rest));
+                }
+            }
+        }
+        timer.forget_images();
+    }
+    Ok(found)
+}
+
+/// The time of a conversion is the time in planes, less `channels` times the time of one plane.
+fn conversions(timer: &mut Timer<'_>, planes: &PlaneTimes, rows: &mut Vec<Row>) -> Result<Vec<(Terms, f64)>> {
     let mut found = Vec::new();
     for format in Format::all().filter(|format| !format.is_plane()) {
         for entry in entries().filter(|entry| is_for_conversions(entry)) {
             for case in cases(format, entry) {
-                let Some(plane) = planes.get(&(entry.symbol, case.image, case.is_centred)) else { continue };
+                let Some(plane) = planes.get(&(entry.symbol, case.image, case.mask, case.is_centred)) else { continue };
                 let Some((plan, us)) = timer.time(&case, entry, true)? else { continue };
                 rows.push(Row::new(&case, entry, true, us));
                 let rest = us - format.channels as f64 * plane;

@@ -82,6 +82,20 @@ impl Case {
         self.image.0 <= 5 * columns.unwrap_or(0) as usize
     }
 
+    /// How a variant that is not bit-exact makes integers of the case: through planes. None if it makes none.
+    pub(super) fn through_planes(
+        &self,
+        choice: VariantChoice,
+        can: impl Fn(VariantChoice) -> bool,
+    ) -> Option<VariantChoice> {
+        let VariantChoice::Named(variant) = choice else { return None };
+        if variant.is_exact() || self.format.output == PixelType::F32 {
+            return None;
+        }
+        let planes = variant.entries().filter(|entry| entry.is_plane());
+        planes.map(|entry| VariantChoice::Kernel { entry, in_planes: true }).find(|&choice| can(choice))
+    }
+
     /// The problem and its image.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ enum Feature {
     Values { variant: Variant, format: PixelFormat, content: Content },
     /// An anchor that is not in the middle, or one that is; a scale and an offset, or none.
     Filter { variant: Variant, has_anchor: bool, has_scale: bool },
+    /// A kernel that makes integers through planes, with types and channels.
+    Integers { symbol: &'static str, format: PixelFormat },
     /// A mask, by its width and height.
     Mask { width: usize, height: usize, is_separable: bool },
 }
@@ -86,6 +88,10 @@ impl Case {
             let choice = VariantChoice::Named(variant);
             if !self.concerns(choice) {
                 continue;
+            }
+            let can = |choice| Plan::new(&problem, Limits::H100, choice).is_ok();
+            if let Some(VariantChoice::Kernel { entry, .. }) = self.through_planes(choice, can) {
+                features.push(Feature::Integers { symbol: entry.symbol, format: self.format });
             }
             let Ok(plan) = Plan::new(&problem, Limits::H100, choice) else { continue };
             let symbol = plan.entry.symbol;

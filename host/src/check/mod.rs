@@ -112,13 +112,15 @@ impl Checker {
     }
 
     /// Runs a variant on a device, with this accuracy asked for, and judges the answer: poisoned first, the whole frame
-    /// compared.
+    /// compared. Integers of a variant that is not bit-exact come through planes, if they can be proven.
     ///
     /// # Errors
     /// [`Error::Driver`] and the like: the device failed. [`Error::Accuracy`] if the variant is not as accurate. A
     /// wrong answer is no error but a [`Verdict`].
     pub fn check(&self, device: &Device, variant: VariantChoice, accuracy: Accuracy) -> Result<Verdict> {
         let problem = self.problem.clone().with_accuracy(accuracy);
+        let can = |choice| device.plan(&problem, choice).is_ok();
+        let variant = self.case.through_planes(variant, can).unwrap_or(variant);
         let prepared = match device.prepare(&problem, variant) {
             Ok(prepared) => prepared,
             Err(Error::Refused { reason, .. }) => return Ok(Verdict::NotEligible(reason)),

@@ -72,6 +72,18 @@ pub enum Ineligible {
         /// The problem's least and largest value.
         found: (f32, f32),
     },
+    /// Integers can't be made of the entry's results, which are not bit-exact.
+    Proof {
+        /// What that requires.
+        property: &'static str,
+    },
+    /// Too many results would be computed twice, to make integers of results that are not bit-exact.
+    Uncertain {
+        /// The largest part of all results.
+        most: f32,
+        /// The part that is expected.
+        found: f32,
+    },
     /// The mask does not fit constant memory.
     ConstantMemory {
         /// Coefficients that fit.
@@ -206,6 +218,11 @@ impl fmt::Display for Ineligible {
                     })
                 };
                 write!(f, "{property}: required {}, found {}", range(required), range(found))
+            }
+            Self::Proof { property } => write!(f, "to make integers of its results, {property}"),
+            Self::Uncertain { most, found } => {
+                let [most, found] = [most, found].map(|part| 100.0 * part);
+                write!(f, "about {found:.0} % of the results would be recomputed in order, at most {most} % may be")
             }
             Self::ConstantMemory { most, found } => {
                 write!(f, "constant memory holds {most} coefficients, the mask has {found}")

@@ -19,6 +19,7 @@ use kernels_gpu::ndimage::{self, Instance};
 use kernels_gpu::registry::{Entry, Function, entries};
 use kernels_gpu::util::fma_peak::FMA_RATE;
 use kernels_gpu::util::memcpy::{COPY_QUADS, copy_quads};
+use kernels_gpu::util::planes::proven::{self, ProvenParams};
 use kernels_gpu::util::planes::{Conversion, PlaneParams, conversions};
 
 use crate::code::Code;
@@ -63,6 +64,15 @@ enum Task {
         to: u64,
         params: PlaneParams,
     },
+    /// A conversion of planes to integers with a proof.
+    Prove {
+        conversion: &'static proven::Conversion,
+        planes: u64,
+        source: u64,
+        result: u64,
+        mask: u64,
+        params: ProvenParams,
+    },
     /// A filter on arrays with any strides.
     Array {
         instance: &'static Instance,
@@ -84,6 +94,7 @@ fn pixel_of(code: u32) -> Option<PixelType> {
 trait Numbers: Copy {}
 impl Numbers for Params {}
 impl Numbers for PlaneParams {}
+impl Numbers for ProvenParams {}
 impl Numbers for ArrayParams {}
 
 /// The parameters of a kernel.
@@ -113,6 +124,10 @@ impl Launch {
         } else if let Some(conversion) = conversions().find(|conversion| conversion.symbol == kernel.symbol) {
             let params = parameters::<PlaneParams>(&arguments[2], conversion.symbol);
             Task::Convert { conversion, from: address(0), to: address(1), params }
+        } else if let Some(conversion) = proven::CONVERSIONS.iter().find(|one| one.symbol == kernel.symbol) {
+            let params = parameters::<ProvenParams>(&arguments[4], conversion.symbol);
+            let [planes, source, result, mask] = [0, 1, 2, 3].map(address);
+            Task::Prove { conversion, planes, source, result, mask, params }
         } else if let Some(instance) = ndimage::instances().find(|instance| instance.symbol == kernel.symbol) {
             let params = parameters::<ArrayParams>(&arguments[3], instance.symbol);
             Task::Array { instance, input: address(0), output: address(1), taps: address(2), params }
@@ -152,6 +167,14 @@ impl Launch {
                 let (source, destination) = sizes(conversion, params);
                 vec![(from, source), (to, destination)]
             }
+            Task::Prove { conversion, planes, source, result, mask, params } => {
+                let bytes = conversion.pixel.bytes();
+                let pitch = params.convolution.dst_pitch as usize * bytes;
+                let written =
+                    (result + (params.convolution.first_row as usize * pitch) as u64, params.rows as usize * pitch);
+                let read = params.convolution.height as usize * params.convolution.src_pitch as usize * bytes;
+                vec![(source, read), written, (planes, planes_of_proof(conversion, params)), (mask, 1)]
+            }
             Task::Array { instance, input, output, params, .. } => {
                 let [from, to] = array_spans(instance, &params);
                 vec![from.at(input), to.at(output)]
@@ -183,6 +206,13 @@ fn sizes(conversion: &Conversion, params: PlaneParams) -> (usize, usize) {
     let planes =
         ((channels - 1) * params.plane_stride as usize + rows * params.plane_pitch as usize) * size_of::<f32>();
     if conversion.is_to_planes() { (image, planes) } else { (planes, image) }
+}
+
+/// The bytes of the planes that a conversion with a proof reads.
+fn planes_of_proof(conversion: &proven::Conversion, params: ProvenParams) -> usize {
+    let rows = (params.convolution.first_row + params.rows) as usize;
+    let others = (conversion.channels as usize - 1) * params.plane_stride as usize;
+    (others + rows * params.plane_pitch as usize) * size_of::<f32>()
 }
 
 /// The bytes of an array with any strides, around its first element.
@@ -419,6 +449,10 @@ impl State {
                 (PixelType::U8, false) => self.convert::<f32, u8>(launch, &mut emulated),
                 (PixelType::U16, false) => self.convert::<f32, u16>(launch, &mut emulated),
             },
+            Task::Prove { conversion, .. } => match conversion.pixel {
+                PixelType::U16 => self.prove::<u16>(launch, &mut emulated),
+                _ => self.prove::<u8>(launch, &mut emulated),
+            },
             Task::Convolution { params, .. } => match pixel_of(params.result_kind) {
                 Some(PixelType::U8) => self.convolve::<u8>(launch, &mut emulated),
                 Some(PixelType::U16) => self.convolve::<u16>(launch, &mut emulated),
@@ -447,6 +481,27 @@ impl State {
         // SAFETY: the emulator checks every access. None reaches memory of this program.
         let ran = Emulator::new().launch(launch.symbol, &launch.shape, emulated, || unsafe {
             (conversion.function)(source, destination, params)
+        });
+        self.ended(ran.map(|_| ()))?;
+        to.close(self, emulated)
+    }
+
+    /// Runs a conversion with a proof to values of type `T`.
+    fn prove<T: Scalar>(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
+        let Task::Prove { conversion, planes, source, result, mask, params } = launch.task else {
+            unreachable!("only called for conversions with a proof")
+        };
+        let bytes = |pitch: i32| params.convolution.height as usize * pitch as usize * size_of::<T>();
+        let of_planes = planes_of_proof(conversion, params);
+        let planes = Window::<f32>::open(self, emulated, "planes", planes, of_planes)?.global();
+        let source = Window::<T>::open(self, emulated, "source", source, bytes(params.convolution.src_pitch))?;
+        // The rest of the block of the mask: the launch has no parameter for its length.
+        let mask = Window::<f32>::open(self, emulated, "mask", mask, usize::MAX / 2)?.global();
+        let to = Window::<T>::open(self, emulated, "result", result, bytes(params.convolution.dst_pitch))?;
+        let (source, result) = (source.global().cast(), to.global_mut().cast());
+        // SAFETY: the emulator checks every access. None reaches memory of this program.
+        let ran = Emulator::new().launch(launch.symbol, &launch.shape, emulated, || unsafe {
+            (conversion.function)(planes, source, result, mask, params)
         });
         self.ended(ran.map(|_| ()))?;
         to.close(self, emulated)

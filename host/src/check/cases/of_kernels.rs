@@ -238,3 +238,36 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
     // In the emulator the other variants take long for more products than these.
     all.map(case).filter(|case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 <= 41_000_000).collect()
 }
+
+/// The same for integers of planes, with a proof: tiles of 64 x 32 pixels, and what is left. The results are spread over
+/// the range of the type. Words can be proven for small masks only.
+pub(super) fn integers(seed: u64) -> Vec<Case> {
+    const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];
+    const OF_WORDS: [(usize, usize); 3] = [(3, 3), (5, 5), (2, 7)];
+    const BORDERS: [Border; 6] =
+        [Border::ZERO, Border::Mirror, Border::Constant(7.0), Border::Wrap, Border::Clamp, Border::Reflect];
+    const IMAGES: [(usize, usize); 6] = [(64, 32), (129, 33), (63, 65), (130, 31), (5, 70), (193, 2)];
+    let masks = |kind, masks: &'static [(usize, usize)]| masks.iter().map(move |&mask| (kind, mask));
+    let kinds = masks(PixelType::U8, &OF_BYTES).chain(masks(PixelType::U16, &OF_WORDS));
+    let turns = kinds
+        .flat_map(|kind| (1..=4).flat_map(move |channels| [true, false].map(|separable| (kind, channels, separable))));
+    let case =
+        |(number, ((kind, mask), channels, separable)): (usize, ((PixelType, (usize, usize)), usize, bool))| Case {
+            image: IMAGES[(number + number / 6) % IMAGES.len()],
+            mask,
+            border: BORDERS[(number + number / 12) % BORDERS.len()],
+            operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+            anchor: (number % 3 == 2).then_some((mask.1 - 1, mask.0 / 4)),
+            scale: {
+                let root = ((mask.0 * mask.1) as f32).sqrt();
+                if kind == PixelType::U8 { (0.3 / root, 128.0) } else { (0.3 / root, 30_000.0) }
+            },
+            format: PixelFormat { channels, input: kind, output: kind },
+            separable,
+            content: Content::Random,
+            seed: seed.wrapping_add(900_000 + number as u64),
+        };
+    // In the emulator the other variants take long for more products than these.
+    let products = |case: &Case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 * case.format.channels;
+    turns.enumerate().map(case).filter(|case| products(case) <= 20_000_000).collect()
+}

@@ -34,6 +34,7 @@
 //! # Cost
 //! A pixel is `C * (4 + size_of::<T>())` bytes of traffic in global memory. The roofline is the time of that traffic.
 
+pub mod proven;
 pub mod words;
 
 use cuda_std::prelude::*;
@@ -316,9 +317,9 @@ pub fn conversions() -> impl Iterator<Item = &'static Conversion> {
     TO_PLANES.iter().chain(FROM_PLANES).copied().flatten()
 }
 
-/// All kernels of this file.
+/// All kernels of this folder.
 pub fn kernels() -> impl Iterator<Item = Kernel> {
-    conversions().map(Conversion::kernel)
+    conversions().map(Conversion::kernel).chain(proven::CONVERSIONS.iter().map(proven::Conversion::kernel))
 }
 
 /// The conversion of this list for a pixel type and a number of channels.
@@ -378,7 +379,7 @@ mod tests {
                 assert_eq!(found.map(|found| found.symbol), Some(conversion.symbol));
             }
         }
-        assert_eq!(kernels().count(), 22);
+        assert_eq!(conversions().count(), 22);
         assert!(to_planes(PixelType::F32, 1).is_none() && from_planes(PixelType::U8, 5).is_none());
     }
 }

@@ -1,0 +1,318 @@
+//! Which values of a plane round to the integer of the ordered sum, before any image is seen.
+//!
+//! A kernel of class Bounded computes a plane of `v`. The contract names another value `w`: the ordered sum in `f32`,
+//! scaled. The exact value is `e`. Then `|v - w| <= |v - e| + |e - w|`. The *radius* is a bound of both parts.
+//! [`kernels_gpu::util::planes::proven`] compares the distance from `v` to the next rounding boundary with it.
+//!
+//! # The contract's part
+//! [`DirectSum`] bounds `|e - w|`: the roundings of the ordered sum, times the scale, and the one of scale and offset.
+//!
+//! # The kernel's part
+//! Let `A = sum |M I|`, which is at most the largest pixel times the sum of the magnitudes of the coefficients.
+//! - A kernel with the constant c is off by at most `gamma(c) A`. Below the normal numbers it may lose a multiple of
+//!   `2^-150` more; see [`ErrorBound::underflows`].
+//! - `fft_tile` with a mask of one part knows more. [`kernels_gpu::fft::error`] derives `82 u ||M|| ||z||` for a sum of
+//!   transforms. The `2 * 128^2` pixels are in `0..=p`, and their mean is subtracted. A number in an interval of length
+//!   p has a variance of at most `p^2 / 4` (Popoviciu), so `||z|| <= 64 sqrt(2) p`, but for the rounding of the mean.
+//!   Adding the mean rounds twice more, by at most `u A` each. A sum that is not accepted comes from one warp: each lane
+//!   adds the products of its columns, and five sums combine the lanes. That is off by at most `gamma(n) A` with
+//!   `n = rows * ceil(columns / 32) + 5`. If many sums are not accepted, the block adds all products in the order of the
+//!   contract. The error is the largest of these.
+//!
+//! The scale multiplies both. Scale and offset are one more rounding. A value beyond twice the largest integer saturates,
+//! and so does the contract's; so the rounding of a larger value counts as one of twice the largest integer.
+//!
+//! # Small values
+//! Without negative coefficients no partial sum exceeds the sum. So the ordered sum rounds less where it is small, and
+//! `A` is the exact sum. Class `i` of the values has the sums below `2^(t - i)`, where `2^t` is above all sums. Its
+//! radius is that of these sums. A value `v` belongs to the class if `v < s 2^(t - i) + o - R`, where R is the radius of
+//! all values, s > 0 the scale and o the offset: then the ordered sum is below `2^(t - i)`. A thousandth less covers the
+//! roundings of that comparison.
+//!
+//! # What is left
+//! If fractions are equally likely, twice the radius is the part of the values that is uncertain. The plan refuses a
+//! kernel with more than [`MOST_UNCERTAIN`].
+
+use kernels_gpu::fft::error::{relative, underflow};
+use kernels_gpu::fft::layout;
+use kernels_gpu::registry::{Accuracy as Guarantee, Arithmetic, Entry, Ineligible, MaskForm};
+use kernels_gpu::util::planes::proven::{CLASSES, Conversion, ValueLimits, proven_planes};
+
+use super::Factors;
+use super::direct_sum::{ABOVE, DirectSum, half_unit, power};
+use crate::accuracy::UNIT_ROUNDOFF;
+use crate::{ErrorBound, PixelType, Problem};
+
+/// The largest part of uncertain values.
+const MOST_UNCERTAIN: f64 = 0.25;
+
+/// How integers are made of planes whose values have an error.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof {
+    /// The conversion that makes them.
+    pub conversion: &'static Conversion,
+    /// Which values are certain.
+    pub certain: ValueLimits,
+    /// The part of the values that is expected to be uncertain.
+    pub uncertain: f32,
+}
+
+/// What a problem with integer results brings to the proofs for all kernels.
+#[derive(Clone, Debug)]
+pub(super) struct Integers {
+    conversion: &'static Conversion,
+    direct: DirectSum,
+    mask: (u32, u32),
+    /// The largest pixel.
+    most: f64,
+    /// The sum of the magnitudes of the coefficients.
+    magnitudes: f64,
+    /// Their 2-norm.
+    norm: f64,
+    /// No coefficient is negative.
+    is_positive: bool,
+    scale: f64,
+    offset: f64,
+    is_plain: bool,
+    /// The largest integer.
+    most_result: f64,
+}
+
+/// The error of a kernel: for each way to a result a part that is fixed, and a factor of `A`.
+struct KernelError([(f64, f64); 2]);
+
+impl KernelError {
+    /// The error where `A` is at most this.
+    fn at(&self, magnitude: f64) -> f64 {
+        self.0.iter().map(|(fixed, factor)| fixed + factor * magnitude).fold(0.0, f64::max)
+    }
+}
+
+/// The error of the ordered sum of this many products, as a factor of `A`.
+fn gamma(steps: u32) -> f64 {
+    ErrorBound::with_constant(steps.into()).gamma()
+}
+
+impl Integers {
+    /// What all proofs for a problem need.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn of(problem: &Problem) -> Result<Self, Ineligible> {
+        let refused = |property| Ineligible::Proof { property };
+        let format = problem.format();
+        let conversion = proven_planes(format.output, format.channels as u32)
+            .filter(|_| format.input == format.output)
+            .ok_or(refused("image and result must be integers of one type"))?;
+        if !format.input.holds(problem.border().value()) {
+            return Err(Ineligible::BorderValue { required: format.input, found: problem.border().value() });
+        }
+        let (scale, offset) = problem.scale_and_offset();
+        if scale == 0.0 {
+            return Err(refused("the scale must not be 0"));
+        }
+        let direct = DirectSum::of(problem).ok_or(refused("the sums must be far from overflow"))?;
+        let window = problem.window();
+        let coefficients = || window.coefficients().iter().map(|&coefficient| f64::from(coefficient));
+        let most = if format.input == PixelType::U8 { 255.0 } else { 65_535.0 };
+        Ok(Self {
+            conversion,
+            direct,
+            mask: (window.width() as u32, window.height() as u32),
+            most,
+            magnitudes: coefficients().map(f64::abs).sum(),
+            norm: coefficients().map(|coefficient| coefficient * coefficient).sum::<f64>().sqrt(),
+            is_positive: coefficients().all(|coefficient| coefficient >= 0.0),
+            scale: scale.into(),
+            offset: offset.into(),
+            is_plain: scale == 1.0 && offset == 0.0,
+            most_result: if format.output == PixelType::U8 { 255.0 } else { 65_535.0 },
+        })
+    }
+
+    /// The proof for the results of `entry`, of which each channel is a plane.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn proof(
+        &self,
+        entry: &Entry,
+        factors: Option<&Factors>,
+        shared_limit: u64,
+    ) -> Result<Proof, Ineligible> {
+        let (most, needed) = (shared_limit, self.conversion.shared_bytes(self.mask));
+        if needed > most {
+            return Err(Ineligible::SharedMemory { most, needed });
+        }
+        let (certain, uncertain) = self.certain(&self.kernel_error(entry, factors));
+        if !(uncertain <= MOST_UNCERTAIN) {
+            let (most, found) = (MOST_UNCERTAIN as f32, uncertain as f32);
+            return Err(Ineligible::Uncertain { most, found });
+        }
+        Ok(Proof { conversion: self.conversion, certain, uncertain: uncertain as f32 })
+    }
+
+    /// The error of the entry's sums.
+    fn kernel_error(&self, entry: &Entry, factors: Option<&Factors>) -> KernelError {
+        let Guarantee::Bounded { error_constant, arithmetic } = entry.variant.spec().accuracy else {
+            // The value that the contract names: no error remains.
+            return KernelError([(0.0, 0.0); 2]);
+        };
+        if matches!(entry.variant.spec().mask_form, MaskForm::Spectrum) && layout::parts(self.mask).count() == 1 {
+            // The rounding of the mean is far less than a thousandth.
+            let norm = 1.001 * 64.0 * f64::sqrt(2.0) * self.most;
+            let transforms = relative(self.norm) * norm + underflow(self.norm);
+            let by_warp = gamma(self.mask.1 * self.mask.0.div_ceil(32) + 5);
+            return KernelError([(ABOVE * transforms, 2.0 * ABOVE * UNIT_ROUNDOFF), (self.underflow(0.0), by_warp)]);
+        }
+        let underflows = factors.map_or(0.0, |factors| match arithmetic {
+            Arithmetic::F32 => factors.underflows(),
+            Arithmetic::SplitTf32 => factors.underflows_in_parts(),
+        });
+        let bound = ErrorBound::with_constant(error_constant(entry, self.mask) as f64).with_underflows(underflows);
+        KernelError([(self.underflow(bound.underflows()), bound.gamma()); 2])
+    }
+
+    /// What underflow may cost a sum that loses `2^-150` this often, and at least once for each coefficient.
+    fn underflow(&self, times: f64) -> f64 {
+        times.max(f64::from(self.mask.0) * f64::from(self.mask.1)) * power(-150)
+    }
+
+    /// The limits of all classes, and the part of the values that is expected to be uncertain.
+    fn certain(&self, kernel: &KernelError) -> (ValueLimits, f64) {
+        let all = ABOVE * self.most * self.magnitudes;
+        let scale = self.scale.abs();
+        let last = if self.is_plain {
+            0.0
+        } else {
+            let size = scale * (all + kernel.at(all)) + self.offset.abs();
+            half_unit((ABOVE * size).min(2.0 * (self.most_result + 1.0)))
+        };
+        // The sums of f64 are rounded, too.
+        let radius = |ordered: f64, magnitude: f64| {
+            ABOVE * (scale * (ordered + kernel.at(magnitude)) + self.direct.last_error() + last) + 1e-12
+        };
+        let limit = |radius: f64| ((0.5 - radius) as f32).next_down();
+        let of_all = radius(self.direct.sum_error(self.most), all);
+        let mut certain = ValueLimits::uniform(limit(of_all));
+        let mut radii = [of_all; CLASSES];
+        if self.is_positive && self.scale > 0.0 && all > 0.0 {
+            let top = (all.log2().floor() + 1.0) as i32;
+            for class in 1..CLASSES {
+                let sums = power(top - class as i32);
+                let ordered = self.direct.sum_error_below(self.most, 0.999 * sums);
+                radii[class] = radius(ordered, ABOVE * (sums + ordered)).min(of_all);
+                certain.limits[class] = limit(radii[class]);
+                certain.below[class] = ((0.998 * self.scale * sums + self.offset - of_all) as f32).next_down();
+            }
+        }
+        // Results are taken to be spread evenly over the integers that there can be.
+        let low = if self.is_positive { self.offset.max(0.0) } else { 0.0 };
+        let high = (scale * all + self.offset).min(self.most_result);
+        let mut uncertain = 0.0;
+        let mut above = high;
+        for class in 0..CLASSES {
+            let next = certain.below.get(class + 1).map_or(low, |&next| f64::from(next).clamp(low, above.max(low)));
+            let next = if next.is_finite() { next } else { low };
+            uncertain += (above - next).max(0.0) * (2.0 * radii[class]).min(1.0);
+            above = next.min(above);
+        }
+        let uncertain = if high > low { uncertain / (high - low) } else { (2.0 * of_all).min(1.0) };
+        (certain, uncertain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, Mask, Pixel, PixelFormat};
+
+    /// Whether a value is certain, as the kernel decides it.
+    fn is_certain(certain: &ValueLimits, value: f32, most: f32) -> bool {
+        let class = (1..CLASSES).rev().find(|&class| value < certain.below[class]).unwrap_or(0);
+        let clamped = value.clamp(0.0, most);
+        (clamped - clamped.round_ties_even()).abs() <= certain.limits[class]
+    }
+
+    /// A problem of one channel, of bytes or of words.
+    fn problem<T: Pixel>(mask: Mask, scale: f32, offset: f32) -> Problem {
+        let filter = Filter::new(mask).scale(scale).offset(offset);
+        Problem::new(9, 9, &filter).unwrap().with_format(PixelFormat::of::<T, T>(1)).unwrap()
+    }
+
+    /// Values as far from the exact one as the kernel's bound allows, of windows whose results lie anywhere: the certain
+    /// ones round as the ordered sum does. `shrink` multiplies each radius. Returns how many differ, of how many certain.
+    fn differing<T: Pixel>(most: u16, shrink: f32, seed: u64) -> (usize, usize) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut wrong, mut all) = (0, 0);
+        for round in 0..60 {
+            let side = random.usize(2..=if most == 255 { 20 } else { 6 });
+            let is_positive = round % 3 > 0;
+            let low = if is_positive { 0.0 } else { -0.3 };
+            let coefficients: Vec<f32> = (0..side * side).map(|_| low + random.f32()).collect();
+            let mask = Mask::new(side, side, coefficients).unwrap().normalized().unwrap();
+            let (scale, offset) = [(1.0, 0.0), (0.75, 3.5), (-0.5, 140.0)][random.usize(..3)];
+            let problem = problem::<T>(mask, scale, offset);
+            let integers = Integers::of(&problem).unwrap();
+            let kernel = KernelError([(0.0, gamma(random.u32(20..200))); 2]);
+            let (mut certain, _) = integers.certain(&kernel);
+            for limit in &mut certain.limits {
+                *limit = 0.5 - (0.5 - *limit) * shrink;
+            }
+            for _ in 0..300 {
+                let brightest = random.u16(1..=most);
+                let (mut sum, mut exact, mut magnitude) = (0.0_f32, 0.0_f64, 0.0_f64);
+                for &coefficient in problem.window().coefficients() {
+                    let pixel = f32::from(random.u16(..=brightest));
+                    sum = coefficient.mul_add(pixel, sum);
+                    let product = f64::from(coefficient) * f64::from(pixel);
+                    (exact, magnitude) = (exact + product, magnitude + product.abs());
+                }
+                let right = T::from_f32(problem.finish(sum));
+                for sign in [-1.0, 1.0] {
+                    let value = problem.finish((exact + sign * 0.999 * kernel.at(magnitude)) as f32);
+                    if is_certain(&certain, value, f32::from(most)) {
+                        all += 1;
+                        wrong += usize::from(T::from_f32(value) != right);
+                    }
+                }
+            }
+        }
+        (wrong, all)
+    }
+
+    #[test]
+    fn certain_values_round_as_the_ordered_sum() {
+        let seed = 91;
+        println!("seed {seed}");
+        for (wrong, all) in [differing::<u8>(255, 1.0, seed), differing::<u16>(65_535, 1.0, seed)] {
+            assert!(wrong == 0 && all > 10_000, "{wrong} of {all}");
+        }
+        // Without a radius some do not.
+        let (wrong, _) = differing::<u16>(65_535, 0.0, seed);
+        assert!(wrong > 0);
+    }
+
+    /// What a problem is refused for.
+    #[test]
+    fn problems_without_a_proof_say_why() {
+        let average = || Mask::average(5, 5).unwrap();
+        let refusal = |problem: &Problem| Integers::of(problem).unwrap_err().to_string();
+        let words = PixelFormat::of::<u8, u16>(1);
+        let mixed = problem::<u8>(average(), 1.0, 0.0).with_format(words).unwrap();
+        assert!(refusal(&mixed).contains("image and result must be integers of one type"));
+        assert!(refusal(&problem::<u8>(average(), 0.0, 7.0)).contains("the scale must not be 0"));
+        let large = Mask::new(1, 2, vec![3e38, 3e38]).unwrap();
+        assert!(refusal(&problem::<u8>(large, 1.0, 0.0)).contains("far from overflow"));
+        let outside = Filter::new(average()).border(crate::Border::Constant(0.5));
+        let outside = Problem::new(9, 9, &outside).unwrap().with_format(PixelFormat::of::<u8, u8>(2)).unwrap();
+        assert!(refusal(&outside).contains("a constant border must be a whole number"));
+        // 31 x 31 products of words round by more than the half of a unit.
+        let entry = kernels_gpu::registry::Variant::SeparableRing.entries().next().unwrap();
+        let integers = Integers::of(&problem::<u16>(Mask::average(31, 31).unwrap(), 1.0, 0.0)).unwrap();
+        let refused = integers.proof(entry, None, 200_000).unwrap_err();
+        assert!(matches!(refused, Ineligible::Uncertain { .. }), "{refused}");
+        let refused = integers.proof(entry, None, 10_000).unwrap_err();
+        assert!(matches!(refused, Ineligible::SharedMemory { .. }), "{refused}");
+    }
+}
