@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "a910e741e9c9c0b0ca7b5ad1d006e46beaba66b747c97314e2c3db1968560a2f";
+pub const SOURCE_HASH: &str = "ae59c192f72845b00df87f43a29b22e99ce4911dd58838eb8a6f0718e2c68bde";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
