@@ -16,9 +16,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("proven_bands", bands),
 ];
 
-/// Smooths, and has negative coefficients: some results are half-way between integers.
+/// Smooths by sums that round nothing: many results are half-way between integers.
 fn filter() -> Filter {
-    let (column, row) = ([0.25_f32, 0.5, 0.375, -0.125], [0.5_f32, 0.75, -0.25]);
+    let (column, row) = ([0.125_f32, 0.375, 0.375, 0.125], [0.25_f32, 0.5, 0.25]);
     let coefficients = column.iter().flat_map(|a| row.map(|b| a * b)).collect();
     Filter::new(Mask::new(3, 4, coefficients).expect("twelve coefficients")).border(Border::Mirror)
 }
@@ -47,10 +47,13 @@ fn on_cpu<T: Pixel>(image: &Image<T>) -> Result<Image<T>, Failed> {
 fn steps_and_graphs() -> Result<(), Failed> {
     fn check<T: Pixel>(fake: &Fake, image: &Image<T>) -> Result<(), Failed> {
         let convolution = prepare(&Device::cuda(0)?, image)?;
-        for _ in 0..3 {
+        for run in 0..3 {
             let mut result = vec![T::default(); image.values().len()];
             fake.lending(image.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
-            assert!(result == on_cpu(image)?.values(), "the values are the CPU's");
+            let right = on_cpu(image)?;
+            let wrong = result.iter().zip(right.values()).filter(|(found, right)| found != right).count();
+            fake.forget();
+            assert_eq!(wrong, 0, "values that are not the CPU's, run {run}, {} channels", image.channels());
         }
         Ok(())
     }
@@ -92,9 +95,9 @@ fn strips() -> Result<(), Failed> {
 fn bands() -> Result<(), Failed> {
     cleanly("delay_us=5000000", |fake| {
         let device = Device::cuda(0)?;
-        let image = image::<u16>(1030, 1030, 2)?;
-        let mut source = device.page_locked::<u16>(image.values().len())?;
-        let mut result = device.page_locked::<u16>(image.values().len())?;
+        let image = image::<u8>(1480, 1480, 2)?;
+        let mut source = device.page_locked::<u8>(image.values().len())?;
+        let mut result = device.page_locked::<u8>(image.values().len())?;
         source.copy_from_slice(image.values());
         let convolution = prepare(&device, &image)?;
         fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;

@@ -237,7 +237,11 @@ pub fn calibrate(device: &Device, date: &str, progress: &mut dyn FnMut(&str)) ->
     progress("conversions to and from planes");
     let conversions = conversions(&mut timer, &planes, &mut rows)?;
     progress("conversions from planes with a proof");
-    measured.insert(PROOF, proofs(&mut timer, &planes, &fit(&conversions), &mut rows)?);
+    let proofs = proofs(&mut timer, &planes, &fit(&conversions), &mut rows)?;
+    // Without a time it has no coefficients, and is not taken.
+    if !proofs.is_empty() {
+        measured.insert(PROOF, proofs);
+    }
     measured.insert(CONVERSION, conversions);
     let costs = costs(gpu, date, &measured);
     let mut errors: Vec<f64> = measured
@@ -291,9 +295,16 @@ fn is_for_conversions(entry: &Entry) -> bool {
 }
 
 /// Whether the conversions with a proof are measured with this kernel: its results are not bit-exact, and it takes
-/// masks of many sizes.
+/// masks of any size.
 fn is_for_proofs(entry: &Entry) -> bool {
-    entry.is_plane() && entry.variant == faltung::Variant::SeparableBlockTile
+    entry.is_plane() && entry.variant == faltung::Variant::SeparableRing
+}
+
+/// Whether the conversions with a proof are measured in this case: fewer than those of kernels, because their time has
+/// few terms.
+fn has_proof_time(case: &Case) -> bool {
+    let (width, height) = case.mask;
+    width.min(height) >= 5 && [362, 1152, 2999].contains(&case.image.0) && case.is_centred
 }
 
 /// The time of a conversion with a proof is the time in planes, less `channels` times the time of one plane, less the
@@ -307,7 +318,7 @@ fn proofs(
     let mut found = Vec::new();
     for format in Format::all().filter(|format| format.pixel_type() != PixelType::F32) {
         for entry in entries().filter(|entry| is_for_proofs(entry)) {
-            for case in cases(format, entry) {
+            for case in cases(format, entry).into_iter().filter(has_proof_time) {
                 let key = (entry.symbol, case.image, case.mask, case.is_centred);
                 let Some(plane) = planes.get(&key) else { continue };
                 if format.channels as f64 * plane > LONGEST_US / 10.0 {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use faltung::{AnyImage, Border, Filter, Mask, Operation, PixelFormat, Problem, Result, VariantChoice};
+use faltung::{AnyImage, Border, Filter, Mask, Operation, PixelFormat, PixelType, Problem, Result, VariantChoice};
 
 /// What the values of an image are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
