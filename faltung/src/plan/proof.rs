@@ -145,7 +145,9 @@ impl Integers {
             return Err(Ineligible::SharedMemory { most, needed });
         }
         let (certain, uncertain) = self.certain(&self.kernel_error(entry, factors));
-        if !(uncertain <= MOST_UNCERTAIN) {
+        // NaN is not small.
+        let is_small = uncertain <= MOST_UNCERTAIN;
+        if !is_small {
             let (most, found) = (MOST_UNCERTAIN as f32, uncertain as f32);
             return Err(Ineligible::Uncertain { most, found });
         }
@@ -198,11 +200,11 @@ impl Integers {
         let mut radii = [of_all; CLASSES];
         if self.is_positive && self.scale > 0.0 && all > 0.0 {
             let top = (all.log2().floor() + 1.0) as i32;
-            for class in 1..CLASSES {
+            for (class, of_class) in radii.iter_mut().enumerate().skip(1) {
                 let sums = power(top - class as i32);
                 let ordered = self.direct.sum_error_below(self.most, 0.999 * sums);
-                radii[class] = radius(ordered, ABOVE * (sums + ordered)).min(of_all);
-                certain.limits[class] = limit(radii[class]);
+                *of_class = radius(ordered, ABOVE * (sums + ordered)).min(of_all);
+                certain.limits[class] = limit(*of_class);
                 certain.below[class] = ((0.998 * self.scale * sums + self.offset - of_all) as f32).next_down();
             }
         }
@@ -211,10 +213,10 @@ impl Integers {
         let high = (scale * all + self.offset).min(self.most_result);
         let mut uncertain = 0.0;
         let mut above = high;
-        for class in 0..CLASSES {
+        for (class, &of_class) in radii.iter().enumerate() {
             let next = certain.below.get(class + 1).map_or(low, |&next| f64::from(next).clamp(low, above.max(low)));
             let next = if next.is_finite() { next } else { low };
-            uncertain += (above - next).max(0.0) * (2.0 * radii[class]).min(1.0);
+            uncertain += (above - next).max(0.0) * (2.0 * of_class).min(1.0);
             above = next.min(above);
         }
         let uncertain = if high > low { uncertain / (high - low) } else { (2.0 * of_all).min(1.0) };

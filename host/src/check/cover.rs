@@ -120,6 +120,8 @@ impl Case {
 mod tests {
     use kernels_gpu::registry::{Entry, entries};
 
+    use faltung::PixelType;
+
     use super::*;
     use crate::check::cases::{BORDERS, SEED, cases};
 
@@ -133,6 +135,26 @@ mod tests {
             let is_met = |entry: &Entry| met(entry.symbol, true) || entry.side() > 60 && met(entry.symbol, false);
             let missed: Vec<_> = entries().filter(|entry| !is_met(entry)).map(|entry| entry.symbol).collect();
             assert!(missed.is_empty(), "{} of {}: {missed:?}", missed.len(), entries().count());
+        }
+    }
+
+    /// Each variant that is not bit-exact makes integers through planes: bytes in one to four channels. Those with
+    /// the smallest errors make words, too.
+    #[test]
+    fn integers_come_through_planes() {
+        let met: HashSet<_> = cases(true, SEED).iter().flat_map(Case::features).collect();
+        let makes = |variant: Variant, format: PixelFormat| {
+            let is_made = |entry: &Entry| met.contains(&Feature::Integers { symbol: entry.symbol, format });
+            variant.entries().any(is_made)
+        };
+        for variant in Variant::ALL.into_iter().filter(|variant| !variant.is_exact()) {
+            for channels in 1..=4 {
+                let format = |kind| PixelFormat { channels, input: kind, output: kind };
+                assert!(makes(variant, format(PixelType::U8)), "{} of {channels} bytes", variant.name());
+                if matches!(variant, Variant::SeparableRing | Variant::SeparableBlockTile) {
+                    assert!(makes(variant, format(PixelType::U16)), "{} of {channels} words", variant.name());
+                }
+            }
         }
     }
 
