@@ -37,8 +37,9 @@ use self::planted::{planted_order, planted_shift, planted_unwritten_output, plan
 use self::strips::{strips, strips_of_each, strips_of_values};
 use self::transfers::{huge, page_locked, repeated_in_bands, repeated_small_images, rows_with_gaps};
 
-/// The test that counts the free memory of the device. No other test may allocate meanwhile.
-const COUNTS_MEMORY: &str = "for_device_images";
+/// Tests beside which no other one may run. One counts the device's free memory. During a capture the driver fails
+/// `cuCtxSynchronize` of any thread, which many tests call, and ends the capture.
+const ALONE: [&str; 3] = ["for_device_images", "array_filters_beside_a_capture", "array_filters_in_a_graph"];
 
 /// The number of cases of one test. A failure names a region of the sweep, and the report stays short.
 const GROUP: usize = 50;
@@ -147,8 +148,8 @@ fn main() -> ExitCode {
         }
         let of_cuda: &[_] = if device == DeviceChoice::Cuda(0) { &handles::OF_CUDA } else { &[] };
         for &(name, test) in handles::OF_ALL.iter().chain(of_cuda).copied().flatten() {
-            let counts_memory = name == COUNTS_MEMORY;
-            let run = move || on(device, counts_memory, || handles::run(test, Device::select(device)?));
+            let alone = ALONE.contains(&name);
+            let run = move || on(device, alone, || handles::run(test, Device::select(device)?));
             trials.push(Trial::test(format!("{device_name}::{name}"), run).with_ignored_flag(ignored));
         }
     }

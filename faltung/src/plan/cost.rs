@@ -25,8 +25,7 @@
 //!
 //! The conversion of planes to integers with a proof ([`PROOF`]) has the terms `launch`, `dram_mb` or `l2_mb`; `row` and
 //! `row_width`, where the rows of a block are those under the windows of its tile, for each channel; and `uncertain`,
-//! which counts millions of values in the place of megabytes. Its coefficients are estimates from the instructions of
-//! the kernel, until they are measured.
+//! which counts millions of values in the place of megabytes.
 //!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
