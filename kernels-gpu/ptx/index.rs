@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "ae59c192f72845b00df87f43a29b22e99ce4911dd58838eb8a6f0718e2c68bde";
+pub const SOURCE_HASH: &str = "c3b6fa8e96a4c98429a9bd3ee25a0582510057b74af047fb443ebb7941f712c8";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

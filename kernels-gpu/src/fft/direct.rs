@@ -189,6 +189,7 @@ impl Direct {
     /// - The exchange holds the pixels of the pair, and the coefficients have rows of `pitch` values.
     /// - The windows of all results lie in the tile.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn sums(&self, parts: &SharedParts, start: (u32, u32), pitch: u32) -> [[[f32; 2]; COLUMNS]; ROWS] {
         let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
         let mut sums = [[[0.0_f32; 2]; COLUMNS]; ROWS];

@@ -13,7 +13,7 @@
 //! # A transform
 //! One axis has 128 = 32 x 4 points. Each value passes through 7 sums and 4 factors: of the 5 stages of 32 points the
 //! first three have factors, the fourth only multiplies by `i`, and the fifth has none. One factor stands between the
-//! 32 and the 4 points. The 2 stages of 4 points have none. That is `7 + 4 * 3 = 19` for one axis and [`TRANSFORM`] = 38
+//! 32 and the 4 points. The 2 stages of 4 points have none. That is `7 + 4 * 3 = 19` for one axis and `TRANSFORM` = 38
 //! for both.
 //!
 //! *Forward*, in the 2-norm: each stage is a multiple of a unitary matrix. Its rounding errors are relative to each

@@ -44,6 +44,7 @@ impl Facts {
     }
 
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     fn add(&mut self, pixels: [f32; 2]) {
         for tile in 0..2 {
             self.sum[tile] += pixels[tile];

@@ -416,6 +416,7 @@ unsafe fn all_facts(parts: &SharedParts) -> Facts {
 /// - All threads of the block call this. The exchange holds the pixels, and the factors are there.
 /// - `mask` is as [`layout`](super::layout) describes.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [Complex; POINTS] {
     let exchange = parts.exchange;
     let mut v = [Complex::ZERO; POINTS];
@@ -437,7 +438,7 @@ unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [
         let squares = warp_sum(squares);
         // Not the signs: -0 is 0.
         let any = warp::ballot(bits << 1 != 0);
-        if thread % 32 == 0 {
+        if thread.is_multiple_of(32) {
             parts.squares.store(thread / 32, F32x2([squares, if any != 0 { 1.0 } else { 0.0 }]));
         }
         transform_32::<false>(&mut v);
@@ -504,7 +505,7 @@ unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [
 /// The place of point `point` of a group of 16.
 #[inline(always)]
 fn place(group: u32, point: u32) -> u32 {
-    group * 16 + (point ^ group % 16)
+    group * 16 + (point ^ (group % 16))
 }
 
 /// The 4 x 4 points of a group: transform, product by the spectrum, inverse transform.
@@ -513,6 +514,7 @@ fn place(group: u32, point: u32) -> u32 {
 /// - The exchange holds the group, which is the calling thread's alone until the next barrier.
 /// - `mask` is as [`layout`](super::layout) describes.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn multiply(exchange: Shared<F32x2>, mask: Global<f32>, group: u32) {
     let mut w = [Complex::ZERO; 16];
     for point in 0..16 {

@@ -210,6 +210,9 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
+/// Columns and rows.
+type Sides = (usize, usize);
+
 /// The same for Fourier transforms of tiles: two tiles side by side, and what is left. Half of the images are so light
 /// that the transforms prove their results; of the others most are computed again. Masks of more than 64 columns or rows
 /// have several parts.
@@ -223,7 +226,7 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
         edges.chain([(4 * columns + 250, 2 * rows + 1), (columns / 2, 2 * rows - 1)])
     };
     let all = MASKS.iter().flat_map(|&mask| images(mask).map(move |image| (mask, image))).enumerate();
-    let case = |(number, (mask, image)): (usize, ((usize, usize), (usize, usize)))| Case {
+    let case = |(number, (mask, image)): (usize, (Sides, Sides))| Case {
         image,
         mask,
         border: BORDERS[(number + number / 6) % BORDERS.len()],
@@ -242,6 +245,7 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
 /// The same for integers of planes, with a proof: tiles of 64 x 32 pixels, and what is left. The results are spread over
 /// the range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {
+    type Turn = ((PixelType, Sides), usize, bool);
     const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];
     const OF_WORDS: [(usize, usize); 3] = [(3, 3), (5, 5), (2, 7)];
     const BORDERS: [Border; 6] =
@@ -251,22 +255,21 @@ pub(super) fn integers(seed: u64) -> Vec<Case> {
     let kinds = masks(PixelType::U8, &OF_BYTES).chain(masks(PixelType::U16, &OF_WORDS));
     let turns = kinds
         .flat_map(|kind| (1..=4).flat_map(move |channels| [true, false].map(|separable| (kind, channels, separable))));
-    let case =
-        |(number, ((kind, mask), channels, separable)): (usize, ((PixelType, (usize, usize)), usize, bool))| Case {
-            image: IMAGES[(number + number / 6) % IMAGES.len()],
-            mask,
-            border: BORDERS[(number + number / 12) % BORDERS.len()],
-            operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
-            anchor: (number % 3 == 2).then_some((mask.1 - 1, mask.0 / 4)),
-            scale: {
-                let root = ((mask.0 * mask.1) as f32).sqrt();
-                if kind == PixelType::U8 { (0.3 / root, 128.0) } else { (0.3 / root, 30_000.0) }
-            },
-            format: PixelFormat { channels, input: kind, output: kind },
-            separable,
-            content: Content::Random,
-            seed: seed.wrapping_add(900_000 + number as u64),
-        };
+    let case = |(number, ((kind, mask), channels, separable)): (usize, Turn)| Case {
+        image: IMAGES[(number + number / 6) % IMAGES.len()],
+        mask,
+        border: BORDERS[(number + number / 12) % BORDERS.len()],
+        operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+        anchor: (number % 3 == 2).then_some((mask.1 - 1, mask.0 / 4)),
+        scale: {
+            let root = ((mask.0 * mask.1) as f32).sqrt();
+            if kind == PixelType::U8 { (0.3 / root, 128.0) } else { (0.3 / root, 30_000.0) }
+        },
+        format: PixelFormat { channels, input: kind, output: kind },
+        separable,
+        content: Content::Random,
+        seed: seed.wrapping_add(900_000 + number as u64),
+    };
     // In the emulator the other variants take long for more products than these.
     let products = |case: &Case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 * case.format.channels;
     turns.enumerate().map(case).filter(|case| products(case) <= 20_000_000).collect()
