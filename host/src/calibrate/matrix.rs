@@ -1,9 +1,9 @@
 //! The times of all kernels on the images and masks that people use, and how good a choice among them is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
-use faltung::plan::{Limits, Plan};
+use faltung::plan::{Considered, Limits, Plan};
 use faltung::{Device, Result, Variant, VariantChoice};
 use kernels_gpu::registry::{Entry, entries};
 
@@ -106,16 +106,27 @@ impl Matrix {
         Ok(Self { cells })
     }
 
-    /// How good the choices of plans for a device with `limits` are.
+    /// How good the choices of plans for a device with `limits` are: the choices among the kernels that have a time for
+    /// any case of the format. The times say nothing about a kernel that is newer.
     ///
     /// # Errors
     /// Those of [`Plan::new`].
     pub fn quality(&self, limits: Limits) -> Result<Quality> {
         let mut ratios = Vec::new();
+        let kernels = |(case, times): (&Case, &Vec<Time>)| {
+            let pixel = case.format.pixel;
+            times.iter().map(move |time| (pixel, time.entry.symbol, time.in_planes)).collect::<Vec<_>>()
+        };
+        let measured: HashSet<_> = self.cells.iter().flat_map(kernels).collect();
         for (case, times) in &self.cells {
             let plan = Plan::new(&case.problem()?, limits, VariantChoice::Auto)?;
             let Some(best) = times.iter().min_by(|a, b| a.us.total_cmp(&b.us)) else { continue };
-            let is_chosen = |time: &&Time| time.entry == plan.entry && time.in_planes == plan.planes.is_some();
+            // They are sorted: the first one that can is the choice.
+            let is_measured =
+                |one: &&Considered| measured.contains(&(case.format.pixel, one.entry.symbol, one.in_planes));
+            let mut able = plan.considered.iter().filter(|one| one.answer.is_ok());
+            let Some(choice) = able.find(is_measured) else { continue };
+            let is_chosen = |time: &&Time| time.entry == choice.entry && time.in_planes == choice.in_planes;
             // What was left out was slow.
             let chosen = times.iter().find(is_chosen).map_or(f64::INFINITY, |time| time.us);
             let name =
@@ -129,8 +140,8 @@ impl Matrix {
                 case.mask.0,
                 case.mask.1,
                 if case.is_separable { ", separable" } else { "" },
-                name(plan.entry, plan.planes.is_some()),
-                plan.predicted_us(),
+                name(choice.entry, choice.in_planes),
+                choice.predicted_us,
                 name(best.entry, best.in_planes),
                 best.us,
             );
