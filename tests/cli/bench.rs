@@ -173,7 +173,7 @@ fn the_emulator_is_not_timed() {
     assert!(of_mask(3).count() >= 3);
     assert_eq!(of_mask(3).filter(|row| row["preferred"] == true).count(), 1);
     for row in &emulated {
-        assert_eq!(row["bits_equal_cpu"], true, "{row}");
+        assert!(row["bits_equal_cpu"] == true || row["accuracy"] == "bounded", "{row}");
         assert!(row["kernel_us"].is_null() && row["floor_fraction"].is_null() && row["speedup_vs_cpu"].is_null());
         check(row, "error_over_bound", Kind::Amount);
         check(row, "reason", Kind::Text);
