@@ -184,10 +184,10 @@ fn each_way_is_taken() -> faltung::Result<()> {
     let light = bright(width, height, 6)?;
     // A transform has other bits, but for a few results by chance.
     assert!(ordered_part(&light)? < 0.5);
-    // Some windows are black, and their results exactly 0.
+    // Some windows are black, and their results exactly 0. So many can't be proven that all are computed in order.
     let corner = Image::from_fn(width, height, |x, y| if x < 37 && y < 37 { 0.0 } else { light.row(y)[x] })?;
     let (found, _) = compare(&filter, &corner)?;
-    assert!(found.row(10)[10] == 0.0 && ordered_part(&corner)? < 0.5);
+    assert_eq!((found.row(10)[10], ordered_part(&corner)?), (0.0, 1.0));
     // A pixel so bright that nothing else has a digit.
     let star = Image::from_fn(width, height, |x, y| if (x, y) == (50, 50) { 1e9 } else { light.row(y)[x] })?;
     assert_eq!(ordered_part(&star)?, 1.0);

@@ -50,7 +50,7 @@ const REQUIRED: &str = "cpu::tests::levels_of_this_architecture";
 /// Without a network rustup gives up at once or never.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(90);
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
-const TEST_LIMIT: Duration = Duration::from_secs(300);
+const TEST_LIMIT: Duration = Duration::from_secs(900);
 
 /// Where Rust's standard library for the target comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
