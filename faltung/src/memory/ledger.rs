@@ -158,8 +158,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Does some work under this reservation: what the work reserves on this thread is taken from it, and only the rest
-    /// again.
+    /// Does some work under this reservation, and under those that this thread works under already: what the work
+    /// reserves on this thread is taken from them, and only the rest again.
     pub fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         /// Restores, after a panic too.
         struct Before(u64);
@@ -168,7 +168,8 @@ impl Reservation {
                 HELD.set(self.0);
             }
         }
-        let _before = Before(HELD.replace(self.bytes));
+        let before = HELD.get();
+        let _before = Before(HELD.replace(before.saturating_add(self.bytes)));
         work()
     }
 
@@ -256,6 +257,10 @@ mod tests {
             assert_eq!((within.bytes, LEDGER.reserved()), (0, 900));
             assert!(LEDGER.try_reserve(701).is_none());
             assert_eq!(LEDGER.try_reserve(700).unwrap().bytes, 100);
+            // Work under both may use both.
+            within.during(|| assert_eq!(LEDGER.try_reserve(600).unwrap().bytes, 0));
+            let more = LEDGER.try_reserve(650).unwrap();
+            more.during(|| assert_eq!(LEDGER.try_reserve(650).unwrap().bytes, 0));
         });
         assert!(LEDGER.try_reserve(200).is_none());
         drop(other);

@@ -187,6 +187,7 @@ impl Plan {
         }
         steps
     }
+
     /// The conversions with a proof: one, but for more rows than one grid has.
     fn proof_steps(
         &self,

@@ -12,10 +12,10 @@
 //! - A kernel with the constant c is off by at most `gamma(c) A`. Below the normal numbers it may lose a multiple of
 //!   `2^-150` more; see [`ErrorBound::underflows`].
 //! - `fft_tile` with a mask of one part knows more. [`kernels_gpu::fft::error`] derives `82 u ||M|| ||z||` for a sum of
-//!   transforms. The `2 * 128^2` pixels are in `0..=p`, and their mean is subtracted. A number in an interval of length
-//!   p has a variance of at most `p^2 / 4` (Popoviciu), so `||z|| <= 64 sqrt(2) p`, but for the rounding of the mean.
-//!   Adding the mean rounds twice more, by at most `u A` each. A sum that is not accepted comes from one warp: each lane
-//!   adds the products of its columns, and five sums combine the lanes. That is off by at most `gamma(n) A` with
+//!   transforms. The `2 * 128^2` pixels are in `0..=p`, and their mean is subtracted. A number in an interval of
+//!   length p has a variance of at most `p^2 / 4` (Popoviciu), so `||z|| <= 64 sqrt(2) p`, but for the rounding of the
+//!   mean. Adding the mean rounds twice more, by at most `u A` each. A sum that is not accepted comes from one warp:
+//!   each lane adds the products of its columns, and five sums combine the lanes. That is off by at most `gamma(n) A` with
 //!   `n = rows * ceil(columns / 32) + 5`. If many sums are not accepted, the block adds all products in the order of the
 //!   contract. The error is the largest of these.
 //!

@@ -236,16 +236,24 @@ fn no_memory(width: u32, height: u32, bytes: u64) -> String {
 
 impl Opened<'_> {
     fn read(self) -> Result<Picture, String> {
-        let Self { decoder, mut metadata, orientation, multiple } = self;
+        let Self { decoder, multiple, .. } = &self;
         let bytes = decoder.total_bytes();
         let (width, height) = decoder.dimensions();
         if bytes > MOST_BYTES {
             return Err(format!("has {width} x {height} pixels, {bytes} bytes; at most {MOST_BYTES} are decoded"));
         }
         // The decoder's own allocations would end the process if they failed.
-        let Some(_reserved) = memory::reserve(limits::peak(multiple, bytes)) else {
+        let Some(reserved) = memory::reserve(limits::peak(*multiple, bytes)) else {
             return Err(no_memory(width, height, bytes));
         };
+        reserved.during(|| self.read_reserved())
+    }
+
+    /// [`read`](Self::read), once there is memory for it.
+    fn read_reserved(self) -> Result<Picture, String> {
+        let Self { decoder, mut metadata, orientation, .. } = self;
+        let bytes = decoder.total_bytes();
+        let (width, height) = decoder.dimensions();
         let pixels = match decoder.color_type() {
             colour @ (ColorType::L8 | ColorType::La8 | ColorType::Rgb8 | ColorType::Rgba8) => {
                 // Below `MOST_BYTES`.

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use faltung::{AnyImage, PixelType};
+use faltung::{AnyImage, PixelType, memory};
 use host::Error;
 use host::batch::Work;
 use host::files::{Content, Format, Picture, WriteOptions};
@@ -36,12 +36,15 @@ impl ReadAhead {
         const MOST_BYTES: u64 = 2 * 3840 * 2160 * 4 * 2;
         let is_wanted = overwrite || !job.has_result();
         let is_file = job.input.metadata().is_ok_and(|data| data.is_file());
-        if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&host::files::decoded_bytes(&job.input)) {
+        let bytes = host::files::decoded_bytes(&job.input);
+        if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&bytes) {
             return None;
         }
+        // Before others reserve: they would wait for this picture, and this picture for their memory.
+        let reserved = memory::try_reserve(bytes)?;
         let input = job.input.clone();
         // If no thread starts, the picture is read later.
-        let picture = std::thread::Builder::new().spawn(move || Picture::read(&input)).ok()?;
+        let picture = std::thread::Builder::new().spawn(move || reserved.during(|| Picture::read(&input))).ok()?;
         Some(Self { input: job.input.clone(), picture })
     }
 }
