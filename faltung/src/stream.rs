@@ -74,8 +74,8 @@ impl Stream {
         })
     }
 
-    /// The driver's handle (`CUstream`, `cudaStream_t`), for work of other libraries in this stream. It is valid as long
-    /// as the stream. None for a stream of the host.
+    /// The driver's handle (`CUstream`, `cudaStream_t`), for work of other libraries in this stream. It is valid as
+    /// long as the stream. None for a stream of the host.
     ///
     /// Streams of the library have the flag `CU_STREAM_NON_BLOCKING`: they are not ordered with the legacy default
     /// stream.

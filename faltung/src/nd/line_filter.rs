@@ -93,8 +93,8 @@ impl LineFilter<f64> {
     }
 }
 
-/// A filter with its partial sums of so many products. `recheck` makes what looks at the sums, for values of a line that
-/// are so many places apart.
+/// A filter with its partial sums of so many products. `recheck` makes what looks at the sums, for values of a line
+/// that are so many places apart.
 pub(super) struct Summed<A, M> {
     filter: LineFilter<A>,
     partial: usize,

@@ -5,8 +5,8 @@
 //! order in which `scipy.ndimage` adds them, with a rounding after each product. So the results have SciPy's bits on
 //! x86-64. Integer results drop the fraction and wrap around, as SciPy's do.
 //!
-//! Integer results of small integers are the same integers, but computed faster: by sums of `f32` or by the FFT. A bound
-//! proves each result, or it is summed again as above.
+//! Integer results of small integers are the same integers, but computed faster: by sums of `f32` or by the FFT. A
+//! bound proves each result, or it is summed again as above.
 //!
 //! ```
 //! use faltung::BorderMode;

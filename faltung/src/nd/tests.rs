@@ -341,7 +341,8 @@ fn whole_weights_have_the_last_bits_of_the_sums() {
     assert!(wrapped > 10_000, "{wrapped}");
 }
 
-/// All sums of up to 130 bytes, by a product in place of the division: the results at the ends of the quotients' ranges.
+/// All sums of up to 130 bytes, by a product in place of the division: the results at the ends of the quotients'
+/// ranges.
 #[test]
 fn means_of_bytes_are_the_quotients() {
     for size in 2..=130_usize {

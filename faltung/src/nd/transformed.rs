@@ -1,9 +1,9 @@
 //! Large dense weights with integer results: the FFT.
 //!
 //! Tiles of the array are transformed in `f64`, multiplied by the spectrum of the weights, and transformed back, as
-//! [`cpu::fft`](crate::cpu::fft) does it for images. Its bound says how far such a sum can be from the exact one. SciPy's
-//! ordered sum has a bound of its own. Their sum is a radius. Where no whole number but 0 lies within the radius of the
-//! sum, both drop to the same integer. The other results are summed in order.
+//! [`cpu::fft`](crate::cpu::fft) does it for images. Its bound says how far such a sum can be from the exact one.
+//! SciPy's ordered sum has a bound of its own. Their sum is a radius. Where no whole number but 0 lies within the
+//! radius of the sum, both drop to the same integer. The other results are summed in order.
 
 use std::sync::atomic::AtomicBool;
 

@@ -23,9 +23,9 @@
 //! | `unaligned` | `row` (any mask: `row_coefficient`), if the bytes of an image row are no multiple of 16; else 0 |
 //! | `off_centre` | the same, if the window reaches further to one side than to the other; else 0 |
 //!
-//! The conversion of planes to integers with a proof ([`PROOF`]) has the terms `launch`, `dram_mb` or `l2_mb`; `row` and
-//! `row_width`, where the rows of a block are those under the windows of its tile, for each channel; and `uncertain`,
-//! which counts millions of values in the place of megabytes.
+//! The conversion of planes to integers with a proof ([`PROOF`]) has the terms `launch`, `dram_mb` or `l2_mb`; `row`
+//! and `row_width`, where the rows of a block are those under the windows of its tile, for each channel; and
+//! `uncertain`, which counts millions of values in the place of megabytes.
 //!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 

@@ -58,8 +58,8 @@ pub struct Launch {
     pub block: (u32, u32),
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row, and
-    /// so is a spectrum.
+    /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row,
+    /// and so is a spectrum.
     pub mask_size: (usize, usize),
     /// Where the values for the launch begin among those.
     pub mask_offset: usize,

@@ -146,8 +146,8 @@ pub struct Considered {
 
 impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
-    /// 5 %, and planes, which need memory, by 5 % as well. Transforms, and integers that are proven, must take two thirds
-    /// of the time: the image decides how many results are computed again.
+    /// 5 %, and planes, which need memory, by 5 % as well. Transforms, and integers that are proven, must take two
+    /// thirds of the time: the image decides how many results are computed again.
     fn price(&self) -> f64 {
         let bounded = match self.entry.variant.spec().mask_form {
             MaskForm::Spectrum => 1.5,

@@ -15,19 +15,19 @@
 //!   transforms. The `2 * 128^2` pixels are in `0..=p`, and their mean is subtracted. A number in an interval of
 //!   length p has a variance of at most `p^2 / 4` (Popoviciu), so `||z|| <= 64 sqrt(2) p`, but for the rounding of the
 //!   mean. Adding the mean rounds twice more, by at most `u A` each. A sum that is not accepted comes from one warp:
-//!   each lane adds the products of its columns, and five sums combine the lanes. That is off by at most `gamma(n) A` with
-//!   `n = rows * ceil(columns / 32) + 5`. If many sums are not accepted, the block adds all products in the order of the
-//!   contract. The error is the largest of these.
+//!   each lane adds the products of its columns, and five sums combine the lanes. That is off by at most `gamma(n) A`
+//!   with `n = rows * ceil(columns / 32) + 5`. If many sums are not accepted, the block adds all products in the order
+//!   of the contract. The error is the largest of these.
 //!
-//! The scale multiplies both. Scale and offset are one more rounding. A value beyond twice the largest integer saturates,
-//! and so does the contract's; so the rounding of a larger value counts as one of twice the largest integer.
+//! The scale multiplies both. Scale and offset are one more rounding. A value beyond twice the largest integer
+//! saturates, and so does the contract's; so the rounding of a larger value counts as one of twice the largest integer.
 //!
 //! # Small values
 //! Without negative coefficients no partial sum exceeds the sum. So the ordered sum rounds less where it is small, and
 //! `A` is the exact sum. Class `i` of the values has the sums below `2^(t - i)`, where `2^t` is above all sums. Its
-//! radius is that of these sums. A value `v` belongs to the class if `v < s 2^(t - i) + o - R`, where R is the radius of
-//! all values, s > 0 the scale and o the offset: then the ordered sum is below `2^(t - i)`. A thousandth less covers the
-//! roundings of that comparison.
+//! radius is that of these sums. A value `v` belongs to the class if `v < s 2^(t - i) + o - R`, where R is the radius
+//! of all values, s > 0 the scale and o the offset: then the ordered sum is below `2^(t - i)`. A thousandth less covers
+//! the roundings of that comparison.
 //!
 //! # What is left
 //! If fractions are equally likely, twice the radius is the part of the values that is uncertain. The plan refuses a
@@ -242,8 +242,9 @@ mod tests {
         Problem::new(9, 9, &filter).unwrap().with_format(PixelFormat::of::<T, T>(1)).unwrap()
     }
 
-    /// Values as far from the exact one as the kernel's bound allows, of windows whose results lie anywhere: the certain
-    /// ones round as the ordered sum does. `shrink` multiplies each radius. Returns how many differ, of how many certain.
+    /// Values as far from the exact one as the kernel's bound allows, of windows whose results lie anywhere: the
+    /// certain ones round as the ordered sum does. `shrink` multiplies each radius. Returns how many differ, of how
+    /// many certain.
     fn differing<T: Pixel>(most: u16, shrink: f32, seed: u64) -> (usize, usize) {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut wrong, mut all) = (0, 0);

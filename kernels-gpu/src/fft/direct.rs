@@ -136,7 +136,8 @@ impl Direct {
         let thread = thread::thread_idx_x();
         let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
         let pitch = mask_width.next_multiple_of(STEP as u32);
-        // SAFETY: each warp loads its own rows; `coefficient_bytes` is room for the mask. All threads are at the barrier.
+        // SAFETY: each warp loads its own rows; `coefficient_bytes` is room for the mask. All threads are at the
+        // barrier.
         unsafe {
             self.pair.load(&self.params, parts.exchange, (thread / 32, thread % 32));
             let mut k = thread / 32;

@@ -6,9 +6,9 @@
 //! # Single operations
 //! A complex sum or difference has a relative error of at most `u`. A complex product by two products and two fused
 //! multiply-adds has one of at most `2 u` (Jeannerod, Kornerup, Louvet, Muller, *Error bounds on complex floating-point
-//! multiplication with an FMA*, 2017). A factor `w` is rounded to nearest, which is off by at most `u |w|`. So a product
-//! with a factor is off by at most `3 u`. A product by `h (x +- y)` with `h = sqrt(1/2)` is, too. A product by `i` is
-//! exact.
+//! multiplication with an FMA*, 2017). A factor `w` is rounded to nearest, which is off by at most `u |w|`. So a
+//! product with a factor is off by at most `3 u`. A product by `h (x +- y)` with `h = sqrt(1/2)` is, too. A product by
+//! `i` is exact.
 //!
 //! # A transform
 //! One axis has 128 = 32 x 4 points. Each value passes through 7 sums and 4 factors: of the 5 stages of 32 points the
@@ -21,9 +21,9 @@
 //! `||error|| <= ((1 + u)^k - 1) ||F z||` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition,
 //! Theorem 24.2; Schatzman, *Accuracy of the discrete Fourier transform and the fast Fourier transform*, 1996).
 //!
-//! *Inverse*, for one result: the operations that lead to it form a tree, whose leaves are the 128^2 products `W` of the
-//! spectra. Each leaf is multiplied by a number of magnitude 1, and by a factor `1 + e` for each of the k roundings on
-//! its path. So the error is at most `((1 + u)^k - 1) sum |W|`.
+//! *Inverse*, for one result: the operations that lead to it form a tree, whose leaves are the 128^2 products `W` of
+//! the spectra. Each leaf is multiplied by a number of magnitude 1, and by a factor `1 + e` for each of the k roundings
+//! on its path. So the error is at most `((1 + u)^k - 1) sum |W|`.
 //!
 //! # Together
 //! Let `P = 128^2`, and `H` the spectrum of the mask with `||H|| = sqrt(P) ||M||`. `W = H F z / P`, so by Cauchy and
@@ -47,16 +47,16 @@
 //! may lose `2^-149` for each number, so the norm may be `2^-66` larger than its square tells.
 //!
 //! # The sum
-//! The result is `O = y + m S`, rounded, with the transformed sum `y`, the mean `m` and the sum `S` of the coefficients,
-//! rounded. So `|O - exact| <= e + u |O|` with `e = E + u |m S|`.
+//! The result is `O = y + m S`, rounded, with the transformed sum `y`, the mean `m` and the sum `S` of the
+//! coefficients, rounded. So `|O - exact| <= e + u |O|` with `e = E + u |m S|`.
 //!
 //! # The proof
 //! Let `A = sum |M I|`, which is at least `|exact| >= |O| - u |O| - e`. The class allows `gamma A`. So it holds where
 //! ```text
 //! e + u |O| <= gamma (|O| - u |O| - e),   that is   |O| >= e (1 + gamma) / (gamma (1 - u) - u)
 //! ```
-//! `A` is also at least the sum of the magnitudes of the coefficients times the least magnitude of the tile's pixels. If
-//! that is large enough, all results of the tile hold. [`least`] has 1 % more than the quotient. That covers the
+//! `A` is also at least the sum of the magnitudes of the coefficients times the least magnitude of the tile's pixels.
+//! If that is large enough, all results of the tile hold. [`least`] has 1 % more than the quotient. That covers the
 //! roundings of the comparison itself, those of the sum of squares, and the difference between both rules.
 
 use super::layout::{part_size, parts};

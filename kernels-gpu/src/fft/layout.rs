@@ -8,9 +8,9 @@
 //! | the coefficients in window order | [`COEFFICIENTS`] |
 //!
 //! # The spectrum
-//! Let `F[a, b]` be the transform of the mask, padded with zeros to 128 x 128, at row frequency `a` and column frequency
-//! `b`. The kernel multiplies by `conj(F) / 128^2`: the conjugate makes the circular convolution a correlation, whose
-//! output `(y, x)` is the window that begins there. [`frequency`] gives the order.
+//! Let `F[a, b]` be the transform of the mask, padded with zeros to 128 x 128, at row frequency `a` and column
+//! frequency `b`. The kernel multiplies by `conj(F) / 128^2`: the conjugate makes the circular convolution a
+//! correlation, whose output `(y, x)` is the window that begins there. [`frequency`] gives the order.
 
 use cuda_std::prelude::*;
 
@@ -93,9 +93,9 @@ pub(super) const GROUPS: u32 = LONG * LONG;
 
 /// Row and column frequency of complex number `index` of the spectrum.
 ///
-/// A group is the 4 x 4 points with frequencies `group % 32 + 32 s` and `group / 32 + 32 t`. Eight vectors of two points
-/// hold it. Vector `v` of all groups comes before vector `v + 1` of all groups, so that neighbouring threads load
-/// neighbouring vectors.
+/// A group is the 4 x 4 points with frequencies `group % 32 + 32 s` and `group / 32 + 32 t`. Eight vectors of two
+/// points hold it. Vector `v` of all groups comes before vector `v + 1` of all groups, so that neighbouring threads
+/// load neighbouring vectors.
 #[must_use]
 pub const fn frequency(index: u32) -> (u32, u32) {
     let (vector, half) = (index / 2, index % 2);

@@ -229,7 +229,8 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
     }
     // SAFETY: the table is filled; each warp loads its own rows.
     let facts = unsafe { pair.load(&params, parts.exchange, (warp, lane)) };
-    // SAFETY: all threads of the block call these, with a barrier between. It completes the pixels and the factors, too.
+    // SAFETY: all threads of the block call these, with a barrier between. It completes the pixels and the factors,
+    // too.
     let sums = unsafe {
         publish_facts(&parts, facts, (warp, lane));
         thread::sync_threads();

@@ -1,7 +1,7 @@
 //! Fourier transforms of 32 and of 4 points in the registers of one thread.
 //!
-//! `V[q] = sum over j of v[j] * w^(j q)` with `w = exp(-2 pi i / 32)`, or with `exp(2 pi i / 32)` for the inverse, which
-//! is not divided by 32.
+//! `V[q] = sum over j of v[j] * w^(j q)` with `w = exp(-2 pi i / 32)`, or with `exp(2 pi i / 32)` for the inverse,
+//! which is not divided by 32.
 //!
 //! Radix 2, decimation in frequency. A stage with distance `d` replaces a pair `(a, b)` by `(a + b, (a - b) w^t)`. The
 //! results lie in bit-reversed order: `V[q]` is element [`reversed`]`(q)`.

@@ -1,8 +1,8 @@
 //! The launch parameters, passed by value, and which results a block has.
 //!
 //! # Thread mapping
-//! The host orders the axes. The grid is one-dimensional: the tiles along axis 0 count fastest, then those along axis 1,
-//! then the positions of axes 2 and 3. A block's results are a tile of axes 0 and 1 at one position of axes 2 and 3.
+//! The host orders the axes. The grid is one-dimensional: the tiles along axis 0 count fastest, then those along axis
+//! 1, then the positions of axes 2 and 3. A block's results are a tile of axes 0 and 1 at one position of axes 2 and 3.
 //! Missing axes have one position.
 //!
 //! For [`means`](super::means) axis 0 is the one whose results lie closest together, and axis 1 is the longest of the

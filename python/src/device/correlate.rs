@@ -133,8 +133,8 @@ pub(super) fn correlate2d_f32(
 /// where `correlate2d_f32` returns False, for arrays that are on no device, and for arguments that are not these. A
 /// convolution if ``is_convolution``.
 ///
-/// ``weights`` is a NumPy array of ``float64`` with two axes, ``mode`` a name of SciPy's, ``cval`` the value outside for
-/// "constant", ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
+/// ``weights`` is a NumPy array of ``float64`` with two axes, ``mode`` a name of SciPy's, ``cval`` the value outside
+/// for "constant", ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
 /// arrays: there the arguments take longer than the filter.
 ///
 /// Raises what `wrap` raises, ``MemoryError``, ``RuntimeError`` with the driver's text.

@@ -134,7 +134,8 @@ fn fill(driver: &mut Driver, address: u64, value: &[u8], count: usize, stream: H
 }
 
 driver_functions! {
-    /// Waits for the copy from page-locked memory. From pageable memory it waits for earlier work only, and then reads it.
+    /// Waits for the copy from page-locked memory. From pageable memory it waits for earlier work only, and then reads
+    /// it.
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) at CONTEXT, |driver| {
         begin(driver, Copy::flat(Side::Host(from.expose_provenance()), Side::Device(to), bytes), 0, true)
     }

@@ -20,8 +20,8 @@ pub(crate) struct TileSize {
 }
 
 impl TileSize {
-    /// The cheapest for a mask and an image of these widths and heights, whatever the number of threads. None if the mask
-    /// is too large.
+    /// The cheapest for a mask and an image of these widths and heights, whatever the number of threads. None if the
+    /// mask is too large.
     pub(crate) fn of(mask: [usize; 2], image: [usize; 2]) -> Option<Self> {
         if mask[0].max(mask[1]) > MOST_SIDE {
             return None;

@@ -214,8 +214,8 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
 type Sides = (usize, usize);
 
 /// The same for Fourier transforms of tiles: two tiles side by side, and what is left. Half of the images are so light
-/// that the transforms prove their results; of the others most are computed again. Masks of more than 64 columns or rows
-/// have several parts.
+/// that the transforms prove their results; of the others most are computed again. Masks of more than 64 columns or
+/// rows have several parts.
 pub(super) fn transforms(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 6] = [(13, 13), (31, 31), (64, 64), (64, 5), (7, 63), (70, 66)];
     const AROUND: [isize; 3] = [-1, 0, 1];
@@ -242,8 +242,8 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
     all.map(case).filter(|case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 <= 41_000_000).collect()
 }
 
-/// The same for integers of planes, with a proof: tiles of 64 x 32 pixels, and what is left. The results are spread over
-/// the range of the type. Words can be proven for small masks only.
+/// The same for integers of planes, with a proof: tiles of 64 x 32 pixels, and what is left. The results are spread
+/// over the range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {
     type Turn = ((PixelType, Sides), usize, bool);
     const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];

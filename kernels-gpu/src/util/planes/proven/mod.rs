@@ -33,8 +33,8 @@
 //! `u16`, from two words. One more `prmt` and a subtraction make an `f32` of each. All lanes of a warp are at the same
 //! coefficient, which comes from L1 as a vector for the whole warp.
 //!
-//! Rows of the mask are filled up with zeros to a multiple of four coefficients. A product with 0 leaves a sum as it is,
-//! because pixels are finite; the sign of a zero does not show in an integer.
+//! Rows of the mask are filled up with zeros to a multiple of four coefficients. A product with 0 leaves a sum as it
+//! is, because pixels are finite; the sign of a zero does not show in an integer.
 
 mod certain;
 mod layout;
@@ -92,8 +92,8 @@ impl ValueLimits {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct ProvenParams {
-    /// The convolution, with the sizes, pitches, border, scale and offset of the interleaved image. The rows of the mask
-    /// have [`padded_mask_width`] coefficients. `first_row` is the first row to convert.
+    /// The convolution, with the sizes, pitches, border, scale and offset of the interleaved image. The rows of the
+    /// mask have [`padded_mask_width`] coefficients. `first_row` is the first row to convert.
     pub convolution: Params,
     /// Rows to convert.
     pub rows: i32,

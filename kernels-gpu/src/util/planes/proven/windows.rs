@@ -8,8 +8,8 @@ use crate::abi::border;
 use crate::abi::params::Params;
 use crate::util::planes::words::{load_words, words_of};
 
-/// Loads the pixels under the windows of the pixels (x, y) to (x + 63, y + rows - 1), with the border's pixels around the
-/// image. Each channel becomes a plane.
+/// Loads the pixels under the windows of the pixels (x, y) to (x + 63, y + rows - 1), with the border's pixels around
+/// the image. Each channel becomes a plane.
 ///
 /// Groups begin at multiples of four pixels in the image. Returns the pixels before the first window in its group.
 ///
