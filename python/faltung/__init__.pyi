@@ -3,12 +3,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, SupportsFloat, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from faltung import ndimage as ndimage
 
 __version__: str
 
+# An array of any library: the result is of the library of the image.
+Array = Any
 Accuracy = Literal["exact", "bounded", "normwise"]
 Pair = tuple[SupportsIndex, SupportsIndex] | Sequence[SupportsIndex]
 
@@ -67,45 +69,45 @@ def install() -> list[str]: ...
 def uninstall() -> None: ...
 def installed() -> AbstractContextManager[list[str]]: ...
 def filter2D(
-    src: ArrayLike,
+    src: Array,
     ddepth: SupportsIndex | str | type[np.generic] | np.dtype[Any],
     kernel: ArrayLike,
-    dst: NDArray[Any] | None = None,
+    dst: Array | None = None,
     anchor: Pair = (-1, -1),
     delta: SupportsFloat = 0,
     borderType: SupportsIndex | str = 4,
     *,
     accuracy: Accuracy | None = None,
-) -> NDArray[Any]: ...
+) -> Array: ...
 def sepFilter2D(
-    src: ArrayLike,
+    src: Array,
     ddepth: SupportsIndex | str | type[np.generic] | np.dtype[Any],
     kernelX: ArrayLike,
     kernelY: ArrayLike,
-    dst: NDArray[Any] | None = None,
+    dst: Array | None = None,
     anchor: Pair = (-1, -1),
     delta: SupportsFloat = 0,
     borderType: SupportsIndex | str = 4,
     *,
     accuracy: Accuracy | None = None,
-) -> NDArray[Any]: ...
+) -> Array: ...
 def GaussianBlur(
-    src: ArrayLike,
+    src: Array,
     ksize: Pair,
     sigmaX: SupportsFloat,
-    dst: NDArray[Any] | None = None,
+    dst: Array | None = None,
     sigmaY: SupportsFloat = 0,
     borderType: SupportsIndex | str = 4,
     hint: int = 0,
     *,
     accuracy: Accuracy | None = None,
-) -> NDArray[Any]: ...
+) -> Array: ...
 def blur(
-    src: ArrayLike,
+    src: Array,
     ksize: Pair,
-    dst: NDArray[Any] | None = None,
+    dst: Array | None = None,
     anchor: Pair = (-1, -1),
     borderType: SupportsIndex | str = 4,
     *,
     accuracy: Accuracy | None = None,
-) -> NDArray[Any]: ...
+) -> Array: ...

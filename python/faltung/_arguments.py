@@ -34,8 +34,9 @@ def as_input(array):
     if type(array) is not np.ndarray:
         on_device = _on_device.wrap(array)
         if on_device is not None:
-            if on_device.dtype.char not in DEVICE_TYPES or on_device.ndim > _on_device.MOST_AXES:
-                raise Unsupported(f"arrays of {on_device.dtype} with {on_device.ndim} axes on a device")
+            dtype = on_device.dtype
+            if dtype.char not in DEVICE_TYPES or not dtype.isnative or on_device.ndim > _on_device.MOST_AXES:
+                raise Unsupported(f"arrays of {dtype} with {on_device.ndim} axes on a device")
             return on_device
     array = np.asarray(array)
     dtype = array.dtype

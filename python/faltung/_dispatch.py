@@ -116,7 +116,7 @@ def _image(array, column, row, shape, output, mode, cval, origins):
     border = f"constant:{float(np.float32(cval))}" if mode == "constant" else mode
     anchor = tuple(size // 2 + origin for size, origin in zip(shape, origins))
     row = None if row is None else row.tobytes()
-    _native.correlate_image(array, output, column.tobytes(), row, shape, anchor, 1.0, 0.0, border, "bounded")
+    _native.correlate_image(array, output, (column.tobytes(), row, shape, anchor, 1.0, 0.0, border, "bounded"))
     return True
 
 

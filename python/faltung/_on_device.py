@@ -1,4 +1,4 @@
-"""Arrays of other libraries on CUDA devices, as the filters of `faltung.ndimage` handle them."""
+"""Arrays of other libraries on CUDA devices, as the filters handle them."""
 
 import numpy as np
 
@@ -20,10 +20,33 @@ class OnDevice:
         self.shape = array.shape
         self.ndim = len(array.shape)
 
-    def empty(self, dtype):
-        """A new array of the same shape and library."""
-        object = _device.empty(self.array, self.shape, dtype)
+    def empty(self, dtype, shape=None):
+        """A new array of the same library, and of the same shape or another."""
+        object = _device.empty(self.array, self.shape if shape is None else shape, dtype)
         return OnDevice(object, _device.wrap(object))
+
+    def __getitem__(self, index):
+        """A view. Arrays of the module have none."""
+        view = self.object[index]
+        return OnDevice(view, _device.wrap(view))
+
+    def copy(self):
+        """A copy without gaps."""
+        copy = self.empty(self.dtype)
+        copy.assign(self)
+        return copy
+
+    def has_dense_rows(self):
+        """Whether an image of 2 axes, or of 3 with the channels last, has gaps between its rows at most."""
+        rows, columns, channels = (*self.shape, 1)[:3]
+        item, strides = self.dtype.itemsize, self.array.strides
+        pixel = channels * item
+        # The stride of an axis of length 1 means nothing.
+        return (
+            (channels == 1 or strides[2] == item)
+            and (columns == 1 or strides[1] == pixel)
+            and (rows == 1 or strides[0] >= columns * pixel)
+        )
 
     def overlaps(self, other):
         """Whether both may have a byte in common."""

@@ -1,4 +1,7 @@
-"""``filter2D``, ``sepFilter2D``, ``GaussianBlur`` and ``blur`` with the arguments and the rounding of OpenCV."""
+"""``filter2D``, ``sepFilter2D``, ``GaussianBlur`` and ``blur`` with the arguments and the rounding of OpenCV.
+
+Images are arrays of NumPy, or device arrays. Inside this module a device array is an `OnDevice`.
+"""
 
 import math
 import operator
@@ -6,7 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from faltung import _native
+from faltung import _native, _on_device
+from faltung._on_device import OnDevice
 
 # OpenCV's numbers of depths.
 _DEPTHS = {0: np.uint8, 2: np.uint16, 3: np.int16, 4: np.int32, 5: np.float32, 6: np.float64}
@@ -14,7 +18,7 @@ _DEPTHS = {number: np.dtype(kind) for number, kind in _DEPTHS.items()}
 _U8, _U16, _I16, _I32, _F32, _F64 = _DEPTHS.values()
 
 # What the library computes, in and out.
-_NATIVE = frozenset((_U8, _U16, _F32))
+_NATIVE = (_U8, _U16, _F32)
 
 # The results that OpenCV computes from images of a type.
 _FILTER_RESULTS = {
@@ -71,7 +75,8 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
     Parameters
     ----------
     src : array of shape (rows, columns) or (rows, columns, channels)
-        An image of uint8, uint16, int16, float32 or float64.
+        An image of uint8, uint16, int16, float32 or float64. A device array, such as CuPy's or PyTorch's, is filtered
+        on its device. There, image and result are of uint8, uint16 or float32.
     ddepth : int, dtype or str
         The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. -1 is the type of `src`. As in
         OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16 give their own type,
@@ -79,7 +84,8 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
     kernel : array of shape (rows, columns) or (columns,)
         The coefficients. They are rounded to float32, unless the image or the result is int16 or float64.
     dst : array, optional
-        The array for the result. It has the shape of `src` and the type of `ddepth`. It may be `src`.
+        The array for the result. It has the shape of `src` and the type of `ddepth`. It may be `src`. For a device
+        array it is on the same device.
     anchor : (int, int)
         Column and row of the kernel that stand over the output pixel. -1 is the middle, ``size // 2``.
     delta : float
@@ -94,7 +100,9 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
     Returns
     -------
     array of shape (rows, columns) or (rows, columns, channels)
-        `dst` if it was given. As in OpenCV, the result for a shape of (rows, columns, 1) is (rows, columns).
+        `dst` if it was given. As in OpenCV, the result for a shape of (rows, columns, 1) is (rows, columns). For a
+        device array it is a new array of the same library. The work is enqueued on that library's current stream, and
+        not waited for.
 
     Raises
     ------
@@ -275,17 +283,25 @@ def blur(src, ksize, dst=None, anchor=(-1, -1), borderType=4, *, accuracy=None):
 
 
 def _image(src):
-    """The image as an array in native byte order, contiguous within its rows."""
-    image = src if type(src) is np.ndarray else np.asarray(src)
-    if image.ndim == 3 and image.shape[2] == 1:
-        image = image[:, :, 0]
+    """The image as an array in native byte order; one of NumPy without an axis of one channel."""
+    image = src
+    if type(src) is not np.ndarray:
+        image = _on_device.wrap(src)
+        if image is None:
+            image = np.asarray(src)
     if image.ndim not in (2, 3):
         raise ValueError(f"src: the shape (rows, columns) or (rows, columns, channels) is required, not {image.shape}")
-    if image.size == 0:
+    if 0 in image.shape:
         raise ValueError(f"src: at least 1 pixel is required, the shape is {image.shape}")
-    if not image.dtype.isnative:
-        image = image.astype(image.dtype.newbyteorder("="))
+    if type(image) is np.ndarray:
+        image = _without_single_channel(image)
+        if not image.dtype.isnative:
+            image = image.astype(image.dtype.newbyteorder("="))
     return image
+
+
+def _without_single_channel(image):
+    return image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
 
 
 def _depth(ddepth, source, results):
@@ -400,23 +416,49 @@ def _anchor(anchor, mask):
 
 
 def _result(image, kind, dst):
-    """The array for the result, and the contiguous array that is computed."""
+    """The array for the result, and the array that is computed, which is apart from the image."""
+    shape = _shape_of_result(image)
+    is_on_device = type(image) is OnDevice
     if dst is None:
-        result = np.empty(image.shape, kind)
+        result = image.empty(kind, shape) if is_on_device else np.empty(shape, kind)
         return result, result
-    if not isinstance(dst, np.ndarray):
+    if is_on_device:
+        dst = _on_device.wrap(dst)
+        if dst is None:
+            raise TypeError("dst: an array on the device of src is required")
+    elif not isinstance(dst, np.ndarray):
         raise TypeError(f"dst: a NumPy array is required, not {type(dst).__name__}")
     if dst.dtype != kind:
         raise ValueError(f"dst: the type {kind} is required, not {dst.dtype}")
-    values = dst[:, :, 0] if dst.ndim == 3 and dst.shape[2] == 1 else dst
-    if values.shape != image.shape:
-        raise ValueError(f"dst: the shape {image.shape} of src is required, not {dst.shape}")
+    if dst.ndim not in (2, 3) or _shape_of_result(dst) != shape:
+        raise ValueError(f"dst: the shape {shape} of src is required, not {dst.shape}")
+    # The library writes rows without gaps, to other memory than it reads.
+    if is_on_device:
+        is_direct = dst.has_dense_rows() and not dst.overlaps(image)
+        return dst, dst if is_direct else image.empty(kind, dst.shape)
     if not dst.flags.writeable:
         raise ValueError("dst: a writable array is required, this one is read-only")
-    # The library writes rows without gaps, to other memory than it reads.
-    if values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image):
-        return dst, values
-    return dst, np.empty(image.shape, kind)
+    values = _without_single_channel(dst)
+    is_direct = values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image)
+    return dst, values if is_direct else np.empty(shape, kind)
+
+
+def _shape_of_result(image):
+    """The image's shape without an axis of one channel."""
+    return image.shape[:2] if image.shape[2:] == (1,) else image.shape
+
+
+def _empty_like(image, kind, channels=None):
+    """A new array of the image's rows and columns, with as many channels or others."""
+    shape = image.shape if channels is None else (*image.shape[:2], channels)
+    return image.empty(kind, shape) if type(image) is OnDevice else np.empty(shape, kind)
+
+
+def _assign(target, values):
+    if type(target) is OnDevice:
+        target.assign(values)
+    else:
+        np.copyto(target, values)
 
 
 def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border, accuracy):
@@ -428,16 +470,21 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
         accuracy = "bounded"
     elif accuracy not in _ACCURACIES:
         raise ValueError(f"accuracy: {', '.join(_ACCURACIES)} or None is required, not {accuracy!r}")
+    is_on_device = type(image) is OnDevice
+    if is_on_device and not (image.dtype in _NATIVE and kind in _NATIVE):
+        raise TypeError(
+            f"src: on a device, images and results of {_names(_NATIVE)} are required, not {image.dtype} and {kind}"
+        )
     result, values = _result(image, kind, dst)
-    if _takes_f32(image.dtype, kind, mask, row is not None):
+    if is_on_device or _takes_f32(image.dtype, kind, mask, row is not None):
         _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
     elif scale != 1.0:
         _native.blur_array(image, values, mask, place, border)
     else:
         _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
     if result is not values:
-        np.copyto(result if result.ndim == values.ndim else result[:, :, 0], values)
-    return result
+        _assign(_without_single_channel(result) if values.ndim < result.ndim else result, values)
+    return result.object if is_on_device else result
 
 
 def _takes_f32(source, kind, mask, is_separable):
@@ -452,22 +499,34 @@ def _compute_f32(image, values, problem):
     """Compute with sums of float32. The library takes images of up to 4 channels."""
     if image.ndim == 3 and image.shape[2] > 4:
         for first in range(0, image.shape[2], 4):
-            part = np.empty((*image.shape[:2], min(4, image.shape[2] - first)), values.dtype)
-            _compute_f32(image[:, :, first : first + 4], part, problem)
-            values[:, :, first : first + 4] = part
+            channels = slice(first, first + 4)
+            part = _empty_like(image, values.dtype, min(4, image.shape[2] - first))
+            _compute_f32(image[:, :, channels], part, problem)
+            _assign(values[:, :, channels], part)
         return
-    # Rows may have gaps between them, but not within them.
-    item = image.itemsize
-    inner = (item,) if image.ndim == 2 else (image.shape[2] * item, item)
-    is_lendable = image.strides[1:] == inner and image.strides[0] >= image.shape[1] * inner[0]
-    if not (is_lendable and image.strides[0] % item == 0 and image.flags.aligned):
+    if not _has_dense_rows(image):
         image = image.copy()
     column, row, mask, place, scale, delta, border, accuracy = problem
     if row is not None and mask[0] * mask[1] > _MOST_COEFFICIENTS:
-        lines = np.empty(image.shape, np.float32)
-        across = (row, None, (1, mask[1]), (0, place[1]), 1.0, 0.0, border, accuracy)
-        along = (column, None, (mask[0], 1), (place[0], 0), scale, delta, border, accuracy)
-        _native.correlate_image(image, lines, *across)
-        _native.correlate_image(lines, values, *along)
+        lines = _empty_like(image, _F32)
+        _native_f32(image, lines, (row, None, (1, mask[1]), (0, place[1]), 1.0, 0.0, border, accuracy))
+        _native_f32(lines, values, (column, None, (mask[0], 1), (place[0], 0), scale, delta, border, accuracy))
     else:
-        _native.correlate_image(image, values, *problem)
+        _native_f32(image, values, problem)
+
+
+def _native_f32(image, values, problem):
+    if type(image) is OnDevice:
+        _native.device_correlate_image(image.array, values.array, problem)
+    else:
+        _native.correlate_image(image, values, problem)
+
+
+def _has_dense_rows(image):
+    """Whether an image has gaps between its rows at most. The library takes such an image without a copy."""
+    if type(image) is OnDevice:
+        return image.has_dense_rows()
+    item = image.itemsize
+    inner = (item,) if image.ndim == 2 else (image.shape[2] * item, item)
+    is_dense = image.strides[1:] == inner and image.strides[0] >= image.shape[1] * inner[0]
+    return is_dense and image.strides[0] % item == 0 and image.flags.aligned

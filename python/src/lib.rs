@@ -15,7 +15,7 @@ mod native {
     #[pymodule_export]
     use crate::ndimage::{correlate, correlate1d, count, counts, fits_f32, uniform1d};
     #[pymodule_export]
-    use crate::opencv::correlate_image;
+    use crate::opencv::{correlate_image, device_correlate_image};
     #[pymodule_export]
     use crate::opencv_f64::{blur_array, correlate_array};
 

@@ -1,5 +1,5 @@
-//! Correlations of images in `f32`, for the functions with OpenCV's names. `python/faltung/_opencv.py` checks their
-//! arguments.
+//! Correlations of images in `f32`, for the functions with OpenCV's names: on the CPU, or on the device of the images.
+//! `python/faltung/_opencv.py` checks their arguments.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::slice;
@@ -7,14 +7,16 @@ use std::sync::{Arc, LazyLock};
 
 use faltung::nd::{Element, Layout, SERIAL};
 use faltung::{
-    Border, Device, Filter, Mask, Operation, Pixel, PixelFormat, PixelType, Prepared, Problem, Recent, VariantChoice,
-    View, ViewMut,
+    Border, Device, DeviceImage, Filter, Mask, Operation, Pixel, PixelFormat, PixelType, Prepared, Problem, Recent,
+    Stream, VariantChoice, View, ViewMut,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::array::{Array, check_apart};
 use crate::compute::{compute, exception};
+use crate::device::{DeviceArray, enqueue};
 
 /// How many filters and sizes stay ready.
 const KEPT: usize = 16;
@@ -27,6 +29,8 @@ static CPU: LazyLock<Device> = LazyLock::new(Device::cpu);
 /// A problem as Python states it: a key of [`RECENT`].
 #[derive(Clone, PartialEq)]
 struct Request {
+    /// The number of the CUDA device; None is the CPU.
+    device: Option<usize>,
     width: usize,
     height: usize,
     format: PixelFormat,
@@ -61,10 +65,10 @@ impl Request {
         Problem::new(self.width, self.height, &filter)?.with_format(self.format)
     }
 
-    /// Made ready now or before.
-    fn ready(self) -> faltung::Result<Prepared> {
+    /// Made ready now or before, for images on `device`, which is the request's.
+    fn ready(self, device: &Device) -> faltung::Result<Prepared> {
         let make = || -> faltung::Result<_> {
-            let ready = CPU.prepare(&self.problem()?, VariantChoice::Auto)?;
+            let ready = device.prepare_for_device_images(&self.problem()?, VariantChoice::Auto)?;
             Ok(Arc::new((self.clone(), ready)))
         };
         let ready = RECENT.get(|known| known.0 == self, make)?;
@@ -72,9 +76,10 @@ impl Request {
     }
 }
 
-/// An array of contiguous rows: 2 axes, or 3 with the channels last.
+/// Rows without gaps between their pixels: 2 axes, or 3 with the channels last.
+#[derive(Clone, Copy)]
 struct Rows {
-    array: Array,
+    address: usize,
     width: usize,
     height: usize,
     channels: usize,
@@ -84,8 +89,10 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(name: &str, array: Array) -> PyResult<Self> {
-        let Layout { element, shape, strides } = array.layout();
+    /// # Errors
+    /// `ValueError` for other types and for gaps between pixels.
+    fn new(name: &str, address: usize, layout: &Layout) -> PyResult<Self> {
+        let Layout { element, shape, strides } = layout;
         let kind = match element {
             Element::U8 => PixelType::U8,
             Element::U16 => PixelType::U16,
@@ -109,12 +116,12 @@ impl Rows {
         let inner_fits = is_dense(1, step) && (strides.len() == 2 || is_dense(2, bytes));
         // The stride of a single row means nothing.
         let pitch = if height <= 1 { width as isize * step } else { strides[0] };
-        let is_aligned = array.address().is_multiple_of(kind.bytes()) && pitch % bytes == 0;
+        let is_aligned = address.is_multiple_of(kind.bytes()) && pitch % bytes == 0;
         if !inner_fits || pitch < width as isize * step || !is_aligned {
             let required = "aligned and contiguous rows are required";
             return Err(PyValueError::new_err(format!("{name}: {required}, the strides are {strides:?}")));
         }
-        Ok(Self { width, height, channels, pitch: (pitch / bytes) as usize, kind, array })
+        Ok(Self { width, height, channels, pitch: (pitch / bytes) as usize, kind, address })
     }
 
     /// The values from the first row's first to the last row's last.
@@ -126,28 +133,37 @@ impl Rows {
     }
 
     /// # Safety
-    /// - `T` is the type of the array's values.
-    /// - While the view lives, nothing writes to the array.
+    /// - The rows are those of an array in the host's memory, and `T` is the type of its values.
+    /// - While the view lives, the array is held, and nothing writes to it.
     unsafe fn view<T: Pixel>(&self) -> faltung::Result<View<'_, T>> {
         let values: &[T] = match self.span() {
             0 => &[],
             // SAFETY: the buffer's shape and strides say that these values exist, and `new` has checked the alignment.
             // The caller promises the rest.
-            span => unsafe { slice::from_raw_parts(with_exposed_provenance(self.array.address()), span) },
+            span => unsafe { slice::from_raw_parts(with_exposed_provenance(self.address), span) },
         };
         View::new(self.width, self.height, self.channels, self.pitch, values)
     }
 
     /// # Safety
-    /// - `T` is the type of the array's values.
-    /// - The array may be written, and while the view lives, nothing else reads or writes it.
+    /// - The rows are those of an array in the host's memory, and `T` is the type of its values.
+    /// - The array may be written. While the view lives, it is held, and nothing else reads or writes it.
     unsafe fn view_mut<T: Pixel>(&mut self) -> faltung::Result<ViewMut<'_, T>> {
         let values: &mut [T] = match self.span() {
             0 => &mut [],
             // SAFETY: as in `view`.
-            span => unsafe { slice::from_raw_parts_mut(with_exposed_provenance_mut(self.array.address()), span) },
+            span => unsafe { slice::from_raw_parts_mut(with_exposed_provenance_mut(self.address), span) },
         };
         ViewMut::new(self.width, self.height, self.channels, self.pitch, values)
+    }
+
+    /// # Safety
+    /// - The rows are those of an array on a CUDA device, and `T` is the type of its values.
+    /// - [`DeviceImage::borrow_raw`]'s conditions on the array's users hold.
+    unsafe fn image<T: Pixel>(&self) -> faltung::Result<DeviceImage<T>> {
+        let pointer = with_exposed_provenance_mut(self.address);
+        // SAFETY: the shape and the strides say that these values exist. The caller promises the rest.
+        unsafe { DeviceImage::borrow_raw(pointer, self.width, self.height, self.channels, self.pitch) }
     }
 }
 
@@ -160,75 +176,140 @@ pub(crate) fn numbers(name: &str, bytes: &[u8]) -> PyResult<Box<[f64]>> {
     Ok(numbers.iter().map(|&number| f64::from_ne_bytes(number)).collect())
 }
 
-/// Correlates an image with a mask on the CPU: `result = sum * scale + offset`.
+/// A mask, and what becomes of its sums: `sum * scale + offset`. Python hands it over as a tuple.
+///
+/// `column` and `row` are float64 values as bytes. Without `row` the mask is dense, and `column` has all its
+/// coefficients. `mask` is rows and columns, `anchor` row and column.
+#[derive(FromPyObject)]
+pub(crate) struct Correlation<'py>(
+    /* column */ Bound<'py, PyBytes>,
+    /* row */ Option<Bound<'py, PyBytes>>,
+    /* mask */ (usize, usize),
+    /* anchor */ (usize, usize),
+    /* scale */ f32,
+    /* offset */ f32,
+    /* border */ Bound<'py, PyString>,
+    /* accuracy */ Bound<'py, PyString>,
+);
+
+impl Correlation<'_> {
+    /// The request for these images.
+    ///
+    /// # Errors
+    /// `ValueError` if the images differ in shape; a border or an accuracy of another name.
+    fn request(&self, source: &Rows, result: &Rows, device: Option<usize>) -> PyResult<Request> {
+        let Self(column, row, mask, anchor, scale, offset, border, accuracy) = self;
+        let shape = |rows: &Rows| (rows.height, rows.width, rows.channels);
+        if shape(source) != shape(result) {
+            let (required, found) = (shape(source), shape(result));
+            return Err(PyValueError::new_err(format!(
+                "dst: the shape {required:?} of src is required, not {found:?}"
+            )));
+        }
+        Ok(Request {
+            device,
+            width: source.width,
+            height: source.height,
+            format: PixelFormat { channels: source.channels, input: source.kind, output: result.kind },
+            column: numbers("column", column.as_bytes())?,
+            row: row.as_ref().map(|row| numbers("row", row.as_bytes())).transpose()?,
+            mask: *mask,
+            anchor: *anchor,
+            scale: *scale,
+            offset: *offset,
+            border: border.to_str()?.parse().map_err(exception)?,
+            accuracy: accuracy.to_str()?.parse().map_err(exception)?,
+        })
+    }
+}
+
+/// Calls a function with the types of the source's and the result's values.
+macro_rules! with_types {
+    ($source:expr, $result:expr, $function:ident($($argument:expr),*)) => {
+        match ($source, $result) {
+            (PixelType::U8, PixelType::U8) => $function::<u8, u8>($($argument),*),
+            (PixelType::U8, PixelType::U16) => $function::<u8, u16>($($argument),*),
+            (PixelType::U8, PixelType::F32) => $function::<u8, f32>($($argument),*),
+            (PixelType::U16, PixelType::U8) => $function::<u16, u8>($($argument),*),
+            (PixelType::U16, PixelType::U16) => $function::<u16, u16>($($argument),*),
+            (PixelType::U16, PixelType::F32) => $function::<u16, f32>($($argument),*),
+            (PixelType::F32, PixelType::U8) => $function::<f32, u8>($($argument),*),
+            (PixelType::F32, PixelType::U16) => $function::<f32, u16>($($argument),*),
+            (PixelType::F32, PixelType::F32) => $function::<f32, f32>($($argument),*),
+        }
+    };
+}
+
+/// Correlates an image with a mask on the CPU.
 ///
 /// `source` and `result` are buffers of one shape with contiguous rows, of uint8, uint16 or float32. They must not
-/// overlap. `column` and `row` are float64 values as bytes. Without `row` the mask is dense, and `column` has all its
-/// coefficients. `mask` is rows and columns, `anchor` row and column.
+/// overlap.
 #[pyfunction]
-#[pyo3(signature = (source, result, column, row, mask, anchor, scale, offset, border, accuracy))]
-#[allow(clippy::too_many_arguments, reason = "one call from one place in Python, where a struct would cost time")]
 pub(crate) fn correlate_image(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     result: &Bound<'_, PyAny>,
-    column: &[u8],
-    row: Option<&[u8]>,
-    mask: (usize, usize),
-    anchor: (usize, usize),
-    scale: f32,
-    offset: f32,
-    border: &str,
-    accuracy: &str,
+    correlation: Correlation<'_>,
 ) -> PyResult<()> {
-    let source = Rows::new("src", Array::get(source)?)?;
-    let mut result = Rows::new("dst", Array::get_output(result)?)?;
-    let shape = |rows: &Rows| (rows.height, rows.width, rows.channels);
-    if shape(&source) != shape(&result) {
-        let (required, found) = (shape(&source), shape(&result));
-        return Err(PyValueError::new_err(format!("dst: the shape {required:?} of src is required, not {found:?}")));
-    }
-    check_apart(&source.array, &result.array)?;
-    let request = Request {
-        width: source.width,
-        height: source.height,
-        format: PixelFormat { channels: source.channels, input: source.kind, output: result.kind },
-        column: numbers("column", column)?,
-        row: row.map(|row| numbers("row", row)).transpose()?,
-        mask,
-        anchor,
-        scale,
-        offset,
-        border: border.parse().map_err(exception)?,
-        accuracy: accuracy.parse().map_err(exception)?,
-    };
+    let (from, to) = (Array::get(source)?, Array::get_output(result)?);
+    let source = Rows::new("src", from.address(), from.layout())?;
+    let mut result = Rows::new("dst", to.address(), to.layout())?;
+    let request = correlation.request(&source, &result, None)?;
+    check_apart(&from, &to)?;
+    let (rows, columns) = request.mask;
     let row = source.width * source.channels;
-    let work = (mask.0.saturating_mul(mask.1).saturating_add(16)).saturating_mul(row * source.height);
+    let work = (rows.saturating_mul(columns).saturating_add(16)).saturating_mul(row * source.height);
     // The library splits narrow images among threads, however small. That must happen in the pool of this process.
     let work = if row < 64 { work.max(SERIAL) } else { work };
-    compute(py, work, move |_| compute_image(&source, &mut result, request))
+    compute(py, work, move |_| {
+        // SAFETY: the types are the arrays'. `get_output` has checked that the result is writable, and `check_apart`
+        // that its memory is not the source's. Both arrays are held until the end of this function. As with NumPy, the
+        // caller's other threads must leave them alone during the call.
+        let done = unsafe { with_types!(source.kind, result.kind, on_cpu(&source, &mut result, request)) };
+        drop((from, to));
+        done
+    })
 }
 
-fn compute_image(source: &Rows, result: &mut Rows, request: Request) -> faltung::Result<()> {
-    match source.kind {
-        PixelType::U8 => compute_from::<u8>(source, result, request),
-        PixelType::U16 => compute_from::<u16>(source, result, request),
-        PixelType::F32 => compute_from::<f32>(source, result, request),
-    }
-}
-
-fn compute_from<T: Pixel>(source: &Rows, result: &mut Rows, request: Request) -> faltung::Result<()> {
-    match result.kind {
-        PixelType::U8 => compute_as::<T, u8>(source, result, request),
-        PixelType::U16 => compute_as::<T, u16>(source, result, request),
-        PixelType::F32 => compute_as::<T, f32>(source, result, request),
-    }
-}
-
-fn compute_as<T: Pixel, U: Pixel>(source: &Rows, result: &mut Rows, request: Request) -> faltung::Result<()> {
-    // SAFETY: `compute_image` and `compute_from` have taken the types from the arrays. `get_output` has checked that
-    // the result is writable, and `correlate_image` that its memory is not the source's. Both arrays are held until the
-    // views are gone. As with NumPy, the caller's other threads must leave them alone during the call.
+/// # Safety
+/// `T` and `U` are the types of the arrays' values. As for [`Rows::view`] and [`Rows::view_mut`].
+unsafe fn on_cpu<T: Pixel, U: Pixel>(source: &Rows, result: &mut Rows, request: Request) -> faltung::Result<()> {
+    // SAFETY: as the caller promises.
     let (source, result) = unsafe { (source.view::<T>()?, result.view_mut::<U>()?) };
-    request.ready()?.apply_view(source, result)
+    request.ready(&CPU)?.apply_view(source, result)
+}
+
+/// Enqueues the correlation of an image with a mask on the device of the image.
+///
+/// `source` and `result` are arrays as for `correlate_image`, on one device. They may overlap.
+#[pyfunction]
+pub(crate) fn device_correlate_image(
+    source: &Bound<'_, DeviceArray>,
+    result: &Bound<'_, DeviceArray>,
+    correlation: Correlation<'_>,
+) -> PyResult<()> {
+    let rows = |name: &str, array: &Bound<'_, DeviceArray>| -> PyResult<Rows> {
+        Rows::new(name, array.get().pointer as usize, &array.get().layout(array.py())?)
+    };
+    let (from, to) = (rows("src", source)?, rows("dst", result)?);
+    let request = correlation.request(&from, &to, Some(source.get().device))?;
+    enqueue(source, result, |device, stream| {
+        // SAFETY: the types are the arrays', which are on this device, as their libraries say. What frees or writes
+        // them is ordered behind the stream's work: by the libraries, or because the call keeps the arrays.
+        unsafe { with_types!(from.kind, to.kind, on_device(&from, &to, request, device, stream)) }
+    })
+}
+
+/// # Safety
+/// `T` and `U` are the types of the arrays' values. As for [`Rows::image`], for both.
+unsafe fn on_device<T: Pixel, U: Pixel>(
+    source: &Rows,
+    result: &Rows,
+    request: Request,
+    device: &Device,
+    stream: &Stream,
+) -> faltung::Result<()> {
+    // SAFETY: as the caller promises.
+    let (source, mut result) = unsafe { (source.image::<T>()?, result.image::<U>()?) };
+    request.ready(device)?.run_into(&source, &mut result, stream)
 }

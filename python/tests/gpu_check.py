@@ -395,7 +395,48 @@ def tensors_that_outlive_all(cupy):
     _device.release_finished(wait=True)
 
 
+@check("cupy")
+def cupy_opencv(cupy):
+    opencv_functions(cupy.asarray, lambda array: array.get())
+    # Views are copied where their pixels have gaps, and images of more than four channels go in parts.
+    values = opencv_image((90, 70, 6), np.uint8)
+    found = faltung.blur(cupy.asarray(values)[::2, ::-1], (5, 3))
+    np.testing.assert_array_equal(found.get(), faltung.blur(values[::2, ::-1], (5, 3)))
+
+
+def opencv_image(shape, kind):
+    return np.random.default_rng(4).integers(0, 256, shape).astype(kind)
+
+
+def opencv_functions(to_device, to_host):
+    """OpenCV's functions on the device give the bits of the CPU."""
+    row, column, exact = [0.25, 0.5, 0.25], [-1, 0, 2], {"accuracy": "exact"}
+    for kind in (np.uint8, np.uint16, np.float32):
+        for shape in [(333, 517), (120, 257, 3), (1, 90, 4), (64, 1)]:
+            values = opencv_image(shape, kind)
+            given = to_device(values)
+            for function in [
+                lambda image: faltung.filter2D(image, -1, WEIGHTS, delta=4, **exact),
+                lambda image: faltung.filter2D(image, 5, np.outer(column, row), borderType="wrap", **exact),
+                lambda image: faltung.sepFilter2D(image, 5, row, column, **exact),
+                lambda image: faltung.GaussianBlur(image, (9, 9), 1.5, **exact),
+                lambda image: faltung.blur(image, (5, 5), **exact),
+            ]:
+                on_host, result = function(values), function(given)
+                assert type(result) is type(given)
+                found = to_host(result)
+                assert found.dtype == on_host.dtype and found.shape == on_host.shape
+                # The CPU sums some images of uint16 in float64.
+                distance = np.abs(found.astype(np.float64) - on_host).max()
+                assert distance <= (kind == np.uint16 and on_host.dtype == np.uint16), (kind, shape, distance)
+
+
 # PyTorch
+
+
+@check("torch")
+def torch_opencv(torch):
+    opencv_functions(lambda values: torch.tensor(values, device="cuda"), lambda tensor: tensor.cpu().numpy())
 
 
 @check("torch")

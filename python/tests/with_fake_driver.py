@@ -1,6 +1,7 @@
 """Device arrays on a driver that runs the kernels in an emulator. ``test_device_arrays.py`` starts this with the driver
 in the loader's path: work begins only when a thread waits for it, so that what is not ordered runs in another order."""
 
+import copy
 import ctypes as c
 import gc
 import os
@@ -684,8 +685,25 @@ def cupy():
             self.data = types.SimpleNamespace(ptr=pointer, device_id=Current.device)
 
         def get(self):
-            data = read(self.data.ptr, self.array.nbytes, self.array.stream)
-            return np.frombuffer(data, self.dtype).reshape(self.shape)
+            memory = self.array.memory
+            data = np.frombuffer(read(memory.address, memory.size, self.array.stream), self.dtype)
+            first = (self.data.ptr - memory.address) // self.dtype.itemsize
+            return np.lib.stride_tricks.as_strided(data[first:], self.shape, self.strides)
+
+        def __getitem__(self, index):
+            shadow = np.lib.stride_tricks.as_strided(np.zeros(1, self.dtype), self.shape, self.strides)
+            part, view = shadow[index], copy.copy(self)
+            view.shape, view.strides = part.shape, part.strides
+            offset = part.__array_interface__["data"][0] - shadow.__array_interface__["data"][0]
+            view.data = types.SimpleNamespace(ptr=self.data.ptr + offset, device_id=self.data.device_id)
+            return view
+
+        def __setitem__(self, index, values):
+            view, values, memory = self[index], values.get(), self.array.memory
+            whole = np.frombuffer(read(memory.address, memory.size, self.array.stream), self.dtype).copy()
+            first = (view.data.ptr - memory.address) // self.dtype.itemsize
+            np.lib.stride_tricks.as_strided(whole[first:], view.shape, view.strides)[...] = values
+            memory.write(whole.tobytes(), self.array.order)
 
     cuda.get_current_stream = lambda device_id=-1: types.SimpleNamespace(ptr=streams[device_id])
     cuda.Device = Current
@@ -750,6 +768,103 @@ def test_small_pictures_take_one_call(cupy, function):
         ours(array, WEIGHTS, mode="mirrors")
     with pytest.raises(ValueError, match="Invalid origin"):
         ours(array, WEIGHTS, origin=3)
+
+
+# OpenCV's functions
+
+OPENCV = {
+    "filter2D": lambda x, **options: faltung.filter2D(x, -1, WEIGHTS / 9, anchor=(2, 0), delta=3, **options),
+    "sepFilter2D": lambda x, **options: faltung.sepFilter2D(x, -1, [0.25, 0.5, 0.125], [0.25, 0.5, -0.5, 1], **options),
+    "GaussianBlur": lambda x, **options: faltung.GaussianBlur(x, (5, 7), 1.3, **options),
+    "blur": lambda x, **options: faltung.blur(x, (4, 3), borderType="replicate", **options),
+}
+
+
+def opencv_image(shape, dtype):
+    return np.random.default_rng(9).integers(0, 256, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4"])
+@pytest.mark.parametrize("shape", [(18, 23), (11, 14, 3), (9, 8, 1), (1, 5, 2)])
+@pytest.mark.parametrize("name", OPENCV)
+def test_opencvs_functions(name, shape, dtype):
+    values = opencv_image(shape, dtype)
+    on_host = OPENCV[name](values, accuracy="exact")
+    given = Array(values, new_stream())
+    found = numpy_of(OPENCV[name](given, accuracy="exact"))
+    assert found.dtype == on_host.dtype and found.shape == on_host.shape
+    # The CPU sums images of uint16 along rows and columns in float64.
+    distance = np.abs(found.astype(float) - on_host)
+    assert distance.max() <= (1 if dtype == "u2" and name != "filter2D" else 0)
+    assert np.ptp(found) > 1
+
+
+def test_opencvs_functions_with_other_types():
+    values = opencv_image((12, 17), "u1")
+    for kind in (np.uint16, np.float32):
+        found = numpy_of(faltung.filter2D(Array(values), kind, WEIGHTS))
+        np.testing.assert_array_equal(found, faltung.filter2D(values, kind, WEIGHTS))
+    for given, ddepth in [(values.astype("f8"), -1), (values.astype("i2"), -1), (values, np.int16), (values, np.float64)]:
+        with pytest.raises(TypeError, match="on a device, images and results of uint8, uint16 or float32"):
+            faltung.filter2D(Array(given), ddepth, WEIGHTS)
+    with pytest.raises(TypeError, match="src: an image of"):
+        faltung.filter2D(Array(values.astype(">f4")), -1, WEIGHTS)
+    with pytest.raises(ValueError, match="at least 1 pixel"):
+        faltung.filter2D(Array(np.zeros((0, 4), "f4")), -1, WEIGHTS)
+    with pytest.raises(ValueError, match="the shape .rows, columns"):
+        faltung.filter2D(Array(values[0]), -1, WEIGHTS)
+
+
+def test_results_of_opencvs_functions(cupy):
+    values = opencv_image((15, 22), "f4")
+    right = faltung.blur(values, (3, 5))
+    source, target = (cupy.ndarray(values.shape, "f4", array) for array in (values, np.zeros_like(values)))
+    assert faltung.blur(source, (3, 5), target) is target
+    np.testing.assert_allclose(target.get(), right, rtol=1e-6)
+    # In place, and from a view to a view.
+    assert faltung.blur(source, (3, 5), source) is source
+    np.testing.assert_allclose(source.get(), right, rtol=1e-6)
+    source = cupy.ndarray(values.shape, "f4", values)
+    for part in [np.s_[2:9, 4:], np.s_[:, ::2], np.s_[::-1]]:
+        found = faltung.blur(source[part], (3, 5), target[part])
+        np.testing.assert_allclose(found.get(), faltung.blur(values[part], (3, 5)), rtol=1e-6)
+    for wrong, error, words in [
+        (np.zeros_like(values), TypeError, "dst: an array on the device"),
+        (cupy.ndarray((15, 21), "f4"), ValueError, "dst: the shape"),
+        (cupy.ndarray((15, 22), "u1"), ValueError, "dst: the type float32"),
+    ]:
+        with pytest.raises(error, match=words):
+            faltung.blur(source, (3, 5), wrong)
+    with Current(1):
+        other = cupy.ndarray(values.shape, "f4", values)
+    with pytest.raises(ValueError, match="on the input's device, cuda:0, not on cuda:1"):
+        faltung.blur(source, (3, 5), other)
+    with pytest.raises(TypeError, match="dst: a NumPy array"):
+        faltung.blur(values, (3, 5), target)
+
+
+def test_many_channels_and_huge_masks(cupy):
+    values = opencv_image((6, 7, 10), "u1")
+    found = faltung.filter2D(cupy.ndarray(values.shape, "u1", values), -1, WEIGHTS / 9)
+    np.testing.assert_array_equal(found.get(), faltung.filter2D(values, -1, WEIGHTS / 9))
+    values = opencv_image((5, 6), "f4")
+    line = np.random.default_rng(1).random(2049) / 2049
+    found = faltung.sepFilter2D(cupy.ndarray(values.shape, "f4", values), -1, line, line)
+    np.testing.assert_allclose(found.get(), faltung.sepFilter2D(values, -1, line, line), rtol=1e-4)
+
+
+def test_an_axis_of_one_channel(cupy):
+    values = opencv_image((5, 6, 1), "u1")
+    right, array = faltung.blur(values, (3, 3)), cupy.ndarray(values.shape, "u1", values)
+    found = faltung.blur(array, (3, 3))
+    assert found.shape == (5, 6)
+    np.testing.assert_array_equal(found.get(), right)
+    for shape in [(5, 6), (5, 6, 1)]:
+        target = cupy.ndarray(shape, "u1")
+        assert faltung.blur(array, (3, 3), target) is target
+        np.testing.assert_array_equal(target.get().reshape(5, 6), right)
+    # In place, by way of another array.
+    np.testing.assert_array_equal(faltung.blur(array, (3, 3), array).get()[:, :, 0], right)
 
 
 # What comes after a fork

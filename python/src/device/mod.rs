@@ -12,7 +12,8 @@ mod ndimage;
 
 use pyo3::prelude::*;
 
-use self::array::DeviceArray;
+pub(crate) use self::array::DeviceArray;
+pub(crate) use self::call::enqueue;
 use crate::compute::exception;
 
 /// Adds the functions and classes to the module.

@@ -14,7 +14,7 @@ impl DeviceArray {
     ///
     /// # Errors
     /// `TypeError` if the elements are complex.
-    fn layout(&self, py: Python<'_>) -> PyResult<Layout> {
+    pub(crate) fn layout(&self, py: Python<'_>) -> PyResult<Layout> {
         let dtype = self.dtype.bind(py);
         let kind: String = dtype.getattr(pyo3::intern!(py, "kind"))?.extract()?;
         let element = match (kind.as_str(), self.item_size) {
