@@ -34,7 +34,8 @@ def source_page(path):
     else:
         text, language = whole.read_text(encoding="utf-8"), LANGUAGES.get(whole.suffix, "text")
     fence = "~" * 12  # longer than any in the file
-    return f"# `{path}`\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+    # Lines have up to 120 characters: the space of the table of contents is theirs.
+    return f"---\nhide: [toc]\n---\n\n# `{path}`\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
 
 
 class BookLinks(Treeprocessor):

@@ -1,6 +1,8 @@
-"""Tests of the link checker: each kind of broken link, planted, must be found."""
+"""Tests of the checks: each kind of broken link, and a stale drawing, planted, must be found."""
 
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -69,6 +71,27 @@ class Links(unittest.TestCase):
             ("Why not for images of `u16`?", "why-not-for-images-of-u16"),
         ]:
             self.assertIn(anchor, repository.document(f"## {heading}\n").anchors)
+
+
+class Drawings(unittest.TestCase):
+    def test_a_stale_drawing_is_found(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        copy = Path(folder.name) / "docs/drawings"
+        shutil.copytree(repository.ROOT / "docs/drawings", copy)
+        (copy.parent / "measurements").symlink_to(repository.ROOT / "docs/measurements")
+
+        def check():
+            return subprocess.run([sys.executable, copy / "make.py", "--check"], capture_output=True, text=True)
+
+        self.assertEqual(check().returncode, 0)
+        (copy / "other.svg").write_text("<svg/>")
+        self.assertIn("other.svg", check().stderr)
+        (copy / "other.svg").unlink()
+        drawing = copy / "overlap-save.svg"
+        drawing.write_text(drawing.read_text().replace("98", "97"))
+        self.assertIn("overlap-save.svg", check().stderr)
+        self.assertEqual(check().returncode, 1)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Makes docs/reference/python.md from the docstrings of the module.
+"""Makes the pages docs/reference/python*.md from the docstrings of the module.
 
-    python reference.py        writes the page; `test_reference.py` compares it
+    python reference.py        writes the pages; `test_reference.py` compares them
 """
 
 import importlib
@@ -8,9 +8,9 @@ import inspect
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/reference/python.md"
-MODULES = ["faltung", "faltung.ndimage", "faltung.dask"]
-HEAD = """# Functions of the Python module
+FOLDER = Path(__file__).resolve().parents[2] / "docs/reference"
+PAGES = {"python.md": "faltung", "python-ndimage.md": "faltung.ndimage", "python-dask.md": "faltung.dask"}
+HEAD = """# Functions of `{}`
 
 `python/tests/reference.py` makes this page from the docstrings. A test compares it with the module.
 [The Python module](../python.md) has the types, the devices and the accuracy.
@@ -79,20 +79,19 @@ def sections(text):
     return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip()
 
 
-def page():
-    """The text of the page."""
-    parts = [HEAD]
-    for module_name in MODULES:
-        module = importlib.import_module(module_name)
-        parts.append(f"## `{module_name}`\n\n{sections(module.__doc__)}\n")
-        for name in sorted(module.__all__, key=str.lower):
-            value = getattr(module, name)
-            if inspect.ismodule(value) or isinstance(value, str):
-                continue
-            call = f"```python\n{signature(value, name)}\n```"
-            parts.append(f"### `{module_name}.{name}`\n\n{call}\n\n{sections(value.__doc__)}\n")
+def page(module_name):
+    """The text of the page of a module."""
+    module = importlib.import_module(module_name)
+    parts = [HEAD.format(module_name), f"{sections(module.__doc__)}\n"]
+    for name in sorted(module.__all__, key=str.lower):
+        value = getattr(module, name)
+        if inspect.ismodule(value) or isinstance(value, str):
+            continue
+        call = f"```python\n{signature(value, name)}\n```"
+        parts.append(f"## `{name}`\n\n{call}\n\n{sections(value.__doc__)}\n")
     return "\n".join(line.rstrip() for line in "\n".join(parts).split("\n"))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for name, module in PAGES.items():
+        (FOLDER / name).write_text(page(module), encoding="utf-8")

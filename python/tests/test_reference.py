@@ -1,4 +1,4 @@
-"""docs/reference/python.md is what the docstrings say."""
+"""The pages docs/reference/python*.md are what the docstrings say."""
 
 from itertools import zip_longest
 
@@ -14,9 +14,10 @@ def difference(found, expected):
     return None
 
 
-def test_page_is_current():
-    stale = difference(reference.PAGE.read_text(encoding="utf-8"), reference.page())
-    assert stale is None, f"{stale}; run python/tests/reference.py"
+@pytest.mark.parametrize("name, module", reference.PAGES.items())
+def test_pages_are_current(name, module):
+    stale = difference((reference.FOLDER / name).read_text(encoding="utf-8"), reference.page(module))
+    assert stale is None, f"{name}: {stale}; run python/tests/reference.py"
 
 
 @pytest.mark.parametrize("text", ["a\nc", "a\nb\nc", "a"])

@@ -30,7 +30,7 @@ pub fn book(root: &Path) -> Result<()> {
     };
     run(&["-m", "unittest", "--quiet"])?;
     run(&["../docs/drawings/make.py", "--check"])?;
-    run(&["-m", "mkdocs", "build", "--quiet", "--clean", "--config-file", "mkdocs.yml", "-d", path_text(&book)?])?;
+    run(&["-m", "mkdocs", "build", "--clean", "--config-file", "mkdocs.yml", "-d", path_text(&book)?])?;
     run(&["links.py", path_text(&book)?])?;
     println!("{}", book.join("index.html").display());
     Ok(())
