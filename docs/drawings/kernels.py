@@ -69,8 +69,8 @@ def sliding_window():
         d.text(left + window * unit + 8, y + 16, name, color, bold=fill != "grey")
         if words:
             d.text(left + window * unit + 46, y + 16, words, color, small=True)
-    d.text(left + window * unit + 46, top + 16, "used up: no row is", "dim", small=True)
-    d.text(left + window * unit + 46, top + unit + 14, "loaded a second time", "dim", small=True)
+    d.text(left + window * unit + 46, top + 16, "used up: a thread loads", "dim", small=True)
+    d.text(left + window * unit + 46, top + unit + 14, "each row of its strip once", "dim", small=True)
     d.rect(left, top + 2 * unit, window * unit, unit, "none", "blue", stroke_width=2)
 
     # The sums, and the free shift.
@@ -125,7 +125,7 @@ def double_buffering():
     y += 28
     d.text(14, y, "P0, P1: 16 rows of pixels.  F0, F1: 16 filtered rows.")
     d.text(14, y + 16, "Step 2 copies to P0, filters rows from P1 to F1, and adds F0")
-    d.text(14, y + 32, "to the column sums. So no stage waits for another.")
+    d.text(14, y + 32, "to the column sums. Within a step no stage waits for another.")
     return d
 
 
@@ -144,8 +144,8 @@ def fixed_point_digits():
     d.rect(x, y, 16 * unit, 16 * unit, "pale-orange", "orange")
     d.rect(x + 16 * unit, y, 16 * unit, 16 * unit, "grey", "orange")
     d.text(x, y - 6, "16 x 32 bytes of the image", "orange", small=True)
-    d.text(x + 8 * unit, y + 44, "row t", "orange", "middle", small=True)
-    d.text(x + 24 * unit, y + 44, "row t + 1", "orange", "middle", small=True)
+    d.text(x + 8 * unit, y + 44, "rows 4m + t", "orange", "middle", small=True)
+    d.text(x + 24 * unit, y + 44, "4m + t + 1", "orange", "middle", small=True)
     d.text(x + 32 * unit + 12, y + 46, "x", anchor="middle", bold=True)
     # The Toeplitz matrix as `Layout::mask_element` fills it: phase 1, rows of the mask paired.
     x, phase = 200, 1

@@ -53,7 +53,7 @@ def time_against_mask():
         ("separable, bounded", separable, "green", None),
         ("roofline of dense", roofline, "ink", "1 3"),
     ]
-    d = Drawing("Kernel time against the side of the mask on an H200, 8192 x 8192 pixels of f32", 420)
+    d = Drawing("Kernel time against the side of the mask on an H200, 8192 x 8192 pixels of f32", 432)
     d.text(12, 20, "H200, 8192 x 8192, f32, one channel: kernel time", bold=True)
     left, right, top, bottom = 52, 388, 36, 300
     first, last = log10(2.7), log10(70)
@@ -82,9 +82,10 @@ def time_against_mask():
         if name != "roofline of dense":
             for x, y in places:
                 d.circle(x, y, 2.4, color)
-    # The legend: libraries on the left, ours on the right.
+    d.text(14, bottom + 53, "others", bold=True)
+    d.text(210, bottom + 53, "this project", bold=True)
     for i, (name, _, color, dash) in enumerate(series):
-        x, y = 14 + 196 * (i // 4), bottom + 56 + 17 * (i % 4)
+        x, y = 14 + 196 * (i // 4), bottom + 70 + 17 * (i % 4)
         d.line([(x, y - 4), (x + 30, y - 4)], color, dash, stroke_width=2)
         d.text(x + 38, y, name, "ink" if i >= 4 else "dim", small=True)
     return d
