@@ -21,6 +21,10 @@ LANGUAGES = {".rs": "rust", ".py": "python", ".toml": "toml", ".json": "json", "
 # Files that are shown as they are.
 BINARY = {".png", ".jpg", ".svg", ".npy", ".tif"}
 
+# What the search needs from file://, and the address where the theme looks for the like of it.
+SEARCH = "search-frame.js"
+SEARCH_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
+
 _page_source = None
 _uris = {}
 
@@ -35,7 +39,8 @@ def source_page(path):
         text, language = whole.read_text(encoding="utf-8"), LANGUAGES.get(whole.suffix, "text")
     fence = "~" * 12  # longer than any in the file
     # Lines have up to 120 characters: the space of the table of contents is theirs.
-    return f"---\nhide: [toc]\n---\n\n# `{path}`\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+    # The search is for pages with text.
+    return f"---\nhide: [toc]\nsearch: {{exclude: true}}\n---\n\n# `{path}`\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
 
 
 class BookLinks(Treeprocessor):
@@ -93,8 +98,8 @@ def on_files(files, config):
             else:
                 _uris[path] = f"source/{path}.md"
                 files.append(File.generated(config, _uris[path], content=source_page(path)))
-    css = str(Path(__file__).with_name("book.css"))
-    files.append(File.generated(config, "book.css", abs_src_path=css))
+    for name in ("book.css", SEARCH):
+        files.append(File.generated(config, name, abs_src_path=str(Path(__file__).with_name(name))))
     return files
 
 
@@ -106,3 +111,11 @@ def on_page_markdown(markdown, page, config, files):
     if uri == "reference/library.md" and library.is_file():
         markdown += "\n[Open the documentation of the library](../../doc/faltung/index.html)\n"
     return markdown
+
+
+def on_post_page(output, page, config):
+    return output.replace(SEARCH_ELSEWHERE, posixpath.relpath(SEARCH, posixpath.dirname(page.url) or "."))
+
+
+def on_post_template(output_content, template_name, config):
+    return output_content.replace(SEARCH_ELSEWHERE, SEARCH)

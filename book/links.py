@@ -55,10 +55,17 @@ def check_repository(root=ROOT):
 
 
 def check_book(folder):
-    """What is wrong with the links of the HTML files of a book."""
+    """What is wrong with the links of the HTML files of a book, which needs no server."""
     pages = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
     pages = [page for page in pages if page != "404.html"]  # a server shows it for any path
-    return check(folder, pages, lambda page: Document((folder / page).read_text(encoding="utf-8")))
+    documents = {page: Document((folder / page).read_text(encoding="utf-8")) for page in pages}
+    problems = [
+        f"{page}: {link}: a browser would load this from another server"
+        for page, contents in documents.items()
+        for link in contents.loaded
+        if is_external(link)
+    ]
+    return problems + check(folder, pages, documents.get)
 
 
 def main(folders):

@@ -32,6 +32,7 @@ class Document(HTMLParser):
     def __init__(self, html):
         super().__init__()
         self.links = []
+        self.loaded = []  # links to what a browser loads with the page
         self.anchors = set()
         self._heading = None
         self._slugs = {}
@@ -43,6 +44,8 @@ class Document(HTMLParser):
         link = attributes.get(self.LINKS.get(tag))
         if link is not None:
             self.links.append(link)
+            if tag != "a":
+                self.loaded.append(link)
         self.anchors.update(value for name in ("id", "name") if (value := attributes.get(name)))
         if re.fullmatch("h[1-6]", tag):
             self._heading = ""

@@ -64,6 +64,14 @@ class Links(unittest.TestCase):
         (book / "index.html").write_text('<a href="b.html#none">b</a><a href="c.html">c</a>')
         self.assertEqual(len(links.check_book(book)), 2)
 
+    def test_what_a_book_loads_from_servers_is_found(self):
+        book = self.root / "book"
+        book.mkdir()
+        (book / "index.html").write_text('<a href="https://example.org/x">x</a>')
+        self.assertEqual(links.check_book(book), [])
+        (book / "index.html").write_text('<script src="https://example.org/x.js"></script>')
+        self.assertIn("another server", links.check_book(book)[0])
+
     def test_anchors_are_those_of_github(self):
         for heading, anchor in [
             ("`fft_tile`: large dense masks", "fft_tile-large-dense-masks"),
