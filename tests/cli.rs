@@ -26,6 +26,8 @@ mod metadata;
 mod names;
 #[path = "cli/processes.rs"]
 mod processes;
+#[path = "cli/reference.rs"]
+mod reference;
 #[path = "cli/saturation.rs"]
 mod saturation;
 #[path = "cli/steps.rs"]

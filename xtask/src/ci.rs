@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{aarch64, build_ptx, deny, outside, package, ptxas, target, wheel};
+use crate::{aarch64, book, build_ptx, deny, outside, package, ptxas, quick_start, target, wheel};
 
 /// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels and of
 /// AArch64 where nothing changed, unless all is `full`: then the sweep over the devices is the full one, too.
@@ -48,6 +48,7 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     step("ptxas", &mut || {
         if !full && ptxas::stamp(root)?.is_current() { Ok(()) } else { ptxas::check(root).map(drop) }
     })?;
+    step("book", &mut || book::book(root))?;
     step("packages", &mut || package::check(root, false))?;
 
     // One set of features for the whole workspace: each crate is compiled once for clippy and once for the tests.
@@ -75,6 +76,7 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
         }
         run(tests)
     })?;
+    step("quick starts", &mut || quick_start::run(root))?;
     step("Python module", &mut || wheel::test(root))?;
     step("CPU path on AArch64", &mut || {
         if !full && aarch64::stamp(root)?.is_current() { Ok(()) } else { aarch64::check(root) }

@@ -9,6 +9,7 @@
 //! | [`package`] | `package`: the packages of the crates, with their fields, licences and sizes |
 //! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
 //! | [`wheel`] | `wheel`: the wheel of the Python module, and its tests |
+//! | [`book`] | `book`: the book, with all links and drawings checked |
 //! | [`deny`] | `deny`: licences and sources of all dependencies |
 //! | [`aarch64`] | `aarch64`: the tests of the CPU path on 64-bit Arm, in QEMU |
 //! | [`ci`] | `ci`: everything that a change must pass |
@@ -16,9 +17,12 @@
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
 //! | [`module_text`] | the committed file of a module |
 //! | [`stamp`] | what a slow check has covered, so that an unchanged tree skips it |
+//! | [`quick_start`] | the commands and the code of the quick starts |
 //! | [`process`] | the programs that the tasks start |
+//! | [`python`] | Python, virtual environments, packages from PyPI |
 
 pub mod aarch64;
+pub mod book;
 pub mod build_ptx;
 pub mod ci;
 pub mod deny;
@@ -29,6 +33,8 @@ pub mod outside;
 pub mod package;
 pub mod process;
 pub mod ptxas;
+pub mod python;
+pub mod quick_start;
 pub mod setup;
 pub mod stamp;
 pub mod wheel;

@@ -48,6 +48,8 @@ enum Task {
         #[arg(long)]
         test: bool,
     },
+    /// Build the book into target/book, and check all links and drawings
+    Book,
     /// Check the licences and sources of all dependencies, and record that they have passed
     Deny,
     /// Run the tests of the CPU path for AArch64 in QEMU: is NEON right?
@@ -89,6 +91,7 @@ fn run(task: Task) -> Result<()> {
         Task::Outside => xtask::outside::check(&root),
         Task::Wheel { test: false } => xtask::wheel::wheel(&root),
         Task::Wheel { test: true } => xtask::wheel::test(&root),
+        Task::Book => xtask::book::book(&root),
         Task::Deny => xtask::deny::write(&root),
         Task::Aarch64 { force } if !force && xtask::aarch64::stamp(&root)?.is_current() => Ok(()),
         Task::Aarch64 { .. } => xtask::aarch64::write(&root),

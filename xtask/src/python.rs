@@ -1,0 +1,87 @@
+//! Python: the one of this machine, virtual environments, and packages from PyPI.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process::capture;
+
+/// The oldest Python that the module and the tools support.
+pub(crate) const OLDEST_PYTHON: (u32, u32) = (3, 11);
+
+/// Names of Python, the one that is tried first in front.
+const PYTHONS: [&str; 5] = ["python3", "python3.13", "python3.12", "python3.11", "python"];
+
+/// The longest time for a download.
+pub(crate) const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
+
+/// Makes a virtual environment. A failure leaves none behind.
+pub(crate) fn make_environment(folder: &Path) -> Result<()> {
+    let python = find_python()?;
+    let made = capture(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder), DOWNLOAD_LIMIT);
+    if made.is_err() {
+        // It may have a `bin/python` all the same.
+        fs::remove_dir_all(folder).ok();
+    }
+    made.map(drop).context("could not make a virtual environment; on Debian and Ubuntu python3-venv is needed")
+}
+
+/// Installs packages into the environment of `python`.
+pub(crate) fn pip(python: &Path, packages: &[&str]) -> Result<()> {
+    println!("fetching {} with pip", packages.join(", "));
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]).args(packages);
+    let done = capture(&mut pip, DOWNLOAD_LIMIT).map(drop);
+    done.with_context(|| format!("could not install {} from PyPI", packages.join(", ")))
+}
+
+/// The first Python that is new enough.
+fn find_python() -> Result<&'static str> {
+    let (major, minor) = OLDEST_PYTHON;
+    let mut found = Vec::new();
+    for python in PYTHONS {
+        let program = "import sys; print(*sys.version_info[:2])";
+        let Ok(said) = capture(Command::new(python).args(["-c", program]), DOWNLOAD_LIMIT) else { continue };
+        match version(&said) {
+            Some(version) if version >= OLDEST_PYTHON => return Ok(python),
+            _ => found.push(format!("{python} {}", said.trim().replace(' ', "."))),
+        }
+    }
+    let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+    bail!("Python {major}.{minor} or newer is required, found: {found}")
+}
+
+/// Of `3 11` (3, 11).
+fn version(said: &str) -> Option<(u32, u32)> {
+    let (major, minor) = said.trim().split_once(' ')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// `PATH` with the folder of a Python in front.
+pub(crate) fn path_with(python: &Path) -> Result<OsString> {
+    let own = python.parent().context("a program lies in a folder")?.to_owned();
+    let others = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths(std::iter::once(own).chain(env::split_paths(&others)))?)
+}
+
+/// A path as text.
+pub(crate) fn path_text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(version("3 9\n").unwrap() < OLDEST_PYTHON && version("3 11").unwrap() >= OLDEST_PYTHON);
+        assert!(version("4 0").unwrap() > OLDEST_PYTHON);
+        assert_eq!(version("Python 2.7"), None);
+    }
+}
