@@ -310,7 +310,8 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
     filtered = range(ndim) if axes is None else checked_axes(axes, ndim)
     if weights.ndim != len(filtered) or 0 in weights.shape:
         raise RuntimeError(
-            f"weights.ndim ({weights.ndim}) must match len(axes) ({len(filtered)}), and none be empty"
+            f"weights.ndim ({weights.ndim}) must match len(axes) ({len(filtered)}), and each axis must have an "
+            f"element, not the shape {weights.shape}"
         )
     origins = per_axis(origin, len(filtered), "origin")
     if len(filtered) < ndim or axes is not None:
@@ -318,10 +319,10 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
         for axis, value in zip(filtered, values):
             origins[axis] = value
         weights = np.expand_dims(weights, tuple(axis for axis in range(ndim) if axis not in filtered))
+    origins = [checked_origin(value, size, "weights.shape[k]") for value, size in zip(origins, weights.shape)]
     if is_convolution:
         weights = weights[_REVERSED * ndim]
         origins = [-value - (size & 1 == 0) for value, size in zip(origins, weights.shape)]
-    origins = [checked_origin(value, size, "weights.shape[k]") for value, size in zip(origins, weights.shape)]
     if not isinstance(mode, str) and isinstance(mode, Iterable):
         raise RuntimeError("A sequence of modes is not supported")
     if not weights.flags.c_contiguous:

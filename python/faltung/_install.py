@@ -1,5 +1,6 @@
 """Puts the functions of `faltung.ndimage` in the place of SciPy's and CuPy's, and takes them back."""
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -28,11 +29,12 @@ _KEPT = "faltung._scipy_original"
 
 _lock = RLock()
 _originals = {}  # (module, name): the function that was there; empty while nothing is installed
+_accuracy = None  # what is installed has it
 _by_call = False  # whether `install()` asks for it
 _blocks = 0  # how many blocks `with installed()` ask for it
 
 
-def install():
+def install(accuracy=None):
     """Puts the thirteen functions of `faltung.ndimage` into `scipy.ndimage`, and into `cupyx.scipy.ndimage`.
 
     Code that calls `scipy.ndimage.gaussian_filter` then runs `faltung.ndimage.gaussian_filter`, also inside other
@@ -43,7 +45,12 @@ def install():
 
     A second call changes nothing. Any thread may call it; the change is for all threads.
 
-    Returns the names of the changed modules. Raises `ImportError` if there is neither SciPy nor CuPy.
+    `accuracy` is the default of the installed functions. With "exact", results of ``float32`` are SciPy's, too. With
+    None they are sums of ``float32``, which is faster. A small difference of large values, such as a gradient of an
+    image with an offset, then has a large relative error.
+
+    Returns the names of the changed modules. Raises `ImportError` if there is neither SciPy nor CuPy, `ValueError` for
+    an unknown accuracy, and `RuntimeError` if the functions are installed with another one.
 
     >>> import faltung, scipy.ndimage
     >>> faltung.install()[0]
@@ -56,7 +63,7 @@ def install():
     """
     global _by_call
     with _lock:
-        modules = _put()
+        modules = _put(accuracy)
         _by_call = True
         return modules
 
@@ -74,8 +81,9 @@ def uninstall():
 
 
 @contextmanager
-def installed():
-    """`install()` for the length of a block. Blocks may be nested. Blocks of several threads may overlap.
+def installed(accuracy=None):
+    """`install(accuracy)` for the length of a ``with`` block. Blocks may be nested. Blocks of several threads may
+    overlap.
 
     >>> import faltung, scipy.ndimage
     >>> with faltung.installed():
@@ -86,7 +94,7 @@ def installed():
     """
     global _blocks
     with _lock:
-        modules = _put()
+        modules = _put(accuracy)
         _blocks += 1
     try:
         yield modules
@@ -117,10 +125,27 @@ def _modules():
     return result
 
 
-def _put():
+def _with_accuracy(function, accuracy):
+    """A function of `faltung.ndimage` with another default of `accuracy`."""
+    if accuracy is None:
+        return function
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return function(*args, **{"accuracy": accuracy, **kwargs})
+
+    return call
+
+
+def _put(accuracy):
+    global _accuracy
     # It keeps SciPy's functions for what it does not compute, so it is imported before they are replaced.
     from faltung import ndimage
 
+    if accuracy not in (None, "exact", "bounded", "normwise"):
+        raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
+    if _originals and accuracy != _accuracy:
+        raise RuntimeError(f"the functions are installed with accuracy={_accuracy!r}, not {accuracy!r}: uninstall first")
     if not _originals:
         places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
         if not places:
@@ -130,7 +155,8 @@ def _put():
         vars(kept).update({name: function for (module, name), function in _originals.items() if "cupyx" not in module})
         sys.modules[_KEPT] = kept
         for module, name in places:
-            setattr(module, name, getattr(ndimage, name))
+            setattr(module, name, _with_accuracy(getattr(ndimage, name), accuracy))
+        _accuracy = accuracy
     return list(dict.fromkeys(module for module, _ in _originals))
 
 

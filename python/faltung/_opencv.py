@@ -56,6 +56,9 @@ _ACCURACIES = ("exact", "bounded", "normwise")
 # A mask of more coefficients is computed in two passes.
 _MOST_COEFFICIENTS = 1 << 22
 
+# More columns or rows than any window has.
+_MOST_SIZE = 1 << 30
+
 # Gaussians of these sizes have fixed coefficients where no sigma is given.
 _SMALL_GAUSSIANS = {
     1: (1,),
@@ -231,7 +234,7 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
     """
     image = _image(src)
     kind = _depth(-1, image.dtype, _GAUSSIAN_RESULTS)
-    columns, rows = _pair("ksize", ksize)
+    columns, rows = _size(ksize)
     sigma_x, sigma_y = _number("sigmaX", sigmaX), _number("sigmaY", sigmaY)
     if sigma_y <= 0:
         sigma_y = sigma_x
@@ -275,7 +278,7 @@ def blur(src, ksize, dst=None, anchor=(-1, -1), borderType=4, *, accuracy=None):
     """
     image = _image(src)
     kind = _depth(-1, image.dtype, _BLUR_RESULTS)
-    columns, rows = _pair("ksize", ksize)
+    columns, rows = _size(ksize)
     if columns < 1 or rows < 1:
         raise ValueError(f"ksize: at least 1 column and 1 row are required, not {(columns, rows)}")
     shape, scale = (rows, columns), 1.0 / (rows * columns)
@@ -314,9 +317,10 @@ def _depth(ddepth, source, results):
     else:
         number = _index("ddepth", ddepth)
         kind = source if number == -1 else _DEPTHS.get(number)
-    if kind not in possible:
+    # NumPy takes None for float64.
+    if kind is None or kind not in possible:
         found = ddepth if kind is None else kind
-        raise ValueError(f"ddepth: from images of {source}, {_names(possible)} is required, not {found}")
+        raise ValueError(f"ddepth: an image of {source} gives {_names(possible)}, not {found}")
     return kind
 
 
@@ -338,6 +342,14 @@ def _pair(name, value):
     except (TypeError, ValueError):
         raise TypeError(f"{name}: a pair of integers is required, not {value!r}") from None
     return _index(name, first), _index(name, second)
+
+
+def _size(ksize):
+    """Columns and rows of a window."""
+    columns, rows = _pair("ksize", ksize)
+    if max(columns, rows) > _MOST_SIZE:
+        raise ValueError(f"ksize: at most {_MOST_SIZE} columns and rows are required, not {(columns, rows)}")
+    return columns, rows
 
 
 def _number(name, value):

@@ -31,7 +31,7 @@ try:
     import dask.array as da
     from dask.base import tokenize
 except ImportError as error:
-    raise ImportError("faltung.dask needs Dask: pip install 'faltung[dask]'") from error
+    raise ImportError("faltung.dask needs Dask: pip install 'dask[array]'") from error
 
 from faltung import _halo
 from faltung._chunks import ChunkFilter, filter_stored

@@ -1,8 +1,8 @@
-"""The linear filters of ``scipy.ndimage``: same names, same arguments, same results, many times as fast.
+"""The linear filters of ``scipy.ndimage``: same names, same arguments, same results, in less time.
 
 Integer and ``float64`` results are bit-exact with SciPy's on x86-64. ``float32`` arrays with ``float32`` results are
-summed in ``float32``; ``accuracy="exact"`` sums them in ``float64``, as SciPy does. The library computes all real and
-complex types, any number of axes and any strides. It passes a call with another type to SciPy, which raises SciPy's own
+summed in ``float32``; ``accuracy="exact"`` sums them in ``float64``, as SciPy does. The library computes ``bool``, integers,
+``float32``, ``float64``, ``complex64`` and ``complex128``, with any number of axes and any strides. It passes a call with another type to SciPy, which raises SciPy's own
 exception.
 
 Arrays of CuPy, PyTorch, Numba and others on a CUDA device are filtered on that device. The work is enqueued on the

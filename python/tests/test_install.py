@@ -47,6 +47,25 @@ def test_install_and_uninstall():
     assert not is_installed()
 
 
+def test_the_accuracy_of_what_is_installed():
+    image = (1e6 + np.random.default_rng(0).standard_normal((60, 70))).astype(np.float32)
+    expected = nd.gaussian_gradient_magnitude(image, 2)
+    with faltung.installed(accuracy="exact"):
+        assert nd.sobel.__name__ == "sobel" and nd.sobel.__doc__ == ndimage.sobel.__doc__
+        np.testing.assert_array_equal(nd.gaussian_gradient_magnitude(image, 2), expected)
+        assert (nd.gaussian_gradient_magnitude(image, 2, accuracy="bounded") != expected).any()
+        with pytest.raises(RuntimeError, match="installed with accuracy='exact', not None"):
+            faltung.install()
+        assert faltung.install("exact") == faltung.install("exact")
+    assert nd.sobel is not BEFORE["sobel"]
+    faltung.uninstall()
+    with faltung.installed():
+        assert (nd.gaussian_gradient_magnitude(image, 2) != expected).any()
+    with pytest.raises(ValueError, match="accuracy must be"):
+        faltung.install("precise")
+    assert not is_installed()
+
+
 def test_a_call_of_scipy_reaches_ours():
     image = np.arange(30.0).reshape(5, 6)
     expected = nd.gaussian_filter(image, 1.0)

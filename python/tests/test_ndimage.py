@@ -442,3 +442,24 @@ def test_one_wrong_value_is_seen():
     assert np.argwhere(bits_differ(image, same)).tolist() == [[3, 4]]
     assert bits_differ(image, np.roll(image, 1, 1)).any()
     assert bits_differ(image, np.where(image == image[0, 0], np.nan, image)).any()
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("shape", [(1, 3), (3, 3), (13, 13), (31, 31)])
+def test_products_with_nan_are_left_out(kind, shape):
+    rng = np.random.default_rng(7)
+    values = rng.integers(0, 200, (40, 50)).astype(kind)
+    weights = rng.integers(-3, 4, shape).astype(float)
+    weights[0, 1] = weights[-1, -1] = np.nan
+    for function in ("correlate", "convolve"):
+        right = getattr(nd, function)(values, weights)
+        assert np.isfinite(right).all()
+        np.testing.assert_array_equal(getattr(ndimage, function)(values, weights), right)
+
+
+def test_an_origin_outside_is_named_as_it_was_given():
+    for function in (ndimage.correlate, ndimage.convolve):
+        with pytest.raises(ValueError, match="it is 3 for a size of 4"):
+            function(np.zeros((5, 5)), np.ones((4, 4)), origin=3)
+        with pytest.raises(RuntimeError, match=r"each axis must have an element, not the shape \(0, 3\)"):
+            function(np.zeros((5, 5)), np.ones((0, 3)))

@@ -70,7 +70,7 @@ pub(super) fn device_correlate(
     origins: Vec<isize>,
     is_f32: bool,
 ) -> PyResult<()> {
-    let (weights, border) = (Weights::get(weights)?, border(mode)?);
+    let (weights, border) = (Weights::get_dense(weights)?, border(mode)?);
     enqueue(input, output, |device, input, output, stream| {
         let Weights { values, shape } = &weights;
         let correlation = Correlation { weights: values, shape, origins: &origins, border, value: cval };
