@@ -143,6 +143,25 @@ def separable_image(array, output, passes, cval, exact):
     return fit and _image(array, column, row, (len(column), len(row)), output, mode, cval, origins)
 
 
+def filter_axes(array, output, passes, cval):
+    """Filters a real array of integers on the host along several axes; returns False for other arrays.
+
+    `passes` are axis, weights or size, origin and mode of each filter.
+    """
+    if type(array) is OnDevice or array.dtype.kind not in "biu" or output.dtype.kind not in "biu":
+        return False
+    filters = [
+        (axis, weights if type(weights) is int else np.asarray(weights, np.float64), mode_code(mode), int(origin))
+        for axis, weights, origin, mode in passes
+    ]
+
+    def compute(values, result):
+        _native.filter_axes(values, result, filters, cval, False)
+
+    run_on_host(array, output, compute, may_be_same=True)
+    return True
+
+
 def correlate_lines(array, weights, axis, output, mode, cval, origin, exact):
     """Correlates along an axis. All arguments are checked; array and output are real or complex."""
     if array.dtype.kind == "c" or weights.dtype.kind == "c":

@@ -23,12 +23,16 @@ from faltung._dispatch import (
     assign,
     correlate_dense,
     correlate_lines,
+    filter_axes,
     one_after_another,
     run_on_device,
     run_on_host,
     separable_image,
 )
 from faltung._on_device import OnDevice
+
+# The difference of both neighbours.
+_DIFFERENCE = np.array([-1.0, 0.0, 1.0])
 
 # The index that reverses an axis.
 _REVERSED = (slice(None, None, -1),)
@@ -179,6 +183,8 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
     weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
     if not (are_valid and separable_image(array, output, weighted, cval, exact)):
+        if are_valid and filter_axes(array, output, passes, cval):
+            return output
         filters = [
             lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
                 source, size, axis, target, mode, cval, origin
@@ -200,10 +206,12 @@ def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
         weights[axis] = [-1, 0, 1]
         if separable_image(array, output, [(0, weights[0], 0, modes[0]), (1, weights[1], 0, modes[1])], cval, exact):
             return output
-    filters = [_pass([-1, 0, 1], axis, modes[axis], cval, exact)]
     others = (other for other in range(array.ndim) if other != axis)
-    filters += [_pass(smoothing, other, modes[other], cval, exact) for other in others]
-    one_after_another(array, output, filters)
+    passes = [(axis, _DIFFERENCE, 0, modes[axis])]
+    passes += [(other, smoothing, 0, modes[other]) for other in others]
+    if not filter_axes(array, output, passes, cval):
+        filters = [_pass(weights, along, mode, cval, exact) for along, weights, _, mode in passes]
+        one_after_another(array, output, filters)
     return output
 
 
