@@ -31,6 +31,9 @@ from faltung._dispatch import (
 )
 from faltung._on_device import OnDevice
 
+# The largest mean of a picture of `float32` that is computed as a sum of products.
+_SMALL_MEAN = 12
+
 # The difference of both neighbours.
 _DIFFERENCE = np.array([-1.0, 0.0, 1.0])
 
@@ -176,14 +179,16 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         per_axis(origin, count, "origin"),
         per_axis(mode, count, "mode"),
     )
-    passes = [(axis, int(size), origin, axis_mode) for axis, size, origin, axis_mode in passes if size > 1]
+    passes = [(axis, int(size), operator.index(origin), axis_mode) for axis, size, origin, axis_mode in passes if size > 1]
     if not passes:
         assign(output, array)
         return output
     weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
-    if not (are_valid and separable_image(array, output, weighted, cval, exact)):
-        if are_valid and filter_axes(array, output, passes, cval):
+    # Sums that do not grow with the size are worth more than one pass over memory with all products.
+    is_small = array.ndim != 2 or all(size <= _SMALL_MEAN for _, size, _, _ in passes)
+    if not (are_valid and is_small and separable_image(array, output, weighted, cval, exact)):
+        if are_valid and filter_axes(array, output, passes, cval, exact):
             return output
         filters = [
             lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
@@ -209,7 +214,8 @@ def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
     others = (other for other in range(array.ndim) if other != axis)
     passes = [(axis, _DIFFERENCE, 0, modes[axis])]
     passes += [(other, smoothing, 0, modes[other]) for other in others]
-    if not filter_axes(array, output, passes, cval):
+    check_cval(array, cval)
+    if not filter_axes(array, output, passes, cval, exact):
         filters = [_pass(weights, along, mode, cval, exact) for along, weights, _, mode in passes]
         one_after_another(array, output, filters)
     return output

@@ -263,12 +263,13 @@ impl Rows<'_> {
 fn means_of_columns<S: Simd>(simd: S, means: &Means, sums: &mut [u16], new: &[u8], old: &[u8], to: &mut [u16]) {
     let count = to.len();
     assert!(sums.len() == count && new.len() == count && old.len() == count);
+    let factors = means.factors(simd);
     let whole = count / (2 * S::LANES) * (2 * S::LANES);
     for i in (0..whole).step_by(2 * S::LANES) {
         // SAFETY: all slices have a vector from i on, as `whole` says.
         unsafe {
             let sum = simd.add_shorts(simd.load_shorts(sums.as_ptr().add(i)), simd.load_u8_shorts(new.as_ptr().add(i)));
-            simd.store_shorts(to.as_mut_ptr().add(i), means.means(simd, sum));
+            simd.store_shorts(to.as_mut_ptr().add(i), means.means(simd, &factors, sum));
             let rest = simd.sub_shorts(sum, simd.load_u8_shorts(old.as_ptr().add(i)));
             simd.store_shorts(sums.as_mut_ptr().add(i), rest);
         }
@@ -358,7 +359,7 @@ unsafe fn sums_of_few<S: Simd, const SIZE: usize>(
     means: &Means,
     to: &mut [u8],
 ) {
-    let lanes = 2 * S::LANES;
+    let (lanes, factors) = (2 * S::LANES, means.factors(simd));
     for start in (0..to.len()).step_by(lanes) {
         // SAFETY: less than SLACK values after the last window; `sums` has room for a vector.
         unsafe {
@@ -366,7 +367,7 @@ unsafe fn sums_of_few<S: Simd, const SIZE: usize>(
             for i in 1..SIZE {
                 sum = simd.add_shorts(sum, simd.load_shorts(row.as_ptr().add(start + i * step)));
             }
-            let mean = means.means(simd, sum);
+            let mean = means.means(simd, &factors, sum);
             if start + lanes <= to.len() {
                 simd.store_shorts_u8(to.as_mut_ptr().add(start), mean);
             } else {

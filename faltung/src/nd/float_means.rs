@@ -34,8 +34,8 @@ const CHUNK: usize = 512;
 /// Columns of a block of sums of `f32`.
 const STRIP: usize = 1024;
 
-/// Values between both passes of sums of `f32`: 384 KiB.
-const BLOCK: usize = 96 << 10;
+/// Values of the sums of `f32` of a block: 4 MiB.
+const BLOCK: usize = 1 << 20;
 
 /// A mean along an axis.
 #[derive(Clone, Copy)]

@@ -10,6 +10,7 @@ use super::convert::Value;
 use super::kernel::{SLACK, Scalar, Tap};
 use super::lines::{LineSums, Places, ReadySums};
 use crate::cpu::simd::Simd;
+use crate::cpu::whole::window_sums;
 
 impl Scalar for u16 {
     /// The last bits of a whole number below 2^63.
@@ -145,8 +146,8 @@ impl Means {
         ((u32::from(sum) * u32::from(self.factor)) >> 16) as u16 >> self.shift
     }
 
-    /// The means of values that are `step` places apart, of which the next result's are one place further. Sums of 2, 4,
-    /// 8, .. values take the place of the values, and the binary digits of the size say which of them are added.
+    /// The means of values that are `step` places apart, of which the next result's are one place further. `from` is
+    /// overwritten.
     ///
     /// # Safety
     /// - `from` is valid for reads and writes of `count + (size - 1) * step` + [`SLACK`] values.
@@ -160,43 +161,25 @@ impl Means {
         step: usize,
         count: usize,
     ) {
-        // How many values the sums at `from` have, and how many those at `to`.
-        let (mut power, mut done) = (1, 0);
-        loop {
-            if self.size & power != 0 {
-                for i in (0..count).step_by(2 * S::LANES) {
-                    // SAFETY: sums up to the last one that is asked for, and less than SLACK values more.
-                    unsafe {
-                        let part = simd.load_shorts(from.add(i + done * step));
-                        let sum = if done == 0 { part } else { simd.add_shorts(simd.load_shorts(to.add(i)), part) };
-                        simd.store_shorts(to.add(i), sum);
-                    }
-                }
-                done += power;
-            }
-            if done == self.size {
-                break;
-            }
-            // What is still read of the sums of twice as many.
-            for i in (0..count + (self.size - 2 * power) * step).step_by(2 * S::LANES) {
-                // SAFETY: as above.
-                unsafe {
-                    let (a, b) = (simd.load_shorts(from.add(i)), simd.load_shorts(from.add(i + power * step)));
-                    simd.store_shorts(from.add(i), simd.add_shorts(a, b));
-                }
-            }
-            power *= 2;
-        }
+        // SAFETY: as this function requires; a vector is at most SLACK values.
+        unsafe { window_sums(simd, from, self.size, step, to, count) };
+        let factors = self.factors(simd);
         for i in (0..count).step_by(2 * S::LANES) {
             // SAFETY: less than SLACK values after the last one.
-            unsafe { simd.store_shorts(to.add(i), self.means(simd, simd.load_shorts(to.add(i)))) };
+            unsafe { simd.store_shorts(to.add(i), self.means(simd, &factors, simd.load_shorts(to.add(i)))) };
         }
+    }
+
+    /// The factor in every lane, for [`means`](Self::means).
+    #[inline(always)]
+    pub(super) fn factors<S: Simd>(&self, simd: S) -> S::Shorts {
+        simd.splat_shorts(self.factor)
     }
 
     /// [`mean`](Self::mean), lane by lane.
     #[inline(always)]
-    pub(super) fn means<S: Simd>(&self, simd: S, sums: S::Shorts) -> S::Shorts {
-        simd.shift_right_shorts(simd.mul_high_shorts(sums, simd.splat_shorts(self.factor)), self.shift)
+    pub(super) fn means<S: Simd>(&self, simd: S, factors: &S::Shorts, sums: S::Shorts) -> S::Shorts {
+        simd.shift_right_shorts(simd.mul_high_shorts(sums, factors), self.shift)
     }
 
     /// The means of values that are `width` places apart, by running sums.
@@ -206,6 +189,7 @@ impl Means {
     #[inline(always)]
     unsafe fn across_memory<S: Simd>(&self, simd: S, places: &Places<u16>) {
         let Places { values, results, sums, rows, width, .. } = *places;
+        let factors = self.factors(simd);
         // SAFETY: row and column exist.
         unsafe {
             for column in 0..width {
@@ -222,7 +206,7 @@ impl Means {
                 let to = results.add(row * width);
                 for column in (0..whole).step_by(2 * S::LANES) {
                     let sum = simd.add_shorts(simd.load_shorts(sums.add(column)), simd.load_shorts(new.add(column)));
-                    simd.store_shorts(to.add(column), self.means(simd, sum));
+                    simd.store_shorts(to.add(column), self.means(simd, &factors, sum));
                     simd.store_shorts(sums.add(column), simd.sub_shorts(sum, simd.load_shorts(old.add(column))));
                 }
                 for column in whole..width {

@@ -123,7 +123,7 @@ impl Simd for Neon {
         unsafe { vsubq_u16(a, b) }
     }
     #[inline(always)]
-    fn mul_high_shorts(self, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+    fn mul_high_shorts(self, a: uint16x8_t, &b: &uint16x8_t) -> uint16x8_t {
         // SAFETY: as in `splat`.
         unsafe {
             let (low, high) = (vmull_u16(vget_low_u16(a), vget_low_u16(b)), vmull_high_u16(a, b));

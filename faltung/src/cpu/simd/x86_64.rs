@@ -144,9 +144,9 @@ macro_rules! instance {
                 unsafe { $sub_u16(a, b) }
             }
             #[inline(always)]
-            fn mul_high_shorts(self, a: $shorts, b: $shorts) -> $shorts {
-                // SAFETY: as in `splat`.
-                unsafe { $mulhi_u16(a, b) }
+            fn mul_high_shorts(self, a: $shorts, b: &$shorts) -> $shorts {
+                // SAFETY: as in `splat`; `b` is a reference.
+                unsafe { $mulhi_u16(a, std::ptr::read_volatile(b)) }
             }
             #[inline(always)]
             fn shift_right_shorts(self, a: $shorts, count: u32) -> $shorts {

@@ -105,7 +105,8 @@ fn numbers(random: &mut fastrand::Rng, element: Element, shape: &[usize]) -> Arr
 
 fn means(random: &mut fastrand::Rng, value: f64) -> [AxisFilter<'static>; 2] {
     [0, 1].map(|axis| {
-        let size = random.choice([random.usize(1..10), random.usize(1..80)]).unwrap();
+        let most = random.choice([10, 80]).unwrap();
+        let size = random.usize(1..most);
         AxisFilter { along: Along::Mean(size), lines: lines(random, axis, size, value) }
     })
 }
