@@ -179,7 +179,11 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         per_axis(origin, count, "origin"),
         per_axis(mode, count, "mode"),
     )
-    passes = [(axis, int(size), operator.index(origin), axis_mode) for axis, size, origin, axis_mode in passes if size > 1]
+    passes = [
+        (axis, int(size), operator.index(origin), axis_mode)
+        for axis, size, origin, axis_mode in passes
+        if size > 1
+    ]
     if not passes:
         assign(output, array)
         return output

@@ -144,6 +144,7 @@ impl<'a> FloatMeans<'a> {
     /// # Safety
     /// `T` is the type of the output, the part is within the row, and nothing else uses it.
     #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the output is lent mutably, and each job writes a part of its own")]
     unsafe fn results<T>(&self, y: usize, first: usize, count: usize) -> &mut [T] {
         // SAFETY: the part is in the output, without gaps and aligned.
         unsafe {
@@ -218,7 +219,11 @@ impl<'a> FloatMeans<'a> {
                     *sum += self.outside - old.widen();
                 }
             }
-            (None, None) => sums.iter_mut().for_each(|sum| *sum += self.outside - self.outside),
+            (None, None) => {
+                // As SciPy does: NaN where the value is infinite.
+                let (new, old) = (self.outside, self.outside);
+                sums.iter_mut().for_each(|sum| *sum += new - old);
+            }
         }
     }
 
@@ -292,6 +297,7 @@ impl<T: Value> Work for Running<'_, T> {
     type Output = ();
 
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "all rows take a step before any takes the next one")]
     fn run<S: Simd, const V: usize>(self, _: S) {
         let Self { means, top, bottom, range, sums, lines, quotients } = self;
         let (width, before, size) = (means.width, means.row.before, means.row.size);

@@ -161,7 +161,7 @@ impl Simd for Portable {
     #[inline(always)]
     fn mul_high_shorts(self, mut a: [u16; 8], b: &[u16; 8]) -> [u16; 8] {
         for (a, &b) in a.iter_mut().zip(b) {
-            *a = (u32::from(*a) * u32::from(b) >> 16) as u16;
+            *a = ((u32::from(*a) * u32::from(b)) >> 16) as u16;
         }
         a
     }

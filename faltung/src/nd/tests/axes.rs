@@ -4,7 +4,7 @@ use super::*;
 use crate::nd::byte_axes::ByteAxes;
 use crate::nd::float_means::FloatMeans;
 
-/// An array without gaps, with a byte of the row's end left over.
+/// An array without gaps, of zeros.
 fn dense(element: Element, shape: &[usize]) -> Array {
     let layout = Layout::dense(element, shape);
     Array { bytes: vec![0; layout.elements() * element.size()], first: 0, layout }
