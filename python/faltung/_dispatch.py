@@ -143,6 +143,26 @@ def separable_image(array, output, passes, cval, exact):
     return fit and _image(array, column, row, (len(column), len(row)), output, mode, cval, origins)
 
 
+def filter_axes(array, output, passes, cval, exact):
+    """Filters a real array on the host along several axes; returns False for other arrays.
+
+    `passes` are axis, weights or size, origin and mode of each filter.
+    """
+    if type(array) is OnDevice or array.dtype.kind == "c" or output.dtype.kind == "c":
+        return False
+    filters = [
+        (axis, weights if type(weights) is int else np.asarray(weights, np.float64), mode_code(mode), origin)
+        for axis, weights, origin, mode in passes
+    ]
+    is_f32 = has_f32_sums(array, output, exact)
+
+    def compute(values, result):
+        _native.filter_axes(values, result, filters, cval, is_f32)
+
+    run_on_host(array, output, compute, may_be_same=True)
+    return True
+
+
 def correlate_lines(array, weights, axis, output, mode, cval, origin, exact):
     """Correlates along an axis. All arguments are checked; array and output are real or complex."""
     if array.dtype.kind == "c" or weights.dtype.kind == "c":

@@ -23,12 +23,19 @@ from faltung._dispatch import (
     assign,
     correlate_dense,
     correlate_lines,
+    filter_axes,
     one_after_another,
     run_on_device,
     run_on_host,
     separable_image,
 )
 from faltung._on_device import OnDevice
+
+# The largest mean of a picture of `float32` that is computed as a sum of products.
+_SMALL_MEAN = 12
+
+# The difference of both neighbours.
+_DIFFERENCE = np.array([-1.0, 0.0, 1.0])
 
 # The index that reverses an axis.
 _REVERSED = (slice(None, None, -1),)
@@ -172,13 +179,21 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         per_axis(origin, count, "origin"),
         per_axis(mode, count, "mode"),
     )
-    passes = [(axis, int(size), origin, axis_mode) for axis, size, origin, axis_mode in passes if size > 1]
+    passes = [
+        (axis, int(size), operator.index(origin), axis_mode)
+        for axis, size, origin, axis_mode in passes
+        if size > 1
+    ]
     if not passes:
         assign(output, array)
         return output
     weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
-    if not (are_valid and separable_image(array, output, weighted, cval, exact)):
+    # Sums that do not grow with the size are worth more than one pass over memory with all products.
+    is_small = array.ndim != 2 or all(size <= _SMALL_MEAN for _, size, _, _ in passes)
+    if not (are_valid and is_small and separable_image(array, output, weighted, cval, exact)):
+        if are_valid and filter_axes(array, output, passes, cval, exact):
+            return output
         filters = [
             lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
                 source, size, axis, target, mode, cval, origin
@@ -200,10 +215,13 @@ def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
         weights[axis] = [-1, 0, 1]
         if separable_image(array, output, [(0, weights[0], 0, modes[0]), (1, weights[1], 0, modes[1])], cval, exact):
             return output
-    filters = [_pass([-1, 0, 1], axis, modes[axis], cval, exact)]
     others = (other for other in range(array.ndim) if other != axis)
-    filters += [_pass(smoothing, other, modes[other], cval, exact) for other in others]
-    one_after_another(array, output, filters)
+    passes = [(axis, _DIFFERENCE, 0, modes[axis])]
+    passes += [(other, smoothing, 0, modes[other]) for other in others]
+    check_cval(array, cval)
+    if not filter_axes(array, output, passes, cval, exact):
+        filters = [_pass(weights, along, mode, cval, exact) for along, weights, _, mode in passes]
+        one_after_another(array, output, filters)
     return output
 
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use faltung::BorderMode;
-use faltung::nd::{self, Correlation, Element, Lines, Sums};
+use faltung::nd::{self, Along, AxisFilter, Correlation, Element, Lines, Sums};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -147,6 +147,58 @@ pub(crate) fn uniform1d(
     let work = input.layout().elements().saturating_mul(8);
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
     compute(py, work, |cancelled| nd::uniform1d(from, to, size, &lines, Some(cancelled)))
+}
+
+/// Filters `input` along several axes, one after the other. `output` has the same shape, or is `input`.
+///
+/// A filter is its axis, its weights or the size of its mean, the code of its mode, and its origin.
+#[pyfunction]
+pub(crate) fn filter_axes(
+    py: Python<'_>,
+    input: &Bound<'_, PyAny>,
+    output: &Bound<'_, PyAny>,
+    filters: Vec<(usize, Bound<'_, PyAny>, u32, isize)>,
+    cval: f64,
+    is_f32: bool,
+) -> PyResult<()> {
+    let (input, output) = (Array::get(input)?, Array::get_output(output)?);
+    let mut kinds = Vec::with_capacity(filters.len());
+    for (axis, kind, mode, origin) in &filters {
+        let lines = Lines { axis: *axis, origin: *origin, border: border(*mode)?, value: cval };
+        kinds.push(match kind.extract::<usize>() {
+            Ok(size) => (Kind::Mean(size), lines),
+            Err(_) => (Kind::Weights(Weights::get(kind)?.values), lines),
+        });
+    }
+    let filters: Vec<_> = kinds.iter().map(|(kind, lines)| AxisFilter { along: kind.along(), lines: *lines }).collect();
+    let are_bytes = input.layout().element.size() == 1 && output.layout().element.size() == 1;
+    let steps = if are_bytes { 1 } else { kinds.iter().map(|(kind, _)| kind.steps()).sum() };
+    let work = input.layout().elements().saturating_mul(steps);
+    let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
+    compute(py, work, |cancelled| nd::filter_axes(from, to, &filters, sums(is_f32), Some(cancelled)))
+}
+
+/// A filter of [`filter_axes`].
+enum Kind {
+    Mean(usize),
+    Weights(Vec<f64>),
+}
+
+impl Kind {
+    fn along(&self) -> Along<'_> {
+        match self {
+            Self::Mean(size) => Along::Mean(*size),
+            Self::Weights(weights) => Along::Weights(weights),
+        }
+    }
+
+    /// About how many multiply-adds a result takes.
+    fn steps(&self) -> usize {
+        match self {
+            Self::Mean(_) => 8,
+            Self::Weights(weights) => weights.len(),
+        }
+    }
 }
 
 /// Calls that were computed here, and calls that SciPy got.

@@ -239,6 +239,24 @@ def test_uniform_filter(data):
     compare("uniform_filter1d", image, (sizes[0],), local_maximum(image, 1.0, one), 64, **one)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "float32", "float64"])
+@pytest.mark.parametrize("seed", range(6))
+def test_two_axes_of_a_picture(dtype, seed):
+    """Pictures whose two filters take one pass over memory, in several blocks and threads."""
+    random = np.random.default_rng(seed)
+    shape = tuple(random.integers(60, 700, 2)) + ((3,) if seed % 3 == 0 else ())
+    image = values(shape, dtype, random)
+    modes = list(random.choice(MODES, 2)) + ["nearest"] * (len(shape) - 2)
+    sizes = [int(size) for size in random.integers(2, random.choice([9, 130]), 2)] + [1] * (len(shape) - 2)
+    origins = [int(random.integers(-(size // 2), (size - 1) // 2 + 1)) for size in sizes]
+    options = {"mode": modes, "cval": float(random.choice([0.0, 3.0, 250.0, -7.0]))}
+    bound = local_maximum(image, 1.0, options)
+    compare("uniform_filter", image, (sizes,), bound, 64, origin=origins, **options)
+    for name in ("sobel", "prewitt"):
+        bound = local_maximum(image, 4.0 ** len(shape), options)
+        compare(name, image, (), bound, 2 * len(shape), axis=int(random.integers(2)), **options)
+
+
 def local_maximum(image, gain, options):
     """A bound of sum|w*x|: the largest magnitude of the image and the border, times sum|w|."""
 

@@ -7,8 +7,10 @@ use super::byte_rows::ByteRow;
 use super::fft::Fft;
 use super::narrow::is_narrow;
 use super::panel::Limits;
+use super::recompute::has_lanes;
 use super::ring::Row;
 use super::simd::Level;
+use super::whole::Whole;
 use crate::plan::Factors;
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 use crate::{Accuracy, ErrorBound, PixelType, Problem};
@@ -30,6 +32,8 @@ pub(super) enum Method {
         /// The error bound of results of `f32`.
         bound: ErrorBound,
     },
+    /// Exact sums of whole products, rows and columns of a separable mask.
+    Whole(Whole),
     /// Products of spectra, tile by tile.
     Fft(Box<Fft>),
 }
@@ -44,7 +48,9 @@ impl Method {
     /// The method that the problem's accuracy class allows and that is expected to be the fastest.
     pub(super) fn choose(level: Level, problem: &Problem) -> Self {
         let direct = (problem.window().width() * problem.window().height()) as f64;
-        let separable = Self::separable(level, problem).filter(|(_, cost)| *cost < direct);
+        let cheaper = |(_, cost): &(Self, f64)| *cost < direct;
+        let separable = Self::whole(level, problem).filter(cheaper);
+        let separable = separable.or_else(|| Self::separable(level, problem).filter(cheaper));
         let cost = separable.as_ref().map_or(direct, |(_, cost)| *cost);
         // The mask's transform takes long: only where it is of use.
         let fft = || if Fft::cost(problem) < cost { Fft::new(level, problem) } else { None };
@@ -58,6 +64,15 @@ impl Method {
     /// The direct method, which computes every problem.
     pub(super) fn direct(problem: &Problem) -> Self {
         Self::Direct(Window::new(problem))
+    }
+
+    /// Sums of whole numbers where they can serve, and their cost in multiply-adds of the direct method for a result.
+    pub(super) fn whole(level: Level, problem: &Problem) -> Option<(Self, f64)> {
+        let (mask, uncertain_part) = Whole::of(problem).filter(|_| !is_narrow(level, problem))?;
+        let recompute = if has_lanes(level) { RECOMPUTE_IN_LANES } else { RECOMPUTE };
+        let area = (problem.window().width() * problem.window().height()) as f64;
+        let cost = mask.cost() + uncertain_part * recompute * area;
+        Some((Self::Whole(mask), cost))
     }
 
     /// The separable method where it can serve, and its cost in multiply-adds of the direct one for a result.
@@ -78,7 +93,7 @@ impl Method {
         let column: Vec<f32> = factors.column().iter().map(|&value| (f64::from(value) * unit) as f32).collect();
         let row = bytes.map_or_else(|| Row::Floats(factors.row().to_vec()), Row::Bytes);
         let certainty = if output == PixelType::F32 { None } else { Some(Certainty::of(problem, &column, &row)?) };
-        let recompute = if level.has_byte_instructions() { RECOMPUTE_IN_LANES } else { RECOMPUTE };
+        let recompute = if has_lanes(level) { RECOMPUTE_IN_LANES } else { RECOMPUTE };
         let again = certainty.as_ref().map_or(0.0, |certainty| certainty.uncertain_part * recompute);
         let cost = PASSES + row_cost * width as f64 + height as f64 + again * (width * height) as f64;
         let bound = ErrorBound::with_constant(error_constant(width as u32, height as u32) as f64)
@@ -91,7 +106,7 @@ impl Method {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Direct(_) => "direct",
-            Self::Separable { .. } => "separable",
+            Self::Separable { .. } | Self::Whole(_) => "separable",
             Self::Fft(_) => "fft",
         }
     }
@@ -101,6 +116,7 @@ impl Method {
         match self {
             Self::Fft(_) => "the mask is large: products of spectra",
             Self::Direct(_) => "all products in register tiles",
+            Self::Whole(_) => "the mask is separable, of whole numbers times one factor: sums of integers",
             Self::Separable { limits: None, .. } => "the mask is separable: rows, then columns",
             Self::Separable { .. } => "the mask is separable: rows, then columns, and uncertain results again in order",
         }
@@ -111,7 +127,7 @@ impl Method {
         match self {
             Self::Separable { limits: None, bound, .. } => *bound,
             Self::Fft(fft) => fft.bound(problem),
-            Self::Direct(_) | Self::Separable { .. } => ErrorBound::direct(problem),
+            Self::Direct(_) | Self::Whole(_) | Self::Separable { .. } => ErrorBound::direct(problem),
         }
     }
 }
@@ -213,7 +229,7 @@ impl Certainty {
 }
 
 /// Where a larger part of the results is uncertain, the limits are graded: that takes longer for each result.
-const GRADED: f64 = 0.002;
+pub(super) const GRADED: f64 = 0.002;
 
 /// How far a sum of fused multiply-adds of `coefficients` and values of at most `most` can be from the exact one.
 fn rounding(coefficients: &[f32], most: f64) -> f64 {

@@ -10,6 +10,7 @@
 //! | `narrow` | images of few columns: vectors down the columns |
 //! | `line` | one row of the ring: conversion to `f32`, and the border |
 //! | `row_pass`, `byte_rows` | the row of a separable mask: in `f32`, and in fixed point for bytes |
+//! | `whole` | bytes, and masks of small whole numbers times one factor: sums of integers |
 //! | `panel` | register tiles over rows and columns |
 //! | `tile`, `column` | sums in registers: for any window, and for windows of one column |
 //! | `sink` | what a tile writes: `f32`, or rounded integers and which of them are uncertain |
@@ -41,6 +42,7 @@ mod row_pass;
 pub(crate) mod simd;
 mod sink;
 mod tile;
+pub(crate) mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,7 @@ use ring::{Rings, Row};
 use simd::Level;
 use sink::Output;
 use tile::{ROWS, Window};
+use whole::WholeBlocks;
 
 pub(crate) use rates::rates;
 pub use reference::reference;
@@ -168,6 +171,13 @@ impl Convolution {
                     rings.compute(scratch, top, left, results);
                 });
             }
+            (Method::Whole(mask), Values::U8(image)) => {
+                let blocks = WholeBlocks { problem, mask, image, level: self.level };
+                in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
+                    blocks.compute(scratch, top, left, results);
+                });
+            }
+            (Method::Whole(_), _) => unreachable!("only for images of bytes"),
             (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
             (Method::Separable { column, row, limits, .. }, _) => {
                 let rings = rings(column, Some(row), limits.unwrap_or(Limits::NONE));

@@ -26,10 +26,13 @@
 //! ```
 
 mod array;
+mod axes;
 mod border;
+mod byte_axes;
 mod convert;
 mod dense;
 mod device;
+mod float_means;
 mod kernel;
 mod line_filter;
 mod lines;
@@ -47,6 +50,7 @@ use rayon::prelude::*;
 #[doc(hidden)]
 pub use array::extent;
 pub use array::{Element, Input, Layout, Output};
+pub use axes::{Along, AxisFilter, filter_axes};
 #[doc(hidden)]
 pub use border::position;
 pub use dense::{Correlation, correlate};

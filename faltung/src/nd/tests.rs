@@ -8,6 +8,8 @@ use super::transformed::Tiles;
 use super::*;
 use crate::cpu::simd::Level;
 
+mod axes;
+
 const ELEMENTS: [Element; 11] = [
     Element::Bool,
     Element::I8,

@@ -10,6 +10,7 @@ use super::convert::Value;
 use super::kernel::{SLACK, Scalar, Tap};
 use super::lines::{LineSums, Places, ReadySums};
 use crate::cpu::simd::Simd;
+use crate::cpu::whole::window_sums;
 
 impl Scalar for u16 {
     /// The last bits of a whole number below 2^63.
@@ -55,6 +56,11 @@ impl Correlated {
             size: weights.len(),
             weights: used.map(|(place, weight)| (place, u16::from_f64(weight))).collect(),
         })
+    }
+
+    /// The place of each weight that is not 0, and its last bits.
+    pub(super) fn weights(&self) -> &[(usize, u16)] {
+        &self.weights
     }
 }
 
@@ -130,49 +136,50 @@ impl Means {
         Some(Self { size, factor: (1_usize << (16 + shift)).div_ceil(size) as u16, shift })
     }
 
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The mean for a sum.
     #[inline(always)]
-    fn mean(&self, sum: u16) -> u16 {
+    pub(super) fn mean(&self, sum: u16) -> u16 {
         ((u32::from(sum) * u32::from(self.factor)) >> 16) as u16 >> self.shift
     }
 
-    /// The means of values that are adjacent in memory. Sums of 2, 4, 8, .. values take the place of the values, and
-    /// the binary digits of the size say which of them are added.
+    /// The means of values that are `step` places apart, of which the next result's are one place further. `from` is
+    /// overwritten.
     ///
     /// # Safety
-    /// As for [`ReadySums::run`]; the width is 1.
+    /// - `from` is valid for reads and writes of `count + (size - 1) * step` + [`SLACK`] values.
+    /// - `to` is valid for writes of `count` + [`SLACK`] values.
     #[inline(always)]
-    unsafe fn along_memory<S: Simd>(&self, simd: S, from: *mut u16, to: *mut u16, count: usize) {
-        // How many values the sums at `from` have, and how many those at `to`.
-        let (mut power, mut done) = (1, 0);
-        loop {
-            if self.size & power != 0 {
-                for i in (0..count).step_by(2 * S::LANES) {
-                    // SAFETY: sums up to the last one that is asked for, and less than SLACK values more.
-                    unsafe {
-                        let part = simd.load_shorts(from.add(i + done));
-                        let sum = if done == 0 { part } else { simd.add_shorts(simd.load_shorts(to.add(i)), part) };
-                        simd.store_shorts(to.add(i), sum);
-                    }
-                }
-                done += power;
-            }
-            if done == self.size {
-                break;
-            }
-            // What is still read of the sums of twice as many.
-            for i in (0..count + self.size - 2 * power).step_by(2 * S::LANES) {
-                // SAFETY: as above.
-                unsafe {
-                    let (a, b) = (simd.load_shorts(from.add(i)), simd.load_shorts(from.add(i + power)));
-                    simd.store_shorts(from.add(i), simd.add_shorts(a, b));
-                }
-            }
-            power *= 2;
+    pub(super) unsafe fn along_memory<S: Simd>(
+        &self,
+        simd: S,
+        from: *mut u16,
+        to: *mut u16,
+        step: usize,
+        count: usize,
+    ) {
+        // SAFETY: as this function requires; a vector is at most SLACK values.
+        unsafe { window_sums(simd, from, self.size, step, to, count) };
+        let factors = self.factors(simd);
+        for i in (0..count).step_by(2 * S::LANES) {
+            // SAFETY: less than SLACK values after the last one.
+            unsafe { simd.store_shorts(to.add(i), self.means(simd, &factors, simd.load_shorts(to.add(i)))) };
         }
-        for i in 0..count {
-            // SAFETY: a result.
-            unsafe { *to.add(i) = self.mean(*to.add(i)) };
-        }
+    }
+
+    /// The factor in every lane, for [`means`](Self::means).
+    #[inline(always)]
+    pub(super) fn factors<S: Simd>(&self, simd: S) -> S::Shorts {
+        simd.splat_shorts(self.factor)
+    }
+
+    /// [`mean`](Self::mean), lane by lane.
+    #[inline(always)]
+    pub(super) fn means<S: Simd>(&self, simd: S, factors: &S::Shorts, sums: S::Shorts) -> S::Shorts {
+        simd.shift_right_shorts(simd.mul_high_shorts(sums, factors), self.shift)
     }
 
     /// The means of values that are `width` places apart, by running sums.
@@ -180,8 +187,9 @@ impl Means {
     /// # Safety
     /// As for [`ReadySums::run`].
     #[inline(always)]
-    unsafe fn across_memory(&self, places: &Places<u16>) {
+    unsafe fn across_memory<S: Simd>(&self, simd: S, places: &Places<u16>) {
         let Places { values, results, sums, rows, width, .. } = *places;
+        let factors = self.factors(simd);
         // SAFETY: row and column exist.
         unsafe {
             for column in 0..width {
@@ -192,10 +200,16 @@ impl Means {
                     *sums.add(column) = (*sums.add(column)).wrapping_add(*values.add(row * width + column));
                 }
             }
+            let whole = width / (2 * S::LANES) * (2 * S::LANES);
             for row in 0..rows {
                 let (old, new) = (values.add(row * width), values.add((row + self.size - 1) * width));
                 let to = results.add(row * width);
-                for column in 0..width {
+                for column in (0..whole).step_by(2 * S::LANES) {
+                    let sum = simd.add_shorts(simd.load_shorts(sums.add(column)), simd.load_shorts(new.add(column)));
+                    simd.store_shorts(to.add(column), self.means(simd, &factors, sum));
+                    simd.store_shorts(sums.add(column), simd.sub_shorts(sum, simd.load_shorts(old.add(column))));
+                }
+                for column in whole..width {
                     let sum = (*sums.add(column)).wrapping_add(*new.add(column));
                     *to.add(column) = self.mean(sum);
                     *sums.add(column) = sum.wrapping_sub(*old.add(column));
@@ -226,9 +240,9 @@ impl ReadySums for Means {
         // SAFETY: as this function requires.
         unsafe {
             if places.width == 1 {
-                self.along_memory(simd, places.values, places.results, places.rows);
+                self.along_memory(simd, places.values, places.results, 1, places.rows);
             } else {
-                self.across_memory(places);
+                self.across_memory(simd, places);
             }
         }
     }

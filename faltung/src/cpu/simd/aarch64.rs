@@ -118,6 +118,35 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn sub_shorts(self, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe { vsubq_u16(a, b) }
+    }
+    #[inline(always)]
+    fn mul_high_shorts(self, a: uint16x8_t, &b: &uint16x8_t) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe {
+            let (low, high) = (vmull_u16(vget_low_u16(a), vget_low_u16(b)), vmull_high_u16(a, b));
+            vcombine_u16(vshrn_n_u32::<16>(low), vshrn_n_u32::<16>(high))
+        }
+    }
+    #[inline(always)]
+    fn shift_right_shorts(self, a: uint16x8_t, count: u32) -> uint16x8_t {
+        // A shift to the left by a negative number.
+        // SAFETY: as in `splat`.
+        unsafe { vshlq_u16(a, vdupq_n_s16(-(count as i16))) }
+    }
+    #[inline(always)]
+    unsafe fn load_u8_shorts(self, from: *const u8) -> uint16x8_t {
+        // SAFETY: as in `load`.
+        unsafe { vmovl_u8(vld1_u8(from)) }
+    }
+    #[inline(always)]
+    unsafe fn store_shorts_u8(self, to: *mut u8, vector: uint16x8_t) {
+        // SAFETY: as in `store`.
+        unsafe { vst1_u8(to, vmovn_u16(vector)) }
+    }
+    #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> float32x4_t {
         // SAFETY: as in `load`.
         unsafe {

@@ -157,6 +157,28 @@ pub(crate) trait Simd: Copy {
     /// `to` is valid for writes of as many values.
     unsafe fn store_shorts(self, to: *mut u16, vector: Self::Shorts);
 
+    /// The last 16 bits of `a - b`, lane by lane.
+    fn sub_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+
+    /// The first 16 bits of the 32 bits of `a * b`, lane by lane. `b` stays in memory: LLVM takes the instruction for
+    /// this only where it sees both operands widened, and it would widen a constant one before the loop.
+    fn mul_high_shorts(self, a: Self::Shorts, b: &Self::Shorts) -> Self::Shorts;
+
+    /// `a >> count`, lane by lane; `count` is below 16.
+    fn shift_right_shorts(self, a: Self::Shorts, count: u32) -> Self::Shorts;
+
+    /// Twice [`LANES`](Self::LANES) bytes from `from` on.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load_u8_shorts(self, from: *const u8) -> Self::Shorts;
+
+    /// Writes twice [`LANES`](Self::LANES) lanes, each at most 255, as bytes.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of as many values.
+    unsafe fn store_shorts_u8(self, to: *mut u8, vector: Self::Shorts);
+
     /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
     fn prefetch(self, at: *const f32) {
         let _ = at;

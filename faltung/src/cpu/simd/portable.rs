@@ -151,4 +151,43 @@ impl Simd for Portable {
         // SAFETY: `to` has room for eight values, as this function requires.
         unsafe { to.cast::<[u16; 8]>().write_unaligned(vector) }
     }
+    #[inline(always)]
+    fn sub_shorts(self, mut a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = a.wrapping_sub(b);
+        }
+        a
+    }
+    #[inline(always)]
+    fn mul_high_shorts(self, mut a: [u16; 8], b: &[u16; 8]) -> [u16; 8] {
+        for (a, &b) in a.iter_mut().zip(b) {
+            *a = ((u32::from(*a) * u32::from(b)) >> 16) as u16;
+        }
+        a
+    }
+    #[inline(always)]
+    fn shift_right_shorts(self, mut a: [u16; 8], count: u32) -> [u16; 8] {
+        for a in &mut a {
+            *a = a.wrapping_shr(count);
+        }
+        a
+    }
+    #[inline(always)]
+    unsafe fn load_u8_shorts(self, from: *const u8) -> [u16; 8] {
+        let mut shorts = [0; 8];
+        // SAFETY: `from` holds eight values, as this function requires.
+        for (short, byte) in shorts.iter_mut().zip(unsafe { from.cast::<[u8; 8]>().read_unaligned() }) {
+            *short = byte.into();
+        }
+        shorts
+    }
+    #[inline(always)]
+    unsafe fn store_shorts_u8(self, to: *mut u8, vector: [u16; 8]) {
+        let mut bytes = [0; 8];
+        for (byte, short) in bytes.iter_mut().zip(vector) {
+            *byte = short as u8;
+        }
+        // SAFETY: `to` has room for eight values, as this function requires.
+        unsafe { to.cast::<[u8; 8]>().write_unaligned(bytes) }
+    }
 }

@@ -23,7 +23,7 @@ macro_rules! instance {
     ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
      $add:ident, $sub:ident, $doubles:ty, $splat_f64:ident, $add_f64:ident, $sub_f64:ident, $mul_f64:ident,
      $load_f64:ident, $store_f64:ident, $shorts:ty, $splat_u16:ident, $add_u16:ident, $mul_u16:ident, $load_u16:ident,
-     $store_u16:ident, { $($own:tt)* }) => {
+     $store_u16:ident, $sub_u16:ident, $mulhi_u16:ident, $shift_u16:ident, { $($own:tt)* }) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
         struct $name(());
@@ -138,6 +138,21 @@ macro_rules! instance {
                 // SAFETY: as in `splat`; the caller promises the memory.
                 unsafe { $store_u16(to.cast(), vector) }
             }
+            #[inline(always)]
+            fn sub_shorts(self, a: $shorts, b: $shorts) -> $shorts {
+                // SAFETY: as in `splat`.
+                unsafe { $sub_u16(a, b) }
+            }
+            #[inline(always)]
+            fn mul_high_shorts(self, a: $shorts, b: &$shorts) -> $shorts {
+                // SAFETY: as in `splat`; `b` is a reference.
+                unsafe { $mulhi_u16(a, std::ptr::read_volatile(b)) }
+            }
+            #[inline(always)]
+            fn shift_right_shorts(self, a: $shorts, count: u32) -> $shorts {
+                // SAFETY: as in `splat`.
+                unsafe { $shift_u16(a, _mm_cvtsi32_si128(count.cast_signed())) }
+            }
             $($own)*
         }
     };
@@ -145,7 +160,17 @@ macro_rules! instance {
 instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps,
     _mm512_add_ps, _mm512_sub_ps, __m512d, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
     _mm512_loadu_pd, _mm512_storeu_pd, __m512i, _mm512_set1_epi16, _mm512_add_epi16, _mm512_mullo_epi16,
-    _mm512_loadu_si512, _mm512_storeu_si512, {
+    _mm512_loadu_si512, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_mulhi_epu16, _mm512_srl_epi16, {
+    #[inline(always)]
+    unsafe fn load_u8_shorts(self, from: *const u8) -> __m512i {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_shorts_u8(self, to: *mut u8, vector: __m512i) {
+        // SAFETY: as in `load_u8_shorts`.
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtepi16_epi8(vector)) }
+    }
     #[inline(always)]
     unsafe fn load_wide(self, from: *const f32) -> __m512d {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
@@ -216,7 +241,20 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
 instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
     _mm256_add_ps, _mm256_sub_ps, __m256d, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
     _mm256_loadu_pd, _mm256_storeu_pd, __m256i, _mm256_set1_epi16, _mm256_add_epi16, _mm256_mullo_epi16,
-    _mm256_loadu_si256, _mm256_storeu_si256, {
+    _mm256_loadu_si256, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_mulhi_epu16, _mm256_srl_epi16, {
+    #[inline(always)]
+    unsafe fn load_u8_shorts(self, from: *const u8) -> __m256i {
+        // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
+        unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_shorts_u8(self, to: *mut u8, vector: __m256i) {
+        // SAFETY: as in `load_u8_shorts`.
+        unsafe {
+            let bytes = _mm_packus_epi16(_mm256_castsi256_si128(vector), _mm256_extracti128_si256::<1>(vector));
+            _mm_storeu_si128(to.cast(), bytes);
+        }
+    }
     #[inline(always)]
     unsafe fn load_wide(self, from: *const f32) -> __m256d {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.

@@ -205,3 +205,92 @@ fn separable_where_it_serves() {
     let problem = Problem::new(200, 200, &filter).unwrap().with_format(bytes).unwrap();
     assert_ne!(Convolution::new(&problem).unwrap().variant(), "separable");
 }
+
+/// Masks of whole numbers times one factor, with the factor and the offset of their results.
+fn whole_masks() -> Vec<(Mask, f32, f32)> {
+    let outer = |column: &[u16], row: &[u16], unit: f32| {
+        let products = column.iter().flat_map(|&c| row.iter().map(move |&r| f32::from(c * r) * unit));
+        Mask::new(row.len(), column.len(), products.collect()).unwrap()
+    };
+    vec![
+        (outer(&[1, 2, 1], &[1, 2, 1], 1.0 / 16.0), 1.0, 0.0),
+        (outer(&[1, 4, 6, 4, 1], &[1, 4, 6, 4, 1], 1.0 / 256.0), 1.0, 0.0),
+        (outer(&[2, 7, 14, 18, 14, 7, 2], &[2, 7, 14, 18, 14, 7, 2], 1.0 / 4096.0), 1.0, 0.0),
+        (outer(&[1, 0, 3], &[5, 1], 1.0 / 8.0), 1.0, 0.0),
+        (outer(&[1, 2], &[0, 1, 0, 1], 1.0 / 4.0), 0.3, 17.5),
+        (outer(&[1; 5], &[1; 5], 1.0), 1.0 / 25.0, 0.0),
+        (outer(&[1; 51], &[1; 33], 1.0), 1.0 / 1683.0, 0.5),
+        (outer(&[1; 2], &[1; 200], 1.0 / 256.0), 1.0, 0.0),
+        (outer(&[1; 240], &[1], 1.0), 1.0 / 240.0, 0.0),
+        (Mask::average(3, 2).unwrap(), 1.0, 0.0),
+        (Mask::average(6, 6).unwrap(), 1.0, 0.0),
+        (Mask::average(21, 22).unwrap(), 1.0, 0.0),
+        (Mask::average(51, 40).unwrap(), 1.0, 0.0),
+        (Mask::average(4, 2).unwrap(), 2.0, -3.0),
+    ]
+}
+
+/// Bytes through masks of whole numbers have the bits of the ordered sum, at every level.
+#[test]
+fn whole_numbers() {
+    let (mut case, mut served) = (0, 0);
+    for (mask, scale, offset) in whole_masks() {
+        for (width, height) in [(70, 40), (97, 31), (64, 64), (201, 13), (301, 2), (66, 300)] {
+            case += 1;
+            let border =
+                [Border::ZERO, Border::Constant(77.0), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
+            let filter = Filter::new(mask.clone())
+                .border(border[case % 6])
+                .operation(OPERATIONS[case % 2])
+                .anchor(case % mask.height(), case % mask.width())
+                .scale(scale)
+                .offset(offset);
+            let channels = 1 + case % 4;
+            let problem = Problem::new(width, height, &filter).unwrap();
+            let mut source = u8::samples(width * height * channels, case as u64);
+            source.iter_mut().for_each(|value| *value >>= case % 3);
+            let bytes = problem.clone().with_format(PixelFormat::of::<u8, u8>(channels)).unwrap();
+            let words = problem.with_format(PixelFormat::of::<u8, u16>(channels)).unwrap();
+            let (of_bytes, of_words) = (expected::<u8, u8>(&bytes, &source), expected::<u8, u16>(&words, &source));
+            for level in Level::available() {
+                if let Some((method, _)) = Method::whole(level, &bytes) {
+                    check_method(&Convolution::with(level, method), &bytes, &source, &of_bytes);
+                    served += 1;
+                }
+                if let Some((method, _)) = Method::whole(level, &words) {
+                    check_method(&Convolution::with(level, method), &words, &source, &of_words);
+                    served += 1;
+                }
+            }
+        }
+    }
+    assert!(served > case, "{served} of {case} problems");
+}
+
+/// Uncertain results of whole numbers matter, too. Masks of another kind are left to the other methods.
+#[test]
+fn limits_of_whole_numbers() {
+    let problem = |mask: Mask| {
+        Problem::new(200, 50, &Filter::new(mask)).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap()
+    };
+    let of_box = problem(Mask::average(6, 6).unwrap());
+    let source = u8::samples(of_box.values(), 8);
+    let expected = expected::<u8, u8>(&of_box, &source);
+    for level in Level::available() {
+        let wrong = |method| {
+            let mut result = vec![0; source.len()];
+            Convolution::with(level, method).run(&of_box, &source, &mut result).unwrap();
+            expected.iter().zip(&result).filter(|(a, b)| a != b).count()
+        };
+        let whole = || Method::whole(level, &of_box).unwrap().0;
+        let mut method = whole();
+        if let Method::Whole(mask) = &mut method {
+            mask.trust_all();
+        }
+        assert!(wrong(method) > 10, "{level:?}");
+        assert_eq!(wrong(whole()), 0, "{level:?}");
+        for mask in [Mask::gaussian(2.0, None).unwrap(), Mask::sobel(Axis::X), Mask::average(300, 1).unwrap()] {
+            assert!(Method::whole(level, &problem(mask)).is_none(), "{level:?}");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Images of bytes and masks of small whole numbers times one factor: boxes, and small binomial Gaussians.
+//!
+//! `mask[k, l] = unit * column[k] * row[l]`, with whole numbers `column` and `row`. The sum of whole products is exact,
+//! so it may be added in any order. Its product with `unit` is rounded once.
+//!
+//! | the sums of a window | along the columns | along the rows |
+//! | --- | --- | --- |
+//! | fit 16 bits | first, in 16 bits | second, in 16 bits |
+//! | fit 24 bits | second, in `f32`, which rounds none of them | first, in 16 bits |
+//!
+//! A box has running sums along the columns. Along the rows it has sums of 2, 4, 8, .. values, so its cost grows with
+//! the logarithm of the width.
+//!
+//! The contract's `f32` sum may round. Then the results near the boundary of two integers are computed again in order,
+//! as for [`separable`](super::method) masks.
+
+mod rows;
+
+use super::line::{LineMap, image_rows};
+use super::method::GRADED;
+use super::panel::{Limits, Uncertain};
+use super::recompute::Recompute;
+use super::simd::Level;
+use super::sink::Output;
+use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
+use crate::{PixelType, Problem};
+use rows::{AddFloats, AddRow, Finish, FinishRow, RunningFloats, RunningRow, SLACK, Weigh, WeighFloats, WindowSums};
+
+pub(crate) use rows::window_sums;
+
+/// Bytes of the lines that a strip keeps: half of a second-level cache of 512 KiB.
+const LINES: usize = 256 << 10;
+
+/// The largest sum of 16 bits.
+const MOST_SHORT: f64 = 65_535.0;
+
+/// The most coefficients along an axis, unless all are equal.
+const MOST_TAPS: usize = 16;
+
+/// A mask of whole numbers.
+#[derive(Debug)]
+pub(super) struct Whole {
+    column: Vec<u16>,
+    row: Vec<u16>,
+    unit: f32,
+    /// The sums of a window fit 16 bits.
+    is_short: bool,
+    /// Results are sums over `2^shift`.
+    shift: Option<u32>,
+    limits: Limits,
+}
+
+impl Whole {
+    /// The mask of a problem, and the expected share of uncertain results. None if it is of another kind.
+    pub(super) fn of(problem: &Problem) -> Option<(Self, f64)> {
+        let format = problem.format();
+        let are_bytes = format.input == PixelType::U8 && PixelType::U8.holds(problem.border().value());
+        if !are_bytes || format.output == PixelType::F32 {
+            return None;
+        }
+        let (column, row, unit) = factors(problem.window().coefficients(), problem.window().width())?;
+        let sum = |weights: &[u16]| weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
+        let (of_row, of_all) = (255.0 * sum(&row), 255.0 * sum(&row) * sum(&column));
+        let is_cheap = |weights: &[u16]| weights.len() <= MOST_TAPS || is_box(weights);
+        if of_row > MOST_SHORT || of_all > power(24) || !is_cheap(&row) || !is_cheap(&column) {
+            return None;
+        }
+        let ordered = DirectSum::of(problem)?;
+        let is_power = f64::from(unit) == power(unit_of(unit));
+        // A power of two rounds no product, and the last step is the contract's.
+        let is_same = is_power && ordered.exact_unit().is_some();
+        let (limits, uncertain_part) = if is_same {
+            (Limits::NONE, 0.0)
+        } else {
+            let (scale, offset) = problem.scale_and_offset();
+            let most = ABOVE * of_all * f64::from(unit.abs());
+            let scaled = most * f64::from(scale.abs()) + f64::from(offset.abs());
+            // A larger value saturates, here and there.
+            let saturated = if format.output == PixelType::U8 { 512.0 } else { 131_072.0 };
+            let product = f64::from(scale.abs()) * half_unit(most);
+            let last = if problem.is_plain() { 0.0 } else { half_unit((scaled * ABOVE).min(saturated)) };
+            let radius = |ordered: f64| (ordered + product + last) * 1.001 + 1e-12;
+            if radius(ordered.error()) >= 0.25 {
+                return None;
+            }
+            let limit = |ordered: f64| ((0.5 - radius(ordered)) as f32).next_down();
+            let limits = Limits::uniform(limit(ordered.error()));
+            let uncertain_part = 2.0 * radius(ordered.error());
+            if problem.is_plain() && uncertain_part > GRADED {
+                let below = |sum: f64| ordered.sum_error_below(255.0, sum);
+                let graded = Limits { below_half: limit(below(127.9)), below_quarter: limit(below(63.9)), ..limits };
+                // Half of the results are below half of the largest.
+                (graded, uncertain_part.midpoint(2.0 * radius(below(127.9))))
+            } else {
+                (limits, uncertain_part)
+            }
+        };
+        let is_short = of_all <= MOST_SHORT;
+        let shift = -unit_of(unit);
+        // The half that is added before the shift must fit, too.
+        let can_shift = is_short
+            && is_same
+            && problem.is_plain()
+            && format.output == PixelType::U8
+            && (1..16).contains(&shift)
+            && of_all <= 255.0 * power(shift)
+            && of_all + power(shift) <= MOST_SHORT;
+        let shift = (unit > 0.0 && can_shift).then_some(shift as u32);
+        Some((Self { column, row, unit, is_short, shift, limits }, uncertain_part))
+    }
+
+    /// As if all results were certain, to see that wrong ones are noticed.
+    #[cfg(test)]
+    pub(super) fn trust_all(&mut self) {
+        self.limits = Limits::NONE;
+    }
+
+    /// The cost in multiply-adds of the direct method for a result.
+    pub(super) fn cost(&self) -> f64 {
+        let of = |weights: &[u16]| if is_box(weights) { 1.0 } else { weights.len() as f64 / 3.0 };
+        1.0 + of(&self.row) + of(&self.column)
+    }
+}
+
+fn is_box(weights: &[u16]) -> bool {
+    weights.iter().all(|&weight| weight == 1)
+}
+
+/// Column, row and unit of a mask of whole numbers.
+fn factors(coefficients: &[f32], width: usize) -> Option<(Vec<u16>, Vec<u16>, f32)> {
+    let first = *coefficients.first()?;
+    if !coefficients.iter().all(|coefficient| coefficient.is_finite() && *coefficient >= 0.0) {
+        return None;
+    }
+    if first > 0.0 && coefficients.iter().all(|&coefficient| coefficient == first) {
+        return Some((vec![1; coefficients.len() / width], vec![1; width], first));
+    }
+    let used = coefficients.iter().filter(|&&coefficient| coefficient != 0.0);
+    let exponent = used.map(|&coefficient| unit_of(coefficient)).min()?;
+    let unit = power(exponent) as f32;
+    let whole = |coefficient: f32| {
+        let number = f64::from(coefficient) / power(exponent);
+        (number <= MOST_SHORT).then_some(number as u32)
+    };
+    let numbers = coefficients.iter().map(|&coefficient| whole(coefficient)).collect::<Option<Vec<u32>>>()?;
+    let divisor = |numbers: &[u32]| numbers.iter().fold(0, |divisor, &number| greatest_divisor(divisor, number));
+    let model = numbers.chunks_exact(width).find(|row| row.iter().any(|&number| number != 0))?;
+    let of_model = divisor(model);
+    let row: Vec<u32> = model.iter().map(|number| number / of_model).collect();
+    // A row of zeros has the divisor 0.
+    let column: Vec<u32> = numbers.chunks_exact(width).map(divisor).collect();
+    let is_product = numbers
+        .chunks_exact(width)
+        .zip(&column)
+        .all(|(numbers, &factor)| numbers.iter().zip(&row).all(|(&number, &of_row)| number == factor * of_row));
+    let short = |numbers: Vec<u32>| numbers.into_iter().map(|number| u16::try_from(number).ok()).collect::<Option<_>>();
+    is_product.then_some((short(column)?, short(row)?, unit))
+}
+
+fn greatest_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+/// What all blocks of a problem have in common.
+pub(super) struct WholeBlocks<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) mask: &'a Whole,
+    pub(super) image: &'a [u8],
+    pub(super) level: Level,
+}
+
+/// Memory that a thread uses again for each block.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Lines of bytes under the windows of a row.
+    bytes: Vec<u8>,
+    /// The same, filtered along the row.
+    filtered: Vec<u16>,
+    /// A line between the passes.
+    line: Vec<u16>,
+    /// Running sums along the columns.
+    sums: Vec<u16>,
+    floats: Vec<f32>,
+    /// The sums of a row of results.
+    results: Vec<u16>,
+    totals: Vec<f32>,
+}
+
+impl WholeBlocks<'_> {
+    /// Computes the block whose first output is value `left` of row `top`. It has as many rows as `results`, which are
+    /// as long as it is wide, in values.
+    pub(super) fn compute<U: Output>(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut [&mut [U]]) {
+        let width = results.first().map_or(0, |row| row.len());
+        let image_rows = image_rows(self.problem, top, results.len());
+        let bytes_of_column = self.mask.column.len() * if self.mask.is_short { 1 } else { 2 };
+        let most = (LINES / bytes_of_column).max(self.beyond()).max(4 * SLACK);
+        let strip = width.div_ceil(width.div_ceil(most)).next_multiple_of(64);
+        for start in (0..width).step_by(strip) {
+            let map = LineMap::new(self.problem, left + start, strip.min(width - start));
+            let strip = Strip { blocks: self, map: &map, image_rows: &image_rows, width: strip.min(width - start) };
+            let mut again = Vec::new();
+            if self.mask.is_short {
+                strip.shorts(scratch, results, start, &mut again);
+            } else {
+                strip.floats(scratch, results, start, &mut again);
+            }
+            if again.is_empty() {
+                continue;
+            }
+            let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + start + column)).collect();
+            let recompute = Recompute::new(self.problem, self.image, self.level);
+            recompute.values(&places, |number, value| {
+                let (row, column) = again[number];
+                results[row][start + column] = U::from_f32(value);
+            });
+        }
+    }
+
+    /// The values of a line beyond the results.
+    fn beyond(&self) -> usize {
+        (self.mask.row.len() - 1) * self.problem.format().channels
+    }
+}
+
+/// Some columns of a block.
+struct Strip<'a> {
+    blocks: &'a WholeBlocks<'a>,
+    map: &'a LineMap,
+    image_rows: &'a [i32],
+    width: usize,
+}
+
+fn reserve<T: Default + Clone>(values: &mut Vec<T>, length: usize) {
+    if values.len() < length {
+        values.resize(length, T::default());
+    }
+}
+
+impl Strip<'_> {
+    /// Columns first, in sums of 16 bits.
+    fn shorts<U: Output>(
+        &self,
+        scratch: &mut Scratch,
+        results: &mut [&mut [U]],
+        start: usize,
+        again: &mut Vec<(usize, usize)>,
+    ) {
+        let WholeBlocks { problem, mask, image, level } = *self.blocks;
+        let (height, step) = (mask.column.len(), problem.format().channels);
+        let padded = self.width + self.blocks.beyond();
+        let pitch = padded + SLACK;
+        let Scratch { bytes, line, sums, results: row_sums, .. } = scratch;
+        reserve(bytes, height * pitch);
+        reserve(line, pitch);
+        reserve(sums, pitch);
+        reserve(row_sums, pitch);
+        let is_running = is_box(&mask.column) && height > 2;
+        let mut uncertain = Uncertain::new(level, mask.limits, self.width);
+        let mut ready = 0;
+        for (y, result) in results.iter_mut().enumerate() {
+            for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
+                let to = &mut bytes[s % height * pitch..][..pitch];
+                self.map.fill_bytes(problem, image, row, to);
+                if is_running && s + 1 < height {
+                    let sums = &mut sums[..pitch];
+                    if s == 0 {
+                        sums.fill(0);
+                    }
+                    level.run(AddRow { from: to, to: sums });
+                }
+            }
+            ready = y + height;
+            let row = |s: usize| &bytes[s % height * pitch..][..pitch];
+            if is_running {
+                let (new, old) = (row(y + height - 1), row(y));
+                level.run(RunningRow { new, old, sums: &mut sums[..pitch], to: &mut line[..pitch], count: padded });
+            } else {
+                let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
+                level.run(Weigh { taps: &taps, to: &mut line[..pitch], count: padded });
+            }
+            along_row(level, &mask.row, &mut line[..pitch], step, &mut row_sums[..pitch], self.width);
+            let finish = Finish { mask, problem, sums: &row_sums[..pitch], uncertain: &mut uncertain };
+            level.run(FinishRow { finish, to: &mut result[start..start + self.width] });
+            uncertain.places(1, self.width, |_, column| again.push((y, column)));
+        }
+    }
+
+    /// Rows first, in sums of 16 bits; then columns in `f32`.
+    fn floats<U: Output>(
+        &self,
+        scratch: &mut Scratch,
+        results: &mut [&mut [U]],
+        start: usize,
+        again: &mut Vec<(usize, usize)>,
+    ) {
+        let WholeBlocks { problem, mask, image, level } = *self.blocks;
+        let (height, step) = (mask.column.len(), problem.format().channels);
+        let padded = self.width + self.blocks.beyond();
+        let pitch = padded + SLACK;
+        let Scratch { bytes, filtered, line, floats, totals, .. } = scratch;
+        reserve(bytes, pitch);
+        reserve(filtered, height * pitch);
+        reserve(line, pitch);
+        reserve(floats, pitch);
+        reserve(totals, pitch);
+        let is_running = is_box(&mask.column) && height > 2;
+        let mut uncertain = Uncertain::new(level, mask.limits, self.width);
+        let mut ready = 0;
+        for (y, result) in results.iter_mut().enumerate() {
+            for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
+                self.map.fill_bytes(problem, image, row, &mut bytes[..pitch]);
+                let to = &mut filtered[s % height * pitch..][..pitch];
+                if is_box(&mask.row) && mask.row.len() > FEW {
+                    level.run(Weigh { taps: &[(&bytes[..pitch], 1)], to: &mut line[..pitch], count: padded });
+                    along_row(level, &mask.row, &mut line[..pitch], step, to, self.width);
+                } else {
+                    let taps = mask.row.iter().enumerate().map(|(l, &weight)| (&bytes[l * step..pitch], weight));
+                    level.run(Weigh { taps: &taps.collect::<Vec<_>>(), to, count: self.width });
+                }
+                if is_running && s + 1 < height {
+                    let sums = &mut floats[..pitch];
+                    if s == 0 {
+                        sums.fill(0.0);
+                    }
+                    level.run(AddFloats { from: to, to: sums, count: self.width });
+                }
+            }
+            ready = y + height;
+            let row = |s: usize| &filtered[s % height * pitch..][..pitch];
+            let (sums, totals) = (&mut floats[..pitch], &mut totals[..pitch]);
+            if is_running {
+                let (new, old) = (row(y + height - 1), row(y));
+                level.run(RunningFloats { new, old, sums, to: totals, count: self.width });
+            } else {
+                let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
+                level.run(WeighFloats { taps: &taps, to: totals, count: self.width });
+            }
+            let finish = Finish { mask, problem, sums: &*totals, uncertain: &mut uncertain };
+            level.run(FinishRow { finish, to: &mut result[start..start + self.width] });
+            uncertain.places(1, self.width, |_, column| again.push((y, column)));
+        }
+    }
+}
+
+/// Widths of boxes up to which each value of a window is added.
+const FEW: usize = 6;
+
+/// Filters a line along the row. It is overwritten.
+fn along_row(level: Level, weights: &[u16], line: &mut [u16], step: usize, to: &mut [u16], count: usize) {
+    if is_box(weights) && weights.len() > FEW {
+        level.run(WindowSums { line, size: weights.len(), step, to, count });
+    } else {
+        let taps: Vec<_> = weights.iter().enumerate().map(|(l, &weight)| (&line[l * step..], weight)).collect();
+        level.run(Weigh { taps: &taps, to, count });
+    }
+}

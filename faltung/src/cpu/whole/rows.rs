@@ -1,0 +1,378 @@
+//! The loops over the rows of a strip. Lines have [`SLACK`] values more than are asked for, so that none of the loops
+//! has a rest.
+
+use super::Whole;
+use crate::Problem;
+use crate::cpu::panel::Uncertain;
+use crate::cpu::simd::{Simd, Work};
+use crate::cpu::sink::Output;
+use crate::cpu::tile::Sink;
+
+/// Vectors of sums that are computed together.
+const TOGETHER: usize = 4;
+
+/// How many values after the last one the loops read and write.
+pub(super) const SLACK: usize = TOGETHER * 32;
+
+/// A type of values that are summed in 16 bits.
+pub(super) trait Short: Copy {
+    /// Twice [`Simd::LANES`] values.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Shorts;
+}
+
+impl Short for u8 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Shorts {
+        // SAFETY: the memory is there, as this function requires.
+        unsafe { simd.load_u8_shorts(from) }
+    }
+}
+
+impl Short for u16 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const u16) -> S::Shorts {
+        // SAFETY: the memory is there, as this function requires.
+        unsafe { simd.load_shorts(from) }
+    }
+}
+
+/// `to[i] = sum of weight * from[i]` over the taps. All lines have [`SLACK`] values more than `count`.
+pub(super) struct Weigh<'a, T> {
+    pub(super) taps: &'a [(&'a [T], u16)],
+    pub(super) to: &'a mut [u16],
+    pub(super) count: usize,
+}
+
+impl<T: Short> Work for Weigh<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { taps, to, count } = self;
+        assert!(to.len() >= count + SLACK && taps.iter().all(|(from, _)| from.len() >= count + SLACK));
+        let lanes = 2 * S::LANES;
+        for start in (0..count).step_by(TOGETHER * lanes) {
+            let mut sums = [simd.splat_shorts(0); TOGETHER];
+            for &(from, weight) in taps {
+                let weight = simd.splat_shorts(weight);
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: less than SLACK values after the last one.
+                    let values = unsafe { T::load(simd, from.as_ptr().add(start + i * lanes)) };
+                    *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
+                }
+            }
+            for (i, &sum) in sums.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { simd.store_shorts(to.as_mut_ptr().add(start + i * lanes), sum) };
+            }
+        }
+    }
+}
+
+/// `to[i] += from[i]`.
+pub(super) struct AddRow<'a> {
+    pub(super) from: &'a [u8],
+    pub(super) to: &'a mut [u16],
+}
+
+impl Work for AddRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        for (to, &from) in self.to.iter_mut().zip(self.from) {
+            *to = to.wrapping_add(from.into());
+        }
+    }
+}
+
+/// The sums of a row of windows of equal weights. `sums` are those without their last row `new`; they become those of
+/// the next row, which lack row `old`. All lines have [`SLACK`] values more than `count`.
+pub(super) struct RunningRow<'a> {
+    pub(super) new: &'a [u8],
+    pub(super) old: &'a [u8],
+    pub(super) sums: &'a mut [u16],
+    pub(super) to: &'a mut [u16],
+    pub(super) count: usize,
+}
+
+impl Work for RunningRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { new, old, sums, to, count } = self;
+        assert!([new.len(), old.len(), sums.len(), to.len()].iter().all(|&length| length >= count + SLACK));
+        for i in (0..count).step_by(2 * S::LANES) {
+            // SAFETY: less than SLACK values after the last one.
+            unsafe {
+                let sum =
+                    simd.add_shorts(simd.load_shorts(sums.as_ptr().add(i)), simd.load_u8_shorts(new.as_ptr().add(i)));
+                simd.store_shorts(to.as_mut_ptr().add(i), sum);
+                let rest = simd.sub_shorts(sum, simd.load_u8_shorts(old.as_ptr().add(i)));
+                simd.store_shorts(sums.as_mut_ptr().add(i), rest);
+            }
+        }
+    }
+}
+
+/// `to[i] = line[i] + line[i + step] + ..` of `size` values. All lines have [`SLACK`] values more than are summed.
+pub(super) struct WindowSums<'a> {
+    pub(super) line: &'a mut [u16],
+    pub(super) size: usize,
+    pub(super) step: usize,
+    pub(super) to: &'a mut [u16],
+    pub(super) count: usize,
+}
+
+impl Work for WindowSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { line, size, step, to, count } = self;
+        assert!(line.len() >= count + (size - 1) * step + SLACK && to.len() >= count + SLACK);
+        // SAFETY: as asserted; `SLACK` is at least two vectors.
+        unsafe { window_sums(simd, line.as_mut_ptr(), size, step, to.as_mut_ptr(), count) }
+    }
+}
+
+/// Sums of `size` values that are `step` places apart, modulo 2^16: `to[i] = from[i] + from[i + step] + ..`. Sums of 2,
+/// 4, 8, .. values take the place of `from`, and the binary digits of `size` say which of them are added.
+///
+/// # Safety
+/// - `from` is valid for reads and writes of `count + (size - 1) * step` values and of one vector more.
+/// - `to` is valid for writes of `count` values and of one vector more.
+#[inline(always)]
+pub(crate) unsafe fn window_sums<S: Simd>(
+    simd: S,
+    from: *mut u16,
+    size: usize,
+    step: usize,
+    to: *mut u16,
+    count: usize,
+) {
+    // How many values the sums at `from` have, and how many those at `to`.
+    let (mut power, mut done) = (1, 0);
+    loop {
+        if size & power != 0 {
+            for i in (0..count).step_by(2 * S::LANES) {
+                // SAFETY: sums up to the last one that is asked for, and less than a vector more.
+                unsafe {
+                    let part = simd.load_shorts(from.add(i + done * step));
+                    let sum = if done == 0 { part } else { simd.add_shorts(simd.load_shorts(to.add(i)), part) };
+                    simd.store_shorts(to.add(i), sum);
+                }
+            }
+            done += power;
+        }
+        if done == size {
+            break;
+        }
+        // What is still read of the sums of twice as many.
+        for i in (0..count + (size - 2 * power) * step).step_by(2 * S::LANES) {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b) = (simd.load_shorts(from.add(i)), simd.load_shorts(from.add(i + power * step)));
+                simd.store_shorts(from.add(i), simd.add_shorts(a, b));
+            }
+        }
+        power *= 2;
+    }
+}
+
+/// `to[i] += from[i]`, below 2^24.
+pub(super) struct AddFloats<'a> {
+    pub(super) from: &'a [u16],
+    pub(super) to: &'a mut [f32],
+    pub(super) count: usize,
+}
+
+impl Work for AddFloats<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        for (to, &from) in self.to.iter_mut().zip(&self.from[..self.count]) {
+            *to += f32::from(from);
+        }
+    }
+}
+
+/// As [`RunningRow`], in `f32`.
+pub(super) struct RunningFloats<'a> {
+    pub(super) new: &'a [u16],
+    pub(super) old: &'a [u16],
+    pub(super) sums: &'a mut [f32],
+    pub(super) to: &'a mut [f32],
+    pub(super) count: usize,
+}
+
+impl Work for RunningFloats<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { new, old, sums, to, count } = self;
+        assert!([new.len(), old.len(), sums.len(), to.len()].iter().all(|&length| length >= count + SLACK));
+        for i in (0..count).step_by(S::LANES) {
+            // SAFETY: less than SLACK values after the last one.
+            unsafe {
+                let sum = simd.add(simd.load(sums.as_ptr().add(i)), simd.load_u16(new.as_ptr().add(i)));
+                simd.store(to.as_mut_ptr().add(i), sum);
+                simd.store(sums.as_mut_ptr().add(i), simd.sub(sum, simd.load_u16(old.as_ptr().add(i))));
+            }
+        }
+    }
+}
+
+/// As [`Weigh`], in `f32`.
+pub(super) struct WeighFloats<'a> {
+    pub(super) taps: &'a [(&'a [u16], u16)],
+    pub(super) to: &'a mut [f32],
+    pub(super) count: usize,
+}
+
+impl Work for WeighFloats<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { taps, to, count } = self;
+        assert!(to.len() >= count + SLACK && taps.iter().all(|(from, _)| from.len() >= count + SLACK));
+        for start in (0..count).step_by(TOGETHER * S::LANES) {
+            let mut sums = [simd.splat(0.0); TOGETHER];
+            for &(from, weight) in taps {
+                let weight = simd.splat(weight.into());
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: less than SLACK values after the last one.
+                    let values = unsafe { simd.load_u16(from.as_ptr().add(start + i * S::LANES)) };
+                    *sum = simd.fma(weight, values, *sum);
+                }
+            }
+            for (i, &sum) in sums.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { simd.store(to.as_mut_ptr().add(start + i * S::LANES), sum) };
+            }
+        }
+    }
+}
+
+/// A type of exact sums.
+pub(super) trait Total: Copy + 'static {
+    /// [`Simd::LANES`] values as `f32`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector;
+}
+
+impl Total for u16 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const u16) -> S::Vector {
+        // SAFETY: the memory is there, as this function requires.
+        unsafe { simd.load_u16(from) }
+    }
+}
+
+impl Total for f32 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::Vector {
+        // SAFETY: the memory is there, as this function requires.
+        unsafe { simd.load(from) }
+    }
+}
+
+/// The sums of a row of results, with [`SLACK`] values more.
+pub(super) struct Finish<'a, T> {
+    pub(super) mask: &'a Whole,
+    pub(super) problem: &'a Problem,
+    pub(super) sums: &'a [T],
+    pub(super) uncertain: &'a mut Uncertain,
+}
+
+/// Makes results of sums.
+pub(super) struct FinishRow<'a, T, U> {
+    pub(super) finish: Finish<'a, T>,
+    pub(super) to: &'a mut [U],
+}
+
+impl<T: Total, U: Output> Work for FinishRow<'_, T, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { finish: Finish { mask, problem, sums, uncertain }, to } = self;
+        assert!(sums.len() >= to.len() + SLACK);
+        if let (Some(shift), Some(sums), Some(to)) = (mask.shift, shorts_of(sums), bytes_of(to)) {
+            shift_row(simd, shift, sums, to);
+            return;
+        }
+        let last_step = problem.last_step();
+        let mut buffer = [U::default(); 64];
+        assert!(uncertain.has_room(to.len().next_multiple_of(V * S::LANES)) && V * S::LANES <= buffer.len());
+        let mut sink = U::sink(uncertain);
+        for x in (0..to.len()).step_by(V * S::LANES) {
+            let mut values = [simd.splat(0.0); V];
+            for (v, value) in values.iter_mut().enumerate() {
+                // SAFETY: less than SLACK values after the last one.
+                *value = unsafe { T::load(simd, sums.as_ptr().add(x + v * S::LANES)) };
+                if mask.unit != 1.0 {
+                    *value = simd.fma(*value, simd.splat(mask.unit), simd.splat(0.0));
+                }
+                if let Some((scale, offset)) = last_step {
+                    *value = simd.fma(*value, simd.splat(scale), simd.splat(offset));
+                }
+            }
+            let left = to.len() - x;
+            let whole = left >= V * S::LANES;
+            let at = if whole { to[x..].as_mut_ptr() } else { buffer.as_mut_ptr() };
+            // SAFETY: `at` has room for V vectors, which need not be aligned: no vector is non-temporal.
+            unsafe { sink.put(simd, &values, at, 0, x) };
+            if !whole {
+                to[x..].copy_from_slice(&buffer[..left]);
+            }
+        }
+    }
+}
+
+/// The same slice, if it is of `u16`.
+fn shorts_of<T: Total>(values: &[T]) -> Option<&[u16]> {
+    let is = std::any::TypeId::of::<T>() == std::any::TypeId::of::<u16>();
+    // SAFETY: the types are the same.
+    is.then(|| unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) })
+}
+
+/// The same slice, if it is of bytes.
+fn bytes_of<U: Output>(values: &mut [U]) -> Option<&mut [u8]> {
+    let is = std::any::TypeId::of::<U>() == std::any::TypeId::of::<u8>();
+    // SAFETY: the types are the same.
+    is.then(|| unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) })
+}
+
+/// `to = sums / 2^shift`, rounded half to even. No quotient is larger than 255.
+#[inline(always)]
+fn shift_row<S: Simd>(simd: S, shift: u32, sums: &[u16], to: &mut [u8]) {
+    let lanes = 2 * S::LANES;
+    assert!(sums.len() >= to.len() + SLACK);
+    let below_half = simd.splat_shorts((1 << (shift - 1)) - 1);
+    let mut buffer = [0; 64];
+    for x in (0..to.len()).step_by(lanes) {
+        // SAFETY: less than SLACK values after the last one.
+        let sum = unsafe { simd.load_shorts(sums.as_ptr().add(x)) };
+        // The last bit of the quotient: a half rounds up where it is 1.
+        let quotient = simd.shift_right_shorts(sum, shift);
+        let is_odd = simd.shift_right_shorts(simd.mul_shorts(quotient, simd.splat_shorts(1 << 15)), 15);
+        let rounded = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sum, below_half), is_odd), shift);
+        let left = to.len() - x;
+        let at = if left >= lanes { to[x..].as_mut_ptr() } else { buffer.as_mut_ptr() };
+        // SAFETY: `at` has room for a vector of at most 64 bytes.
+        unsafe { simd.store_shorts_u8(at, rounded) };
+        if left < lanes {
+            to[x..].copy_from_slice(&buffer[..left]);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Filters along several axes, one after the other.
+
+use std::sync::atomic::AtomicBool;
+
+use super::byte_axes::ByteAxes;
+use super::float_means::FloatMeans;
+use super::{Input, Lines, Output, Sums, correlate1d, uniform1d};
+use crate::Result;
+use crate::cpu::simd::Level;
+
+/// What is computed along an axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Along<'a> {
+    /// The mean of so many elements, as [`uniform1d`] computes it.
+    Mean(usize),
+    /// The sum with these weights, as [`correlate1d`] computes it.
+    Weights(&'a [f64]),
+}
+
+impl Along<'_> {
+    /// Elements that a result reads.
+    #[must_use]
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Mean(size) => *size,
+            Self::Weights(weights) => weights.len(),
+        }
+    }
+}
+
+/// A filter along one axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AxisFilter<'a> {
+    /// What is computed.
+    pub along: Along<'a>,
+    /// The axis, and how the filter lies on it.
+    pub lines: Lines,
+}
+
+/// Filters an array along one axis after the other. The second filter reads the results of the first one, in the type
+/// of the output. The results are those of [`correlate1d`] and [`uniform1d`], called one after the other. Two filters
+/// of arrays of bytes, and two means of floating-point numbers, take one pass over memory.
+///
+/// Means of `f32` with sums of `f32` are sums of the window alone.
+///
+/// Input and output may be the same array. `cancelled` ends the call early. Without filters the output is unwritten.
+///
+/// # Errors
+/// As for [`correlate1d`].
+///
+/// ```
+/// use faltung::BorderMode;
+/// use faltung::nd::{Along, AxisFilter, Element, Input, Layout, Lines, Output, Sums, filter_axes};
+///
+/// let (mut values, mut result) = ([0_u8, 9, 0, 0, 9, 0], [0_u8; 6]);
+/// let layout = || Layout::dense(Element::U8, &[2, 3]);
+/// // SAFETY: both arrays have 2 x 3 elements of their type.
+/// let input = unsafe { Input::from_raw(values.as_mut_ptr(), layout())? };
+/// // SAFETY: as above, and nothing else uses the result.
+/// let output = unsafe { Output::from_raw(result.as_mut_ptr(), layout())? };
+///
+/// let lines = |axis| Lines { axis, origin: 0, border: BorderMode::Clamp, value: 0.0 };
+/// let filter = |axis| AxisFilter { along: Along::Mean(3), lines: lines(axis) };
+/// filter_axes(input, output, &[filter(0), filter(1)], Sums::F64, None)?;
+/// assert_eq!(result, [3; 6]);
+/// # Ok::<(), faltung::Error>(())
+/// ```
+pub fn filter_axes(
+    input: Input<'_>,
+    output: Output<'_>,
+    filters: &[AxisFilter<'_>],
+    sums: Sums,
+    cancelled: Option<&AtomicBool>,
+) -> Result<()> {
+    sums.check(input.layout.element, output.layout.element)?;
+    output.layout.check_shape(&input.layout)?;
+    for filter in filters {
+        filter.lines.check(filter.along.size(), input.layout.shape.len())?;
+    }
+    if input.layout.elements() == 0 {
+        return Ok(());
+    }
+    if let Some(bytes) = ByteAxes::new(&input, &output, filters) {
+        return bytes.run(Level::chosen()?, &input, &output, cancelled);
+    }
+    if let Some(means) = FloatMeans::new(&input, &output, filters, sums) {
+        return means.run(Level::chosen()?, cancelled);
+    }
+    let mut from = input;
+    for filter in filters {
+        // SAFETY: the output is lent for as long as this function runs. A filter along lines may work in place.
+        let (next, to) = unsafe {
+            let (first, layout) = (output.first, output.layout.clone());
+            (Input::from_raw(first, layout.clone())?, Output::from_raw(first, layout)?)
+        };
+        match filter.along {
+            Along::Mean(size) => uniform1d(from, to, size, &filter.lines, cancelled)?,
+            Along::Weights(weights) => correlate1d(from, to, weights, &filter.lines, sums, cancelled)?,
+        }
+        from = next;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Two filters in one pass over memory against one filter after the other.
+
+use super::*;
+use crate::nd::byte_axes::ByteAxes;
+use crate::nd::float_means::FloatMeans;
+
+/// An array without gaps, of zeros.
+fn dense(element: Element, shape: &[usize]) -> Array {
+    let layout = Layout::dense(element, shape);
+    Array { bytes: vec![0; layout.elements() * element.size()], first: 0, layout }
+}
+
+fn bytes(random: &mut fastrand::Rng, element: Element, shape: &[usize]) -> Array {
+    let mut array = dense(element, shape);
+    let most = if element == Element::Bool { 2 } else { 256 };
+    array.bytes.iter_mut().for_each(|byte| *byte = random.u16(..most) as u8);
+    array
+}
+
+fn origin(random: &mut fastrand::Rng, size: usize) -> isize {
+    random.isize(-((size / 2) as isize)..=((size - 1) / 2) as isize)
+}
+
+fn lines(random: &mut fastrand::Rng, axis: usize, size: usize, value: f64) -> Lines {
+    Lines { axis, origin: origin(random, size), border: BorderMode::ALL[random.usize(..5)], value }
+}
+
+/// The filters by [`uniform1d`] and [`correlate1d`].
+fn one_after_another(input: &Array, output: &mut Array, filters: &[AxisFilter<'_>]) {
+    let mut between = Array { bytes: input.bytes.clone(), first: 0, layout: input.layout.clone() };
+    for filter in filters {
+        match filter.along {
+            Along::Mean(size) => uniform1d(between.input(), output.output(), size, &filter.lines, None).unwrap(),
+            Along::Weights(weights) => {
+                correlate1d(between.input(), output.output(), weights, &filter.lines, Sums::F64, None).unwrap();
+            }
+        }
+        between = Array { bytes: output.bytes.clone(), first: 0, layout: output.layout.clone() };
+    }
+}
+
+/// Filters of bytes have the bytes of one filter after the other, at every level.
+#[test]
+fn filters_of_bytes() {
+    let mut served = 0;
+    for seed in 0..600 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut shape = vec![random.usize(1..90), random.usize(1..150)];
+        if random.bool() {
+            shape.push(random.usize(1..5));
+        }
+        let from = random.choice([Element::U8, Element::I8, Element::Bool]).unwrap();
+        let to = random.choice([Element::U8, Element::U8, Element::I8]).unwrap();
+        let input = bytes(&mut random, from, &shape);
+        let value = random.choice([0.0, 7.0, 200.0]).unwrap();
+        let weights: [Vec<f64>; 2] = std::array::from_fn(|_| {
+            let count = random.usize(1..6);
+            let largest = random.choice([1, 2, 9, 300]).unwrap();
+            (0..count).map(|_| random.i32(-largest..=largest).into()).collect()
+        });
+        let axes = if random.bool() { [0, 1] } else { [1, 0] };
+        let filters: Vec<_> = weights
+            .iter()
+            .zip(axes)
+            .map(|(weights, axis)| {
+                let largest = random.choice([10, 40, 129]).unwrap();
+                let size = random.usize(2..largest);
+                let along = if random.bool() { Along::Mean(size) } else { Along::Weights(weights) };
+                AxisFilter { along, lines: lines(&mut random, axis, along.size(), value) }
+            })
+            .collect();
+        let mut expected = dense(to, &shape);
+        one_after_another(&input, &mut expected, &filters);
+        for level in Level::available() {
+            let mut found = bytes(&mut random, to, &shape);
+            let output = found.output();
+            if let Some(axes) = ByteAxes::new(&input.input(), &output, &filters) {
+                axes.run(level, &input.input(), &output, None).unwrap();
+                let at = found.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
+                assert_eq!(at, None, "seed {seed}, {level:?}, {shape:?}, {from:?} to {to:?}: {filters:?}");
+                served += 1;
+            }
+        }
+        // What is not of this kind is computed by the other functions.
+        let mut found = bytes(&mut random, to, &shape);
+        filter_axes(input.input(), found.output(), &filters, Sums::F64, None).unwrap();
+        assert!(found.bytes == expected.bytes, "seed {seed}");
+    }
+    assert!(served > 500, "{served}");
+}
+
+fn numbers(random: &mut fastrand::Rng, element: Element, shape: &[usize]) -> Array {
+    let mut array = dense(element, shape);
+    for i in 0..array.layout.elements() {
+        // Sums of these round.
+        let value = random.f64() * 2.0_f64.powi(random.i32(-20..20));
+        if element == Element::F64 {
+            array.bytes[8 * i..][..8].copy_from_slice(&value.to_ne_bytes());
+        } else {
+            array.bytes[4 * i..][..4].copy_from_slice(&(value as f32).to_ne_bytes());
+        }
+    }
+    array
+}
+
+fn means(random: &mut fastrand::Rng, value: f64) -> [AxisFilter<'static>; 2] {
+    [0, 1].map(|axis| {
+        let most = random.choice([10, 80]).unwrap();
+        let size = random.usize(1..most);
+        AxisFilter { along: Along::Mean(size), lines: lines(random, axis, size, value) }
+    })
+}
+
+/// Means with sums of `f64` have the bits of one running sum after the other, at every level, in several threads.
+#[test]
+fn running_means() {
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let is_large = seed % 10 == 0;
+        let shape =
+            if is_large { [300, 600 + random.usize(..100)] } else { [random.usize(1..60), random.usize(1..60)] };
+        let element = random.choice([Element::F32, Element::F64]).unwrap();
+        let input = numbers(&mut random, element, &shape);
+        let filters = means(&mut random, 2.5);
+        let mut expected = dense(element, &shape);
+        one_after_another(&input, &mut expected, &filters);
+        for level in Level::available() {
+            let mut found = dense(element, &shape);
+            let (from, to) = (input.input(), found.output());
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+            let means = FloatMeans::new(&from, &to, &filters, Sums::F64).unwrap();
+            pool.install(|| means.run(level, None)).unwrap();
+            let at = found.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
+            assert_eq!(at, None, "seed {seed}, {level:?}, {shape:?}, {element:?}: {filters:?}");
+        }
+    }
+}
+
+/// Means with sums of `f32` are within a bound of sums of `f64`, and have the same bits at every level.
+#[test]
+fn means_of_windows() {
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let shape = if seed % 10 == 0 { [300, 1500] } else { [random.usize(1..60), random.usize(1..60)] };
+        let input = numbers(&mut random, Element::F32, &shape);
+        let filters = means(&mut random, 0.0);
+        let mut expected = dense(Element::F32, &shape);
+        // Sums of windows, not running ones: their errors are those of the largest value before.
+        let weights = filters.map(|filter| vec![1.0 / filter.along.size() as f64; filter.along.size()]);
+        let weighted =
+            std::array::from_fn::<_, 2, _>(|i| AxisFilter { along: Along::Weights(&weights[i]), ..filters[i] });
+        one_after_another(&input, &mut expected, &weighted);
+        let sizes = filters.map(|filter| filter.along.size() as f64);
+        let bound = (sizes[0] + sizes[1] + 8.0) * f64::from(f32::EPSILON);
+        let mut first: Option<Vec<u8>> = None;
+        for level in Level::available() {
+            let mut found = dense(Element::F32, &shape);
+            let (from, to) = (input.input(), found.output());
+            FloatMeans::new(&from, &to, &filters, Sums::F32).unwrap().run(level, None).unwrap();
+            for index in indices(&shape) {
+                let (found, expected) = (found.get(&index), expected.get(&index));
+                let error = (found - expected).abs();
+                assert!(error <= bound * expected.abs(), "seed {seed}, {level:?}, {index:?}: {found}, not {expected}");
+            }
+            assert!(first.get_or_insert_with(|| found.bytes.clone()) == &found.bytes, "seed {seed}, {level:?}");
+        }
+    }
+}
