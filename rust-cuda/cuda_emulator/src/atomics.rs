@@ -27,10 +27,13 @@ pub(crate) struct Spin {
 impl Runner<'_> {
     /// Executes an atomic operation. Returns the old value, the high bits 0.
     pub(crate) fn execute_atomic(&self, operation: &AtomicAccess, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
-        let mut changed = false;
+        if operation.order == Ordering::SeqCst {
+            self.execute_fence(operation.scope);
+        }
+        let (mut changed, mut wrote) = (false, false);
         let mut function = |old| {
             let new = function(old);
-            changed = new.is_some_and(|new| new != old);
+            (changed, wrote) = (new.is_some_and(|new| new != old), new.is_some());
             new
         };
         let old = if operation.access.space == Space::Shared {
@@ -38,6 +41,7 @@ impl Runner<'_> {
         } else {
             self.atomic_in_global(operation, &mut function)
         };
+        self.execute_order(operation, wrote);
         self.spin(operation, changed);
         old
     }

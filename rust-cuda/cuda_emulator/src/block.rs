@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use cuda_std::atomic::Scope;
 use cuda_std::executor::{
     Access, AsyncCopy, AtomicAccess, Collective, Executor, GATHERED, Lockstep, Register, Space, enter,
 };
 
 use crate::OutOfMemory;
 use crate::atomics::Spin;
+use crate::causality::{Causality, GlobalElements};
 use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::defect::Kind;
@@ -48,6 +50,7 @@ pub(crate) struct Common<'a> {
     pub(crate) allocations: &'a [&'a Allocation],
     pub(crate) found: &'a Found,
     pub(crate) turns: &'a Turns,
+    pub(crate) elements: &'a GlobalElements,
     pub(crate) seed: u64,
     pub(crate) counting: bool,
 }
@@ -73,6 +76,7 @@ pub(crate) struct Runner<'a> {
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
     /// The atomic operations of each thread that changed nothing.
     pub(crate) spins: Vec<Cell<Spin>>,
+    pub(crate) causality: Causality,
     /// Whether a thread has changed memory or waits at a barrier, since the last round.
     pub(crate) progress: Cell<bool>,
     /// Whether all blocks with lower numbers have ended.
@@ -103,6 +107,7 @@ impl<'a> Runner<'a> {
             copies: RefCell::new(vec![Copies::default(); threads]),
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
             spins: (0..threads).map(|_| Cell::default()).collect(),
+            causality: Causality::new(threads),
             progress: Cell::new(false),
             is_first: Cell::new(false),
             stacks: RefCell::default(),
@@ -123,6 +128,7 @@ impl<'a> Runner<'a> {
         self.block.set(block);
         self.barriers.set(0);
         self.is_first.set(false);
+        self.causality.begin_block();
         self.spins.iter().for_each(|spin| spin.set(Spin::default()));
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.given.borrow_mut().fill(Given::default());
@@ -220,6 +226,7 @@ impl<'a> Runner<'a> {
     /// Runs a fiber until it waits or ends.
     fn resume(&self, fiber: &mut Fiber, thread: usize, value: u32) -> Wait {
         self.thread.set(thread as u32);
+        self.orders_changed();
         if self.common.counting {
             self.warps.borrow_mut()[thread / 32].begin_lane(thread as u32 % 32);
         }
@@ -246,6 +253,7 @@ impl<'a> Runner<'a> {
                 if waits.iter().all(|wait| same(wait, &waits[at])) && waits.len() == 32 {
                     if matches!(waits[at], Wait::Warp(Collective::Sync, ..)) {
                         self.shared.borrow_mut().sync_warp(warp);
+                        self.causality.join(warp * 32..warp * 32 + 32);
                     }
                     exchange(waits);
                     self.flush(warp);
@@ -265,6 +273,7 @@ impl<'a> Runner<'a> {
         }
         waits.fill(Wait::Ready(0));
         self.shared.borrow_mut().next_interval();
+        self.causality.join(0..waits.len());
         self.barriers.set(self.barriers.get() + 1);
         for warp in 0..waits.len().div_ceil(32) {
             self.flush(warp);
@@ -410,6 +419,10 @@ impl Executor for Runner<'_> {
 
     fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
         self.execute_atomic(&operation, update)
+    }
+
+    fn fence(&self, scope: Scope) {
+        self.execute_fence(scope);
     }
 
     fn lockstep(&self, step: Lockstep, location: &'static Location<'static>) {

@@ -288,11 +288,17 @@ impl Runner<'_> {
             who if who == me.who => who,
             // This block's accesses before its last barrier are ordered before all it does now: they may be forgotten.
             _ if of_this_block && old.epoch != me.epoch => me.who,
+            // So are those that this thread has acquired.
+            _ if self.knows(old) => me.who,
             _ if of_this_block => Who::Block(self.block.get()),
             _ => Who::Blocks,
         };
         let in_block = old.in_block || me.in_block;
-        if old.who == Who::Blocks { Record { in_block, ..old } } else { Record { who, in_block, ..me } }
+        if who == Who::Blocks && old.who == Who::Blocks {
+            Record { in_block, ..old }
+        } else {
+            Record { who, in_block, ..me }
+        }
     }
 
     /// Whether an earlier access conflicts with one of this thread now. At least one of the two is a write.
@@ -300,13 +306,14 @@ impl Runner<'_> {
         let threads = self.common.launch.threads();
         let here = self.block.get();
         let same_interval = u64::from(before.epoch) == self.barriers.get() % 4096;
-        match before.who {
+        let unordered = match before.who {
             Who::Nobody => false,
             Who::Thread(thread) if thread == here * threads + u64::from(self.thread.get()) => false,
             Who::Thread(thread) => thread / threads != here || same_interval,
             Who::Block(block) => block != here || same_interval,
             Who::Blocks => true,
-        }
+        };
+        unordered && !self.knows(before)
     }
 
     /// Whether an atomic access of another block is not atomic together with one of this thread now. `in_block` says
@@ -318,7 +325,7 @@ impl Runner<'_> {
             Who::Block(block) => block != self.block.get(),
             Who::Blocks => true,
         };
-        other && (in_block || before.in_block)
+        other && (in_block || before.in_block) && !self.knows(before)
     }
 
     /// An earlier atomic access, for a report.

@@ -124,6 +124,8 @@ pub(crate) struct Shared {
     barrier: u32,
     /// The time of each warp's last `sync_warp`, which may be older than the barrier. Missing entries are 0.
     syncs: Vec<u32>,
+    /// The threads whose accesses since the last barrier are ordered before the running thread by releases and acquires.
+    ordered: Vec<u16>,
 }
 
 impl Shared {
@@ -143,6 +145,12 @@ impl Shared {
         Ok(())
     }
 
+    /// Sets the threads whose accesses since the last barrier are ordered before the running thread.
+    pub(crate) fn set_ordered(&mut self, threads: &[u16]) {
+        self.ordered.clear();
+        self.ordered.extend_from_slice(threads);
+    }
+
     /// Notes a barrier of the block.
     pub(crate) fn next_interval(&mut self) {
         if self.clock > u32::MAX / 2 {
@@ -150,6 +158,7 @@ impl Shared {
         }
         self.clock += 1;
         self.barrier = self.clock;
+        self.ordered.clear();
     }
 
     /// Notes a `sync_warp` of a warp.
@@ -191,7 +200,8 @@ impl Shared {
     /// Reads bytes that lie inside.
     #[inline]
     pub(crate) fn load(&mut self, address: usize, to: &mut [u8], thread: u16, site: u16) -> Result<(), Trouble> {
-        let (barrier, begin, now) = (self.barrier, self.begin, self.touch(thread, site));
+        let (begin, now) = (self.begin, self.touch(thread, site));
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
         let length = to.len();
         let mut atomics = self.atomics.get(address..address + length).unwrap_or(&[]).iter();
@@ -208,9 +218,9 @@ impl Shared {
             if unwritten {
                 result = result.and(Err(Trouble::Unwritten));
             } else {
-                result = result.and(byte.before_read(now, barrier)).and(atomic.before_read(now, barrier));
+                result = result.and(byte.before_read(now, order)).and(atomic.before_read(now, order));
             }
-            byte.read.add(now, barrier);
+            byte.read.add(now, order);
         }
         result
     }
@@ -218,12 +228,13 @@ impl Shared {
     /// Writes bytes that lie inside.
     #[inline]
     pub(crate) fn store(&mut self, address: usize, from: &[u8], thread: u16, site: u16) -> Result<(), Trouble> {
-        let (barrier, now) = (self.barrier, self.touch(thread, site));
+        let now = self.touch(thread, site);
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
         let mut atomics = self.atomics.get(address..address + from.len()).unwrap_or(&[]).iter();
         for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
             let atomic = atomics.next().copied().unwrap_or_default();
-            result = result.and(byte.before_write(now, barrier)).and(atomic.before_write(now, barrier));
+            result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
             byte.value = *from;
             byte.write = now;
         }
@@ -239,7 +250,8 @@ impl Shared {
         function: &mut dyn FnMut(u64) -> Option<u64>,
         (thread, site): (u16, u16),
     ) -> (u64, Result<(), Trouble>) {
-        let (barrier, begin, now) = (self.barrier, self.begin, self.touch(thread, site));
+        let (begin, now) = (self.begin, self.touch(thread, site));
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         self.atomics.resize(self.bytes.len(), Atomics::default());
         let (mut value, mut result) = ([0; 8], Ok(()));
         let bytes = &mut self.bytes[address..address + size];
@@ -250,11 +262,11 @@ impl Shared {
                 result = result.and(Err(Trouble::Unwritten));
             }
             if kind == AtomicKind::Load {
-                result = result.and(byte.before_read(now, barrier));
-                atomic.read.add(now, barrier);
+                result = result.and(byte.before_read(now, order));
+                atomic.read.add(now, order);
             } else {
-                result = result.and(byte.before_write(now, barrier));
-                atomic.write.add(now, barrier);
+                result = result.and(byte.before_write(now, order));
+                atomic.write.add(now, order);
             }
         }
         let old = u64::from_le_bytes(value);
@@ -268,12 +280,13 @@ impl Shared {
 
     /// Issues an asynchronous copy to bytes that lie inside: until it is complete, they are in flight.
     pub(crate) fn issue(&mut self, address: usize, size: usize, thread: u16, site: u16) -> Result<(), Trouble> {
-        let (barrier, now) = (self.barrier, self.touch(thread, site));
+        let now = self.touch(thread, site);
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
         let mut atomics = self.atomics.get(address..address + size).unwrap_or(&[]).iter();
         for byte in &mut self.bytes[address..address + size] {
             let atomic = atomics.next().copied().unwrap_or_default();
-            result = result.and(byte.before_write(now, barrier)).and(atomic.before_write(now, barrier));
+            result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
             byte.in_flight = InFlight::issued(thread, site);
         }
         result
@@ -299,37 +312,37 @@ impl Shared {
 }
 
 impl Byte {
-    /// What is wrong with a read now. `barrier` is the time of the last barrier.
-    fn before_read(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+    /// What is wrong with a read now.
+    fn before_read(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
         if self.in_flight.issuer().is_some() {
             return Err(Trouble::InFlight(self.in_flight));
         }
-        self.write.race(now, barrier, true, false)
+        self.write.race(now, order, true, false)
     }
 
     /// What is wrong with a write now.
-    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
-        self.before_read(now, barrier).and(self.read.race(now, barrier, false, false))
+    fn before_write(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
+        self.before_read(now, order).and(self.read.race(now, order, false, false))
     }
 }
 
 impl Atomics {
-    /// What is wrong with a read now that is not atomic. `barrier` is the time of the last barrier.
-    fn before_read(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
-        self.write.race(now, barrier, true, true)
+    /// What is wrong with a read now that is not atomic.
+    fn before_read(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
+        self.write.race(now, order, true, true)
     }
 
     /// What is wrong with a write now that is not atomic.
-    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
-        self.before_read(now, barrier).and(self.read.race(now, barrier, false, true))
+    fn before_write(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
+        self.before_read(now, order).and(self.read.race(now, order, false, true))
     }
 }
 
 impl Touch {
     /// Adds an access that conflicts with none of the record's.
     #[inline]
-    fn add(&mut self, now: Self, barrier: u32) {
-        if self.time < barrier {
+    fn add(&mut self, now: Self, order: Order<'_>) {
+        if self.time < order.barrier || order.has(self.who) {
             *self = now;
         } else if !self.who.in_warp_of(now.who) {
             self.who = Who::BLOCK;
@@ -343,15 +356,32 @@ impl Touch {
     }
 
     /// An error if this earlier access conflicts with one now.
-    fn race(self, now: Self, barrier: u32, wrote: bool, atomic: bool) -> Result<(), Trouble> {
-        if conflict(self, now, barrier) { Err(Trouble::Race { before: self, wrote, atomic }) } else { Ok(()) }
+    fn race(self, now: Self, order: Order<'_>, wrote: bool, atomic: bool) -> Result<(), Trouble> {
+        if conflict(self, now, order) { Err(Trouble::Race { before: self, wrote, atomic }) } else { Ok(()) }
     }
 }
 
-/// Whether an earlier access is another thread's and not ordered before this one. `barrier` is the time of the last
-/// barrier.
-fn conflict(before: Touch, now: Touch, barrier: u32) -> bool {
-    before.time >= barrier && before.who != now.who && (before.time >= now.time || !before.who.in_warp_of(now.who))
+/// What is ordered before the running thread: all before a barrier, and the accesses of some threads.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    /// The time of the last barrier.
+    barrier: u32,
+    /// The threads whose accesses since then are ordered before the running thread by releases and acquires, sorted.
+    threads: &'a [u16],
+}
+
+impl Order<'_> {
+    fn has(self, who: Who) -> bool {
+        who.thread().is_some_and(|thread| self.threads.binary_search(&thread).is_ok())
+    }
+}
+
+/// Whether an earlier access is another thread's and not ordered before this one.
+fn conflict(before: Touch, now: Touch, order: Order<'_>) -> bool {
+    before.time >= order.barrier
+        && before.who != now.who
+        && (before.time >= now.time || !before.who.in_warp_of(now.who))
+        && !order.has(before.who)
 }
 
 #[cfg(test)]
