@@ -67,6 +67,7 @@ pub mod cp_async;
 pub mod executor;
 mod float;
 mod global;
+pub mod math;
 pub mod mma;
 mod scalar;
 mod shared;

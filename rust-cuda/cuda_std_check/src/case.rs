@@ -38,6 +38,17 @@ pub enum Expected {
     Bits(u32),
     /// Any bits.
     Any,
+    /// The bits of a NaN of type `f32`.
+    Nan,
+    /// The high word of a NaN of type `f64`.
+    HighNan,
+    /// An `f32` whose distance from `exact` is at most `error`.
+    F32 {
+        /// The exact result.
+        exact: f64,
+        /// The greatest distance.
+        error: f64,
+    },
 }
 
 impl Case {
@@ -69,6 +80,9 @@ impl Expected {
         match self {
             Self::Bits(bits) => found == bits,
             Self::Any => true,
+            Self::Nan => f32::from_bits(found).is_nan(),
+            Self::HighNan => found & 0x7ff8_0000 == 0x7ff8_0000,
+            Self::F32 { exact, error } => (f64::from(f32::from_bits(found)) - exact).abs() <= error,
         }
     }
 }
@@ -78,6 +92,7 @@ impl Expected {
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(crate::atomics::cases());
+    cases.extend(crate::math::cases());
     cases
 }
 

@@ -12,6 +12,7 @@ extern crate std;
 pub mod atomics;
 #[cfg(not(target_arch = "nvptx64"))]
 mod case;
+pub mod math;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use case::{Case, Expected, Kernel, cases};
