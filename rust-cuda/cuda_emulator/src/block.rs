@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::sites;
 use crate::stacks::{self, STACK_BYTES};
 use crate::turns::Turns;
-use crate::wait::{Wait, exchange, same};
+use crate::wait::{Wait, exchange, lanes, same};
 use crate::warp::{Class, Warp};
 
 /// Memory that a runner reserves and frees when the host has no more: unwinding the fibers' stacks needs some.
@@ -77,6 +77,8 @@ pub(crate) struct Runner<'a> {
     /// The atomic operations of each thread that changed nothing.
     pub(crate) spins: Vec<Cell<Spin>>,
     pub(crate) causality: Causality,
+    /// How often a thread of the block has read a clock.
+    clock: Cell<u64>,
     /// Whether a thread has changed memory or waits at a barrier, since the last round.
     pub(crate) progress: Cell<bool>,
     /// Whether all blocks with lower numbers have ended.
@@ -108,6 +110,7 @@ impl<'a> Runner<'a> {
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
             spins: (0..threads).map(|_| Cell::default()).collect(),
             causality: Causality::new(threads),
+            clock: Cell::new(0),
             progress: Cell::new(false),
             is_first: Cell::new(false),
             stacks: RefCell::default(),
@@ -128,6 +131,7 @@ impl<'a> Runner<'a> {
         self.block.set(block);
         self.barriers.set(0);
         self.is_first.set(false);
+        self.clock.set(0);
         self.causality.begin_block();
         self.spins.iter().for_each(|spin| spin.set(Spin::default()));
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
@@ -249,29 +253,45 @@ impl<'a> Runner<'a> {
     fn go_on(&self, waits: &mut [Wait]) -> bool {
         let mut someone = false;
         for (warp, waits) in waits.chunks_mut(32).enumerate() {
-            if let Some(at) = waits.iter().position(|wait| matches!(wait, Wait::Warp(..))) {
-                if waits.iter().all(|wait| same(wait, &waits[at])) && waits.len() == 32 {
-                    if matches!(waits[at], Wait::Warp(Collective::Sync, ..)) {
-                        self.shared.borrow_mut().sync_warp(warp);
-                        self.causality.join(warp * 32..warp * 32 + 32);
-                    }
-                    exchange(waits);
-                    self.flush(warp);
-                    someone = true;
-                } else if !waits.iter().any(|wait| matches!(wait, Wait::Ready(_) | Wait::Spin)) {
-                    return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
+            let mut released = false;
+            for lane in 0..waits.len() {
+                let Wait::Warp(mask, operation, ..) = waits[lane] else { continue };
+                let arrived = |other: usize| waits.get(other).is_some_and(|wait| same(wait, &waits[lane]));
+                if mask >> lane & 1 == 0 || !lanes(mask).all(arrived) {
+                    continue;
                 }
+                if operation == Collective::Sync {
+                    let threads = lanes(mask).map(|lane| warp * 32 + lane);
+                    if mask == u32::MAX {
+                        self.shared.borrow_mut().sync_warp(warp);
+                        self.causality.join(threads);
+                    } else {
+                        self.causality.meet(threads, self.block.get(), self.barriers.get());
+                    }
+                }
+                exchange(waits, mask);
+                self.flush(warp);
+                released = true;
+            }
+            someone |= released;
+            let waits_in_warp = |wait: &Wait| matches!(wait, Wait::Warp(..));
+            let can_run = |wait: &Wait| matches!(wait, Wait::Ready(_) | Wait::Spin);
+            if let (false, false, Some(at)) =
+                (released, waits.iter().any(can_run), waits.iter().position(waits_in_warp))
+            {
+                return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
             }
         }
         if someone || waits.contains(&Wait::Spin) {
             self.progress.set(self.progress.get() || someone);
             return true;
         }
-        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(_))).expect("not all have ended");
+        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(..))).expect("not all have ended");
         if !waits.iter().all(|wait| same(wait, &waits[at])) {
             return self.missed(at, waits[at], 0, waits);
         }
-        waits.fill(Wait::Ready(0));
+        let count = waits.iter().filter(|wait| matches!(wait, Wait::Barrier(true, _))).count();
+        waits.fill(Wait::Ready(count as u32));
         self.shared.borrow_mut().next_interval();
         self.causality.join(0..waits.len());
         self.barriers.set(self.barriers.get() + 1);
@@ -285,16 +305,24 @@ impl<'a> Runner<'a> {
     /// Reports that a thread waits for one that never arrives. `first` is the thread of `waits[0]`.
     fn missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) -> bool {
         let (action, location) = match wait {
-            Wait::Barrier(location) => ("waiting at a barrier", location),
-            Wait::Warp(_, _, location) if waits.len() < 32 => {
+            Wait::Barrier(_, location) => ("waiting at a barrier", location),
+            Wait::Warp(mask, _, _, location) if mask >> (thread - first) & 1 == 0 => {
+                ("waiting at a warp collective whose mask it is not in", location)
+            }
+            Wait::Warp(mask, _, _, location) if u64::from(mask) >> waits.len() != 0 => {
                 ("waiting at a warp collective in a warp of fewer than 32 threads", location)
             }
-            Wait::Warp(_, _, location) => ("waiting at a warp collective", location),
+            Wait::Warp(_, _, _, location) => ("waiting at a warp collective", location),
             Wait::Ready(_) | Wait::Spin | Wait::Ended => unreachable!("it waits"),
         };
-        let other = waits.iter().position(|other| !same(other, &wait)).unwrap_or(0);
+        let named = |&other: &usize| match wait {
+            Wait::Warp(mask, ..) => mask >> other & 1 == 1,
+            _ => true,
+        };
+        let missing = (0..waits.len()).filter(named).find(|&other| !same(&waits[other], &wait));
+        let other = missing.unwrap_or(0);
         let waits_at = match waits[other] {
-            Wait::Barrier(location) | Wait::Warp(_, _, location) => Some(location),
+            Wait::Barrier(_, location) | Wait::Warp(_, _, _, location) => Some(location),
             Wait::Ready(_) | Wait::Spin | Wait::Ended => None,
         };
         self.thread.set(thread as u32);
@@ -361,11 +389,20 @@ impl Executor for Runner<'_> {
     }
 
     fn barrier(&self, location: &'static Location<'static>) {
-        self.wait(Wait::Barrier(location));
+        self.wait(Wait::Barrier(false, location));
     }
 
-    fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32 {
-        self.wait(Wait::Warp(operation, value, location))
+    fn barrier_count(&self, predicate: bool, location: &'static Location<'static>) -> u32 {
+        self.wait(Wait::Barrier(predicate, location))
+    }
+
+    fn clock(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32 {
+        self.wait(Wait::Warp(mask, operation, value, location))
     }
 
     fn gather(&self, values: [u32; GATHERED], location: &'static Location<'static>) -> [[u32; GATHERED]; 32] {
@@ -377,7 +414,7 @@ impl Executor for Runner<'_> {
             given.times % 2
         };
         // After this, all lanes have stored their values. None can store twice more before this lane calls again.
-        self.collective(Collective::Gather, 0, location);
+        self.collective(u32::MAX, Collective::Gather, 0, location);
         let given = self.given.borrow();
         std::array::from_fn(|lane| given[thread / 32 * 32 + lane].values[which])
     }

@@ -112,15 +112,27 @@ impl Causality {
         }
     }
 
+    /// Threads that know each other's accesses so far, at a `sync_warp` of some lanes.
+    ///
+    /// That of a whole warp is cheaper: [`Shared`](crate::shared::Shared) knows it.
+    pub(crate) fn meet(&self, together: impl Iterator<Item = usize> + Clone, block: u64, epoch: u64) {
+        self.is_used.set(true);
+        let part = Part { epoch, threads: together.clone().map(|thread| thread as u16).collect() };
+        for thread in together.clone() {
+            Arc::make_mut(&mut self.threads.borrow_mut()[thread].known).add(block, &part);
+        }
+        self.join(together);
+    }
+
     /// Joins the knowledge of threads at a barrier or a `sync_warp`.
-    pub(crate) fn join(&self, threads: std::ops::Range<usize>) {
+    pub(crate) fn join(&self, together: impl Iterator<Item = usize> + Clone) {
         if !self.is_used.get() {
             return;
         }
-        let threads = &mut self.threads.borrow_mut()[threads];
+        let threads = &mut self.threads.borrow_mut();
         let mut all = Arc::default();
-        threads.iter().for_each(|thread| join(&mut all, &thread.known));
-        threads.iter_mut().for_each(|thread| thread.known = Arc::clone(&all));
+        together.clone().for_each(|thread| join(&mut all, &threads[thread].known));
+        together.for_each(|thread| threads[thread].known = Arc::clone(&all));
     }
 }
 

@@ -15,8 +15,8 @@
 //!         u32::from(register.is_dimension())
 //!     }
 //!     fn barrier(&self, _: &'static Location<'static>) {}
-//!     fn collective(&self, _: Collective, value: u32, _: &'static Location<'static>) -> u32 {
-//!         value
+//!     fn collective(&self, _: u32, _: Collective, value: u64, _: &'static Location<'static>) -> u32 {
+//!         value as u32
 //!     }
 //!     fn load(&self, access: Access, bytes: &mut [u8]) {
 //!         assert_eq!(access.space, Space::Global);
@@ -148,6 +148,37 @@ pub struct AsyncCopy {
     pub location: &'static Location<'static>,
 }
 
+/// How [`Collective::Reduce`] combines values.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    Add,
+    MinSigned,
+    MaxSigned,
+    MinUnsigned,
+    MaxUnsigned,
+    And,
+    Or,
+    Xor,
+}
+
+impl Reduction {
+    /// The combination of two values. Sums wrap.
+    #[must_use]
+    pub fn combine(self, a: u32, b: u32) -> u32 {
+        match self {
+            Self::Add => a.wrapping_add(b),
+            Self::MinSigned => (a as i32).min(b as i32) as u32,
+            Self::MaxSigned => (a as i32).max(b as i32) as u32,
+            Self::MinUnsigned => a.min(b),
+            Self::MaxUnsigned => a.max(b),
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+        }
+    }
+}
+
 /// An operation of the lanes of a warp; see [`crate::warp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
@@ -161,6 +192,12 @@ pub enum Collective {
     ShuffleXor(u32),
     /// Answers the value of the lane with this number modulo 32.
     Shuffle(u32),
+    /// Answers the value of the lane that is this much lower, or the lane's own if there is none.
+    ShuffleUp(u32),
+    /// Answers one bit per lane, set where the lane's value is the same.
+    Match,
+    /// Answers the values of all lanes, combined.
+    Reduce(Reduction),
     /// Answers one bit per lane, set where its value is not 0.
     Ballot,
 }
@@ -185,8 +222,19 @@ pub trait Executor {
     fn register(&self, register: Register) -> u32;
     /// Waits until all threads of the block have called it.
     fn barrier(&self, location: &'static Location<'static>);
-    /// Waits until all lanes of the warp have called it with the same operation. Returns the answer for this lane.
-    fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32;
+    /// Waits until all threads of the block have called it. Returns the number of threads for which `predicate` holds.
+    ///
+    /// The default implementation is for a block of one thread.
+    fn barrier_count(&self, predicate: bool, location: &'static Location<'static>) -> u32 {
+        self.barrier(location);
+        u32::from(predicate)
+    }
+    /// A number that grows with each call. The default implementation returns 0.
+    fn clock(&self) -> u64 {
+        0
+    }
+    /// Waits until the lanes of `mask` have called it with the same mask and operation. Returns the answer for this lane.
+    fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32;
     /// Waits until all lanes of the warp have called it. Returns the values of each lane.
     ///
     /// The default implementation shuffles each value of each lane.
@@ -194,7 +242,7 @@ pub trait Executor {
         let mut all = [[0; GATHERED]; 32];
         for (lane, of_lane) in all.iter_mut().enumerate() {
             for (to, value) in of_lane.iter_mut().zip(values) {
-                *to = self.collective(Collective::Shuffle(lane as u32), value, location);
+                *to = self.collective(u32::MAX, Collective::Shuffle(lane as u32), value.into(), location);
             }
         }
         all

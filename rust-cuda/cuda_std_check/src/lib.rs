@@ -13,6 +13,7 @@ pub mod atomics;
 #[cfg(not(target_arch = "nvptx64"))]
 mod case;
 pub mod math;
+pub mod warps;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use case::{Case, Expected, Kernel, cases};
