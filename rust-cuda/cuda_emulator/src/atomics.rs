@@ -49,12 +49,11 @@ impl Runner<'_> {
     fn atomic_in_shared(&self, operation: &AtomicAccess, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
         let AtomicAccess { access, kind, .. } = *operation;
         self.count(&access, Class::SharedAtomic);
-        if !self.inside_shared(access.address, access.size, verb(kind), access.location) {
+        let Some(at) = self.inside_shared(access.address, access.size, verb(kind), access.location) else {
             return u64::MAX;
-        }
+        };
         let who = (self.thread.get() as u16, sites::number(access.location));
-        let (address, size) = (access.address as usize, access.size as usize);
-        let (old, result) = self.shared.borrow_mut().update(address, size, kind, function, who);
+        let (old, result) = self.shared.borrow_mut().update(at, access.size as usize, kind, function, who);
         self.report_shared(access.address, access.size, verb(kind), access.location, result);
         old
     }

@@ -11,6 +11,7 @@ use cuda_std::executor::{
 };
 
 use crate::OutOfMemory;
+use crate::arrays::{Array, Arrays};
 use crate::atomics::Spin;
 use crate::causality::{Causality, GlobalElements};
 use crate::copies::Copies;
@@ -50,6 +51,7 @@ pub(crate) struct Common<'a> {
     pub(crate) allocations: &'a [&'a Allocation],
     pub(crate) found: &'a Found,
     pub(crate) turns: &'a Turns,
+    pub(crate) arrays: &'a Arrays,
     pub(crate) elements: &'a GlobalElements,
     pub(crate) seed: u64,
     pub(crate) counting: bool,
@@ -77,6 +79,8 @@ pub(crate) struct Runner<'a> {
     /// The atomic operations of each thread that changed nothing.
     pub(crate) spins: Vec<Cell<Spin>>,
     pub(crate) causality: Causality,
+    /// The shared arrays of a fixed length that threads of these blocks have used.
+    pub(crate) arrays: RefCell<Vec<Array>>,
     /// How often a thread of the block has read a clock.
     clock: Cell<u64>,
     /// Whether a thread has changed memory or waits at a barrier, since the last round.
@@ -110,6 +114,7 @@ impl<'a> Runner<'a> {
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
             spins: (0..threads).map(|_| Cell::default()).collect(),
             causality: Causality::new(threads),
+            arrays: RefCell::default(),
             clock: Cell::new(0),
             progress: Cell::new(false),
             is_first: Cell::new(false),
@@ -136,7 +141,9 @@ impl<'a> Runner<'a> {
         self.spins.iter().for_each(|spin| spin.set(Spin::default()));
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.given.borrow_mut().fill(Given::default());
-        if let Err(short) = self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize) {
+        let of_arrays = self.arrays.borrow().iter().map(Array::end).max().unwrap_or(0);
+        let bytes = self.common.launch.shared_bytes + of_arrays;
+        if let Err(short) = self.shared.borrow_mut().begin_block(bytes as usize) {
             return self.give_up(short);
         }
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -394,6 +401,19 @@ impl Executor for Runner<'_> {
 
     fn barrier_count(&self, predicate: bool, location: &'static Location<'static>) -> u32 {
         self.wait(Wait::Barrier(predicate, location))
+    }
+
+    fn shared_array(&self, number: u64, bytes: u32) -> u32 {
+        self.find_array(number, bytes)
+    }
+
+    fn index_out_of_bounds(&self, index: u32, length: usize, location: &'static Location<'static>) {
+        let nearest = format!("the array has {length} elements");
+        self.report(
+            format!("access to element {index} of a shared array"),
+            Kind::OutOfBounds { nearest },
+            Some(location),
+        );
     }
 
     fn clock(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_std::executor::{Access, AsyncCopy, Space};
 
+use crate::arrays::MOST_BYTES;
 use crate::block::Runner;
 use crate::copies::{Copy, Source};
 use crate::defect::{Before, Kind};
@@ -85,21 +86,17 @@ impl Runner<'_> {
     pub(crate) fn load_shared(&self, access: &Access, bytes: &mut [u8]) {
         self.count(access, Class::SharedLoad);
         bytes.fill(u8::MAX);
-        if !self.inside_shared(access.address, access.size, "read", access.location) {
-            return;
-        }
+        let Some(at) = self.inside_shared(access.address, access.size, "read", access.location) else { return };
         let (thread, site) = (self.thread.get() as u16, sites::number(access.location));
-        let result = self.shared.borrow_mut().load(access.address as usize, bytes, thread, site);
+        let result = self.shared.borrow_mut().load(at, bytes, thread, site);
         self.report_shared(access.address, access.size, "read", access.location, result);
     }
 
     pub(crate) fn store_shared(&self, access: &Access, bytes: &[u8]) {
         self.count(access, Class::SharedStore);
-        if !self.inside_shared(access.address, access.size, "write", access.location) {
-            return;
-        }
+        let Some(at) = self.inside_shared(access.address, access.size, "write", access.location) else { return };
         let (thread, site) = (self.thread.get() as u16, sites::number(access.location));
-        let result = self.shared.borrow_mut().store(access.address as usize, bytes, thread, site);
+        let result = self.shared.borrow_mut().store(at, bytes, thread, site);
         self.report_shared(access.address, access.size, "write", access.location, result);
     }
 
@@ -126,13 +123,11 @@ impl Runner<'_> {
         } else {
             bytes[..read as usize].fill(u8::MAX);
         }
-        if !self.inside_shared(to, size, ASYNC_WRITE, location) {
-            return None;
-        }
+        let at = self.inside_shared(to, size, ASYNC_WRITE, location)?;
         let (thread, site) = (self.thread.get() as u16, sites::number(location));
-        let result = self.shared.borrow_mut().issue(to as usize, size as usize, thread, site);
+        let result = self.shared.borrow_mut().issue(at, size as usize, thread, site);
         self.report_shared(to, size, ASYNC_WRITE, location, result);
-        Some(Copy { to: to as u32, size, bytes, source, site })
+        Some(Copy { to: at as u32, size, bytes, source, site })
     }
 
     /// Completes an asynchronous copy that the running thread has waited for.
@@ -213,26 +208,47 @@ impl Runner<'_> {
         Some((allocation, offset))
     }
 
-    /// Whether a shared access is aligned and in bounds. If not, it is reported.
+    /// The place of a shared access in the records. If it is out of bounds or misaligned, it is reported.
     pub(crate) fn inside_shared(
         &self,
         address: u64,
         size: u32,
         verb: &str,
         location: &'static Location<'static>,
-    ) -> bool {
-        let have = self.shared.borrow().len() as u64;
+    ) -> Option<usize> {
+        let have = u64::from(self.common.launch.shared_bytes);
         let end = address + u64::from(size);
-        let kind = if end > have {
-            let nearest = format!("the block has {have} bytes of shared memory, the access ends at byte {end}");
-            Kind::OutOfBounds { nearest }
-        } else if !address.is_multiple_of(size.into()) {
-            Kind::Misaligned
-        } else {
-            return true;
+        let array = || self.arrays.borrow().iter().find_map(|array| array.place(address, size));
+        let place = if end <= have { Some(address as usize) } else { array().map(|place| have as usize + place) };
+        let kind = match place {
+            Some(place) if address.is_multiple_of(size.into()) => return Some(place),
+            Some(_) => Kind::Misaligned,
+            None => {
+                let nearest = format!("the block has {have} bytes of shared memory, the access ends at byte {end}");
+                Kind::OutOfBounds { nearest }
+            }
         };
         self.report(shared_action(verb, address, size), kind, Some(location));
-        false
+        None
+    }
+
+    /// The address of a shared array of a fixed length.
+    pub(crate) fn find_array(&self, number: u64, bytes: u32) -> u32 {
+        let array = self.common.arrays.find_or_add(number, bytes);
+        let mut arrays = self.arrays.borrow_mut();
+        if !arrays.contains(&array) {
+            assert!(
+                array.end() <= MOST_BYTES,
+                "the shared arrays of fixed length have {} bytes, a block has at most {MOST_BYTES}",
+                array.end(),
+            );
+            arrays.push(array);
+            let bytes = self.common.launch.shared_bytes + array.end();
+            if let Err(short) = self.shared.borrow_mut().grow(bytes as usize) {
+                self.give_up(short);
+            }
+        }
+        array.address
     }
 
     pub(crate) fn report_shared(

@@ -88,6 +88,7 @@
 //! Two limits of the records cause wrong reports. Two accesses of one block to global memory exactly 4,096 barriers
 //! apart are reported as a race. A process distinguishes 4,095 lines of kernels; all further lines share one name.
 
+mod arrays;
 mod atomics;
 mod block;
 mod causality;
@@ -226,6 +227,7 @@ impl Emulator {
         let counts = {
             let allocations = memory.allocations();
             let turns = turns::Turns::default();
+            let arrays = arrays::Arrays::default();
             let elements = causality::GlobalElements::default();
             let common = block::Common {
                 launch,
@@ -233,6 +235,7 @@ impl Emulator {
                 allocations: &allocations,
                 found: &found,
                 turns: &turns,
+                arrays: &arrays,
                 elements: &elements,
                 seed: self.seed,
                 counting: self.counting,

@@ -131,17 +131,25 @@ pub(crate) struct Shared {
 impl Shared {
     /// Prepares the memory for the next block, which has `bytes` bytes.
     pub(crate) fn begin_block(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        self.grow(bytes)?;
+        self.bytes.truncate(bytes);
+        self.next_interval();
+        self.begin = self.barrier;
+        Ok(())
+    }
+
+    /// Makes the memory at least this large.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let more = bytes.saturating_sub(self.bytes.len());
         self.bytes.try_reserve_exact(more).map_err(|_| {
             let (bytes, what) = (bytes * size_of::<Byte>(), "the record of a block's shared memory");
             OutOfMemory { bytes: bytes as u64, what }
         })?;
+        let bytes = bytes.max(self.bytes.len());
         self.bytes.resize(bytes, Byte::default());
         if !self.atomics.is_empty() {
             self.atomics.resize(bytes, Atomics::default());
         }
-        self.next_interval();
-        self.begin = self.barrier;
         Ok(())
     }
 
@@ -185,10 +193,6 @@ impl Shared {
         }
         self.syncs.clear();
         (self.clock, self.begin) = (1, 1);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
     }
 
     /// The record of an access of a thread now.

@@ -85,7 +85,8 @@ impl Register {
 pub enum Space {
     /// Global memory. Addresses are those of the kernel's pointers.
     Global,
-    /// The block's dynamic shared memory. Addresses count from its start.
+    /// The block's shared memory. Addresses count from the start of the dynamic part. [`Executor::shared_array`] gives
+    /// those of the others.
     Shared,
     /// An array in constant memory. Addresses count from its start.
     Constant {
@@ -228,6 +229,17 @@ pub trait Executor {
     fn barrier_count(&self, predicate: bool, location: &'static Location<'static>) -> u32 {
         self.barrier(location);
         u32::from(predicate)
+    }
+    /// The address in shared memory of the array of `bytes` bytes with this number, a multiple of 16. It is the same in all
+    /// calls of the threads of a block. The arrays do not overlap, and the dynamic shared memory comes before them.
+    ///
+    /// The default implementation panics.
+    fn shared_array(&self, _number: u64, _bytes: u32) -> u32 {
+        panic!("this executor has no shared arrays of a fixed length")
+    }
+    /// Reports an index of a shared array that has fewer elements. The default implementation panics.
+    fn index_out_of_bounds(&self, index: u32, length: usize, _location: &'static Location<'static>) {
+        panic!("element {index} of a shared array of {length} elements")
     }
     /// A number that grows with each call. The default implementation returns 0.
     fn clock(&self) -> u64 {
@@ -388,6 +400,13 @@ pub(crate) fn load_shared<T: Scalar>(address: u32) -> T {
 #[track_caller]
 pub(crate) fn store_shared<T: Scalar>(address: u32, value: T) {
     store(Space::Shared, u64::from(address), value);
+}
+
+/// The address of a shared array of a fixed length.
+#[doc(hidden)]
+#[must_use]
+pub fn shared_array(number: u64, bytes: u32) -> u32 {
+    current().shared_array(number, bytes)
 }
 
 /// Executes an atomic operation through the current executor. Returns the old value.

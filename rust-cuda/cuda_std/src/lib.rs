@@ -20,6 +20,7 @@
 //! | --- | --- | --- |
 //! | global | [`Global<T>`], [`GlobalMut<T>`] as kernel parameters | `ld.global`, `st.global` |
 //! | dynamic shared | [`Shared::dynamic`] | `ld.shared`, `st.shared` with 32-bit addresses |
+//! | shared, of a fixed length | a [`shared_array!`] | the same |
 //! | constant | a [`constant!`] declaration | `ld.const` |
 //!
 //! [`atomic`] has atomic operations on global and shared memory.
@@ -71,6 +72,7 @@ pub mod math;
 pub mod mma;
 mod scalar;
 mod shared;
+mod shared_array;
 pub mod thread;
 mod vector;
 pub mod warp;
@@ -80,6 +82,9 @@ pub use float::{fma, round_to_u16, sqrt};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;
 pub use shared::Shared;
+pub use shared_array::SharedArray;
+#[doc(hidden)]
+pub use shared_array::place_number;
 pub use vector::{F32x2, F32x4};
 
 /// The names that most kernels use: `use cuda_std::prelude::*`.

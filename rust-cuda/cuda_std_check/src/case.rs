@@ -91,6 +91,7 @@ impl Expected {
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
+    cases.extend(crate::arrays::cases());
     cases.extend(crate::atomics::cases());
     cases.extend(crate::math::cases());
     cases.extend(crate::warps::cases());

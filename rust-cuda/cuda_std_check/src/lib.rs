@@ -9,6 +9,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod arrays;
 pub mod atomics;
 #[cfg(not(target_arch = "nvptx64"))]
 mod case;

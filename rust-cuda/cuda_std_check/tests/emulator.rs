@@ -25,8 +25,10 @@ fn every_kernel_has_its_known_results() {
 
 #[test]
 fn a_wrong_word_is_found() {
-    let mut case = cases().remove(0);
-    let Expected::Bits(bits) = case.expected[3] else { panic!("the first case has exact results") };
+    let mut cases = cases();
+    let first = cases.iter().position(|case| case.name == "atomics_u32").unwrap();
+    let mut case = cases.remove(first);
+    let Expected::Bits(bits) = case.expected[3] else { panic!("its results are exact") };
     case.expected[3] = Expected::Bits(bits ^ 1);
     assert!(run(&case, 1).unwrap_err().starts_with("atomics_u32: word 3 is "));
     case.expected.pop();
