@@ -2,6 +2,7 @@
 //!
 //! Ignored by default, because it compiles `core`: `cargo test -p cuda_std_check --test ptx -- --ignored`. `PTXAS` names
 //! the assembler; otherwise the one in `PATH` is used. Without one the kernels are compiled and not assembled.
+//! `CUDA_STD_CHECK_PTX` names a file to which the PTX is written, for the example `gpu`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +10,7 @@ use std::process::Command;
 use cuda_builder::{Arch, Build, CudaBuilder};
 use cuda_std_check::cases;
 
-/// The PTX for the kernels that an architecture can run. Like the project's own kernels, arrays lie in registers.
+/// The PTX of all kernels for an architecture.
 fn build(arch: Arch) -> Build {
     CudaBuilder::new(env!("CARGO_MANIFEST_DIR")).arch(arch).build().unwrap_or_else(|error| panic!("{error}"))
 }
@@ -26,6 +27,9 @@ fn every_kernel_compiles_and_has_its_instructions() {
         include_str!("instructions.txt").lines().filter(|line| !build.text.contains(*line)).collect();
     assert!(missing.is_empty(), "these instructions are missing:\n{}", missing.join("\n"));
 
+    if let Some(path) = std::env::var_os("CUDA_STD_CHECK_PTX") {
+        std::fs::write(&path, &build.text).unwrap();
+    }
     let functions: Vec<&str> = build.ptx.functions().collect();
     eprintln!("functions beside the entries: {functions:?}");
     let folder = tempfile::tempdir().unwrap();
