@@ -5,9 +5,15 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use cuda_std::executor::{Access, AsyncCopy, Collective, Executor, GATHERED, Lockstep, Register, Space, enter};
+use cuda_std::atomic::Scope;
+use cuda_std::executor::{
+    Access, AsyncCopy, AtomicAccess, Collective, Executor, GATHERED, Lockstep, Register, Space, enter,
+};
 
 use crate::OutOfMemory;
+use crate::arrays::{Array, Arrays};
+use crate::atomics::Spin;
+use crate::causality::{Causality, GlobalElements};
 use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::defect::Kind;
@@ -17,11 +23,15 @@ use crate::memory::{Allocation, Memory};
 use crate::shared::Shared;
 use crate::sites;
 use crate::stacks::{self, STACK_BYTES};
-use crate::wait::{Wait, exchange, same};
+use crate::turns::Turns;
+use crate::wait::{Wait, exchange, lanes, same};
 use crate::warp::{Class, Warp};
 
 /// Memory that a runner reserves and frees when the host has no more: unwinding the fibers' stacks needs some.
 const SPARE_BYTES: usize = 64 * 1024;
+
+/// The number of rounds of all threads of a block without any change after which threads that wait for one are stuck.
+const IDLE_ROUNDS: u32 = 1000;
 
 /// How often a thread has called `gather`, and its values of the last even and the last odd call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +50,9 @@ pub(crate) struct Common<'a> {
     pub(crate) memory: &'a Memory,
     pub(crate) allocations: &'a [&'a Allocation],
     pub(crate) found: &'a Found,
+    pub(crate) turns: &'a Turns,
+    pub(crate) arrays: &'a Arrays,
+    pub(crate) elements: &'a GlobalElements,
     pub(crate) seed: u64,
     pub(crate) counting: bool,
 }
@@ -63,6 +76,17 @@ pub(crate) struct Runner<'a> {
     copies: RefCell<Vec<Copies>>,
     /// The handle that suspends the fiber of each thread.
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
+    /// The atomic operations of each thread that changed nothing.
+    pub(crate) spins: Vec<Cell<Spin>>,
+    pub(crate) causality: Causality,
+    /// The shared arrays of a fixed length that threads of these blocks have used.
+    pub(crate) arrays: RefCell<Vec<Array>>,
+    /// How often a thread of the block has read a clock.
+    clock: Cell<u64>,
+    /// Whether a thread has changed memory or waits at a barrier, since the last round.
+    pub(crate) progress: Cell<bool>,
+    /// Whether all blocks with lower numbers have ended.
+    is_first: Cell<bool>,
     stacks: RefCell<Vec<DefaultStack>>,
     spare: Cell<Vec<u8>>,
 }
@@ -88,6 +112,12 @@ impl<'a> Runner<'a> {
             given: RefCell::new(vec![Given::default(); threads]),
             copies: RefCell::new(vec![Copies::default(); threads]),
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
+            spins: (0..threads).map(|_| Cell::default()).collect(),
+            causality: Causality::new(threads),
+            arrays: RefCell::default(),
+            clock: Cell::new(0),
+            progress: Cell::new(false),
+            is_first: Cell::new(false),
             stacks: RefCell::default(),
             spare: Cell::new(vec![1; SPARE_BYTES]),
         }
@@ -105,9 +135,15 @@ impl<'a> Runner<'a> {
         }
         self.block.set(block);
         self.barriers.set(0);
+        self.is_first.set(false);
+        self.clock.set(0);
+        self.causality.begin_block();
+        self.spins.iter().for_each(|spin| spin.set(Spin::default()));
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.given.borrow_mut().fill(Given::default());
-        if let Err(short) = self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize) {
+        let of_arrays = self.arrays.borrow().iter().map(Array::end).max().unwrap_or(0);
+        let bytes = self.common.launch.shared_bytes + of_arrays;
+        if let Err(short) = self.shared.borrow_mut().begin_block(bytes as usize) {
             return self.give_up(short);
         }
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -128,13 +164,19 @@ impl<'a> Runner<'a> {
     fn schedule(&self, order: &mut [u32], random: &mut fastrand::Rng, kernel: &(dyn Fn() + Sync)) {
         let mut fibers: Vec<Option<Fiber>> = order.iter().map(|_| None).collect();
         let mut waits = vec![Wait::Ready(0); order.len()];
+        let mut idle_rounds = 0;
         loop {
+            self.progress.set(false);
             if !self.common.counting {
                 random.shuffle(order);
             }
             for &thread in order.iter() {
                 let thread = thread as usize;
-                let Wait::Ready(value) = waits[thread] else { continue };
+                let value = match waits[thread] {
+                    Wait::Ready(value) => value,
+                    Wait::Spin => 0,
+                    _ => continue,
+                };
                 let mut fiber = match fibers[thread].take() {
                     Some(fiber) => fiber,
                     None => match self.fiber(thread, kernel) {
@@ -143,6 +185,9 @@ impl<'a> Runner<'a> {
                     },
                 };
                 waits[thread] = self.resume(&mut fiber, thread, value);
+                if waits[thread] != Wait::Spin {
+                    self.progress.set(true);
+                }
                 if waits[thread] == Wait::Ended {
                     if fiber.done() {
                         self.stacks.borrow_mut().push(fiber.into_stack());
@@ -157,11 +202,15 @@ impl<'a> Runner<'a> {
             if !self.go_on(&mut waits) {
                 return;
             }
+            idle_rounds = if self.progress.get() { 0 } else { idle_rounds + 1 };
+            if let (IDLE_ROUNDS.., Some(thread)) = (idle_rounds, waits.iter().position(|wait| *wait == Wait::Spin)) {
+                return self.report_stuck(thread);
+            }
         }
     }
 
     /// Gives the launch up for lack of memory. Unwinding the waiting fibers needs the spare memory.
-    fn give_up(&self, short: OutOfMemory) {
+    pub(crate) fn give_up(&self, short: OutOfMemory) {
         drop(self.spare.take());
         self.common.found.give_up(short);
     }
@@ -188,6 +237,7 @@ impl<'a> Runner<'a> {
     /// Runs a fiber until it waits or ends.
     fn resume(&self, fiber: &mut Fiber, thread: usize, value: u32) -> Wait {
         self.thread.set(thread as u32);
+        self.orders_changed();
         if self.common.counting {
             self.warps.borrow_mut()[thread / 32].begin_lane(thread as u32 % 32);
         }
@@ -210,28 +260,47 @@ impl<'a> Runner<'a> {
     fn go_on(&self, waits: &mut [Wait]) -> bool {
         let mut someone = false;
         for (warp, waits) in waits.chunks_mut(32).enumerate() {
-            if let Some(at) = waits.iter().position(|wait| matches!(wait, Wait::Warp(..))) {
-                if waits.iter().all(|wait| same(wait, &waits[at])) && waits.len() == 32 {
-                    if matches!(waits[at], Wait::Warp(Collective::Sync, ..)) {
-                        self.shared.borrow_mut().sync_warp(warp);
-                    }
-                    exchange(waits);
-                    self.flush(warp);
-                    someone = true;
-                } else if !waits.iter().any(|wait| matches!(wait, Wait::Ready(_))) {
-                    return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
+            let mut released = false;
+            for lane in 0..waits.len() {
+                let Wait::Warp(mask, operation, ..) = waits[lane] else { continue };
+                let arrived = |other: usize| waits.get(other).is_some_and(|wait| same(wait, &waits[lane]));
+                if mask >> lane & 1 == 0 || !lanes(mask).all(arrived) {
+                    continue;
                 }
+                if operation == Collective::Sync {
+                    let threads = lanes(mask).map(|lane| warp * 32 + lane);
+                    if mask == u32::MAX {
+                        self.shared.borrow_mut().sync_warp(warp);
+                        self.causality.join(threads);
+                    } else {
+                        self.causality.meet(threads, self.block.get(), self.barriers.get());
+                    }
+                }
+                exchange(waits, mask);
+                self.flush(warp);
+                released = true;
+            }
+            someone |= released;
+            let waits_in_warp = |wait: &Wait| matches!(wait, Wait::Warp(..));
+            let can_run = |wait: &Wait| matches!(wait, Wait::Ready(_) | Wait::Spin);
+            if let (false, false, Some(at)) =
+                (released, waits.iter().any(can_run), waits.iter().position(waits_in_warp))
+            {
+                return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
             }
         }
-        if someone {
+        if someone || waits.contains(&Wait::Spin) {
+            self.progress.set(self.progress.get() || someone);
             return true;
         }
-        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(_))).expect("not all have ended");
+        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(..))).expect("not all have ended");
         if !waits.iter().all(|wait| same(wait, &waits[at])) {
             return self.missed(at, waits[at], 0, waits);
         }
-        waits.fill(Wait::Ready(0));
+        let count = waits.iter().filter(|wait| matches!(wait, Wait::Barrier(true, _))).count();
+        waits.fill(Wait::Ready(count as u32));
         self.shared.borrow_mut().next_interval();
+        self.causality.join(0..waits.len());
         self.barriers.set(self.barriers.get() + 1);
         for warp in 0..waits.len().div_ceil(32) {
             self.flush(warp);
@@ -243,17 +312,25 @@ impl<'a> Runner<'a> {
     /// Reports that a thread waits for one that never arrives. `first` is the thread of `waits[0]`.
     fn missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) -> bool {
         let (action, location) = match wait {
-            Wait::Barrier(location) => ("waiting at a barrier", location),
-            Wait::Warp(_, _, location) if waits.len() < 32 => {
+            Wait::Barrier(_, location) => ("waiting at a barrier", location),
+            Wait::Warp(mask, _, _, location) if mask >> (thread - first) & 1 == 0 => {
+                ("waiting at a warp collective whose mask it is not in", location)
+            }
+            Wait::Warp(mask, _, _, location) if u64::from(mask) >> waits.len() != 0 => {
                 ("waiting at a warp collective in a warp of fewer than 32 threads", location)
             }
-            Wait::Warp(_, _, location) => ("waiting at a warp collective", location),
-            Wait::Ready(_) | Wait::Ended => unreachable!("it waits"),
+            Wait::Warp(_, _, _, location) => ("waiting at a warp collective", location),
+            Wait::Ready(_) | Wait::Spin | Wait::Ended => unreachable!("it waits"),
         };
-        let other = waits.iter().position(|other| !same(other, &wait)).unwrap_or(0);
+        let named = |&other: &usize| match wait {
+            Wait::Warp(mask, ..) => mask >> other & 1 == 1,
+            _ => true,
+        };
+        let missing = (0..waits.len()).filter(named).find(|&other| !same(&waits[other], &wait));
+        let other = missing.unwrap_or(0);
         let waits_at = match waits[other] {
-            Wait::Barrier(location) | Wait::Warp(_, _, location) => Some(location),
-            Wait::Ready(_) | Wait::Ended => None,
+            Wait::Barrier(_, location) | Wait::Warp(_, _, _, location) => Some(location),
+            Wait::Ready(_) | Wait::Spin | Wait::Ended => None,
         };
         self.thread.set(thread as u32);
         let other = self.place_of((first + other) as u32);
@@ -275,6 +352,18 @@ impl<'a> Runner<'a> {
             let thread = self.thread.get() as usize;
             self.warps.borrow_mut()[thread / 32].note(class, site, access.address, access.size);
         }
+    }
+
+    /// Waits for the end of all blocks with lower numbers; see [`Turns`].
+    pub(crate) fn wait_for_earlier_blocks(&self) {
+        if !self.is_first.replace(true) {
+            self.common.turns.wait_for_earlier(self.block.get());
+        }
+    }
+
+    /// Lets the other threads of the block run before this one continues.
+    pub(crate) fn let_others_run(&self) {
+        self.wait(Wait::Spin);
     }
 
     /// Suspends the running fiber until its wait is over.
@@ -307,11 +396,33 @@ impl Executor for Runner<'_> {
     }
 
     fn barrier(&self, location: &'static Location<'static>) {
-        self.wait(Wait::Barrier(location));
+        self.wait(Wait::Barrier(false, location));
     }
 
-    fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32 {
-        self.wait(Wait::Warp(operation, value, location))
+    fn barrier_count(&self, predicate: bool, location: &'static Location<'static>) -> u32 {
+        self.wait(Wait::Barrier(predicate, location))
+    }
+
+    fn shared_array(&self, number: u64, bytes: u32) -> u32 {
+        self.find_array(number, bytes)
+    }
+
+    fn index_out_of_bounds(&self, index: u32, length: usize, location: &'static Location<'static>) {
+        let nearest = format!("the array has {length} elements");
+        self.report(
+            format!("access to element {index} of a shared array"),
+            Kind::OutOfBounds { nearest },
+            Some(location),
+        );
+    }
+
+    fn clock(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32 {
+        self.wait(Wait::Warp(mask, operation, value, location))
     }
 
     fn gather(&self, values: [u32; GATHERED], location: &'static Location<'static>) -> [[u32; GATHERED]; 32] {
@@ -323,7 +434,7 @@ impl Executor for Runner<'_> {
             given.times % 2
         };
         // After this, all lanes have stored their values. None can store twice more before this lane calls again.
-        self.collective(Collective::Gather, 0, location);
+        self.collective(u32::MAX, Collective::Gather, 0, location);
         let given = self.given.borrow();
         std::array::from_fn(|lane| given[thread / 32 * 32 + lane].values[which])
     }
@@ -355,11 +466,20 @@ impl Executor for Runner<'_> {
     }
 
     fn store(&self, access: Access, bytes: &[u8]) {
+        self.progress.set(true);
         match access.space {
             Space::Global => self.store_global(&access, bytes),
             Space::Shared => self.store_shared(&access, bytes),
             Space::Constant { .. } => unreachable!("cuda_std has no store to constant memory"),
         }
+    }
+
+    fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        self.execute_atomic(&operation, update)
+    }
+
+    fn fence(&self, scope: Scope) {
+        self.execute_fence(scope);
     }
 
     fn lockstep(&self, step: Lockstep, location: &'static Location<'static>) {

@@ -11,6 +11,9 @@
 //!   threads of one warp, `sync_warp` is a barrier, too.
 //! - Races in global memory: two blocks, or two threads of a block between two barriers, access one element, and at
 //!   least one of them writes.
+//! - Atomic accesses that race with others that are not atomic, or with those of another block in the scope of the block.
+//!   Releases, acquires and fences order accesses as in PTX.
+//! - Loops of atomic accesses that wait for a change that never comes.
 //! - Asynchronous copies: an access to the destination before the issuing thread has waited for the copy, and a write
 //!   to the source before the wait.
 //! - Elements of an output that two threads write.
@@ -56,9 +59,14 @@
 //! A race is found from the records of accesses and not from the results. It is reported in whatever order blocks and
 //! threads happen to run.
 //!
+//! Blocks start in the order of their numbers and run in parallel. From its first atomic access to global memory on, a
+//! block runs after all blocks with lower numbers have ended. So the seed alone decides the order of atomic accesses, and
+//! the sum of atomic additions of floats.
+//!
 //! # What is not found
-//! - **Weak memory ordering.** Accesses are sequentially consistent. `cuda_std` has no fences and no atomics, so blocks
-//!   can only communicate by a race, which is reported.
+//! - **Results of weak memory ordering.** Accesses are sequentially consistent. A missing release, acquire or fence is
+//!   reported as a race of the data that it should have passed on. Two relaxed atomic accesses are seen in order.
+//! - **Accesses after a release** and before the next barrier: they count as released.
 //! - **Order by warp operations.** `sync_warp` orders shared memory only. Accesses to global memory that it orders are
 //!   reported as races. Shuffles, ballots and matrix products order nothing.
 //! - **Divergence within a warp** between collectives. Each lane runs alone until it waits. A barrier of the block that
@@ -80,7 +88,10 @@
 //! Two limits of the records cause wrong reports. Two accesses of one block to global memory exactly 4,096 barriers
 //! apart are reported as a race. A process distinguishes 4,095 lines of kernels; all further lines share one name.
 
+mod arrays;
+mod atomics;
 mod block;
+mod causality;
 mod check;
 mod copies;
 mod counts;
@@ -92,6 +103,7 @@ mod record;
 mod shared;
 mod sites;
 mod stacks;
+mod turns;
 mod wait;
 mod warp;
 
@@ -214,23 +226,29 @@ impl Emulator {
         let found = found::Found::new(name);
         let counts = {
             let allocations = memory.allocations();
+            let turns = turns::Turns::default();
+            let arrays = arrays::Arrays::default();
+            let elements = causality::GlobalElements::default();
             let common = block::Common {
                 launch,
                 memory,
                 allocations: &allocations,
                 found: &found,
+                turns: &turns,
+                arrays: &arrays,
+                elements: &elements,
                 seed: self.seed,
                 counting: self.counting,
             };
-            // A few parts per host thread. Each part allocates its stacks and shared memory once.
-            let parts = (rayon::current_num_threads() as u64 * 8).min(launch.blocks());
+            // One part per host thread. Each part allocates its stacks and shared memory once.
+            let parts = (rayon::current_num_threads() as u64).min(launch.blocks());
             let kernel: &(dyn Fn() + Sync) = &kernel;
             (0..parts)
                 .into_par_iter()
-                .map(|part| {
+                .map(|_| {
                     let runner = block::Runner::new(common);
-                    for block in (part..launch.blocks()).step_by(parts as usize) {
-                        runner.run(block, kernel);
+                    while let Some(turn) = turns.start(launch.blocks()) {
+                        runner.run(turn.block(), kernel);
                     }
                     runner.counts()
                 })

@@ -7,8 +7,12 @@
 //! - the warp's time, if both threads are of this warp,
 //! - the block's last barrier, otherwise.
 //!
+//! Two atomic accesses do not conflict: atomic and other accesses have separate records.
+//!
 //! An asynchronous copy marks its destination as in flight from issue to completion. An access to a byte in flight is
 //! reported.
+
+use cuda_std::executor::AtomicKind;
 
 use crate::OutOfMemory;
 
@@ -34,8 +38,8 @@ impl Who {
     }
 
     /// All threads of the warp of a thread.
-    fn warp(thread: u16) -> Self {
-        Self(Self::SEVERAL | (thread / WARP * WARP))
+    fn warp_of(thread: Self) -> Self {
+        Self(Self::SEVERAL | (thread.0 / WARP * WARP))
     }
 
     /// Whether both are of the same warp.
@@ -86,13 +90,22 @@ struct Byte {
     read: Touch,
 }
 
+/// The atomic accesses to one byte. [`Byte`] has the others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Atomics {
+    /// The writes since the last barrier. If all are of one warp, those since its last `sync_warp`. As for the reads of
+    /// a [`Byte`], none of these is ordered before another.
+    write: Touch,
+    read: Touch,
+}
+
 /// What is wrong with an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// A read of a byte that this block has not written.
     Unwritten,
     /// A conflict with this earlier access.
-    Race { before: Touch, wrote: bool },
+    Race { before: Touch, wrote: bool, atomic: bool },
     /// An access to a byte to which this asynchronous copy is in flight.
     InFlight(InFlight),
 }
@@ -101,6 +114,8 @@ pub(crate) enum Trouble {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     bytes: Vec<Byte>,
+    /// The atomic accesses to each byte. Empty until the first one.
+    atomics: Vec<Atomics>,
     /// The number of barriers of all blocks and `sync_warp`s of all warps.
     clock: u32,
     /// The time at which the current block began.
@@ -109,20 +124,39 @@ pub(crate) struct Shared {
     barrier: u32,
     /// The time of each warp's last `sync_warp`, which may be older than the barrier. Missing entries are 0.
     syncs: Vec<u32>,
+    /// The threads whose accesses since the last barrier are ordered before the running thread by releases and acquires.
+    ordered: Vec<u16>,
 }
 
 impl Shared {
     /// Prepares the memory for the next block, which has `bytes` bytes.
     pub(crate) fn begin_block(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        self.grow(bytes)?;
+        self.bytes.truncate(bytes);
+        self.next_interval();
+        self.begin = self.barrier;
+        Ok(())
+    }
+
+    /// Makes the memory at least this large.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let more = bytes.saturating_sub(self.bytes.len());
         self.bytes.try_reserve_exact(more).map_err(|_| {
             let (bytes, what) = (bytes * size_of::<Byte>(), "the record of a block's shared memory");
             OutOfMemory { bytes: bytes as u64, what }
         })?;
+        let bytes = bytes.max(self.bytes.len());
         self.bytes.resize(bytes, Byte::default());
-        self.next_interval();
-        self.begin = self.barrier;
+        if !self.atomics.is_empty() {
+            self.atomics.resize(bytes, Atomics::default());
+        }
         Ok(())
+    }
+
+    /// Sets the threads whose accesses since the last barrier are ordered before the running thread.
+    pub(crate) fn set_ordered(&mut self, threads: &[u16]) {
+        self.ordered.clear();
+        self.ordered.extend_from_slice(threads);
     }
 
     /// Notes a barrier of the block.
@@ -132,6 +166,7 @@ impl Shared {
         }
         self.clock += 1;
         self.barrier = self.clock;
+        self.ordered.clear();
     }
 
     /// Notes a `sync_warp` of a warp.
@@ -152,12 +187,12 @@ impl Shared {
             byte.write.time = u32::from(byte.write.time >= self.begin);
             byte.read = Touch::default();
         }
+        for atomics in &mut self.atomics {
+            atomics.write.time = u32::from(atomics.write.time >= self.begin);
+            atomics.read = Touch::default();
+        }
         self.syncs.clear();
         (self.clock, self.begin) = (1, 1);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
     }
 
     /// The record of an access of a thread now.
@@ -169,34 +204,27 @@ impl Shared {
     /// Reads bytes that lie inside.
     #[inline]
     pub(crate) fn load(&mut self, address: usize, to: &mut [u8], thread: u16, site: u16) -> Result<(), Trouble> {
-        let (barrier, begin, now) = (self.barrier, self.begin, self.touch(thread, site));
-        let warp = Who::warp(thread);
+        let (begin, now) = (self.begin, self.touch(thread, site));
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
         let length = to.len();
+        let mut atomics = self.atomics.get(address..address + length).unwrap_or(&[]).iter();
         for (byte, to) in self.bytes[address..address + length].iter_mut().zip(to) {
+            let atomic = atomics.next().copied().unwrap_or_default();
             if byte.in_flight.issuer().is_some() {
                 *to = u8::MAX;
                 result = result.and(Err(Trouble::InFlight(byte.in_flight)));
                 continue;
             }
             // Bytes that nothing wrote read as NaN, so that the result shows them.
-            *to = if byte.write.time < begin { u8::MAX } else { byte.value };
-            if byte.write.time < begin {
+            let unwritten = byte.write.time.max(atomic.write.time) < begin;
+            *to = if unwritten { u8::MAX } else { byte.value };
+            if unwritten {
                 result = result.and(Err(Trouble::Unwritten));
-            } else if conflict(byte.write, now, barrier) {
-                result = result.and(Err(Trouble::Race { before: byte.write, wrote: true }));
+            } else {
+                result = result.and(byte.before_read(now, order)).and(atomic.before_read(now, order));
             }
-            if byte.read.time < barrier {
-                byte.read = now;
-            } else if !byte.read.who.in_warp_of(now.who) {
-                byte.read.who = Who::BLOCK;
-            } else if byte.read.time < now.time {
-                // The old reads may be forgotten. Later accesses of this warp are ordered after them. Accesses of other
-                // warps before the next barrier conflict with the new read as well.
-                byte.read = now;
-            } else if byte.read.who != now.who {
-                byte.read.who = warp;
-            }
+            byte.read.add(now, order);
         }
         result
     }
@@ -204,22 +232,65 @@ impl Shared {
     /// Writes bytes that lie inside.
     #[inline]
     pub(crate) fn store(&mut self, address: usize, from: &[u8], thread: u16, site: u16) -> Result<(), Trouble> {
-        let (barrier, now) = (self.barrier, self.touch(thread, site));
+        let now = self.touch(thread, site);
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
+        let mut atomics = self.atomics.get(address..address + from.len()).unwrap_or(&[]).iter();
         for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
-            result = result.and(byte.before_write(now, barrier));
+            let atomic = atomics.next().copied().unwrap_or_default();
+            result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
             byte.value = *from;
             byte.write = now;
         }
         result
     }
 
+    /// Executes an atomic operation on 4 or 8 bytes that lie inside. Returns the old value, the high bits 0.
+    pub(crate) fn update(
+        &mut self,
+        address: usize,
+        size: usize,
+        kind: AtomicKind,
+        function: &mut dyn FnMut(u64) -> Option<u64>,
+        (thread, site): (u16, u16),
+    ) -> (u64, Result<(), Trouble>) {
+        let (begin, now) = (self.begin, self.touch(thread, site));
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
+        self.atomics.resize(self.bytes.len(), Atomics::default());
+        let (mut value, mut result) = ([0; 8], Ok(()));
+        let bytes = &mut self.bytes[address..address + size];
+        for ((byte, atomic), value) in bytes.iter().zip(&mut self.atomics[address..]).zip(&mut value) {
+            let unwritten = byte.write.time.max(atomic.write.time) < begin;
+            *value = if unwritten { u8::MAX } else { byte.value };
+            if unwritten && kind != AtomicKind::Store && byte.in_flight.issuer().is_none() {
+                result = result.and(Err(Trouble::Unwritten));
+            }
+            if kind == AtomicKind::Load {
+                result = result.and(byte.before_read(now, order));
+                atomic.read.add(now, order);
+            } else {
+                result = result.and(byte.before_write(now, order));
+                atomic.write.add(now, order);
+            }
+        }
+        let old = u64::from_le_bytes(value);
+        if let Some(new) = function(old) {
+            for (byte, new) in bytes.iter_mut().zip(new.to_le_bytes()) {
+                byte.value = new;
+            }
+        }
+        (old, result)
+    }
+
     /// Issues an asynchronous copy to bytes that lie inside: until it is complete, they are in flight.
     pub(crate) fn issue(&mut self, address: usize, size: usize, thread: u16, site: u16) -> Result<(), Trouble> {
-        let (barrier, now) = (self.barrier, self.touch(thread, site));
+        let now = self.touch(thread, site);
+        let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
+        let mut atomics = self.atomics.get(address..address + size).unwrap_or(&[]).iter();
         for byte in &mut self.bytes[address..address + size] {
-            result = result.and(byte.before_write(now, barrier));
+            let atomic = atomics.next().copied().unwrap_or_default();
+            result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
             byte.in_flight = InFlight::issued(thread, site);
         }
         result
@@ -245,24 +316,76 @@ impl Shared {
 }
 
 impl Byte {
-    /// What is wrong with a write now. `barrier` is the time of the last barrier.
-    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+    /// What is wrong with a read now.
+    fn before_read(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
         if self.in_flight.issuer().is_some() {
-            Err(Trouble::InFlight(self.in_flight))
-        } else if conflict(self.write, now, barrier) {
-            Err(Trouble::Race { before: self.write, wrote: true })
-        } else if conflict(self.read, now, barrier) {
-            Err(Trouble::Race { before: self.read, wrote: false })
-        } else {
-            Ok(())
+            return Err(Trouble::InFlight(self.in_flight));
         }
+        self.write.race(now, order, true, false)
+    }
+
+    /// What is wrong with a write now.
+    fn before_write(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
+        self.before_read(now, order).and(self.read.race(now, order, false, false))
     }
 }
 
-/// Whether an earlier access is another thread's and not ordered before this one. `barrier` is the time of the last
-/// barrier.
-fn conflict(before: Touch, now: Touch, barrier: u32) -> bool {
-    before.time >= barrier && before.who != now.who && (before.time >= now.time || !before.who.in_warp_of(now.who))
+impl Atomics {
+    /// What is wrong with a read now that is not atomic.
+    fn before_read(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
+        self.write.race(now, order, true, true)
+    }
+
+    /// What is wrong with a write now that is not atomic.
+    fn before_write(&self, now: Touch, order: Order<'_>) -> Result<(), Trouble> {
+        self.before_read(now, order).and(self.read.race(now, order, false, true))
+    }
+}
+
+impl Touch {
+    /// Adds an access that conflicts with none of the record's.
+    #[inline]
+    fn add(&mut self, now: Self, order: Order<'_>) {
+        if self.time < order.barrier || order.has(self.who) {
+            *self = now;
+        } else if !self.who.in_warp_of(now.who) {
+            self.who = Who::BLOCK;
+        } else if self.time < now.time {
+            // The old accesses may be forgotten. Later accesses of this warp are ordered after them. Accesses of other
+            // warps before the next barrier conflict with the new one as well.
+            *self = now;
+        } else if self.who != now.who {
+            self.who = Who::warp_of(now.who);
+        }
+    }
+
+    /// An error if this earlier access conflicts with one now.
+    fn race(self, now: Self, order: Order<'_>, wrote: bool, atomic: bool) -> Result<(), Trouble> {
+        if conflict(self, now, order) { Err(Trouble::Race { before: self, wrote, atomic }) } else { Ok(()) }
+    }
+}
+
+/// What is ordered before the running thread: all before a barrier, and the accesses of some threads.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    /// The time of the last barrier.
+    barrier: u32,
+    /// The threads whose accesses since then are ordered before the running thread by releases and acquires, sorted.
+    threads: &'a [u16],
+}
+
+impl Order<'_> {
+    fn has(self, who: Who) -> bool {
+        who.thread().is_some_and(|thread| self.threads.binary_search(&thread).is_ok())
+    }
+}
+
+/// Whether an earlier access is another thread's and not ordered before this one.
+fn conflict(before: Touch, now: Touch, order: Order<'_>) -> bool {
+    before.time >= order.barrier
+        && before.who != now.who
+        && (before.time >= now.time || !before.who.in_warp_of(now.who))
+        && !order.has(before.who)
 }
 
 #[cfg(test)]

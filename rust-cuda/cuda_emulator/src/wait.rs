@@ -9,10 +9,12 @@ use cuda_std::executor::Collective;
 pub(crate) enum Wait {
     /// Nothing: it can continue with this value.
     Ready(u32),
-    /// All threads of the block.
-    Barrier(&'static Location<'static>),
-    /// All threads of the warp.
-    Warp(Collective, u32, &'static Location<'static>),
+    /// A change of an element by another thread. It can continue, to look again.
+    Spin,
+    /// All threads of the block, with a predicate to count.
+    Barrier(bool, &'static Location<'static>),
+    /// The threads of the warp that are in the mask.
+    Warp(u32, Collective, u64, &'static Location<'static>),
     /// It has ended.
     Ended,
 }
@@ -20,28 +22,49 @@ pub(crate) enum Wait {
 /// Whether two threads wait for the same operation at the same line.
 pub(crate) fn same(a: &Wait, b: &Wait) -> bool {
     match (a, b) {
-        (Wait::Barrier(a), Wait::Barrier(b)) => a == b,
-        (Wait::Warp(kind, _, a), Wait::Warp(other, _, b)) => {
-            std::mem::discriminant(kind) == std::mem::discriminant(other) && a == b
+        (Wait::Barrier(_, a), Wait::Barrier(_, b)) => a == b,
+        (Wait::Warp(mask, kind, _, a), Wait::Warp(other_mask, other, _, b)) => {
+            std::mem::discriminant(kind) == std::mem::discriminant(other) && mask == other_mask && a == b
         }
         (Wait::Ended, Wait::Ended) => true,
         _ => false,
     }
 }
 
-/// Executes a collective of a whole warp: each lane gets its answer.
-pub(crate) fn exchange(waits: &mut [Wait]) {
-    let values: Vec<u32> =
-        waits.iter().map(|wait| if let Wait::Warp(_, value, _) = wait { *value } else { 0 }).collect();
-    let ballot = values.iter().enumerate().fold(0, |bits, (lane, &value)| bits | u32::from(value != 0) << lane);
-    for (lane, wait) in waits.iter_mut().enumerate() {
-        let Wait::Warp(operation, value, _) = *wait else { continue };
-        *wait = Wait::Ready(match operation {
+/// The lanes of a mask.
+pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone {
+    (0..32).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+/// Executes a collective of the lanes of a mask, all of which wait for it: each lane gets its answer.
+pub(crate) fn exchange(waits: &mut [Wait], mask: u32) {
+    let mut values = [None; 32];
+    for lane in lanes(mask) {
+        values[lane] = if let Wait::Warp(_, _, value, _) = waits[lane] { Some(value) } else { None };
+    }
+    let matching = |wanted: &dyn Fn(u64) -> bool| {
+        let holds = |&lane: &usize| values[lane].is_some_and(wanted);
+        lanes(mask).filter(holds).fold(0, |bits, lane| bits | 1_u32 << lane)
+    };
+    let old = waits.to_vec();
+    for lane in lanes(mask) {
+        let Wait::Warp(_, operation, value, _) = old[lane] else { continue };
+        // Of a lane that is not in the mask, a shuffle gets any value: all ones are NaN in the types that have one.
+        let of = |from: usize| values[from].unwrap_or(u64::MAX) as u32;
+        waits[lane] = Wait::Ready(match operation {
             Collective::Sync | Collective::Gather => 0,
-            Collective::ShuffleDown(delta) => values.get(lane + delta as usize).copied().unwrap_or(value),
-            Collective::ShuffleXor(bits) => values.get(lane ^ bits as usize).copied().unwrap_or(value),
-            Collective::Shuffle(from) => values[from as usize % values.len()],
-            Collective::Ballot => ballot,
+            Collective::ShuffleUp(delta) => lane.checked_sub(delta as usize).map_or(value as u32, of),
+            Collective::ShuffleDown(delta) if lane + delta as usize <= 31 => of(lane + delta as usize),
+            Collective::ShuffleXor(bits) if (lane ^ bits as usize) <= 31 => of(lane ^ bits as usize),
+            Collective::ShuffleDown(_) | Collective::ShuffleXor(_) => value as u32,
+            Collective::Shuffle(from) => of(from as usize % 32),
+            Collective::Ballot => matching(&|value| value != 0),
+            Collective::Match => matching(&|other| other == value),
+            Collective::Reduce(reduction) => {
+                let mut words = values.iter().flatten().map(|&value| value as u32);
+                let first = words.next().unwrap_or(0);
+                words.fold(first, |a, b| reduction.combine(a, b))
+            }
         });
     }
 }

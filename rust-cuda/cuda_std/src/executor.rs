@@ -1,7 +1,7 @@
 //! Kernels on the host: a type that acts as the GPU implements [`Executor`], and [`enter`] runs a kernel on it.
 //!
 //! [`Executor`] is what one GPU thread sees of the machine: special registers, the barrier, warp operations, loads,
-//! stores and asynchronous copies. Each access names the line of the kernel, so that an executor can report it.
+//! stores, atomic operations and asynchronous copies. Each access names the line of the kernel, so that an executor can report it.
 //!
 //! ```
 //! use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
@@ -15,8 +15,8 @@
 //!         u32::from(register.is_dimension())
 //!     }
 //!     fn barrier(&self, _: &'static Location<'static>) {}
-//!     fn collective(&self, _: Collective, value: u32, _: &'static Location<'static>) -> u32 {
-//!         value
+//!     fn collective(&self, _: u32, _: Collective, value: u64, _: &'static Location<'static>) -> u32 {
+//!         value as u32
 //!     }
 //!     fn load(&self, access: Access, bytes: &mut [u8]) {
 //!         assert_eq!(access.space, Space::Global);
@@ -49,6 +49,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 
+use crate::atomic::{AtomicScalar, Ordering, Scope};
 use crate::constant::ConstantMemory;
 use crate::{Global, Scalar, Shared};
 
@@ -84,7 +85,8 @@ impl Register {
 pub enum Space {
     /// Global memory. Addresses are those of the kernel's pointers.
     Global,
-    /// The block's dynamic shared memory. Addresses count from its start.
+    /// The block's shared memory. Addresses count from the start of the dynamic part. [`Executor::shared_array`] gives
+    /// those of the others.
     Shared,
     /// An array in constant memory. Addresses count from its start.
     Constant {
@@ -108,6 +110,30 @@ pub struct Access {
     pub location: &'static Location<'static>,
 }
 
+/// The kind of an atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicKind {
+    /// It reads.
+    Load,
+    /// It writes.
+    Store,
+    /// It reads, and may write.
+    Update,
+}
+
+/// One atomic operation of one thread; see [`crate::atomic`].
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicAccess {
+    /// The element: 4 or 8 bytes of global or shared memory.
+    pub access: Access,
+    /// What it does.
+    pub kind: AtomicKind,
+    /// Which other accesses it orders.
+    pub order: Ordering,
+    /// The threads for which it is atomic.
+    pub scope: Scope,
+}
+
 /// One asynchronous copy of one thread from global to shared memory; see [`crate::cp_async`].
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncCopy {
@@ -123,6 +149,37 @@ pub struct AsyncCopy {
     pub location: &'static Location<'static>,
 }
 
+/// How [`Collective::Reduce`] combines values.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    Add,
+    MinSigned,
+    MaxSigned,
+    MinUnsigned,
+    MaxUnsigned,
+    And,
+    Or,
+    Xor,
+}
+
+impl Reduction {
+    /// The combination of two values. Sums wrap.
+    #[must_use]
+    pub fn combine(self, a: u32, b: u32) -> u32 {
+        match self {
+            Self::Add => a.wrapping_add(b),
+            Self::MinSigned => (a as i32).min(b as i32) as u32,
+            Self::MaxSigned => (a as i32).max(b as i32) as u32,
+            Self::MinUnsigned => a.min(b),
+            Self::MaxUnsigned => a.max(b),
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+        }
+    }
+}
+
 /// An operation of the lanes of a warp; see [`crate::warp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
@@ -136,6 +193,12 @@ pub enum Collective {
     ShuffleXor(u32),
     /// Answers the value of the lane with this number modulo 32.
     Shuffle(u32),
+    /// Answers the value of the lane that is this much lower, or the lane's own if there is none.
+    ShuffleUp(u32),
+    /// Answers one bit per lane, set where the lane's value is the same.
+    Match,
+    /// Answers the values of all lanes, combined.
+    Reduce(Reduction),
     /// Answers one bit per lane, set where its value is not 0.
     Ballot,
 }
@@ -160,8 +223,30 @@ pub trait Executor {
     fn register(&self, register: Register) -> u32;
     /// Waits until all threads of the block have called it.
     fn barrier(&self, location: &'static Location<'static>);
-    /// Waits until all lanes of the warp have called it with the same operation. Returns the answer for this lane.
-    fn collective(&self, operation: Collective, value: u32, location: &'static Location<'static>) -> u32;
+    /// Waits until all threads of the block have called it. Returns the number of threads for which `predicate` holds.
+    ///
+    /// The default implementation is for a block of one thread.
+    fn barrier_count(&self, predicate: bool, location: &'static Location<'static>) -> u32 {
+        self.barrier(location);
+        u32::from(predicate)
+    }
+    /// The address in shared memory of the array of `bytes` bytes with this number, a multiple of 16. It is the same in all
+    /// calls of the threads of a block. The arrays do not overlap, and the dynamic shared memory comes before them.
+    ///
+    /// The default implementation panics.
+    fn shared_array(&self, _number: u64, _bytes: u32) -> u32 {
+        panic!("this executor has no shared arrays of a fixed length")
+    }
+    /// Reports an index of a shared array that has fewer elements. The default implementation panics.
+    fn index_out_of_bounds(&self, index: u32, length: usize, _location: &'static Location<'static>) {
+        panic!("element {index} of a shared array of {length} elements")
+    }
+    /// A number that grows with each call. The default implementation returns 0.
+    fn clock(&self) -> u64 {
+        0
+    }
+    /// Waits until the lanes of `mask` have called it with the same mask and operation. Returns the answer for this lane.
+    fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32;
     /// Waits until all lanes of the warp have called it. Returns the values of each lane.
     ///
     /// The default implementation shuffles each value of each lane.
@@ -169,7 +254,7 @@ pub trait Executor {
         let mut all = [[0; GATHERED]; 32];
         for (lane, of_lane) in all.iter_mut().enumerate() {
             for (to, value) in of_lane.iter_mut().zip(values) {
-                *to = self.collective(Collective::Shuffle(lane as u32), value, location);
+                *to = self.collective(u32::MAX, Collective::Shuffle(lane as u32), value.into(), location);
             }
         }
         all
@@ -178,6 +263,26 @@ pub trait Executor {
     fn load(&self, access: Access, bytes: &mut [u8]);
     /// Writes `bytes` to memory.
     fn store(&self, access: Access, bytes: &[u8]);
+    /// Executes an atomic operation and returns the element's old bits, the high ones 0.
+    ///
+    /// `update` returns the new bits for the old ones, or None if the operation writes nothing. For a store it is called
+    /// with 0. The default implementation loads and stores, which is atomic if nothing runs in parallel.
+    fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        let AtomicAccess { access, kind, .. } = operation;
+        let (mut bytes, size) = ([0; 8], access.size as usize);
+        if kind != AtomicKind::Store {
+            self.load(access, &mut bytes[..size]);
+        }
+        let old = u64::from_le_bytes(bytes);
+        if let Some(new) = update(old) {
+            self.store(access, &new.to_le_bytes()[..size]);
+        }
+        old
+    }
+    /// Orders the accesses of this thread before it before those after it, for the threads of a scope.
+    ///
+    /// The default implementation does nothing.
+    fn fence(&self, _scope: Scope) {}
     /// Issues an asynchronous copy.
     ///
     /// The default implementation copies at once.
@@ -295,6 +400,33 @@ pub(crate) fn load_shared<T: Scalar>(address: u32) -> T {
 #[track_caller]
 pub(crate) fn store_shared<T: Scalar>(address: u32, value: T) {
     store(Space::Shared, u64::from(address), value);
+}
+
+/// The address of a shared array of a fixed length.
+#[doc(hidden)]
+#[must_use]
+pub fn shared_array(number: u64, bytes: u32) -> u32 {
+    current().shared_array(number, bytes)
+}
+
+/// Executes an atomic operation through the current executor. Returns the old value.
+#[track_caller]
+pub(crate) fn atomic<T: AtomicScalar>(
+    kind: AtomicKind,
+    space: Space,
+    address: u64,
+    order: Ordering,
+    scope: Scope,
+    mut update: impl FnMut(T) -> Option<T>,
+) -> T {
+    match (kind, order) {
+        (AtomicKind::Load, Ordering::Release | Ordering::AcqRel) => panic!("an atomic load can't release"),
+        (AtomicKind::Store, Ordering::Acquire | Ordering::AcqRel) => panic!("an atomic store can't acquire"),
+        _ => {}
+    }
+    let access = access::<T>(space, address);
+    let mut update = |old| update(T::of_bits(old)).map(T::bits);
+    T::of_bits(current().atomic(AtomicAccess { access, kind, order, scope }, &mut update))
 }
 
 #[track_caller]

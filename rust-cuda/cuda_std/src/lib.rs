@@ -1,7 +1,7 @@
 //! The device library for GPU kernels in Rust, on rustc's own `nvptx64-nvidia-cuda` target.
 //!
-//! It has thread and block indices, barriers, warp operations, matrix products, asynchronous copies, typed handles of
-//! global, shared and constant memory, vector loads and stores, and fused multiply-add.
+//! It has thread and block indices, barriers, warp operations, atomic operations, matrix products, asynchronous copies,
+//! typed handles of global, shared and constant memory, vector loads and stores, and fused multiply-add.
 //!
 //! The public names are those of rust-cuda where the meaning is the same: [`kernel`], [`thread::thread_idx_x`],
 //! [`thread::sync_threads`], [`thread::index_2d`]. The code is our own, because the published `cuda_std` needs a
@@ -20,7 +20,10 @@
 //! | --- | --- | --- |
 //! | global | [`Global<T>`], [`GlobalMut<T>`] as kernel parameters | `ld.global`, `st.global` |
 //! | dynamic shared | [`Shared::dynamic`] | `ld.shared`, `st.shared` with 32-bit addresses |
+//! | shared, of a fixed length | a [`shared_array!`] | the same |
 //! | constant | a [`constant!`] declaration | `ld.const` |
+//!
+//! [`atomic`] has atomic operations on global and shared memory.
 //!
 //! rustc has no address spaces, so inline assembly accesses shared and constant memory. A generic address would need
 //! the generic `LD`, which is slower than `LDS` and `LDC`.
@@ -56,6 +59,7 @@
     feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics, abi_unadjusted)
 )]
 
+pub mod atomic;
 pub mod bf16;
 pub mod bytes;
 pub mod constant;
@@ -64,9 +68,11 @@ pub mod cp_async;
 pub mod executor;
 mod float;
 mod global;
+pub mod math;
 pub mod mma;
 mod scalar;
 mod shared;
+mod shared_array;
 pub mod thread;
 mod vector;
 pub mod warp;
@@ -76,6 +82,9 @@ pub use float::{fma, round_to_u16, sqrt};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;
 pub use shared::Shared;
+pub use shared_array::SharedArray;
+#[doc(hidden)]
+pub use shared_array::place_number;
 pub use vector::{F32x2, F32x4};
 
 /// The names that most kernels use: `use cuda_std::prelude::*`.

@@ -10,8 +10,9 @@ core::arch::global_asm!(".extern .shared .align 16 .b8 cuda_std_dynamic_shared[]
 
 /// An array of `T` in the block's dynamic shared memory (`extern __shared__ T array[]`).
 ///
-/// The launch sets the size in bytes. Several arrays share the memory by [`offset`](Self::offset) and
-/// [`cast`](Self::cast), as in CUDA. The start is aligned to 16 bytes.
+/// The launch sets the size in bytes. Several arrays, also of several types, share the memory by
+/// [`dynamic_at`](Self::dynamic_at). The start is aligned to 16 bytes. [`shared_array!`](crate::shared_array!) declares an
+/// array of a fixed length.
 ///
 /// # Reading and writing
 /// The other threads of the block see a write after the next [`sync_threads`](crate::thread::sync_threads). An access
@@ -50,6 +51,19 @@ impl<T: Scalar> Shared<T> {
         };
         #[cfg(not(target_arch = "nvptx64"))]
         let address = 0;
+        Self { address, element: PhantomData }
+    }
+
+    /// The dynamic shared memory from byte `bytes` on, a multiple of the alignment of `T`: one of several arrays.
+    #[inline(always)]
+    #[must_use]
+    pub fn dynamic_at(bytes: u32) -> Self {
+        Shared::<u8>::dynamic().offset(bytes).cast()
+    }
+
+    /// The array at an address of the shared window.
+    #[inline(always)]
+    pub(crate) fn at_address(address: u32) -> Self {
         Self { address, element: PhantomData }
     }
 

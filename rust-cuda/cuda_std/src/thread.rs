@@ -5,6 +5,7 @@
 #[cfg(target_arch = "nvptx64")]
 use core::arch::nvptx;
 
+use crate::atomic::{Ordering, Scope, fence};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, Register};
 
@@ -71,6 +72,14 @@ pub fn index_2d() -> (u32, u32) {
     (index_1d(), block_idx_y() * block_dim_y() + thread_idx_y())
 }
 
+/// This thread's `(x, y, z)` in a three-dimensional grid; x is the column. Numba's `cuda.grid(3)`.
+#[inline(always)]
+#[must_use]
+pub fn index_3d() -> (u32, u32, u32) {
+    let (x, y) = index_2d();
+    (x, y, block_idx_z() * block_dim_z() + thread_idx_z())
+}
+
 /// This thread's number in its block; x varies fastest. 32 consecutive numbers make a warp.
 #[inline(always)]
 #[must_use]
@@ -100,6 +109,155 @@ pub unsafe fn sync_threads() {
     {
         executor::current().barrier(core::panic::Location::caller());
     }
+}
+
+/// Intrinsics that `core` has no function for. LLVM knows that the barriers are convergent.
+#[cfg(target_arch = "nvptx64")]
+mod intrinsics {
+    #[allow(improper_ctypes)]
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.barrier0.popc"]
+        pub(super) fn barrier_count(predicate: i32) -> i32;
+        #[link_name = "llvm.nvvm.barrier0.and"]
+        pub(super) fn barrier_and(predicate: i32) -> i32;
+        #[link_name = "llvm.nvvm.barrier0.or"]
+        pub(super) fn barrier_or(predicate: i32) -> i32;
+    }
+}
+
+/// Waits as [`sync_threads`] does, and returns the number of threads for which `predicate` holds:
+/// `__syncthreads_count()`.
+///
+/// # Safety
+/// The conditions of [`sync_threads`].
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads_count(predicate: bool) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: all threads of the block are here, in converged warps, as the function requires.
+        unsafe { intrinsics::barrier_count(predicate.into()) as u32 }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        executor::current().barrier_count(predicate, core::panic::Location::caller())
+    }
+}
+
+/// Waits as [`sync_threads`] does, and returns whether `predicate` holds for all threads: `__syncthreads_and()`.
+///
+/// # Safety
+/// The conditions of [`sync_threads`].
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads_and(predicate: bool) -> bool {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: all threads of the block are here, in converged warps, as the function requires.
+        unsafe { intrinsics::barrier_and(predicate.into()) != 0 }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let threads = block_dim_x() * block_dim_y() * block_dim_z();
+        executor::current().barrier_count(predicate, core::panic::Location::caller()) == threads
+    }
+}
+
+/// Waits as [`sync_threads`] does, and returns whether `predicate` holds for a thread: `__syncthreads_or()`.
+///
+/// # Safety
+/// The conditions of [`sync_threads`].
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads_or(predicate: bool) -> bool {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: all threads of the block are here, in converged warps, as the function requires.
+        unsafe { intrinsics::barrier_or(predicate.into()) != 0 }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        executor::current().barrier_count(predicate, core::panic::Location::caller()) != 0
+    }
+}
+
+/// A counter of the device, read again by each call.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident, $type:ty, $class:ident, $instruction:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// In the emulator it is a number that grows by one with each call in the block.
+        #[inline(always)]
+        #[must_use]
+        pub fn $name() -> $type {
+            #[cfg(target_arch = "nvptx64")]
+            {
+                let value: $type;
+                // SAFETY: a read of a special register has no precondition. The assembly is not `pure`, because the
+                // register changes, and may access memory, so that no access moves across it.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("mov.", $instruction, ";"),
+                        value = out($class) value,
+                        options(nostack, preserves_flags),
+                    );
+                }
+                value
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            {
+                executor::current().clock() as $type
+            }
+        }
+    )*};
+}
+
+counters! {
+    /// The low 32 bits of the multiprocessor's cycle counter: `clock()`.
+    clock, u32, reg32, "u32 {value}, %clock";
+    /// The multiprocessor's cycle counter: `clock64()`.
+    clock64, u64, reg64, "u64 {value}, %clock64";
+    /// The device's time in nanoseconds, with the resolution of the device.
+    globaltimer, u64, reg64, "u64 {value}, %globaltimer";
+}
+
+/// Suspends the thread for about this number of nanoseconds, at most 1,000,000: `__nanosleep()`.
+///
+/// In the emulator it does nothing.
+#[inline(always)]
+pub fn nanosleep(nanoseconds: u32) {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: the instruction has no precondition and accesses no memory.
+        unsafe {
+            core::arch::asm!(
+                "nanosleep.u32 {time};", time = in(reg32) nanoseconds, options(nostack, nomem, preserves_flags),
+            );
+        }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    let _ = nanoseconds;
+}
+
+/// Orders this thread's memory accesses for the threads of its block: `__threadfence_block()`, PTX `fence.sc.cta`.
+#[inline(always)]
+pub fn threadfence_block() {
+    fence(Ordering::SeqCst, Scope::Block);
+}
+
+/// Orders this thread's memory accesses for the threads of the device: `__threadfence()`, PTX `fence.sc.gpu`.
+///
+/// [`fence`] with `AcqRel` is cheaper, and enough to publish data with a flag.
+#[inline(always)]
+pub fn threadfence() {
+    fence(Ordering::SeqCst, Scope::Device);
+}
+
+/// Orders this thread's memory accesses for all threads of the system, those of the host as well:
+/// `__threadfence_system()`, PTX `fence.sc.sys`.
+#[inline(always)]
+pub fn threadfence_system() {
+    fence(Ordering::SeqCst, Scope::System);
 }
 
 /// Tells the assembler not to unroll the loop around this call: PTX `.pragma "nounroll"`, CUDA's `#pragma unroll 1`.

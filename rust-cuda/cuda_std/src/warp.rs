@@ -1,17 +1,22 @@
 //! Operations of the 32 lanes of a warp, without shared memory and without a barrier of the block.
 //!
-//! | here | CUDA C++ |
-//! | --- | --- |
-//! | [`lane_id`] | `threadIdx.x % warpSize` in a one-dimensional block |
-//! | [`sync_warp`] | `__syncwarp()` |
-//! | [`shuffle`] | `__shfl_sync` |
-//! | [`shuffle_down`] | `__shfl_down_sync` |
-//! | [`shuffle_xor`] | `__shfl_xor_sync` |
-//! | [`ballot`] | `__ballot_sync` |
+//! | here | CUDA C++ | lanes that are not there |
+//! | --- | --- | --- |
+//! | [`lane_id`] | `threadIdx.x % warpSize` in a one-dimensional block | |
+//! | [`sync_warp`] | `__syncwarp()` | |
+//! | [`shuffle`] | `__shfl_sync` | the lane's number is taken modulo 32 |
+//! | [`shuffle_up`], [`shuffle_down`] | `__shfl_up_sync`, `__shfl_down_sync` | the lane gets its own value |
+//! | [`shuffle_xor`] | `__shfl_xor_sync` | |
+//! | [`ballot`], [`all`], [`any`] | `__ballot_sync`, `__all_sync`, `__any_sync` | |
+//! | [`match_any`], [`match_all`] | `__match_any_sync`, `__match_all_sync` | |
+//! | [`reduce_add`], [`reduce_min`] … | `__reduce_add_sync`, `__reduce_min_sync` …, from sm_80 on | |
+//! | [`active_mask`] | `__activemask()` | |
+//! | [`lanes_lt`], [`lanes_le`] … | `%lanemask_lt`, `%lanemask_le` … in PTX | |
+//! | [`masked`] | the same with a mask of lanes | |
 //!
 //! # Convergence
-//! These operations name all 32 lanes. PTX leaves the result undefined if a lane is missing, and the device may hang.
-//! Therefore the functions are unsafe. The emulator reports a missing lane.
+//! These operations name all 32 lanes; those of [`masked`] name the lanes of a mask. PTX leaves the result undefined if a
+//! lane is missing, and the device may hang. Therefore the functions are unsafe. The emulator reports a missing lane.
 //!
 //! [`lockstep`] and [`Steps`] serve the emulator's counts. On a device they do nothing.
 
@@ -19,76 +24,17 @@
 use std::panic::Location;
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::executor::{self, Collective, Lockstep};
+use crate::executor::{self, Lockstep};
+
+pub mod masked;
+
+pub use masked::{ReduceInteger, ShuffleValue};
 
 /// Threads of a warp.
 pub const WARP_SIZE: u32 = 32;
 
-#[cfg(target_arch = "nvptx64")]
-mod intrinsics {
-    // Intrinsics and not inline assembly: LLVM knows that they are convergent and moves them across no branch.
-    #[allow(improper_ctypes)]
-    unsafe extern "C" {
-        #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
-        pub(super) fn shuffle(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
-        #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
-        pub(super) fn shuffle_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
-        #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
-        pub(super) fn shuffle_xor(mask: u32, value: u32, bits: u32, clamp: u32) -> u32;
-        #[link_name = "llvm.nvvm.vote.ballot.sync"]
-        pub(super) fn ballot(mask: u32, predicate: bool) -> u32;
-        #[link_name = "llvm.nvvm.bar.warp.sync"]
-        pub(super) fn sync_warp(mask: u32);
-    }
-
-    /// All 32 lanes.
-    pub(super) const ALL: u32 = u32::MAX;
-    /// The clamp operand of `shfl` for segments of a whole warp: the highest lane.
-    pub(super) const CLAMP: u32 = 31;
-}
-
-/// A 32-bit value that lanes exchange: `u32`, `i32`, `f32`.
-pub trait ShuffleValue: Copy {
-    /// The value's bits.
-    #[doc(hidden)]
-    fn bits(self) -> u32;
-    /// The value with these bits.
-    #[doc(hidden)]
-    fn of_bits(bits: u32) -> Self;
-}
-
-impl ShuffleValue for u32 {
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        self
-    }
-    #[inline(always)]
-    fn of_bits(bits: u32) -> Self {
-        bits
-    }
-}
-
-impl ShuffleValue for i32 {
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        self as u32
-    }
-    #[inline(always)]
-    fn of_bits(bits: u32) -> Self {
-        bits as i32
-    }
-}
-
-impl ShuffleValue for f32 {
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        self.to_bits()
-    }
-    #[inline(always)]
-    fn of_bits(bits: u32) -> Self {
-        Self::from_bits(bits)
-    }
-}
+/// All lanes.
+pub const ALL_LANES: u32 = u32::MAX;
 
 /// This thread's lane in its warp, 0 to 31.
 #[inline(always)]
@@ -97,95 +43,125 @@ pub fn lane_id() -> u32 {
     crate::thread::thread_rank() % WARP_SIZE
 }
 
-/// One exchange: the intrinsic on the device, the executor's answer on the host.
-macro_rules! exchange {
-    ($operation:expr, $value:expr, $intrinsic:ident($($argument:expr),*)) => {{
-        #[cfg(target_arch = "nvptx64")]
-        {
-            // SAFETY: all 32 lanes of the warp are converged here, as the function requires.
-            unsafe { intrinsics::$intrinsic($($argument),*) }
+/// One bit for each lower lane.
+#[inline(always)]
+#[must_use]
+pub fn lanes_lt() -> u32 {
+    (1 << lane_id()) - 1
+}
+
+/// One bit for this lane and each lower one.
+#[inline(always)]
+#[must_use]
+pub fn lanes_le() -> u32 {
+    lanes_lt() | lanes_eq()
+}
+
+/// The bit of this lane.
+#[inline(always)]
+#[must_use]
+pub fn lanes_eq() -> u32 {
+    1 << lane_id()
+}
+
+/// One bit for this lane and each higher one.
+#[inline(always)]
+#[must_use]
+pub fn lanes_ge() -> u32 {
+    !lanes_lt()
+}
+
+/// One bit for each higher lane.
+#[inline(always)]
+#[must_use]
+pub fn lanes_gt() -> u32 {
+    !lanes_le()
+}
+
+/// One bit for each lane that executes this call together with this one: `__activemask()`.
+///
+/// A device decides which lanes are together, so the result may change from run to run. In the emulator each lane runs
+/// alone: the result is its own bit.
+#[inline(always)]
+#[must_use]
+pub fn active_mask() -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: the read has no precondition.
+        unsafe { masked::intrinsics::active_mask() }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        lanes_eq()
+    }
+}
+
+/// The functions of [`masked`] for all lanes.
+macro_rules! whole_warp {
+    ($($(#[$doc:meta])* $name:ident $(<$type:ident: $bound:ident>)? ($($argument:ident: $of:ty),*) $(-> $result:ty)?;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// - All 32 lanes of the warp execute this call together. No lane has returned.
+        /// - Every branch around the call depends on values that are equal in all lanes.
+        /// - The number of threads of the block is a multiple of 32.
+        #[inline(always)]
+        #[track_caller]
+        pub unsafe fn $name $(<$type: $bound>)? ($($argument: $of),*) $(-> $result)? {
+            // SAFETY: all 32 lanes are here, as the function requires.
+            unsafe { masked::$name(ALL_LANES $(, $argument)*) }
         }
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            executor::current().collective($operation, $value, core::panic::Location::caller())
-        }
-    }};
+    )*};
 }
 
-/// The `value` of lane `lane` modulo 32.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub unsafe fn shuffle<T: ShuffleValue>(value: T, lane: u32) -> T {
-    T::of_bits(exchange!(
-        Collective::Shuffle(lane),
-        value.bits(),
-        shuffle(intrinsics::ALL, value.bits(), lane, intrinsics::CLAMP)
-    ))
-}
-
-/// The `value` of the lane that is `delta` higher, or this lane's own where there is none.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub unsafe fn shuffle_down<T: ShuffleValue>(value: T, delta: u32) -> T {
-    T::of_bits(exchange!(
-        Collective::ShuffleDown(delta),
-        value.bits(),
-        shuffle_down(intrinsics::ALL, value.bits(), delta, intrinsics::CLAMP)
-    ))
-}
-
-/// The `value` of the lane whose number is this lane's XOR `bits`, which is 0 to 31.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub unsafe fn shuffle_xor<T: ShuffleValue>(value: T, bits: u32) -> T {
-    T::of_bits(exchange!(
-        Collective::ShuffleXor(bits),
-        value.bits(),
-        shuffle_xor(intrinsics::ALL, value.bits(), bits, intrinsics::CLAMP)
-    ))
-}
-
-/// One bit per lane, set where `predicate` holds.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub unsafe fn ballot(predicate: bool) -> u32 {
-    exchange!(Collective::Ballot, u32::from(predicate), ballot(intrinsics::ALL, predicate))
-}
-
-/// Waits for all lanes of the warp. A lane sees what the others wrote to memory before.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-pub unsafe fn sync_warp() {
-    exchange!(Collective::Sync, 0, sync_warp(intrinsics::ALL));
+whole_warp! {
+    /// The `value` of lane `lane` modulo 32.
+    #[must_use]
+    shuffle<T: ShuffleValue>(value: T, lane: u32) -> T;
+    /// The `value` of the lane that is `delta` lower, or this lane's own where there is none.
+    #[must_use]
+    shuffle_up<T: ShuffleValue>(value: T, delta: u32) -> T;
+    /// The `value` of the lane that is `delta` higher, or this lane's own where there is none.
+    #[must_use]
+    shuffle_down<T: ShuffleValue>(value: T, delta: u32) -> T;
+    /// The `value` of the lane whose number is this lane's XOR `bits`, which is 0 to 31.
+    #[must_use]
+    shuffle_xor<T: ShuffleValue>(value: T, bits: u32) -> T;
+    /// One bit per lane, set where `predicate` holds.
+    #[must_use]
+    ballot(predicate: bool) -> u32;
+    /// Whether `predicate` holds in all lanes.
+    #[must_use]
+    all(predicate: bool) -> bool;
+    /// Whether `predicate` holds in a lane.
+    #[must_use]
+    any(predicate: bool) -> bool;
+    /// One bit per lane, set where `value` has the same bits as in this lane.
+    #[must_use]
+    match_any<T: ShuffleValue>(value: T) -> u32;
+    /// All lanes if `value` has the same bits in each of them, otherwise 0.
+    #[must_use]
+    match_all<T: ShuffleValue>(value: T) -> u32;
+    /// The sum of the values of all lanes; it wraps. PTX `redux.sync.add`, from compute capability 8.0 on.
+    #[must_use]
+    reduce_add<T: ReduceInteger>(value: T) -> T;
+    /// The least value of all lanes: `redux.sync.min`, from compute capability 8.0 on.
+    #[must_use]
+    reduce_min<T: ReduceInteger>(value: T) -> T;
+    /// The greatest value of all lanes: `redux.sync.max`, from compute capability 8.0 on.
+    #[must_use]
+    reduce_max<T: ReduceInteger>(value: T) -> T;
+    /// The bits that are set in all lanes: `redux.sync.and`, from compute capability 8.0 on.
+    #[must_use]
+    reduce_and(value: u32) -> u32;
+    /// The bits that are set in a lane: `redux.sync.or`, from compute capability 8.0 on.
+    #[must_use]
+    reduce_or(value: u32) -> u32;
+    /// The bits that are set in an odd number of lanes: `redux.sync.xor`, from compute capability 8.0 on.
+    #[must_use]
+    reduce_xor(value: u32) -> u32;
+    /// Waits for all lanes of the warp. A lane sees what the others wrote to memory before.
+    sync_warp();
 }
 
 /// Tells the emulator that the lanes of a warp execute the iterations of a loop together.

@@ -1,0 +1,275 @@
+//! The order that releases and acquires make between threads.
+//!
+//! A thread that writes an element atomically and releases, passes on what it *knows*: the accesses before, its own and
+//! those that it knows itself. A thread that reads the element atomically and acquires, knows them from then on. Its
+//! later accesses do not race with them. A barrier joins the knowledge of all threads of the block, `sync_warp` that of
+//! the warp.
+//!
+//! A fence before a relaxed write releases what the thread knew at the fence. A fence after a relaxed read acquires.
+//! Updates continue what earlier writes of the element have released; a store ends it.
+//!
+//! # Precision
+//! - Knowledge of a thread holds until its next barrier. Accesses that it makes after the release and before the barrier
+//!   count as released, too.
+//! - A record of accesses by several blocks counts as known if something of every other block is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuda_std::atomic::{Ordering, Scope};
+use cuda_std::executor::{AtomicAccess, AtomicKind, Space};
+
+use crate::block::Runner;
+use crate::record::{Record, Who};
+
+/// Accesses of other threads, by block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known(HashMap<u64, Part>);
+
+/// The known accesses of a block: all before a barrier, and those of some threads between it and the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    /// The number of the barrier.
+    epoch: u64,
+    /// The threads, sorted.
+    threads: Vec<u16>,
+}
+
+impl Known {
+    fn add(&mut self, block: u64, part: &Part) {
+        let mine = self.0.entry(block).or_insert_with(|| Part { epoch: part.epoch, threads: Vec::new() });
+        if part.epoch > mine.epoch {
+            mine.clone_from(part);
+        } else if part.epoch == mine.epoch {
+            for thread in &part.threads {
+                if let Err(place) = mine.threads.binary_search(thread) {
+                    mine.threads.insert(place, *thread);
+                }
+            }
+        }
+    }
+}
+
+/// Adds knowledge to other knowledge. Most threads know the same or nothing; then nothing is copied.
+fn join(mine: &mut Arc<Known>, other: &Arc<Known>) {
+    if mine.0.is_empty() {
+        *mine = Arc::clone(other);
+    } else if !Arc::ptr_eq(mine, other) && !other.0.is_empty() {
+        let mine = Arc::make_mut(mine);
+        other.0.iter().for_each(|(block, part)| mine.add(*block, part));
+    }
+}
+
+/// What a fence or an element passes on: to the threads of one block, and to all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Released {
+    in_block: Arc<Known>,
+    everywhere: Arc<Known>,
+}
+
+/// What an element passes on.
+#[derive(Debug, Default)]
+struct Element {
+    released: Released,
+    /// The block to which `in_block` belongs.
+    block: u64,
+}
+
+/// What the elements of one memory pass on, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Elements(HashMap<u64, Element>);
+
+/// The knowledge of one thread.
+#[derive(Clone, Debug, Default)]
+struct Thread {
+    known: Arc<Known>,
+    /// What it knew at its last fence.
+    fenced: Released,
+    /// What it has read and not acquired yet.
+    read: Released,
+}
+
+/// The knowledge of the threads of a block.
+#[derive(Debug)]
+pub(crate) struct Causality {
+    threads: RefCell<Vec<Thread>>,
+    shared: RefCell<Elements>,
+    /// Whether a thread of the block has passed a fence, or released or acquired anything.
+    is_used: Cell<bool>,
+}
+
+impl Causality {
+    pub(crate) fn new(threads: usize) -> Self {
+        let threads = RefCell::new(vec![Thread::default(); threads]);
+        Self { threads, shared: RefCell::default(), is_used: Cell::new(false) }
+    }
+
+    pub(crate) fn begin_block(&self) {
+        if self.is_used.replace(false) {
+            self.threads.borrow_mut().fill(Thread::default());
+            self.shared.take();
+        }
+    }
+
+    /// Threads that know each other's accesses so far, at a `sync_warp` of some lanes.
+    ///
+    /// That of a whole warp is cheaper: [`Shared`](crate::shared::Shared) knows it.
+    pub(crate) fn meet(&self, together: impl Iterator<Item = usize> + Clone, block: u64, epoch: u64) {
+        self.is_used.set(true);
+        let part = Part { epoch, threads: together.clone().map(|thread| thread as u16).collect() };
+        for thread in together.clone() {
+            Arc::make_mut(&mut self.threads.borrow_mut()[thread].known).add(block, &part);
+        }
+        self.join(together);
+    }
+
+    /// Joins the knowledge of threads at a barrier or a `sync_warp`.
+    pub(crate) fn join(&self, together: impl Iterator<Item = usize> + Clone) {
+        if !self.is_used.get() {
+            return;
+        }
+        let threads = &mut self.threads.borrow_mut();
+        let mut all = Arc::default();
+        together.clone().for_each(|thread| join(&mut all, &threads[thread].known));
+        together.for_each(|thread| threads[thread].known = Arc::clone(&all));
+    }
+}
+
+impl Runner<'_> {
+    /// Orders the accesses of the running thread before a fence before those after it.
+    pub(crate) fn execute_fence(&self, scope: Scope) {
+        self.causality.is_used.set(true);
+        let snapshot = self.released();
+        let mut threads = self.causality.threads.borrow_mut();
+        let thread = &mut threads[self.thread.get() as usize];
+        thread.fenced.in_block = Arc::clone(&snapshot);
+        join(&mut thread.known, &thread.read.in_block);
+        if scope != Scope::Block {
+            thread.fenced.everywhere = snapshot;
+            join(&mut thread.known, &thread.read.everywhere);
+        }
+        drop(threads);
+        self.orders_changed();
+    }
+
+    /// Releases and acquires what an atomic operation does. `wrote` says whether it wrote.
+    pub(crate) fn execute_order(&self, operation: &AtomicAccess, wrote: bool) {
+        let releases = wrote && matches!(operation.order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst);
+        let acquires = operation.kind != AtomicKind::Store
+            && matches!(operation.order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst);
+        if releases || acquires {
+            self.causality.is_used.set(true);
+        }
+        let address = operation.access.address;
+        if operation.access.space == Space::Shared {
+            let elements = &mut self.causality.shared.borrow_mut();
+            self.order_by(elements, address, operation, (wrote, releases, acquires));
+        } else {
+            let mut elements = self.common.elements.lock().unwrap_or_else(PoisonError::into_inner);
+            self.order_by(&mut elements, address, operation, (wrote, releases, acquires));
+        }
+        if acquires {
+            self.orders_changed();
+        }
+    }
+
+    fn order_by(
+        &self,
+        elements: &mut Elements,
+        address: u64,
+        operation: &AtomicAccess,
+        (wrote, releases, acquires): (bool, bool, bool),
+    ) {
+        if elements.0.is_empty() && !self.causality.is_used.get() {
+            return;
+        }
+        let snapshot = if releases { self.released() } else { Arc::default() };
+        let thread = &mut self.causality.threads.borrow_mut()[self.thread.get() as usize];
+        let element = elements.0.entry(address).or_default();
+        if element.block != self.block.get() {
+            (element.block, element.released.in_block) = (self.block.get(), Arc::default());
+        }
+        let found = Released {
+            in_block: Arc::clone(&element.released.in_block),
+            everywhere: match operation.scope {
+                Scope::Block => Arc::default(),
+                Scope::Device | Scope::System => Arc::clone(&element.released.everywhere),
+            },
+        };
+        if wrote {
+            if operation.kind == AtomicKind::Store {
+                element.released = Released::default();
+            }
+            join(&mut element.released.in_block, &snapshot);
+            join(&mut element.released.in_block, &thread.fenced.in_block);
+            if operation.scope != Scope::Block {
+                join(&mut element.released.everywhere, &snapshot);
+                join(&mut element.released.everywhere, &thread.fenced.everywhere);
+            }
+        }
+        if operation.kind == AtomicKind::Store {
+            return;
+        }
+        if acquires {
+            join(&mut thread.known, &found.in_block);
+            join(&mut thread.known, &found.everywhere);
+        } else {
+            join(&mut thread.read.in_block, &found.in_block);
+            join(&mut thread.read.everywhere, &found.everywhere);
+        }
+    }
+
+    /// What the running thread passes on by a release now.
+    fn released(&self) -> Arc<Known> {
+        let thread = self.thread.get();
+        let mut known = Arc::clone(&self.causality.threads.borrow()[thread as usize].known);
+        let own = Part { epoch: self.barriers.get(), threads: vec![thread as u16] };
+        Arc::make_mut(&mut known).add(self.block.get(), &own);
+        known
+    }
+
+    /// Whether an earlier access to global memory is ordered before the running thread by releases and acquires.
+    pub(crate) fn knows(&self, before: Record) -> bool {
+        if !self.causality.is_used.get() {
+            return false;
+        }
+        let threads = &self.causality.threads.borrow();
+        let known = &threads[self.thread.get() as usize].known;
+        let launch = self.common.launch;
+        let covers = |block: u64, thread: Option<u16>| {
+            known.0.get(&block).is_some_and(|part| {
+                // A record holds 12 bits of the number of barriers.
+                match part.epoch.wrapping_sub(before.epoch.into()) % 4096 {
+                    0 => thread.map_or(part.threads.len() as u64 == launch.threads(), |thread| {
+                        part.threads.binary_search(&thread).is_ok()
+                    }),
+                    distance => distance < 2048,
+                }
+            })
+        };
+        match before.who {
+            Who::Nobody => false,
+            Who::Thread(thread) => covers(thread / launch.threads(), Some((thread % launch.threads()) as u16)),
+            Who::Block(block) => covers(block, None),
+            Who::Blocks => {
+                let own = u64::from(known.0.contains_key(&self.block.get()));
+                known.0.len() as u64 - own == launch.blocks() - 1
+            }
+        }
+    }
+
+    /// Tells shared memory which threads of the block are ordered before the running one since the last barrier.
+    pub(crate) fn orders_changed(&self) {
+        if !self.causality.is_used.get() {
+            return;
+        }
+        let threads = &self.causality.threads.borrow();
+        let part = threads[self.thread.get() as usize].known.0.get(&self.block.get());
+        let ordered = part.filter(|part| part.epoch == self.barriers.get()).map_or(&[][..], |part| &part.threads);
+        self.shared.borrow_mut().set_ordered(ordered);
+    }
+}
+
+/// The elements of global memory, which all blocks share.
+pub(crate) type GlobalElements = Mutex<Elements>;
