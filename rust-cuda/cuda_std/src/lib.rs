@@ -56,6 +56,10 @@
     feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics, abi_unadjusted)
 )]
 
+// `#[kernel]` names this crate, also in the crate's own tests.
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate self as cuda_std;
+
 pub mod bf16;
 pub mod bytes;
 pub mod constant;
@@ -64,6 +68,8 @@ pub mod cp_async;
 pub mod executor;
 mod float;
 mod global;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod launch;
 pub mod mma;
 mod scalar;
 mod shared;
