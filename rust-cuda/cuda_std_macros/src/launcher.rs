@@ -49,7 +49,10 @@ fn parameters(function: &ItemFn) -> Result<Vec<Parameter<'_>>> {
             return Err(Error::new_spanned(input, "a kernel is no method"));
         };
         let Pat::Ident(pattern) = &*input.pat else {
-            return Err(Error::new_spanned(&input.pat, "a parameter of a kernel needs a name: a launch passes it by name"));
+            return Err(Error::new_spanned(
+                &input.pat,
+                "a parameter of a kernel needs a name: a launch passes it by name",
+            ));
         };
         Ok(Parameter { name: &pattern.ident, kind: &input.ty, array: element(&input.ty) })
     });
@@ -118,9 +121,10 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
             quote!(visit(::cuda_std::launch::Argument::Value { name: #text, value: (&raw const self.#name).cast() });)
         }
     });
-    let values = parameters.iter().enumerate().map(|(index, Parameter { kind, .. })| {
-        quote!(arguments.add(#index).read().cast::<#kind>().read_unaligned())
-    });
+    let values = parameters
+        .iter()
+        .enumerate()
+        .map(|(index, Parameter { kind, .. })| quote!(arguments.add(#index).read().cast::<#kind>().read_unaligned()));
     let bounds = match &options.bounds {
         Some(bounds) => {
             let (threads, blocks) = (bounds.threads, bounds.blocks);
@@ -173,7 +177,9 @@ mod tests {
 
     #[test]
     fn names_are_those_of_types() {
-        for (function, name) in [("saxpy", "Saxpy"), ("row_sums_f32", "RowSumsF32"), ("_a__b2", "AB2"), ("r#move", "Move")] {
+        for (function, name) in
+            [("saxpy", "Saxpy"), ("row_sums_f32", "RowSumsF32"), ("_a__b2", "AB2"), ("r#move", "Move")]
+        {
             assert_eq!(camel_case(function), name);
         }
     }
