@@ -5,9 +5,12 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use cuda_std::executor::{Access, AsyncCopy, Collective, Executor, GATHERED, Lockstep, Register, Space, enter};
+use cuda_std::executor::{
+    Access, AsyncCopy, AtomicAccess, Collective, Executor, GATHERED, Lockstep, Register, Space, enter,
+};
 
 use crate::OutOfMemory;
+use crate::atomics::Spin;
 use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::defect::Kind;
@@ -17,11 +20,15 @@ use crate::memory::{Allocation, Memory};
 use crate::shared::Shared;
 use crate::sites;
 use crate::stacks::{self, STACK_BYTES};
+use crate::turns::Turns;
 use crate::wait::{Wait, exchange, same};
 use crate::warp::{Class, Warp};
 
 /// Memory that a runner reserves and frees when the host has no more: unwinding the fibers' stacks needs some.
 const SPARE_BYTES: usize = 64 * 1024;
+
+/// The number of rounds of all threads of a block without any change after which threads that wait for one are stuck.
+const IDLE_ROUNDS: u32 = 1000;
 
 /// How often a thread has called `gather`, and its values of the last even and the last odd call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +47,7 @@ pub(crate) struct Common<'a> {
     pub(crate) memory: &'a Memory,
     pub(crate) allocations: &'a [&'a Allocation],
     pub(crate) found: &'a Found,
+    pub(crate) turns: &'a Turns,
     pub(crate) seed: u64,
     pub(crate) counting: bool,
 }
@@ -63,6 +71,12 @@ pub(crate) struct Runner<'a> {
     copies: RefCell<Vec<Copies>>,
     /// The handle that suspends the fiber of each thread.
     yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
+    /// The atomic operations of each thread that changed nothing.
+    pub(crate) spins: Vec<Cell<Spin>>,
+    /// Whether a thread has changed memory or waits at a barrier, since the last round.
+    pub(crate) progress: Cell<bool>,
+    /// Whether all blocks with lower numbers have ended.
+    is_first: Cell<bool>,
     stacks: RefCell<Vec<DefaultStack>>,
     spare: Cell<Vec<u8>>,
 }
@@ -88,6 +102,9 @@ impl<'a> Runner<'a> {
             given: RefCell::new(vec![Given::default(); threads]),
             copies: RefCell::new(vec![Copies::default(); threads]),
             yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
+            spins: (0..threads).map(|_| Cell::default()).collect(),
+            progress: Cell::new(false),
+            is_first: Cell::new(false),
             stacks: RefCell::default(),
             spare: Cell::new(vec![1; SPARE_BYTES]),
         }
@@ -105,6 +122,8 @@ impl<'a> Runner<'a> {
         }
         self.block.set(block);
         self.barriers.set(0);
+        self.is_first.set(false);
+        self.spins.iter().for_each(|spin| spin.set(Spin::default()));
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.given.borrow_mut().fill(Given::default());
         if let Err(short) = self.shared.borrow_mut().begin_block(self.common.launch.shared_bytes as usize) {
@@ -128,13 +147,19 @@ impl<'a> Runner<'a> {
     fn schedule(&self, order: &mut [u32], random: &mut fastrand::Rng, kernel: &(dyn Fn() + Sync)) {
         let mut fibers: Vec<Option<Fiber>> = order.iter().map(|_| None).collect();
         let mut waits = vec![Wait::Ready(0); order.len()];
+        let mut idle_rounds = 0;
         loop {
+            self.progress.set(false);
             if !self.common.counting {
                 random.shuffle(order);
             }
             for &thread in order.iter() {
                 let thread = thread as usize;
-                let Wait::Ready(value) = waits[thread] else { continue };
+                let value = match waits[thread] {
+                    Wait::Ready(value) => value,
+                    Wait::Spin => 0,
+                    _ => continue,
+                };
                 let mut fiber = match fibers[thread].take() {
                     Some(fiber) => fiber,
                     None => match self.fiber(thread, kernel) {
@@ -143,6 +168,9 @@ impl<'a> Runner<'a> {
                     },
                 };
                 waits[thread] = self.resume(&mut fiber, thread, value);
+                if waits[thread] != Wait::Spin {
+                    self.progress.set(true);
+                }
                 if waits[thread] == Wait::Ended {
                     if fiber.done() {
                         self.stacks.borrow_mut().push(fiber.into_stack());
@@ -157,11 +185,15 @@ impl<'a> Runner<'a> {
             if !self.go_on(&mut waits) {
                 return;
             }
+            idle_rounds = if self.progress.get() { 0 } else { idle_rounds + 1 };
+            if let (IDLE_ROUNDS.., Some(thread)) = (idle_rounds, waits.iter().position(|wait| *wait == Wait::Spin)) {
+                return self.report_stuck(thread);
+            }
         }
     }
 
     /// Gives the launch up for lack of memory. Unwinding the waiting fibers needs the spare memory.
-    fn give_up(&self, short: OutOfMemory) {
+    pub(crate) fn give_up(&self, short: OutOfMemory) {
         drop(self.spare.take());
         self.common.found.give_up(short);
     }
@@ -218,12 +250,13 @@ impl<'a> Runner<'a> {
                     exchange(waits);
                     self.flush(warp);
                     someone = true;
-                } else if !waits.iter().any(|wait| matches!(wait, Wait::Ready(_))) {
+                } else if !waits.iter().any(|wait| matches!(wait, Wait::Ready(_) | Wait::Spin)) {
                     return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
                 }
             }
         }
-        if someone {
+        if someone || waits.contains(&Wait::Spin) {
+            self.progress.set(self.progress.get() || someone);
             return true;
         }
         let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(_))).expect("not all have ended");
@@ -248,12 +281,12 @@ impl<'a> Runner<'a> {
                 ("waiting at a warp collective in a warp of fewer than 32 threads", location)
             }
             Wait::Warp(_, _, location) => ("waiting at a warp collective", location),
-            Wait::Ready(_) | Wait::Ended => unreachable!("it waits"),
+            Wait::Ready(_) | Wait::Spin | Wait::Ended => unreachable!("it waits"),
         };
         let other = waits.iter().position(|other| !same(other, &wait)).unwrap_or(0);
         let waits_at = match waits[other] {
             Wait::Barrier(location) | Wait::Warp(_, _, location) => Some(location),
-            Wait::Ready(_) | Wait::Ended => None,
+            Wait::Ready(_) | Wait::Spin | Wait::Ended => None,
         };
         self.thread.set(thread as u32);
         let other = self.place_of((first + other) as u32);
@@ -275,6 +308,18 @@ impl<'a> Runner<'a> {
             let thread = self.thread.get() as usize;
             self.warps.borrow_mut()[thread / 32].note(class, site, access.address, access.size);
         }
+    }
+
+    /// Waits for the end of all blocks with lower numbers; see [`Turns`].
+    pub(crate) fn wait_for_earlier_blocks(&self) {
+        if !self.is_first.replace(true) {
+            self.common.turns.wait_for_earlier(self.block.get());
+        }
+    }
+
+    /// Lets the other threads of the block run before this one continues.
+    pub(crate) fn let_others_run(&self) {
+        self.wait(Wait::Spin);
     }
 
     /// Suspends the running fiber until its wait is over.
@@ -355,11 +400,16 @@ impl Executor for Runner<'_> {
     }
 
     fn store(&self, access: Access, bytes: &[u8]) {
+        self.progress.set(true);
         match access.space {
             Space::Global => self.store_global(&access, bytes),
             Space::Shared => self.store_shared(&access, bytes),
             Space::Constant { .. } => unreachable!("cuda_std has no store to constant memory"),
         }
+    }
+
+    fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        self.execute_atomic(&operation, update)
     }
 
     fn lockstep(&self, step: Lockstep, location: &'static Location<'static>) {

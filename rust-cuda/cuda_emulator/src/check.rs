@@ -1,7 +1,7 @@
 //! The checks of each access to global, shared and constant memory.
 
 use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_std::executor::{Access, AsyncCopy, Space};
 
@@ -36,10 +36,13 @@ impl Runner<'_> {
         let me = self.record(access.location);
         for element in elements(allocation, offset, access.size) {
             // Noted before the write is looked up; see `record`.
-            self.note_read(allocation, element, me);
+            self.note(&allocation.reads[element], me);
             let write = Record::unpack(allocation.writes[element].load(Ordering::SeqCst));
-            let kind = if write.who == Who::Nobody {
-                if allocation.known[element].load(Ordering::Relaxed) != 0 {
+            let atomic = atomic_writes(allocation, element);
+            let kind = if self.conflicts(atomic) {
+                Kind::Race { before: self.before_atomic(atomic, true) }
+            } else if write.who == Who::Nobody {
+                if atomic.who != Who::Nobody || allocation.known[element].load(Ordering::Relaxed) != 0 {
                     continue;
                 }
                 Kind::Uninitialised
@@ -61,12 +64,17 @@ impl Runner<'_> {
             // Noted before the reads are looked up; see `record`.
             let write = Record::unpack(allocation.writes[element].swap(me.pack(), Ordering::SeqCst));
             let read = Record::unpack(allocation.reads[element].load(Ordering::SeqCst));
+            let atomic = [atomic_writes(allocation, element), atomic_reads(allocation, element)];
             let kind = if allocation.role == Role::Output && write.who != Who::Nobody && write.who != me.who {
                 Kind::WrittenTwice { before: self.before(write, true) }
             } else if self.conflicts(write) {
                 Kind::Race { before: self.before(write, true) }
             } else if self.conflicts(read) {
                 Kind::Race { before: self.before(read, false) }
+            } else if self.conflicts(atomic[0]) {
+                Kind::Race { before: self.before_atomic(atomic[0], true) }
+            } else if self.conflicts(atomic[1]) {
+                Kind::Race { before: self.before_atomic(atomic[1], false) }
             } else {
                 continue;
             };
@@ -180,7 +188,7 @@ impl Runner<'_> {
     }
 
     /// The allocation and the offset of a global access. If it is out of bounds or misaligned, it is reported.
-    fn locate(&self, access: &Access, align: u32, verb: &str) -> Option<(&Allocation, u64)> {
+    pub(crate) fn locate(&self, access: &Access, align: u32, verb: &str) -> Option<(&Allocation, u64)> {
         let Access { address, size, location, .. } = *access;
         let size = u64::from(size);
         let inside = |allocation: &&&Allocation| {
@@ -206,7 +214,13 @@ impl Runner<'_> {
     }
 
     /// Whether a shared access is aligned and in bounds. If not, it is reported.
-    fn inside_shared(&self, address: u64, size: u32, verb: &str, location: &'static Location<'static>) -> bool {
+    pub(crate) fn inside_shared(
+        &self,
+        address: u64,
+        size: u32,
+        verb: &str,
+        location: &'static Location<'static>,
+    ) -> bool {
         let have = self.shared.borrow().len() as u64;
         let end = address + u64::from(size);
         let kind = if end > have {
@@ -221,7 +235,7 @@ impl Runner<'_> {
         false
     }
 
-    fn report_shared(
+    pub(crate) fn report_shared(
         &self,
         address: u64,
         size: u32,
@@ -232,9 +246,9 @@ impl Runner<'_> {
         let kind = match result {
             Ok(()) => return,
             Err(Trouble::Unwritten) => Kind::Uninitialised,
-            Err(Trouble::Race { before, wrote }) => {
+            Err(Trouble::Race { before, wrote, atomic }) => {
                 let place = before.who.thread().map(|thread| self.place_of(thread.into()));
-                Kind::Race { before: Before { place, wrote, location: sites::location(before.site) } }
+                Kind::Race { before: Before { place, wrote, atomic, location: sites::location(before.site) } }
             }
             Err(Trouble::InFlight(copy)) => {
                 let issuer = self.place_of(copy.issuer().expect("a copy has a thread").into());
@@ -245,24 +259,24 @@ impl Runner<'_> {
     }
 
     /// The record of an access of this thread now.
-    fn record(&self, location: &'static Location<'static>) -> Record {
+    pub(crate) fn record(&self, location: &'static Location<'static>) -> Record {
         let thread = self.block.get() * self.common.launch.threads() + u64::from(self.thread.get());
-        Record { who: Who::Thread(thread), epoch: (self.barriers.get() % 4096) as u16, site: sites::number(location) }
+        let epoch = (self.barriers.get() % 4096) as u16;
+        Record { who: Who::Thread(thread), in_block: false, epoch, site: sites::number(location) }
     }
 
-    /// Notes a read of an element.
-    fn note_read(&self, allocation: &Allocation, element: usize, me: Record) {
-        let reads = &allocation.reads[element];
-        // One atomic step: blocks on other host threads note reads of the same element, and none may be lost. Most
+    /// Adds an access to a record of accesses that do not conflict with each other: reads, or atomic accesses.
+    pub(crate) fn note(&self, records: &AtomicU64, me: Record) {
+        // One atomic step: blocks on other host threads note accesses to the same element, and none may be lost. Most
         // records soon say "several blocks"; then there is nothing to write.
-        let _ = reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
-            let new = self.with_read(Record::unpack(old), me).pack();
+        let _ = records.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+            let new = self.with(Record::unpack(old), me).pack();
             (new != old).then_some(new)
         });
     }
 
-    /// The record of reads after one more.
-    fn with_read(&self, old: Record, me: Record) -> Record {
+    /// The record of such accesses after one more.
+    fn with(&self, old: Record, me: Record) -> Record {
         let threads = self.common.launch.threads();
         let of_this_block = match old.who {
             Who::Thread(thread) => thread / threads == self.block.get(),
@@ -272,16 +286,17 @@ impl Runner<'_> {
         let who = match old.who {
             Who::Nobody => me.who,
             who if who == me.who => who,
-            // This block's reads before its last barrier are ordered before all it does now: they may be forgotten.
+            // This block's accesses before its last barrier are ordered before all it does now: they may be forgotten.
             _ if of_this_block && old.epoch != me.epoch => me.who,
             _ if of_this_block => Who::Block(self.block.get()),
             _ => Who::Blocks,
         };
-        if old.who == Who::Blocks { old } else { Record { who, ..me } }
+        let in_block = old.in_block || me.in_block;
+        if old.who == Who::Blocks { Record { in_block, ..old } } else { Record { who, in_block, ..me } }
     }
 
     /// Whether an earlier access conflicts with one of this thread now. At least one of the two is a write.
-    fn conflicts(&self, before: Record) -> bool {
+    pub(crate) fn conflicts(&self, before: Record) -> bool {
         let threads = self.common.launch.threads();
         let here = self.block.get();
         let same_interval = u64::from(before.epoch) == self.barriers.get() % 4096;
@@ -294,13 +309,30 @@ impl Runner<'_> {
         }
     }
 
+    /// Whether an atomic access of another block is not atomic together with one of this thread now. `in_block` says
+    /// that the latter is in the scope of the block.
+    pub(crate) fn out_of_scope(&self, before: Record, in_block: bool) -> bool {
+        let other = match before.who {
+            Who::Nobody => false,
+            Who::Thread(thread) => thread / self.common.launch.threads() != self.block.get(),
+            Who::Block(block) => block != self.block.get(),
+            Who::Blocks => true,
+        };
+        other && (in_block || before.in_block)
+    }
+
+    /// An earlier atomic access, for a report.
+    pub(crate) fn before_atomic(&self, record: Record, wrote: bool) -> Before {
+        Before { atomic: true, ..self.before(record, wrote) }
+    }
+
     /// An earlier access, for a report.
-    fn before(&self, record: Record, wrote: bool) -> Before {
+    pub(crate) fn before(&self, record: Record, wrote: bool) -> Before {
         let place = match record.who {
             Who::Thread(thread) => Some(Place::of(thread, self.common.launch)),
             Who::Nobody | Who::Block(_) | Who::Blocks => None,
         };
-        Before { place, wrote, location: sites::location(record.site) }
+        Before { place, wrote, atomic: false, location: sites::location(record.site) }
     }
 
     /// A thread of this block.
@@ -315,19 +347,31 @@ impl Runner<'_> {
     }
 }
 
+/// The atomic writes of an element. The caller has noted its own access before.
+fn atomic_writes(allocation: &Allocation, element: usize) -> Record {
+    let bits = allocation.atomics().map_or(Record::NOBODY, |atomics| atomics.writes[element].load(Ordering::SeqCst));
+    Record::unpack(bits)
+}
+
+/// The atomic reads of an element. The caller has noted its own access before.
+fn atomic_reads(allocation: &Allocation, element: usize) -> Record {
+    let bits = allocation.atomics().map_or(Record::NOBODY, |atomics| atomics.reads[element].load(Ordering::SeqCst));
+    Record::unpack(bits)
+}
+
 /// The elements of an allocation that an access touches.
-fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::ops::Range<usize> {
+pub(crate) fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::ops::Range<usize> {
     let first = offset / allocation.element;
     let last = (offset + u64::from(size) - 1) / allocation.element;
     first as usize..last as usize + 1
 }
 
 /// A global access in words.
-fn described(verb: &str, access: &Access, allocation: &Allocation, offset: u64) -> String {
+pub(crate) fn described(verb: &str, access: &Access, allocation: &Allocation, offset: u64) -> String {
     format!("{verb} of {} bytes at {}", access.size, allocation.describe(offset))
 }
 
 /// A shared access in words.
-fn shared_action(verb: &str, address: u64, size: u32) -> String {
+pub(crate) fn shared_action(verb: &str, address: u64, size: u32) -> String {
     format!("{verb} of {size} bytes at byte {address} of shared memory")
 }

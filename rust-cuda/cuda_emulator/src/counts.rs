@@ -5,6 +5,7 @@
 //! | global sectors | the different 32-byte sectors that a warp instruction accesses |
 //! | shared wavefronts | the most different 4-byte words in one of the 32 banks; see below |
 //! | bank conflicts | the wavefronts beyond those that the size of the access needs |
+//! | atomics on shared memory | the most lanes that access one of the 32 banks |
 //! | constant replays | the different addresses of a warp's constant read beyond the first |
 //!
 //! A shared access of 8 bytes is served for half of the warp at a time, one of 16 bytes for a quarter. An asynchronous
@@ -56,6 +57,10 @@ pub struct Counts {
     pub shared_stores: Traffic,
     /// Loads from constant memory.
     pub constant_loads: Traffic,
+    /// Atomic accesses to global memory.
+    pub global_atomics: Traffic,
+    /// Atomic accesses to shared memory. Lanes that access one word count one after the other.
+    pub shared_atomics: Traffic,
     /// Barriers, counted once for each warp.
     pub barriers: u64,
     /// The number of threads of the launch.
@@ -69,6 +74,8 @@ impl AddAssign for Counts {
         self.shared_loads += other.shared_loads;
         self.shared_stores += other.shared_stores;
         self.constant_loads += other.constant_loads;
+        self.global_atomics += other.global_atomics;
+        self.shared_atomics += other.shared_atomics;
         self.barriers += other.barriers;
         self.threads += other.threads;
     }
@@ -92,6 +99,8 @@ impl fmt::Display for Counts {
             ("shared loads", "wavefronts", self.shared_loads),
             ("shared stores", "wavefronts", self.shared_stores),
             ("constant loads", "addresses", self.constant_loads),
+            ("global atomics", "sectors", self.global_atomics),
+            ("shared atomics", "wavefronts", self.shared_atomics),
         ];
         for (kind, unit, traffic) in kinds.into_iter().filter(|(_, _, traffic)| traffic.instructions > 0) {
             let Traffic { threads, instructions, transactions, ideal } = traffic;

@@ -12,6 +12,8 @@ pub struct Before {
     pub place: Option<Place>,
     /// Whether it was a write.
     pub wrote: bool,
+    /// Whether it was atomic.
+    pub atomic: bool,
     /// The line of the kernel.
     pub location: Option<&'static Location<'static>>,
 }
@@ -37,6 +39,15 @@ pub enum Kind {
         /// The earlier access.
         before: Before,
     },
+    /// Two atomic accesses by threads of two blocks, of which one is atomic in the scope of its block only.
+    Scope {
+        /// The earlier access.
+        before: Before,
+    },
+    /// A thread that waits for another one in a loop of atomic accesses, where none can go on.
+    ///
+    /// A block waits for one that has not started, or a thread for one that waits for it.
+    Stuck,
     /// An access to shared memory to which an asynchronous copy is in flight: the issuing thread has not waited for it.
     InFlight {
         /// The thread that issued the copy.
@@ -87,6 +98,7 @@ pub struct Defect {
 
 impl fmt::Display for Before {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.atomic { "atomically " } else { "" })?;
         f.write_str(if self.wrote { "written" } else { "read" })?;
         match &self.place {
             Some(place) => write!(f, " by {place}")?,
@@ -107,6 +119,10 @@ impl fmt::Display for Defect {
             Kind::Uninitialised => f.write_str(", which nothing wrote")?,
             Kind::Misaligned => f.write_str(", misaligned: the address must be a multiple of the size")?,
             Kind::Race { before } => write!(f, ", a race: {before}, with no barrier between")?,
+            Kind::Scope { before } => {
+                write!(f, ", a race: {before}, and one of the two accesses is atomic in the scope of its block only")?;
+            }
+            Kind::Stuck => f.write_str(", again and again: no thread that can run changes it")?,
             Kind::InFlight { issuer, issued_at } => {
                 write!(f, ", to which an asynchronous copy is in flight: issued by {issuer}")?;
                 if let Some(place) = issued_at {

@@ -80,6 +80,7 @@
 //! Two limits of the records cause wrong reports. Two accesses of one block to global memory exactly 4,096 barriers
 //! apart are reported as a race. A process distinguishes 4,095 lines of kernels; all further lines share one name.
 
+mod atomics;
 mod block;
 mod check;
 mod copies;
@@ -92,6 +93,7 @@ mod record;
 mod shared;
 mod sites;
 mod stacks;
+mod turns;
 mod wait;
 mod warp;
 
@@ -220,23 +222,25 @@ impl Emulator {
         let found = found::Found::new(name);
         let counts = {
             let allocations = memory.allocations();
+            let turns = turns::Turns::default();
             let common = block::Common {
                 launch,
                 memory,
                 allocations: &allocations,
                 found: &found,
+                turns: &turns,
                 seed: self.seed,
                 counting: self.counting,
             };
-            // A few parts per host thread. Each part allocates its stacks and shared memory once.
-            let parts = (rayon::current_num_threads() as u64 * 8).min(launch.blocks());
+            // One part per host thread. Each part allocates its stacks and shared memory once.
+            let parts = (rayon::current_num_threads() as u64).min(launch.blocks());
             let kernel: &(dyn Fn() + Sync) = &kernel;
             (0..parts)
                 .into_par_iter()
-                .map(|part| {
+                .map(|_| {
                     let runner = block::Runner::new(common);
-                    for block in (part..launch.blocks()).step_by(parts as usize) {
-                        runner.run(block, kernel);
+                    while let Some(turn) = turns.start(launch.blocks()) {
+                        runner.run(turn.block(), kernel);
                     }
                     runner.counts()
                 })

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, TryReserveError};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use cuda_std::{Global, GlobalMut, Scalar};
 
@@ -79,6 +80,16 @@ pub(crate) struct Allocation {
     pub(crate) writes: Box<[AtomicU64]>,
     /// For each element the reads of this launch.
     pub(crate) reads: Box<[AtomicU64]>,
+    /// The records of atomic accesses, from the first one on.
+    atomics: OnceLock<Atomics>,
+}
+
+/// The records of atomic accesses to an allocation.
+pub(crate) struct Atomics {
+    /// For each element the atomic writes of this launch.
+    pub(crate) writes: Box<[AtomicU64]>,
+    /// For each element the atomic reads of this launch.
+    pub(crate) reads: Box<[AtomicU64]>,
 }
 
 impl Allocation {
@@ -114,9 +125,54 @@ impl Allocation {
         }
     }
 
+    /// Replaces the value of 4 or 8 bytes by that of a function, and returns the old value, the high bits 0.
+    ///
+    /// At most one block at a time may call it; see [`Turns`](crate::turns::Turns).
+    pub(crate) fn update(&self, offset: u64, size: u32, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        let mut word = [0; 4];
+        let mut both = [0; 8];
+        if size == 4 {
+            self.load(offset, &mut word);
+            let old = u32::from_ne_bytes(word).into();
+            if let Some(new) = function(old) {
+                self.store(offset, &(new as u32).to_ne_bytes());
+            }
+            old
+        } else {
+            self.load(offset, &mut both);
+            let old = u64::from_ne_bytes(both);
+            if let Some(new) = function(old) {
+                self.store(offset, &new.to_ne_bytes());
+            }
+            old
+        }
+    }
+
+    /// The records of atomic accesses, if there were any in this launch or an earlier one.
+    ///
+    /// The caller has noted its access before. So of a plain access and the first atomic one at least one sees the
+    /// other.
+    pub(crate) fn atomics(&self) -> Option<&Atomics> {
+        fence(Ordering::SeqCst);
+        self.atomics.get()
+    }
+
+    /// The records of atomic accesses, for one more of them.
+    pub(crate) fn atomics_to_note(&self) -> Result<&Atomics, OutOfMemory> {
+        if let Some(atomics) = self.atomics.get() {
+            return Ok(atomics);
+        }
+        let length = self.writes.len();
+        let short = |_| OutOfMemory { bytes: 16 * length as u64, what: "the record of an array's atomic accesses" };
+        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
+        let atomics = Atomics { writes: records()?, reads: records()? };
+        Ok(self.atomics.get_or_init(|| atomics))
+    }
+
     /// A hash of the records of the last writes of some elements. It changes with every write.
     pub(crate) fn last_writes(&self, elements: std::ops::Range<usize>) -> u64 {
-        self.writes[elements].iter().fold(0, |hash: u64, write| {
+        let atomic = self.atomics.get().map_or(&[][..], |atomics| &atomics.writes[elements.clone()]);
+        self.writes[elements].iter().chain(atomic).fold(0, |hash: u64, write| {
             (hash ^ write.load(Ordering::SeqCst)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         })
     }
@@ -204,7 +260,8 @@ impl Memory {
     /// Allocates an array of `length` elements that nothing has written yet. Reports show `name`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the host has too little memory. An array takes its bytes and 20 more for each element.
+    /// [`OutOfMemory`] if the host has too little memory. An array takes its bytes and 20 more for each element,
+    /// and from its first atomic access on 36 more.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;
@@ -224,6 +281,7 @@ impl Memory {
             known: filled(length, || AtomicU32::new(0)).map_err(short)?,
             writes: records()?,
             reads: records()?,
+            atomics: OnceLock::new(),
         };
         self.allocations.insert(address, allocation);
         Ok(Buffer { address, length, element: PhantomData })
@@ -298,12 +356,16 @@ impl Memory {
     /// Ends a launch: elements that it wrote count as written, and the records of accesses are cleared.
     pub(crate) fn end_launch(&mut self) {
         for allocation in self.allocations.values_mut() {
-            for (write, known) in allocation.writes.iter_mut().zip(&mut allocation.known) {
-                if std::mem::replace(write.get_mut(), Record::NOBODY) != Record::NOBODY {
-                    *known.get_mut() = 1;
+            let mut no_atomics = Atomics { writes: Box::default(), reads: Box::default() };
+            let atomics = allocation.atomics.get_mut().unwrap_or(&mut no_atomics);
+            for writes in [&mut allocation.writes, &mut atomics.writes] {
+                for (write, known) in writes.iter_mut().zip(&mut allocation.known) {
+                    if std::mem::replace(write.get_mut(), Record::NOBODY) != Record::NOBODY {
+                        *known.get_mut() = 1;
+                    }
                 }
             }
-            for read in &mut allocation.reads {
+            for read in allocation.reads.iter_mut().chain(&mut atomics.reads) {
                 *read.get_mut() = Record::NOBODY;
             }
         }

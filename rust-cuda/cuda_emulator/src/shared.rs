@@ -7,8 +7,12 @@
 //! - the warp's time, if both threads are of this warp,
 //! - the block's last barrier, otherwise.
 //!
+//! Two atomic accesses do not conflict: atomic and other accesses have separate records.
+//!
 //! An asynchronous copy marks its destination as in flight from issue to completion. An access to a byte in flight is
 //! reported.
+
+use cuda_std::executor::AtomicKind;
 
 use crate::OutOfMemory;
 
@@ -34,8 +38,8 @@ impl Who {
     }
 
     /// All threads of the warp of a thread.
-    fn warp(thread: u16) -> Self {
-        Self(Self::SEVERAL | (thread / WARP * WARP))
+    fn warp_of(thread: Self) -> Self {
+        Self(Self::SEVERAL | (thread.0 / WARP * WARP))
     }
 
     /// Whether both are of the same warp.
@@ -86,13 +90,22 @@ struct Byte {
     read: Touch,
 }
 
+/// The atomic accesses to one byte. [`Byte`] has the others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Atomics {
+    /// The writes since the last barrier. If all are of one warp, those since its last `sync_warp`. As for the reads of
+    /// a [`Byte`], none of these is ordered before another.
+    write: Touch,
+    read: Touch,
+}
+
 /// What is wrong with an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// A read of a byte that this block has not written.
     Unwritten,
     /// A conflict with this earlier access.
-    Race { before: Touch, wrote: bool },
+    Race { before: Touch, wrote: bool, atomic: bool },
     /// An access to a byte to which this asynchronous copy is in flight.
     InFlight(InFlight),
 }
@@ -101,6 +114,8 @@ pub(crate) enum Trouble {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     bytes: Vec<Byte>,
+    /// The atomic accesses to each byte. Empty until the first one.
+    atomics: Vec<Atomics>,
     /// The number of barriers of all blocks and `sync_warp`s of all warps.
     clock: u32,
     /// The time at which the current block began.
@@ -120,6 +135,9 @@ impl Shared {
             OutOfMemory { bytes: bytes as u64, what }
         })?;
         self.bytes.resize(bytes, Byte::default());
+        if !self.atomics.is_empty() {
+            self.atomics.resize(bytes, Atomics::default());
+        }
         self.next_interval();
         self.begin = self.barrier;
         Ok(())
@@ -152,6 +170,10 @@ impl Shared {
             byte.write.time = u32::from(byte.write.time >= self.begin);
             byte.read = Touch::default();
         }
+        for atomics in &mut self.atomics {
+            atomics.write.time = u32::from(atomics.write.time >= self.begin);
+            atomics.read = Touch::default();
+        }
         self.syncs.clear();
         (self.clock, self.begin) = (1, 1);
     }
@@ -170,33 +192,25 @@ impl Shared {
     #[inline]
     pub(crate) fn load(&mut self, address: usize, to: &mut [u8], thread: u16, site: u16) -> Result<(), Trouble> {
         let (barrier, begin, now) = (self.barrier, self.begin, self.touch(thread, site));
-        let warp = Who::warp(thread);
         let mut result = Ok(());
         let length = to.len();
+        let mut atomics = self.atomics.get(address..address + length).unwrap_or(&[]).iter();
         for (byte, to) in self.bytes[address..address + length].iter_mut().zip(to) {
+            let atomic = atomics.next().copied().unwrap_or_default();
             if byte.in_flight.issuer().is_some() {
                 *to = u8::MAX;
                 result = result.and(Err(Trouble::InFlight(byte.in_flight)));
                 continue;
             }
             // Bytes that nothing wrote read as NaN, so that the result shows them.
-            *to = if byte.write.time < begin { u8::MAX } else { byte.value };
-            if byte.write.time < begin {
+            let unwritten = byte.write.time.max(atomic.write.time) < begin;
+            *to = if unwritten { u8::MAX } else { byte.value };
+            if unwritten {
                 result = result.and(Err(Trouble::Unwritten));
-            } else if conflict(byte.write, now, barrier) {
-                result = result.and(Err(Trouble::Race { before: byte.write, wrote: true }));
+            } else {
+                result = result.and(byte.before_read(now, barrier)).and(atomic.before_read(now, barrier));
             }
-            if byte.read.time < barrier {
-                byte.read = now;
-            } else if !byte.read.who.in_warp_of(now.who) {
-                byte.read.who = Who::BLOCK;
-            } else if byte.read.time < now.time {
-                // The old reads may be forgotten. Later accesses of this warp are ordered after them. Accesses of other
-                // warps before the next barrier conflict with the new read as well.
-                byte.read = now;
-            } else if byte.read.who != now.who {
-                byte.read.who = warp;
-            }
+            byte.read.add(now, barrier);
         }
         result
     }
@@ -206,20 +220,60 @@ impl Shared {
     pub(crate) fn store(&mut self, address: usize, from: &[u8], thread: u16, site: u16) -> Result<(), Trouble> {
         let (barrier, now) = (self.barrier, self.touch(thread, site));
         let mut result = Ok(());
+        let mut atomics = self.atomics.get(address..address + from.len()).unwrap_or(&[]).iter();
         for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
-            result = result.and(byte.before_write(now, barrier));
+            let atomic = atomics.next().copied().unwrap_or_default();
+            result = result.and(byte.before_write(now, barrier)).and(atomic.before_write(now, barrier));
             byte.value = *from;
             byte.write = now;
         }
         result
     }
 
+    /// Executes an atomic operation on 4 or 8 bytes that lie inside. Returns the old value, the high bits 0.
+    pub(crate) fn update(
+        &mut self,
+        address: usize,
+        size: usize,
+        kind: AtomicKind,
+        function: &mut dyn FnMut(u64) -> Option<u64>,
+        (thread, site): (u16, u16),
+    ) -> (u64, Result<(), Trouble>) {
+        let (barrier, begin, now) = (self.barrier, self.begin, self.touch(thread, site));
+        self.atomics.resize(self.bytes.len(), Atomics::default());
+        let (mut value, mut result) = ([0; 8], Ok(()));
+        let bytes = &mut self.bytes[address..address + size];
+        for ((byte, atomic), value) in bytes.iter().zip(&mut self.atomics[address..]).zip(&mut value) {
+            let unwritten = byte.write.time.max(atomic.write.time) < begin;
+            *value = if unwritten { u8::MAX } else { byte.value };
+            if unwritten && kind != AtomicKind::Store && byte.in_flight.issuer().is_none() {
+                result = result.and(Err(Trouble::Unwritten));
+            }
+            if kind == AtomicKind::Load {
+                result = result.and(byte.before_read(now, barrier));
+                atomic.read.add(now, barrier);
+            } else {
+                result = result.and(byte.before_write(now, barrier));
+                atomic.write.add(now, barrier);
+            }
+        }
+        let old = u64::from_le_bytes(value);
+        if let Some(new) = function(old) {
+            for (byte, new) in bytes.iter_mut().zip(new.to_le_bytes()) {
+                byte.value = new;
+            }
+        }
+        (old, result)
+    }
+
     /// Issues an asynchronous copy to bytes that lie inside: until it is complete, they are in flight.
     pub(crate) fn issue(&mut self, address: usize, size: usize, thread: u16, site: u16) -> Result<(), Trouble> {
         let (barrier, now) = (self.barrier, self.touch(thread, site));
         let mut result = Ok(());
+        let mut atomics = self.atomics.get(address..address + size).unwrap_or(&[]).iter();
         for byte in &mut self.bytes[address..address + size] {
-            result = result.and(byte.before_write(now, barrier));
+            let atomic = atomics.next().copied().unwrap_or_default();
+            result = result.and(byte.before_write(now, barrier)).and(atomic.before_write(now, barrier));
             byte.in_flight = InFlight::issued(thread, site);
         }
         result
@@ -245,17 +299,52 @@ impl Shared {
 }
 
 impl Byte {
-    /// What is wrong with a write now. `barrier` is the time of the last barrier.
-    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+    /// What is wrong with a read now. `barrier` is the time of the last barrier.
+    fn before_read(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
         if self.in_flight.issuer().is_some() {
-            Err(Trouble::InFlight(self.in_flight))
-        } else if conflict(self.write, now, barrier) {
-            Err(Trouble::Race { before: self.write, wrote: true })
-        } else if conflict(self.read, now, barrier) {
-            Err(Trouble::Race { before: self.read, wrote: false })
-        } else {
-            Ok(())
+            return Err(Trouble::InFlight(self.in_flight));
         }
+        self.write.race(now, barrier, true, false)
+    }
+
+    /// What is wrong with a write now.
+    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+        self.before_read(now, barrier).and(self.read.race(now, barrier, false, false))
+    }
+}
+
+impl Atomics {
+    /// What is wrong with a read now that is not atomic. `barrier` is the time of the last barrier.
+    fn before_read(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+        self.write.race(now, barrier, true, true)
+    }
+
+    /// What is wrong with a write now that is not atomic.
+    fn before_write(&self, now: Touch, barrier: u32) -> Result<(), Trouble> {
+        self.before_read(now, barrier).and(self.read.race(now, barrier, false, true))
+    }
+}
+
+impl Touch {
+    /// Adds an access that conflicts with none of the record's.
+    #[inline]
+    fn add(&mut self, now: Self, barrier: u32) {
+        if self.time < barrier {
+            *self = now;
+        } else if !self.who.in_warp_of(now.who) {
+            self.who = Who::BLOCK;
+        } else if self.time < now.time {
+            // The old accesses may be forgotten. Later accesses of this warp are ordered after them. Accesses of other
+            // warps before the next barrier conflict with the new one as well.
+            *self = now;
+        } else if self.who != now.who {
+            self.who = Who::warp_of(now.who);
+        }
+    }
+
+    /// An error if this earlier access conflicts with one now.
+    fn race(self, now: Self, barrier: u32, wrote: bool, atomic: bool) -> Result<(), Trouble> {
+        if conflict(self, now, barrier) { Err(Trouble::Race { before: self, wrote, atomic }) } else { Ok(()) }
     }
 }
 

@@ -9,6 +9,8 @@ use cuda_std::executor::Collective;
 pub(crate) enum Wait {
     /// Nothing: it can continue with this value.
     Ready(u32),
+    /// A change of an element by another thread. It can continue, to look again.
+    Spin,
     /// All threads of the block.
     Barrier(&'static Location<'static>),
     /// All threads of the warp.

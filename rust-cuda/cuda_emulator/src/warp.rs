@@ -29,6 +29,8 @@ pub(crate) enum Class {
     SharedLoad,
     SharedStore,
     ConstantLoad,
+    GlobalAtomic,
+    SharedAtomic,
 }
 
 /// One warp instruction: the address of each lane.
@@ -202,6 +204,8 @@ impl Warp {
                     Class::SharedLoad => counts.shared_loads += traffic,
                     Class::SharedStore => counts.shared_stores += traffic,
                     Class::ConstantLoad => counts.constant_loads += traffic,
+                    Class::GlobalAtomic => counts.global_atomics += traffic,
+                    Class::SharedAtomic => counts.shared_atomics += traffic,
                 }
             }
         }
@@ -224,8 +228,9 @@ impl Row {
     fn traffic(&self) -> Traffic {
         let threads = u64::from(self.lanes.count_ones());
         let (transactions, ideal) = match self.class {
-            Class::GlobalLoad | Class::GlobalStore => self.sectors(),
-            Class::SharedLoad | Class::SharedStore => self.wavefronts(),
+            Class::GlobalLoad | Class::GlobalStore | Class::GlobalAtomic => self.sectors(),
+            Class::SharedLoad | Class::SharedStore => self.wavefronts(different),
+            Class::SharedAtomic => self.wavefronts(|words| words.count() as u64),
             Class::ConstantLoad => (different(self.active().map(|(_, address)| address)), 1),
         };
         Traffic { threads, instructions: 1, transactions, ideal }
@@ -239,8 +244,9 @@ impl Row {
         (sectors, bytes.div_ceil(32))
     }
 
-    /// The number of wavefronts, and the number that the size of the access needs.
-    fn wavefronts(&self) -> (u64, u64) {
+    /// The number of wavefronts, and the number that the size of the access needs. `passes_of` is the number of
+    /// wavefronts for the words that are accessed in one bank.
+    fn wavefronts(&self, passes_of: impl Fn(std::vec::IntoIter<u64>) -> u64) -> (u64, u64) {
         let words = (self.size / 4).max(1) as usize;
         // An access of 4 bytes is served for the whole warp, of 8 bytes for half of it, of 16 bytes for a quarter.
         let group = 32 / words;
@@ -251,7 +257,7 @@ impl Row {
             for word in members.flat_map(|(_, address)| (0..words as u64).map(move |word| address / 4 + word)) {
                 banks[(word % 32) as usize].push(word);
             }
-            let most = banks.into_iter().map(|bank| different(bank.into_iter())).max().unwrap_or(0);
+            let most = banks.into_iter().map(|bank| passes_of(bank.into_iter())).max().unwrap_or(0);
             passes += most;
             ideal += u64::from(most > 0);
         }
@@ -280,8 +286,14 @@ mod tests {
         }
         let mut counts = Counts::default();
         warp.flush(&mut counts);
-        [counts.global_loads, counts.global_stores, counts.shared_loads, counts.shared_stores, counts.constant_loads]
-            .into_iter()
+        let loads_and_stores = [
+            counts.global_loads,
+            counts.global_stores,
+            counts.shared_loads,
+            counts.shared_stores,
+            counts.constant_loads,
+        ];
+        (loads_and_stores.into_iter().chain([counts.global_atomics, counts.shared_atomics]))
             .max_by_key(|traffic| traffic.instructions)
             .unwrap()
     }
@@ -309,6 +321,14 @@ mod tests {
         assert_eq!((passes(16, |lane| 16 * lane).transactions, passes(16, |lane| 16 * lane).ideal), (4, 4));
         assert_eq!(passes(8, |lane| 8 * lane).transactions, 2);
         assert_eq!(passes(1, |lane| lane).transactions, 1);
+    }
+
+    #[test]
+    fn atomics_on_one_word_follow_each_other() {
+        let passes = |address: fn(u64) -> u64| one(Class::SharedAtomic, 4, 0..32, address).transactions;
+        assert_eq!(passes(|lane| 4 * lane), 1);
+        assert_eq!(passes(|_| 64), 32);
+        assert_eq!(passes(|lane| lane / 2 * 4), 2);
     }
 
     /// Eight iterations i. Lane l skips the first l of them and loads element 8 i + l in the others. Then all lanes

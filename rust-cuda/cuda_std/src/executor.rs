@@ -1,7 +1,7 @@
 //! Kernels on the host: a type that acts as the GPU implements [`Executor`], and [`enter`] runs a kernel on it.
 //!
 //! [`Executor`] is what one GPU thread sees of the machine: special registers, the barrier, warp operations, loads,
-//! stores and asynchronous copies. Each access names the line of the kernel, so that an executor can report it.
+//! stores, atomic operations and asynchronous copies. Each access names the line of the kernel, so that an executor can report it.
 //!
 //! ```
 //! use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
@@ -49,6 +49,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 
+use crate::atomic::{AtomicScalar, Ordering, Scope};
 use crate::constant::ConstantMemory;
 use crate::{Global, Scalar, Shared};
 
@@ -106,6 +107,30 @@ pub struct Access {
     pub size: u32,
     /// The line of the kernel.
     pub location: &'static Location<'static>,
+}
+
+/// The kind of an atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicKind {
+    /// It reads.
+    Load,
+    /// It writes.
+    Store,
+    /// It reads, and may write.
+    Update,
+}
+
+/// One atomic operation of one thread; see [`crate::atomic`].
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicAccess {
+    /// The element: 4 or 8 bytes of global or shared memory.
+    pub access: Access,
+    /// What it does.
+    pub kind: AtomicKind,
+    /// Which other accesses it orders.
+    pub order: Ordering,
+    /// The threads for which it is atomic.
+    pub scope: Scope,
 }
 
 /// One asynchronous copy of one thread from global to shared memory; see [`crate::cp_async`].
@@ -178,6 +203,26 @@ pub trait Executor {
     fn load(&self, access: Access, bytes: &mut [u8]);
     /// Writes `bytes` to memory.
     fn store(&self, access: Access, bytes: &[u8]);
+    /// Executes an atomic operation and returns the element's old bits, the high ones 0.
+    ///
+    /// `update` returns the new bits for the old ones, or None if the operation writes nothing. For a store it is called
+    /// with 0. The default implementation loads and stores, which is atomic if nothing runs in parallel.
+    fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        let AtomicAccess { access, kind, .. } = operation;
+        let (mut bytes, size) = ([0; 8], access.size as usize);
+        if kind != AtomicKind::Store {
+            self.load(access, &mut bytes[..size]);
+        }
+        let old = u64::from_le_bytes(bytes);
+        if let Some(new) = update(old) {
+            self.store(access, &new.to_le_bytes()[..size]);
+        }
+        old
+    }
+    /// Orders the accesses of this thread before it before those after it, for the threads of a scope.
+    ///
+    /// The default implementation does nothing.
+    fn fence(&self, _scope: Scope) {}
     /// Issues an asynchronous copy.
     ///
     /// The default implementation copies at once.
@@ -295,6 +340,26 @@ pub(crate) fn load_shared<T: Scalar>(address: u32) -> T {
 #[track_caller]
 pub(crate) fn store_shared<T: Scalar>(address: u32, value: T) {
     store(Space::Shared, u64::from(address), value);
+}
+
+/// Executes an atomic operation through the current executor. Returns the old value.
+#[track_caller]
+pub(crate) fn atomic<T: AtomicScalar>(
+    kind: AtomicKind,
+    space: Space,
+    address: u64,
+    order: Ordering,
+    scope: Scope,
+    mut update: impl FnMut(T) -> Option<T>,
+) -> T {
+    match (kind, order) {
+        (AtomicKind::Load, Ordering::Release | Ordering::AcqRel) => panic!("an atomic load can't release"),
+        (AtomicKind::Store, Ordering::Acquire | Ordering::AcqRel) => panic!("an atomic store can't acquire"),
+        _ => {}
+    }
+    let access = access::<T>(space, address);
+    let mut update = |old| update(T::of_bits(old)).map(T::bits);
+    T::of_bits(current().atomic(AtomicAccess { access, kind, order, scope }, &mut update))
 }
 
 #[track_caller]

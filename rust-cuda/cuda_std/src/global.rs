@@ -115,6 +115,12 @@ impl<T: Scalar> Global<T> {
 }
 
 impl<T: Scalar> GlobalMut<T> {
+    /// The generic address of element `index`. It wraps, because nothing is accessed.
+    #[inline(always)]
+    pub(crate) fn address_of(self, index: isize) -> u64 {
+        self.0.wrapping_offset(index).expose_provenance() as u64
+    }
+
     /// The handle of the array that begins at `pointer`.
     #[inline(always)]
     #[must_use]

@@ -1,7 +1,7 @@
 //! The device library for GPU kernels in Rust, on rustc's own `nvptx64-nvidia-cuda` target.
 //!
-//! It has thread and block indices, barriers, warp operations, matrix products, asynchronous copies, typed handles of
-//! global, shared and constant memory, vector loads and stores, and fused multiply-add.
+//! It has thread and block indices, barriers, warp operations, atomic operations, matrix products, asynchronous copies,
+//! typed handles of global, shared and constant memory, vector loads and stores, and fused multiply-add.
 //!
 //! The public names are those of rust-cuda where the meaning is the same: [`kernel`], [`thread::thread_idx_x`],
 //! [`thread::sync_threads`], [`thread::index_2d`]. The code is our own, because the published `cuda_std` needs a
@@ -21,6 +21,8 @@
 //! | global | [`Global<T>`], [`GlobalMut<T>`] as kernel parameters | `ld.global`, `st.global` |
 //! | dynamic shared | [`Shared::dynamic`] | `ld.shared`, `st.shared` with 32-bit addresses |
 //! | constant | a [`constant!`] declaration | `ld.const` |
+//!
+//! [`atomic`] has atomic operations on global and shared memory.
 //!
 //! rustc has no address spaces, so inline assembly accesses shared and constant memory. A generic address would need
 //! the generic `LD`, which is slower than `LDS` and `LDC`.
@@ -60,6 +62,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate self as cuda_std;
 
+pub mod atomic;
 pub mod bf16;
 pub mod bytes;
 pub mod constant;

@@ -9,8 +9,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that one PTX instruction loads or stores: `u8`, `u16`, `u32`, `i32`, `u64`, `f32`, `f64`, [`F32x2`],
-/// [`F32x4`].
+/// A type that one PTX instruction loads or stores: `u8`, `i8`, `u16`, `i16`, `u32`, `i32`, `u64`, `i64`, `f32`, `f64`,
+/// [`F32x2`], [`F32x4`].
 ///
 /// The trait is sealed: executors rely on types without padding for which every bit pattern is a value.
 pub trait Scalar: Copy + Default + sealed::Sealed + 'static {
@@ -124,10 +124,13 @@ macro_rules! single {
 
 single! {
     u8, "u8", reg16;
+    i8, "s8", reg16;
     u16, "u16", reg16;
+    i16, "s16", reg16;
     u32, "u32", reg32;
     i32, "s32", reg32;
     u64, "u64", reg64;
+    i64, "s64", reg64;
     f32, "f32", reg32;
     f64, "f64", reg64;
 }

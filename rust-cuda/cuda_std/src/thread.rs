@@ -5,6 +5,7 @@
 #[cfg(target_arch = "nvptx64")]
 use core::arch::nvptx;
 
+use crate::atomic::{Ordering, Scope, fence};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, Register};
 
@@ -100,6 +101,27 @@ pub unsafe fn sync_threads() {
     {
         executor::current().barrier(core::panic::Location::caller());
     }
+}
+
+/// Orders this thread's memory accesses for the threads of its block: `__threadfence_block()`, PTX `fence.sc.cta`.
+#[inline(always)]
+pub fn threadfence_block() {
+    fence(Ordering::SeqCst, Scope::Block);
+}
+
+/// Orders this thread's memory accesses for the threads of the device: `__threadfence()`, PTX `fence.sc.gpu`.
+///
+/// [`fence`] with `AcqRel` is cheaper, and enough to publish data with a flag.
+#[inline(always)]
+pub fn threadfence() {
+    fence(Ordering::SeqCst, Scope::Device);
+}
+
+/// Orders this thread's memory accesses for all threads of the system, those of the host as well:
+/// `__threadfence_system()`, PTX `fence.sc.sys`.
+#[inline(always)]
+pub fn threadfence_system() {
+    fence(Ordering::SeqCst, Scope::System);
 }
 
 /// Tells the assembler not to unroll the loop around this call: PTX `.pragma "nounroll"`, CUDA's `#pragma unroll 1`.

@@ -14,12 +14,12 @@ fn a_barrier_makes_the_difference() {
     let mut seen = [0; 2];
     shared.load(0, &mut seen, 0, 8).unwrap();
     let race = shared.load(0, &mut seen, 1, 8).unwrap_err();
-    assert!(matches!(race, Trouble::Race { before: Touch { who: Who(0), site: 7, .. }, wrote: true }));
+    assert!(matches!(race, Trouble::Race { before: Touch { who: Who(0), site: 7, .. }, wrote: true, atomic: false }));
     shared.next_interval();
     shared.load(0, &mut seen, 1, 8).unwrap();
     assert_eq!(seen, [1, 2]);
     let race = shared.store(1, &[3], 0, 9).unwrap_err();
-    assert!(matches!(race, Trouble::Race { before: Touch { who: Who(1), .. }, wrote: false }));
+    assert!(matches!(race, Trouble::Race { before: Touch { who: Who(1), .. }, wrote: false, atomic: false }));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn write(shared: &mut Shared, thread: u16) -> Result<(), Trouble> {
 /// The thread of a race's earlier access, None for several, and whether it wrote.
 fn race(result: Result<(), Trouble>) -> (Option<u16>, bool) {
     match result {
-        Err(Trouble::Race { before, wrote }) => (before.who.thread(), wrote),
+        Err(Trouble::Race { before, wrote, .. }) => (before.who.thread(), wrote),
         other => panic!("a race was expected, not {other:?}"),
     }
 }

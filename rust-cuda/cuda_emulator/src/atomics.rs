@@ -1,0 +1,144 @@
+//! Atomic operations: the value, the checks, and threads that wait for others in a loop.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuda_std::atomic::Scope;
+use cuda_std::executor::{AtomicAccess, AtomicKind, Space};
+
+use crate::block::Runner;
+use crate::check::{described, elements, shared_action};
+use crate::defect::Kind;
+use crate::record::{Record, Who};
+use crate::sites;
+use crate::warp::Class;
+
+/// The number of operations after which a thread lets others run, if none of them changed the element.
+///
+/// Most kernels have no such loops, and counting groups the accesses of a thread that is not interrupted.
+const SPINS: u32 = 16;
+
+/// A thread's last atomic operation, and the number of operations on this element since one changed it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spin {
+    last: Option<AtomicAccess>,
+    times: u32,
+}
+
+impl Runner<'_> {
+    /// Executes an atomic operation. Returns the old value, the high bits 0.
+    pub(crate) fn execute_atomic(&self, operation: &AtomicAccess, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        let mut changed = false;
+        let mut function = |old| {
+            let new = function(old);
+            changed = new.is_some_and(|new| new != old);
+            new
+        };
+        let old = if operation.access.space == Space::Shared {
+            self.atomic_in_shared(operation, &mut function)
+        } else {
+            self.atomic_in_global(operation, &mut function)
+        };
+        self.spin(operation, changed);
+        old
+    }
+
+    fn atomic_in_shared(&self, operation: &AtomicAccess, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        let AtomicAccess { access, kind, .. } = *operation;
+        self.count(&access, Class::SharedAtomic);
+        if !self.inside_shared(access.address, access.size, verb(kind), access.location) {
+            return u64::MAX;
+        }
+        let who = (self.thread.get() as u16, sites::number(access.location));
+        let (address, size) = (access.address as usize, access.size as usize);
+        let (old, result) = self.shared.borrow_mut().update(address, size, kind, function, who);
+        self.report_shared(access.address, access.size, verb(kind), access.location, result);
+        old
+    }
+
+    fn atomic_in_global(&self, operation: &AtomicAccess, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        let AtomicAccess { access, kind, scope, .. } = *operation;
+        self.count(&access, Class::GlobalAtomic);
+        self.wait_for_earlier_blocks();
+        let Some((allocation, offset)) = self.locate(&access, access.size, verb(kind)) else { return u64::MAX };
+        let atomics = match allocation.atomics_to_note() {
+            Ok(atomics) => atomics,
+            Err(short) => {
+                self.give_up(short);
+                return u64::MAX;
+            }
+        };
+        let in_block = scope == Scope::Block;
+        let me = Record { in_block, ..self.record(access.location) };
+        for element in elements(allocation, offset, access.size) {
+            // The records before this access. Blocks execute atomic accesses one after the other.
+            let load = |records: &[AtomicU64]| Record::unpack(records[element].load(Ordering::SeqCst));
+            let (atomic_write, atomic_read) = (load(&atomics.writes), load(&atomics.reads));
+            // Noted before the other accesses are looked up; see `record`.
+            let mine = if kind == AtomicKind::Load { &atomics.reads } else { &atomics.writes };
+            self.note(&mine[element], me);
+            let (write, read) = (load(&allocation.writes), load(&allocation.reads));
+            let unwritten = write.who == Who::Nobody
+                && atomic_write.who == Who::Nobody
+                && allocation.known[element].load(Ordering::Relaxed) == 0;
+            let kind = if unwritten && kind != AtomicKind::Store {
+                Kind::Uninitialised
+            } else if self.conflicts(write) {
+                Kind::Race { before: self.before(write, true) }
+            } else if kind != AtomicKind::Load && self.conflicts(read) {
+                Kind::Race { before: self.before(read, false) }
+            } else if self.out_of_scope(atomic_write, in_block) {
+                Kind::Scope { before: self.before_atomic(atomic_write, true) }
+            } else if kind != AtomicKind::Load && self.out_of_scope(atomic_read, in_block) {
+                Kind::Scope { before: self.before_atomic(atomic_read, false) }
+            } else {
+                continue;
+            };
+            self.report(described(verb(operation.kind), &access, allocation, offset), kind, Some(access.location));
+        }
+        allocation.update(offset, access.size, function)
+    }
+
+    /// Lets other threads of the block run if this one waits for a change of an element in a loop.
+    fn spin(&self, operation: &AtomicAccess, changed: bool) {
+        let cell = &self.spins[self.thread.get() as usize];
+        let same = |last: AtomicAccess| {
+            (last.access.space, last.access.address) == (operation.access.space, operation.access.address)
+        };
+        let Spin { last, times } = cell.get();
+        let times = if changed || !last.is_some_and(same) { 0 } else { times + 1 };
+        cell.set(Spin { last: Some(*operation), times });
+        if changed {
+            self.progress.set(true);
+        }
+        if times >= SPINS {
+            cell.set(Spin { last: Some(*operation), times: SPINS });
+            self.let_others_run();
+        }
+    }
+
+    /// Reports that a thread waits in a loop for a change that does not come.
+    pub(crate) fn report_stuck(&self, thread: usize) {
+        self.thread.set(thread as u32);
+        let Some(AtomicAccess { access, kind, .. }) = self.spins[thread].get().last else { return };
+        let verb = verb(kind);
+        let action = if access.space == Space::Shared {
+            Some(shared_action(verb, access.address, access.size))
+        } else {
+            let located = self.locate(&access, access.size, verb);
+            located.map(|(allocation, offset)| described(verb, &access, allocation, offset))
+        };
+        // An access that is out of bounds was reported when it was made.
+        if let Some(action) = action {
+            self.report(action, Kind::Stuck, Some(access.location));
+        }
+    }
+}
+
+/// An atomic operation in words.
+fn verb(kind: AtomicKind) -> &'static str {
+    match kind {
+        AtomicKind::Load => "atomic read",
+        AtomicKind::Store => "atomic write",
+        AtomicKind::Update => "atomic update",
+    }
+}

@@ -1,0 +1,17 @@
+//! Kernels that use each function of `cuda_std` once, and their known results.
+//!
+//! All kernels have the same parameters, words in and words out, so that one loop runs them all: in the emulator
+//! (`tests/emulator.rs`), and on a GPU (`tests/gpu.rs`). `tests/ptx.rs` compiles them to PTX, looks for the instructions
+//! that are expected, and assembles them.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate std;
+
+pub mod atomics;
+#[cfg(not(target_arch = "nvptx64"))]
+mod case;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use case::{Case, Expected, Kernel, cases};
