@@ -21,9 +21,17 @@ fn camel_case(name: &str) -> String {
     words.flat_map(|word| word[..1].to_uppercase().chars().chain(word[1..].chars()).collect::<Vec<_>>()).collect()
 }
 
+/// The type without the invisible group of a `$type:ty` of a macro.
+fn ungrouped(mut kind: &Type) -> &Type {
+    while let Type::Group(syn::TypeGroup { elem, .. }) | Type::Paren(syn::TypeParen { elem, .. }) = kind {
+        kind = elem;
+    }
+    kind
+}
+
 /// The element of `Global<T>` and `GlobalMut<T>`, by the last name of the path.
 fn element(kind: &Type) -> Option<(&Type, bool)> {
-    let Type::Path(path) = kind else { return None };
+    let Type::Path(path) = ungrouped(kind) else { return None };
     let last = path.path.segments.last()?;
     let writes = match last.ident.to_string().as_str() {
         "Global" => false,
@@ -40,7 +48,7 @@ fn element(kind: &Type) -> Option<(&Type, bool)> {
 /// Whether a type is an integer by its name.
 fn is_integer(kind: &Type) -> bool {
     const INTEGERS: [&str; 10] = ["u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize"];
-    matches!(kind, Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
+    matches!(ungrouped(kind), Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
 }
 
 fn parameters(function: &ItemFn) -> Result<Vec<Parameter<'_>>> {

@@ -1,6 +1,7 @@
 //! Each kernel in the emulator against a plain computation.
 
-use cuda_launch::Device;
+use cuda_launch::{Device, Launch};
+use kernels::generic::{MultiplyX1F32, MultiplyX4U32};
 use kernels::host::{self, Matrix};
 
 /// Numbers that look random, the same in each run.
@@ -95,4 +96,19 @@ fn products_are_exact_for_small_integers() {
             assert!(found.elements == expected, "{what}");
         }
     }
+}
+
+#[test]
+fn instances_of_a_generic_kernel_multiply() -> Result<(), cuda_launch::Error> {
+    let device = Device::emulator();
+    let mut floats = device.upload("floats", &[1.0_f32, 2.0, 3.0])?;
+    let mut integers = device.upload("integers", &[1_u32, 2, 3, 4, 5])?;
+    // SAFETY: the arrays have `length` elements, which `lengths` check, and there are enough threads.
+    unsafe {
+        device.launch(&Launch::cover(3, 32), &MultiplyX1F32 { values: &mut floats, factor: 0.5, length: 3 })?;
+        device.launch(&Launch::cover(2, 32), &MultiplyX4U32 { values: &mut integers, factor: 3, length: 5 })?;
+    }
+    assert_eq!(device.download(&floats)?, [0.5, 1.0, 1.5]);
+    assert_eq!(device.download(&integers)?, [3, 6, 9, 12, 15]);
+    Ok(())
 }
