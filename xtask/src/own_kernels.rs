@@ -13,6 +13,12 @@ use crate::{setup, target};
 /// The example's folder.
 const FOLDER: &str = "examples/own-kernels";
 
+/// The profiles of this workspace. With them the dependencies that it has built serve both workspaces.
+fn profiles(manifest: &str) -> String {
+    let is_profile = |section: &&str| section.starts_with("profile.");
+    manifest.split("\n[").filter(is_profile).map(|section| format!("[{section}\n")).collect()
+}
+
 /// Checks and tests the example, runs its program, then makes a new workspace, tests it and runs its program.
 ///
 /// # Errors
@@ -22,11 +28,14 @@ pub fn check(root: &Path) -> Result<()> {
     setup::require(root)?;
     let example = root.join(FOLDER);
     fs::copy(root.join("Cargo.lock"), example.join("Cargo.lock")).context("could not copy Cargo.lock")?;
-    // Both workspaces have the same dependencies, so they share the target folder.
+    let temporary = tempfile::tempdir()?;
+    let config = temporary.path().join("profiles.toml");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("could not read Cargo.toml")?;
+    fs::write(&config, profiles(&manifest)).context("could not write the profiles")?;
     let cargo = |folder: &Path, arguments: &[&str]| {
         let mut command = Command::new("cargo");
-        command.current_dir(folder).env_remove("CUDA_LIBRARY_PATH").args(arguments);
-        command.env("CARGO_TARGET_DIR", target(root).join("own-kernels"));
+        command.current_dir(folder).env_remove("CUDA_LIBRARY_PATH");
+        command.env("CARGO_TARGET_DIR", target(root)).arg("--config").arg(&config).args(arguments);
         println!("{}", shown(&command));
         show(&mut command)
     };
@@ -34,9 +43,9 @@ pub fn check(root: &Path) -> Result<()> {
     cargo(&example, &["test", "--workspace"])?;
     cargo(&example, &["run", "-p", "app"])?;
 
-    let parent = tempfile::tempdir()?;
-    let folder = new_kernel(root, parent.path(), "first-kernel")?;
-    cargo(&folder, &["fmt", "--all", "--check"])?;
+    let folder = new_kernel(root, temporary.path(), "first-kernel")?;
+    // Without the configuration: the text is that of the template.
+    show(Command::new("cargo").current_dir(&folder).args(["fmt", "--all", "--check"]))?;
     cargo(&folder, &["test", "--workspace"])?;
     cargo(&folder, &["run", "-p", "app"])
 }
@@ -90,6 +99,15 @@ mod tests {
         }
         let by_file: BTreeMap<_, _> = quotes.iter().map(|(file, block)| (file, block.len())).collect();
         assert!(by_file.len() >= 6, "{by_file:?}");
+    }
+
+    #[test]
+    fn profiles_are_those_of_the_workspace() {
+        let found = profiles(
+            "[workspace]\na = 1\n\n[profile.dev]\nopt-level = 3\n\n[lints]\nb = 1\n[profile.dev.package.x]\nc = 2\n",
+        );
+        assert_eq!(found, "[profile.dev]\nopt-level = 3\n\n[profile.dev.package.x]\nc = 2\n\n");
+        assert!(profiles(&read("Cargo.toml")).contains("[profile.dev]\nopt-level = 3\n"));
     }
 
     #[test]

@@ -24,6 +24,12 @@ fn saxpy_is_a_x_plus_y() -> Result<(), cuda_launch::Error> {
 }
 
 #[test]
+fn an_array_that_is_too_short_is_refused() {
+    let error = host::saxpy(&Device::emulator(), 2.0, &[1.0; 1000], &[1.0; 999]).unwrap_err();
+    assert_eq!(error.to_string(), "saxpy: y must have at least 1000 elements, but has 999");
+}
+
+#[test]
 fn medians_are_those_of_sorted_windows() {
     for (width, height) in [(1, 1), (1, 5), (33, 9), (70, 41)] {
         let image: Vec<u8> = numbers(width * height).map(|number| number as u8).collect();

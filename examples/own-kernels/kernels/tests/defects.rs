@@ -3,7 +3,7 @@
 use cuda_launch::{Device, Error, Launch};
 use cuda_std::prelude::*;
 
-/// The median without the test of the border: reads before and behind the image.
+/// The mean of the left and the right neighbour, without a test of the border: reads before and behind the image.
 ///
 /// # Safety
 /// - Not to be launched on a GPU.

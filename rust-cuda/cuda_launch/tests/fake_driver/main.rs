@@ -5,7 +5,7 @@
 #[path = "kernels.rs"]
 mod driver;
 
-use cuda_launch::{Buffer, Device, Error, Launch, Ptx};
+use cuda_launch::{Buffer, Device, Error, Kernel, Launch, Ptx};
 use cuda_std::prelude::*;
 
 use driver::Fake;
@@ -66,6 +66,25 @@ macro_rules! entries {
             $(".visible .entry ", $name, "()\n{\n\tret;\n}\n"),*
         )
     };
+}
+
+/// A kernel of another crate, with the name of one of this crate.
+struct ScaleOfSecond;
+
+// SAFETY: the kernel has no parameters.
+unsafe impl Kernel for ScaleOfSecond {
+    const SYMBOL: &'static str = "scale";
+    const MODULE: &'static str = "second::kernels";
+    const LAUNCH_BOUNDS: Option<(u32, u32)> = None;
+    const PARAMETERS: &'static [cuda_std::launch::Parameter] = &[];
+
+    fn check(&self) -> Result<(), cuda_std::launch::ArgumentError> {
+        Ok(())
+    }
+
+    fn arguments(&self, _visit: &mut dyn FnMut(cuda_std::launch::Argument)) {}
+
+    unsafe fn call(_arguments: *const *const std::ffi::c_void) {}
 }
 
 const CRATE: &str = env!("CARGO_CRATE_NAME");
@@ -134,6 +153,15 @@ fn errors_name_the_kernel_and_the_remedy() {
             run(&device, &launch.with_shared::<u8>(232_449), 4),
             "scale: the shared memory of a block in bytes is 232449, the device allows 232448"
         );
+        // A kernel of another crate is not taken from the module of this one.
+        // SAFETY: the launches are refused.
+        let run_second = || unsafe { device.launch(&launch, &ScaleOfSecond) }.unwrap_err();
+        let error = run_second();
+        assert!(matches!(&error, Error::NotLoaded { crate_name, .. } if crate_name == "second"), "{error}");
+        device.load(Ptx { crate_name: "second", text: entries!("other") }).unwrap();
+        let error = run_second();
+        assert!(matches!(&error, Error::NoEntry { crate_name, .. } if crate_name == "second"), "{error}");
+
         let second = Device::cuda(0).unwrap();
         assert!(run(&second, &launch, 4).starts_with("scale: from is an array of another device"));
         let error = device.load(Ptx { crate_name: CRATE, text: "no PTX" }).unwrap_err();
