@@ -14,6 +14,9 @@ use crate::buffer::Storage;
 use crate::{Buffer, Error, Ptx};
 
 /// A GPU or the emulator. Threads may share it.
+///
+/// The emulator runs one launch at a time, on the threads of rayon's pool. A task of that pool must not share an emulator
+/// with another task: it could wait for itself.
 #[derive(Debug)]
 pub struct Device {
     number: u64,
