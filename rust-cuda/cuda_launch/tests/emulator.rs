@@ -22,7 +22,7 @@ pub unsafe fn scale(from: Global<f32>, to: GlobalMut<f32>, width: u32, height: i
 }
 
 /// Kernels of another module, with a name that occurs twice.
-mod other {
+pub mod other {
     use cuda_std::prelude::*;
 
     /// Two numbers that are passed by value.
