@@ -63,9 +63,12 @@ fn driver_error(status: u32, action: impl Into<String>) -> Error {
     let mut text = std::ptr::null();
     // SAFETY: the driver writes a pointer to a text that it keeps, or nothing.
     let known = unsafe { cuGetErrorString(status, &raw mut text) } == 0 && !text.is_null();
-    // SAFETY: the pointer is not null, so the driver has written it.
-    let text =
-        if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".to_owned() };
+    let text = if known {
+        // SAFETY: the pointer is not null, so the driver has written it.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    } else {
+        "unknown".to_owned()
+    };
     Error::Driver { action: action.into(), status, text }
 }
 
