@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
-use crate::{aarch64, book, build_ptx, deny, outside, package, ptxas, quick_start, target, wheel};
+use crate::{aarch64, book, build_ptx, deny, outside, own_kernels, package, ptxas, quick_start, target, wheel};
 
 /// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels and of
 /// AArch64 where nothing changed, unless all is `full`: then the sweep over the devices is the full one, too.
@@ -38,7 +38,8 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
 
     step("format", &mut || {
         run(cargo(&["fmt", "--all", "--check"]))?;
-        run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))
+        run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))?;
+        run(cargo(&["fmt", "--manifest-path", "examples/own-kernels/Cargo.toml", "--all", "--check"]))
     })?;
     step("licences and sources of dependencies", &mut || deny::check(root))?;
     step("PTX is current", &mut || {
@@ -88,6 +89,7 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
         run(benchmark)
     })?;
     step("program outside of the workspace", &mut || outside::check(root))?;
+    step("kernels outside of the workspace", &mut || own_kernels::check(root))?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());
     for (name, seconds) in times {

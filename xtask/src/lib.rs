@@ -7,6 +7,8 @@
 //! | [`ptxas`] | `ptxas`: registers, stack and spills of every entry, without a GPU |
 //! | [`gpu_bundle`] | `gpu-bundle`: a folder to test with on a machine that has a GPU and no Rust |
 //! | [`package`] | `package`: the packages of the crates, with their fields, licences and sizes |
+//! | [`new_kernel`] | `new-kernel`: a workspace with a first kernel, its test and a program |
+//! | [`own_kernels`] | `own-kernels`: the example of kernels of one's own, and a workspace of `new-kernel` |
 //! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
 //! | [`wheel`] | `wheel`: the wheel of the Python module, and its tests |
 //! | [`book`] | `book`: the book, with all links and drawings checked |
@@ -29,7 +31,9 @@ pub mod deny;
 pub mod gpu_bundle;
 pub mod kernels;
 pub mod module_text;
+pub mod new_kernel;
 pub mod outside;
+pub mod own_kernels;
 pub mod package;
 pub mod process;
 pub mod ptxas;

@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own tasks.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -42,6 +43,16 @@ enum Task {
     },
     /// Build and run examples/outside as a user of the library does
     Outside,
+    /// Make a workspace for kernels of your own: a first kernel, its test in the emulator, and a program that launches it
+    NewKernel {
+        /// The name of the kernel, of its crate and of the new folder
+        name: String,
+        /// The folder in which the new one is made
+        #[arg(long = "in", value_name = "FOLDER", default_value = ".")]
+        parent: PathBuf,
+    },
+    /// Test and run examples/own-kernels and a workspace of new-kernel, with their PTX
+    OwnKernels,
     /// Build the wheel of the Python module into target/wheel, and check it
     Wheel {
         /// Build a wheel for this machine alone, and run the tests of the module with it
@@ -89,6 +100,8 @@ fn run(task: Task) -> Result<()> {
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
         Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Outside => xtask::outside::check(&root),
+        Task::NewKernel { name, parent } => xtask::new_kernel::new_kernel(&root, &parent, &name).map(drop),
+        Task::OwnKernels => xtask::own_kernels::check(&root),
         Task::Wheel { test: false } => xtask::wheel::wheel(&root),
         Task::Wheel { test: true } => xtask::wheel::test(&root),
         Task::Book => xtask::book::book(&root),

@@ -124,7 +124,7 @@ macro_rules! functions {
         ///
         /// # Safety
         /// The conditions of the generic function of this file.
-        #[kernel]
+        #[kernel(no_launcher)]
         pub unsafe fn $symbol(
             input: Global<u8>,
             output: GlobalMut<u8>,

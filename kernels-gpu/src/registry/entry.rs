@@ -248,7 +248,7 @@ macro_rules! kernel_functions {
             ///
             /// # Safety
             /// The conditions of the variant's kernel function hold.
-            #[::cuda_std::kernel]
+            #[::cuda_std::kernel(no_launcher)]
             pub unsafe fn $symbol(
                 $image: ::cuda_std::Global<$type>,
                 $result: $crate::abi::params::OutputPtr,

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::build_script;
 use crate::child::{Package, Toolchain, command, output};
-use crate::ptx::{Entry, Module, Ptx};
+use crate::panics::panicking;
+use crate::ptx::{Entry, Module, Ptx, apply_declared};
 use crate::rust_src::RustSrc;
 use crate::target::TargetFolder;
 use crate::{Arch, CudaBuilderError};
@@ -30,6 +31,12 @@ const PROFILE: [&str; 9] = [
     "overflow-checks=false",
 ];
 
+/// LLVM's options that unroll loops with constant bounds, and only those.
+///
+/// An array that is indexed in a loop lies in local memory. Unrolled, it lies in registers. A loop whose bounds are known
+/// at run time stays as it is.
+const UNROLLED: [&str; 3] = ["-unroll-threshold=1000000", "-unroll-full-max-count=1000", "-unroll-runtime=false"];
+
 /// Builds a crate of kernels to PTX.
 ///
 /// The crate is an ordinary `rlib` with `extern "ptx-kernel"` functions. The command line sets the crate type that PTX
@@ -38,10 +45,13 @@ const PROFILE: [&str; 9] = [
 pub struct CudaBuilder {
     path: PathBuf,
     arch: Arch,
-    llvm_args: Vec<String>,
+    /// None for [`UNROLLED`].
+    llvm_args: Option<Vec<String>>,
     rustc: Option<String>,
     copy_to: Option<PathBuf>,
     deny_functions: bool,
+    deny_panics: bool,
+    target: Option<PathBuf>,
 }
 
 /// The result of [`CudaBuilder::build`].
@@ -73,15 +83,20 @@ impl Build {
 
 impl CudaBuilder {
     /// A builder for the crate in the folder `path`, for [`Arch::Sm70`], with the rustc that rustup chooses there.
+    ///
+    /// Loops with constant bounds are unrolled, so that arrays stay in registers; [`llvm_args`](Self::llvm_args) replaces
+    /// that. A kernel that can panic is an error; [`deny_panics`](Self::deny_panics) allows it.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
             arch: Arch::default(),
-            llvm_args: Vec::new(),
+            llvm_args: None,
             rustc: None,
             copy_to: None,
             deny_functions: false,
+            deny_panics: true,
+            target: None,
         }
     }
 
@@ -93,9 +108,12 @@ impl CudaBuilder {
     }
 
     /// Sets options for LLVM, one string each, such as `-unroll-threshold=1000000`.
+    ///
+    /// They take the place of the default ones, which unroll every loop with constant bounds.
     #[must_use]
     pub fn llvm_args(mut self, options: &[&str]) -> Self {
-        self.llvm_args.extend(options.iter().map(|option| (*option).to_owned()));
+        let options = options.iter().map(|option| (*option).to_owned());
+        self.llvm_args.get_or_insert_default().extend(options);
         self
     }
 
@@ -121,6 +139,23 @@ impl CudaBuilder {
         self
     }
 
+    /// Rejects kernels that can panic, which is the default.
+    ///
+    /// A panic stops the grid, and no message says where. The code of a panic also costs registers and a stack frame.
+    /// With `false` such kernels are allowed.
+    #[must_use]
+    pub fn deny_panics(mut self, deny: bool) -> Self {
+        self.deny_panics = deny;
+        self
+    }
+
+    /// Sets the target folder. The default is `cuda-builder` in that of the workspace of the kernels.
+    #[must_use]
+    pub fn target_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.target = Some(path.into());
+        self
+    }
+
     /// The flags of rustc for every crate that is compiled for the GPU.
     ///
     /// The flags, the sources and the compiler's version determine every byte of the PTX.
@@ -130,8 +165,12 @@ impl CudaBuilder {
         // This pass may clone a barrier into both arms of a branch (rust-lang/rust#137086). Then threads wait at
         // different barriers.
         flags.push("-Zmir-enable-passes=-JumpThreading".to_owned());
-        if !self.llvm_args.is_empty() {
-            flags.push(format!("-Cllvm-args={}", self.llvm_args.join(" ")));
+        let options = match &self.llvm_args {
+            Some(options) => options.join(" "),
+            None => UNROLLED.join(" "),
+        };
+        if !options.is_empty() {
+            flags.push(format!("-Cllvm-args={options}"));
         }
         flags
     }
@@ -172,18 +211,22 @@ impl CudaBuilder {
         }
         RustSrc::locate(&self.path)?.check()?;
 
-        let folder = package.target.join("cuda-builder").join(self.arch.name());
+        let folder = self.target.clone().unwrap_or_else(|| package.target.join("cuda-builder"));
+        // cargo runs in the folder of the kernels.
+        let folder = std::path::absolute(&folder).map_err(CudaBuilderError::file("find", &folder))?;
+        let folder = folder.join(self.arch.name());
         let target = TargetFolder::lock(&folder, TARGET)?;
         target.forget(&package.name)?;
         let said =
             output(&mut self.cargo(&package, &folder), "cargo rustc --target nvptx64-nvidia-cuda -Zbuild-std=core")?;
-        let text = target.only_ptx()?;
+        let text = apply_declared(target.only_ptx()?);
         let sources = target.sources(&package, &toolchain.sysroot)?;
         drop(target);
 
         let crate_name = package.name;
         let ptx =
             Ptx::parse(&text).map_err(|source| CudaBuilderError::Ptx { crate_name: crate_name.clone(), source })?;
+        self.check_panics(&ptx, &crate_name)?;
         self.check_functions(&ptx, crate_name)?;
         if let Some(path) = &self.copy_to {
             write_whole(path, &text)?;
@@ -192,6 +235,41 @@ impl CudaBuilder {
         let build = Build { text, ptx, rustc: toolchain.release, warnings, sources };
         build_script::report(&build);
         Ok(build)
+    }
+
+    /// Compiles the crate in the build script of a program, so that the program includes the PTX.
+    ///
+    /// It is [`build`](Self::build) with these settings:
+    ///
+    /// - The PTX is written to `OUT_DIR/NAME.ptx`. `NAME` is the name of the crate in Rust, with underscores.
+    /// - The target folder is in `OUT_DIR`, so the build never waits for the cargo that runs the build script.
+    ///
+    /// The whole `build.rs` of a program:
+    ///
+    /// ```no_run
+    /// use cuda_builder::{Arch, CudaBuilder};
+    ///
+    /// CudaBuilder::new("../kernels").arch(Arch::Sm80).build_for_cargo().unwrap();
+    /// ```
+    ///
+    /// The program includes the PTX with `include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"))`.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build), and [`NoBuildScript`](CudaBuilderError::NoBuildScript) outside of a build script.
+    /// Their `Debug` text, which `unwrap` shows, is the whole message.
+    pub fn build_for_cargo(&self) -> Result<Build, CudaBuilderError> {
+        let out = std::env::var_os("OUT_DIR").map(PathBuf::from).ok_or(CudaBuilderError::NoBuildScript)?;
+        let package = Package::of(&self.path)?;
+        let ptx = out.join(format!("{}.ptx", package.library));
+        self.clone().target_dir(out.join("cuda-builder")).copy_to(ptx).build()
+    }
+
+    fn check_panics(&self, ptx: &Ptx, crate_name: &str) -> Result<(), CudaBuilderError> {
+        let kernels = panicking(ptx);
+        if self.deny_panics && !kernels.is_empty() {
+            return Err(CudaBuilderError::Panics { crate_name: crate_name.to_owned(), kernels });
+        }
+        Ok(())
     }
 
     fn check_functions(&self, ptx: &Ptx, crate_name: String) -> Result<(), CudaBuilderError> {
@@ -252,7 +330,10 @@ mod tests {
     #[test]
     fn the_flags_are_the_settings() {
         let builder = CudaBuilder::new("kernels").arch(Arch::Sm80);
-        assert_eq!(builder.flags(), ["-Ctarget-cpu=sm_80", "-Zmir-enable-passes=-JumpThreading"]);
+        assert_eq!(builder.flags()[..2], ["-Ctarget-cpu=sm_80", "-Zmir-enable-passes=-JumpThreading"]);
+        let unrolled = "-Cllvm-args=-unroll-threshold=1000000 -unroll-full-max-count=1000 -unroll-runtime=false";
+        assert_eq!(builder.flags()[2..], [unrolled]);
+        assert_eq!(builder.clone().llvm_args(&[]).flags().len(), 2);
         let builder = builder.llvm_args(&["-a=1", "-b"]);
         assert_eq!(builder.flags()[2..], ["-Cllvm-args=-a=1 -b"]);
     }
@@ -267,6 +348,18 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn kernels_that_can_panic_are_refused_unless_allowed() {
+        let text = ".version 6.0\n.target sm_70\n.address_size 64\n.func core9panicking18panic_bounds_check() { ret; }\n\
+            .entry e() { call core9panicking18panic_bounds_check; ret; }";
+        let ptx = Ptx::parse(text).unwrap();
+        let builder = CudaBuilder::new("kernels");
+        let error = builder.check_panics(&ptx, "kernels").unwrap_err();
+        assert!(error.to_string().contains("  e: an index that may be out of bounds\n"), "{error}");
+        assert_eq!(format!("{error:?}"), error.to_string(), "`unwrap` shows the whole help");
+        builder.deny_panics(false).check_panics(&ptx, "kernels").unwrap();
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! The errors of a build, with what was required and what was found.
 
+use std::error::Error as _;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::PanickingKernel;
+use crate::panics::listed;
 use crate::ptx::PtxError;
 
 /// The reason why a build failed.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` text is the message with its causes, so that `unwrap` in a build script shows the whole help.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaBuilderError {
     /// The sources of `core`, which `-Zbuild-std=core` compiles, are missing.
@@ -105,6 +111,22 @@ pub enum CudaBuilderError {
         /// Their names.
         functions: Vec<String>,
     },
+    /// Kernels can panic, which [`deny_panics`](crate::CudaBuilder::deny_panics) forbids.
+    #[error(
+        "kernels of {crate_name} can panic:\n{}\na panic stops the grid without a message, and its code costs registers: \
+         make it impossible (compare the index first, use `get_unchecked`, test the divisor for 0), or allow it with \
+         `CudaBuilder::deny_panics(false)`",
+        listed(kernels)
+    )]
+    Panics {
+        /// The kernels crate.
+        crate_name: String,
+        /// The kernels, with the reasons.
+        kernels: Vec<PanickingKernel>,
+    },
+    /// [`build_for_cargo`](crate::CudaBuilder::build_for_cargo) was called outside of a build script.
+    #[error("cargo sets OUT_DIR for build scripts only: call `build_for_cargo` in a `build.rs`, and `build` elsewhere")]
+    NoBuildScript,
     /// A file or folder could not be read or written.
     #[error("could not {action} {path}")]
     File {
@@ -129,6 +151,18 @@ pub enum CudaBuilderError {
         /// The file or folder.
         path: PathBuf,
     },
+}
+
+impl fmt::Debug for CudaBuilderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
 }
 
 impl CudaBuilderError {

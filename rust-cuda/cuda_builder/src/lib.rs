@@ -16,6 +16,8 @@
 //! # }
 //! ```
 //!
+//! In the `build.rs` of a program, [`CudaBuilder::build_for_cargo`] puts the PTX where the program includes it.
+//!
 //! # Guarantees
 //!
 //! - **The same sources give the same bytes**, in any checkout and target folder and with any flags of an outer cargo.
@@ -41,6 +43,7 @@ mod child;
 mod error;
 mod hash;
 mod lock_file;
+mod panics;
 pub mod ptx;
 pub mod rust_src;
 mod target;
@@ -51,3 +54,4 @@ pub use arch::Arch as NvvmArch;
 pub use builder::{Build, CudaBuilder};
 pub use error::CudaBuilderError;
 pub use hash::SourceHash;
+pub use panics::PanickingKernel;

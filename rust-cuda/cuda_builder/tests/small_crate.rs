@@ -69,6 +69,25 @@ fn odd_names_two_builds_at_once_warnings_and_sources() {
         assert!(sources.iter().any(|source| source == Path::new(name)), "{name} is not in {sources:?}");
     }
 
+    // Launch bounds, as `#[kernel(launch_bounds(256, 2))]` writes them, become directives.
+    assert!(!first.text.contains(".maxntid"), "{}", first.text);
+    let bounds = "core::arch::global_asm!(\"// cuda_std launch_bounds small 256 2\");\n";
+    fs::write(
+        folder.join("src/lib.rs"),
+        format!("{SOURCE}{bounds}").replace("(abi_ptx)", "(abi_ptx, asm_experimental_arch)"),
+    )
+    .unwrap();
+    let bounded = build(&folder).unwrap();
+    assert!(bounded.text.contains(")\n.maxntid 256, 1, 1\n.minnctapersm 2\n{"), "{}", bounded.text);
+    assert!(!bounded.text.contains("launch_bounds"), "the comment is gone");
+
+    // A kernel that can panic is refused, with the kernel and the reason, unless it is allowed.
+    fs::write(folder.join("src/inner.rs"), INNER.replace("*to = 7", "*to = [1, 2, 3][*to as usize] / *to")).unwrap();
+    let error = build(&folder).unwrap_err();
+    assert!(matches!(&error, CudaBuilderError::Panics { kernels, .. } if kernels[0].reasons.len() == 2), "{error}");
+    assert!(format!("{error:?}").contains("  small: a division whose divisor may be 0; an index that"), "{error:?}");
+    CudaBuilder::new(&folder).deny_panics(false).build().unwrap();
+
     // An error keeps the compiler's words.
     fs::write(folder.join("src/inner.rs"), "fn broken( {").unwrap();
     let error = build(&folder).unwrap_err().to_string();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cuda_std::Scalar;
+
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -20,6 +22,32 @@ impl Launch {
         Self { grid: [grid.0, grid.1, 1], block: [block.0, block.1, 1], shared_bytes }
     }
 
+    /// At least `threads` threads in x, in blocks of `block` threads.
+    ///
+    /// The last block may be larger than what is left: the kernel compares its index with the length.
+    #[must_use]
+    pub fn cover(threads: usize, block: u32) -> Self {
+        Self::cover_2d((threads, 1), (block, 1))
+    }
+
+    /// At least `threads` threads in x and y, in blocks of `block` threads in x and y.
+    #[must_use]
+    pub fn cover_2d(threads: (usize, usize), block: (u32, u32)) -> Self {
+        // A launch without threads, and a grid above the range of `u32`, are errors of the launch.
+        let blocks = |threads: usize, block: u32| match block {
+            0 => 0,
+            _ => u32::try_from(threads.div_ceil(block as usize)).unwrap_or(u32::MAX),
+        };
+        Self::flat((blocks(threads.0, block.0), blocks(threads.1, block.1)), block, 0)
+    }
+
+    /// The same launch with `elements` elements of `T` of dynamic shared memory for each block.
+    #[must_use]
+    pub fn with_shared<T: Scalar>(self, elements: usize) -> Self {
+        let bytes = elements.saturating_mul(size_of::<T>());
+        Self { shared_bytes: u32::try_from(bytes).unwrap_or(u32::MAX), ..self }
+    }
+
     /// The number of threads of a block.
     #[must_use]
     pub fn threads(&self) -> u64 {
@@ -33,7 +61,10 @@ impl Launch {
     }
 
     /// Checks the launch against the limits of a device.
-    pub(crate) fn check(&self, limits: &Limits) -> Result<(), LaunchError> {
+    ///
+    /// # Errors
+    /// [`LaunchError`] with the first quantity that the device refuses.
+    pub fn check(&self, limits: &Limits) -> Result<(), LaunchError> {
         let at_most = |what, found: u64, most: u64| {
             if found > most { Err(LaunchError::TooLarge { what, found, most }) } else { Ok(()) }
         };
@@ -138,6 +169,20 @@ mod tests {
         let launch = Launch { grid: [3, 2, 1], block: [4, 2, 2], shared_bytes: 0 };
         // Block 4 is (1, 1, 0); thread 13 of its 16 is (1, 1, 1).
         assert_eq!(Place::of(4 * 16 + 13, &launch), Place { block: [1, 1, 0], thread: [1, 1, 1] });
+    }
+
+    #[test]
+    fn a_cover_has_a_thread_for_each_element() {
+        assert_eq!(Launch::cover(256, 256), Launch::flat((1, 1), (256, 1), 0));
+        assert_eq!(Launch::cover(257, 256).grid, [2, 1, 1]);
+        let tiles = Launch::cover_2d((600, 400), (32, 8)).with_shared::<f64>(3);
+        assert_eq!((tiles.grid, tiles.block, tiles.shared_bytes), ([19, 50, 1], [32, 8, 1], 24));
+        let refused = |launch: Launch| launch.check(&Limits::H100).unwrap_err();
+        assert!(matches!(refused(Launch::cover(0, 32)), LaunchError::Empty { what: "grid", .. }));
+        assert!(matches!(refused(Launch::cover(1, 0)), LaunchError::Empty { .. }));
+        assert!(matches!(refused(Launch::cover(usize::MAX, 1)), LaunchError::TooLarge { what: "gridDim.x", .. }));
+        let large = Launch::cover(1, 1).with_shared::<f64>(usize::MAX);
+        assert!(matches!(refused(large), LaunchError::TooLarge { .. }));
     }
 
     #[test]

@@ -186,6 +186,12 @@ impl Emulator {
         Self { limits, ..self }
     }
 
+    /// The limits of the device.
+    #[must_use]
+    pub fn device_limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Sets the seed of the order of threads.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {

@@ -59,6 +59,10 @@
     feature(asm_experimental_arch, stdarch_nvptx, core_float_math, link_llvm_intrinsics, abi_unadjusted)
 )]
 
+// `#[kernel]` names this crate, also in the crate's own tests.
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate self as cuda_std;
+
 pub mod atomic;
 pub mod bf16;
 pub mod bytes;
@@ -68,6 +72,8 @@ pub mod cp_async;
 pub mod executor;
 mod float;
 mod global;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod launch;
 pub mod math;
 pub mod mma;
 mod scalar;

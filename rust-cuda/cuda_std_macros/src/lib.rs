@@ -1,6 +1,8 @@
 //! The `#[kernel]` attribute and `instantiate!`. Use them as `cuda_std::kernel` and `cuda_std::instantiate!`.
 
 mod instantiate;
+mod launcher;
+mod options;
 
 use proc_macro::TokenStream;
 use quote::quote;
@@ -22,6 +24,24 @@ use syn::{Error, ItemFn, ReturnType, parse_macro_input};
 ///
 /// A broken rule is a compile error.
 ///
+/// # The launcher
+///
+/// On the host the attribute also makes a struct with the arguments by name, such as `AddOne { data, length }` for
+/// `add_one`. A launch takes it; see the crate `cuda_launch`. Types are checked by the compiler.
+///
+/// # Options
+///
+/// `#[kernel(launch_bounds(256, 2), lengths(x = n), launcher = Name)]`, each one optional:
+///
+/// - `launch_bounds(THREADS, BLOCKS)`: CUDA's `__launch_bounds__`. A block has at most `THREADS` threads. The assembler
+///   limits the registers of a thread such that `BLOCKS` blocks fit a multiprocessor. `BLOCKS` may be left out.
+/// - `lengths(ARRAY = LENGTH, …)`: the least number of elements of an array, as an expression of type `usize`. Integer
+///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error.
+/// - `launcher = NAME`: the name of the struct. The default is the name of the function in camel case.
+/// - `no_launcher`: no struct.
+///
+/// A parameter counts as an array if its type is written `Global<T>` or `GlobalMut<T>`, with or without a path.
+///
 /// ```
 /// use cuda_std::prelude::*;
 ///
@@ -41,13 +61,17 @@ use syn::{Error, ItemFn, ReturnType, parse_macro_input};
 /// ```
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(attribute as options::Options);
     let function = parse_macro_input!(item as ItemFn);
-    if !attribute.is_empty() {
-        return reject(&function.sig.ident, "#[kernel] takes no arguments");
-    }
     if let Some(error) = broken_rule(&function) {
         return error;
     }
+    let launcher = if options.no_launcher { Ok(Default::default()) } else { launcher::launcher(&function, &options) };
+    let launcher = match launcher {
+        Ok(launcher) => launcher,
+        Err(error) => return error.into_compile_error().into(),
+    };
+    let bounds = options.bounds.as_ref().map(|bounds| launch_bounds(&function, bounds));
     let ItemFn { attrs, vis, sig, block } = &function;
     let (ident, inputs) = (&sig.ident, &sig.inputs);
     quote! {
@@ -59,8 +83,23 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         #(#attrs)*
         #[cfg(not(target_arch = "nvptx64"))]
         #vis unsafe fn #ident(#inputs) #block
+
+        #bounds
+        #launcher
     }
     .into()
+}
+
+/// A comment in the PTX, which `cuda_builder` turns into directives of the entry: rustc has no attribute for them.
+fn launch_bounds(function: &ItemFn, bounds: &options::Bounds) -> proc_macro2::TokenStream {
+    let conditions = function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    let options::Bounds { threads, blocks } = bounds;
+    let comment = format!("// cuda_std launch_bounds {} {threads} {blocks}", function.sig.ident);
+    quote! {
+        #(#conditions)*
+        #[cfg(target_arch = "nvptx64")]
+        ::core::arch::global_asm!(#comment);
+    }
 }
 
 /// Calls a macro with one row for each combination of several lists, each with an identifier made from its values.

@@ -6,6 +6,7 @@ use kernels_gpu::registry::kernels;
 
 use crate::code::Code;
 use crate::driver::{CONTEXT, Driver, Failure, Outcome};
+use crate::foreign;
 use crate::kernels::Launch;
 use crate::table::Handle;
 use crate::work::Work;
@@ -59,12 +60,17 @@ pub(crate) unsafe fn work(
     let found = driver.functions.get(function)?;
     check(grid, block, shared_bytes, found.shared_limit)?;
     let (module, symbol) = (found.module, found.symbol.clone());
+    let shape = (grid, block, shared_bytes);
+    // SAFETY: `arguments` fits the kernel of the function, as required above.
+    if let Some(launch) = unsafe { foreign::Launch::new(&symbol, module, shape, arguments) }? {
+        return Ok(Work::Foreign(Box::new(launch)));
+    }
     let Some(kernel) = kernels().find(|kernel| kernel.symbol == symbol) else {
         return Err(Failure::misuse(Code::NOT_SUPPORTED, format!("this driver knows no kernel {symbol}")));
     };
     // SAFETY: `arguments` fits the kernel of the function, as required above.
     let arguments = unsafe { read(&kernel, arguments) }?;
-    let launch = Launch::new(kernel, module, (grid, block, shared_bytes), arguments)?;
+    let launch = Launch::new(kernel, module, shape, arguments)?;
     Ok(Work::Launch(Box::new(launch)))
 }
 

@@ -24,7 +24,8 @@
 //! * Work in the legacy default stream and work in a non-blocking stream that use the same memory, and that nothing
 //!   orders, are reported if they run in another order than that of their calls.
 //! * Kernels run in [`cuda_emulator`]. Only the declarations of the PTX are read. `fma_rate`, which writes nothing,
-//!   does not run. Kernels that are not in [`kernels_gpu::registry`] are refused.
+//!   does not run. Other kernels than those of [`kernels_gpu::registry`] run if a test has added them, see the module
+//!   `foreign`; otherwise they are refused.
 //! * A synchronising call that fails on request waits first. A call that frees or destroys does so first.
 //! * Once the device is lost even `cuCtxSetCurrent` fails.
 //!
@@ -44,6 +45,7 @@ mod counts;
 mod device;
 mod event;
 mod faults;
+mod foreign;
 mod graph;
 mod kernels;
 mod launch;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::code::Code;
 use crate::driver::{Outcome, State};
+use crate::foreign;
 use crate::kernels::Launch;
 use crate::page_locked::PageLocked;
 use crate::table::Handle;
@@ -87,6 +88,8 @@ pub(crate) enum Work {
     Copy(Copy),
     Fill(Fill),
     Launch(Box<Launch>),
+    /// The launch of a kernel that a test has added.
+    Foreign(Box<foreign::Launch>),
     /// Records an event.
     Record(Handle),
     /// Waits until a stream has reached a work item.
@@ -108,6 +111,7 @@ impl Work {
             Self::Copy(_) => "a copy".to_owned(),
             Self::Fill(_) => "a memset".to_owned(),
             Self::Launch(launch) => format!("the kernel {}", launch.symbol()),
+            Self::Foreign(launch) => format!("the kernel {}", launch.symbol()),
             Self::Record(_) => "the record of an event".to_owned(),
             Self::Wait { .. } => "a wait for another stream".to_owned(),
         }
@@ -124,7 +128,7 @@ impl Work {
                 [span(from, *from_pitch), span(to, *to_pitch)].into_iter().flatten().collect()
             }
             Self::Launch(launch) => launch.host_spans(page_locked),
-            Self::Fill(_) | Self::Record(_) | Self::Wait { .. } => Vec::new(),
+            Self::Fill(_) | Self::Foreign(_) | Self::Record(_) | Self::Wait { .. } => Vec::new(),
         }
     }
 
@@ -146,6 +150,7 @@ impl Work {
                 vec![Access { start: *address, bytes: value.len() * count, writes: true }]
             }
             Self::Launch(launch) => launch.accesses(),
+            Self::Foreign(launch) => launch.accesses(),
             Self::Record(_) | Self::Wait { .. } => Vec::new(),
         }
     }
@@ -159,6 +164,7 @@ impl Work {
             }
             Self::Fill(Fill { address, .. }) => vec![*address],
             Self::Launch(launch) => launch.addresses().collect(),
+            Self::Foreign(launch) => launch.addresses().collect(),
             Self::Record(_) | Self::Wait { .. } => Vec::new(),
         }
     }
@@ -178,7 +184,7 @@ impl State {
             }
             Work::Fill(fill) => self.reachable(fill.address, fill.value.len() * fill.count).map(|_| ()),
             // A kernel's pointers are checked when it runs.
-            Work::Launch(_) | Work::Record(_) | Work::Wait { .. } => Ok(()),
+            Work::Launch(_) | Work::Foreign(_) | Work::Record(_) | Work::Wait { .. } => Ok(()),
         }
     }
 
@@ -188,6 +194,7 @@ impl State {
             Work::Copy(copy) => self.copy(copy),
             Work::Fill(fill) => self.fill(fill),
             Work::Launch(launch) => return self.emulate(launch),
+            Work::Foreign(launch) => return self.run_foreign(launch),
             Work::Record(_) | Work::Wait { .. } => Ok(()),
         };
         // The memory existed when the work was enqueued, so it was freed since.

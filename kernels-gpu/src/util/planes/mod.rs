@@ -277,7 +277,7 @@ macro_rules! kernel_functions {
         /// # Safety
         /// The conditions of [`deinterleave`] hold for a kernel to planes, and those of [`interleave`] for a kernel
         /// from planes.
-        #[kernel]
+        #[kernel(no_launcher)]
         pub unsafe fn $symbol(source: Global<u8>, destination: GlobalMut<u8>, params: PlaneParams) {
             // SAFETY: the conditions of this function are those of the body.
             unsafe { $body::<$type, $channels>(source.cast(), destination.cast(), params) }

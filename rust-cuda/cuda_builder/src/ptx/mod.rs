@@ -21,6 +21,7 @@
 //! ```
 
 mod body;
+mod bounds;
 mod entry;
 mod features;
 mod instructions;
@@ -30,6 +31,8 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bounds::apply_declared;
+pub use bounds::{LaunchBounds, with_launch_bounds};
 pub use entry::{Entry, Param};
 pub use parse::{Item, ItemKind, Ptx};
 pub use split::Module;

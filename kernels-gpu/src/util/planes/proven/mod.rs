@@ -277,7 +277,7 @@ macro_rules! kernel_functions {
         ///
         /// # Safety
         /// The conditions of [`proven`] hold.
-        #[kernel]
+        #[kernel(no_launcher)]
         pub unsafe fn $symbol(
             planes: Global<f32>,
             source: Global<u8>,

@@ -1,0 +1,99 @@
+//! Finds the kernels that can panic, by the functions of `core` that they call.
+
+use std::collections::HashSet;
+
+use crate::ptx::{ItemKind, Ptx};
+
+/// A kernel that can panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PanickingKernel {
+    /// The symbol of the kernel.
+    pub entry: String,
+    /// What can panic, in words, or the symbol of the function that panics.
+    pub reasons: Vec<String>,
+}
+
+/// Parts of the names of functions of `core` that panic, with what the kernel does.
+const REASONS: [(&str, &str); 11] = [
+    ("panic_bounds_check", "an index that may be out of bounds"),
+    ("slice_index_fail", "a range of a slice that may be out of bounds"),
+    ("slice_start_index", "a range of a slice that may be out of bounds"),
+    ("slice_end_index", "a range of a slice that may be out of bounds"),
+    ("div_by_zero", "a division whose divisor may be 0"),
+    ("rem_by_zero", "a remainder whose divisor may be 0"),
+    ("div_overflow", "a division that may overflow (MIN / -1)"),
+    ("rem_overflow", "a remainder that may overflow (MIN % -1)"),
+    ("unwrap_failed", "`unwrap` or `expect` of a value that may be missing"),
+    ("expect_failed", "`unwrap` or `expect` of a value that may be missing"),
+    ("copy_from_slice", "a copy between slices whose lengths may differ"),
+];
+
+/// Why a function panics. None if its name is not that of a function that panics.
+fn reason(function: &str) -> Option<String> {
+    if let Some((_, words)) = REASONS.iter().find(|(part, _)| function.contains(part)) {
+        return Some((*words).to_owned());
+    }
+    // The handler's symbol, and the module of `core`.
+    let panics = function.contains("rust_begin_unwind") || function.contains("panicking");
+    panics.then(|| "a panic, such as `panic!`, `assert!` or `unreachable!`".to_owned())
+}
+
+/// The kernels that can panic, in the order of the PTX.
+pub(crate) fn panicking(ptx: &Ptx) -> Vec<PanickingKernel> {
+    let of_entry = |entry: &str| {
+        let (mut to_visit, mut seen) = (vec![entry], HashSet::from([entry]));
+        let mut reasons: Vec<String> = Vec::new();
+        while let Some(name) = to_visit.pop() {
+            if let Some(reason) = reason(name) {
+                // What a function that panics calls tells nothing more.
+                if !reasons.contains(&reason) {
+                    reasons.push(reason);
+                }
+                continue;
+            }
+            for used in ptx.items.iter().filter(|item| item.name == name).flat_map(|item| &item.uses) {
+                if seen.insert(used) {
+                    to_visit.push(used);
+                }
+            }
+        }
+        reasons.sort();
+        reasons
+    };
+    let entries = ptx.items.iter().filter(|item| matches!(item.kind, ItemKind::Entry(_)));
+    let kernels = entries.map(|item| PanickingKernel { entry: item.name.clone(), reasons: of_entry(&item.name) });
+    kernels.filter(|kernel| !kernel.reasons.is_empty()).collect()
+}
+
+/// The list for an error, a line for each kernel.
+pub(crate) fn listed(kernels: &[PanickingKernel]) -> String {
+    let line = |kernel: &PanickingKernel| format!("  {}: {}", kernel.entry, kernel.reasons.join("; "));
+    kernels.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_reach_a_panic_are_named_with_the_reason() {
+        let text = ".version 6.0\n.target sm_70\n.address_size 64\n\
+            .func _RNvNtC4core9panicking18panic_bounds_check() { trap; }\n\
+            .func _ZN4core9panicking11panic_const23panic_const_div_by_zero17h0E() { trap; }\n\
+            .func helper() { call _RNvNtC4core9panicking18panic_bounds_check; ret; }\n\
+            .entry fine() { ret; }\n\
+            .entry index() { call helper; ret; }\n\
+            .entry both() { call helper; call _ZN4core9panicking11panic_const23panic_const_div_by_zero17h0E; ret; }\n";
+        let found = panicking(&Ptx::parse(text).unwrap());
+        let index = "an index that may be out of bounds".to_owned();
+        let division = "a division whose divisor may be 0".to_owned();
+        assert_eq!(
+            found,
+            [
+                PanickingKernel { entry: "index".to_owned(), reasons: vec![index.clone()] },
+                PanickingKernel { entry: "both".to_owned(), reasons: vec![division, index] },
+            ]
+        );
+        assert!(listed(&found).starts_with("  index: an index that may be out of bounds\n  both: "));
+    }
+}

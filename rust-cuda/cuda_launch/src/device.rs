@@ -1,0 +1,418 @@
+//! A device: a GPU or the emulator.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cuda_emulator::{Counts, Emulator, Launch, Limits, Memory, Role};
+use cuda_std::Scalar;
+use cuda_std::constant::ConstantMemory;
+use cuda_std::launch::{Argument, Kernel, crate_name};
+
+use crate::buffer::Storage;
+use crate::{Buffer, Error, Ptx};
+
+/// A GPU or the emulator. Threads may share it.
+///
+/// The emulator runs one launch at a time, on the threads of rayon's pool. A task of that pool must not share an emulator
+/// with another task: it could wait for itself.
+#[derive(Debug)]
+pub struct Device {
+    number: u64,
+    backend: Backend,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Emulator(Emulator, Mutex<Emulated>),
+    #[cfg(feature = "cuda")]
+    Cuda(crate::cuda::CudaDevice),
+}
+
+/// Sets a constant array of the emulator.
+type SetConstant = Box<dyn Fn(&mut Memory) + Send>;
+
+/// The emulator's memory, and the constant arrays by crate and symbol.
+#[derive(Default)]
+struct Emulated {
+    memory: Memory,
+    constants: BTreeMap<(String, &'static str), SetConstant>,
+}
+
+impl std::fmt::Debug for Emulated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Emulated").finish_non_exhaustive()
+    }
+}
+
+/// A number that no other device of the process has.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The pointers to the arguments of a launch.
+struct Arguments {
+    /// The addresses of arrays, which the pointers refer to.
+    _addresses: Box<[u64]>,
+    pointers: Vec<*const c_void>,
+}
+
+// SAFETY: the threads of the emulator only read through the pointers, and the values that they refer to are borrowed by
+// the launch. A kernel's parameters are values without interior references to the host.
+unsafe impl Sync for Arguments {}
+
+impl Arguments {
+    /// The arguments of a kernel whose arrays are all on the device with this number.
+    fn of<K: Kernel>(kernel: &K, device: u64) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        kernel.arguments(&mut |argument| all.push(argument));
+        let mut addresses = Vec::new();
+        for argument in &all {
+            if let Argument::Array { name, address, device: owner } = *argument {
+                if owner != device {
+                    return Err(Error::ForeignArray { what: K::SYMBOL, name: name.to_owned() });
+                }
+                addresses.push(address);
+            }
+        }
+        let addresses = addresses.into_boxed_slice();
+        let mut arrays = addresses.iter();
+        let pointers = all.iter().map(|argument| match argument {
+            Argument::Array { .. } => (&raw const *arrays.next().expect("one address for each array")).cast(),
+            Argument::Value { value, .. } => *value,
+        });
+        let pointers = pointers.collect();
+        Ok(Self { _addresses: addresses, pointers })
+    }
+
+    fn as_ptr(&self) -> *const *const c_void {
+        self.pointers.as_ptr()
+    }
+}
+
+impl Device {
+    /// The emulator with the limits of an H100 and a fixed order of threads.
+    #[must_use]
+    pub fn emulator() -> Self {
+        Self::with_emulator(Emulator::new())
+    }
+
+    /// The emulator with other limits or another seed.
+    #[must_use]
+    pub fn with_emulator(emulator: Emulator) -> Self {
+        Self { number: next_number(), backend: Backend::Emulator(emulator, Mutex::default()) }
+    }
+
+    /// The GPU with this number; the first one is 0.
+    ///
+    /// # Errors
+    /// [`Error::NoDriver`] without a CUDA driver, [`Error::Driver`] if there is no such GPU.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(number: u32) -> Result<Self, Error> {
+        Ok(Self { number: next_number(), backend: Backend::Cuda(crate::cuda::CudaDevice::open(number)?) })
+    }
+
+    /// The first GPU if there is one, otherwise the emulator.
+    #[must_use]
+    pub fn cuda_or_emulator() -> Self {
+        #[cfg(feature = "cuda")]
+        if let Ok(device) = Self::cuda(0) {
+            return device;
+        }
+        Self::emulator()
+    }
+
+    /// Whether the device is the emulator.
+    #[must_use]
+    pub fn is_emulator(&self) -> bool {
+        matches!(self.backend, Backend::Emulator(..))
+    }
+
+    /// The limits of a launch.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        match &self.backend {
+            Backend::Emulator(emulator, _) => emulator.device_limits(),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => device.limits,
+        }
+    }
+
+    /// Loads the PTX of a crate of kernels. PTX of the same crate that was loaded before is replaced.
+    ///
+    /// The emulator needs no PTX: the kernels are in the program.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the driver refuses the PTX.
+    pub fn load(&self, ptx: Ptx) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Emulator(..) => {
+                let Ptx { .. } = ptx;
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => device.load(ptx),
+        }
+    }
+
+    /// Allocates an array with these values. Reports show `name`.
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`], [`Error::Driver`].
+    pub fn upload<T: Scalar>(&self, name: &str, values: &[T]) -> Result<Buffer<T>, Error> {
+        match &self.backend {
+            Backend::Emulator(_, emulated) => {
+                let buffer = locked(emulated).memory.try_upload(name, values).map_err(host_memory(name))?;
+                Ok(self.emulated(name, buffer))
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => {
+                let memory = device.allocate(size_of_val(values), name)?;
+                device.write(&memory, bytes_of(values), name)?;
+                Ok(self.on_cuda(name, values.len(), memory))
+            }
+        }
+    }
+
+    /// Allocates an array of `length` zeros.
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`], [`Error::Driver`].
+    pub fn zeros<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
+        match &self.backend {
+            Backend::Emulator(..) => self.upload(name, &vec![T::default(); length]),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => {
+                let memory = device.allocate(length.saturating_mul(size_of::<T>()), name)?;
+                device.fill(&memory, 0, name)?;
+                Ok(self.on_cuda(name, length, memory))
+            }
+        }
+    }
+
+    /// Allocates an array of `length` elements for results. All its bits are ones, which is NaN in `f32` and `f64`.
+    ///
+    /// The emulator reports a read of an element that nothing has written, and an element that two threads write.
+    /// [`download`](Self::download) then fails if a kernel left an element unwritten.
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`], [`Error::Driver`].
+    pub fn output<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
+        match &self.backend {
+            Backend::Emulator(_, emulated) => {
+                let memory = &mut locked(emulated).memory;
+                let buffer = memory.try_allocate(name, length, Role::Output).map_err(host_memory(name))?;
+                Ok(self.emulated(name, buffer))
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => {
+                let memory = device.allocate(length.saturating_mul(size_of::<T>()), name)?;
+                device.fill(&memory, u8::MAX, name)?;
+                Ok(self.on_cuda(name, length, memory))
+            }
+        }
+    }
+
+    /// The values of an array, after all kernels that were launched before.
+    ///
+    /// # Errors
+    /// - [`Error::Unwritten`] on the emulator, if no kernel wrote an element of an [`output`](Self::output).
+    /// - [`Error::Driver`] if a kernel that was launched before has failed.
+    /// - [`Error::ForeignArray`] if the array is on another device.
+    pub fn download<T: Scalar>(&self, buffer: &Buffer<T>) -> Result<Vec<T>, Error> {
+        self.owns(buffer, "download")?;
+        match (&self.backend, &buffer.storage) {
+            (Backend::Emulator(_, emulated), Storage::Emulated(array)) => {
+                let memory = &locked(emulated).memory;
+                if let Some((first, count)) = memory.unwritten(array) {
+                    return Err(Error::Unwritten { name: buffer.name.clone(), count, first });
+                }
+                Ok(memory.download(array))
+            }
+            #[cfg(feature = "cuda")]
+            (Backend::Cuda(device), Storage::Cuda(memory)) => {
+                let mut values = vec![T::default(); buffer.length];
+                device.read(memory, bytes_of_mut(&mut values), &buffer.name)?;
+                Ok(values)
+            }
+            #[cfg(feature = "cuda")]
+            _ => unreachable!("an array of this device is in its memory"),
+        }
+    }
+
+    /// Sets a constant array of a crate of kernels, such as one that `constant!` declares.
+    ///
+    /// The values fill the array from its start on. On a GPU the PTX of the crate must be loaded before.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for more values than the array holds; [`Error::NotLoaded`], [`Error::NoConstant`],
+    /// [`Error::Driver`] on a GPU.
+    pub fn set_constant<C: ConstantMemory>(
+        &self,
+        crate_name: &str,
+        _array: C,
+        values: &[C::Element],
+    ) -> Result<(), Error>
+    where
+        C::Element: Send,
+    {
+        if values.len() > C::LENGTH {
+            let name = C::SYMBOL.to_owned();
+            return Err(Error::Length { name, required: C::LENGTH, found: values.len() });
+        }
+        match &self.backend {
+            Backend::Emulator(_, emulated) => {
+                let values = values.to_vec();
+                let set = Box::new(move |memory: &mut Memory| memory.set_constant(C::SYMBOL, &values));
+                locked(emulated).constants.insert((crate_name.to_owned(), C::SYMBOL), set);
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => {
+                let bytes = C::LENGTH * size_of::<C::Element>();
+                device.set_constant(crate_name, C::SYMBOL, bytes, bytes_of(values))
+            }
+        }
+    }
+
+    /// Launches a kernel. On a GPU it may still run when the call returns.
+    ///
+    /// # Safety
+    /// The conditions in the kernel's `# Safety` section hold for these arguments and this launch.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`] and [`Error::ForeignArray`] for an argument, [`Error::Launch`] and [`Error::Bounds`] for the
+    ///   shape of the launch.
+    /// - [`Error::Emulator`] if the emulator finds a defect.
+    /// - [`Error::NotLoaded`], [`Error::NoEntry`] and [`Error::Driver`] on a GPU.
+    pub unsafe fn launch<K: Kernel>(&self, launch: &Launch, kernel: &K) -> Result<(), Error> {
+        // SAFETY: the kernel's conditions hold, as required above.
+        unsafe { self.run(launch, kernel, false) }.map(|_| ())
+    }
+
+    /// Launches a kernel and, on the emulator, counts its accesses; see [`Counts`]. None on a GPU.
+    ///
+    /// # Safety
+    /// The conditions of [`launch`](Self::launch).
+    ///
+    /// # Errors
+    /// Those of [`launch`](Self::launch).
+    pub unsafe fn launch_counting<K: Kernel>(&self, launch: &Launch, kernel: &K) -> Result<Option<Counts>, Error> {
+        // SAFETY: the kernel's conditions hold, as required above.
+        unsafe { self.run(launch, kernel, true) }
+    }
+
+    /// # Safety
+    /// The conditions of [`launch`](Self::launch).
+    unsafe fn run<K: Kernel>(&self, launch: &Launch, kernel: &K, counting: bool) -> Result<Option<Counts>, Error> {
+        kernel.check().map_err(|error| Error::Argument { kernel: K::SYMBOL, error })?;
+        launch.check(&self.limits()).map_err(|error| Error::Launch { kernel: K::SYMBOL, error })?;
+        if let Some((most, _)) = K::LAUNCH_BOUNDS {
+            let (found, most) = (launch.threads(), u64::from(most));
+            if found > most {
+                return Err(Error::Bounds { kernel: K::SYMBOL, found, most, reason: "its launch_bounds" });
+            }
+        }
+        let arguments = Arguments::of(kernel, self.number)?;
+        match &self.backend {
+            Backend::Emulator(emulator, emulated) => {
+                let Emulated { memory, constants } = &mut *locked(emulated);
+                for ((_, _), set) in constants.iter().filter(|((of, _), _)| of == crate_name::<K>()) {
+                    set(memory);
+                }
+                let arguments = &arguments;
+                // SAFETY: the arguments are those of the kernel, in the emulator's memory. Its conditions hold.
+                let thread = || unsafe { K::call(arguments.as_ptr()) };
+                let ran = emulator.counting(counting).launch(K::SYMBOL, launch, memory, thread);
+                ran.map(|counts| counting.then_some(counts)).map_err(Error::Emulator)
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => {
+                // SAFETY: the arguments are those of the kernel, in this device's memory. Its conditions hold.
+                unsafe { device.launch(crate_name::<K>(), K::SYMBOL, launch, &arguments.pointers)? };
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits until all kernels that were launched have run.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if a kernel has failed.
+    pub fn wait(&self) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Emulator(..) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => device.wait(),
+        }
+    }
+
+    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator that of the host,
+    /// which says nothing about a GPU.
+    ///
+    /// # Errors
+    /// Those of `work`, [`Error::Driver`].
+    pub fn time(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+        match &self.backend {
+            Backend::Emulator(..) => {
+                let start = std::time::Instant::now();
+                work()?;
+                Ok(start.elapsed().as_secs_f64() * 1e3)
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => device.time(work),
+        }
+    }
+
+    fn owns<T: Scalar>(&self, buffer: &Buffer<T>, what: &'static str) -> Result<(), Error> {
+        if buffer.device == self.number {
+            return Ok(());
+        }
+        Err(Error::ForeignArray { what, name: buffer.name.clone() })
+    }
+
+    fn emulated<T: Scalar>(&self, name: &str, buffer: cuda_emulator::Buffer<T>) -> Buffer<T> {
+        let handle = buffer.global();
+        // SAFETY: a handle is a transparent wrapper of a pointer, which has the size of a `usize`.
+        let address = unsafe { (&raw const handle).cast::<usize>().read() } as u64;
+        Buffer {
+            name: name.to_owned(),
+            device: self.number,
+            address,
+            length: buffer.len(),
+            storage: Storage::Emulated(buffer),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_cuda<T: Scalar>(&self, name: &str, length: usize, memory: crate::cuda::Memory) -> Buffer<T> {
+        let address = memory.address();
+        Buffer { name: name.to_owned(), device: self.number, address, length, storage: Storage::Cuda(memory) }
+    }
+}
+
+/// The emulator's state. A launch that panicked leaves it usable.
+fn locked(emulated: &Mutex<Emulated>) -> MutexGuard<'_, Emulated> {
+    emulated.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn host_memory(name: &str) -> impl FnOnce(cuda_emulator::OutOfMemory) -> Error {
+    let name = name.to_owned();
+    move |error| Error::HostMemory { name, error }
+}
+
+/// The bytes of values.
+#[cfg(feature = "cuda")]
+fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
+    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The bytes of values.
+#[cfg(feature = "cuda")]
+fn bytes_of_mut<T: Scalar>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}

@@ -1,0 +1,160 @@
+//! Launches on the emulator: what is checked, and by which words.
+
+use cuda_launch::{Device, Emulator, Error, Launch, Limits};
+use cuda_std::prelude::*;
+
+cuda_std::constant! {
+    /// What [`scale`] multiplies by, one factor for each remainder of the index.
+    pub static FACTORS: [f32; 4];
+}
+
+/// `to = from * FACTORS[i % 4] + offset`, for `width * height` elements.
+///
+/// # Safety
+/// - `from` and `to` hold `width * height` elements each, and `FACTORS` is set.
+#[kernel(lengths(from = width * height, to = width * height), launch_bounds(128))]
+pub unsafe fn scale(from: Global<f32>, to: GlobalMut<f32>, width: u32, height: i32, offset: f32) {
+    let i = thread::index_1d();
+    if i < width * height as u32 {
+        // SAFETY: i is below the length, checked above, and no other thread has this i.
+        unsafe { to.store(i as isize, from.load(i as isize) * FACTORS.load(i as usize % 4) + offset) };
+    }
+}
+
+/// Kernels of another module, with a name that occurs twice.
+pub mod other {
+    use cuda_std::prelude::*;
+
+    /// Two numbers that are passed by value.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    pub struct Line {
+        /// The factor.
+        pub factor: f64,
+        /// The summand.
+        pub summand: u8,
+    }
+
+    /// `to[i] = i * factor + summand`.
+    ///
+    /// # Safety
+    /// - `to` holds one element for each thread.
+    #[kernel(launcher = ScaleByLine)]
+    pub unsafe fn scale(line: Line, to: cuda_std::GlobalMut<f64>) {
+        let i = thread::index_1d();
+        // SAFETY: `to` holds one element for each thread.
+        unsafe { to.store(i as isize, f64::from(i) * line.factor + f64::from(line.summand)) };
+    }
+
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// - None.
+    #[kernel]
+    pub unsafe fn nothing() {}
+}
+
+const CRATE: &str = env!("CARGO_CRATE_NAME");
+
+/// The message of a launch of `scale` that fails.
+fn refused(device: &Device, elements: [usize; 2], width: u32, height: i32, launch: &Launch) -> String {
+    let from = device.zeros("from", elements[0]).unwrap();
+    let mut to = device.output("to", elements[1]).unwrap();
+    // SAFETY: the emulator checks every access.
+    let result = unsafe { device.launch(launch, &Scale { from: &from, to: &mut to, width, height, offset: 0.0 }) };
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn a_kernel_runs_with_arrays_values_and_constants() {
+    let device = Device::emulator();
+    device.set_constant(CRATE, FACTORS, &[1.0, 10.0, 100.0, 1000.0]).unwrap();
+    let from = device.upload("from", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0_f32]).unwrap();
+    let mut to = device.output("to", 6).unwrap();
+    let call = Scale { from: &from, to: &mut to, width: 3, height: 2, offset: 0.5 };
+    // SAFETY: the emulator checks every access.
+    let counts = unsafe { device.launch_counting(&Launch::cover(6, 32), &call) }.unwrap();
+    assert_eq!(counts.expect("the emulator counts").threads, 32);
+    assert_eq!(device.download(&to).unwrap(), [1.5, 20.5, 300.5, 4000.5, 5.5, 60.5]);
+
+    let mut line = device.output("line", 3).unwrap();
+    let call = other::ScaleByLine { line: other::Line { factor: 0.5, summand: 7 }, to: &mut line };
+    // SAFETY: the emulator checks every access.
+    unsafe { device.launch(&Launch::cover(3, 3), &call) }.unwrap();
+    assert_eq!(device.download(&line).unwrap(), [7.0, 7.5, 8.0]);
+    // SAFETY: the kernel has no condition.
+    unsafe { device.launch(&Launch::cover(1, 1), &other::Nothing {}) }.unwrap();
+}
+
+#[test]
+fn wrong_launches_are_refused_with_the_argument_the_requirement_and_the_value() {
+    let device = Device::emulator();
+    let fits = Launch::cover(6, 32);
+    assert_eq!(refused(&device, [5, 6], 3, 2, &fits), "scale: from must have at least 6 elements, but has 5");
+    assert_eq!(refused(&device, [6, 0], 3, 2, &fits), "scale: to must have at least 6 elements, but has 0");
+    assert_eq!(
+        refused(&device, [6, 6], 3, -2, &fits),
+        "scale: height is -2, but a length depends on it: it must be 0 or more"
+    );
+    assert_eq!(
+        refused(&device, [6, 6], 3, 2, &Launch::cover(6, 129)),
+        "scale: the block has 129 threads, but the kernel is compiled for at most 128: its launch_bounds"
+    );
+    assert_eq!(
+        refused(&device, [6, 6], 3, 2, &Launch::cover(6, 1025)),
+        "scale: blockDim.x is 1025, the device allows 1024"
+    );
+    assert_eq!(
+        refused(&device, [6, 6], 3, 2, &fits.with_shared::<f32>(60_000)),
+        "scale: the shared memory of a block in bytes is 240000, the device allows 232448"
+    );
+    assert_eq!(
+        refused(&device, [6, 6], 3, 2, &Launch::cover(0, 32)),
+        "scale: the grid has no extent in one direction: [0, 1, 1]"
+    );
+    let small = Device::with_emulator(Emulator::new().limits(Limits { threads_per_block: 64, ..Limits::H100 }));
+    assert!(refused(&small, [6, 6], 3, 2, &Launch::cover(6, 65)).contains("the device allows 64"));
+}
+
+#[test]
+fn an_array_of_another_device_is_refused() {
+    let (device, other) = (Device::emulator(), Device::emulator());
+    let from = other.zeros("from", 1).unwrap();
+    let mut to = device.output("to", 1).unwrap();
+    let call = Scale { from: &from, to: &mut to, width: 1, height: 1, offset: 0.0 };
+    // SAFETY: the emulator checks every access.
+    let error = unsafe { device.launch(&Launch::cover(1, 32), &call) }.unwrap_err();
+    assert!(matches!(&error, Error::ForeignArray { what: "scale", name } if name == "from"), "{error}");
+    assert!(matches!(device.download(&from), Err(Error::ForeignArray { .. })));
+}
+
+#[test]
+fn defects_and_unwritten_elements_are_reported() {
+    let device = Device::emulator();
+    device.set_constant(CRATE, FACTORS, &[1.0; 4]).unwrap();
+    let from = device.zeros("from", 6).unwrap();
+    let mut to = device.output("to", 6).unwrap();
+    // Half of the threads that the result needs.
+    let call = Scale { from: &from, to: &mut to, width: 3, height: 2, offset: 0.5 };
+    // SAFETY: the emulator checks every access.
+    unsafe { device.launch(&Launch::cover(3, 3), &call) }.unwrap();
+    let error = device.download(&to).unwrap_err();
+    assert_eq!(error.to_string(), "to: 3 elements were never written, the first one is element 3");
+
+    // A kernel without `lengths`: the access itself is found.
+    let mut line = device.output("line", 2).unwrap();
+    let call = other::ScaleByLine { line: other::Line { factor: 0.5, summand: 7 }, to: &mut line };
+    // SAFETY: the emulator checks every access.
+    let error = unsafe { device.launch(&Launch::cover(3, 3), &call) }.unwrap_err();
+    assert!(format!("{error:?}").contains("0 bytes after the end of line (16 bytes)"), "{error}");
+
+    let error = device.set_constant(CRATE, FACTORS, &[1.0; 5]).unwrap_err();
+    assert_eq!(error.to_string(), "FACTORS has 4 elements, but 5 values are given");
+}
+
+#[test]
+fn a_device_is_shared_by_threads() {
+    fn requires<T: Send + Sync>() {}
+    requires::<Device>();
+    requires::<Error>();
+}
