@@ -97,11 +97,10 @@ mod tests {
     use super::*;
 
     /// Pages, and the files that their blocks of code are quoted from.
-    const QUOTES: [(&str, &str, &[&str]); 4] = [
+    const QUOTES: [(&str, &str, &[&str]); 3] = [
         ("rust.md", "rust", &["faltung/README.md", "examples/outside/src/main.rs"]),
         ("rust.md", "toml", &["faltung/README.md"]),
         ("kernels.md", "rust", &["rust-cuda/cuda_emulator/examples/row_sums.rs"]),
-        ("kernels.md", "toml", &["docs/emulator.md"]),
     ];
 
     #[test]
