@@ -67,8 +67,8 @@
 //! - **Results of weak memory ordering.** Accesses are sequentially consistent. A missing release, acquire or fence is
 //!   reported as a race of the data that it should have passed on. Two relaxed atomic accesses are seen in order.
 //! - **Accesses after a release** and before the next barrier: they count as released.
-//! - **Order by warp operations.** `sync_warp` orders shared memory only. Accesses to global memory that it orders are
-//!   reported as races. Shuffles, ballots and matrix products order nothing.
+//! - **Order by warp operations.** `sync_warp` of a whole warp orders shared memory only. Accesses to global memory that
+//!   it orders are reported as races. Shuffles, ballots and matrix products order nothing.
 //! - **Divergence within a warp** between collectives. Each lane runs alone until it waits. A barrier of the block that
 //!   the lanes of a warp reach diverged passes, if all reach it.
 //! - **Races between launches.** A launch sees everything that the one before wrote. There are no streams, and host and
