@@ -9,8 +9,8 @@
 //! Updates continue what earlier writes of the element have released; a store ends it.
 //!
 //! # Precision
-//! - Knowledge of a thread holds until its next barrier. Accesses that it makes after the release and before the barrier
-//!   count as released, too.
+//! - Knowledge of a thread holds until its next barrier. Accesses that it makes after the release and before the
+//!   barrier count as released, too.
 //! - A record of accesses by several blocks counts as known if something of every other block is.
 
 use std::cell::{Cell, RefCell};

@@ -11,8 +11,8 @@
 //!   threads of one warp, `sync_warp` is a barrier, too.
 //! - Races in global memory: two blocks, or two threads of a block between two barriers, access one element, and at
 //!   least one of them writes.
-//! - Atomic accesses that race with others that are not atomic, or with those of another block in the scope of the block.
-//!   Releases, acquires and fences order accesses as in PTX.
+//! - Atomic accesses that race with others that are not atomic, or with those of another block in the scope of the
+//!   block. Releases, acquires and fences order accesses as in PTX.
 //! - Loops of atomic accesses that wait for a change that never comes.
 //! - Asynchronous copies: an access to the destination before the issuing thread has waited for the copy, and a write
 //!   to the source before the wait.
@@ -60,15 +60,15 @@
 //! threads happen to run.
 //!
 //! Blocks start in the order of their numbers and run in parallel. From its first atomic access to global memory on, a
-//! block runs after all blocks with lower numbers have ended. So the seed alone decides the order of atomic accesses, and
-//! the sum of atomic additions of floats.
+//! block runs after all blocks with lower numbers have ended. So the seed alone decides the order of atomic accesses,
+//! and the sum of atomic additions of floats.
 //!
 //! # What is not found
 //! - **Results of weak memory ordering.** Accesses are sequentially consistent. A missing release, acquire or fence is
 //!   reported as a race of the data that it should have passed on. Two relaxed atomic accesses are seen in order.
 //! - **Accesses after a release** and before the next barrier: they count as released.
-//! - **Order by warp operations.** `sync_warp` orders shared memory only. Accesses to global memory that it orders are
-//!   reported as races. Shuffles, ballots and matrix products order nothing.
+//! - **Order by warp operations.** `sync_warp` of a whole warp orders shared memory only. Accesses to global memory
+//!   that it orders are reported as races. Shuffles, ballots and matrix products order nothing.
 //! - **Divergence within a warp** between collectives. Each lane runs alone until it waits. A barrier of the block that
 //!   the lanes of a warp reach diverged passes, if all reach it.
 //! - **Races between launches.** A launch sees everything that the one before wrote. There are no streams, and host and

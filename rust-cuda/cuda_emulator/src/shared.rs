@@ -124,7 +124,8 @@ pub(crate) struct Shared {
     barrier: u32,
     /// The time of each warp's last `sync_warp`, which may be older than the barrier. Missing entries are 0.
     syncs: Vec<u32>,
-    /// The threads whose accesses since the last barrier are ordered before the running thread by releases and acquires.
+    /// The threads whose accesses since the last barrier are ordered before the running thread by releases and
+    /// acquires.
     ordered: Vec<u16>,
 }
 

@@ -26,8 +26,8 @@ fn races(result: Result<Counts, Error>) -> bool {
 
 /// The last block to arrive sums up what all have written, and resets the counter: CUDA's sample threadFenceReduction.
 ///
-/// `defect` 1 leaves out the fence before the counter, 2 the one after it, 3 has fences for the block only. In 4 thread 1
-/// writes the partial sum, and thread 0 passes it on without a barrier between.
+/// `defect` 1 leaves out the fence before the counter, 2 the one after it, 3 has fences for the block only. In 4 thread
+/// 1 writes the partial sum, and thread 0 passes it on without a barrier between.
 #[kernel]
 pub unsafe fn last_block(partial: GlobalMut<u32>, counter: GlobalMut<u32>, sum: GlobalMut<u32>, defect: u32) {
     let (tx, block) = (thread::thread_idx_x(), thread::block_idx_x());

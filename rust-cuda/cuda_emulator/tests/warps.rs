@@ -21,7 +21,7 @@ fn one(result: Result<Counts, Error>) -> (Kind, String) {
 #[kernel]
 pub unsafe fn halves(sums: GlobalMut<u32>, even: u32) {
     let lane = thread::thread_idx_x();
-    let sum = if lane % 2 == 0 {
+    let sum = if lane.is_multiple_of(2) {
         unsafe { masked::reduce_add(even, lane) }
     } else {
         unsafe { masked::reduce_add(0xaaaa_aaaa, lane) }
@@ -99,7 +99,7 @@ fn sync_warp_orders_the_lanes_of_its_mask_only() {
 pub unsafe fn counting_barrier(to: GlobalMut<u32>, all: u32) {
     let tx = thread::thread_idx_x();
     if all != 0 || tx != 63 {
-        let count = unsafe { thread::sync_threads_count(tx % 4 == 0) };
+        let count = unsafe { thread::sync_threads_count(tx.is_multiple_of(4)) };
         unsafe { to.store(tx as isize, count) };
     }
 }

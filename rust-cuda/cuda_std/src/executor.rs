@@ -1,7 +1,8 @@
 //! Kernels on the host: a type that acts as the GPU implements [`Executor`], and [`enter`] runs a kernel on it.
 //!
 //! [`Executor`] is what one GPU thread sees of the machine: special registers, the barrier, warp operations, loads,
-//! stores, atomic operations and asynchronous copies. Each access names the line of the kernel, so that an executor can report it.
+//! stores, atomic operations and asynchronous copies. Each access names the line of the kernel, so that an executor can
+//! report it.
 //!
 //! ```
 //! use cuda_std::executor::{Access, Collective, Executor, Register, Space, enter};
@@ -230,8 +231,8 @@ pub trait Executor {
         self.barrier(location);
         u32::from(predicate)
     }
-    /// The address in shared memory of the array of `bytes` bytes with this number, a multiple of 16. It is the same in all
-    /// calls of the threads of a block. The arrays do not overlap, and the dynamic shared memory comes before them.
+    /// The address in shared memory of the array of `bytes` bytes with this number, a multiple of 16. It is the same in
+    /// all calls of the threads of a block. The arrays do not overlap, and the dynamic shared memory comes before them.
     ///
     /// The default implementation panics.
     fn shared_array(&self, _number: u64, _bytes: u32) -> u32 {
@@ -245,7 +246,8 @@ pub trait Executor {
     fn clock(&self) -> u64 {
         0
     }
-    /// Waits until the lanes of `mask` have called it with the same mask and operation. Returns the answer for this lane.
+    /// Waits until the lanes of `mask` have called it with the same mask and operation. Returns the answer for this
+    /// lane.
     fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32;
     /// Waits until all lanes of the warp have called it. Returns the values of each lane.
     ///
@@ -265,8 +267,8 @@ pub trait Executor {
     fn store(&self, access: Access, bytes: &[u8]);
     /// Executes an atomic operation and returns the element's old bits, the high ones 0.
     ///
-    /// `update` returns the new bits for the old ones, or None if the operation writes nothing. For a store it is called
-    /// with 0. The default implementation loads and stores, which is atomic if nothing runs in parallel.
+    /// `update` returns the new bits for the old ones, or None if the operation writes nothing. For a store it is
+    /// called with 0. The default implementation loads and stores, which is atomic if nothing runs in parallel.
     fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
         let AtomicAccess { access, kind, .. } = operation;
         let (mut bytes, size) = ([0; 8], access.size as usize);

@@ -19,11 +19,11 @@
 //! | [`rsqrt`] | 1 | 1 |
 //!
 //! These are the functions of the crate [`libm`]; `rsqrt` is a division by a square root, each of them rounded. The
-//! errors of `f32` are measured over every 1,009th `f32` against `f64`, those of `pow` over 200,000 random arguments. The
-//! errors of `f64` follow from libm's tests, which allow a distance of 1 from the nearest result, of 2 for `tanh`. The
-//! arithmetic is IEEE 754, and rustc fuses no product and sum. So the device and every CPU compute the same bits, except for those
-//! of NaN. For large arguments `sin`, `cos` and `tan` use local memory, as CUDA's do. Some of the functions remain
-//! functions in the PTX, if a kernel calls them more than once.
+//! errors of `f32` are measured over every 1,009th `f32` against `f64`, those of `pow` over 200,000 random arguments.
+//! The errors of `f64` follow from libm's tests, which allow a distance of 1 from the nearest result, of 2 for `tanh`.
+//! The arithmetic is IEEE 754, and rustc fuses no product and sum. So the device and every CPU compute the same bits,
+//! except for those of NaN. For large arguments `sin`, `cos` and `tan` use local memory, as CUDA's do. Some of the
+//! functions remain functions in the PTX, if a kernel calls them more than once.
 //!
 //! | fast, `f32` | PTX | greatest error | CUDA C++ |
 //! | --- | --- | --- | --- |
@@ -38,8 +38,8 @@
 //! | [`fast_sqrt`] | `sqrt.approx` | relative 2^-23 | `sqrtf` with `-use_fast_math` |
 //! | [`fast_div`] | `div.approx` | 2 ulp for divisors from 2^-126 to 2^126 | `__fdividef` |
 //!
-//! The bounds are those of the PTX manual (instructions of that name) and of the CUDA C++ Programming Guide. On the host
-//! these functions return a value within the bound. Its bits differ from the GPU's.
+//! The bounds are those of the PTX manual (instructions of that name) and of the CUDA C++ Programming Guide. On the
+//! host these functions return a value within the bound. Its bits differ from the GPU's.
 
 mod sealed {
     pub trait Sealed {}
@@ -225,7 +225,8 @@ pub fn fast_log(x: f32) -> f32 {
     fast_log2(x) * core::f32::consts::LN_2
 }
 
-/// The quotient: PTX `div.approx.f32`, CUDA's `__fdividef`. The error is at most 2 ulp for divisors from 2^-126 to 2^126.
+/// The quotient: PTX `div.approx.f32`, CUDA's `__fdividef`. The error is at most 2 ulp for divisors from 2^-126 to
+/// 2^126.
 #[inline(always)]
 #[must_use]
 pub fn fast_div(dividend: f32, divisor: f32) -> f32 {

@@ -11,8 +11,8 @@ core::arch::global_asm!(".extern .shared .align 16 .b8 cuda_std_dynamic_shared[]
 /// An array of `T` in the block's dynamic shared memory (`extern __shared__ T array[]`).
 ///
 /// The launch sets the size in bytes. Several arrays, also of several types, share the memory by
-/// [`dynamic_at`](Self::dynamic_at). The start is aligned to 16 bytes. [`shared_array!`](crate::shared_array!) declares an
-/// array of a fixed length.
+/// [`dynamic_at`](Self::dynamic_at). The start is aligned to 16 bytes. [`shared_array!`](crate::shared_array!) declares
+/// an array of a fixed length.
 ///
 /// # Reading and writing
 /// The other threads of the block see a write after the next [`sync_threads`](crate::thread::sync_threads). An access

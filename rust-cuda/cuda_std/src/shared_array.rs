@@ -90,8 +90,8 @@ impl<T: Scalar, const N: usize> SharedArray<T, N> {
         }
     }
 
-    /// Whether the array has an element. On the host the executor reports an index that is too large. The device does not
-    /// check it.
+    /// Whether the array has an element. On the host the executor reports an index that is too large. The device does
+    /// not check it.
     #[inline(always)]
     #[track_caller]
     fn holds(self, index: u32) -> bool {

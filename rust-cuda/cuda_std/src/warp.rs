@@ -15,8 +15,8 @@
 //! | [`masked`] | the same with a mask of lanes | |
 //!
 //! # Convergence
-//! These operations name all 32 lanes; those of [`masked`] name the lanes of a mask. PTX leaves the result undefined if a
-//! lane is missing, and the device may hang. Therefore the functions are unsafe. The emulator reports a missing lane.
+//! These operations name all 32 lanes; those of [`masked`] name the lanes of a mask. PTX leaves the result undefined if
+//! a lane is missing, and the device may hang. Therefore the functions are unsafe. The emulator reports a missing lane.
 //!
 //! [`lockstep`] and [`Steps`] serve the emulator's counts. On a device they do nothing.
 
@@ -98,7 +98,10 @@ pub fn active_mask() -> u32 {
 
 /// The functions of [`masked`] for all lanes.
 macro_rules! whole_warp {
-    ($($(#[$doc:meta])* $name:ident $(<$type:ident: $bound:ident>)? ($($argument:ident: $of:ty),*) $(-> $result:ty)?;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $(<$type:ident: $bound:ident>)? ($($argument:ident: $of:ty),*) $(-> $result:ty)?;
+    )*) => {$(
         $(#[$doc])*
         ///
         /// # Safety

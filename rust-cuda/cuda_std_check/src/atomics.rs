@@ -86,8 +86,8 @@ macro_rules! kernels {
         pub unsafe fn $name(_input: Global<u32>, output: GlobalMut<u32>) {
             let (results, mine) = (output.cast::<$type>(), Shared::<$type>::dynamic());
             let tx = thread::thread_idx_x();
-            // SAFETY: there are more threads than elements. The results have an array for global memory and one for each
-            // block. Barriers lie between atomic and other accesses.
+            // SAFETY: there are more threads than elements. The results have an array for global memory and one for
+            // each block. Barriers lie between atomic and other accesses.
             unsafe {
                 if tx < ELEMENTS {
                     mine.store(tx, <$type as Number>::of(0));

@@ -105,8 +105,8 @@ pub(crate) fn words<T: cuda_std::atomic::AtomicScalar>(values: impl IntoIterator
     words.step_by(step).collect()
 }
 
-/// A case of one block of 32 threads, for `sm_70`, without input and shared memory, with these results. Before the launch
-/// the output is zeros.
+/// A case of one block of 32 threads, for `sm_70`, without input and shared memory, with these results. Before the
+/// launch the output is zeros.
 pub(crate) fn exact(name: &'static str, kernel: Kernel, expected: Vec<u32>) -> Case {
     Case {
         name,

@@ -1,8 +1,8 @@
 //! Kernels that use each function of `cuda_std` once, and their known results.
 //!
 //! All kernels have the same parameters, words in and words out, so that one loop runs them all: in the emulator
-//! (`tests/emulator.rs`), and on a GPU (`tests/gpu.rs`). `tests/ptx.rs` compiles them to PTX, looks for the instructions
-//! that are expected, and assembles them.
+//! (`tests/emulator.rs`), and on a GPU (`examples/gpu.rs`). `tests/ptx.rs` compiles them to PTX, looks for the
+//! instructions that are expected, and assembles them.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 

@@ -1,7 +1,7 @@
 //! Every kernel as PTX: the instructions that are expected, and no functions. Then `ptxas` assembles it.
 //!
-//! Ignored by default, because it compiles `core`: `cargo test -p cuda_std_check --test ptx -- --ignored`. `PTXAS` names
-//! the assembler; otherwise the one in `PATH` is used. Without one the kernels are compiled and not assembled.
+//! Ignored by default, because it compiles `core`: `cargo test -p cuda_std_check --test ptx -- --ignored`. `PTXAS`
+//! names the assembler; otherwise the one in `PATH` is used. Without one the kernels are compiled and not assembled.
 //! `CUDA_STD_CHECK_PTX` names a file to which the PTX is written, for the example `gpu`.
 
 use std::path::Path;

@@ -22,8 +22,8 @@
 //! }
 //! ```
 //!
-//! The handles have CUDA's functions as well: `atomic_add` is `atomicAdd`, and so on. They are relaxed. On global memory
-//! their scope is the device.
+//! The handles have CUDA's functions as well: `atomic_add` is `atomicAdd`, and so on. They are relaxed. On global
+//! memory their scope is the device.
 //!
 //! | operation | here | CUDA C++ | PTX | types |
 //! | --- | --- | --- | --- | --- |
@@ -40,9 +40,9 @@
 //! compute capability 10.
 //!
 //! # Orders
-//! PTX has [`Ordering::Relaxed`], `Acquire`, `Release` and `AcqRel`. `SeqCst` is a `fence.sc` before the operation, which
-//! then acquires and releases. A load can't release and a store can't acquire. The emulator panics there; the device
-//! takes `SeqCst` instead.
+//! PTX has [`Ordering::Relaxed`], `Acquire`, `Release` and `AcqRel`. `SeqCst` is a `fence.sc` before the operation,
+//! which then acquires and releases. A load can't release and a store can't acquire. The emulator reports a
+//! panic there; on the device a load acquires and a store releases instead.
 //!
 //! # Scopes
 //! A [`Scope`] names the threads among which an operation is atomic. Threads of two blocks that use [`Scope::Block`] on
@@ -311,7 +311,8 @@ macro_rules! cuda_functions {
             /// Clears the bits of element `index` that `value` has not, and returns the old value: `atomicAnd`. The
             /// order is relaxed.
             atomic_and => fetch_and;
-            /// Sets the bits of `value` in element `index`, and returns the old value: `atomicOr`. The order is relaxed.
+            /// Sets the bits of `value` in element `index`, and returns the old value: `atomicOr`. The order is
+            /// relaxed.
             atomic_or => fetch_or;
             /// Flips the bits of `value` in element `index`, and returns the old value: `atomicXor`. The order is
             /// relaxed.
@@ -327,9 +328,10 @@ macro_rules! cuda_functions {
             #[track_caller]
             pub unsafe fn atomic_cas(self, index: $index, current: T, new: T) -> T {
                 // SAFETY: the conditions are the same.
-                let (Ok(old) | Err(old)) =
-                    unsafe { self.atomic(index).compare_exchange(current, new, Ordering::Relaxed) };
-                old
+                let result = unsafe { self.atomic(index).compare_exchange(current, new, Ordering::Relaxed) };
+                match result {
+                    Ok(old) | Err(old) => old,
+                }
             }
         }
     };

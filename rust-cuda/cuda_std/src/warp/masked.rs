@@ -72,7 +72,8 @@ pub(super) mod intrinsics {
         pub(in crate::warp) fn active_mask() -> u32;
     }
 
-    /// The clamp operand of `shfl` for segments of a whole warp: the highest lane. Of `shfl.up` it is the lowest one, 0.
+    /// The clamp operand of `shfl` for segments of a whole warp: the highest lane. Of `shfl.up` it is the lowest one,
+    /// 0.
     pub(super) const CLAMP: u32 = 31;
 }
 
@@ -177,8 +178,8 @@ macro_rules! shuffles {
 shuffles! {
     /// The `value` of lane `lane` modulo 32, which is in the mask.
     shuffle(lane), Shuffle, intrinsics::CLAMP;
-    /// The `value` of the lane that is `delta` lower, or this lane's own where there is none. Other lanes that are not in
-    /// the mask have no value.
+    /// The `value` of the lane that is `delta` lower, or this lane's own where there is none. Other lanes that are not
+    /// in the mask have no value.
     shuffle_up(delta), ShuffleUp, 0;
     /// The `value` of the lane that is `delta` higher, or this lane's own where there is none. Other lanes that are not
     /// in the mask have no value.
