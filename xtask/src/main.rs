@@ -43,7 +43,8 @@ enum Task {
     },
     /// Build and run examples/outside as a user of the library does
     Outside,
-    /// Make a workspace for kernels of your own: a first kernel, its test in the emulator, and a program that launches it
+    /// Make a workspace for kernels of your own: a first kernel, its test in the emulator, and a program that launches
+    /// it
     NewKernel {
         /// The name of the kernel, of its crate and of the new folder
         name: String,

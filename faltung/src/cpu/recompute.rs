@@ -1,8 +1,8 @@
 //! Uncertain integer results of an image of bytes, computed again in the order of the contract.
 //!
-//! A result is one chain of dependent multiply-adds, so several results are computed at once. With AVX2 and AVX-512 VBMI
-//! each is a lane of a vector: the bytes of 8 or 16 windows are loaded and transposed. Other CPUs use [`CHAINS`] scalar
-//! chains.
+//! A result is one chain of dependent multiply-adds, so several results are computed at once. With AVX2 and AVX-512
+//! VBMI each is a lane of a vector: the bytes of 8 or 16 windows are loaded and transposed. Other CPUs use [`CHAINS`]
+//! scalar chains.
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
@@ -399,8 +399,8 @@ mod lanes_avx2 {
         lanes
     }
 
-    /// The bytes `first`, `first + step` and so on of eight rows: byte c of vector i is byte 2 i of row c, byte 8 + c is
-    /// byte 2 i + 1.
+    /// The bytes `first`, `first + step` and so on of eight rows: byte c of vector i is byte 2 i of row c, byte 8 + c
+    /// is byte 2 i + 1.
     ///
     /// # Safety
     /// There are eight rows, of at least `first + 32` bytes; as for [`sums`].

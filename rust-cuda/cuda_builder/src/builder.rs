@@ -33,8 +33,8 @@ const PROFILE: [&str; 9] = [
 
 /// LLVM's options that unroll loops with constant bounds, and only those.
 ///
-/// An array that is indexed in a loop lies in local memory. Unrolled, it lies in registers. A loop whose bounds are known
-/// at run time stays as it is.
+/// An array that is indexed in a loop lies in local memory. Unrolled, it lies in registers. A loop whose bounds are
+/// known at run time stays as it is.
 const UNROLLED: [&str; 3] = ["-unroll-threshold=1000000", "-unroll-full-max-count=1000", "-unroll-runtime=false"];
 
 /// Builds a crate of kernels to PTX.
@@ -84,8 +84,8 @@ impl Build {
 impl CudaBuilder {
     /// A builder for the crate in the folder `path`, for [`Arch::Sm70`], with the rustc that rustup chooses there.
     ///
-    /// Loops with constant bounds are unrolled, so that arrays stay in registers; [`llvm_args`](Self::llvm_args) replaces
-    /// that. A kernel that can panic is an error; [`deny_panics`](Self::deny_panics) allows it.
+    /// Loops with constant bounds are unrolled, so that arrays stay in registers; [`llvm_args`](Self::llvm_args)
+    /// replaces that. A kernel that can panic is an error; [`deny_panics`](Self::deny_panics) allows it.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -255,8 +255,8 @@ impl CudaBuilder {
     /// The program includes the PTX with `include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"))`.
     ///
     /// # Errors
-    /// Those of [`build`](Self::build), and [`NoBuildScript`](CudaBuilderError::NoBuildScript) outside of a build script.
-    /// Their `Debug` text, which `unwrap` shows, is the whole message.
+    /// Those of [`build`](Self::build), and [`NoBuildScript`](CudaBuilderError::NoBuildScript) outside of a build
+    /// script. Their `Debug` text, which `unwrap` shows, is the whole message.
     pub fn build_for_cargo(&self) -> Result<Build, CudaBuilderError> {
         let out = std::env::var_os("OUT_DIR").map(PathBuf::from).ok_or(CudaBuilderError::NoBuildScript)?;
         let package = Package::of(&self.path)?;

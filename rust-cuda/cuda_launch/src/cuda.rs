@@ -1,7 +1,7 @@
 //! A GPU, through `cust`.
 //!
-//! All work goes through one stream. It is a blocking stream, so the synchronous copies of the legacy default stream are
-//! ordered with it.
+//! All work goes through one stream. It is a blocking stream, so the synchronous copies of the legacy default stream
+//! are ordered with it.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -15,8 +15,8 @@ use crate::{Buffer, Error, Ptx};
 
 /// A GPU or the emulator. Threads may share it.
 ///
-/// The emulator runs one launch at a time, on the threads of rayon's pool. A task of that pool must not share an emulator
-/// with another task: it could wait for itself.
+/// The emulator runs one launch at a time, on the threads of rayon's pool. A task of that pool must not share an
+/// emulator with another task: it could wait for itself.
 #[derive(Debug)]
 pub struct Device {
     number: u64,
@@ -283,8 +283,8 @@ impl Device {
     /// The conditions in the kernel's `# Safety` section hold for these arguments and this launch.
     ///
     /// # Errors
-    /// - [`Error::Argument`] and [`Error::ForeignArray`] for an argument, [`Error::Launch`] and [`Error::Bounds`] for the
-    ///   shape of the launch.
+    /// - [`Error::Argument`] and [`Error::ForeignArray`] for an argument, [`Error::Launch`] and [`Error::Bounds`] for
+    ///   the shape of the launch.
     /// - [`Error::Emulator`] if the emulator finds a defect.
     /// - [`Error::NotLoaded`], [`Error::NoEntry`] and [`Error::Driver`] on a GPU.
     pub unsafe fn launch<K: Kernel>(&self, launch: &Launch, kernel: &K) -> Result<(), Error> {
@@ -349,8 +349,8 @@ impl Device {
         }
     }
 
-    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator that of the host,
-    /// which says nothing about a GPU.
+    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator that of the
+    /// host, which says nothing about a GPU.
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].

@@ -1,7 +1,7 @@
 //! Launches kernels that are written with [`cuda_std`] on an NVIDIA GPU or on the emulator.
 //!
-//! [`#[kernel]`](cuda_std::kernel) makes a struct for each kernel, which has the arguments by name. A [`Device`] is a GPU
-//! or the emulator. The same call launches the struct on either:
+//! [`#[kernel]`](cuda_std::kernel) makes a struct for each kernel, which has the arguments by name. A [`Device`] is a
+//! GPU or the emulator. The same call launches the struct on either:
 //!
 //! ```
 //! use cuda_launch::{Device, Launch};
@@ -51,16 +51,16 @@
 //!
 //! # Names of symbols
 //! The symbol of a kernel in the PTX is the name of its function. So the names of the kernels of one crate differ. Each
-//! crate has PTX of its own, which becomes a module of its own, so kernels of two crates may have one name. A launch takes
-//! the module of the crate that the kernel is defined in. On the host a kernel has no symbol of its own.
+//! crate has PTX of its own, which becomes a module of its own, so kernels of two crates may have one name. A launch
+//! takes the module of the crate that the kernel is defined in. On the host a kernel has no symbol of its own.
 //!
 //! # Order
 //! All work of a device runs in the order of the calls. [`Device::launch`] returns before a GPU has run the kernel;
 //! [`Device::download`] and [`Device::wait`] wait for it, and return the error of a kernel that failed.
 //!
 //! # Safety of launches
-//! [`Device::launch`] is unsafe, because a GPU checks no access of a kernel. The caller must fulfil the conditions in the
-//! kernel's `# Safety` section.
+//! [`Device::launch`] is unsafe, because a GPU checks no access of a kernel. The caller must fulfil the conditions in
+//! the kernel's `# Safety` section.
 
 mod buffer;
 #[cfg(feature = "cuda")]

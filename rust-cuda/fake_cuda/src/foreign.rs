@@ -1,7 +1,7 @@
 //! Kernels that a test adds: the driver copies their arguments, and the test runs them.
 //!
-//! A test in the same process adds a kernel by `fake_cuda_add_kernel` with its parameters and a function. At a launch the
-//! driver calls the function with the arguments, and with the host's addresses of the arrays.
+//! A test in the same process adds a kernel by `fake_cuda_add_kernel` with its parameters and a function. At a launch
+//! the driver calls the function with the arguments, and with the host's addresses of the arrays.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};

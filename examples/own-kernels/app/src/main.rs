@@ -1,4 +1,5 @@
-//! Runs every kernel on a GPU, or on the emulator where there is none, and compares the results with plain computations.
+//! Runs every kernel on a GPU, or on the emulator where there is none, and compares the results with plain
+//! computations.
 
 use cuda_launch::{Device, Error, Launch};
 use kernels::histogram::{BINS, Histogram};

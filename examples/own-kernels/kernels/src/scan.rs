@@ -1,7 +1,7 @@
 //! Inclusive prefix sums: `result[i] = values[0] + … + values[i]`, modulo 2^32.
 //!
-//! Each block scans its part in shared memory. The host scans the sums of the blocks by the same kernel, and adds to each
-//! block the sum of those before it.
+//! Each block scans its part in shared memory. The host scans the sums of the blocks by the same kernel, and adds to
+//! each block the sum of those before it.
 
 use cuda_std::prelude::*;
 
