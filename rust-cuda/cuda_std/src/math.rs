@@ -16,7 +16,7 @@
 //! | --- | --- | --- |
 //! | [`exp`], [`exp2`], [`log`], [`log2`], [`log10`], [`sin`], [`cos`], [`tan`], [`pow`] | 1 | 1.5 |
 //! | [`tanh`] | 2.5 | 2.5 |
-//! | [`rsqrt`] | 1 | 1 |
+//! | [`rsqrt`] | 1.5 | 1.5 |
 //!
 //! These are the functions of the crate [`libm`]; `rsqrt` is a division by a square root, each of them rounded. The
 //! errors of `f32` are measured over every 1,009th `f32` against `f64`, those of `pow` over 200,000 random arguments.
@@ -292,7 +292,7 @@ mod tests {
             ("cos", cos, f64::cos, 1.0),
             ("tan", tan, f64::tan, 1.0),
             ("tanh", tanh, f64::tanh, 2.5),
-            ("rsqrt", rsqrt, |x| 1.0 / x.sqrt(), 1.0),
+            ("rsqrt", rsqrt, |x| 1.0 / x.sqrt(), 1.5),
             ("sqrt", sqrt, f64::sqrt, 0.5),
             ("round", round, f64::round, 0.0),
             ("fast_rsqrt", fast_rsqrt, |x| 1.0 / x.sqrt(), 1.0),

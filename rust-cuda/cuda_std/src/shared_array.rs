@@ -155,15 +155,13 @@ pub const fn place_number(name: &str) -> u64 {
 /// use cuda_std::prelude::*;
 /// use cuda_std::shared_array;
 ///
-/// const THREADS: usize = 256;
-///
 /// /// Reverses the elements of each block of 256 threads.
 /// ///
 /// /// # Safety
 /// /// - `values` holds one element for each thread.
 /// #[kernel]
 /// pub unsafe fn reverse(values: GlobalMut<f32>) {
-///     let tile = shared_array![f32; THREADS];
+///     let tile = shared_array![f32; 256];
 ///     let (i, tx) = (thread::index_1d() as isize, thread::thread_idx_x());
 ///     // SAFETY: tx is below 256. A barrier lies between the write and the read of another thread.
 ///     unsafe {
