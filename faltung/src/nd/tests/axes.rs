@@ -86,7 +86,7 @@ fn filters_of_bytes() {
         filter_axes(input.input(), found.output(), &filters, Sums::F64, None).unwrap();
         assert!(found.bytes == expected.bytes, "seed {seed}");
     }
-    assert!(served > 500, "{served}");
+    assert!(served > 100, "{served}");
 }
 
 fn numbers(random: &mut fastrand::Rng, element: Element, shape: &[usize]) -> Array {
