@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "c3b6fa8e96a4c98429a9bd3ee25a0582510057b74af047fb443ebb7941f712c8";
+pub const SOURCE_HASH: &str = "b192725755b3c28c4ad97dd971eac89349d30414bd9d93b760519f1e9f69e316";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
