@@ -30,6 +30,7 @@ pub(super) struct Recompute<'a> {
     level: Level,
     /// The window's coefficients, each row zero-padded to a multiple of four. A padding product is +0. It changes no
     /// sum.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only the vectors of x86-64 load them"))]
     coefficients: Vec<f32>,
 }
 
