@@ -1,5 +1,6 @@
 //! `host bench`: verifies and times every variant.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +88,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE|-")]
     markdown: Option<PathBuf>,
 
-    /// Write the figures as a page for a browser, with bars. An existing file is replaced
+    /// Write the figures as a page for a browser, with drawings. An existing file is replaced
     #[arg(long, value_name = "FILE|-")]
     html: Option<PathBuf>,
 }
@@ -143,7 +144,8 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     });
     progress.finish_and_clear();
     printed?;
-    let report = report.map_err(|error| args.explain(error))?;
+    let mut report = report.map_err(|error| args.explain(error))?;
+    report.command = Some(command_line(std::env::args_os().skip(1)));
     if tables {
         output::result(format_args!("\n{}{}", text_of_summary(&report), args.left_out()))?;
     }
@@ -247,6 +249,30 @@ fn picture(path: &Path) -> Result<BenchImage> {
     Ok(BenchImage::Given { name, image: Arc::new(pixels) })
 }
 
+/// The command, as a shell reads it, without the places of the reports: they are of the user's machine.
+fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+".contains(c);
+    let mut command = "host".to_owned();
+    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    while let Some(argument) = arguments.next() {
+        let (name, value) =
+            argument.split_once('=').map_or((argument.as_str(), None), |(name, value)| (name, Some(value)));
+        if ["--json", "--csv", "--markdown", "--html"].contains(&name) {
+            if value.is_none() {
+                arguments.next();
+            }
+            continue;
+        }
+        command.push(' ');
+        if !argument.is_empty() && argument.chars().all(plain) {
+            command.push_str(&argument);
+        } else {
+            command.push_str(&format!("'{}'", argument.replace('\'', "'\\''")));
+        }
+    }
+    command
+}
+
 /// How a report is written.
 type Format = fn(&Report) -> String;
 
@@ -268,5 +294,18 @@ impl Output<'_> {
             return output::result(text);
         }
         files::write_text(self.path, &text, OverwritePolicy::Replace).context(self.option)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_leaves_the_places_of_reports_out() {
+        let command = |words: &[&str]| command_line(words.iter().map(OsString::from));
+        let words = ["bench", "--sizes", "40x30", "--html", "a b.html", "--json=-", "--separable"];
+        assert_eq!(command(&words), "host bench --sizes 40x30 --separable");
+        assert_eq!(command(&["bench", "--image", "it's"]), "host bench --image 'it'\\''s'");
     }
 }
