@@ -40,9 +40,8 @@
     .filter(element => element.textContent.trim() && element.getBoundingClientRect().width > 0);
   const pale = texts.filter(element => contrast(element) < 4.5);
   // A click on a title sorts the rows of its table.
-  const column = [...document.querySelectorAll("#rows th, #python th, #short "
-    + "th")].find(head => /kernel|faltung/.test(head.textContent)
-    && head.querySelector("button"));
+  const column = [...document.querySelectorAll("#rows th, #python th")]
+    .find(head => /^(kernel|faltung)$/.test(head.textContent));
   const order = () => [...column.closest("table").querySelectorAll("tbody tr")].map(row => row.textContent);
   const before = column && order();
   column?.querySelector("button").click();

@@ -40,16 +40,16 @@ function roofline() {
   const domain = extent(points.map(one => one.x));
   const ridge = fma / copy;
   domain[1] = Math.max(domain[1], 2 * ridge);
-  const roof = [domain[0], ridge, domain[1]].map(x => ({x, y: Math.min(copy * x, fma)}));
+  const roof = [domain[0], Math.max(domain[0], ridge), domain[1]].map(x => ({x, y: Math.min(copy * x, fma)}));
   const range = extent([...points.map(one => one.y), fma], 1.4);
   const start = Math.max(domain[0], range[0] / copy);
   const middle = Math.sqrt(start * ridge);
   return chart({
-    x: {title: "operations of the plain formula for each byte read or written", domain},
+    x: {title: "operations for each byte read or written", domain},
     y: {title: "effective TFLOP/s", domain: range},
     series: rowSeries(drawn, point), height: 480,
     roofs: [{points: roof, name: `roofline: ${digits(copy)} TB/s, ${digits(fma)} TFLOP/s of f32 multiply-adds`}],
-    labels: [{x: middle, y: 1.15 * copy * middle, text: "copies", anchor: "end"},
+    labels: [...(ridge > domain[0] ? [{x: middle, y: 1.15 * copy * middle, text: "copies", anchor: "end"}] : []),
       {x: domain[1] / 1.3, y: fma, text: "multiply-adds", anchor: "end"}],
   });
 }
@@ -158,9 +158,10 @@ function accuracy() {
   const series = rowSeries(drawn, row => ({x: row.values / row.kernel_us / 1e3, y: row.error_over_bound}));
   const points = series.flatMap(one => one.points);
   if (!points.length) return [el("p", {}, "Not measured.")];
+  const domain = extent(points.map(({x}) => x), 1.4);
   return chart({
-    x: {title: "speed, 10⁹ values a second", domain: extent(points.map(({x}) => x), 1.4)},
-    y: {title: "error / allowed error", domain: extent([...points.map(({y}) => y), 1], 1.5)}, series,
-    roofs: [{points: [{x: 1e-9, y: 1}, {x: 1e9, y: 1}], name: "the bound: a larger error is a wrong answer"}],
+    x: {title: "speed, 10⁹ values a second", domain}, series,
+    y: {title: "error / allowed error", domain: extent([...points.map(({y}) => y), 1], 1.5)},
+    roofs: [{points: domain.map(x => ({x, y: 1})), name: "the bound: a larger error is a wrong answer"}],
   });
 }

@@ -63,8 +63,8 @@ function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({}
   const body = el("tbody");
   const show = order => body.replaceChildren(...order.map(row => el("tr", mark(row), ...columns.map(column => {
     const content = column.of(row);
-    const classes = [column.text && "text", column.wide && "wide", column.narrow && "narrow", (content === null)
-      && "none"].filter(Boolean);
+    const classes = [column.text && "text", column.wide && "wide", column.narrow && "narrow", column.reason && "reason",
+      content === null && "none"].filter(Boolean);
     const attributes = cell(row, column) ?? {};
     if (attributes.class) classes.push(attributes.class);
     return el("td", {...attributes, class: classes.join(" ") || null}, content ?? column.empty ?? "not measured");
@@ -183,7 +183,8 @@ function chart({x, y, series, roofs = [], labels = [], height = 420}) {
   for (const roof of roofs) svg.append(svgEl("path", {class: "roof", "clip-path": `url(#${clip})`,
     d: path(roof.points)}));
   for (const label of labels) {
-    const [at, up] = [px(label.x), py(label.y)];
+    // Text that ends here starts within the chart, at some 7 units a letter.
+    const [at, up] = [Math.max(px(label.x), label.anchor === "end" ? left + 7 * label.text.length : left), py(label.y)];
     svg.append(svgEl("text", {x: at, y: up - 7, "text-anchor": label.anchor ?? "middle"}, label.text));
   }
   const legend = el("div", {class: "legend"});

@@ -294,7 +294,7 @@ function allRows() {
       : `${ratio(value)}${row.vs_cpu_variant ?? row.cpu_method ? ` ${row.vs_cpu_variant ?? row.cpu_method}` : ""}`,
         {empty: "none"}),
     ...(counted ? [{title: "counts", text: true, of: row => (row.counts ? counts(row.counts) : null)}] : []),
-    field("why", "reason", value => value, {text: true, wide: true}),
+    field("why", "reason", value => value, {text: true, reason: true}),
   ], rows, {tall: true, mark: row => ({"data-report": row.report.name, "data-row": row.index}), cell: fieldOf});
 }
 
@@ -323,7 +323,9 @@ function reportTable() {
     {title: "versions", text: true, wide: true, empty: "not recorded", of: report => versions(document(report))},
     {title: "command that makes it again", text: true, wide: true, empty: "not recorded", of: report => {
       const command = report.command ?? document(report).command ?? document(report).machine?.command;
-      return command ? el("code", {}, command) : null;
+      // No line ends within an argument, at a hyphen.
+      const words = command?.split(" ").flatMap((word, i) => [...(i ? [" "] : []), el("span", {}, word)]);
+      return command ? el("code", {}, ...words) : null;
     }},
   ], [...reports, ...others]);
 }
