@@ -5,7 +5,7 @@ mod csv;
 mod html;
 mod json;
 mod markdown;
-mod page;
+pub mod page;
 mod text;
 
 pub use self::csv::csv;

@@ -114,7 +114,8 @@ const SECTIONS = [
   ["python", "The Python module beside other libraries", pythonSection],
   ["absent", "What was not timed, and why", absences],
   ["rows", "All rows", () => (rows.length ? [allRows()] : nothing())],
-  ["reports", "Reports, versions, commands", () => [...(data.peers?.note ? [says(data.peers.note)] : []), reportTable()]],
+  ["reports", "Reports, versions, commands",
+    () => [...(data.peers?.note ? [says(data.peers.note)] : []), reportTable()]],
 ];
 
 const problems = [];
@@ -130,8 +131,8 @@ for (const [id, title, make] of SECTIONS) {
     section.append(el("p", {class: "error"}, `This section could not be drawn: ${error.message}`));
   }
 }
-document.getElementById("footer").append(el("p", {}, `Made by ${data.made_by ?? "host bench --html"}. All figures `
-  + `stand in this file.`));
+document.getElementById("footer").append(el("p", {}, `Made by ${data.made_by ?? "host bench --html"}. `
+  + "All figures stand in this file."));
 // The browser looked for the anchor before the sections were there.
 if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
 for (const problem of problems) console.error(problem);
