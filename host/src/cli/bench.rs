@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
-use host::bench::{self, BenchImage, Event, ImageSize, MaskSize, Report, SEED, Settings, Wanted};
+use host::bench::{self, BenchImage, Event, ImageSize, MaskSize, Report, SEED, Settings, Wanted, compare};
 use host::files::{self, OverwritePolicy, escaped};
 use indicatif::ProgressBar;
+use serde_json::Value;
 
 use super::accuracy::AccuracyArgs;
 use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};
@@ -91,6 +92,10 @@ pub(super) struct Args {
     /// Write the figures as a page for a browser, with drawings. An existing file is replaced
     #[arg(long, value_name = "FILE|-")]
     html: Option<PathBuf>,
+
+    /// Compare the times of kernels with those of an older report in JSON, of the same machine
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -120,6 +125,7 @@ fn seconds(text: &str) -> Result<Duration> {
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let outputs = args.outputs().or_usage()?;
     let settings = args.settings().or_usage()?;
+    let older = args.older().or_usage()?;
     interrupt::clean_up_when_interrupted(|| {});
     // A report on stdout must be readable by a program, so the tables stay out.
     let tables = !outputs.iter().any(|one| one.is_stdout());
@@ -151,6 +157,14 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     }
     for one in &outputs {
         one.write(&report)?;
+    }
+    if let Some(older) = &older {
+        let text = compare::compare(&report, older).map_err(|why| anyhow!("--compare: {why}"))?;
+        if tables {
+            output::result(format_args!("\n{text}"))?;
+        } else {
+            text.lines().for_each(|line| output::message(format_args!("{line}")));
+        }
     }
     Ok(if report.failures().next().is_some() { Outcome::SomeFailed } else { Outcome::Done })
 }
@@ -215,6 +229,20 @@ impl Args {
         Ok(outputs)
     }
 
+    /// The older report. It is read before the measurement.
+    fn older(&self) -> Result<Option<Value>> {
+        let Some(path) = &self.compare else { return Ok(None) };
+        let read = || -> Result<Value> {
+            let older = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+            compare::check(&older).map_err(|why| anyhow!(why))?;
+            if older["separable"].as_bool().is_some_and(|separable| separable != self.separable) {
+                bail!("that report has {} masks", if self.separable { "no separable" } else { "separable" });
+            }
+            Ok(older)
+        };
+        read().with_context(|| format!("--compare {}", escaped(path))).map(Some)
+    }
+
     /// Adds the argument that caused an error, if one did.
     fn explain(&self, error: Error) -> anyhow::Error {
         let blame = |error, argument: String| Usage(anyhow::Error::new(error).context(argument)).into();
@@ -249,7 +277,7 @@ fn picture(path: &Path) -> Result<BenchImage> {
     Ok(BenchImage::Given { name, image: Arc::new(pixels) })
 }
 
-/// The command, as a shell reads it, without the places of the reports: they are of the user's machine.
+/// The command, as a shell reads it, without the places of reports: they are of the user's machine.
 fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+".contains(c);
     let mut command = "host".to_owned();
@@ -257,7 +285,7 @@ fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     while let Some(argument) = arguments.next() {
         let (name, value) =
             argument.split_once('=').map_or((argument.as_str(), None), |(name, value)| (name, Some(value)));
-        if ["--json", "--csv", "--markdown", "--html"].contains(&name) {
+        if ["--json", "--csv", "--markdown", "--html", "--compare"].contains(&name) {
             if value.is_none() {
                 arguments.next();
             }

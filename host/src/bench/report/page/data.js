@@ -130,7 +130,10 @@ const cells = [...grouped(timed, row => row.cell).values()].map(list => {
 
 const seriesName = row => (row.onGpu ? row.name : `CPU ${row.name}`);
 
-/** Cells in which something else is faster than what `auto` takes, the largest loss first. */
+/** Who may be faster, in the order in which a reader asks. */
+const LOSSES = ["library", "own kernel", "own CPU method", "CPU, end to end"];
+
+/** Cells in which something else is faster than what `auto` takes, the largest loss of each kind first. */
 const losses = cells.flatMap(cell => {
   const found = [];
   const add = (who, ours, us, other, theirs, report, name) => found.push({
@@ -154,7 +157,7 @@ const losses = cells.flatMap(cell => {
     add("CPU, end to end", whole.gpu, whole.gpu.end_to_end_us, whole.cpu, whole.cpu.end_to_end_us, whole.cpu.report);
   }
   return found;
-}).sort((a, b) => b.times - a.times);
+}).sort((a, b) => LOSSES.indexOf(a.who) - LOSSES.indexOf(b.who) || b.times - a.times);
 
 /** Rows of the comparisons in Python, with faltung's time for the same call. */
 const pythonRows = (data.python ?? []).flatMap(report => report.document.rows.map((row, index) => ({...row, index,

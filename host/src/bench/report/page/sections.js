@@ -86,8 +86,9 @@ function lossSection() {
   if (losses.length) {
     parts.push(says(`
       “library”: a library is faster than the kernel that auto took. “own kernel”: another of our kernels is more than
-      5 % faster. Where the faster one stands in another report, auto may have learned it since. “CPU, end to end”: the
-      CPU computes the image faster than the GPU does with both copies.`), lossTable());
+      5 % faster. Where the faster one stands in another report, auto may have learned it since. “own CPU method”: the
+      same for the choice of the CPU. “CPU, end to end”: the CPU computes the image faster than the GPU does with both
+      copies.`), lossTable());
   } else if (reports.length) {
     parts.push(says(`
       In no cell of these reports is a library faster than what auto takes, or another kernel more than 5 % faster.`));

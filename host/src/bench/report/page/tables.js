@@ -206,13 +206,11 @@ function matrixMap(size) {
 function lossTable() {
   return table([
     {title: "kind", text: true, of: one => one.who, sort: one => one.who},
-    {title: "cell", text: true, narrow: true, of: one => one.cell.cell, sort: one => one.cell.cell},
+    {title: "cell", text: true, wide: true, of: one => one.cell.cell, sort: one => one.cell.cell},
     {title: "what is slower", text: true, of: one => seriesName(one.ours), sort: one => one.ours.name},
-    {title: "time", of: one => time(one.us), sort: one => one.us},
-    {title: "in", text: true, of: one => reportLink(one.ours.report)},
+    {title: "time", of: one => reportLink(one.ours.report, time(one.us)), sort: one => one.us},
     {title: "what is faster", text: true, of: one => one.other, sort: one => one.other},
-    {title: "time", of: one => time(one.theirs), sort: one => one.theirs},
-    {title: "in", text: true, of: one => reportLink(one.report)},
+    {title: "time", of: one => reportLink(one.report, time(one.theirs)), sort: one => one.theirs},
     {title: "times as fast", of: one => ratio(one.times), sort: one => one.times},
   ], losses, {tall: true});
 }
