@@ -4,6 +4,7 @@ GitHub shows the same Markdown files where they are. In the book README.md is th
 outside of docs/ lie in repository/, and each other file that a page links lies in source/, as a page with its text.
 """
 
+import json
 import posixpath
 import sys
 from pathlib import Path
@@ -110,6 +111,11 @@ def on_page_markdown(markdown, page, config, files):
     library = Path(config.site_dir).parent / "doc/faltung/index.html"
     if uri == "reference/library.md" and library.is_file():
         markdown += "\n[Open the documentation of the library](../../doc/faltung/index.html)\n"
+    if uri == "measurements/README.md":
+        # `cargo xtask book` puts them there when the book is built.
+        pages = json.loads((ROOT / "docs/measurements/pages.json").read_text(encoding="utf-8"))
+        links = [f'<li><a href="../report/{name}.html">{page["title"]}</a></li>' for name, page in pages.items()]
+        markdown += "\n## Drawings\n\n<ul>\n" + "\n".join(links) + "\n</ul>\n"
     return markdown
 
 

@@ -258,7 +258,9 @@ fn files_are_written_whole() {
         "--html",
         &html,
     ]);
-    assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.ends_with("</html>\n") && page.contains("20 x 20")));
+    let page = std::fs::read_to_string(&html).unwrap();
+    let command = "\"command\": \"host bench --sizes 20 --masks 3 --min-time 0 --device cpu\"";
+    assert!(page.ends_with("</html>\n") && page.contains("\"width\": 20,") && page.contains(command));
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("20 x 20"), "the tables are shown beside");
     let document: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();

@@ -11,8 +11,10 @@ use anyhow::Result;
 
 use crate::process::{show, shown};
 use crate::python::{make_environment, path_text, pip};
+use crate::report;
 
-/// Tests the link checker, checks that the drawings are current, builds the book, and checks all links.
+/// Tests the link checker, checks that the drawings are current, builds the book with the pages of measurements, and
+/// checks all links.
 ///
 /// # Errors
 /// The packages can't be had, a drawing is not what its script makes, a link leads nowhere, or a test fails.
@@ -31,6 +33,7 @@ pub fn book(root: &Path) -> Result<()> {
     run(&["-m", "unittest", "--quiet"])?;
     run(&["../docs/drawings/make.py", "--check"])?;
     run(&["-m", "mkdocs", "build", "--clean", "--config-file", "mkdocs.yml", "-d", path_text(&book)?])?;
+    report::write(root, &book.join("report"))?;
     run(&["links.py", path_text(&book)?])?;
     println!("{}", book.join("index.html").display());
     Ok(())

@@ -12,6 +12,7 @@
 //! | [`outside`] | `outside`: a program outside of the workspace that uses the library |
 //! | [`wheel`] | `wheel`: the wheel of the Python module, and its tests |
 //! | [`book`] | `book`: the book, with all links and drawings checked |
+//! | [`report`] | `report`: a page of measurements for each machine |
 //! | [`deny`] | `deny`: licences and sources of all dependencies |
 //! | [`aarch64`] | `aarch64`: the tests of the CPU path on 64-bit Arm, in QEMU |
 //! | [`ci`] | `ci`: everything that a change must pass |
@@ -39,6 +40,7 @@ pub mod process;
 pub mod ptxas;
 pub mod python;
 pub mod quick_start;
+pub mod report;
 pub mod setup;
 pub mod stamp;
 pub mod wheel;

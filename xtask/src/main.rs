@@ -62,6 +62,8 @@ enum Task {
     },
     /// Build the book into target/book, and check all links and drawings
     Book,
+    /// Make a page of each machine's measurements in target/report
+    Report,
     /// Check the licences and sources of all dependencies, and record that they have passed
     Deny,
     /// Run the tests of the CPU path for AArch64 in QEMU: is NEON right?
@@ -106,6 +108,7 @@ fn run(task: Task) -> Result<()> {
         Task::Wheel { test: false } => xtask::wheel::wheel(&root),
         Task::Wheel { test: true } => xtask::wheel::test(&root),
         Task::Book => xtask::book::book(&root),
+        Task::Report => xtask::report::write(&root, &xtask::target(&root).join("report")),
         Task::Deny => xtask::deny::write(&root),
         Task::Aarch64 { force } if !force && xtask::aarch64::stamp(&root)?.is_current() => Ok(()),
         Task::Aarch64 { .. } => xtask::aarch64::write(&root),

@@ -32,6 +32,7 @@
 //! ```
 
 mod cache;
+pub mod compare;
 mod grey;
 pub mod measure;
 pub mod report;

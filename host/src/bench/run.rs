@@ -75,8 +75,10 @@ fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repo
         }
     }
     let machine = bench.machine;
-    let Settings { border, page_locked, min_time, seed, .. } = *settings;
-    let mut report = Report { machine, first_rates, border, page_locked, min_time, seed, cells, took: start.elapsed() };
+    let Settings { border, page_locked, separable, min_time, seed, .. } = *settings;
+    let (command, took) = (None, start.elapsed());
+    let mut report =
+        Report { machine, first_rates, border, page_locked, separable, command, min_time, seed, cells, took };
     report.settle_rooflines();
     Ok(report)
 }

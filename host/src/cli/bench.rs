@@ -1,16 +1,18 @@
 //! `host bench`: verifies and times every variant.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faltung::{Accuracy, Border, DeviceChoice, Error, PixelType};
 use host::bench::report::{csv, html, json, markdown, text_of_cell, text_of_header, text_of_summary};
-use host::bench::{self, BenchImage, Event, ImageSize, MaskSize, Report, SEED, Settings, Wanted};
+use host::bench::{self, BenchImage, Event, ImageSize, MaskSize, Report, SEED, Settings, Wanted, compare};
 use host::files::{self, OverwritePolicy, escaped};
 use indicatif::ProgressBar;
+use serde_json::Value;
 
 use super::accuracy::AccuracyArgs;
 use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};
@@ -87,9 +89,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE|-")]
     markdown: Option<PathBuf>,
 
-    /// Write the figures as a page for a browser, with bars. An existing file is replaced
+    /// Write the figures as a page for a browser, with drawings. An existing file is replaced
     #[arg(long, value_name = "FILE|-")]
     html: Option<PathBuf>,
+
+    /// Compare the times of kernels with those of an older report in JSON, of the same machine
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -119,6 +125,7 @@ fn seconds(text: &str) -> Result<Duration> {
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let outputs = args.outputs().or_usage()?;
     let settings = args.settings().or_usage()?;
+    let older = args.older().or_usage()?;
     interrupt::clean_up_when_interrupted(|| {});
     // A report on stdout must be readable by a program, so the tables stay out.
     let tables = !outputs.iter().any(|one| one.is_stdout());
@@ -143,12 +150,21 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     });
     progress.finish_and_clear();
     printed?;
-    let report = report.map_err(|error| args.explain(error))?;
+    let mut report = report.map_err(|error| args.explain(error))?;
+    report.command = Some(command_line(std::env::args_os().skip(1)));
     if tables {
         output::result(format_args!("\n{}{}", text_of_summary(&report), args.left_out()))?;
     }
     for one in &outputs {
         one.write(&report)?;
+    }
+    if let Some(older) = &older {
+        let text = compare::compare(&report, older).map_err(|why| anyhow!("--compare: {why}"))?;
+        if tables {
+            output::result(format_args!("\n{text}"))?;
+        } else {
+            text.lines().for_each(|line| output::message(format_args!("{line}")));
+        }
     }
     Ok(if report.failures().next().is_some() { Outcome::SomeFailed } else { Outcome::Done })
 }
@@ -213,6 +229,20 @@ impl Args {
         Ok(outputs)
     }
 
+    /// The older report. It is read before the measurement.
+    fn older(&self) -> Result<Option<Value>> {
+        let Some(path) = &self.compare else { return Ok(None) };
+        let read = || -> Result<Value> {
+            let older = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+            compare::check(&older).map_err(|why| anyhow!(why))?;
+            if older["separable"].as_bool().is_some_and(|separable| separable != self.separable) {
+                bail!("that report has {} masks", if self.separable { "no separable" } else { "separable" });
+            }
+            Ok(older)
+        };
+        read().with_context(|| format!("--compare {}", escaped(path))).map(Some)
+    }
+
     /// Adds the argument that caused an error, if one did.
     fn explain(&self, error: Error) -> anyhow::Error {
         let blame = |error, argument: String| Usage(anyhow::Error::new(error).context(argument)).into();
@@ -247,6 +277,30 @@ fn picture(path: &Path) -> Result<BenchImage> {
     Ok(BenchImage::Given { name, image: Arc::new(pixels) })
 }
 
+/// The command, as a shell reads it, without the places of reports: they are of the user's machine.
+fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+".contains(c);
+    let mut command = "host".to_owned();
+    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    while let Some(argument) = arguments.next() {
+        let (name, value) =
+            argument.split_once('=').map_or((argument.as_str(), None), |(name, value)| (name, Some(value)));
+        if ["--json", "--csv", "--markdown", "--html", "--compare"].contains(&name) {
+            if value.is_none() {
+                arguments.next();
+            }
+            continue;
+        }
+        command.push(' ');
+        if !argument.is_empty() && argument.chars().all(plain) {
+            command.push_str(&argument);
+        } else {
+            command.push_str(&format!("'{}'", argument.replace('\'', "'\\''")));
+        }
+    }
+    command
+}
+
 /// How a report is written.
 type Format = fn(&Report) -> String;
 
@@ -268,5 +322,18 @@ impl Output<'_> {
             return output::result(text);
         }
         files::write_text(self.path, &text, OverwritePolicy::Replace).context(self.option)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_leaves_the_places_of_reports_out() {
+        let command = |words: &[&str]| command_line(words.iter().map(OsString::from));
+        let words = ["bench", "--sizes", "40x30", "--html", "a b.html", "--json=-", "--separable"];
+        assert_eq!(command(&words), "host bench --sizes 40x30 --separable");
+        assert_eq!(command(&["bench", "--image", "it's"]), "host bench --image 'it'\\''s'");
     }
 }

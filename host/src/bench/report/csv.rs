@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Document, Report};
 
 /// The columns: paths into the document, then fields of a row.
-const SHARED: [&str; 13] = [
+const SHARED: [&str; 14] = [
     "device.name",
     "device.kind",
     "device.compute_capability",
@@ -19,6 +19,7 @@ const SHARED: [&str; 13] = [
     "seed",
     "min_time_s",
     "page_locked",
+    "separable",
 ];
 const OF_ROW: [&str; 35] = [
     "backend",

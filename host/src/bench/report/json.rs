@@ -23,6 +23,10 @@ pub struct Document {
     min_time_s: f64,
     /// Whether end-to-end times on the GPU are from and to page-locked memory, not pageable memory.
     page_locked: bool,
+    /// Whether the masks are separable (rank 1).
+    separable: bool,
+    /// The command that makes the report again.
+    command: Option<String>,
     /// The verified rows.
     pub rows: Vec<Row>,
     not_eligible: Vec<Absent>,
@@ -216,6 +220,8 @@ impl Document {
             seed: report.seed,
             min_time_s: report.min_time.as_secs_f64(),
             page_locked: report.page_locked,
+            separable: report.separable,
+            command: report.command.clone(),
             rows: report.cells.iter().flat_map(|cell| cell.rows.iter().map(|row| Row::new(cell, row))).collect(),
             not_eligible: absent(report, |cell| {
                 cell.not_eligible.iter().map(|one| (one.backend, one.variant, one.reason.to_string())).collect()

@@ -5,6 +5,7 @@ mod csv;
 mod html;
 mod json;
 mod markdown;
+pub mod page;
 mod text;
 
 pub use self::csv::csv;
@@ -35,6 +36,10 @@ pub struct Report {
     pub border: Border,
     /// Whether end-to-end times on the GPU are from and to page-locked memory, not pageable memory.
     pub page_locked: bool,
+    /// Whether the masks are separable (rank 1).
+    pub separable: bool,
+    /// The command that made the report, if a program knows it.
+    pub command: Option<String>,
     /// The seed of the random values.
     pub seed: u64,
     /// The least time of each measurement.

@@ -1,0 +1,226 @@
+//! A report beside an older one: ratios of kernel times, and whether they are more than the spread.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::report::{Document, Report};
+use crate::text_table::{TextColumn, text_table};
+use crate::units::time;
+
+/// What clocks and addresses change from run to run, whatever the spread within one, as a share of the time.
+const DRIFT: f64 = 0.01;
+/// How many standard errors a difference must exceed.
+const ERRORS: f64 = 3.0;
+
+/// Kernel times of one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// The median of the batches, in microseconds.
+    pub median: f64,
+    /// Their median absolute deviation.
+    pub mad: f64,
+    /// How many batches there were.
+    pub batches: f64,
+}
+
+impl Times {
+    /// The times of a row of a report; None if it has none.
+    fn of(row: &Value) -> Option<Self> {
+        let of = |name: &str| row[name].as_f64().filter(|value| value.is_finite() && *value >= 0.0);
+        let times = Self { median: of("kernel_us")?, mad: of("kernel_us_mad")?, batches: of("batches")? };
+        (times.median > 0.0 && times.batches >= 1.0).then_some(times)
+    }
+
+    /// The standard error of the median as a share of it, as for a normal distribution: there a standard deviation is
+    /// 1.4826 deviations, and the error of a median 1.2533 times that of a mean.
+    fn error(self) -> f64 {
+        1.4826 * 1.2533 * self.mad / self.median / self.batches.sqrt()
+    }
+}
+
+/// What a ratio of two times says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The spread explains the ratio.
+    NoDifference,
+    /// The new time is longer, by at least and at most these shares.
+    Slower(f64, f64),
+    /// The new time is shorter, by at least and at most these shares.
+    Faster(f64, f64),
+}
+
+impl Verdict {
+    /// Compares a new time with an old one.
+    #[must_use]
+    pub fn of(new: Times, old: Times) -> Self {
+        let ratio = new.median / old.median;
+        let error = DRIFT + ERRORS * new.error().hypot(old.error());
+        let (least, most) = (ratio * (1.0 - error), ratio * (1.0 + error));
+        if least > 1.0 {
+            Self::Slower(least - 1.0, most - 1.0)
+        } else if most < 1.0 {
+            Self::Faster(1.0 - most, 1.0 - least)
+        } else {
+            Self::NoDifference
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (what, least, most) = match *self {
+            Self::NoDifference => return f.write_str("no difference"),
+            Self::Slower(least, most) => ("slower", least, most),
+            Self::Faster(least, most) => ("faster", least, most),
+        };
+        match (format!("{:.0}", 100.0 * least), format!("{:.0}", 100.0 * most)) {
+            (least, most) if least == most => write!(f, "{what} by {least} %"),
+            (least, most) => write!(f, "{what} by {least} to {most} %"),
+        }
+    }
+}
+
+/// What makes two rows comparable. Rows of older programs have no `output`.
+fn key(row: &Value) -> String {
+    let output = if row["output"].is_null() { &row["pixel"] } else { &row["output"] };
+    let names = ["backend", "variant", "pixel", "channels", "picture", "width", "height", "mask_width", "mask_height"];
+    let fields: Vec<_> = names.iter().map(|name| row[*name].to_string()).collect();
+    format!("{} {output} {}", fields.join(" "), row["border"])
+}
+
+/// The rows of a report that an older one has too, as a table.
+///
+/// # Errors
+/// The older document is no report of `host bench --json`.
+pub fn compare(report: &Report, old: &Value) -> Result<String, &'static str> {
+    let new = serde_json::to_value(Document::new(report)).map_err(|_| "the new report can't be written")?;
+    table(&new, old)
+}
+
+/// Whether a document is a report with rows.
+///
+/// # Errors
+/// It is not; what is missing.
+pub fn check(document: &Value) -> Result<(), &'static str> {
+    if document["schema"] != 1 {
+        return Err("no report of host bench --json with schema 1");
+    }
+    document["rows"].as_array().map(drop).ok_or("a report without rows")
+}
+
+fn table(new: &Value, old: &Value) -> Result<String, &'static str> {
+    check(old)?;
+    // Older programs did not write which masks they had.
+    if !old["separable"].is_null() && old["separable"] != new["separable"] {
+        return Err("a report with separable masks and one without can't be compared");
+    }
+    let rows = |document: &Value| document["rows"].as_array().cloned().unwrap_or_default();
+    let known: HashMap<String, Times> = rows(old).iter().filter_map(|row| Some((key(row), Times::of(row)?))).collect();
+    let columns = [
+        TextColumn::left("backend"),
+        TextColumn::left("variant"),
+        TextColumn::left("cell"),
+        TextColumn::right("before"),
+        TextColumn::right("now"),
+        TextColumn::right("now / before"),
+        TextColumn::left("verdict"),
+    ];
+    let mut lines = Vec::new();
+    let mut others = 0;
+    for row in rows(new) {
+        let (Some(now), Some(&before)) = (Times::of(&row), known.get(&key(&row))) else {
+            others += 1;
+            continue;
+        };
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        lines.push(vec![
+            text("backend"),
+            text("variant"),
+            format!("{} x {}, mask {} x {}", row["width"], row["height"], row["mask_height"], row["mask_width"]),
+            time(before.median),
+            time(now.median),
+            format!("{:.3}", now.median / before.median),
+            Verdict::of(now, before).to_string(),
+        ]);
+    }
+    let mut out = String::new();
+    for (what, place) in [("GPU or CPU", "/device/name"), ("CPU", "/cpu/name")] {
+        let (now, before) = (new.pointer(place), old.pointer(place));
+        if now != before {
+            out += &format!("another {what} than in the older report: the times are of two machines\n");
+        }
+    }
+    if !lines.is_empty() {
+        out += &text_table(&columns, lines);
+    }
+    out += &format!("{others} of the rows have no time, or none in the older report\n");
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::report;
+    use crate::bench::stats::Summary;
+
+    /// Times of batches that scatter by about 1 % around a mean.
+    fn measured(random: &mut fastrand::Rng, mean: f64) -> Times {
+        // The sum of 12 uniform numbers less 6 is nearly normal, with a standard deviation of 1.
+        let mut batch = || mean * (1.0 + 0.01 * ((0..12).map(|_| random.f64()).sum::<f64>() - 6.0));
+        let batches: Vec<f64> = (0..15).map(|_| batch()).collect();
+        let Summary { median, mad, count } = Summary::of(&batches).expect("finite numbers");
+        Times { median, mad, batches: count as f64 }
+    }
+
+    #[test]
+    fn a_slowdown_of_10_percent_is_told_and_noise_is_not() {
+        const SEED: u64 = 20_261;
+        const TRIALS: usize = 500;
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let (mut alarms, mut missed, mut outside) = (0, 0, 0);
+        for _ in 0..TRIALS {
+            let (old, same) = (measured(&mut random, 100.0), measured(&mut random, 100.0));
+            alarms += usize::from(Verdict::of(same, old) != Verdict::NoDifference);
+            let slow = measured(&mut random, 110.0);
+            match Verdict::of(slow, old) {
+                Verdict::Slower(least, most) => outside += usize::from(!(least..=most).contains(&0.1)),
+                _ => missed += 1,
+            }
+            assert!(matches!(Verdict::of(old, slow), Verdict::Faster(..)), "seed {SEED}");
+        }
+        println!("seed {SEED}: {alarms} false alarms, {missed} missed, {outside} outside, of {TRIALS}");
+        assert!(alarms * 100 <= TRIALS && missed == 0 && outside * 100 <= TRIALS, "seed {SEED}");
+    }
+
+    /// A wide spread takes the verdict away; nothing else does.
+    #[test]
+    fn the_spread_decides() {
+        let times = |median, mad| Times { median, mad, batches: 9.0 };
+        assert_eq!(Verdict::of(times(110.0, 0.0), times(100.0, 0.0)).to_string(), "slower by 9 to 11 %");
+        assert_eq!(Verdict::of(times(100.0, 0.0), times(110.0, 0.0)).to_string(), "faster by 8 to 10 %");
+        assert_eq!(Verdict::of(times(110.0, 6.0), times(100.0, 6.0)).to_string(), "no difference");
+    }
+
+    #[test]
+    fn a_report_is_compared_row_by_row() {
+        let new = serde_json::to_value(Document::new(&report())).expect("JSON");
+        let mut old = new.clone();
+        // Both rows of that report are one problem; the emulator's has no time.
+        old["rows"][1]["kernel_us"] = (12.0 / 1.5).into();
+        let text = table(&new, &old).expect("a table");
+        assert!(
+            text.contains("1.500") && text.contains("slower by ") && text.contains("1 of the rows have no"),
+            "{text}"
+        );
+        old["rows"][1]["kernel_us"] = 12.0.into();
+        assert!(table(&new, &old).is_ok_and(|text| text.contains("no difference")));
+        // Another cell is not compared; neither is another machine taken for this one.
+        old["rows"][1]["mask_width"] = 7.into();
+        old["cpu"]["name"] = "another".into();
+        let text = table(&new, &old).expect("a table");
+        assert!(text.contains("another CPU") && text.contains("2 of the rows have no") && !text.contains("verdict"));
+        old["separable"] = true.into();
+        assert!(table(&new, &old).is_err() && check(&Value::Null).is_err());
+    }
+}

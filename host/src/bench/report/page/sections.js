@@ -1,0 +1,139 @@
+// The page: its sections in order. A section that fails says so, and the others stand.
+
+function machineText() {
+  const document = reports.find(report => report.document.device)?.document ?? reports[0]?.document;
+  const machine = data.python?.[0]?.document.machine;
+  if (document) {
+    const {device, cpu} = document;
+    const gpu = device ? [device.name, device.sm_count ? `${device.sm_count} multiprocessors` : null,
+      device.compute_capability ? `compute capability ${device.compute_capability}` : null,
+      device.driver ? `CUDA ${device.driver}` : null].filter(Boolean).join(", ") : "no GPU measured";
+    return `GPU: ${gpu}. CPU: ${cpu.name}, ${cpu.threads} threads.`;
+  }
+  return machine ? `CPU: ${machine.cpu}, ${machine.cores} cores. GPU: ${machine.gpu ?? "none"}.` : "";
+}
+
+const nothing = () => [el("p", {class: "quiet"}, "Not measured on this machine.")];
+/** A paragraph; lines of the source are no lines of the text. */
+const says = text => el("p", {}, text.replace(/\s+/g, " ").trim());
+
+function short() {
+  const notes = (data.notes ?? []).map(note => el("p", {class: "quiet"}, note));
+  if (!cells.length) return [...inShort(), ...notes];
+  return [...inShort(), ...notes, says(`
+    Each line is a kernel that auto takes. The roofline is the least time: all bytes moved once at the measured copy
+    rate, or all products at the measured multiply-add rate, whichever takes longer. A click on a title sorts.`),
+  overview()];
+}
+
+function rooflineSection() {
+  if (!timed.length) return nothing();
+  return [says(`
+    Each point is a measured kernel. Higher is faster. The speed is effective: it counts the operations of the plain
+    formula, two for each coefficient and value, whatever the kernel does. Points above the dashed line do less, or do
+    it elsewhere: separable masks and Fourier transforms need fewer operations, and tensor cores do more of them in a
+    second. Touch a point for its numbers, click for its report.`),
+  ...roofline()];
+}
+
+function masksSection() {
+  if (!groups.length) return nothing();
+  return [says(`
+    Lower is faster. Filled marks are our kernels on the GPU. Hollow marks with solid lines are the CPU, and with thin
+    dotted lines other libraries on the same GPU. The thick dashed line is the roofline. The legend hides and shows a
+    line.`),
+  ...choice("Images", groupNames, mainGroup, timeOverMask)];
+}
+
+function matrixSection() {
+  const parts = [];
+  if (cells.length) {
+    parts.push(el("h3", {}, "Share of the roofline, of the kernel that auto takes"), says(`
+      The largest measured image of each format. Green is above 50 %, red below. The roofline of tensor_core_u8,
+      separable_tensor_core and fft_tile counts copies only. A small share there says that arithmetic takes the time,
+      not that another kernel would be faster.`), shareMap());
+  }
+  if (matrix.length) {
+    const sizes = [...new Set(matrix.map(cell => `${cell.width} x ${cell.height}`))];
+    const first = sizes.includes("4096 x 4096") ? "4096 x 4096" : sizes[0];
+    parts.push(el("h3", {}, "Time for each value, beside f32 in one channel"), says(`
+      The time of the fastest kernel divided by the number of values, as a multiple of that of f32 in one channel with
+      the same image and mask. Green is at most 1.15. ${data.matrix.note ?? ""}`),
+    ...choice("Image", sizes, first, size => [matrixMap(size)]));
+  }
+  return parts.length ? parts : nothing();
+}
+
+function accuracySection() {
+  if (!timed.length) return nothing();
+  return [says(`
+    The largest error over the image, divided by what is allowed at that pixel. The dashed line is the bound. Results of
+    u8 and u16 are near 1 whatever the method: one pixel among millions lies half-way between two numbers, and 0.5 is
+    its allowed error.`),
+  ...accuracy()];
+}
+
+function wholeSection() {
+  if (!groups.length) return nothing();
+  return [says(`
+    Left is faster. The kernel alone works on data in the GPU's memory. End to end is from host memory to host memory.
+    The first call also plans, loads the kernel and allocates. CPU times are of all threads.`),
+  ...choice("Images", groupNames, mainGroup, dots)];
+}
+
+function lossSection() {
+  const parts = [];
+  if (losses.length) {
+    parts.push(says(`
+      “library”: a library is faster than the kernel that auto took. “own kernel”: another of our kernels is more than
+      5 % faster. Where the faster one stands in another report, auto may have learned it since. “own CPU method”: the
+      same for the choice of the CPU. “CPU, end to end”: the CPU computes the image faster than the GPU does with both
+      copies.`), lossTable());
+  } else if (reports.length) {
+    parts.push(says(`
+      In no cell of these reports is a library faster than what auto takes, or another kernel more than 5 % faster.`));
+  }
+  if (pythonLosses().length) parts.push(el("h3", {}, "From Python"), pythonLossTable());
+  return parts.length ? parts : nothing();
+}
+
+function pythonSection() {
+  if (!pythonRows.length) return nothing();
+  return data.python.flatMap(report => [says(`
+    Wall time of one call, the median. The number in brackets is that time divided by faltung's: above 1, green, faltung
+    is faster.`), pythonTable(report)]);
+}
+
+const SECTIONS = [
+  ["short", "In short", short],
+  ["roofline", "Roofline", rooflineSection],
+  ["masks", "Time and the size of the mask", masksSection],
+  ["matrix", "Types, channels and masks", matrixSection],
+  ["accuracy", "Accuracy beside speed", accuracySection],
+  ["whole", "End to end, first call, and the CPU", wholeSection],
+  ["losses", "Where we lose", lossSection],
+  ["python", "The Python module beside other libraries", pythonSection],
+  ["absent", "What was not timed, and why", absences],
+  ["rows", "All rows", () => (rows.length ? [allRows()] : nothing())],
+  ["reports", "Reports, versions, commands",
+    () => [...(data.peers?.note ? [says(data.peers.note)] : []), reportTable()]],
+];
+
+const problems = [];
+document.getElementById("machine").textContent = machineText();
+for (const [id, title, make] of SECTIONS) {
+  const section = el("section", {id}, el("h2", {}, title));
+  document.getElementById("main").append(section);
+  document.getElementById("contents").append(el("a", {href: `#${id}`}, title));
+  try {
+    section.append(...make());
+  } catch (error) {
+    problems.push(error);
+    section.append(el("p", {class: "error"}, `This section could not be drawn: ${error.message}`));
+  }
+}
+document.getElementById("footer").append(el("p", {}, `Made by ${data.made_by ?? "host bench --html"}. `
+  + "All figures stand in this file."));
+// The browser looked for the anchor before the sections were there.
+if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+for (const problem of problems) console.error(problem);

@@ -1,0 +1,352 @@
+// The tables: what is fast and what is not, the matrix, losses, Python, all rows, and how each report is made again.
+
+/** The row of a table that shows some fields of a report's row; a test compares the text with the report. */
+const field = (title, name, show, more = {}) => ({
+  title, name, sort: row => row[name], of: row => show(row[name], row) ?? null, ...more,
+});
+const fieldOf = (row, column) => (column.name ? {"data-field": column.name} : {});
+
+/** Kernels whose arithmetic is not in their roofline, as METHODOLOGY.md says. */
+const MEMORY_ONLY = new Set(["tensor_core_u8", "separable_tensor_core", "fft_tile", "fft"]);
+
+/** What bounds some cells, in words. */
+function verdict(rows) {
+  const shares = rows.map(row => row.floor_fraction).filter(isNumber);
+  if (!shares.length) return "no share of the roofline";
+  const [least, most] = [Math.min(...shares), Math.max(...shares)];
+  if (rows[0].onGpu && rows[0].values < 1e6) return "small image: a launch takes about as long as the kernel";
+  if (least >= 0.75) return "fast: near the limit of this GPU for this sum".replace("GPU", rows[0].onGpu ? "GPU"
+    : "CPU");
+  if (MEMORY_ONLY.has(rows[0].name)) {
+    return most >= 0.5 ? "fair; its roofline counts copies, and its arithmetic is not in it"
+      : "bound by its own arithmetic; its roofline counts copies only";
+  }
+  const bounds = [...new Set(rows.filter(row => row.floor_fraction < 0.75).map(row => row.floor_bound))].join(" and ");
+  return `${most >= 0.75 ? "partly below" : least >= 0.5 ? "below" : "far below"} the limit (${bounds})`;
+}
+
+/** The time of the fastest library in a cell; infinite where none was timed. */
+const libraryTime = cell => Math.min(...cell.libraries.filter(one => !one.left_out).map(one => one.us));
+
+/** A row for each kernel that is taken in a group of cells. */
+function overview() {
+  const chosen = cells.filter(cell => cell.auto ?? cell.cpu);
+  const lines = [...grouped(chosen,
+    cell => `${cell.first.group}|${(cell.auto ?? cell.cpu).name}`).values()].map(some => {
+    const taken = some.map(cell => cell.auto ?? cell.cpu);
+    const beside = some.map(cell => libraryTime(cell) / (cell.auto ?? cell.cpu).kernel_us);
+    const cpu = some.map(cell => (cell.auto && cell.cpu ? cell.cpu.kernel_us / cell.auto.kernel_us : null));
+    return {group: some[0].first.group, kernel: seriesName(taken[0]), masks: range(some.map(cell => cell.first.mask)),
+      shares: taken.map(row => row.floor_fraction), taken, beside, cpu,
+      methods: [...new Set(some.map(cell => (otherMethod(cell) ? "direct, another method"
+        : cell.cpu?.name)).filter(Boolean))].join(", ")};
+  });
+  const least = list => Math.min(...list.filter(isNumber), Infinity);
+  return table([
+    {title: "images and kind of masks", text: true, narrow: true, of: one => one.group, sort: one => one.group},
+    {title: "masks", text: true, narrow: true, of: one => one.masks, sort: one => one.masks},
+    {title: "kernel", text: true, narrow: true, of: one => one.kernel.replaceAll("_", "_\u200b"),
+      sort: one => one.kernel},
+    {title: "kernel time", narrow: true, of: one => span(one.taken.map(row => row.kernel_us), time),
+      sort: one => one.taken[0].kernel_us},
+    {title: "share of its roofline", narrow: true, of: one => span(one.shares, percent),
+      sort: one => least(one.shares), empty: "none"},
+    {title: "fastest library / ours", narrow: true, of: one => span(one.beside, ratio), sort: one => least(one.beside)},
+    {title: "CPU / GPU", narrow: true, of: one => (one.cpu.some(isNumber)
+      ? `${span(one.cpu, ratio)} (${one.methods})` : null),
+      sort: one => least(one.cpu)},
+    {title: "what it means", text: true, wide: true, of: one => verdict(one.taken)},
+  ], lines, {tall: true});
+}
+
+/** Sentences with the figures that a reader looks for first. */
+function inShort() {
+  const told = [];
+  const tell = (title, text) => told.push(el("li", {}, el("b", {}, title), ` ${text}`));
+  const taken = cells.map(cell => cell.auto).filter(Boolean);
+  const large = taken.filter(row => row.values >= 1e6);
+  const near = large.filter(row => row.floor_fraction >= 0.75);
+  const far = large.filter(row => row.floor_fraction < 0.5 && !MEMORY_ONLY.has(row.name));
+  const own = large.filter(row => row.floor_fraction < 0.5 && MEMORY_ONLY.has(row.name));
+  const beside = cells.filter(cell => cell.auto && isNumber(libraryTime(cell)));
+  if (beside.length) {
+    const times = cell => libraryTime(cell) / cell.auto.kernel_us;
+    const order = [...beside].sort((a, b) => times(a) - times(b));
+    const [least, most] = [order[0], order[order.length - 1]];
+    const place = ({first}) => solid(`${first.mask} on ${first.width} x ${first.height}`);
+    tell("Other libraries on this GPU,", `f32 in one channel: the fastest one takes ${ratio(times(least))} our time `
+      + `at worst `
+      + `(${place(least)}) and ${ratio(times(most))} at best (${place(most)}). A library is faster than our fastest `
+        + `choice in `
+      + `${beside.filter(cell => times(cell) < 1).length} of ${beside.length} cells.`);
+  }
+  if (near.length) {
+    tell("Near the limit of the GPU,", `at least 75 % of the roofline: ${kinds(near)}. These are ${near.length} of the `
+      + `${large.length} measured cells with large images.`);
+  }
+  if (far.length) tell("Far from the limit,", `less than 50 % of the roofline: ${kinds(far)}.`);
+  if (own.length) {
+    tell("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The roofline of `
+      + `these kernels `
+      + "counts copies only, so a small share says that arithmetic takes most of the time.");
+  }
+  const small = taken.filter(row => row.values < 1e6);
+  if (small.length) {
+    tell("Small images", `take ${span(small.map(row => row.kernel_us), time)}, because a launch takes about as long `
+      + `as the kernel.`);
+  }
+  const both = cells.filter(cell => cell.endToEnd);
+  const slower = both.filter(cell => cell.endToEnd.cpu.end_to_end_us < cell.endToEnd.gpu.end_to_end_us);
+  const whole = large.filter(row => !row.pageLocked && isNumber(row.end_to_end_us));
+  if (whole.length) {
+    tell("From host memory and back", `a call on a large image takes `
+      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} `
+      + "the time of the kernel: the rest is copies between host and device.");
+  }
+  if (both.length) {
+    tell("The CPU is faster", `from host memory and back in ${slower.length} of ${both.length} cells`
+      + (slower.length ? `: ${kinds(slower.map(cell => cell.endToEnd.gpu))}. The GPU pays there if the image stays in `
+        + "its memory between calls." : "."));
+  }
+  const cpu = cells.filter(cell => cell.auto && cell.cpu && cell.auto.values >= 1e6 && !otherMethod(cell));
+  if (cpu.length) {
+    tell("Beside the CPU,", `with the image in the GPU's memory, the GPU is ${span(cpu.map(cpuTimes), ratio)} as fast `
+      + `on large `
+      + "images.");
+  }
+  if (taken.length) {
+    tell("The first call", `takes ${span(taken.map(row => row.first_call_us), time)}. It plans, loads the kernel and `
+      + "allocates. Where the driver has no compiled kernel in its cache, it compiles too.");
+  }
+  const only = timed.filter(row => !row.onGpu);
+  if (!taken.length && only.length) {
+    tell("Only the CPU was measured.", `Its kernels reach ${span(only.map(row => row.floor_fraction), percent)} of `
+      + `their rooflines.`);
+  }
+  const other = losses.filter(one => one.who !== "CPU, end to end").length;
+  if (other) {
+    tell("The choice of auto", `is not the fastest in ${other} case${other === 1 ? "" : "s"} of these reports: see `
+      + `“Where we lose”.`);
+  }
+  const python = pythonLosses();
+  if (pythonRows.length) {
+    const compared = pythonRows.filter(row => row.library !== "faltung" && isNumber(row.median_us));
+    const by = [...grouped(python, one => one.row.library)].map(([name,
+      some]) => `${name} in ${some.length}`).join(", ");
+    tell("From Python", `faltung is at least as fast as the other library in ${compared.length - python.length} of `
+      + `${compared.length} comparisons.${by ? ` Faster than faltung: ${by}.` : ""}`);
+  }
+  return [told.length ? el("ul", {}, ...told) : el("p", {}, "Nothing was timed.")];
+}
+
+/** Whether the CPU computed all products of a separable mask: then the ratio compares two methods. */
+const otherMethod = cell => cell.first.separable && cell.cpu?.name === "direct";
+const cpuTimes = cell => cell.cpu.kernel_us / cell.auto.kernel_us;
+
+/** "f32, 1 channel, dense (3 x 3 to 21 x 21)", for rows. */
+function kinds(list) {
+  return [...grouped(list, row => `${row.format}, ${row.separable ? "separable" : "dense"}`)].map(([name, some]) =>
+    `${name} (${range([...some].sort(byMask).map(row => row.mask))})`).join("; ");
+}
+
+/** A heat map: a line for each format, a column for each mask. `of` gives {value, text, tip, report} or null. */
+function heatMap(formats, masks, of, colour) {
+  return table([
+    {title: "format", text: true, of: format => format, sort: format => format},
+    ...masks.map(mask => ({title: mask, mask, sort: format => of(format, mask)?.value, of: format => {
+      const one = of(format, mask);
+      return one ? el("a", {href: address(one.report), "data-tip": one.tip}, one.text) : null;
+    }})),
+  ], formats, {cell: (format, column) => {
+    const one = column.mask && of(format, column.mask);
+    return one ? {class: `heat ${colour(one.value).class}`, style: `--part: ${colour(one.value).part}%`} : {};
+  }});
+}
+
+/** The share of the roofline of what auto takes, of the largest image of each format. */
+function shareMap() {
+  const chosen = cells.filter(cell => (cell.auto ?? cell.cpu)).map(cell => cell.auto ?? cell.cpu);
+  const format = row => `${row.format}, ${row.separable ? "separable" : "dense"}`;
+  const best = new Map();
+  for (const row of chosen) {
+    const key = `${format(row)}|${row.mask}`;
+    if (isNumber(row.floor_fraction) && !(best.get(key)?.values > row.values)) best.set(key, row);
+  }
+  const list = [...best.values()];
+  const masks = [...new Set([...list].sort(byMask).map(row => row.mask))];
+  return heatMap([...new Set(list.map(format))].sort(), masks, (name, mask) => {
+    const row = best.get(`${name}|${mask}`);
+    return row && {value: row.floor_fraction, text: percent(row.floor_fraction), tip: rowTip(row), report: row.report};
+  }, value => ({class: value >= 0.5 ? "good" : "bad", part: Math.round(Math.min(40, Math.abs(value - 0.5) * 90))}));
+}
+
+/** Times of the matrix: the fastest kernel of each cell beside one-channel f32, per value. */
+function matrixMap(size) {
+  const best = new Map();
+  const format = cell => `${cell.pixel}, ${cell.channels} channel${cell.channels === 1 ? "" : "s"}, `
+    + `${cell.separable ? "separable" : "dense"}`;
+  const some = matrix.filter(cell => `${cell.width} x ${cell.height}` === size);
+  for (const cell of some) {
+    const key = `${format(cell)}|${maskName(cell)}`;
+    if (!(best.get(key)?.us <= cell.us)) best.set(key, cell);
+  }
+  const masks = [...new Set([...some].sort(byMask).map(maskName))];
+  return heatMap([...new Set(some.map(format))].sort(), masks, (name, mask) => {
+    const cell = best.get(`${name}|${mask}`);
+    const base = best.get(`f32, 1 channel, ${name.split(", ")[2]}|${mask}`);
+    if (!cell || !base) return null;
+    const value = cell.us / cell.channels / base.us;
+    return {value, text: digits(value), report: data.matrix, tip: `${name}, ${mask}, ${size}\n${time(cell.us)}, `
+      + `${cell.kernel}${cell.planes ? " in planes" : ""}\n${ratio(value)} the time of one-channel f32 for each value `
+      + `(${time(base.us)}, ${base.kernel})\n${data.matrix.name}`};
+  }, value => ({class: value <= 1.15 ? "good" : "bad", part: Math.round(Math.min(45,
+    Math.abs(Math.log2(value)) * 22))}));
+}
+
+function lossTable() {
+  return table([
+    {title: "kind", text: true, of: one => one.who, sort: one => one.who},
+    {title: "cell", text: true, wide: true, of: one => one.cell.cell, sort: one => one.cell.cell},
+    {title: "what is slower", text: true, of: one => seriesName(one.ours), sort: one => one.ours.name},
+    {title: "time", of: one => reportLink(one.ours.report, time(one.us)), sort: one => one.us},
+    {title: "what is faster", text: true, of: one => one.other, sort: one => one.other},
+    {title: "time", of: one => reportLink(one.report, time(one.theirs)), sort: one => one.theirs},
+    {title: "times as fast", of: one => ratio(one.times), sort: one => one.times},
+  ], losses, {tall: true});
+}
+
+function pythonLosses() {
+  return pythonRows.filter(row => row.library !== "faltung" && isNumber(row.median_us)).map(row => {
+    const own = pythonOwn.get(pythonKey(row));
+    return {row, own, times: own?.median_us / row.median_us};
+  }).filter(one => one.times > 1).sort((a, b) => b.times - a.times);
+}
+
+function pythonLossTable() {
+  return table([
+    {title: "call", text: true, of: ({row}) => `${row.filter}, ${row.type}, ${row.side} x ${row.side}, ${row.arrays}`,
+      sort: ({row}) => `${row.filter} ${row.type} ${row.side}`},
+    {title: "faltung", of: ({own}) => time(own.median_us), sort: ({own}) => own.median_us},
+    {title: "faster", text: true, of: ({row}) => row.library, sort: ({row}) => row.library},
+    {title: "time", of: ({row}) => time(row.median_us), sort: ({row}) => row.median_us},
+    {title: "times as fast", of: one => ratio(one.times), sort: one => one.times},
+    {title: "report", text: true, of: ({row}) => reportLink(row.report)},
+  ], pythonLosses(), {tall: true});
+}
+
+/** One line for each call from Python, one column for each library. */
+function pythonTable(report) {
+  const some = pythonRows.filter(row => row.report === report);
+  const names = [...new Set(some.map(row => row.library))].sort((a, b) => (b === "faltung") - (a === "faltung"));
+  const lines = [...grouped(some, pythonKey).values()];
+  const of = (line, name) => line.find(row => row.library === name);
+  return table([
+    {title: "call", text: true, of: ([row]) => row.filter, sort: ([row]) => row.filter},
+    {title: "type", text: true, of: ([row]) => row.type, sort: ([row]) => row.type},
+    {title: "side", of: ([row]) => String(row.side), sort: ([row]) => row.side},
+    {title: "arrays", text: true, of: ([row]) => (row.arrays === "device" ? "on the GPU" : "in host memory"),
+      sort: ([row]) => row.arrays},
+    {title: "faltung, first call", of: line => time(of(line, "faltung")?.first_us), sort: line => of(line,
+      "faltung")?.first_us},
+    ...names.map(name => ({title: name, library: name, sort: line => of(line, name)?.median_us, of: line => {
+      const row = of(line, name);
+      if (row?.status === "wrong") return "differs from SciPy";
+      const own = of(line, "faltung")?.median_us;
+      const text = time(row?.median_us);
+      return text && name !== "faltung" && own ? `${text} (${ratio(row.median_us / own)})` : text;
+    }})),
+  ], lines, {tall: true, cell: (line, column) => {
+    const row = column.library && of(line, column.library);
+    if (!row || !isNumber(row.median_us)) return {};
+    const place = {"data-report": report.name, "data-row": row.index, "data-field": "median_us"};
+    const times = row.median_us / of(line, "faltung")?.median_us;
+    if (column.library === "faltung" || !isNumber(times)) return place;
+    return {...place, class: `heat ${times >= 1 ? "good" : "bad"}`,
+      style: `--part: ${Math.round(Math.min(40, Math.abs(Math.log2(times)) * 10))}%`};
+  }});
+}
+
+function allRows() {
+  const counted = rows.some(row => row.counts);
+  const yes = value => (value === true ? "yes" : value === false ? "no" : null);
+  return table([
+    {title: "report", text: true, of: row => reportLink(row.report), sort: row => row.report.name},
+    {title: "backend", text: true, of: row => row.backend, sort: row => row.backend},
+    {title: "variant", text: true, sort: row => row.name,
+      of: row => (row.name === row.variant ? row.name : `${row.name} (then ${row.variant})`)},
+    {title: "format", text: true, of: row => row.format, sort: row => row.format},
+    {title: "image", of: row => `${row.width} x ${row.height}`, sort: row => row.width * row.height},
+    {title: "mask", of: row => row.mask + (row.separable ? ", separable" : ""),
+      sort: row => row.mask_width * row.mask_height},
+    {title: "auto", text: true, of: row => yes(row.preferred), sort: row => Number(row.preferred)},
+    field("kernel", "kernel_us", time), field("±", "kernel_us_mad", time), field("Gpixel/s", "gpix_s", digits),
+    field("roofline", "floor_us", time),
+    field("share", "floor_fraction", (value, row) => (row.above_floor_reason && isNumber(value)
+      ? `${percent(value)} (${row.above_floor_reason})` : percent(value) ?? row.above_floor_reason)),
+    field("bound", "floor_bound", value => value, {text: true}),
+    field("end to end", "end_to_end_us", time), field("first call", "first_call_us", time),
+    field("error / bound", "error_over_bound", digits), field("accuracy", "accuracy", value => value, {text: true,
+      empty: "not recorded"}),
+    field("bits of the CPU", "bits_equal_cpu", yes, {empty: "not compared"}),
+    field("CPU / GPU", "speedup_vs_cpu", (value, row) => value === null || value === undefined ? null
+      : `${ratio(value)}${row.vs_cpu_variant ?? row.cpu_method ? ` ${row.vs_cpu_variant ?? row.cpu_method}` : ""}`,
+        {empty: "none"}),
+    ...(counted ? [{title: "counts", text: true, of: row => (row.counts ? counts(row.counts) : null)}] : []),
+    field("why", "reason", value => value, {text: true, reason: true}),
+  ], rows, {tall: true, mark: row => ({"data-report": row.report.name, "data-row": row.index}), cell: fieldOf});
+}
+
+/** What the emulator counted. */
+function counts(of) {
+  const traffic = ["global_loads", "global_stores", "shared_loads", "shared_stores", "constant_loads"].map(name =>
+    `${name.replace("_", " ")} ${digits(of[name].instructions)} (${digits(of[name].transactions)} transactions)`);
+  return [`${digits(of.threads)} threads`, `${digits(of.barriers)} barriers`,
+    `${digits(of.bank_conflicts)} bank conflicts`,
+    ...traffic].join("; ");
+}
+
+function reportTable() {
+  const others = [data.peers, data.matrix, ...(data.python ?? [])].filter(Boolean);
+  const document = report => report.document ?? {};
+  const rates = ({copy_gb_s: copy, fma_tflop_s: fma, copy_gbs, fma_tflops}) => (isNumber(copy ?? copy_gbs)
+    ? `${digits((copy ?? copy_gbs) / 1000)} TB/s, ${digits(fma ?? fma_tflops)} TFLOP/s` : null);
+  const versions = ({build, machine}) => (build ? `faltung ${build.version}, ${build.profile}` : machine
+    ? [`Python ${machine.python}`, ...Object.entries(machine.versions).map(entry => entry.join(" "))].join(", ")
+      : null);
+  return table([
+    {title: "report", text: true, of: report => reportLink(report), sort: report => report.name},
+    {title: "commit", text: true, empty: "not recorded",
+      of: report => document(report).commit ?? document(report).machine?.commit ?? null},
+    {title: "copies, multiply-adds", text: true, empty: "not recorded", of: report => rates(document(report))},
+    {title: "versions", text: true, wide: true, empty: "not recorded", of: report => versions(document(report))},
+    {title: "command that makes it again", text: true, wide: true, empty: "not recorded", of: report => {
+      const command = report.command ?? document(report).command ?? document(report).machine?.command;
+      // No line ends within an argument, at a hyphen.
+      const words = command?.split(" ").flatMap((word, i) => [...(i ? [" "] : []), el("span", {}, word)]);
+      return command ? el("code", {}, ...words) : null;
+    }},
+  ], [...reports, ...others]);
+}
+
+function absences() {
+  const all = key => reports.flatMap(report => (report.document[key] ?? []).map(one => ({...one, report, key})));
+  const refused = [...all("not_eligible"), ...all("errors")];
+  const wrong = [...grouped(pythonRows.filter(row => row.status !== "ok"),
+    row => `${row.report.name} ${row.library} ${row.type}`)
+    .values()].map(some => ({variant: some[0].library, report: some[0].report,
+    cell: `${some[0].type}: ${[...new Set(some.map(row => row.filter))].join(", ")}`,
+    reason: "the results differ from SciPy's, so they were not timed"}));
+  const left = [...grouped(libraries.filter(one => one.left_out), one => one.who)].map(([who, list]) => ({
+    variant: who, report: data.peers, cell: `all ${list.length} cells`, reason: list[0].left_out}));
+  const list = [...refused.map(one => ({...one, reason: (one.key === "errors" ? "error: " : "not eligible: ")
+    + one.reason,
+    cell: `${one.width} x ${one.height}, mask ${maskName(one)}`})), ...left, ...wrong];
+  const none = refused.length || !reports.length ? []
+    : [el("p", {}, "The reports of host bench name no variant that was asked for and not eligible, and no error.")];
+  return [...none, list.length ? table([
+    {title: "variant or library", text: true, of: one => today(one.variant), sort: one => one.variant},
+    {title: "cell", text: true, wide: true, of: one => one.cell, sort: one => one.cell},
+    {title: "why there is no time", text: true, wide: true, of: one => one.reason, sort: one => one.reason},
+    {title: "report", text: true, of: one => reportLink(one.report), sort: one => one.report.name},
+  ], list, {tall: true}) : null].filter(Boolean);
+}
