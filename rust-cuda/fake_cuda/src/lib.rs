@@ -15,8 +15,9 @@
 //!   the memory.
 //! * `cuCtxSynchronize` fails with 900 while a stream of the context is captured.
 //! * Events, graphs by stream capture or node by node, modules from PTX, constant memory per module, functions and
-//! their attributes. * A failure of a kernel appears at the next synchronisation. Every later call returns the same
-//! code. * Freeing memory waits for the work that was enqueued before.
+//!   their attributes.
+//! * A failure of a kernel appears at the next synchronisation. Every later call returns the same code.
+//! * Freeing memory waits for the work that was enqueued before.
 //!
 //! # Unlike the real driver
 //! * Device addresses lie beyond the address space of the host. A host pointer is never taken for a device pointer.
