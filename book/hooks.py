@@ -110,7 +110,8 @@ def on_page_markdown(markdown, page, config, files):
     _page_source = next((path for path, of_book in _uris.items() if of_book == uri), uri)
     library = Path(config.site_dir).parent / "doc/faltung/index.html"
     if uri == "reference/library.md" and library.is_file():
-        markdown += "\n[Open the documentation of the library](../../doc/faltung/index.html)\n"
+        # HTML: MkDocs knows no file outside of the book.
+        markdown += '\n<p><a href="../../doc/faltung/index.html">Open the documentation of the library</a></p>\n'
     if uri == "measurements/README.md":
         # `cargo xtask book` puts them there when the book is built.
         pages = json.loads((ROOT / "docs/measurements/pages.json").read_text(encoding="utf-8"))
