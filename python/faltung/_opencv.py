@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from faltung import _native, _on_device
+from faltung._dispatch import assign
 from faltung._on_device import OnDevice
 
 # OpenCV's numbers of depths.
@@ -466,13 +467,6 @@ def _empty_like(image, kind, channels=None):
     return image.empty(kind, shape) if type(image) is OnDevice else np.empty(shape, kind)
 
 
-def _assign(target, values):
-    if type(target) is OnDevice:
-        target.assign(values)
-    else:
-        np.copyto(target, values)
-
-
 def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border, accuracy):
     """``sum * scale + delta``, for each channel alone."""
     place = _anchor(anchor, mask)
@@ -495,7 +489,7 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     else:
         _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
     if result is not values:
-        _assign(_without_single_channel(result) if values.ndim < result.ndim else result, values)
+        assign(_without_single_channel(result) if values.ndim < result.ndim else result, values)
     return result.object if is_on_device else result
 
 
@@ -514,7 +508,7 @@ def _compute_f32(image, values, problem):
             channels = slice(first, first + 4)
             part = _empty_like(image, values.dtype, min(4, image.shape[2] - first))
             _compute_f32(image[:, :, channels], part, problem)
-            _assign(values[:, :, channels], part)
+            assign(values[:, :, channels], part)
         return
     if not _has_dense_rows(image):
         image = image.copy()
