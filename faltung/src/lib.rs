@@ -124,6 +124,7 @@ mod any_image;
 mod bands;
 mod border;
 pub mod calibration;
+pub mod chunked;
 mod convert;
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -136,6 +137,7 @@ mod device_memory;
 mod emulated;
 mod error;
 mod filter;
+mod gather;
 mod gpu_info;
 mod image;
 mod mask;

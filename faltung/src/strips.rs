@@ -7,9 +7,8 @@
 
 use std::ops::Range;
 
-use kernels_gpu::abi::border::{OUTSIDE, map};
-
 use crate::Problem;
+use crate::gather::{AxisWindow, Gathered};
 use crate::plan::{Plan, device_pitch};
 
 /// A strip.
@@ -39,23 +38,10 @@ impl Strip {
 
     /// The strip that computes `outputs`.
     fn new(problem: &Problem, outputs: Range<usize>) -> Self {
-        let (code, height) = (problem.border().mode().code(), problem.height() as i32);
-        let above = problem.origin().0;
-        let begin = outputs.start as i64 - above as i64;
-        let count = outputs.len() + problem.window().height() - 1;
-        // Positions stay within one mask of the image, which fits an i32 (see `MAX_SIDE`).
-        let rows = (begin..begin + count as i64).map(|row| map(code, row as i32, height));
-        let missing = rows.clone().take_while(|&row| row == OUTSIDE).count();
-        let mut source: Vec<Range<usize>> = Vec::new();
-        for row in rows.filter(|&row| row != OUTSIDE).map(|row| row as usize) {
-            match source.last_mut() {
-                Some(range) if range.end == row => range.end += 1,
-                _ => source.push(row..row + 1),
-            }
-        }
-        let height = source.iter().map(Range::len).sum();
-        // Rows are missing only where the windows of the first outputs reach out of the image, above those outputs.
-        Self { outputs, source, height, first: above - missing }
+        let window = AxisWindow { side: problem.window().height(), origin: problem.origin().0 };
+        let Gathered { source, length, first } =
+            Gathered::new(problem.border().mode(), problem.height(), window, &outputs);
+        Self { outputs, source, height: length, first }
     }
 }
 
