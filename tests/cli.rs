@@ -10,6 +10,10 @@ mod bench;
 mod bombs;
 #[path = "cli/boxes.rs"]
 mod boxes;
+#[path = "cli/chunked.rs"]
+mod chunked;
+#[path = "cli/chunked_faults.rs"]
+mod chunked_faults;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]

@@ -109,6 +109,18 @@ impl Device {
         })
     }
 
+    /// All CUDA devices of this machine, in the order of their numbers; at least one.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if there is none; those of [`cuda`](Self::cuda) for the first that can't be opened.
+    pub fn all_cuda() -> Result<Vec<Self>> {
+        let found = crate::devices()?;
+        if found.is_empty() {
+            return Err(Error::NoDevice { reason: "the driver has no device".to_owned(), source: None });
+        }
+        found.iter().map(|info| Self::cuda(info.number)).collect()
+    }
+
     fn of(kind: Kind) -> Self {
         Self { kind, reason: None, memory_limit: None, recent: Arc::default() }
     }

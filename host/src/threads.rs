@@ -24,6 +24,11 @@ pub fn fit_threads() {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads_that_fit(wanted)).build_global();
 }
 
+/// Has freed memory of 1 MiB and more returned to the system at once, for a process that is to keep within a limit.
+pub fn return_freed_memory() {
+    allocator::return_freed_memory();
+}
+
 /// The parameters of glibc's allocator. Another C library's allocator stays as it is.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod allocator {

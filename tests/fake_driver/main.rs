@@ -4,6 +4,7 @@
 //! The tests of the library load the driver into this process, one test at a time. Those of the program start it with
 //! the driver in the loader's path.
 
+mod chunked;
 mod fake;
 mod foreign_streams;
 #[path = "../handles/mod.rs"]
@@ -26,7 +27,7 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: [&[Test]; 8] = [
+    let tests: [&[Test]; 9] = [
         planted::TESTS,
         library::TESTS,
         proven::TESTS,
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         sweep::TESTS,
         program::TESTS,
         lost::TESTS,
+        chunked::TESTS,
     ];
     let trials = tests.concat().into_iter().map(|(name, test)| Trial::test(name, test));
     let trials = trials.chain(on_handles::trials()).collect();

@@ -30,6 +30,11 @@ pub fn free() -> Option<u64> {
     [available(), address_space()].into_iter().flatten().min()
 }
 
+/// Bytes of memory that this process has; None where the system does not say.
+pub fn resident() -> Option<u64> {
+    kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
+}
+
 /// What the control groups of this process leave it; None where nothing limits it.
 #[must_use]
 pub fn control_group_free() -> Option<u64> {

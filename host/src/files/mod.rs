@@ -78,6 +78,7 @@ pub use format::Format;
 pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
+pub(crate) use npy::{Layout as NpyLayout, layout as npy_layout};
 
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
 pub const MOST_BYTES: u64 = 8 << 30;
@@ -272,6 +273,18 @@ pub fn write_text(path: impl AsRef<Path>, text: &str, existing: OverwritePolicy)
 fn write_text_to(path: &Path, text: &str, existing: OverwritePolicy) -> Result<()> {
     let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
     atomic_write::write(path, existing, contents)
+}
+
+/// Writes a file through `contents`. The file appears whole or not at all: it has a temporary name meanwhile.
+///
+/// # Errors
+/// [`Error::Exists`], [`Error::File`] with the reason, which may be that of `contents`.
+pub fn write_through(
+    path: impl AsRef<Path>,
+    existing: OverwritePolicy,
+    contents: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>,
+) -> Result<()> {
+    atomic_write::write(path.as_ref(), existing, contents)
 }
 
 /// Checks that a file could be written. Call it before long work.

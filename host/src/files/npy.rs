@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 
 use super::AnyImage;
-use faltung::{Image, Pixel, memory};
+use faltung::{Image, Pixel, PixelType, memory};
 
 /// What a `.npy` file begins with.
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -139,6 +139,48 @@ fn values<T, const N: usize>(array: &Array, from: fn([u8; N]) -> T) -> Result<Ve
     };
     let too_little = |error: faltung::Error| format!("has the shape {:?}: {error}", array.shape);
     memory::collect(chunks.iter().map(value), "to convert its values").map_err(too_little)
+}
+
+/// Where the values of a picture stand in a file, in C order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) channels: usize,
+    pub(crate) pixel: PixelType,
+    /// Whether the largest byte of a value comes first.
+    pub(crate) big_endian: bool,
+    /// The position of the first value.
+    pub(crate) start: u64,
+}
+
+/// Reads the header of a picture from the beginning of a file.
+pub(crate) fn layout(reader: &mut (impl Read + Seek)) -> Result<Layout, String> {
+    if !starts(reader).map_err(|error| error.to_string())? {
+        return Err("is no .npy file".into());
+    }
+    let header = header(reader)?;
+    let start = reader.stream_position().map_err(|error| error.to_string())?;
+    let kind = kind(&header)?;
+    if header.order() == Order::Fortran {
+        return Err("has its values in Fortran order, and C order is needed to read it in chunks".into());
+    }
+    let pixel = match (kind.letter, kind.bytes) {
+        ('u', 1) => PixelType::U8,
+        ('u', 2) => PixelType::U16,
+        ('f', 4) => PixelType::F32,
+        (letter, bytes) => return Err(format!("holds {letter}{}, and u8, u16 or f32 is needed", bytes * 8)),
+    };
+    let side = |side: u64| usize::try_from(side).unwrap_or(usize::MAX);
+    let (height, width, channels) = match *header.shape() {
+        [height, width] => (side(height), side(width), 1),
+        [height, width, channels] => (side(height), side(width), side(channels)),
+        _ => {
+            let shape = header.shape();
+            return Err(format!("has the shape {shape:?}: height x width, or height x width x 1 to 4 is needed"));
+        }
+    };
+    Ok(Layout { width, height, channels, pixel, big_endian: kind.big_endian, start })
 }
 
 /// A picture: u8, u16 or f32, of height x width or height x width x channels.

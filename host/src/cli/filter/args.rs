@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use faltung::{Accuracy, Border, DeviceChoice, Operation, PixelType, Variant, VariantChoice};
+use faltung::{Accuracy, Border, Operation, PixelType, Variant, VariantChoice};
 use host::files::OverwritePolicy;
 
 use super::alpha::Alpha;
+use super::devices::DeviceArg;
 use super::mask::{MaskArgs, StepArgs};
 use super::steps::Steps;
 use crate::cli::accuracy::AccuracyArgs;
@@ -52,10 +53,11 @@ pub(in crate::cli) struct Args {
     pub(super) quality: Option<u8>,
 
     /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the
-    /// GPU's kernels on the CPU, slowly, with every access checked. Should the device break down, auto goes on on the
-    /// CPU, and cuda:N begins no other picture
+    /// GPU's kernels on the CPU, slowly, with every access checked. cuda:all takes all CUDA devices, for an image that
+    /// is filtered in chunks. Should the device break down, auto goes on on the CPU, cuda:all on the other devices, and
+    /// cuda:N begins no other picture
     #[arg(long, default_value = "auto")]
-    pub(super) device: DeviceChoice,
+    pub(super) device: DeviceArg,
 
     /// The kernel that computes. auto takes the fastest of those that are as accurate as --accuracy asks. exact is
     /// auto with --accuracy exact
@@ -70,11 +72,27 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
     pub(super) device_memory: Option<usize>,
 
-    /// Replace output files that exist
+    /// Filter one image in chunks (Zarr, .npy), and keep the whole process within so many bytes of memory, such as 4G.
+    /// Images that don't fit into memory are filtered so without it, with half of the free memory
+    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
+    pub(super) memory: Option<usize>,
+
+    /// Filter the I-th of N shares of an image's chunks, I from 1 to N, into a Zarr array that N processes share, on one
+    /// machine or several
+    #[arg(long, value_name = "I/N", value_parser = part)]
+    pub(super) part: Option<(usize, usize)>,
+
+    /// Rows and columns of the chunks (of a Zarr array: of its files) [default: those of the input, if that is Zarr,
+    /// else 4096x4096; for .npy what fits the memory]
+    #[arg(long, value_name = "K|HxW", value_parser = chunk)]
+    pub(super) chunk: Option<(usize, usize)>,
+
+    /// Replace output files that exist. A Zarr array is replaced only if this program wrote it
     #[arg(long)]
     pub(super) overwrite: bool,
 
-    /// Pass over inputs whose output file exists, such as to go on with a batch that was ended
+    /// Pass over inputs whose output file exists, such as to go on with a batch that was ended. Of a Zarr array, pass
+    /// over the chunks that exist; if it holds the results of another task, that is an error
     #[arg(long, conflicts_with = "overwrite")]
     pub(super) skip_existing: bool,
 
@@ -112,6 +130,7 @@ Examples:
   host filter image.npy -o result.npy --mask mask.npy --op correlate --output-type f32
   host filter photos/ -o soft/ --gaussian 3
   host filter \"photos/*.jpg\" -o \"out/{stem}.png\" --box 5
+  host filter mosaic.zarr -o soft.zarr --gaussian 3 --memory 4G
   echo \"1 2 1\" | host filter a.png -o b.png --mask - --normalize
 
 Files: PNG, JPEG, TIFF, BMP, PGM/PPM/PAM, WebP, QOI, OpenEXR (RGB, RGBA), and .npy of two dimensions or of \
@@ -124,6 +143,11 @@ output's format has a place for them; a note says what is not, once for each kin
 memory of a picture's values and 64 MiB more; a file that would take more is refused. Of several pages or frames the \
 first is read. - is the standard input. Output files appear whole or not at all, and are on the disk when the program \
 ends. What kill -9 leaves over begins with .host-unfinished-; the next run that writes into the folder removes it.
+
+A Zarr array of version 3 (.zarr, or a folder with zarr.json) is filtered in chunks that never are in memory \
+together; so is one .npy with --memory or --chunk. Each chunk of a result appears whole or not at all. The \
+attributes of a result say which filter of which image it is. What is missing in the end is listed, and \
+--skip-existing completes it.
 
 With --then, values are f32 between two masks: neither rounded nor saturated. The same holds where colours are \
 weighted by alpha, for --linear, --unsharp and magnitude. Alpha keeps its numbers in another --output-type, as all \
@@ -182,6 +206,23 @@ fn bytes(text: &str) -> Result<usize> {
     let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<usize>().ok()).flatten();
     let bytes = number.and_then(|number| number.checked_mul(unit));
     bytes.ok_or_else(|| anyhow!("a number of bytes was expected, such as 512M or 2G"))
+}
+
+/// One of several shares, both from 1 on.
+fn part(text: &str) -> Result<(usize, usize)> {
+    let parsed = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    parsed
+        .filter(|(part, parts): &(usize, usize)| (1..=*parts).contains(part))
+        .ok_or_else(|| anyhow!("a share and the number of shares were expected, such as 1/8 to 8/8"))
+}
+
+/// Rows and columns, or one number for both.
+fn chunk(text: &str) -> Result<(usize, usize)> {
+    let (rows, columns) = text.split_once(['x', 'X']).unwrap_or((text, text));
+    let parsed = rows.parse().ok().zip(columns.parse().ok());
+    parsed
+        .filter(|(rows, columns): &(usize, usize)| *rows > 0 && *columns > 0)
+        .ok_or_else(|| anyhow!("rows and columns were expected, such as 4096 or 2048x4096"))
 }
 
 impl Args {

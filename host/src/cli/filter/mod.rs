@@ -2,7 +2,10 @@
 
 mod alpha;
 mod args;
+mod chunk_progress;
+mod chunked;
 mod compute;
+mod devices;
 mod first_done;
 mod light;
 mod mask;
@@ -20,6 +23,7 @@ use host::files::{DeferredSync, decoded_bytes};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
+use self::devices::DeviceArg;
 use self::paths::Inputs;
 use self::pictures::{Pictures, ReadAhead};
 use self::progress::Progress;
@@ -28,6 +32,13 @@ use super::{OrUsage, Outcome, interrupt, output};
 /// Filters all inputs.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let steps = args.steps().or_usage()?;
+    if chunked::is_wanted(args) {
+        return chunked::run(args, &steps);
+    }
+    let DeviceArg::One(choice) = args.device else {
+        let text = "--device cuda:all is for an image that is filtered in chunks (.zarr, --memory, --chunk)";
+        return Err(anyhow::anyhow!(text)).or_usage();
+    };
     let Inputs { mut jobs, failed, empty, passed_over } =
         paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
     if args.quality.is_some() {
@@ -42,13 +53,13 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
     let cpu_is_first = match &jobs[..] {
         // To open a GPU pays for many pictures.
-        [job] if args.device == DeviceChoice::Auto && args.variant().named().is_none() => {
+        [job] if choice == DeviceChoice::Auto && args.variant().named().is_none() => {
             // A decoder takes about four times the bytes of the values.
             first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
         }
         _ => None,
     };
-    let device = if cpu_is_first.is_some() { Device::cpu() } else { super::select(args.device)? };
+    let device = if cpu_is_first.is_some() { Device::cpu() } else { super::select(choice)? };
     let device = match args.device_memory {
         Some(bytes) => device.with_memory_limit(bytes),
         None => device,
@@ -57,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let notes = if args.quiet { Vec::new() } else { notes(args, &device, reason, &steps.filters) };
     let cpu = Device::cpu();
     let mut compute = Compute::new(&device, &steps.filters, args.variant()).or_usage()?;
-    if args.device == DeviceChoice::Auto {
+    if choice == DeviceChoice::Auto {
         compute = compute.replaced_by(&cpu);
     }
     if !jobs.is_empty() {

@@ -1,0 +1,160 @@
+//! TIFF and BigTIFF, tiled or in strips, read in windows.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use faltung::chunked::{BoxError, Window, WindowSource};
+use faltung::{Image, PixelType};
+use tiff::ColorType;
+use tiff::decoder::{Decoder, Limits};
+use tiff::tags::Tag;
+
+use super::{ImageInfo, Value};
+use crate::files::escaped;
+use crate::{Error, Result};
+
+type TiffDecoder = Decoder<BufReader<File>>;
+
+/// The first page of a TIFF file, whose tiles or strips are decoded one by one.
+pub struct TiffSource {
+    path: PathBuf,
+    info: ImageInfo,
+    /// Columns and rows of a tile or a strip.
+    part: (usize, usize),
+    /// Decoders that no thread uses. Each has a file of its own, because decoding moves the file's position.
+    idle: Mutex<Vec<TiffDecoder>>,
+}
+
+impl TiffSource {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`Error::File`] with the reason: it is no TIFF, or of a kind that is not read in windows.
+    pub fn open(path: &Path) -> Result<Self> {
+        let blame = |reason: String| Error::File { path: path.into(), reason };
+        let mut decoder = open(path).map_err(blame)?;
+        let (info, part) = describe(&mut decoder).map_err(blame)?;
+        Ok(Self { path: path.into(), info, part, idle: Mutex::new(vec![decoder]) })
+    }
+
+    /// Size and type.
+    #[must_use]
+    pub fn info(&self) -> ImageInfo {
+        self.info
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TiffDecoder>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies what the tiles or strips under a window hold of it.
+    fn copy<T: Value>(&self, decoder: &mut TiffDecoder, window: Window, image: &mut Image<T>) -> Result<(), String> {
+        let (columns, rows) = self.part;
+        let (channels, across) = (self.info.channels, self.info.width.div_ceil(columns));
+        let words = |error: tiff::TiffError| error.to_string();
+        let mut values: Vec<T> = Vec::new();
+        for row in window.y / rows..(window.y + window.height).div_ceil(rows) {
+            for column in window.x / columns..(window.x + window.width).div_ceil(columns) {
+                let number = u32::try_from(row * across + column).map_err(|error| error.to_string())?;
+                let (width, height) = decoder.chunk_data_dimensions(number);
+                let (width, height) = (width as usize, height as usize);
+                values.resize(width * height * channels, T::default());
+                decoder.read_chunk_bytes(number, bytemuck::cast_slice_mut(&mut values)).map_err(words)?;
+                // What both have in common.
+                let (left, top) = (column * columns, row * rows);
+                let (begin, end) = (window.x.max(left), (window.x + window.width).min(left + width));
+                for y in window.y.max(top)..(window.y + window.height).min(top + height) {
+                    let length = end.saturating_sub(begin) * channels;
+                    let from = &values[((y - top) * width + begin - left) * channels..][..length];
+                    let to = ((y - window.y) * window.width + begin - window.x) * channels;
+                    image.values_mut()[to..][..length].copy_from_slice(from);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<TiffDecoder, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let decoder = Decoder::new(BufReader::with_capacity(1 << 16, file)).map_err(|error| error.to_string())?;
+    // A strip may be as large as the image: the memory of a chunk counts it.
+    Ok(decoder.with_limits(Limits::unlimited()))
+}
+
+/// Size and type of the first page, and columns and rows of its tiles or strips.
+fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize)), String> {
+    let words = |error: tiff::TiffError| error.to_string();
+    let (width, height) = decoder.dimensions().map_err(words)?;
+    let colour = decoder.colortype().map_err(words)?;
+    let (channels, bits) = match colour {
+        ColorType::Gray(bits) => (1, bits),
+        ColorType::GrayA(bits) => (2, bits),
+        ColorType::RGB(bits) => (3, bits),
+        ColorType::RGBA(bits) => (4, bits),
+        _ => return Err(format!("holds {colour:?}, and grey or RGB is needed to read it in chunks")),
+    };
+    let mut number = |tag: Tag, default: u16| {
+        decoder
+            .find_tag_unsigned_vec::<u16>(tag)
+            .map(|values| values.and_then(|v| v.first().copied()).unwrap_or(default))
+    };
+    const UNSIGNED: u16 = 1;
+    const FLOAT: u16 = 3;
+    let pixel = match (number(Tag::SampleFormat, UNSIGNED).map_err(words)?, bits) {
+        (UNSIGNED, 8) => PixelType::U8,
+        (UNSIGNED, 16) => PixelType::U16,
+        (FLOAT, 32) => PixelType::F32,
+        _ => return Err(format!("holds {colour:?}, and u8, u16 or f32 is needed to read it in chunks")),
+    };
+    if number(Tag::PlanarConfiguration, 1).map_err(words)? != 1 && channels > 1 {
+        return Err("has its channels in planes, and interleaved ones are needed to read it in chunks".into());
+    }
+    if number(Tag::Orientation, 1).map_err(words)? != 1 {
+        return Err("is turned by its orientation, and an upright image is needed to read it in chunks".into());
+    }
+    // 0 is white.
+    if number(Tag::PhotometricInterpretation, 1).map_err(words)? == 0 {
+        return Err("has white as 0, and black as 0 is needed to read it in chunks".into());
+    }
+    let (columns, rows) = decoder.chunk_dimensions();
+    let info = ImageInfo::new(width as usize, height as usize, channels, pixel)?;
+    Ok((info, ((columns as usize).clamp(1, info.width.max(1)).max(columns as usize), (rows as usize).max(1))))
+}
+
+impl<T: Value> WindowSource<T> for TiffSource {
+    fn read(&self, window: Window) -> Result<Image<T>, BoxError> {
+        let blame = |reason: String| format!("{}: {window}: {reason}", escaped(&self.path));
+        let idle = self.lock().pop();
+        let mut decoder = match idle {
+            Some(decoder) => decoder,
+            None => {
+                let mut decoder = open(&self.path).map_err(blame)?;
+                // The file may have been replaced.
+                let found = describe(&mut decoder).map_err(blame)?;
+                if found != (self.info, self.part) {
+                    return Err(blame("is another image than when it was opened".into()).into());
+                }
+                decoder
+            }
+        };
+        let mut image = Image::<T>::zeros(window.width, window.height, self.info.channels)?;
+        self.copy(&mut decoder, window, &mut image).map_err(blame)?;
+        self.lock().push(decoder);
+        Ok(image)
+    }
+
+    /// One tile or strip, coded and decoded.
+    fn extra_bytes(&self, _: Window) -> u64 {
+        let (columns, rows) = self.part;
+        2 * columns as u64 * rows.min(self.info.height) as u64 * self.info.pixel_bytes() as u64 + (1 << 20)
+    }
+}

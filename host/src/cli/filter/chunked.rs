@@ -1,0 +1,343 @@
+//! Images that are filtered in chunks, because they are larger than the memory, or shared with other processes.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use faltung::chunked::{ChunkGrid, ChunkSink, ChunkedFilter, Failure, Progress, Report, Stage, WindowSource};
+use faltung::{Device, Filter, PixelFormat, PixelType, Problem, memory};
+use host::chunked::{ImageInfo, NpySink, OpenedSource, TILE, Task, TiffSink, Value, ZarrOptions, ZarrSink, is_zarr};
+use host::files::{self, DeferredSync, escaped};
+
+use super::alpha::Alpha;
+use super::args::Args;
+use super::chunk_progress::{ChunkProgress, Share};
+use super::steps::Steps;
+use super::{OrUsage, Outcome, interrupt, output};
+
+/// Whether these arguments are for this way of filtering.
+pub(super) fn is_wanted(args: &Args) -> bool {
+    let is_asked_for = args.memory.is_some() || args.part.is_some() || args.chunk.is_some();
+    is_asked_for || is_zarr(&args.output) || args.inputs.iter().any(is_zarr) || exceeds_memory(args)
+}
+
+/// Whether one picture would take more than there is, and can be filtered in chunks.
+fn exceeds_memory(args: &Args) -> bool {
+    let [input] = &args.inputs[..] else { return false };
+    let can = OpenedSource::is_readable(input) && is_file(&args.output);
+    can && memory::free().is_some_and(|free| files::decoded_bytes(input) > free)
+}
+
+/// Whether a file is one that is written in place.
+fn is_file(path: &Path) -> bool {
+    let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
+    is_npy || is_tiff(path)
+}
+
+fn is_tiff(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| ["tif", "tiff"].iter().any(|tiff| extension.eq_ignore_ascii_case(tiff)))
+}
+
+/// Filters one image in chunks.
+pub(super) fn run(args: &Args, steps: &Steps) -> Result<Outcome> {
+    let filter = check(args, steps).or_usage()?;
+    let [input] = &args.inputs[..] else { bail!("one image was checked above") };
+    let source = OpenedSource::open(input)?;
+    let info = source.info();
+    if matches!(source, OpenedSource::Tiff(_)) && info.channels.is_multiple_of(2) && args.alpha.is_none() {
+        let text =
+            format!("{}: has alpha, and in chunks all channels are filtered alike: --alpha plain", escaped(input));
+        return Err(anyhow!(text)).or_usage();
+    }
+    let result = ImageInfo { pixel: args.output_type.unwrap_or(info.pixel), ..info };
+    let job = Job { args, filter, source: &source, info, result };
+    if args.memory.is_some() {
+        host::return_freed_memory();
+    }
+    match (info.pixel, result.pixel) {
+        (PixelType::U8, PixelType::U8) => job.run::<u8, u8>(),
+        (PixelType::U8, PixelType::U16) => job.run::<u8, u16>(),
+        (PixelType::U8, PixelType::F32) => job.run::<u8, f32>(),
+        (PixelType::U16, PixelType::U8) => job.run::<u16, u8>(),
+        (PixelType::U16, PixelType::U16) => job.run::<u16, u16>(),
+        (PixelType::U16, PixelType::F32) => job.run::<u16, f32>(),
+        (PixelType::F32, PixelType::U8) => job.run::<f32, u8>(),
+        (PixelType::F32, PixelType::U16) => job.run::<f32, u16>(),
+        (PixelType::F32, PixelType::F32) => job.run::<f32, f32>(),
+    }
+}
+
+/// The filter, if the arguments go together.
+fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
+    let [input] = &args.inputs[..] else {
+        bail!("images that are filtered in chunks (.zarr, --memory, --part, --chunk) are filtered one by one");
+    };
+    ensure!(
+        steps.is_single_convolution(),
+        "an image that is filtered in chunks takes one mask: no --then, --unsharp, magnitude or --linear"
+    );
+    ensure!(
+        matches!(args.alpha, None | Some(Alpha::Plain)),
+        "--alpha: images that are filtered in chunks have all their channels filtered alike (--alpha plain)"
+    );
+    ensure!(args.quality.is_none(), "--quality is for JPEG, which is not filtered in chunks");
+    ensure!(args.variant().named().is_none(), "--variant NAME is not for images that are filtered in chunks");
+    let output = &args.output;
+    ensure!(is_zarr(output) || is_file(output), "{}: .zarr, .npy and .tif are written in chunks", escaped(output));
+    ensure!(
+        args.part.is_none() || is_zarr(output),
+        "--part: {}: several processes can't share one file: .zarr is needed",
+        escaped(output)
+    );
+    let is_replaced = is_zarr(output) && output.exists() && args.overwrite;
+    ensure!(
+        !(is_replaced && args.part.is_some()),
+        "--overwrite and --part: other processes write {}, too; remove it first",
+        escaped(output)
+    );
+    if let (Ok(one), Ok(other)) = (input.canonicalize(), output.canonicalize()) {
+        ensure!(one != other, "{}: input and output are the same", escaped(input));
+    }
+    Ok(&steps.filters[0])
+}
+
+/// An image to be filtered, and what of it.
+struct Job<'a> {
+    args: &'a Args,
+    filter: &'a Filter,
+    source: &'a OpenedSource,
+    info: ImageInfo,
+    result: ImageInfo,
+}
+
+impl Job<'_> {
+    fn run<T: Value, U: Value>(&self) -> Result<Outcome> {
+        let format = PixelFormat::of::<T, U>(self.info.channels);
+        let problem = Problem::new(self.info.width, self.info.height, self.filter)?.with_format(format)?;
+        if is_zarr(&self.args.output) { self.to_zarr::<T, U>(&problem) } else { self.to_file::<T, U>() }
+    }
+
+    fn to_zarr<T: Value, U: Value>(&self, problem: &Problem) -> Result<Outcome> {
+        let Args { output, part, skip_existing, overwrite, .. } = self.args;
+        let task = Task::new(problem, self.source.identity()?, self.result.pixel);
+        if *overwrite && output.exists() {
+            ZarrSink::remove(output)?;
+        }
+        let options = ZarrOptions { chunk: self.args.chunk };
+        let join = *skip_existing || part.is_some();
+        let sink = ZarrSink::open(output, self.result, self.source.zarr(), options, &task, join);
+        let sink = sink.map_err(|error| match error {
+            host::Error::Exists { .. } => anyhow!("{error} (--skip-existing goes on with it, --overwrite replaces it)"),
+            error => error.into(),
+        })?;
+        let grid = sink.grid()?;
+        let (part, parts) = part.unwrap_or((1, 1));
+        let share = grid.part(part - 1, parts);
+        let of_share = share.len();
+        let chunks: Vec<usize> = share.filter(|&chunk| !(*skip_existing && sink.has(chunk))).collect();
+        if chunks.is_empty() {
+            self.say(format_args!("all {of_share} chunks existed and are kept"));
+            return Ok(Outcome::Done);
+        }
+        let devices = self.devices()?;
+        let sync = DeferredSync::begin();
+        let share = Share { kept: of_share - chunks.len(), chunks, name: &|chunk| sink.name(chunk) };
+        let outcome = self.filter::<T, U>(&devices, grid, &share, &sink);
+        sync.finish()?;
+        outcome
+    }
+
+    /// To a file that is written in place under a temporary name.
+    fn to_file<T: Value, U: Value>(&self) -> Result<Outcome> {
+        let Args { output, skip_existing, .. } = self.args;
+        if *skip_existing && output.is_file() {
+            self.say(format_args!("1 result existed and is kept"));
+            return Ok(Outcome::Done);
+        }
+        // Before the work.
+        files::check_writable(output, self.args.existing())?;
+        let devices = self.devices()?;
+        let mut outcome = None;
+        let contents = |writer: &mut BufWriter<File>| {
+            let file = writer.get_ref();
+            let result = if is_tiff(output) {
+                TiffSink::begin(file, self.result).map(|sink| self.to_blocks::<T, U>(&devices, &sink, TILE))?
+            } else {
+                let sink = NpySink::begin(file, self.result).map_err(|error| error.to_string())?;
+                self.to_blocks::<T, U>(&devices, &sink, 1)
+            };
+            let text = match &result {
+                Ok(Outcome::Done) => None,
+                Ok(Outcome::SomeFailed) => Some("is not written, because parts of it are missing".to_owned()),
+                Err(error) => Some(format!("is not written: {error:#}")),
+            };
+            outcome = result.ok();
+            text.map_or(Ok(()), Err)
+        };
+        files::write_through(output, self.args.existing(), contents)?;
+        Ok(outcome.unwrap_or(Outcome::SomeFailed))
+    }
+
+    fn to_blocks<T: Value, U: Value>(
+        &self,
+        devices: &[Device],
+        sink: &dyn ChunkSink<U>,
+        step: usize,
+    ) -> Result<Outcome> {
+        let grid = self.blocks::<T, U>(devices, sink, step)?;
+        let name = |chunk| grid.window(chunk).to_string();
+        let share = Share { kept: 0, chunks: (0..grid.count()).collect(), name: &name };
+        self.filter::<T, U>(devices, grid, &share, sink)
+    }
+
+    /// The blocks of an image whose file does not prescribe any: full rows if they are not too long. Sides are
+    /// multiples of `step`.
+    fn blocks<T: Value, U: Value>(
+        &self,
+        devices: &[Device],
+        sink: &dyn ChunkSink<U>,
+        step: usize,
+    ) -> Result<ChunkGrid> {
+        /// The most bytes of a block.
+        const MOST: usize = 64 << 20;
+        let ImageInfo { width, height, .. } = self.info;
+        if let Some((rows, columns)) = self.args.chunk {
+            return Ok(ChunkGrid::new(width, height, columns.next_multiple_of(step), rows.next_multiple_of(step))?);
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let budget = self.budget(devices) / (cores + 2) as u64;
+        let mask_height = self.filter.mask()?.height();
+        let row = width * self.result.pixel_bytes().max(self.info.pixel_bytes());
+        let (mut columns, mut rows) = (width, (MOST / row).clamp(1, height));
+        loop {
+            let grid = ChunkGrid::new(width, height, columns.next_multiple_of(step), rows.next_multiple_of(step))?;
+            let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
+            let needed = chunked.bytes_of_a_chunk::<T, U>(self.source.windows(), sink)?;
+            if needed <= budget || (rows <= step && columns <= step) {
+                return Ok(grid);
+            }
+            // Flat blocks read the rows above and below them many times.
+            if columns <= step || (rows > step && rows > 2 * mask_height) {
+                rows = rows.div_ceil(2);
+            } else {
+                columns = columns.div_ceil(2);
+            }
+        }
+    }
+
+    /// The devices, within their limit of memory.
+    fn devices(&self) -> Result<Vec<Device>> {
+        let args = self.args;
+        let devices = args.device.open()?.into_iter().map(|device| match args.device_memory {
+            Some(bytes) => device.with_memory_limit(bytes),
+            None => device,
+        });
+        let devices: Vec<Device> = devices.collect();
+        if !args.quiet {
+            let reason = devices[0].reason().filter(|_| args.device.is_auto());
+            for note in devices.iter().flat_map(|device| super::notes(args, device, reason, &[self.filter.clone()])) {
+                output::message(format_args!("{note}"));
+            }
+        }
+        Ok(devices)
+    }
+
+    /// Bytes for the chunks under way: what `--memory` leaves beside the program itself.
+    fn budget(&self, devices: &[Device]) -> u64 {
+        /// What a device's driver and its staging buffers take in host memory when they work.
+        const OF_A_DEVICE: u64 = 64 << 20;
+        /// Stacks, and what the allocator keeps.
+        const OF_A_THREAD: u64 = 3 << 20;
+        let gpus = devices.iter().filter(|device| device.gpu().is_some()).count() as u64;
+        let threads = 2 * rayon::current_num_threads() as u64 + 2;
+        let limit =
+            self.args.memory.map_or_else(|| memory::free().map_or(u64::MAX, |free| free / 2), |bytes| bytes as u64);
+        let own = memory::resident().unwrap_or(64 << 20) + gpus * OF_A_DEVICE + threads * OF_A_THREAD;
+        limit.saturating_sub(own)
+    }
+
+    fn filter<T: Value, U: Value>(
+        &self,
+        devices: &[Device],
+        grid: ChunkGrid,
+        share: &Share<'_>,
+        sink: &dyn ChunkSink<U>,
+    ) -> Result<Outcome> {
+        let source: &dyn WindowSource<T> = self.source.windows();
+        let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels).memory(self.budget(devices));
+        let start = Instant::now();
+        let counters = Progress::default();
+        let progress = ChunkProgress::new(&counters, share.chunks.len(), self.args.quiet);
+        let bar = progress.bar();
+        interrupt::clean_up_when_interrupted(move || bar.finish_and_clear());
+        let run = |devices: &[Device], chunks: &[usize]| {
+            chunked.run(devices, chunks.iter().copied(), source, sink, &counters).map_err(explain)
+        };
+        let report = progress.while_it_is_shown(|| {
+            let first = run(devices, &share.chunks)?;
+            // `auto` goes on on the CPU, as it does with pictures.
+            let is_left = !first.is_complete() && first.lost_devices.len() == devices.len();
+            if !(is_left && self.args.device.is_auto()) {
+                return Ok::<_, anyhow::Error>(first);
+            }
+            let missing = missing(&first, Stage::Compute);
+            let second = run(&[Device::cpu()], &missing)?;
+            let mut failed: Vec<Failure> =
+                first.failed.into_iter().filter(|failure| failure.stage != Stage::Compute).collect();
+            failed.extend(second.failed);
+            let Report { not_begun, done, .. } = second;
+            Ok(Report { done: first.done + done, failed, not_begun, lost_devices: first.lost_devices })
+        })?;
+        for lost in &report.lost_devices {
+            let who = if self.args.device.is_auto() { "the CPU does" } else { "other devices do" };
+            let what = if report.is_complete() { format!("; {who} its work") } else { String::new() };
+            output::message(format_args!("warning: {}: {}{what}", lost.name, lost.error));
+        }
+        Ok(self.conclude(&report, share, &counters, start))
+    }
+
+    /// Says how the run ended.
+    fn conclude(&self, report: &Report, share: &Share<'_>, counters: &Progress, start: Instant) -> Outcome {
+        for failure in &report.failed {
+            let what = match failure.stage {
+                Stage::Read => "reading",
+                Stage::Compute => "computing",
+                Stage::Write => "writing",
+            };
+            output::message(format_args!("error: chunk {}: {what}: {}", (share.name)(failure.chunk), failure.error));
+        }
+        self.say(format_args!("{}", share.summary(report.done, &counters.counts(), start.elapsed())));
+        if report.is_complete() {
+            return Outcome::Done;
+        }
+        let mut missing: Vec<usize> = report.failed.iter().map(|failure| failure.chunk).collect();
+        missing.extend(&report.not_begun);
+        missing.sort_unstable();
+        output::message(format_args!("{}", share.missing(&missing, is_zarr(&self.args.output))));
+        Outcome::SomeFailed
+    }
+
+    fn say(&self, text: std::fmt::Arguments<'_>) {
+        if !self.args.quiet {
+            output::message(text);
+        }
+    }
+}
+
+/// The chunks that were not begun, and those that failed at a stage.
+fn missing(report: &Report, stage: Stage) -> Vec<usize> {
+    let failed = report.failed.iter().filter(|failure| failure.stage == stage).map(|failure| failure.chunk);
+    let mut chunks: Vec<usize> = failed.chain(report.not_begun.iter().copied()).collect();
+    chunks.sort_unstable();
+    chunks
+}
+
+/// An error of the library, with a hint.
+fn explain(error: faltung::Error) -> anyhow::Error {
+    match error {
+        faltung::Error::HostMemory { .. } => anyhow!("{error} (a larger --memory or a smaller --chunk helps)"),
+        other => other.into(),
+    }
+}

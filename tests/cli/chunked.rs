@@ -1,0 +1,230 @@
+//! Images that are filtered in chunks: Zarr arrays and `.npy`, shares of several processes, bounded memory.
+
+use std::fs;
+use std::path::Path;
+
+use faltung::{Image, Pixel};
+
+use super::Place;
+
+/// A picture without repetition.
+fn noise<T: Pixel>(width: usize, height: usize, channels: usize) -> Image<T> {
+    let value = |i: usize| T::from_f32((i.wrapping_mul(2_654_435_761) >> 16 & 0xff) as f32);
+    Image::new(width, height, channels, (0..width * height * channels).map(value).collect()).unwrap()
+}
+
+/// All files of a folder with their bytes.
+pub(super) fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    fn walk(folder: &Path, under: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, under, found);
+            } else {
+                found.push((path.strip_prefix(under).unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(folder, folder, &mut found);
+    found.sort();
+    found
+}
+
+/// Fails if two folders have other files or other bytes, and names the first file that differs.
+#[track_caller]
+pub(super) fn assert_same(one: &Path, other: &Path) {
+    let (one, other) = (contents(one), contents(other));
+    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&one), names(&other));
+    let differs = one.iter().zip(&other).find(|(one, other)| one.1 != other.1).map(|(one, _)| &one.0);
+    assert_eq!(differs, None);
+}
+
+impl Place {
+    /// Writes an image as a Zarr array.
+    fn write_zarr<T: Pixel>(&self, name: &str, image: Image<T>, chunk: &str) {
+        let array = format!("{name}.npy");
+        self.write(&array, image);
+        self.filter(&[&array, "-o", name, "--identity", "--chunk", chunk]).with(0, &["chunks"]);
+        fs::remove_file(self.path(array)).unwrap();
+    }
+
+    /// Reads a Zarr array as `.npy`.
+    fn zarr_to_npy(&self, name: &str) -> faltung::AnyImage {
+        let array = format!("{name}-read.npy");
+        self.filter(&[name, "-o", &array, "--identity", "--overwrite"]).with(0, &[]);
+        self.read(&array)
+    }
+}
+
+/// Through Zarr and through `.npy`, in chunks of any size, for all borders, the result is that of the whole picture.
+#[test]
+fn chunks_are_the_picture() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for (case, border) in ["zero", "constant:7", "clamp", "reflect", "mirror", "wrap"].into_iter().enumerate() {
+        let place = Place::new();
+        let channels = [1, 3][case % 2];
+        let (width, height) = (random.usize(20..200), random.usize(20..200));
+        match case % 3 {
+            0 => place.write("a.npy", noise::<u8>(width, height, channels)),
+            1 => place.write("a.npy", noise::<u16>(width, height, channels)),
+            _ => place.write("a.npy", noise::<f32>(width, height, channels)),
+        }
+        let mask = format!("{}x{}", random.usize(1..30), random.usize(1..300));
+        let common = ["--box", mask.as_str(), "--border", border, "--exact"];
+        let run = |arguments: &[&str]| place.filter(&[arguments, &common].concat());
+        run(&["a.npy", "-o", "whole.npy"]).quietly();
+        let whole = place.read("whole.npy");
+        for _ in 0..3 {
+            let [rows, columns, more] = [0; 3].map(|_| random.usize(1..120));
+            let chunk = format!("{rows}x{columns}");
+            run(&["a.npy", "-o", "chunks.npy", "--chunk", &chunk, "--overwrite"]).with(0, &[]);
+            assert!(place.read("chunks.npy") == whole, "{chunk}, {border}");
+            place.filter(&["a.npy", "-o", "a.zarr", "--identity", "--chunk", &more.to_string()]).with(0, &[]);
+            run(&["a.zarr", "-o", "b.zarr"]).with(0, &["computed at", "pixels/s"]);
+            assert!(place.zarr_to_npy("b.zarr") == whole, "{more}, {border}");
+            run(&["a.zarr", "-o", "b.zarr", "--chunk", &chunk, "--overwrite"]).with(0, &[]);
+            assert!(place.zarr_to_npy("b.zarr") == whole, "{chunk} from {more}, {border}");
+            fs::remove_dir_all(place.path("a.zarr")).unwrap();
+            fs::remove_dir_all(place.path("b.zarr")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn results_have_the_type_that_is_asked_for() {
+    let place = Place::new();
+    place.write_zarr("a.zarr", noise::<u8>(90, 50, 1), "32");
+    place.filter(&["a.zarr", "-o", "b.zarr", "--sobel", "x", "--output-type", "f32"]).with(0, &[]);
+    assert_eq!(place.zarr_to_npy("b.zarr").pixel_type().name(), "f32");
+    assert!(fs::read_to_string(place.path("b.zarr/zarr.json")).unwrap().contains("\"float32\""));
+}
+
+/// Several processes share an array. Each writes its own files, and together all.
+#[test]
+fn parts_are_the_whole() {
+    let place = Place::new();
+    place.write_zarr("a.zarr", noise::<u16>(300, 200, 1), "40x64");
+    let filter = ["--gaussian", "3"];
+    place.filter(&[&["a.zarr", "-o", "whole.zarr"], &filter[..]].concat()).with(0, &["25 of 25 chunks"]);
+    let part = |number: usize| {
+        let part = format!("{number}/4");
+        let mut command = place.command(&["filter", "--device", "cpu", "a.zarr", "-o", "b.zarr", "--part", &part]);
+        command.args(filter).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    for child in [1, 2, 3, 4].map(part) {
+        super::Ended::from(child.wait_with_output().unwrap()).with(0, &["chunks"]);
+    }
+    assert_same(&place.path("b.zarr"), &place.path("whole.zarr"));
+    for wrong in ["0/4", "5/4", "1", "a/b", "1/0"] {
+        let run = place.filter(&["a.zarr", "-o", "c.zarr", "--box", "3", "--part", wrong]);
+        run.with(2, &["a share and the number of shares"]);
+    }
+    let run = place.filter(&["a.zarr", "-o", "c.npy", "--box", "3", "--part", "1/2"]);
+    run.with(2, &["can't share one file"]);
+}
+
+/// A run completes what is missing and computes nothing else. The results of another filter are not taken for its own.
+#[test]
+fn what_exists_is_kept_if_it_is_of_this_task() {
+    let place = Place::new();
+    place.write_zarr("a.zarr", noise::<u16>(120, 120, 1), "40");
+    let run = |more: &[&str]| place.filter(&[&["a.zarr", "-o", "b.zarr"], more].concat());
+    run(&["--box", "5"]).with(0, &["9 of 9 chunks"]);
+    let right = contents(&place.path("b.zarr"));
+    run(&["--box", "5"]).with(1, &["b.zarr exists", "--skip-existing", "--overwrite"]);
+    fs::remove_file(place.path("b.zarr/c/1/1")).unwrap();
+    fs::remove_file(place.path("b.zarr/c/0/2")).unwrap();
+    // Whoever writes a chunk that exists changes it.
+    fs::write(place.path("b.zarr/c/2/2"), "kept").unwrap();
+    run(&["--box", "5", "--skip-existing"]).with(0, &["2 of 2 chunks (7 existed and are kept)"]);
+    assert_eq!(fs::read(place.path("b.zarr/c/2/2")).unwrap(), b"kept");
+    run(&["--box", "5", "--skip-existing"]).with(0, &["all 9 chunks existed"]);
+    run(&["--box", "5", "--overwrite"]).with(0, &["9 of 9 chunks"]);
+    assert!(contents(&place.path("b.zarr")) == right);
+    for (more, word) in [
+        (&["--box", "3"][..], "mask"),
+        (&["--box", "5", "--border", "wrap"], "border"),
+        (&["--box", "5", "--scale", "2"], "scale"),
+        (&["--box", "5", "--exact"], "accuracy"),
+        (&["--box", "5", "--output-type", "u8"], "type"),
+        (&["--box", "5", "--chunk", "20"], "chunks or codecs"),
+    ] {
+        run(&[more, &["--skip-existing"]].concat()).with(1, &["b.zarr", word]);
+    }
+    // Another image of the same name and size.
+    fs::remove_dir_all(place.path("a.zarr")).unwrap();
+    place.write_zarr("a.zarr", noise::<u16>(120, 120, 1), "40");
+    run(&["--box", "5", "--skip-existing"]).with(1, &["another task: source"]);
+    assert!(contents(&place.path("b.zarr")) == right);
+    // Nothing that this program did not write is removed.
+    place.write("c.npy", noise::<u8>(9, 9, 1));
+    let attributes = fs::read_to_string(place.path("a.zarr/zarr.json")).unwrap().replace("\"host\"", "\"other\"");
+    fs::write(place.path("a.zarr/zarr.json"), attributes).unwrap();
+    place.filter(&["c.npy", "-o", "a.zarr", "--box", "3", "--overwrite"]).with(1, &["is kept: it is no array that"]);
+    fs::create_dir(place.path("folder.zarr")).unwrap();
+    fs::write(place.path("folder.zarr/notes"), "mine").unwrap();
+    place.filter(&["c.npy", "-o", "folder.zarr", "--box", "3"]).with(1, &["not empty, and no Zarr array"]);
+}
+
+/// A chunk that can't be read fails the chunks that need it. They are listed, and a second run completes them.
+#[test]
+fn a_wrong_checksum_is_found_and_named() {
+    let place = Place::new();
+    place.write_zarr("a.zarr", noise::<u16>(300, 300, 1), "100");
+    let run = |output: &str, more: &[&str]| place.filter(&[&["a.zarr", "-o", output, "--box", "3"], more].concat());
+    run("whole.zarr", &[]).with(0, &[]);
+    let shard = place.path("a.zarr/c/0/0");
+    let right = fs::read(&shard).unwrap();
+    let modified = fs::metadata(place.path("a.zarr/zarr.json")).unwrap().modified().unwrap();
+    let mut wrong = right.clone();
+    wrong[right.len() / 2] ^= 1;
+    fs::write(&shard, wrong).unwrap();
+    let ended = run("b.zarr", &[]).with(1, &["error: chunk c/0/0: reading: a.zarr", "hecksum", "5 of 9 chunks"]);
+    assert!(ended.stderr.contains("missing: 4 of 9 chunks: c/0/0, c/0/1, c/1/0, c/1/1; "), "{}", ended.stderr);
+    fs::write(&shard, right).unwrap();
+    assert_eq!(fs::metadata(place.path("a.zarr/zarr.json")).unwrap().modified().unwrap(), modified);
+    run("b.zarr", &["--skip-existing"]).with(0, &["4 of 4 chunks (5 existed"]);
+    assert_same(&place.path("b.zarr"), &place.path("whole.zarr"));
+    // One file is whole or not there.
+    fs::write(&shard, "short").unwrap();
+    run("b.npy", &[]).with(1, &["missing: ", "b.npy: is not written, because parts of it are missing"]);
+    assert!(!place.names().iter().any(|name| name.starts_with(".host") || name == "b.npy"));
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_said() {
+    let place = Place::new();
+    place.write_zarr("a.zarr", noise::<u16>(64, 64, 1), "32");
+    let metadata = fs::read_to_string(place.path("a.zarr/zarr.json")).unwrap();
+    let check = |from: &str, to: &str, words: &str| {
+        assert!(metadata.contains(from), "{from}");
+        fs::create_dir_all(place.path("wrong.zarr")).unwrap();
+        fs::write(place.path("wrong.zarr/zarr.json"), metadata.replacen(from, to, 1)).unwrap();
+        place.filter(&["wrong.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["wrong.zarr: ", words]);
+        assert!(!place.path("b.zarr").exists());
+    };
+    check("\"array\"", "\"group\"", "is a group");
+    check("\"uint16\"", "\"int64\"", "uint8, uint16 or float32");
+    check("\"zstd\"", "\"blosc\"", "the codecs are");
+    check("\"zarr_format\"", "zarr", "zarr.json");
+    check("\"regular\"", "\"irregular\"", "not regular");
+    fs::create_dir(place.path("old.zarr")).unwrap();
+    fs::write(place.path("old.zarr/.zarray"), "{}").unwrap();
+    place.filter(&["old.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["Zarr of version 2"]);
+    place.filter(&["none.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["none.zarr: does not exist"]);
+    place.write("a.png", noise::<u8>(9, 9, 1));
+    place.filter(&["a.png", "-o", "b.zarr", "--box", "3"]).with(1, &["a.png: can't be read in chunks"]);
+    place.filter(&["a.zarr", "-o", "b.png", "--box", "3"]).with(2, &[".zarr, .npy and .tif are written"]);
+    place.filter(&["a.zarr", "-o", "a.zarr", "--box", "3"]).with(2, &["input and output are the same"]);
+    place.filter(&["a.zarr", "a.png", "-o", "b.zarr", "--box", "3"]).with(2, &["filtered one by one"]);
+    for more in [&["--unsharp", "2"][..], &["--sobel", "magnitude"], &["--box", "3", "--linear"]] {
+        place.filter(&[&["a.zarr", "-o", "b.zarr"], more].concat()).with(2, &["takes one mask"]);
+    }
+    place.filter(&["a.zarr", "-o", "b.zarr", "--box", "3", "--memory", "1M"]).with(1, &["memory", "a larger --memory"]);
+    place.host(&["filter", "a.png", "-o", "b.png", "--box", "3", "--device", "cuda:all"]).with(2, &["in chunks"]);
+    place.host(&["filter", "a.png", "-o", "b.png", "--box", "3", "--device", "cuda:x"]).with(2, &["cuda:all"]);
+}

@@ -1,0 +1,148 @@
+//! Images that are filtered in chunks, and what can go wrong: the process is killed, the disk is full, memory is short.
+//! Nothing is half written, and another run completes the result.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use faltung::Image;
+
+use super::chunked::{assert_same, contents};
+use super::{Ended, Place};
+
+/// An image of noise as a Zarr array `a.zarr`, and its undisturbed result `whole.zarr`.
+fn prepared(width: usize, height: usize, chunk: &str, filter: &[&str]) -> Place {
+    let place = Place::new();
+    let value = |i: usize| (i.wrapping_mul(2_654_435_761) >> 13) as u16;
+    let image = Image::new(width, height, 1, (0..width * height).map(value).collect()).unwrap();
+    place.write("a.npy", image);
+    place.filter(&["a.npy", "-o", "a.zarr", "--identity", "--chunk", chunk]).with(0, &[]);
+    place.filter(&[&["a.zarr", "-o", "whole.zarr"], filter].concat()).with(0, &[]);
+    place
+}
+
+/// Chunk files that exist, without unfinished ones.
+fn chunks(folder: &Path) -> usize {
+    if !folder.exists() {
+        return 0;
+    }
+    contents(folder).iter().filter(|(name, _)| name.starts_with("c/") && !name.contains(".host-unfinished-")).count()
+}
+
+/// Starts the program on `a.zarr`.
+fn start(place: &Place, filter: &[&str]) -> Child {
+    let common = ["filter", "--device", "cpu", "a.zarr", "-o", "b.zarr", "--skip-existing"];
+    let mut command = place.command(&[&common, filter].concat());
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Killed at any moment, the array holds whole chunks only. The last run completes it: byte for byte the result of a
+/// run that was not disturbed.
+#[test]
+fn a_killed_run_is_completed() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let filter = ["--gaussian", "6", "--exact"];
+    let place = prepared(1500, 1300, "100", &filter);
+    let (whole, found) = (place.path("whole.zarr"), place.path("b.zarr"));
+    let all = chunks(&whole);
+    assert_eq!(all, 195);
+    // Not all moments of a run are alike: before the metadata, between chunks, within one.
+    let mut done = Vec::new();
+    for _ in 0..8 {
+        let mut child = start(&place, &filter);
+        std::thread::sleep(Duration::from_millis(random.u64(5..150)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        done.push(chunks(&found));
+        if found.exists() {
+            let right = contents(&whole);
+            for (name, bytes) in contents(&found).iter().filter(|(name, _)| !name.contains(".host-unfinished-")) {
+                let expected = right.iter().find(|(known, _)| known == name);
+                assert!(expected.is_some_and(|(_, expected)| expected == bytes), "{name} is not the right one");
+            }
+        }
+    }
+    println!("chunks after each kill: {done:?} of {all}");
+    assert!(done.is_sorted(), "a run lost chunks: {done:?}");
+    Ended::from(start(&place, &filter).wait_with_output().unwrap()).with(0, &[]);
+    assert_same(&found, &whole);
+}
+
+/// A file that can't be written ends the run. What is written is whole, the rest is listed, and a second run completes
+/// it.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_nothing_half_written() {
+    let filter = ["--gaussian", "2"];
+    let place = prepared(400, 400, "100", &filter);
+    // One chunk is larger than the largest file that is allowed; noise does not compress.
+    let script = "ulimit -f 16; exec \"$0\" \"$@\"";
+    let host = super::program();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script]).arg(host).args(["filter", "--device", "cpu", "a.zarr", "-o", "b.zarr"]).args(filter);
+    let ended = Ended::from(command.current_dir(place.path("")).stdin(Stdio::null()).output().unwrap());
+    let ended = ended.with(1, &["error: chunk c/", "writing: ", "File too large", "missing: 16 of 16 chunks: c/0/0, "]);
+    assert!(!ended.stderr.contains("warning"), "{}", ended.stderr);
+    assert_eq!(contents(&place.path("b.zarr")).len(), 1, "only the metadata");
+    place.filter(&[&["a.zarr", "-o", "b.zarr", "--skip-existing"], &filter[..]].concat()).with(0, &["16 of 16"]);
+    assert_same(&place.path("b.zarr"), &place.path("whole.zarr"));
+    // A file in the place of a folder.
+    fs::remove_dir_all(place.path("b.zarr/c/2")).unwrap();
+    fs::write(place.path("b.zarr/c/2"), "").unwrap();
+    let again = place.filter(&[&["a.zarr", "-o", "b.zarr", "--skip-existing"], &filter[..]].concat());
+    again.with(1, &["writing: ", "missing: 4 of 16 chunks: c/2/0, c/2/1, c/2/2, c/2/3"]);
+}
+
+/// Waits for a child, and returns its status and its peak of memory in bytes.
+#[cfg(target_os = "linux")]
+fn peak_of(child: &mut Child) -> io::Result<(i32, u64)> {
+    let mut status = 0;
+    // SAFETY: `rusage` is plain data, for which zeros are a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let id = i32::try_from(child.id()).map_err(io::Error::other)?;
+    // SAFETY: both pointers are to variables of this function; the child was not waited for.
+    if unsafe { libc::wait4(id, &raw mut status, 0, &raw mut usage) } != id {
+        return Err(io::Error::last_os_error());
+    }
+    let kibibytes = u64::try_from(usage.ru_maxrss).map_err(io::Error::other)?;
+    Ok((libc::WEXITSTATUS(status), kibibytes * 1024))
+}
+
+/// The whole process keeps within `--memory`, for images that are several times as large.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_keeps_within_its_memory() {
+    let place = Place::new();
+    let (width, height) = (20_000_u64, 16_000_u64);
+    // 640 MB of zeros that take no place on the disk.
+    let mut header = format!("{{'descr': '<u2', 'fortran_order': False, 'shape': ({height}, {width}), }}");
+    header.push_str(&" ".repeat(117 - header.len()));
+    header.push('\n');
+    let start = [b"\x93NUMPY\x01\x00\x76\x00", header.as_bytes()].concat();
+    assert_eq!(start.len(), 128);
+    fs::write(place.path("a.npy"), start).unwrap();
+    let file = fs::File::options().write(true).open(place.path("a.npy")).unwrap();
+    file.set_len(128 + width * height * 2).unwrap();
+    // A few values that are not 0, so that the chunks hold something.
+    for row in (0..height).step_by(97) {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[200; 999], 128 + row * width * 2 + row).unwrap();
+    }
+    for (input, output, memory) in
+        [("a.npy", "a.zarr", 400_u64), ("a.zarr", "b.zarr", 300), ("a.zarr", "b.npy", 200), ("a.npy", "c.npy", 150)]
+    {
+        let limit = format!("{memory}M");
+        let arguments = ["filter", "--device", "cpu", input, "-o", output, "--gaussian", "2", "--memory", &limit];
+        let chunk: &[&str] = if output == "a.zarr" { &["--chunk", "2048"] } else { &[] };
+        let mut command = place.command(&[&arguments[..], chunk].concat());
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap();
+        let (status, peak) = peak_of(&mut child).unwrap();
+        println!("{input} to {output}: {} of {memory} MiB", peak >> 20);
+        assert_eq!(status, 0);
+        assert!(peak <= memory << 20, "{peak} bytes for --memory {limit}");
+    }
+    assert!(fs::read(place.path("b.npy")).unwrap().iter().skip(128).any(|&byte| byte != 0));
+}
