@@ -14,7 +14,6 @@ It needs NumPy and SciPy, and on the disk some four times the bytes of the image
 import argparse
 import pathlib
 import random
-import resource
 import shutil
 import subprocess
 import time
@@ -64,6 +63,23 @@ def finish(process):
         raise SystemExit(f"the exit status is {process.returncode}")
 
 
+def watch(process):
+    """Waits for a process, and returns the peak of its memory in bytes, as Linux keeps it while the process runs."""
+    peak = 0
+    while process.poll() is None:
+        try:
+            listing = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        except OSError:
+            break
+        lines = dict(line.split(":", 1) for line in listing.splitlines() if ":" in line)
+        # Before it is the program, the process is a copy of this one.
+        if lines["Name"].strip() != "python3" and "VmHWM" in lines:
+            peak = max(peak, int(lines["VmHWM"].split()[0]) * 1024)
+        time.sleep(0.01)
+    finish(process)
+    return peak
+
+
 def files(folder):
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if not path.name.startswith(".host-unfinished-"))
@@ -93,9 +109,8 @@ def main():
 
     gaussian = [arguments.host, "filter", image, "--gaussian", SIGMA, "--border", "mirror", *common]
     begin = time.monotonic()
-    finish(run([*gaussian, "-o", whole]))
+    peak = watch(run([*gaussian, "-o", whole]))
     seconds = time.monotonic() - begin
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     print(f"undisturbed: {seconds:.1f} s, {side * side / seconds / 1e6:.1f} Mpixels/s, peak {peak / 2**20:.0f} MiB")
 
     for number in range(arguments.kills):
@@ -132,8 +147,8 @@ def main():
         values += found.size
         rounded += int((found == np.rint(expected)).sum())
     print(f"{arguments.windows} windows: at most {worst:.4f} from SciPy's f64, {rounded / values:.6%} equal when rounded")
-    # Half a unit is the rounding; the rest is the sum in f32.
-    if not worst < 0.5 + 0.05:
+    # Half a unit is the rounding. The rest is the sum in f32, of 625 products of numbers up to 33,000.
+    if not worst < 0.5 + 0.25:
         raise SystemExit("the result differs from SciPy")
 
 

@@ -15,6 +15,7 @@ pub mod files;
 pub mod oracle;
 pub mod resident;
 mod samples;
+pub mod scale;
 pub mod text_table;
 mod threads;
 pub mod tutorial;

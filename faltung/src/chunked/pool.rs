@@ -60,7 +60,7 @@ impl<'a> Pool<'a> {
     pub(super) fn on_free_device<R>(&self, work: impl Fn(&Device) -> crate::Result<R>) -> crate::Result<R> {
         loop {
             let Some(lease) = self.take() else {
-                let reason = "no device is left: each one has failed".to_owned();
+                let reason = "each one has failed".to_owned();
                 return Err(Error::NoDevice { reason, source: None });
             };
             match work(&self.devices[lease.number]) {

@@ -35,6 +35,11 @@ pub fn resident() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
+/// The most bytes of memory that this process had; None where the system does not say.
+pub fn peak() -> Option<u64> {
+    kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
 /// What the control groups of this process leave it; None where nothing limits it.
 #[must_use]
 pub fn control_group_free() -> Option<u64> {

@@ -170,9 +170,10 @@ pub(super) fn new_metadata(info: ImageInfo, shard: (usize, usize)) -> Value {
     })
 }
 
-/// The side of the parts of a shard: its largest divisor that is suitable, or the side itself.
+/// The side of the parts of a shard: its largest divisor that is suitable, or the side itself. Whoever reads a halo
+/// decodes whole parts, so these are smaller than shards.
 fn part(side: usize) -> usize {
-    const SUITABLE: std::ops::RangeInclusive<usize> = 128..=1024;
+    const SUITABLE: std::ops::RangeInclusive<usize> = 64..=512;
     SUITABLE.rev().find(|part| side.is_multiple_of(*part)).unwrap_or(side)
 }
 
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn parts_divide_shards() {
-        for (side, expected) in [(4096, 1024), (1000, 1000), (5000, 1000), (4099, 4099), (60, 60), (1, 1)] {
+        for (side, expected) in [(4096, 512), (1000, 500), (5000, 500), (4099, 4099), (60, 60), (1, 1)] {
             assert_eq!(part(side), expected, "{side}");
         }
     }
@@ -192,8 +193,8 @@ mod tests {
     #[test]
     fn layouts_are_read() {
         let layout = ZarrLayout::parse(new_metadata(INFO, (2048, 4096))).unwrap();
-        assert_eq!((layout.info, &layout.chunk[..], &layout.unit[..]), (INFO, &[2048, 4096][..], &[1024, 1024][..]));
-        assert_eq!(layout.bytes(&layout.unit), 2 << 20);
+        assert_eq!((layout.info, &layout.chunk[..], &layout.unit[..]), (INFO, &[2048, 4096][..], &[512, 512][..]));
+        assert_eq!(layout.bytes(&layout.unit), 512 << 10);
         // A compressed shard is one part.
         let mut metadata = new_metadata(INFO, (2048, 4096));
         metadata["codecs"].as_array_mut().unwrap().push(json!({"name": "gzip", "configuration": {"level": 1}}));

@@ -9,6 +9,7 @@ mod filter;
 mod info;
 mod interrupt;
 mod output;
+mod plan_scale;
 mod tutorial;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ enum Command {
     Tutorial(tutorial::Args),
     Check(check::Args),
     Calibrate(calibrate::Args),
+    PlanScale(plan_scale::Args),
     Info(info::Args),
 }
 
@@ -95,6 +97,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Tutorial(args) => tutorial::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::PlanScale(args) => plan_scale::run(&args),
         Command::Info(args) => info::run(&args),
     };
     match result {

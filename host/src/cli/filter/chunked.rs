@@ -309,6 +309,9 @@ impl Job<'_> {
             output::message(format_args!("error: chunk {}: {what}: {}", (share.name)(failure.chunk), failure.error));
         }
         self.say(format_args!("{}", share.summary(report.done, &counters.counts(), start.elapsed())));
+        if let (Some(limit), Some(peak)) = (self.args.memory, memory::peak()) {
+            self.say(format_args!("memory: at most {} of {} MiB were used", peak >> 20, limit >> 20));
+        }
         if report.is_complete() {
             return Outcome::Done;
         }
