@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | Zarr, version 3 ([`ZarrSource`], [`ZarrSink`]) | any window | each chunk (shard) is one file |
 //! | `.npy` in C order ([`NpySource`], [`NpySink`]) | any window | in place, in a temporary file |
-//! | TIFF and BigTIFF ([`TiffSource`], [`TiffSink`]) | whole tiles or strips under the window; grey or RGB, interleaved, upright | BigTIFF in tiles without compression, in a temporary file |
+//! | TIFF and BigTIFF ([`TiffSource`], [`TiffSink`]) | tiles or strips under the window | in tiles, in place, in a temporary file |
 //!
 //! Values are `u8`, `u16` or `f32`. An image has the axes height and width, or height, width and 1 to 4 channels.
 //!
@@ -16,6 +16,7 @@ mod source;
 mod task;
 mod tiff_sink;
 mod tiff_source;
+mod zarr_cache;
 mod zarr_layout;
 mod zarr_sink;
 mod zarr_source;

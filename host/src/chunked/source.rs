@@ -78,6 +78,14 @@ impl OpenedSource {
         }
     }
 
+    /// Keeps at most so many bytes of decoded parts, if the format has parts: those under the halos of several chunks
+    /// are then decoded once.
+    pub fn keep_decoded(&self, bytes: u64) {
+        if let Self::Zarr(source) = self {
+            source.keep_decoded(bytes);
+        }
+    }
+
     /// What tells this image from others: name, size, type, and when its file (of an array, its metadata) was written.
     ///
     /// # Errors

@@ -101,9 +101,15 @@ impl ZarrLayout {
         metadata["data_type"] = name(pixel).into();
         metadata["fill_value"] = json!(0);
         metadata["attributes"] = json!({});
+        metadata["chunk_key_encoding"] = chunk_key_encoding();
         set_byte_order(&mut metadata["codecs"]);
         metadata
     }
+}
+
+/// The names of chunks: `c/1/2`, so that a folder has the chunks of one row.
+fn chunk_key_encoding() -> Value {
+    json!({"name": "default", "configuration": {"separator": "/"}})
 }
 
 /// Zarr's name of a type.
@@ -154,7 +160,7 @@ pub(super) fn new_metadata(info: ImageInfo, shard: (usize, usize)) -> Value {
         "shape": with_channels(height, width),
         "data_type": name(pixel),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": with_channels(shard.0, shard.1)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "chunk_key_encoding": chunk_key_encoding(),
         "fill_value": 0,
         "codecs": [{"name": "sharding_indexed", "configuration": {
             "chunk_shape": unit,

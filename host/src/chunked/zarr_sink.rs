@@ -61,7 +61,7 @@ impl ZarrSink {
         let sink = Self::with(folder, metadata)?;
         let path = folder.join(METADATA);
         if !path.exists() {
-            if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            if has_other_files(folder) && !path.exists() {
                 return Err(blame("is a folder that is not empty, and no Zarr array".into()));
             }
             std::fs::create_dir_all(folder).map_err(|error| blame(format!("can't be made: {error}")))?;
@@ -166,6 +166,12 @@ impl ZarrSink {
         }
         Ok(padded)
     }
+}
+
+/// Whether a folder has files that no process of this program is just writing.
+fn has_other_files(folder: &Path) -> bool {
+    let is_other = |name: std::ffi::OsString| !name.to_string_lossy().starts_with(files::UNFINISHED);
+    folder.read_dir().is_ok_and(|entries| entries.flatten().any(|entry| is_other(entry.file_name())))
 }
 
 impl<U: Value> ChunkSink<U> for ZarrSink {

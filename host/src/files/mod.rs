@@ -80,6 +80,8 @@ pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
 pub(crate) use npy::{Layout as NpyLayout, layout as npy_layout};
 
+pub use unfinished::PREFIX as UNFINISHED;
+
 /// Bytes that a decoder may allocate: 8 GiB. A larger picture is refused; `.npy` has no such limit.
 pub const MOST_BYTES: u64 = 8 << 30;
 

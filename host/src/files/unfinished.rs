@@ -19,7 +19,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 /// The prefix of temporary names. The boot identifier, `-` and random letters follow.
-const PREFIX: &str = ".host-unfinished-";
+pub const PREFIX: &str = ".host-unfinished-";
 
 /// Digits of the boot identifier.
 const BOOT: usize = 12;

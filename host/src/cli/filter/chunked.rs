@@ -18,15 +18,15 @@ use super::steps::Steps;
 use super::{OrUsage, Outcome, interrupt, output};
 
 /// Whether these arguments are for this way of filtering.
-pub(super) fn is_wanted(args: &Args) -> bool {
+pub(super) fn is_wanted(args: &Args, steps: &Steps) -> bool {
     let is_asked_for = args.memory.is_some() || args.part.is_some() || args.chunk.is_some();
-    is_asked_for || is_zarr(&args.output) || args.inputs.iter().any(is_zarr) || exceeds_memory(args)
+    is_asked_for || is_zarr(&args.output) || args.inputs.iter().any(is_zarr) || exceeds_memory(args, steps)
 }
 
 /// Whether one picture would take more than there is, and can be filtered in chunks.
-fn exceeds_memory(args: &Args) -> bool {
+fn exceeds_memory(args: &Args, steps: &Steps) -> bool {
     let [input] = &args.inputs[..] else { return false };
-    let can = OpenedSource::is_readable(input) && is_file(&args.output);
+    let can = OpenedSource::is_readable(input) && is_file(&args.output) && check(args, steps).is_ok();
     can && memory::free().is_some_and(|free| files::decoded_bytes(input) > free)
 }
 
@@ -210,7 +210,9 @@ impl Job<'_> {
         let budget = self.budget(devices) / (cores + 2) as u64;
         let mask_height = self.filter.mask()?.height();
         let row = width * self.result.pixel_bytes().max(self.info.pixel_bytes());
-        let (mut columns, mut rows) = (width, (MOST / row).clamp(1, height));
+        // Enough blocks that reading, computing and writing overlap.
+        let several = height.div_ceil(4 * (cores + 2)).max(2 * mask_height);
+        let (mut columns, mut rows) = (width, (MOST / row).min(several).clamp(1, height));
         loop {
             let grid = ChunkGrid::new(width, height, columns.next_multiple_of(step), rows.next_multiple_of(step))?;
             let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
@@ -266,7 +268,12 @@ impl Job<'_> {
         sink: &dyn ChunkSink<U>,
     ) -> Result<Outcome> {
         let source: &dyn WindowSource<T> = self.source.windows();
-        let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels).memory(self.budget(devices));
+        let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
+        let (budget, needed) = (self.budget(devices), chunked.bytes_of_a_chunk(source, sink)?);
+        // Parts under the halos of several chunks are worth less than a second and a third chunk under way.
+        let kept = if budget / 4 >= needed { budget / 4 } else { 0 };
+        self.source.keep_decoded(kept);
+        let chunked = chunked.memory(budget - kept);
         let start = Instant::now();
         let counters = Progress::default();
         let progress = ChunkProgress::new(&counters, share.chunks.len(), self.args.quiet);

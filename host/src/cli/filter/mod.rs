@@ -32,7 +32,7 @@ use super::{OrUsage, Outcome, interrupt, output};
 /// Filters all inputs.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let steps = args.steps().or_usage()?;
-    if chunked::is_wanted(args) {
+    if chunked::is_wanted(args, &steps) {
         return chunked::run(args, &steps);
     }
     let DeviceArg::One(choice) = args.device else {
