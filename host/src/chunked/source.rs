@@ -21,7 +21,7 @@ pub enum OpenedSource {
     /// A TIFF or BigTIFF file.
     Tiff(TiffSource),
     /// A Zarr array.
-    Zarr(ZarrSource),
+    Zarr(Box<ZarrSource>),
 }
 
 impl OpenedSource {
@@ -31,7 +31,7 @@ impl OpenedSource {
     /// [`Error::File`] with the reason.
     pub fn open(path: &Path) -> Result<Self> {
         if is_zarr(path) {
-            return ZarrSource::open(path).map(Self::Zarr);
+            return ZarrSource::open(path).map(|source| Self::Zarr(Box::new(source)));
         }
         if has_extension(path, &["npy"]) {
             return NpySource::open(path).map(Self::Npy);
@@ -65,7 +65,7 @@ impl OpenedSource {
         match self {
             Self::Npy(source) => source,
             Self::Tiff(source) => source,
-            Self::Zarr(source) => source,
+            Self::Zarr(source) => &**source,
         }
     }
 

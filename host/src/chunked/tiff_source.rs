@@ -12,7 +12,7 @@ use tiff::decoder::{Decoder, Limits};
 use tiff::tags::Tag;
 
 use super::{ImageInfo, Value};
-use crate::files::escaped;
+use crate::files::{escaped, guarded};
 use crate::{Error, Result};
 
 type TiffDecoder = Decoder<BufReader<File>>;
@@ -34,8 +34,8 @@ impl TiffSource {
     /// [`Error::File`] with the reason: it is no TIFF, or of a kind that is not read in windows.
     pub fn open(path: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: path.into(), reason };
-        let mut decoder = open(path).map_err(blame)?;
-        let (info, part) = describe(&mut decoder).map_err(blame)?;
+        let mut decoder = guarded(|| open(path)).map_err(blame)?;
+        let (info, part) = guarded(|| describe(&mut decoder)).map_err(blame)?;
         Ok(Self { path: path.into(), info, part, idle: Mutex::new(vec![decoder]) })
     }
 
@@ -100,6 +100,8 @@ fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize)), St
         ColorType::GrayA(bits) => (2, bits),
         ColorType::RGB(bits) => (3, bits),
         ColorType::RGBA(bits) => (4, bits),
+        // Grey and alpha, too.
+        ColorType::Multiband { bit_depth, num_samples } => (usize::from(num_samples), bit_depth),
         _ => return Err(format!("holds {colour:?}, and grey or RGB is needed to read it in chunks")),
     };
     let mut number = |tag: Tag, default: u16| {
@@ -127,7 +129,7 @@ fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize)), St
     }
     let (columns, rows) = decoder.chunk_dimensions();
     let info = ImageInfo::new(width as usize, height as usize, channels, pixel)?;
-    Ok((info, ((columns as usize).clamp(1, info.width.max(1)).max(columns as usize), (rows as usize).max(1))))
+    Ok((info, ((columns as usize).max(1), (rows as usize).max(1))))
 }
 
 impl<T: Value> WindowSource<T> for TiffSource {
@@ -147,7 +149,7 @@ impl<T: Value> WindowSource<T> for TiffSource {
             }
         };
         let mut image = Image::<T>::zeros(window.width, window.height, self.info.channels)?;
-        self.copy(&mut decoder, window, &mut image).map_err(blame)?;
+        guarded(|| self.copy(&mut decoder, window, &mut image)).map_err(blame)?;
         self.lock().push(decoder);
         Ok(image)
     }

@@ -13,7 +13,7 @@ use zarrs::filesystem::FilesystemStore;
 use super::zarr_cache::{Cache, Place};
 use super::zarr_layout::ZarrLayout;
 use super::{ImageInfo, Value};
-use crate::files::escaped;
+use crate::files::{escaped, guarded};
 use crate::{Error, Result};
 
 /// An image in a Zarr array of version 3. Chunks that are missing have the array's fill value.
@@ -139,9 +139,9 @@ impl<T: Value> WindowSource<T> for ZarrSource {
     fn read(&self, window: Window) -> Result<Image<T>, BoxError> {
         let blame = |error: String| format!("{}: {window}: {error}", escaped(&self.folder));
         if let Some(part) = self.kept_part() {
-            return Ok(self.read_parts(window, part).map_err(blame)?);
+            return Ok(guarded(|| self.read_parts(window, part)).map_err(blame)?);
         }
-        let values = self.decode(window.rows(), window.columns()).map_err(blame)?;
+        let values = guarded(|| self.decode(window.rows(), window.columns())).map_err(blame)?;
         Ok(Image::new(window.width, window.height, self.layout.info.channels, values)?)
     }
 

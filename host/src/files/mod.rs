@@ -314,7 +314,7 @@ pub fn is_picture(path: impl AsRef<Path>) -> bool {
 }
 
 /// Runs a decoder, and turns a panic into an error. A hostile file must not end a whole batch.
-fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     // A panic drops the decoder and its state, so nobody sees a broken invariant.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
     result.unwrap_or_else(|_| Err("can't be read: its decoder failed in an unexpected way".into()))

@@ -239,7 +239,7 @@ impl Job<'_> {
         let devices: Vec<Device> = devices.collect();
         if !args.quiet {
             let reason = devices[0].reason().filter(|_| args.device.is_auto());
-            for note in devices.iter().flat_map(|device| super::notes(args, device, reason, &[self.filter.clone()])) {
+            for note in super::notes(args, &devices[0], reason, std::slice::from_ref(self.filter)) {
                 output::message(format_args!("{note}"));
             }
         }
