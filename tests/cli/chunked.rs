@@ -228,3 +228,45 @@ fn what_cannot_be_read_or_written_is_said() {
     place.host(&["filter", "a.png", "-o", "b.png", "--box", "3", "--device", "cuda:all"]).with(2, &["in chunks"]);
     place.host(&["filter", "a.png", "-o", "b.png", "--box", "3", "--device", "cuda:x"]).with(2, &["cuda:all"]);
 }
+
+/// TIFF in chunks has the values of the whole picture.
+#[test]
+fn tiff_in_chunks_is_the_picture() {
+    let place = Place::new();
+    place.write("a.tif", noise::<u8>(1300, 700, 3));
+    place.write("b.tif", noise::<u16>(600, 1100, 1));
+    place.write("c.tif", noise::<f32>(513, 511, 1));
+    place.write("d.tif", noise::<u8>(60, 50, 4));
+    for name in ["a.tif", "b.tif", "c.tif", "d.tif"] {
+        let filter = ["--gaussian", "4", "--exact", "--alpha", "plain"];
+        place.filter(&[&[name, "-o", "whole.tif", "--overwrite"], &filter[..]].concat()).quietly();
+        place
+            .filter(&[&[name, "-o", "chunks.tif", "--overwrite", "--chunk", "500"], &filter[..]].concat())
+            .with(0, &[]);
+        assert!(place.read("chunks.tif") == place.read("whole.tif"), "{name}");
+        // Tiles, and another format.
+        let again = ["chunks.tif", "-o", "array.npy", "--overwrite", "--chunk", "100x300", "--identity"];
+        place.filter(&[&again[..], &["--alpha", "plain"]].concat()).with(0, &[]);
+        assert!(place.read("array.npy") == place.read("whole.tif"), "{name}");
+    }
+    place
+        .filter(&["d.tif", "-o", "e.tif", "--box", "3", "--chunk", "50"])
+        .with(2, &["d.tif: has alpha", "--alpha plain"]);
+    fs::write(place.path("f.tif"), &fs::read(place.path("a.tif")).unwrap()[..9000]).unwrap();
+    place.filter(&["f.tif", "-o", "g.tif", "--box", "3", "--chunk", "50"]).with(1, &["f.tif"]);
+    assert!(!place.path("g.tif").exists());
+}
+
+/// The model names the bound, and says what is wrong with its arguments.
+#[test]
+fn the_plan_names_the_bound() {
+    let place = Place::new();
+    let plan = |more: &[&str]| place.host(&[&["plan-scale", "--pixels", "1e12"], more].concat());
+    let ended = plan(&["--gpus", "64", "--gpus-per-machine", "4", "--disk", "1GB/s"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));
+    assert!(ended.stdout.contains("limited by storage") && ended.stdout.contains("files: 59605"), "{}", ended.stdout);
+    let ended = plan(&["--disk", "1TB/s", "--kernel", "1M"]);
+    assert!(ended.stdout.contains("limited by kernels"), "{}", ended.stdout);
+    plan(&["--disk", "fast"]).with(2, &["a number was expected"]);
+    plan(&["--disk", "1GB/s", "--part", "9000"]).with(2, &["--part 9000 is larger than --chunk"]);
+}

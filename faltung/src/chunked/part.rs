@@ -70,10 +70,11 @@ impl Part {
         let filtered = self.values() * size_of::<U>() as u64;
         let read = self.bytes_read::<T>();
         // The rectangles are read one after the other.
-        let reading = read + self.windows().map(|window| source.extra_bytes(window)).max().unwrap_or(0);
+        let decoding = self.windows().map(|window| source.extra_bytes(window)).max().unwrap_or(0);
+        let reading = read.saturating_add(decoding);
         let gathering = if self.is_one_window() { 0 } else { read + gathered };
         let computing = gathered + filtered + self.scratch_bytes();
-        let writing = filtered + sink.extra_bytes(self.window);
+        let writing = filtered.saturating_add(sink.extra_bytes(self.window));
         reading.max(gathering).max(computing).max(writing)
     }
 

@@ -131,6 +131,8 @@ mod tests {
     fn others_do_the_work_of_a_lost_device() {
         let devices = [Device::emulator(1), Device::emulator(2), Device::emulator(3)];
         let (pool, tried) = (Pool::new(&devices), AtomicUsize::new(0));
+        // The second device is the next one. It is used however few threads run at a time.
+        let first = pool.take();
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
@@ -148,6 +150,7 @@ mod tests {
                 });
             }
         });
+        drop(first);
         assert_eq!(tried.into_inner(), 1);
         assert!(pool.is_alive());
         let [LostDevice { name, error }] = &pool.into_lost()[..] else { panic!("one device is lost") };

@@ -78,6 +78,15 @@ impl OpenedSource {
         }
     }
 
+    /// What the values beside grey or RGB are, as the tag `ExtraSamples` of TIFF says it; None if the file does not.
+    #[must_use]
+    pub fn extra_samples(&self) -> Option<u16> {
+        match self {
+            Self::Tiff(source) => source.extra(),
+            _ => None,
+        }
+    }
+
     /// Keeps at most so many bytes of decoded parts, if the format has parts: those under the halos of several chunks
     /// are then decoded once.
     pub fn keep_decoded(&self, bytes: u64) {

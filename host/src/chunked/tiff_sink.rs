@@ -14,6 +14,9 @@ use super::{ImageInfo, Value};
 /// Columns and rows of a tile.
 pub const TILE: usize = 512;
 
+/// The most tiles of a file. Programs read the whole list of tiles, which takes 16 bytes for each.
+const MOST_TILES: u64 = 1 << 24;
+
 /// A BigTIFF file that is being written. Its chunks begin at multiples of [`TILE`].
 #[derive(Debug)]
 pub struct TiffSink<'a> {
@@ -29,15 +32,19 @@ fn start(tiles: u64) -> u64 {
 }
 
 impl<'a> TiffSink<'a> {
-    /// Writes the directory to an empty file, and makes the file as long as it will be.
+    /// Writes the directory to an empty file, and makes the file as long as it will be. `extra` says what the values
+    /// beside grey or RGB are (tag `ExtraSamples`); by default alpha that the colours are not multiplied by.
     ///
     /// # Errors
     /// Those of the file, in words.
-    pub fn begin(file: &'a File, info: ImageInfo) -> Result<Self, String> {
+    pub fn begin(file: &'a File, info: ImageInfo, extra: Option<u16>) -> Result<Self, String> {
         let ImageInfo { width, height, channels, pixel } = info;
         let side = |side: usize| u32::try_from(side).map_err(|_| format!("a side of {side} is too large for TIFF"));
         let (width, height) = (side(width)?, side(height)?);
         let tiles = (info.width.div_ceil(TILE) * info.height.div_ceil(TILE)) as u64;
+        if tiles > MOST_TILES {
+            return Err(format!("would have {tiles} tiles in one TIFF file, at most {MOST_TILES} are written"));
+        }
         let tile_bytes = (TILE * TILE * info.pixel_bytes()) as u64;
         let sink = Self { file, info, start: start(tiles) };
         let offsets: Vec<u64> = (0..tiles).map(|tile| sink.start + tile * tile_bytes).collect();
@@ -47,7 +54,7 @@ impl<'a> TiffSink<'a> {
         let mut directory = encoder.image_directory().map_err(words)?;
         let bits = vec![8 * pixel.bytes() as u16; channels];
         let format = vec![if pixel == PixelType::F32 { 3_u16 } else { 1 }; channels];
-        // Grey is 1, RGB 2. The channel beside them is alpha that is not multiplied.
+        // Grey is 1, RGB 2.
         let photometric = if channels < 3 { 1_u16 } else { 2 };
         let mut write = || {
             directory.write_tag(Tag::ImageWidth, width)?;
@@ -59,7 +66,7 @@ impl<'a> TiffSink<'a> {
             directory.write_tag(Tag::PlanarConfiguration, 1_u16)?;
             directory.write_tag(Tag::SampleFormat, &format[..])?;
             if channels.is_multiple_of(2) {
-                directory.write_tag(Tag::ExtraSamples, 2_u16)?;
+                directory.write_tag(Tag::ExtraSamples, extra.unwrap_or(2))?;
             }
             directory.write_tag(Tag::TileWidth, TILE as u32)?;
             directory.write_tag(Tag::TileLength, TILE as u32)?;
@@ -124,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [tiled, strips] = ["tiled.tif", "strips.tif"].map(|name| folder.path().join(name));
         let file = File::create(&tiled).unwrap();
-        let sink = TiffSink::begin(&file, ImageInfo { width, height, channels, pixel: T::TYPE }).unwrap();
+        let sink = TiffSink::begin(&file, ImageInfo { width, height, channels, pixel: T::TYPE }, None).unwrap();
         let (columns, rows) = (2 * TILE, TILE);
         for y in (0..height).step_by(rows) {
             for x in (0..width).step_by(columns) {

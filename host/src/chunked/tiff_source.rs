@@ -23,6 +23,8 @@ pub struct TiffSource {
     info: ImageInfo,
     /// Columns and rows of a tile or a strip.
     part: (usize, usize),
+    /// What the file says of the values beside grey or RGB (tag `ExtraSamples`), if it has any.
+    extra: Option<u16>,
     /// Decoders that no thread uses. Each has a file of its own, because decoding moves the file's position.
     idle: Mutex<Vec<TiffDecoder>>,
 }
@@ -35,8 +37,8 @@ impl TiffSource {
     pub fn open(path: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let mut decoder = guarded(|| open(path)).map_err(blame)?;
-        let (info, part) = guarded(|| describe(&mut decoder)).map_err(blame)?;
-        Ok(Self { path: path.into(), info, part, idle: Mutex::new(vec![decoder]) })
+        let (info, part, extra) = guarded(|| describe(&mut decoder)).map_err(blame)?;
+        Ok(Self { path: path.into(), info, part, extra, idle: Mutex::new(vec![decoder]) })
     }
 
     /// Size and type.
@@ -49,6 +51,10 @@ impl TiffSource {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn extra(&self) -> Option<u16> {
+        self.extra
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TiffDecoder>> {
@@ -90,8 +96,8 @@ fn open(path: &Path) -> Result<TiffDecoder, String> {
     Ok(decoder.with_limits(Limits::unlimited()))
 }
 
-/// Size and type of the first page, and columns and rows of its tiles or strips.
-fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize)), String> {
+/// Size and type of the first page, columns and rows of its tiles or strips, and what its extra samples are.
+fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize), Option<u16>), String> {
     let words = |error: tiff::TiffError| error.to_string();
     let (width, height) = decoder.dimensions().map_err(words)?;
     let colour = decoder.colortype().map_err(words)?;
@@ -129,7 +135,8 @@ fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize)), St
     }
     let (columns, rows) = decoder.chunk_dimensions();
     let info = ImageInfo::new(width as usize, height as usize, channels, pixel)?;
-    Ok((info, ((columns as usize).max(1), (rows as usize).max(1))))
+    let extra = decoder.find_tag_unsigned_vec::<u16>(Tag::ExtraSamples).map_err(words)?;
+    Ok((info, ((columns as usize).max(1), (rows as usize).max(1)), extra.and_then(|kinds| kinds.first().copied())))
 }
 
 impl<T: Value> WindowSource<T> for TiffSource {
@@ -142,7 +149,7 @@ impl<T: Value> WindowSource<T> for TiffSource {
                 let mut decoder = open(&self.path).map_err(blame)?;
                 // The file may have been replaced.
                 let found = describe(&mut decoder).map_err(blame)?;
-                if found != (self.info, self.part) {
+                if found != (self.info, self.part, self.extra) {
                     return Err(blame("is another image than when it was opened".into()).into());
                 }
                 decoder
@@ -157,6 +164,8 @@ impl<T: Value> WindowSource<T> for TiffSource {
     /// One tile or strip, coded and decoded.
     fn extra_bytes(&self, _: Window) -> u64 {
         let (columns, rows) = self.part;
-        2 * columns as u64 * rows.min(self.info.height) as u64 * self.info.pixel_bytes() as u64 + (1 << 20)
+        // A hostile file has tiles as large as 32 bits can say.
+        let values = (columns as u64).saturating_mul(rows.min(self.info.height) as u64);
+        values.saturating_mul(2 * self.info.pixel_bytes() as u64).saturating_add(1 << 20)
     }
 }

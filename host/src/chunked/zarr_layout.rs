@@ -1,5 +1,6 @@
 //! What the metadata of a Zarr array says: its sizes, its type, and how it is cut into files.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use faltung::PixelType;
@@ -38,14 +39,22 @@ impl ZarrLayout {
     /// Reads the metadata of the array in a folder.
     pub(super) fn read(folder: &Path) -> Result<Self, String> {
         let path = folder.join(METADATA);
-        let Ok(found) = path.metadata() else {
-            return Err(match folder.join(".zarray").is_file() {
-                true => "is Zarr of version 2, and version 3 is needed (`zarr migrate v3` of zarr-python converts it)"
-                    .to_owned(),
-                false if folder.is_dir() => format!("is a folder without {METADATA}: no Zarr array of version 3"),
-                false => "does not exist".to_owned(),
-            });
-        };
+        let found =
+            match path.metadata() {
+                Ok(found) => found,
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    return Err(format!("{METADATA}: {error}"));
+                }
+                Err(_) => return Err(match folder.join(".zarray").is_file() {
+                    true => {
+                        "is Zarr of version 2, and version 3 is needed (`zarr migrate v3` of zarr-python converts it)"
+                            .to_owned()
+                    }
+                    false if folder.is_dir() => format!("is a folder without {METADATA}: no Zarr array of version 3"),
+                    false if folder.exists() => "is a file, and a Zarr array is a folder".to_owned(),
+                    false => "does not exist".to_owned(),
+                }),
+            };
         if found.len() > MOST_METADATA {
             return Err(format!("has {} bytes of metadata, at most {MOST_METADATA} are read", found.len()));
         }

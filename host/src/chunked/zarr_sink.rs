@@ -32,45 +32,51 @@ pub struct ZarrSink {
     array: Array<FilesystemStore>,
     layout: ZarrLayout,
     options: CodecOptions,
+    task: Task,
 }
 
 impl ZarrSink {
-    /// Opens the array for the results of a task, and makes it if it is not there.
-    ///
-    /// The attributes of the array hold the task. So an array of another task is not taken for one of this task. If it
-    /// is there, and `join` says so, its chunks are kept until they are written again.
+    /// An array for the results of a task. Nothing is written yet.
     ///
     /// # Errors
-    /// [`Error::Exists`] if it is there and not to be joined. [`Error::File`] if it holds the results of another task,
-    /// is no array of this program, or can't be made.
-    pub fn open(
+    /// [`Error::File`] if such an array can't be written.
+    pub fn new(
         folder: &Path,
         info: ImageInfo,
         source: Option<&ZarrSource>,
         options: ZarrOptions,
-        task: &Task,
-        join: bool,
+        task: Task,
     ) -> Result<Self> {
-        let blame = |reason: String| Error::File { path: folder.into(), reason };
         let mut metadata = match (source, options.chunk) {
             (Some(source), None) => source.layout().metadata_of_result(info.pixel),
             (_, chunk) => new_metadata(info, chunk.unwrap_or((CHUNK, CHUNK))),
         };
         metadata["attributes"] = json!({ "host": task.attribute() });
-        // Before anything is written.
-        let sink = Self::with(folder, metadata)?;
+        Self::with(folder, metadata, task)
+    }
+
+    /// Makes the array if it is not there. If it is there, and `join` says so, its chunks are kept until they are
+    /// written again.
+    ///
+    /// The attributes of the array hold the task. So an array of another task is not taken for one of this task.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if it is there and not to be joined. [`Error::File`] if it holds the results of another task,
+    /// is no array of this program, or can't be made.
+    pub fn begin(&self, join: bool) -> Result<()> {
+        let folder = &self.folder;
+        let blame = |reason: String| Error::File { path: folder.into(), reason };
         let path = folder.join(METADATA);
         if !path.exists() {
             if has_other_files(folder) && !path.exists() {
                 return Err(blame("is a folder that is not empty, and no Zarr array".into()));
             }
             std::fs::create_dir_all(folder).map_err(|error| blame(format!("can't be made: {error}")))?;
-            let text = format!("{:#}\n", sink.layout.metadata);
+            let text = format!("{:#}\n", self.layout.metadata);
             match files::write_text(&path, &text, OverwritePolicy::Keep) {
-                Ok(()) => return Ok(sink),
                 // Another process has just made it.
                 Err(Error::Exists { .. }) if join => {}
-                Err(error) => return Err(error),
+                result => return result,
             }
         }
         if !join {
@@ -78,13 +84,13 @@ impl ZarrSink {
         }
         let found = ZarrLayout::read(folder).map_err(blame)?;
         let theirs = &found.metadata["attributes"]["host"];
-        if !task.is_of(theirs) {
-            return Err(blame(task.difference(theirs)));
+        if !self.task.is_of(theirs) {
+            return Err(blame(self.task.difference(theirs)));
         }
-        if found.metadata != sink.layout.metadata {
+        if found.metadata != self.layout.metadata {
             return Err(blame("has other chunks or codecs than this task gives (--chunk)".into()));
         }
-        Ok(sink)
+        Ok(())
     }
 
     /// Removes an array that this program wrote, with all of its chunks.
@@ -105,11 +111,14 @@ impl ZarrSink {
         std::fs::remove_file(folder.join(METADATA)).map_err(|error| blame(format!("can't be removed: {error}")))
     }
 
-    fn with(folder: &Path, metadata: Json) -> Result<Self> {
+    fn with(folder: &Path, metadata: Json, task: Task) -> Result<Self> {
         let blame = |reason: String| Error::File { path: folder.into(), reason };
         let layout = ZarrLayout::parse(metadata).map_err(blame)?;
-        if layout.chunk.get(2).is_some_and(|&channels| channels < layout.info.channels as u64) {
-            return Err(blame("would have chunks that are cut along the channels (--chunk makes other ones)".into()));
+        if let Some(&channels) = layout.chunk.get(2).filter(|&&channels| channels != layout.info.channels as u64) {
+            let needed = layout.info.channels;
+            let reason =
+                format!("would have chunks of {channels} channels, and {needed} are needed (--chunk gives them)");
+            return Err(blame(reason));
         }
         let described: ArrayMetadata =
             serde_json::from_value(layout.metadata.clone()).map_err(|error| blame(error.to_string()))?;
@@ -122,7 +131,7 @@ impl ZarrSink {
             .with_codec_specific_options(&CodecSpecificOptions::default().with_option(order));
         let options =
             CodecOptions::default().with_concurrent_target(rayon::current_num_threads()).with_store_empty_chunks(true);
-        Ok(Self { folder: folder.into(), array, layout, options })
+        Ok(Self { folder: folder.into(), array, layout, options, task })
     }
 
     /// The grid of the chunks.
@@ -149,10 +158,10 @@ impl ZarrSink {
         self.array.chunk_key(&self.indices(chunk)).as_str().to_owned()
     }
 
-    /// Whether a chunk was written.
+    /// Whether a chunk was written. An empty file is no chunk.
     #[must_use]
     pub fn has(&self, chunk: usize) -> bool {
-        self.folder.join(self.name(chunk)).is_file()
+        self.folder.join(self.name(chunk)).metadata().is_ok_and(|found| found.is_file() && found.len() > 0)
     }
 
     /// A whole chunk: one at the right or lower edge reaches out of the image, where it is 0.
@@ -194,7 +203,8 @@ impl<U: Value> ChunkSink<U> for ZarrSink {
 
     /// The whole chunk, its coded parts, and the shard that is made of them. Coded values may take as much as values.
     fn extra_bytes(&self, _: Window) -> u64 {
-        let unit = self.layout.bytes(&self.layout.unit);
-        3 * self.layout.bytes(&self.layout.chunk) + self.options.concurrent_target() as u64 * (unit + (1 << 20))
+        let threads = self.options.concurrent_target() as u64;
+        let coding = threads.saturating_mul(self.layout.bytes(&self.layout.unit).saturating_add(1 << 20));
+        self.layout.bytes(&self.layout.chunk).saturating_mul(3).saturating_add(coding)
     }
 }

@@ -147,7 +147,7 @@ impl<T: Value> WindowSource<T> for ZarrSource {
 
     /// Each thread decodes one part of a file: its coded bytes, its values, and what the decoder takes.
     fn extra_bytes(&self, _: Window) -> u64 {
-        let unit = self.layout.bytes(&self.layout.unit);
-        self.options.concurrent_target() as u64 * (unit * 2 + (1 << 20))
+        let part = self.layout.bytes(&self.layout.unit).saturating_mul(2).saturating_add(1 << 20);
+        part.saturating_mul(self.options.concurrent_target() as u64)
     }
 }

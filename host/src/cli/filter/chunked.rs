@@ -85,15 +85,16 @@ fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
     ensure!(args.quality.is_none(), "--quality is for JPEG, which is not filtered in chunks");
     ensure!(args.variant().named().is_none(), "--variant NAME is not for images that are filtered in chunks");
     let output = &args.output;
+    let is_named_zarr = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zarr"));
+    ensure!(!(is_named_zarr && output.is_file()), "{}: is a file, and a Zarr array is a folder", escaped(output));
     ensure!(is_zarr(output) || is_file(output), "{}: .zarr, .npy and .tif are written in chunks", escaped(output));
     ensure!(
         args.part.is_none() || is_zarr(output),
         "--part: {}: several processes can't share one file: .zarr is needed",
         escaped(output)
     );
-    let is_replaced = is_zarr(output) && output.exists() && args.overwrite;
     ensure!(
-        !(is_replaced && args.part.is_some()),
+        !(args.part.is_some() && args.overwrite),
         "--overwrite and --part: other processes write {}, too; remove it first",
         escaped(output)
     );
@@ -122,31 +123,62 @@ impl Job<'_> {
     fn to_zarr<T: Value, U: Value>(&self, problem: &Problem) -> Result<Outcome> {
         let Args { output, part, skip_existing, overwrite, .. } = self.args;
         let task = Task::new(problem, self.source.identity()?, self.result.pixel);
+        let options = ZarrOptions { chunk: self.args.chunk };
+        let sink = ZarrSink::new(output, self.result, self.source.zarr(), options, task)?;
+        let grid = sink.grid()?;
+        let (number, parts) = part.unwrap_or((1, 1));
+        let share = grid.part(number - 1, parts);
+        let of_share = share.len();
+        self.check_count(of_share)?;
+        let devices = self.devices()?;
+        // Before anything is removed or made.
+        self.check_memory::<T, U>(&devices, grid, &sink)?;
         if *overwrite && output.exists() {
             ZarrSink::remove(output)?;
         }
-        let options = ZarrOptions { chunk: self.args.chunk };
-        let join = *skip_existing || part.is_some();
-        let sink = ZarrSink::open(output, self.result, self.source.zarr(), options, &task, join);
-        let sink = sink.map_err(|error| match error {
+        sink.begin(*skip_existing || part.is_some()).map_err(|error| match error {
             host::Error::Exists { .. } => anyhow!("{error} (--skip-existing goes on with it, --overwrite replaces it)"),
             error => error.into(),
         })?;
-        let grid = sink.grid()?;
-        let (part, parts) = part.unwrap_or((1, 1));
-        let share = grid.part(part - 1, parts);
-        let of_share = share.len();
         let chunks: Vec<usize> = share.filter(|&chunk| !(*skip_existing && sink.has(chunk))).collect();
         if chunks.is_empty() {
             self.say(format_args!("all {of_share} chunks existed and are kept"));
             return Ok(Outcome::Done);
         }
-        let devices = self.devices()?;
         let sync = DeferredSync::begin();
         let share = Share { kept: of_share - chunks.len(), chunks, name: &|chunk| sink.name(chunk) };
         let outcome = self.filter::<T, U>(&devices, grid, &share, &sink);
         sync.finish()?;
         outcome
+    }
+
+    /// Checks that the numbers of the chunks fit into memory.
+    fn check_count(&self, chunks: usize) -> Result<()> {
+        /// They take 8 bytes each, in a few lists.
+        const MOST: usize = 1 << 24;
+        let output = escaped(&self.args.output);
+        ensure!(
+            chunks <= MOST,
+            "{output}: {chunks} chunks for one process, at most {MOST} are possible (a larger --chunk helps, or --part)"
+        );
+        Ok(())
+    }
+
+    /// Checks that there is memory for one chunk.
+    fn check_memory<T: Value, U: Value>(
+        &self,
+        devices: &[Device],
+        grid: ChunkGrid,
+        sink: &dyn ChunkSink<U>,
+    ) -> Result<()> {
+        let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
+        let needed = chunked.bytes_of_a_chunk::<T, U>(self.source.windows(), sink)?;
+        let free = self.budget(devices);
+        if needed > free {
+            let what = format!("for one chunk of {} x {} pixels", grid.chunk_width(), grid.chunk_height());
+            return Err(explain(faltung::Error::HostMemory { what, needed: needed.into(), free: free.into() }));
+        }
+        Ok(())
     }
 
     /// To a file that is written in place under a temporary name.
@@ -163,7 +195,8 @@ impl Job<'_> {
         let contents = |writer: &mut BufWriter<File>| {
             let file = writer.get_ref();
             let result = if is_tiff(output) {
-                TiffSink::begin(file, self.result).map(|sink| self.to_blocks::<T, U>(&devices, &sink, TILE))?
+                let sink = TiffSink::begin(file, self.result, self.source.extra_samples())?;
+                self.to_blocks::<T, U>(&devices, &sink, TILE)
             } else {
                 let sink = NpySink::begin(file, self.result).map_err(|error| error.to_string())?;
                 self.to_blocks::<T, U>(&devices, &sink, 1)
@@ -187,6 +220,7 @@ impl Job<'_> {
         step: usize,
     ) -> Result<Outcome> {
         let grid = self.blocks::<T, U>(devices, sink, step)?;
+        self.check_count(grid.count())?;
         let name = |chunk| grid.window(chunk).to_string();
         let share = Share { kept: 0, chunks: (0..grid.count()).collect(), name: &name };
         self.filter::<T, U>(devices, grid, &share, sink)
