@@ -14,6 +14,8 @@ mod boxes;
 mod chunked;
 #[path = "cli/chunked_faults.rs"]
 mod chunked_faults;
+#[path = "cli/chunked_hostile.rs"]
+mod chunked_hostile;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/files.rs"]

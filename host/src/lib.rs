@@ -1,8 +1,8 @@
 //! The program `host`: it filters pictures with the library [`faltung`], checks the library against oracles, measures
 //! it and runs the kernels of tutorials.
 //!
-//! [`files`] reads and writes pictures, [`batch`] many at once, [`chunked`] images larger than the memory. [`check`] holds each kernel against [`oracle`],
-//! [`mod@bench`] measures, [`mod@tutorial`] shows the kernels of courses and books.
+//! [`files`] reads and writes pictures, [`batch`] many at once, [`chunked`] images larger than the memory. [`check`]
+//! holds each kernel against [`oracle`], [`mod@bench`] measures, [`mod@tutorial`] shows the kernels of courses and books.
 
 pub mod batch;
 pub mod bench;

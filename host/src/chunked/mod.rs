@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | Zarr, version 3 ([`ZarrSource`], [`ZarrSink`]) | any window | each chunk (shard) is one file |
 //! | `.npy` in C order ([`NpySource`], [`NpySink`]) | any window | in place, in a temporary file |
-//! | TIFF and BigTIFF ([`TiffSource`], [`TiffSink`]) | tiles or strips under the window | in tiles, in place, in a temporary file |
+//! | BigTIFF, TIFF ([`TiffSource`], [`TiffSink`]) | tiles or strips under the window | in tiles, in a temporary file |
 //!
 //! Values are `u8`, `u16` or `f32`. An image has the axes height and width, or height, width and 1 to 4 channels.
 //!

@@ -2,9 +2,11 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 use faltung::PixelType;
 use serde_json::{Value, json};
+use zarrs::filesystem::FilesystemStore;
 
 use super::ImageInfo;
 
@@ -20,8 +22,15 @@ const MOST_METADATA: u64 = 64 << 20;
 pub fn is_zarr(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let is_named_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zarr"));
-    // A file of that name is no folder of an array.
-    (is_named_so && !path.is_file()) || path.join(METADATA).is_file() || path.join(".zarray").is_file()
+    is_named_so || path.join(METADATA).is_file() || path.join(".zarray").is_file()
+}
+
+/// The files of an array in a folder.
+pub(super) fn store(folder: &Path) -> Result<Arc<FilesystemStore>, String> {
+    if folder.to_str().is_none() {
+        return Err("has a name that is not Unicode, which the folder of an array needs".into());
+    }
+    FilesystemStore::new(folder).map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// An array of an image.
@@ -88,11 +97,10 @@ impl ZarrLayout {
         let chunk = sides(&grid["configuration"]["chunk_shape"])
             .filter(|chunk| grid["name"] == "regular" && is_cut(chunk, &shape))
             .ok_or_else(|| format!("has a chunk grid that is not regular: {grid}"))?;
+        check_parts(&metadata["codecs"], &chunk)?;
         // A codec after the shards would have them decoded whole.
         let unit = match metadata["codecs"].as_array().map(Vec::as_slice) {
-            Some([only]) if only["name"] == "sharding_indexed" => {
-                sides(&only["configuration"]["chunk_shape"]).filter(|unit| is_cut(unit, &chunk))
-            }
+            Some([only]) => parts(only),
             _ => None,
         };
         let unit = unit.unwrap_or_else(|| chunk.clone());
@@ -133,6 +141,23 @@ pub(super) fn name(pixel: PixelType) -> &'static str {
 /// Whether parts of these sides cut an array of these sides.
 fn is_cut(parts: &[u64], whole: &[u64]) -> bool {
     parts.len() == whole.len() && parts.iter().all(|&side| side > 0)
+}
+
+/// Rows, columns and channels of the parts that a codec cuts a chunk into, if it does.
+fn parts(codec: &Value) -> Option<Vec<u64>> {
+    (codec["name"] == "sharding_indexed").then(|| sides(&codec["configuration"]["chunk_shape"])).flatten()
+}
+
+/// Checks that parts divide the chunks that they are parts of, and their parts them.
+fn check_parts(codecs: &Value, chunk: &[u64]) -> Result<(), String> {
+    for codec in codecs.as_array().into_iter().flatten() {
+        let Some(part) = parts(codec) else { continue };
+        if !(is_cut(&part, chunk) && part.iter().zip(chunk).all(|(part, side)| side.is_multiple_of(*part))) {
+            return Err(format!("has shards of {chunk:?} in parts of {part:?}, which do not divide them"));
+        }
+        check_parts(&codec["configuration"]["codecs"], &part)?;
+    }
+    Ok(())
 }
 
 fn sides(value: &Value) -> Option<Vec<u64>> {
@@ -230,6 +255,13 @@ mod tests {
         check("shape", json!([0, 5000]), "0");
         check("data_type", "int64".into(), "\"int64\"");
         check("chunk_grid", json!({"name": "rectilinear"}), "not regular");
+        for part in [json!([512]), json!([0, 512]), json!([4096, 4096]), json!([500, 512]), json!([1_u64 << 63, 1])] {
+            let codec = json!({"name": "sharding_indexed", "configuration": {"chunk_shape": part}});
+            check("codecs", json!([codec]), "do not divide");
+            // Parts of parts.
+            let outer = json!({"chunk_shape": [1024, 1024], "codecs": [codec]});
+            check("codecs", json!([{"name": "sharding_indexed", "configuration": outer}]), "do not divide");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use faltung::chunked::{BoxError, ChunkGrid, ChunkSink, Window};
 use faltung::{View, memory};
@@ -11,7 +10,7 @@ use zarrs::array::codec::{ShardingCodecOptions, SubchunkWriteOrder};
 use zarrs::array::{Array, ArrayBytes, ArrayMetadata, ArrayToBytesCodecTraits, CodecOptions, CodecSpecificOptions};
 use zarrs::filesystem::FilesystemStore;
 
-use super::zarr_layout::{METADATA, ZarrLayout, new_metadata};
+use super::zarr_layout::{METADATA, ZarrLayout, new_metadata, store};
 use super::{ImageInfo, Task, Value, ZarrSource};
 use crate::files::{self, OverwritePolicy};
 use crate::{Error, Result};
@@ -122,8 +121,7 @@ impl ZarrSink {
         }
         let described: ArrayMetadata =
             serde_json::from_value(layout.metadata.clone()).map_err(|error| blame(error.to_string()))?;
-        let store = FilesystemStore::new(folder).map_err(|error| blame(error.to_string()))?;
-        let array = Array::new_with_metadata(Arc::new(store), "/", described);
+        let array = Array::new_with_metadata(store(folder).map_err(blame)?, "/", described);
         // In any other order the bytes of a shard would depend on its threads.
         let order = ShardingCodecOptions::default().with_subchunk_write_order(SubchunkWriteOrder::C);
         let array = array

@@ -11,7 +11,7 @@ use zarrs::array::{Array, ArraySubset, CodecOptions};
 use zarrs::filesystem::FilesystemStore;
 
 use super::zarr_cache::{Cache, Place};
-use super::zarr_layout::ZarrLayout;
+use super::zarr_layout::{ZarrLayout, store};
 use super::{ImageInfo, Value};
 use crate::files::{escaped, guarded};
 use crate::{Error, Result};
@@ -33,8 +33,7 @@ impl ZarrSource {
     pub fn open(folder: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: folder.into(), reason };
         let layout = ZarrLayout::read(folder).map_err(blame)?;
-        let store = FilesystemStore::new(folder).map_err(|error| blame(error.to_string()))?;
-        let array = Array::open(Arc::new(store), "/").map_err(|error| {
+        let array = Array::open(store(folder).map_err(blame)?, "/").map_err(|error| {
             blame(format!("can't be read: {error} (the codecs are bytes, sharding_indexed, zstd, gzip and crc32c)"))
         })?;
         let options = CodecOptions::default().with_concurrent_target(rayon::current_num_threads());

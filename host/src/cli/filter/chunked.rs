@@ -85,8 +85,7 @@ fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
     ensure!(args.quality.is_none(), "--quality is for JPEG, which is not filtered in chunks");
     ensure!(args.variant().named().is_none(), "--variant NAME is not for images that are filtered in chunks");
     let output = &args.output;
-    let is_named_zarr = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zarr"));
-    ensure!(!(is_named_zarr && output.is_file()), "{}: is a file, and a Zarr array is a folder", escaped(output));
+    ensure!(!(is_zarr(output) && output.is_file()), "{}: is a file, and a Zarr array is a folder", escaped(output));
     ensure!(is_zarr(output) || is_file(output), "{}: .zarr, .npy and .tif are written in chunks", escaped(output));
     ensure!(
         args.part.is_none() || is_zarr(output),
@@ -238,7 +237,8 @@ impl Job<'_> {
         const MOST: usize = 64 << 20;
         let ImageInfo { width, height, .. } = self.info;
         if let Some((rows, columns)) = self.args.chunk {
-            return Ok(ChunkGrid::new(width, height, columns.next_multiple_of(step), rows.next_multiple_of(step))?);
+            let [columns, rows] = [columns.min(width), rows.min(height)].map(|side| side.next_multiple_of(step));
+            return Ok(ChunkGrid::new(width, height, columns, rows)?);
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let budget = self.budget(devices) / (cores + 2) as u64;
