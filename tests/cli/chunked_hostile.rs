@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::Place;
 use super::chunked::contents;
 
+/// Entries of metadata.
+type Entries<'a> = &'a [(&'a str, Value)];
+
 /// Columns and rows of the images here.
 const SIDE: usize = 64;
 
@@ -35,7 +38,7 @@ fn shards(part: Value) -> Value {
 
 impl Place {
     /// Makes an array without chunks, whose metadata has some other entries.
-    fn empty_zarr(&self, name: &str, entries: &[(&str, Value)]) {
+    fn empty_zarr(&self, name: &str, entries: Entries<'_>) {
         let mut metadata = metadata();
         for (key, value) in entries {
             metadata[key] = value.clone();
@@ -51,7 +54,7 @@ fn metadata_that_cannot_be_is_said() {
     let place = Place::new();
     const MOST: usize = (1 << 30) - 1;
     let huge = || json!([MOST, MOST]);
-    let cases: &[(&[(&str, Value)], &str, &[&str])] = &[
+    let cases: &[(Entries<'_>, &str, &[&str])] = &[
         (&[("shape", json!([0, 4]))], "b.zarr", &["at least 1 x 1 pixels", "4 x 0"]),
         (&[("shape", json!([u64::MAX, u64::MAX]))], "b.zarr", &["image width is 18446744073709551615", "1073741823"]),
         (&[("shape", json!([-1, 4]))], "b.zarr", &["without a shape"]),
@@ -80,9 +83,7 @@ fn metadata_that_cannot_be_is_said() {
         place.filter(&["a.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["a.zarr: zarr.json: "]);
     }
     fs::write(place.path("c.zarr"), "a file").unwrap();
-    place
-        .filter(&["c.zarr", "-o", "b.tif", "--box", "3", "--chunk", "9"])
-        .with(1, &["c.zarr: is a file"]);
+    place.filter(&["c.zarr", "-o", "b.tif", "--box", "3", "--chunk", "9"]).with(1, &["c.zarr: is a file"]);
 }
 
 /// The largest chunks that can be named are those of the whole image, or an error.
@@ -174,8 +175,7 @@ fn names_and_links() {
     let place = Place::new();
     place.write("a.npy", Image::from_fn(SIDE, SIDE, |x, y| (x * 7 + y) as u16).unwrap());
     let image = place.read("a.npy");
-    for name in ["ä ö.zarr", "a\nb.zarr", "a%2f\u{1b}[31m.zarr", "A.ZARR", "folder/of/a.zarr", "slash.zarr/"]
-    {
+    for name in ["ä ö.zarr", "a\nb.zarr", "a%2f\u{1b}[31m.zarr", "A.ZARR", "folder/of/a.zarr", "slash.zarr/"] {
         place.filter(&["a.npy", "-o", name, "--identity", "--chunk", "32"]).with(0, &["4 of 4 chunks"]);
         place.filter(&[name, "-o", "b.npy", "--identity", "--overwrite"]).with(0, &[]);
         assert!(place.read("b.npy") == image, "{name:?}");

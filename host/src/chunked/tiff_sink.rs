@@ -157,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn the_kind_of_alpha_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tif");
+        for (extra, written) in [(Some(1), Some(1)), (Some(2), Some(2)), (Some(0), Some(0)), (None, Some(2))] {
+            let file = File::create(&path).unwrap();
+            let info = ImageInfo { width: 9, height: 9, channels: 4, pixel: PixelType::U8 };
+            TiffSink::begin(&file, info, extra).unwrap();
+            assert_eq!(TiffSource::open(&path).unwrap().extra(), written);
+        }
+    }
+
+    #[test]
     fn windows_are_those_of_the_whole() {
         there_and_back::<u8>(1300, 700, 3);
         there_and_back::<u16>(512, 513, 1);

@@ -17,14 +17,20 @@ use crate::{Error, Result};
 
 type TiffDecoder = Decoder<BufReader<File>>;
 
-/// The first page of a TIFF file, whose tiles or strips are decoded one by one.
-pub struct TiffSource {
-    path: PathBuf,
+/// What a file says of its first page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Page {
     info: ImageInfo,
     /// Columns and rows of a tile or a strip.
     part: (usize, usize),
-    /// What the file says of the values beside grey or RGB (tag `ExtraSamples`), if it has any.
+    /// What the values beside grey or RGB are (tag `ExtraSamples`), if it says so.
     extra: Option<u16>,
+}
+
+/// The first page of a TIFF file, whose tiles or strips are decoded one by one.
+pub struct TiffSource {
+    path: PathBuf,
+    page: Page,
     /// Decoders that no thread uses. Each has a file of its own, because decoding moves the file's position.
     idle: Mutex<Vec<TiffDecoder>>,
 }
@@ -37,14 +43,14 @@ impl TiffSource {
     pub fn open(path: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let mut decoder = guarded(|| open(path)).map_err(blame)?;
-        let (info, part, extra) = guarded(|| describe(&mut decoder)).map_err(blame)?;
-        Ok(Self { path: path.into(), info, part, extra, idle: Mutex::new(vec![decoder]) })
+        let page = guarded(|| describe(&mut decoder)).map_err(blame)?;
+        Ok(Self { path: path.into(), page, idle: Mutex::new(vec![decoder]) })
     }
 
     /// Size and type.
     #[must_use]
     pub fn info(&self) -> ImageInfo {
-        self.info
+        self.page.info
     }
 
     /// The file.
@@ -54,7 +60,7 @@ impl TiffSource {
     }
 
     pub(super) fn extra(&self) -> Option<u16> {
-        self.extra
+        self.page.extra
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TiffDecoder>> {
@@ -63,8 +69,8 @@ impl TiffSource {
 
     /// Copies what the tiles or strips under a window hold of it.
     fn copy<T: Value>(&self, decoder: &mut TiffDecoder, window: Window, image: &mut Image<T>) -> Result<(), String> {
-        let (columns, rows) = self.part;
-        let (channels, across) = (self.info.channels, self.info.width.div_ceil(columns));
+        let (columns, rows) = self.page.part;
+        let (channels, across) = (self.page.info.channels, self.page.info.width.div_ceil(columns));
         let words = |error: tiff::TiffError| error.to_string();
         let mut values: Vec<T> = Vec::new();
         for row in window.y / rows..(window.y + window.height).div_ceil(rows) {
@@ -96,8 +102,8 @@ fn open(path: &Path) -> Result<TiffDecoder, String> {
     Ok(decoder.with_limits(Limits::unlimited()))
 }
 
-/// Size and type of the first page, columns and rows of its tiles or strips, and what its extra samples are.
-fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize), Option<u16>), String> {
+/// Reads what a file says of its first page.
+fn describe(decoder: &mut TiffDecoder) -> Result<Page, String> {
     let words = |error: tiff::TiffError| error.to_string();
     let (width, height) = decoder.dimensions().map_err(words)?;
     let colour = decoder.colortype().map_err(words)?;
@@ -136,7 +142,8 @@ fn describe(decoder: &mut TiffDecoder) -> Result<(ImageInfo, (usize, usize), Opt
     let (columns, rows) = decoder.chunk_dimensions();
     let info = ImageInfo::new(width as usize, height as usize, channels, pixel)?;
     let extra = decoder.find_tag_unsigned_vec::<u16>(Tag::ExtraSamples).map_err(words)?;
-    Ok((info, ((columns as usize).max(1), (rows as usize).max(1)), extra.and_then(|kinds| kinds.first().copied())))
+    let part = ((columns as usize).max(1), (rows as usize).max(1));
+    Ok(Page { info, part, extra: extra.and_then(|kinds| kinds.first().copied()) })
 }
 
 impl<T: Value> WindowSource<T> for TiffSource {
@@ -149,13 +156,13 @@ impl<T: Value> WindowSource<T> for TiffSource {
                 let mut decoder = open(&self.path).map_err(blame)?;
                 // The file may have been replaced.
                 let found = describe(&mut decoder).map_err(blame)?;
-                if found != (self.info, self.part, self.extra) {
+                if found != self.page {
                     return Err(blame("is another image than when it was opened".into()).into());
                 }
                 decoder
             }
         };
-        let mut image = Image::<T>::zeros(window.width, window.height, self.info.channels)?;
+        let mut image = Image::<T>::zeros(window.width, window.height, self.page.info.channels)?;
         guarded(|| self.copy(&mut decoder, window, &mut image)).map_err(blame)?;
         self.lock().push(decoder);
         Ok(image)
@@ -163,9 +170,9 @@ impl<T: Value> WindowSource<T> for TiffSource {
 
     /// One tile or strip, coded and decoded.
     fn extra_bytes(&self, _: Window) -> u64 {
-        let (columns, rows) = self.part;
+        let (columns, rows) = self.page.part;
         // A hostile file has tiles as large as 32 bits can say.
-        let values = (columns as u64).saturating_mul(rows.min(self.info.height) as u64);
-        values.saturating_mul(2 * self.info.pixel_bytes() as u64).saturating_add(1 << 20)
+        let values = (columns as u64).saturating_mul(rows.min(self.page.info.height) as u64);
+        values.saturating_mul(2 * self.page.info.pixel_bytes() as u64).saturating_add(1 << 20)
     }
 }
