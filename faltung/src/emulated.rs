@@ -3,12 +3,13 @@
 use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
 use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::cuda_std::{Global, GlobalMut};
-use kernels_gpu::registry::Function;
+use kernels_gpu::fft::passes;
+use kernels_gpu::registry::{Function, MaskForm};
 use kernels_gpu::teaching::constant_mask::MASK;
 use kernels_gpu::util::planes;
 
 use crate::image::{bytes_of, bytes_of_mut};
-use crate::plan::{Launch, Limits, Place, Plan, Rows, Step, VariantChoice, device_pitch};
+use crate::plan::{Launch, Limits, Passes, Place, Plan, Rows, Step, VariantChoice, device_pitch};
 use crate::rows::{HostRows, HostRowsMut};
 use crate::strips::{Cut, Strip};
 use crate::{Error, Pixel, PixelType, Problem, Result, memory};
@@ -31,7 +32,7 @@ struct Resident {
     memory: Memory,
     source: Values,
     result: Values,
-    /// The planes, if the plan has any.
+    /// Scratch memory and planes, if the plan has any.
     planes: Buffer<f32>,
     mask: Buffer<f32>,
     /// The coefficients of ordered sums, if the plan has a proof.
@@ -73,11 +74,11 @@ impl Values {
     }
 
     /// An array of `length` values that nothing wrote.
-    fn allocate(memory: &mut Memory, kind: PixelType, length: usize) -> Result<Self> {
+    fn allocate(memory: &mut Memory, kind: PixelType, length: usize, role: Role) -> Result<Self> {
         let values = match kind {
-            PixelType::U8 => memory.try_allocate("result", length, Role::Output).map(Self::U8),
-            PixelType::U16 => memory.try_allocate("result", length, Role::Output).map(Self::U16),
-            PixelType::F32 => memory.try_allocate("result", length, Role::Output).map(Self::F32),
+            PixelType::U8 => memory.try_allocate("result", length, role).map(Self::U8),
+            PixelType::U16 => memory.try_allocate("result", length, role).map(Self::U16),
+            PixelType::F32 => memory.try_allocate("result", length, role).map(Self::F32),
         };
         values.map_err(short)
     }
@@ -133,8 +134,11 @@ impl EmulatorConvolution {
     ) -> Result<Self> {
         let plan = Plan::new(problem, LIMITS, choice)?;
         let limit = memory_limit.unwrap_or(usize::MAX);
-        let cut = Cut::new(problem, &plan, limit);
-        let cut = cut.map_err(|needed| Error::DeviceMemory { needed, free: limit, total: limit })?;
+        let cut = match (Cut::new(problem, &plan, limit), plan.without_scratch(choice)) {
+            (Ok(cut), _) => cut,
+            (Err(needed), None) => return Err(Error::DeviceMemory { needed, free: limit, total: limit }),
+            (Err(_), Some(other)) => return Self::new(seed, problem, other, memory_limit),
+        };
         let (emulator, problem) = (Emulator::new().seed(seed), problem.clone());
         Ok(Self { emulator, plan, problem, limit, strips: cut.strips })
     }
@@ -180,7 +184,8 @@ impl EmulatorConvolution {
         let row = self.row_pitch(self.problem.format().input)
             + self.row_pitch(self.problem.format().output)
             + self.plan.planes_row_bytes();
-        Err(Error::DeviceMemory { needed: row * self.problem.height(), free: self.limit, total: self.limit })
+        let needed = row * self.problem.height() + self.plan.scratch_bytes();
+        Err(Error::DeviceMemory { needed, free: self.limit, total: self.limit })
     }
 
     /// Bytes from one row of an image of these values to the next.
@@ -204,8 +209,13 @@ impl EmulatorConvolution {
         let source = Values::upload(&mut memory, format.input, &rows)?;
         drop(rows);
         let result_values = strip.height * self.row_pitch(format.output) / format.output.bytes();
-        let result = Values::allocate(&mut memory, format.output, result_values)?;
-        let planes = self.plan.planes_row_bytes() * strip.height / size_of::<f32>();
+        let role = match self.plan.entry.variant.spec().mask_form {
+            // A block stores what it can prove, and may then compute all of its results again.
+            MaskForm::Spectrum | MaskForm::SpectrumOfPasses => Role::Scratch,
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => Role::Output,
+        };
+        let result = Values::allocate(&mut memory, format.output, result_values, role)?;
+        let planes = (self.plan.planes_row_bytes() * strip.height + self.plan.scratch_bytes()) / size_of::<f32>();
         let planes = memory.try_upload("planes", &vec![f32::NAN; planes]).map_err(short)?;
         let coefficients = self.plan.coefficients(&self.problem);
         let mask = if self.plan.entry.variant.reads_constant_memory() {
@@ -235,6 +245,29 @@ impl EmulatorConvolution {
         Ok(())
     }
 
+    /// Runs the three passes of `fft_passes`.
+    fn transform(
+        &self,
+        emulator: Emulator,
+        memory: &mut Memory,
+        Passes { pairs, params }: Passes,
+        (image, result, scratch, mask): (Global<u8>, GlobalMut<u8>, GlobalMut<u8>, Global<f32>),
+    ) -> std::result::Result<Counts, cuda_emulator::Error> {
+        let Function::F32(rows) = self.plan.entry.function else { unreachable!("its pixels are f32") };
+        let [of_rows, of_columns, of_back] = passes::shapes(pairs)
+            .map(|(grid, block, shared_bytes)| cuda_emulator::Launch::flat(grid, block, shared_bytes));
+        // SAFETY, for all three: the emulator checks every access; none reaches memory of this program.
+        let run = || unsafe { rows(image.cast(), scratch, mask, params) };
+        let mut counts = emulator.launch(self.plan.entry.symbol, &of_rows, memory, run)?;
+        // SAFETY: as above.
+        let run = || unsafe { passes::fft_passes_columns(scratch.cast(), mask, params) };
+        counts += emulator.launch(passes::COLUMNS.symbol, &of_columns, memory, run)?;
+        // SAFETY: as above.
+        let run = || unsafe { passes::fft_passes_back(scratch.cast(), image.cast(), result.cast(), mask, params) };
+        counts += emulator.launch(passes::BACK.symbol, &of_back, memory, run)?;
+        Ok(counts)
+    }
+
     /// Computes rows of an image.
     fn launch(&self, emulator: Emulator, rows: &Rows, resident: &mut Resident) -> Result<Counts> {
         let Resident { memory, source, result, planes: between, mask, ordered } = resident;
@@ -255,11 +288,11 @@ impl EmulatorConvolution {
         for step in self.plan.steps(self.problem.format(), rows, planes_bytes) {
             let (symbol, launched) = match step {
                 Step::Convolve {
-                    launch: Launch { grid, block, shared_bytes, params, mask_offset, .. },
+                    launch: Launch { grid, block, shared_bytes, params, .. },
                     from: source,
                     to: result,
                 } => {
-                    let (from, to, mask) = (from(source), to(result), mask.offset(mask_offset as isize));
+                    let (from, to) = (from(source), to(result));
                     let launch = cuda_emulator::Launch::flat(grid, block, shared_bytes);
                     let launched = emulator.launch(entry.symbol, &launch, memory, || {
                         // SAFETY: the emulator checks every access; none reaches memory of this program.
@@ -271,6 +304,11 @@ impl EmulatorConvolution {
                             }
                         }
                     });
+                    (entry.symbol, launched)
+                }
+                Step::Transform { passes, from: source, to: result, scratch } => {
+                    let launched =
+                        self.transform(emulator, memory, passes, (from(source), to(result), to(scratch), mask));
                     (entry.symbol, launched)
                 }
                 Step::Convert { conversion, grid, params, from: source, to: result } => {
@@ -424,6 +462,10 @@ mod tests {
             };
             let band = random.usize(side + 1..height);
             for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
+                // A pair of its tiles takes a second.
+                if variant == Variant::FftPasses && round % 6 > 0 {
+                    continue;
+                }
                 let choice = VariantChoice::Named(variant);
                 // A variant that takes none of the squares gets a mask that it takes.
                 let (columns, height_of_mask) = variant.entries().next().unwrap().example_mask();

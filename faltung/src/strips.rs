@@ -60,7 +60,7 @@ pub(crate) struct Cut {
     pub(crate) source_bytes: usize,
     /// Bytes of the result.
     pub(crate) result_bytes: usize,
-    /// Bytes of the planes that the channels are computed in, or 0.
+    /// Bytes of scratch memory and of the planes that the channels are computed in, or 0.
     pub(crate) planes_bytes: usize,
 }
 
@@ -76,18 +76,20 @@ impl Cut {
         let format = problem.format();
         let row_bytes = |bytes: usize| device_pitch(problem.row_values(), bytes) * bytes;
         let (source_row, result_row) = (row_bytes(format.input.bytes()), row_bytes(format.output.bytes()));
-        let planes_row = plan.planes_row_bytes();
+        let (planes_row, scratch) = (plan.planes_row_bytes(), plan.scratch_bytes());
         let row = source_row + result_row + planes_row;
         let sized = |strips, height| Self {
             strips,
             source_bytes: height * source_row,
             result_bytes: height * result_row,
-            planes_bytes: height * planes_row,
+            planes_bytes: height * planes_row + scratch,
         };
-        if row.checked_mul(problem.height()).is_some_and(|bytes| bytes <= budget) {
+        let needed = |rows: usize| row.checked_mul(rows).and_then(|bytes| bytes.checked_add(scratch));
+        if needed(problem.height()).is_some_and(|bytes| bytes <= budget) {
             return Ok(sized(vec![Strip::whole(problem)], problem.height()));
         }
-        let rows = rows_that_fit(problem, row, budget).ok_or(row * problem.window().height())?;
+        let rows = budget.checked_sub(scratch).and_then(|budget| rows_that_fit(problem, row, budget));
+        let rows = rows.ok_or(row * problem.window().height() + scratch)?;
         // With the bits of the whole image, but for an entry with such steps where memory is too small for even one of
         // them.
         let step = plan.launch_row_alignment();

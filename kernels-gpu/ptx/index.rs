@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "b192725755b3c28c4ad97dd971eac89349d30414bd9d93b760519f1e9f69e316";
+pub const SOURCE_HASH: &str = "67eae8e0158cfdf8d5b1c0c883134047027ddf9a967f30363a793f2a75df581c";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -24,6 +24,9 @@ pub static MODULES: &[Module] = &[
     Module { name: "constant_mask_u8_c3", packed: packed!("constant_mask_u8_c3.ptx") },
     Module { name: "constant_mask_u8_c4", packed: packed!("constant_mask_u8_c4.ptx") },
     Module { name: "copy_quads", packed: packed!("copy_quads.ptx") },
+    Module { name: "fft_passes_back", packed: packed!("fft_passes_back.ptx") },
+    Module { name: "fft_passes_columns", packed: packed!("fft_passes_columns.ptx") },
+    Module { name: "fft_passes_f32_c1", packed: packed!("fft_passes_f32_c1.ptx") },
     Module { name: "fft_tile_f32_c1", packed: packed!("fft_tile_f32_c1.ptx") },
     Module { name: "fma_rate", packed: packed!("fma_rate.ptx") },
     Module { name: "from_planes_f32_c2", packed: packed!("from_planes_f32_c2.ptx") },

@@ -26,6 +26,7 @@
 //! | [`direct::register_tile`] | a thread computes many pixels, so that each load serves many products |
 //! | [`direct::sliding_window`] | a thread walks down the image, and its sums move up at no cost |
 //! | [`fft::tile`] | large masks: Fourier transforms of tiles, with a proof for each result |
+//! | [`fft::passes`] | larger masks: tiles of 1024×1024 pixels, transformed by three kernels in turn |
 //! | [`tensor_core_u8`] | bytes in the tensor cores, with bit-exact results |
 //! | [`separable::ring`] | separable masks: a row pass and a column pass over a ring of filtered rows |
 //! | [`separable::block_tile`] | the same with 16 rows at a time, pipelined: copies, row pass and column pass overlap |
@@ -42,7 +43,7 @@
 //!
 //! The order of the sum is part of the contract. Every direct kernel and [`tensor_core_u8`] are bit-exact with the CPU.
 //! The separable kernels have another order and state an error bound: [`separable::error_bound::error_constant`] and
-//! [`separable::tensor_core::error_constant`]. So has [`fft::tile`]: [`fft::error::error_constant`].
+//! [`separable::tensor_core::error_constant`]. So have [`fft::tile`] and [`fft::passes`]: [`fft::error::error_constant`].
 //!
 //! # Loops over arrays
 //! A loop over an array that should lie in registers counts indices. With `into_iter()` of an array, or `take` after

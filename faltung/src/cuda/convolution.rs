@@ -41,7 +41,7 @@ pub(crate) struct GpuConvolution {
 pub(super) struct Workspace {
     pub(super) source: Block,
     pub(super) result: Block,
-    /// If the plan has planes.
+    /// Scratch memory and planes, if the plan has any.
     pub(super) planes: Option<Block>,
     pub(super) graphs: Graphs,
 }
@@ -86,7 +86,15 @@ impl GpuConvolution {
         let mut budget = memory_limit.unwrap_or(usize::MAX);
         let (cut, workspace) = loop {
             let cut = Cut::new(problem, kernel.plan(), budget);
-            let cut = cut.map_err(|needed| gpu.out_of_memory(needed, memory_limit))?;
+            let cut = match (cut, kernel.plan().without_scratch(choice)) {
+                (Ok(cut), _) => cut,
+                (Err(needed), None) => return Err(gpu.out_of_memory(needed, memory_limit)),
+                (Err(_), Some(other)) => {
+                    let ready = Self::new(gpu, problem, other, memory_limit)?;
+                    ready.add_note(format!("not {}: too little memory", kernel.plan().entry.variant.name()));
+                    return Ok(ready);
+                }
+            };
             match Workspace::new(&kernel, &cut) {
                 Ok(workspace) => break (cut, workspace),
                 // Fragmentation and other processes can make an allocation fail despite free memory. Retry with less.
@@ -313,7 +321,7 @@ impl GpuConvolution {
                 .context("copy the image on the device")?;
         }
         let area = |own: &Option<ImageMemory>, given: Area| own.as_ref().map_or(given, |own| own.area());
-        let planes_bytes = self.plan().planes_row_bytes() * height;
+        let planes_bytes = self.plan().planes_row_bytes() * height + self.plan().scratch_bytes();
         let planes = (planes_bytes > 0).then(|| ImageMemory::new(stream, planes_bytes)).transpose()?;
         let buffers = Buffers {
             source: area(&own_source, source.area),
@@ -346,7 +354,7 @@ impl GpuConvolution {
         }
         let row = self.row_bytes();
         let row = row.0.pitch + row.1.pitch + self.plan().planes_row_bytes();
-        Err(self.gpu().out_of_memory(row * self.height(), self.memory_limit))
+        Err(self.gpu().out_of_memory(row * self.height() + self.plan().scratch_bytes(), self.memory_limit))
     }
 
     /// A workspace that nobody else uses.

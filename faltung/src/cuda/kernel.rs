@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cust::function::Function;
 use cust::module::Module;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
+use kernels_gpu::fft::passes;
 use kernels_gpu::teaching::constant_mask::MASK;
 
 use super::event::ForeignEvents;
-use super::launch::{self, Area, Images, ProofAreas, Target};
+use super::launch::{self, Area, Images, PassAreas, ProofAreas, Target};
 use super::lend::DeviceRows;
 use super::mapped::RowBytes;
 use super::modules::Exclusive;
@@ -17,7 +18,7 @@ use super::status::DriverResultExt;
 use super::stream::{OwnStream, events_behind};
 use super::{Gpu, driver};
 use crate::image::bytes_of;
-use crate::plan::{Place, Plan, Rows, Step, VariantChoice, device_pitch};
+use crate::plan::{Passes, Place, Plan, Rows, Step, VariantChoice, device_pitch};
 use crate::rows::HostRows;
 use crate::{Error, PixelFormat, Problem, Result, View};
 
@@ -28,7 +29,7 @@ pub(super) struct Kernel {
     /// Of the module below; dropped before it.
     function: Function<'static>,
     mask: MaskPlace,
-    /// The conversions to planes and from planes, of modules that stay loaded as long.
+    /// The conversions to planes and from planes and the later passes, of modules that stay loaded as long.
     conversions: Vec<(&'static str, Function<'static>, Arc<Module>)>,
     /// The coefficients of ordered sums, if the plan has a proof; None once they are given back.
     ordered: Option<Block>,
@@ -44,7 +45,8 @@ pub(super) struct Buffers {
     pub(super) source: Area,
     /// Rows at the result's pitch.
     pub(super) result: Area,
-    /// The planes, if the plan has any: [`Plan::planes_row_bytes`] for each row.
+    /// Scratch memory and planes, if the plan has any: [`Plan::scratch_bytes`], then [`Plan::planes_row_bytes`] for
+    /// each row.
     pub(super) planes: Option<Area>,
 }
 
@@ -110,17 +112,23 @@ impl Kernel {
         Ok(ready)
     }
 
-    /// Loads the conversions between the image and planes, with what they read.
+    /// Loads the other kernels of the plan: the conversions between the image and planes, with what they read, and the
+    /// later passes.
     fn load_conversions(&mut self, problem: &Problem) -> Result<()> {
         let proof = self.plan.proof;
         let without_proof =
             self.plan.planes.iter().flat_map(|planes| [planes.to, planes.from.filter(|_| proof.is_none())]);
         let without_proof = without_proof.flatten().map(|conversion| (conversion.symbol, conversion.module()));
-        let symbols: Vec<_> =
-            without_proof.chain(proof.map(|proof| (proof.conversion.symbol, proof.conversion.module()))).collect();
+        let passes = (self.plan.scratch_bytes() > 0).then_some([passes::COLUMNS, passes::BACK]);
+        let passes = passes.into_iter().flatten().map(|kernel| (kernel.symbol, kernel.module));
+        let with_proof = proof.map(|proof| (proof.conversion.symbol, proof.conversion.module()));
+        let symbols: Vec<_> = without_proof.chain(with_proof).chain(passes.clone()).collect();
         for (symbol, name) in symbols {
             let module = self.gpu.module(name)?;
             self.conversions.push((symbol, function(&module, symbol)?, module));
+        }
+        for (symbol, _) in passes {
+            allow_shared_memory(&self.gpu, self.conversion(symbol), passes::SHARED_BYTES)?;
         }
         let (Some(proof), Some(ordered)) = (proof, self.plan.ordered_coefficients(problem)) else { return Ok(()) };
         let block = self.ordered.insert(self.gpu.ready_block(size_of_val::<[f32]>(&ordered))?);
@@ -130,7 +138,7 @@ impl Kernel {
         allow_shared_memory(&self.gpu, self.conversion(proof.conversion.symbol), shared_bytes)
     }
 
-    /// A conversion of the plan.
+    /// Another kernel of the plan.
     fn conversion(&self, wanted: &str) -> &Function<'static> {
         let found = self.conversions.iter().find(|(symbol, ..)| *symbol == wanted);
         &found.expect("the plan's conversions were loaded with it").1
@@ -184,6 +192,14 @@ impl Kernel {
                     // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the
                     // caller's promise.
                     unsafe { launch::convolution(&self.function, &launch, images, mask, target)? };
+                }
+                Step::Transform { passes: Passes { pairs, params }, from, to, scratch } => {
+                    let functions =
+                        [&self.function, self.conversion(passes::COLUMNS.symbol), self.conversion(passes::BACK.symbol)];
+                    let mask = mask.expect("passes read the mask from global memory");
+                    let areas = PassAreas { source: area(from), result: area(to), scratch: area(scratch), mask };
+                    // SAFETY: the functions are the three passes; the rest is the caller's promise.
+                    unsafe { launch::passes(functions, (pairs, params), areas, target)? };
                 }
                 Step::Convert { conversion, grid, params, from, to } => {
                     let function = self.conversion(conversion.symbol);

@@ -11,6 +11,8 @@ use cust::function::Function;
 use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUstream};
+use kernels_gpu::abi::params::Params;
+use kernels_gpu::fft::passes;
 use kernels_gpu::util::planes::proven::{self, ProvenParams};
 use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
 
@@ -160,7 +162,6 @@ pub(super) unsafe fn convolution(
     let (mask_width, mask_height) = launch.mask_size;
     let mask = match mask {
         Some(mask) => {
-            let mask = mask.behind(launch.mask_offset * size_of::<f32>());
             check("mask on the device", mask.bytes / size_of::<f32>(), (mask_width, mask_height, 1), mask_width)?;
             mask.address
         }
@@ -174,6 +175,65 @@ pub(super) unsafe fn convolution(
     // This function requires that `launch` is planned for `function`, and that the areas are the device's, do not
     // overlap and are not used otherwise until the launch is done.
     unsafe { enqueue(function, (grid, block, shared_bytes), arguments, target) }.context("launch a convolution kernel")
+}
+
+/// The areas of a convolution in three passes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassAreas {
+    /// Rows at the source's pitch.
+    pub(super) source: Area,
+    /// Rows at the result's pitch.
+    pub(super) result: Area,
+    pub(super) scratch: Area,
+    pub(super) mask: Area,
+}
+
+/// Launches the three passes of [`kernels_gpu::fft::passes`] for `pairs` pairs of tiles.
+///
+/// # Errors
+/// As for [`convolution`].
+///
+/// # Safety
+/// - The areas are memory of the stream's device, or page-locked memory that it reads and writes. They begin at
+///   multiples of 16 bytes. Scratch and result overlap none of the others.
+/// - They stay so until the launches are done. Until then nobody writes source and mask, or uses scratch and result.
+/// - `functions` are the three kernels, in order. The pairs are those of rows of the image of `params`.
+pub(super) unsafe fn passes(
+    functions: [&Function<'_>; 3],
+    (pairs, params): (u32, Params),
+    areas: PassAreas,
+    target: Target<'_>,
+) -> Result<()> {
+    let (width, height, channels) = (params.width as usize, params.height as usize, 1);
+    let of_image = |pitch: i32| ((height - 1) * pitch as usize + width) * size_of::<f32>();
+    let mask = (params.mask_width as u32, params.mask_height as u32);
+    let lengths = [
+        ("bytes of the source", areas.source, of_image(params.src_pitch)),
+        ("bytes of the result", areas.result, of_image(params.dst_pitch)),
+        ("bytes of scratch memory", areas.scratch, pairs as usize * passes::layout::PAIR * size_of::<f32>()),
+        ("bytes of the mask", areas.mask, passes::layout::length(mask) * size_of::<f32>()),
+    ];
+    for (what, Area { bytes: found, .. }, required) in lengths {
+        if found < required {
+            return Err(Error::Length { what, width, height, channels, required, found });
+        }
+    }
+    let [mut source, mut result, mut scratch, mut mask] = lengths.map(|(_, area, _)| area.address);
+    let mut params = params;
+    let [source, result, scratch, mask]: [*mut c_void; 4] =
+        [(&raw mut source).cast(), (&raw mut result).cast(), (&raw mut scratch).cast(), (&raw mut mask).cast()];
+    let params: *mut c_void = (&raw mut params).cast();
+    let [of_rows, of_columns, of_back] = passes::shapes(pairs);
+    let [rows, columns, back] = functions;
+    // SAFETY: the parameter lists are those of the kernels, and the lengths were checked above. This function requires
+    // that the functions are these kernels, and that the areas are the device's, aligned, do not overlap and are not
+    // used otherwise until the launches are done. They run one after the other, on a stream and in a graph.
+    unsafe {
+        enqueue(rows, of_rows, [source, scratch, mask, params], target)
+            .and_then(|()| enqueue(columns, of_columns, [scratch, mask, params], target))
+            .and_then(|()| enqueue(back, of_back, [scratch, source, result, mask, params], target))
+    }
+    .context("launch a convolution in three passes")
 }
 
 /// Launches a conversion between an image and planes; see [`kernels_gpu::util::planes`].

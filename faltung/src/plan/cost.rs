@@ -119,16 +119,6 @@ fn traffic(terms: &mut Terms, megabytes: f64, limits: &Limits) {
 
 /// The terms of a convolution of `height` rows.
 pub(super) fn convolution(geometry: &Geometry, height: usize, work: Work) -> Terms {
-    let mut terms = Terms::default();
-    for (part, _) in geometry.parts_of_mask() {
-        let of_part = convolution_of_part(&part, height, work);
-        terms.iter_mut().zip(of_part).for_each(|(term, amount)| *term += amount);
-    }
-    terms
-}
-
-/// The same for the launches of one part of the mask.
-fn convolution_of_part(geometry: &Geometry, height: usize, work: Work) -> Terms {
     let Geometry { entry, params, limits } = geometry;
     let mask = (params.mask_width as u32, params.mask_height as u32);
     let launches = geometry.launches(height, 0..height);

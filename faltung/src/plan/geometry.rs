@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kernels_gpu::abi::params::Params;
-use kernels_gpu::fft::layout;
+use kernels_gpu::fft::{self, passes};
 use kernels_gpu::registry::{Entry, MaskForm};
 
 use super::cost::Costs;
@@ -61,8 +61,6 @@ pub struct Launch {
     /// Columns and rows of the mask's values in device memory, at least: those of a row and of a column are one row,
     /// and so is a spectrum.
     pub mask_size: (usize, usize),
-    /// Where the values for the launch begin among those.
-    pub mask_offset: usize,
     /// The parameters.
     pub params: Params,
 }
@@ -81,29 +79,6 @@ impl Geometry {
     /// only for more than 65,535 rows of blocks. The last blocks may compute rows after them, too.
     #[must_use]
     pub(super) fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
-        self.parts_of_mask().flat_map(|(part, offset)| part.launches_of_part(height, outputs.clone(), offset)).collect()
-    }
-
-    /// A geometry for each part of the mask that the entry computes in a launch of its own, and where its values begin.
-    pub(super) fn parts_of_mask(&self) -> impl Iterator<Item = (Self, usize)> {
-        let Params { mask_width, mask_height, origin_x, origin_y, .. } = self.params;
-        let mask = (mask_width as u32, mask_height as u32);
-        let has_parts = matches!(self.entry.variant.spec().mask_form, MaskForm::Spectrum);
-        let parts = has_parts.then(|| layout::parts(mask)).into_iter().flatten();
-        let of_part = move |layout::Part { first, size, offset }| {
-            let params = Params {
-                mask_width: size.0 as i32,
-                mask_height: size.1 as i32,
-                origin_x: origin_x - first.0 as i32,
-                origin_y: origin_y - first.1 as i32,
-                ..self.params
-            };
-            (Self { params, ..*self }, offset)
-        };
-        parts.map(of_part).chain((!has_parts).then_some((*self, 0)))
-    }
-
-    fn launches_of_part(&self, height: usize, outputs: Range<usize>, mask_offset: usize) -> Vec<Launch> {
         let params = Params { height: height as i32, ..self.params };
         let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
         let (columns, rows) = self.entry.outputs((mask_width, mask_height));
@@ -111,7 +86,8 @@ impl Geometry {
         let mask_size = match self.entry.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
             MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),
-            MaskForm::Spectrum => (layout::length((mask_width, mask_height)), 1),
+            MaskForm::Spectrum => (fft::layout::length((mask_width, mask_height)), 1),
+            MaskForm::SpectrumOfPasses => (passes::layout::length((mask_width, mask_height)), 1),
         };
         let launch = |blocks_down: u32, first_row: u32| Launch {
             grid: (blocks_across, blocks_down),
@@ -119,7 +95,6 @@ impl Geometry {
             // An eligible entry's tile fits the device, far below 2^32.
             shared_bytes: self.entry.shared_bytes((mask_width, mask_height)) as u32,
             mask_size,
-            mask_offset,
             params: Params { first_row: first_row as i32, ..params },
         };
         let first = outputs.start as u32;

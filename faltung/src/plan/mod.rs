@@ -10,6 +10,7 @@ pub(crate) mod direct_sum;
 mod factors;
 mod fixed_point;
 mod geometry;
+mod passes;
 mod planes;
 mod proof;
 mod spectrum;
@@ -32,6 +33,7 @@ pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
 use self::geometry::Geometry;
 pub use self::geometry::{Launch, Limits};
+pub(crate) use self::passes::Passes;
 pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
 use self::proof::Integers;
@@ -150,7 +152,7 @@ impl Considered {
     /// thirds of the time: the image decides how many results are computed again.
     fn price(&self) -> f64 {
         let bounded = match self.entry.variant.spec().mask_form {
-            MaskForm::Spectrum => 1.5,
+            MaskForm::Spectrum | MaskForm::SpectrumOfPasses => 1.5,
             _ if self.uncertain.is_some() => 1.5,
             _ if self.entry.variant.is_exact() => 1.0,
             _ => 1.05,
@@ -297,7 +299,7 @@ impl Inquiry {
         let is_centred = self.problem.origin().1 == (self.problem.window().width() - 1) / 2;
         let uncertain = match entry.variant.spec().mask_form {
             MaskForm::FixedPoint => self.request.uncertain,
-            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::Spectrum => 0.0,
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::Spectrum | MaskForm::SpectrumOfPasses => 0.0,
         };
         let work = Work { format: self.problem.format(), uncertain, is_centred: is_centred || self.is_padded(entry) };
         let geometry = Geometry { entry, params: self.params(entry), limits: self.limits };
@@ -460,6 +462,7 @@ impl Plan {
             }
             (MaskForm::FixedPoint, _, Some(fixed_point)) => fixed_point.words(problem, self.entry.side()),
             (MaskForm::Spectrum, ..) => spectrum::values(problem),
+            (MaskForm::SpectrumOfPasses, ..) => spectrum::values_of_passes(problem),
             (MaskForm::Rows(begin), ..) => self.padded_coefficients(problem, begin),
             (MaskForm::Factors(_) | MaskForm::FixedPoint, ..) => {
                 unreachable!("an eligible entry's mask has the form that it reads")

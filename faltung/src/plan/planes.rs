@@ -15,6 +15,7 @@ use kernels_gpu::util::planes::proven::{self, ProvenParams, padded_mask_width};
 use kernels_gpu::util::planes::{Conversion, PlaneParams, from_planes, grid, to_planes};
 
 use super::cost::{self, Terms};
+use super::passes::Passes;
 use super::{Launch, Limits, Plan, Proof, device_pitch};
 use crate::{PixelFormat, PixelType, Problem};
 
@@ -81,7 +82,7 @@ impl Rows {
 pub(crate) enum Place {
     Source(usize),
     Result(usize),
-    /// In the memory of the planes.
+    /// In the memory of scratch and planes.
     Planes(usize),
 }
 
@@ -92,6 +93,13 @@ pub(crate) enum Step {
         launch: Launch,
         from: Place,
         to: Place,
+    },
+    /// The three passes of `fft_passes`.
+    Transform {
+        passes: Passes,
+        from: Place,
+        to: Place,
+        scratch: Place,
     },
     Convert {
         conversion: &'static Conversion,
@@ -131,17 +139,17 @@ impl Plan {
         self.planes.is_some() && self.plane_pitch() != self.params.width as usize * size_of::<f32>()
     }
 
-    /// The launches that compute rows of a problem with images of `format`, in order. The planes have
-    /// `planes_bytes` bytes of memory.
+    /// The launches that compute rows of a problem with images of `format`, in order. Scratch and planes have
+    /// `planes_bytes` bytes of memory together.
     pub(crate) fn steps(&self, format: PixelFormat, rows: &Rows, planes_bytes: usize) -> Vec<Step> {
         let Rows { height, fresh, outputs } = rows;
-        let launches = self.launches(*height, outputs.clone());
         let Some(planes) = self.planes else {
-            let (from, to) = (Place::Source(0), Place::Result(0));
-            return launches.into_iter().map(|launch| Step::Convolve { launch, from, to }).collect();
+            return self.convolutions(*height, outputs, (Place::Source(0), Place::Result(0)));
         };
         let pitch = self.plane_pitch();
-        let plane_bytes = planes_bytes / self.planes_row_bytes() * pitch;
+        let scratch = self.scratch_bytes();
+        let plane_bytes = (planes_bytes - scratch) / self.planes_row_bytes() * pitch;
+        let place = |bytes: usize| Place::Planes(scratch + bytes);
         let (source_planes, _) = planes.counts();
         let width = self.params.width as usize;
         // The grid and the parameters of a conversion, and where its rows begin in the image and in a plane, in bytes.
@@ -162,27 +170,21 @@ impl Plan {
             && !fresh.is_empty()
         {
             let (grid, params, image, plane) = conversion_of(fresh, format.input.bytes());
-            steps.push(Step::Convert {
-                conversion,
-                grid,
-                params,
-                from: Place::Source(image),
-                to: Place::Planes(plane),
-            });
+            steps.push(Step::Convert { conversion, grid, params, from: Place::Source(image), to: place(plane) });
         }
         for channel in 0..planes.channels() {
-            let from = planes.to.map_or(Place::Source(0), |_| Place::Planes(channel * plane_bytes));
-            let to = planes.from.map_or(Place::Result(0), |_| Place::Planes((source_planes + channel) * plane_bytes));
-            steps.extend(launches.iter().map(|&launch| Step::Convolve { launch, from, to }));
+            let from = planes.to.map_or(Place::Source(0), |_| place(channel * plane_bytes));
+            let to = planes.from.map_or(Place::Result(0), |_| place((source_planes + channel) * plane_bytes));
+            steps.extend(self.convolutions(*height, outputs, (from, to)));
         }
         if let Some(proof) = &self.proof {
-            let planes = Place::Planes(source_planes * plane_bytes);
+            let planes = place(source_planes * plane_bytes);
             steps.extend(self.proof_steps(proof, format, rows, plane_bytes, planes));
         } else if let Some(conversion) = planes.from
             && !outputs.is_empty()
         {
             let (grid, params, image, plane) = conversion_of(outputs, format.output.bytes());
-            let from = Place::Planes(source_planes * plane_bytes + plane);
+            let from = place(source_planes * plane_bytes + plane);
             steps.push(Step::Convert { conversion, grid, params, from, to: Place::Result(image) });
         }
         steps

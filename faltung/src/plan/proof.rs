@@ -11,13 +11,15 @@
 //! Let `A = sum |M I|`, which is at most the largest pixel times the sum of the magnitudes of the coefficients.
 //! - A kernel with the constant c is off by at most `gamma(c) A`. Below the normal numbers it may lose a multiple of
 //!   `2^-150` more; see [`ErrorBound::underflows`].
-//! - `fft_tile` with a mask of one part knows more. [`kernels_gpu::fft::error`] derives `82 u ||M|| ||z||` for a sum of
+//! - `fft_tile` knows more. [`kernels_gpu::fft::error`] derives `82 u ||M|| ||z||` for a sum of
 //!   transforms. The `2 * 128^2` pixels are in `0..=p`, and their mean is subtracted. A number in an interval of
 //!   length p has a variance of at most `p^2 / 4` (Popoviciu), so `||z|| <= 64 sqrt(2) p`, but for the rounding of the
 //!   mean. Adding the mean rounds twice more, by at most `u A` each. A sum that is not accepted comes from one warp:
-//!   each lane adds the products of its columns, and five sums combine the lanes. That is off by at most `gamma(n) A`
-//!   with `n = rows * ceil(columns / 32) + 5`. If many sums are not accepted, the block adds all products in the order
+//!   each lane adds the products of its columns, and some sums combine the lanes. That is off by at most `gamma(n) A`
+//!   with `n = rows * ceil(columns / 32) + 12`. If many sums are not accepted, the block adds all products in the order
 //!   of the contract. The error is the largest of these.
+//! - `fft_passes` knows the same with `130 u`. What it subtracts from the `2 * 1024^2` pixels is not their mean, but
+//!   also in `0..=p`. So `||z|| <= 1024 sqrt(2) p`.
 //!
 //! The scale multiplies both. Scale and offset are one more rounding. A value beyond twice the largest integer
 //! saturates, and so does the contract's; so the rounding of a larger value counts as one of twice the largest integer.
@@ -33,8 +35,7 @@
 //! If fractions are equally likely, twice the radius is the part of the values that is uncertain. The plan refuses a
 //! kernel with more than [`MOST_UNCERTAIN`].
 
-use kernels_gpu::fft::error::{relative, underflow};
-use kernels_gpu::fft::layout;
+use kernels_gpu::fft::error::Transforms;
 use kernels_gpu::registry::{Accuracy as Guarantee, Arithmetic, Entry, Ineligible, MaskForm};
 use kernels_gpu::util::planes::proven::{CLASSES, Conversion, ValueLimits, proven_planes};
 
@@ -160,11 +161,18 @@ impl Integers {
             // The value that the contract names: no error remains.
             return KernelError([(0.0, 0.0); 2]);
         };
-        if matches!(entry.variant.spec().mask_form, MaskForm::Spectrum) && layout::parts(self.mask).count() == 1 {
+        // Of tiles: the transforms, and the most that a pixel minus the mean differs from 0, as a part of the largest
+        // pixel and in the root mean square.
+        let transforms = match entry.variant.spec().mask_form {
+            MaskForm::Spectrum => Some((Transforms::TILE, 0.5)),
+            MaskForm::SpectrumOfPasses => Some((Transforms::PASSES, 1.0)),
+            _ => None,
+        };
+        if let Some((transforms, deviation)) = transforms {
             // The rounding of the mean is far less than a thousandth.
-            let norm = 1.001 * 64.0 * f64::sqrt(2.0) * self.most;
-            let transforms = relative(self.norm) * norm + underflow(self.norm);
-            let by_warp = gamma(self.mask.1 * self.mask.0.div_ceil(32) + 5);
+            let norm = 1.001 * f64::sqrt(2.0 * transforms.points()) * deviation * self.most;
+            let transforms = transforms.relative(self.norm) * norm + transforms.underflow(self.norm);
+            let by_warp = gamma(self.mask.1 * self.mask.0.div_ceil(32) + 12);
             return KernelError([(ABOVE * transforms, 2.0 * ABOVE * UNIT_ROUNDOFF), (self.underflow(0.0), by_warp)]);
         }
         let underflows = factors.map_or(0.0, |factors| match arithmetic {

@@ -29,7 +29,7 @@ const SEED: u64 = 20_260;
 const SIDES: [usize; 11] = [160, 192, 320, 362, 576, 768, 1152, 1920, 2999, 3840, 7680];
 
 /// Width and height of the masks for kernels that take any size, or a class of sizes.
-const MASKS: [(usize, usize); 16] = [
+const MASKS: [(usize, usize); 18] = [
     (3, 3),
     (5, 5),
     (9, 9),
@@ -42,6 +42,8 @@ const MASKS: [(usize, usize); 16] = [
     (95, 95),
     (111, 111),
     (127, 127),
+    (191, 191),
+    (255, 255),
     (3, 13),
     (13, 3),
     (1, 25),

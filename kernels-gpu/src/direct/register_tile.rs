@@ -190,7 +190,7 @@ pub unsafe fn register_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Gl
 
 /// The index of element (k, l) of the mask in shared memory: the coefficients of a step are contiguous, row after row.
 #[inline(always)]
-fn coefficient_index(k: u32, l: u32, mask_height: u32) -> u32 {
+pub(crate) fn coefficient_index(k: u32, l: u32, mask_height: u32) -> u32 {
     (l / STEP as u32 * mask_height + k) * STEP as u32 + l % STEP as u32
 }
 
@@ -245,7 +245,7 @@ fn set<const AT: usize>(pixels: &mut Pixels, values: [f32; COLUMNS]) {
 /// - `coefficients` holds the padded mask.
 /// - The mask has row `r - o` for each row `o` of outputs that is `needed`.
 #[inline(always)]
-unsafe fn add_row<const EDGE: bool>(
+pub(crate) unsafe fn add_row<const EDGE: bool>(
     sums: &mut [[f32; COLUMNS]; ROWS],
     source: &RowReader,
     coefficients: Shared<f32>,

@@ -2,10 +2,10 @@
 
 use cuda_std::prelude::*;
 
-use super::layout::Header;
+use super::judge::Judge;
 use super::load::Pair;
-use super::tile::{Judge, PITCH, SharedParts, THREADS, warp_sum};
-use crate::abi::image_view::{Channel, ImageView};
+use super::tile::{PITCH, SharedParts, THREADS};
+use super::window::window_sum;
 use crate::abi::params::Params;
 
 /// Columns of a thread's tile: an odd number, so that the threads of a warp read pixels from different banks.
@@ -20,25 +20,10 @@ pub(super) const fn coefficient_bytes((width, height): (u32, u32)) -> u64 {
     4 * width.next_multiple_of(STEP as u32) as u64 * height as u64
 }
 
-/// Adds a sum to the result, or stores it there; see [`Header`].
-///
-/// # Safety
-/// - (x, y) lies in the result, and no other thread stores there. If sums are added, there is a number.
-#[inline(always)]
-pub(super) unsafe fn store(header: &Header, params: &Params, result: GlobalMut<f32>, (x, y): (i32, i32), sum: f32) {
-    let index = params.dst_index(x, y);
-    // SAFETY: as this function requires.
-    unsafe {
-        let sum = if header.accumulates != 0.0 { result.load(index) + sum } else { sum };
-        result.store(index, if header.finishes != 0.0 { params.finish(sum) } else { sum });
-    }
-}
-
 /// What the direct sums of a pair of tiles need.
 pub(super) struct Direct {
     pub(super) pair: Pair,
     pub(super) params: Params,
-    pub(super) header: Header,
     /// The mask in window order.
     pub(super) coefficients: Global<f32>,
     pub(super) result: GlobalMut<f32>,
@@ -48,6 +33,16 @@ pub(super) struct Direct {
 }
 
 impl Direct {
+    /// Stores the result of a sum.
+    ///
+    /// # Safety
+    /// - (x, y) lies in the result, and no other thread stores there.
+    #[inline(always)]
+    unsafe fn store(&self, (x, y): (i32, i32), sum: f32) {
+        // SAFETY: as this function requires.
+        unsafe { self.result.store(self.params.dst_index(x, y), self.params.finish(sum)) };
+    }
+
     /// Computes the results of a row that are wanted and not accepted, one after the other, each by all lanes.
     ///
     /// # Safety
@@ -70,55 +65,28 @@ impl Direct {
             let (first, is_second) = (part / 2 * 32, part % 2 != 0);
             part += 1;
             // SAFETY: row and column are below 128, and the barrier has passed.
-            let F32x2([of_first, of_second]) = unsafe { parts.exchange.load(row * PITCH + first + lane) };
+            let [of_first, of_second] = judge.sums(unsafe { parts.exchange.load(row * PITCH + first + lane) }.into());
             let column = (first + lane) as i32;
-            let is_wanted = if is_second {
+            let fails = if is_second {
                 column < wanted[1] && !judge.accepts(1, of_second)
             } else {
                 column < wanted[0] && !judge.accepts(0, of_first)
             };
             // SAFETY: all lanes are here.
-            let mut pending = unsafe { warp::ballot(is_wanted) };
+            let mut pending = unsafe { warp::ballot(fails) };
             while pending != 0 {
                 thread::no_unroll();
                 let failing = pending.trailing_zeros();
                 pending &= pending - 1;
                 let x = self.x + (first + failing + if is_second { distance } else { 0 }) as i32;
                 // SAFETY: all lanes are here, with the same x and y.
-                let sum = unsafe { self.window_sum((x, y), lane) };
+                let sum = unsafe { window_sum(self.pair.image, self.coefficients, &self.params, (x, y), lane) };
                 if lane == failing {
                     // SAFETY: the result is wanted, so it lies in the image.
-                    unsafe { store(&self.header, &self.params, self.result, (x, y), sum) };
+                    unsafe { self.store((x, y), sum) };
                 }
             }
         }
-    }
-
-    /// The sum of one window. Each lane adds the products of its columns.
-    ///
-    /// # Safety
-    /// - All lanes of the warp call this with the same output.
-    #[inline(always)]
-    unsafe fn window_sum(&self, (x, y): (i32, i32), lane: u32) -> f32 {
-        let params = &self.params;
-        // SAFETY: the image is as `params` say, and the kernel does not write it.
-        let view = unsafe { ImageView::<f32, 1>::new(self.pair.image, params) };
-        let (mut sum, mut k) = (0.0, 0);
-        while k < params.mask_height {
-            thread::no_unroll();
-            let row = view.row(y - params.origin_y + k);
-            let mut l = lane as i32;
-            while l < params.mask_width {
-                thread::no_unroll();
-                let pixel = row.value(x - params.origin_x + l, Channel::FIRST);
-                // SAFETY: (k, l) is a coefficient.
-                sum = fma(pixel, unsafe { self.coefficients.load((k * params.mask_width + l) as isize) }, sum);
-                l += 32;
-            }
-            k += 1;
-        }
-        // SAFETY: all lanes are here.
-        unsafe { warp_sum(sum) }
     }
 
     /// Computes all results of both tiles in the order of the direct kernels.
@@ -175,7 +143,7 @@ impl Direct {
                             let x = self.x + (column + tile as u32 * valid.0) as i32;
                             let place = (x, self.y + row as i32);
                             // SAFETY: the result is wanted, so it lies in the image; one thread has it.
-                            unsafe { store(&self.header, &self.params, self.result, place, sums[tile]) };
+                            unsafe { self.store(place, sums[tile]) };
                         }
                     }
                 }

@@ -1,7 +1,9 @@
 //! How far a transformed sum can be from the exact one.
 //!
-//! `u = 2^-24`, and `||.||` is the 2-norm. `z` are the 128 x 128 complex numbers of a pair of tiles: the pixels of one
-//! tile are the real parts, those of the other the imaginary parts, both minus the mean of their tile. `M` is the mask.
+//! `u = 2^-24`, and `||.||` is the 2-norm. `z` are the complex numbers of a pair of tiles: the pixels of one tile are
+//! the real parts, those of the other the imaginary parts, both minus a number near the mean of their tile. `M` is the
+//! mask. [`Transforms`] has what differs between `fft_tile`, whose tiles have 128 x 128 pixels, and `fft_passes`, whose
+//! tiles have 1024 x 1024.
 //!
 //! # Single operations
 //! A complex sum or difference has a relative error of at most `u`. A complex product by two products and two fused
@@ -11,40 +13,45 @@
 //! `i` is exact.
 //!
 //! # A transform
-//! One axis has 128 = 32 x 4 points. Each value passes through 7 sums and 4 factors: of the 5 stages of 32 points the
-//! first three have factors, the fourth only multiplies by `i`, and the fifth has none. One factor stands between the
-//! 32 and the 4 points. The 2 stages of 4 points have none. That is `7 + 4 * 3 = 19` for one axis and `TRANSFORM` = 38
-//! for both.
+//! A transform of 32 points has 5 sums on each path, and 3 factors: the first three stages have one, the fourth only
+//! multiplies by `i`, the fifth has none. A transform of 4 points has 2 sums and no factor. One factor stands between
+//! two such transforms.
+//! - `fft_tile`: 128 = 32 x 4 points of one axis have 7 sums and 4 factors. That is `7 + 4 * 3 = 19` roundings, and 38
+//!   for both axes.
+//! - `fft_passes`: 1024 = 32 x 32 points have 10 sums and 7 factors. That is `10 + 7 * 3 = 31`, and 62 for both axes.
 //!
 //! *Forward*, in the 2-norm: each stage is a multiple of a unitary matrix. Its rounding errors are relative to each
 //! element, so they are relative to the norm as well, and the following stages keep that ratio. After k roundings
 //! `||error|| <= ((1 + u)^k - 1) ||F z||` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition,
 //! Theorem 24.2; Schatzman, *Accuracy of the discrete Fourier transform and the fast Fourier transform*, 1996).
 //!
-//! *Inverse*, for one result: the operations that lead to it form a tree, whose leaves are the 128^2 products `W` of
-//! the spectra. Each leaf is multiplied by a number of magnitude 1, and by a factor `1 + e` for each of the k roundings
-//! on its path. So the error is at most `((1 + u)^k - 1) sum |W|`.
+//! *Inverse*, for one result: the operations that lead to it form a tree, whose leaves are the `P` products `W` of the
+//! spectra. Each leaf is multiplied by a number of magnitude 1, and by a factor `1 + e` for each of the k roundings on
+//! its path. So the error is at most `((1 + u)^k - 1) sum |W|`.
 //!
 //! # Together
-//! Let `P = 128^2`, and `H` the spectrum of the mask with `||H|| = sqrt(P) ||M||`. `W = H F z / P`, so by Cauchy and
-//! Schwarz `sum |W| <= 1/P ||H|| ||F z|| = ||M|| ||z||`. The error `D` of the tile's spectrum moves a result by at most
-//! `1/P sum |H D| <= 1/P ||H|| ||D||`, which is the relative error of the spectrum times `||M|| ||z||`. In units of
-//! `u ||M|| ||z||`:
+//! Let `P` be the number of points of a tile, and `H` the spectrum of the mask with `||H|| = sqrt(P) ||M||`. `W = H F z
+//! / P`, so by Cauchy and Schwarz `sum |W| <= 1/P ||H|| ||F z|| = ||M|| ||z||`. The error `D` of the tile's spectrum
+//! moves a result by at most `1/P sum |H D| <= 1/P ||H|| ||D||`, which is the relative error of the spectrum times
+//! `||M|| ||z||`. In units of `u ||M|| ||z||`:
 //! ```text
-//!  1     pixel - mean
-//! 38     forward transform
-//!  1     the mask's spectrum: f64, then rounded to nearest
-//!  2     product of the spectra
-//! 38     inverse transform
+//!  1         pixel - mean
+//! 38 or 62   forward transform
+//!  1         the mask's spectrum: f64, then rounded to nearest
+//!  2         product of the spectra
+//! 38 or 62   inverse transform
 //! ```
-//! That is 80. Terms of second order are less than 1, and errors of the `f64` transform of the mask as well.
-//! [`CONSTANT`] is 82. Measured errors are about 1.
+//! That is 80 or 128. Terms of second order are less than 1, and errors of the `f64` transform of the mask as well. So
+//! [`Transforms::constant`] is 82 or 130. Measured errors are about 1.
 //!
 //! # Underflow
-//! Each product may lose `2^-150` in each of its two parts. Before the spectra are multiplied that is a loss of at most
-//! `2^11 ||M|| 2^-150` in a result, afterwards of at most `2^19 2^-150`. A value of the mask's spectrum may lose as
-//! much, which costs `2^15 2^-150 ||z||`. [`underflow`] and [`relative`] have room for all three. The sum of squares
-//! may lose `2^-149` for each number, so the norm may be `2^-66` larger than its square tells.
+//! Each product may lose `2^-150` in each of its two parts, and each path has fewer than 16 products.
+//! - Before the spectra are multiplied that is a loss of at most `32 sqrt(P) ||M|| 2^-150` in a result.
+//! - Afterwards it is one of at most `32 P 2^-150`.
+//! - A value of the mask's spectrum may lose as much. That costs `2 P ||z|| 2^-150`.
+//!
+//! [`Transforms::underflow`] and [`Transforms::relative`] have twice as much. The sum of squares may lose `2^-149` for
+//! each of `2 P` numbers. So the norm may be `sqrt(P) 2^-74` larger than its square tells.
 //!
 //! # The sum
 //! The result is `O = y + m S`, rounded, with the transformed sum `y`, the mean `m` and the sum `S` of the
@@ -59,14 +66,49 @@
 //! If that is large enough, all results of the tile hold. [`least`] has 1 % more than the quotient. That covers the
 //! roundings of the comparison itself, those of the sum of squares, and the difference between both rules.
 
-use super::layout::{part_size, parts};
+/// The transforms of a tile, as far as errors depend on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transforms {
+    /// The binary logarithm of the points of one axis: the sums on each path.
+    bits: u32,
+    /// The factors on each path.
+    factors: u32,
+}
 
-/// Roundings of a 2-D transform, in units of `u`.
-const TRANSFORM: u32 = 2 * (7 + 4 * 3);
-/// The error of a transformed sum in units of `u ||M|| ||z||`.
-pub const CONSTANT: u32 = 1 + 2 * TRANSFORM + 3 + 2;
+impl Transforms {
+    /// Those of [`fft_tile`](super::tile).
+    pub const TILE: Self = Self { bits: 7, factors: 4 };
+    /// Those of [`fft_passes`](super::passes).
+    pub const PASSES: Self = Self { bits: 10, factors: 7 };
 
-const _: () = assert!(CONSTANT == 82);
+    /// The error of a transformed sum in units of `u ||M|| ||z||`.
+    #[must_use]
+    pub const fn constant(&self) -> u32 {
+        let transform = 2 * (self.bits + 3 * self.factors);
+        1 + 2 * transform + 3 + 2
+    }
+
+    /// Points of a tile.
+    #[must_use]
+    pub fn points(&self) -> f64 {
+        exp2(2 * i64::from(self.bits))
+    }
+
+    /// The error of a transformed sum for `||z|| = 1`, for a mask with this norm.
+    #[must_use]
+    pub fn relative(&self, mask_norm: f64) -> f64 {
+        f64::from(self.constant()) * U * mask_norm + self.points() * exp2(2 - 150)
+    }
+
+    /// What the error may be more, whatever the pixels.
+    #[must_use]
+    pub fn underflow(&self, mask_norm: f64) -> f64 {
+        let norm = exp2(i64::from(self.bits) - 73);
+        self.relative(mask_norm) * norm + self.points() * exp2(6 - 150) * (1.0 + mask_norm)
+    }
+}
+
+const _: () = assert!(Transforms::TILE.constant() == 82 && Transforms::PASSES.constant() == 130);
 
 /// The unit roundoff of `f32`.
 const U: f64 = 1.0 / (1 << 24) as f64;
@@ -77,33 +119,12 @@ const U: f64 = 1.0 / (1 << 24) as f64;
 /// computed again.
 pub const LEAST_CONSTANT: u64 = 1024;
 
-/// The constant c of the bound, for a part of a mask: at least that of the ordered sum, which takes the place of sums
-/// that prove nothing.
+/// The constant c of the bound, for a mask: at least that of the ordered sum, which takes the place of sums that prove
+/// nothing.
 #[must_use]
-pub const fn part_constant((width, height): (u32, u32)) -> u64 {
+pub const fn error_constant((width, height): (u32, u32)) -> u64 {
     let coefficients = width as u64 * height as u64;
     if coefficients > LEAST_CONSTANT { coefficients } else { LEAST_CONSTANT }
-}
-
-/// The constant c of the bound, for a mask. Each part after the first is one more rounding.
-///
-/// A part's sum `O_p` keeps `gamma(c) sum |M_p I|`. Their sum over all parts is `gamma(c) sum |M I|`. Lemma 3.3 of
-/// Higham's book adds the roundings.
-#[must_use]
-pub fn error_constant(mask: (u32, u32)) -> u64 {
-    part_constant(part_size(mask)) + parts(mask).count() as u64 - 1
-}
-
-/// The error of a transformed sum for `||z|| = 1`, for a mask with this norm.
-#[must_use]
-pub fn relative(mask_norm: f64) -> f64 {
-    f64::from(CONSTANT) * U * mask_norm + exp2(-134)
-}
-
-/// What the error may be more, whatever the pixels.
-#[must_use]
-pub fn underflow(mask_norm: f64) -> f64 {
-    relative(mask_norm) * exp2(-66) + exp2(-130) * (1.0 + mask_norm)
 }
 
 /// A result with an error of at most `e` keeps the bound with the constant c if its magnitude is at least this times

@@ -37,6 +37,27 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) const NONE: Self = Self { sum: [0.0; 2], least: [f32::INFINITY; 2] };
 
+    /// Stores them as vector `index`.
+    ///
+    /// # Safety
+    /// - The place is in shared memory. No other thread uses it until the next barrier.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, to: Shared<F32x4>, index: u32) {
+        // SAFETY: as this function requires.
+        unsafe { to.store(index, F32x4([self.sum[0], self.sum[1], self.least[0], self.least[1]])) };
+    }
+
+    /// Loads them.
+    ///
+    /// # Safety
+    /// - They are in vector `index`, and a barrier has passed.
+    #[inline(always)]
+    pub(super) unsafe fn load(from: Shared<F32x4>, index: u32) -> Self {
+        // SAFETY: as this function requires.
+        let F32x4([first, second, least, other]) = unsafe { from.load(index) };
+        Self { sum: [first, second], least: [least, other] }
+    }
+
     /// The mean of each tile's pixels.
     #[inline(always)]
     pub(super) fn mean(&self) -> [f32; 2] {

@@ -3,7 +3,26 @@
 mod complex;
 mod direct;
 pub mod error;
+mod judge;
 pub mod layout;
 mod load;
+pub mod passes;
 pub mod tile;
 mod transform;
+mod window;
+
+use cuda_std::prelude::*;
+
+/// The sum of a number over the lanes of a warp.
+///
+/// # Safety
+/// - All lanes of the warp call this together.
+#[inline(always)]
+unsafe fn warp_sum(value: f32) -> f32 {
+    let mut sum = value;
+    for step in 0..5 {
+        // SAFETY: all lanes are here.
+        sum += unsafe { warp::shuffle_xor(sum, 16 >> step) };
+    }
+    sum
+}

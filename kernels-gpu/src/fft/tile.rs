@@ -26,27 +26,25 @@
 //! Rows of pixels are 132 complex numbers apart. The order after the row step is by column frequency, and neighbouring
 //! threads have neighbouring numbers. The 16 points of a group are permuted by an exclusive or with the group's number.
 //!
-//! # Large masks
-//! A mask of more than 64 x 64 is cut into parts. Each part is a launch, which adds its sums to the result.
-//!
 //! # Accuracy
 //! Each result is proven to keep its bound, or it is computed again by the direct sum; see [`error`](super::error). The
 //! mean of each tile is subtracted first, which makes the errors smaller.
-//! - No result fails: each warp stores its rows.
-//! - Few fail: the lanes of a warp add the products of a window together, one window after the other.
+//! - Results that hold are stored at once.
+//! - A few fail: the lanes of a warp add the products of a window together, one window after the other.
 //! - Many results of one warp fail, or the sum of squares is too large or NaN: the block computes all results again, in
 //!   the order of the direct kernels.
 
 use cuda_std::prelude::*;
 
 use super::complex::Complex;
-use super::direct::{self, Direct, store};
+use super::direct::{self, Direct};
 use super::error::error_constant;
-use super::layout::{
-    COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LARGEST_PART, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES, part_size,
-};
+use super::judge::Judge;
+use super::layout::{COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES};
 use super::load::{Facts, Pair};
 use super::transform::{POINTS, reversed, transform_4, transform_32};
+use super::warp_sum;
+use super::window::WINDOW_SUM;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::registry::{Accuracy, Arithmetic, Grid, Ineligible, MaskForm, MaskMemory, Request, Spec, f32_result};
@@ -60,7 +58,7 @@ pub(super) const ROWS_OF_WARP: u32 = SIDE / WARPS;
 /// Complex numbers from one row of pixels to the next in shared memory.
 pub(super) const PITCH: u32 = SIDE + 4;
 
-/// Columns and rows of results of one tile, for a part of a mask.
+/// Columns and rows of results of one tile, for a mask.
 #[must_use]
 pub const fn valid((mask_width, mask_height): (u32, u32)) -> (u32, u32) {
     (valid_of(mask_width), valid_of(mask_height))
@@ -68,7 +66,7 @@ pub const fn valid((mask_width, mask_height): (u32, u32)) -> (u32, u32) {
 
 /// The same for one axis. The size of the mask is checked before a launch. Here the limit spares a panic.
 const fn valid_of(side: u32) -> u32 {
-    if side > LARGEST_PART { SIDE + 1 - LARGEST_PART } else { SIDE + 1 - side }
+    if side > LARGEST_MASK { SIDE + 1 - LARGEST_MASK } else { SIDE + 1 - side }
 }
 
 /// With more failures in the rows of one warp than this the block computes all results again. A warp takes as long for
@@ -77,10 +75,11 @@ const MOST_FAILURES: u32 = 12;
 
 /// The convergent instructions of the source.
 pub const CONVERGENT: Convergent = Convergent {
-    barriers: 10,
+    // The last three: failures; many of them; the pixels for the direct sums.
+    barriers: 9 + 3,
     warp_barriers: 2,
     // Facts: 4 numbers; squares; failures; the sum of a window.
-    shuffles: 5 * (4 + 1 + 1 + 1),
+    shuffles: 5 * (4 + 1 + 1) + WINDOW_SUM.shuffles,
     votes: 2,
     ..Convergent::NONE
 };
@@ -92,12 +91,10 @@ pub(super) struct SharedParts {
     pub(super) exchange: Shared<F32x2>,
     twiddles: Shared<F32x2>,
     table: Shared<i32>,
-    /// For each warp: the sums and the least magnitudes of its pixels.
+    /// For each warp: the sums and the least magnitudes of its pixels. Behind them: those of all.
     facts: Shared<F32x4>,
     /// For each warp: its sum of squares, and 0 if all numbers are 0.
     squares: Shared<F32x2>,
-    /// For each warp: its results that fail.
-    failures: Shared<u32>,
     /// One 0.
     zero: Shared<u32>,
     /// The mask for the direct sum.
@@ -105,7 +102,7 @@ pub(super) struct SharedParts {
 }
 
 /// Bytes in front of the coefficients.
-const FIXED_BYTES: u32 = 8 * (SIDE * PITCH + SIDE) + 4 * 2 * SIDE + (16 + 8 + 4) * WARPS + 16;
+const FIXED_BYTES: u32 = 8 * (SIDE * PITCH + SIDE) + 4 * 2 * SIDE + 16 * (WARPS + 1) + 8 * WARPS + 16;
 
 impl SharedParts {
     #[inline(always)]
@@ -114,11 +111,10 @@ impl SharedParts {
         let twiddles = exchange.offset(SIDE * PITCH);
         let table = twiddles.offset(SIDE).cast::<i32>();
         let facts = table.offset(2 * SIDE).cast::<F32x4>();
-        let squares = facts.offset(WARPS).cast::<F32x2>();
-        let failures = squares.offset(WARPS).cast::<u32>();
-        let zero = failures.offset(WARPS);
+        let squares = facts.offset(WARPS + 1).cast::<F32x2>();
+        let zero = squares.offset(WARPS).cast::<u32>();
         let coefficients = zero.offset(4).cast::<f32>();
-        Self { exchange, twiddles, table, facts, squares, failures, zero, coefficients }
+        Self { exchange, twiddles, table, facts, squares, zero, coefficients }
     }
 }
 
@@ -169,37 +165,21 @@ impl Place {
     }
 }
 
-/// The sum of a number over the lanes of a warp.
+/// The factor `exp(-2 pi i t q / 128)`.
 ///
 /// # Safety
-/// - All lanes of the warp call this together.
+/// - The factors are in shared memory, `q < 32` and `t < 4`.
 #[inline(always)]
-pub(super) unsafe fn warp_sum(value: f32) -> f32 {
-    let mut sum = value;
-    for step in 0..5 {
-        // SAFETY: all lanes are here.
-        sum += unsafe { warp::shuffle_xor(sum, 16 >> step) };
-    }
-    sum
-}
-
-/// The factor `exp(-2 pi i index / 128)`.
-///
-/// # Safety
-/// - The factors are in shared memory, and `index < 128`.
-#[inline(always)]
-unsafe fn twiddle(parts: &SharedParts, index: u32) -> Complex {
+unsafe fn twiddle(parts: &SharedParts, q: u32, t: u32) -> Complex {
     // SAFETY: as this function requires.
-    unsafe { parts.twiddles.load(index) }.into()
+    unsafe { parts.twiddles.load(q * SHORT + t) }.into()
 }
 
 /// The kernel.
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
-/// - `mask` is as [`layout`](super::layout) describes, for a part of a mask of the size in `params`. It is
-///   aligned to 16 bytes.
-/// - If the header says that sums are added, the result holds numbers.
+/// - `mask` is as [`layout`](super::layout) describes, for the mask in `params`. It is aligned to 16 bytes.
 /// - The block has [`THREADS`] threads, and the shared memory of [`SPEC`].
 #[inline(always)]
 pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<f32>, params: Params) {
@@ -231,10 +211,14 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
     let facts = unsafe { pair.load(&params, parts.exchange, (warp, lane)) };
     // SAFETY: all threads of the block call these, with a barrier between. It completes the pixels and the factors,
     // too.
-    let sums = unsafe {
+    let transformed = unsafe {
         publish_facts(&parts, facts, (warp, lane));
         thread::sync_threads();
-        transform(&parts, mask, all_facts(&parts).mean())
+        let facts = all_facts(&parts);
+        if thread == 0 {
+            facts.store(parts.facts, WARPS);
+        }
+        transform(&parts, mask, facts.mean())
     };
 
     // From here on nothing lives in registers that did before: they hold 64 numbers of a transform in between.
@@ -243,131 +227,88 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
     let (warp, lane) = (thread / 32, thread % 32);
     let place = Place::of_block(&params);
     let Place { x, y, valid, wanted_columns, wanted_rows } = place;
-
-    // SAFETY: the mask begins with its header. The facts are there.
-    let (header, facts) = unsafe { (Header::load(mask), all_facts(&parts)) };
-    let mean = facts.mean();
     let (row, t) = (thread / SHORT, thread % SHORT);
     for j in 0..POINTS {
         let column = t + SHORT * j as u32;
-        let Complex { re, im } = sums[reversed(j)];
-        let sum = Complex { re: fma(mean[0], header.sum, re), im: fma(mean[1], header.sum, im) };
         // SAFETY: (row, column) is this thread's alone, and lies in the tile. All threads have passed the barrier after
         // their last reads.
-        unsafe { parts.exchange.store(row * PITCH + column, sum.into()) };
+        unsafe { parts.exchange.store(row * PITCH + column, transformed[reversed(j)].into()) };
     }
-    // SAFETY: the squares were complete at a barrier within `transform`.
-    let judge = unsafe { Judge::new(&header, &parts, &facts) };
-    let mut failed = 0;
-    for j in 0..POINTS {
-        let column = t + SHORT * j as u32;
-        // Through shared memory, because registers are scarce.
-        // SAFETY: this thread has just stored it.
-        let F32x2(sums) = unsafe { parts.exchange.load(row * PITCH + column) };
-        for tile in 0..2 {
-            // Those that are wanted, and do not hold.
-            let is_wanted = (column as i32) < wanted_columns[tile];
-            failed += u32::from(is_wanted && !judge.accepts(tile, sums[tile]));
-        }
-    }
-    if row as i32 >= wanted_rows {
-        failed = 0;
-    }
-    // SAFETY: all threads of the block are here.
-    let failed = unsafe {
-        let of_warp = warp_sum(failed as f32);
-        if lane == 0 {
-            parts.failures.store(warp, of_warp as u32);
-        }
+    // SAFETY: all threads of the block are here. The mask begins with its header. Thread 0 stored the facts, and the
+    // squares were complete, at a barrier within `transform`.
+    let judge = unsafe {
         thread::sync_threads();
-        // The most failures of one warp.
-        let mut most = 0;
-        for warp in 0..WARPS {
-            let of_warp = parts.failures.load(warp);
-            most = if of_warp > most { of_warp } else { most };
-        }
-        most
+        judge(&Header::load(mask), &parts, &Facts::load(parts.facts, WARPS))
     };
-
-    let pair = place.pair(&params, image, &parts);
-    let direct = Direct { pair, params, header, coefficients: mask.offset(COEFFICIENTS as isize), result, x, y };
-    if failed > MOST_FAILURES {
-        // SAFETY: all threads of the block take this branch, and none uses the tile any more.
-        unsafe { direct.tiles(&parts, valid, (wanted_columns, wanted_rows)) };
-        return;
-    }
-    let mut q = 0;
+    let (factor, summand) = params.exact_finish();
+    // Otherwise each result loads it again.
+    let factor = f32::from_bits(thread::black_box(factor.to_bits()));
+    let (mut failures, mut q) = (0, 0);
     while q < thread::black_box(ROWS_OF_WARP) {
         thread::no_unroll();
         let row = warp * ROWS_OF_WARP + q;
         q += 1;
         if row as i32 >= wanted_rows {
-            continue;
+            break;
         }
-        let y = y + row as i32;
+        let first = result.offset(params.dst_index(x + lane as i32, y + row as i32));
+        let tiles = [first, first.offset(valid.0 as isize)];
         for group in 0..SIDE / 32 {
-            let column = group * 32 + lane;
-            // SAFETY: row and column are below 128. The barrier has passed.
-            let F32x2(sums) = unsafe { parts.exchange.load(row * PITCH + column) };
+            let column = group * 32;
+            // SAFETY: row and column are below 128.
+            let sums = judge.sums(unsafe { parts.exchange.load(row * PITCH + column + lane) }.into());
             for tile in 0..2 {
-                let is_wanted = (column as i32) < wanted_columns[tile];
-                if is_wanted && judge.accepts(tile, sums[tile]) {
-                    let x = x + column as i32 + (tile as u32 * valid.0) as i32;
-                    // SAFETY: (x, y) lies in the result, and no other thread stores there.
-                    unsafe { store(&header, &params, result, (x, y), sums[tile]) };
+                let (value, holds) = (fma(sums[tile], factor, summand), judge.accepts(tile, sums[tile]));
+                let is_wanted = ((column + lane) as i32) < wanted_columns[tile];
+                // No branches.
+                if is_wanted & holds {
+                    // SAFETY: the column lies in the result, and no other thread stores there.
+                    unsafe { tiles[tile].store(column as isize, value) };
                 }
+                failures += u32::from(is_wanted & !holds);
             }
         }
-        if failed == 0 {
-            continue;
+    }
+    // SAFETY: all threads of the block are here.
+    if !unsafe { thread::sync_threads_or(failures > 0) } {
+        return;
+    }
+    let pair = place.pair(&params, image, &parts);
+    let direct = Direct { pair, params, coefficients: mask.offset(COEFFICIENTS as isize), result, x, y };
+    // SAFETY: all threads of the block are here. Those after the barrier take the same branch, and use the tile no more
+    // if that is the first one. The lanes of a warp have the same row.
+    unsafe {
+        if thread::sync_threads_or(warp_sum(failures as f32) > MOST_FAILURES as f32) {
+            direct.tiles(&parts, valid, (wanted_columns, wanted_rows));
+            return;
         }
-        // SAFETY: all lanes are here: the conditions above are those of the row.
-        unsafe { direct.failures(&parts, &judge, row, (wanted_columns, valid.0), lane) };
+        let mut q = 0;
+        while q < thread::black_box(ROWS_OF_WARP) {
+            thread::no_unroll();
+            let row = warp * ROWS_OF_WARP + q;
+            q += 1;
+            if (row as i32) < wanted_rows {
+                direct.failures(&parts, &judge, row, (wanted_columns, valid.0), lane);
+            }
+        }
     }
 }
 
 /// Which results hold.
-#[derive(Clone, Copy)]
-pub(super) struct Judge {
-    /// The least magnitude of a result that holds, for each tile.
-    least: [f32; 2],
-}
-
-impl Judge {
-    /// # Safety
-    /// - The squares of all warps are in shared memory, and a barrier has passed.
-    #[inline(always)]
-    unsafe fn new(header: &Header, parts: &SharedParts, facts: &Facts) -> Self {
-        let mean = facts.mean();
-        let (mut squares, mut any) = (0.0, 0.0);
-        for warp in 0..WARPS {
-            // SAFETY: each warp has stored its squares.
-            let F32x2([of_warp, any_of_warp]) = unsafe { parts.squares.load(warp) };
-            squares += of_warp;
-            any += any_of_warp;
-        }
-        // A NaN is not in the range, either.
-        let is_finite = squares <= header.most_squares;
-        let transform = if any > 0.0 { fma(header.transform, sqrt(squares), header.underflow) } else { 0.0 };
-        // No sum is accepted.
-        let mut least = [f32::NAN; 2];
-        for tile in 0..2 {
-            const U: f32 = 1.0 / (1 << 24) as f32;
-            let error = fma(U, (mean[tile] * header.sum).abs(), transform);
-            let needed = header.least * error;
-            let is_certain = header.magnitudes * facts.least[tile] >= needed;
-            if is_finite {
-                least[tile] = if is_certain { 0.0 } else { needed };
-            }
-        }
-        Self { least }
+///
+/// # Safety
+/// - The squares of all warps are in shared memory, and a barrier has passed.
+#[inline(always)]
+unsafe fn judge(header: &Header, parts: &SharedParts, facts: &Facts) -> Judge {
+    let mean = facts.mean();
+    let (mut squares, mut any) = (0.0, 0.0);
+    for warp in 0..WARPS {
+        // SAFETY: each warp has stored its squares.
+        let F32x2([of_warp, any_of_warp]) = unsafe { parts.squares.load(warp) };
+        squares += of_warp;
+        any += any_of_warp;
     }
-
-    /// Whether a result of a tile holds. A NaN does not.
-    #[inline(always)]
-    pub(super) fn accepts(&self, tile: usize, sum: f32) -> bool {
-        sum.abs() >= self.least[tile]
-    }
+    Judge::new(header, (squares, any), mean, facts.least)
 }
 
 /// Leaves what a warp knows of its pixels in shared memory.
@@ -376,19 +317,20 @@ impl Judge {
 /// - All threads of the block call this, and no thread reads the facts before the next barrier.
 #[inline(always)]
 unsafe fn publish_facts(parts: &SharedParts, facts: Facts, (warp, lane): (u32, u32)) {
-    let Facts { mut sum, mut least } = facts;
+    let mut of_warp = facts;
     for tile in 0..2 {
         // SAFETY: all lanes of the warp are here.
         unsafe {
-            sum[tile] = warp_sum(sum[tile]);
+            of_warp.sum[tile] = warp_sum(of_warp.sum[tile]);
             for step in 0..5 {
-                least[tile] = least[tile].min(warp::shuffle_xor(least[tile], 16 >> step));
+                let least = &mut of_warp.least[tile];
+                *least = least.min(warp::shuffle_xor(*least, 16 >> step));
             }
         }
     }
     if lane == 0 {
         // SAFETY: each warp has a place of its own.
-        unsafe { parts.facts.store(warp, F32x4([sum[0], sum[1], least[0], least[1]])) };
+        unsafe { of_warp.store(parts.facts, warp) };
     }
 }
 
@@ -401,9 +343,9 @@ unsafe fn all_facts(parts: &SharedParts) -> Facts {
     let mut all = Facts::NONE;
     for warp in 0..WARPS {
         // SAFETY: each warp has published its facts.
-        let F32x4([first, second, least, other]) = unsafe { parts.facts.load(warp) };
-        all.sum = [all.sum[0] + first, all.sum[1] + second];
-        all.least = [all.least[0].min(least), all.least[1].min(other)];
+        let Facts { sum, least } = unsafe { Facts::load(parts.facts, warp) };
+        all.sum = [all.sum[0] + sum[0], all.sum[1] + sum[1]];
+        all.least = [all.least[0].min(least[0]), all.least[1].min(least[1])];
     }
     all
 }
@@ -448,7 +390,7 @@ unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [
         let t = thread % SHORT;
         for q in 0..POINTS {
             let z = v[reversed(q)];
-            let z = if q == 0 { z } else { z.times(twiddle(parts, t * q as u32)) };
+            let z = if q == 0 { z } else { z.times(twiddle(parts, q as u32, t)) };
             exchange.store(q as u32 * THREADS + thread, z.into());
         }
         thread::sync_threads();
@@ -463,7 +405,7 @@ unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [
         let (k, point, s) = of_columns(this_thread(parts));
         for q in 0..POINTS {
             let z = v[reversed(q)];
-            let z = if q == 0 { z } else { z.times(twiddle(parts, s * q as u32)) };
+            let z = if q == 0 { z } else { z.times(twiddle(parts, q as u32, s)) };
             exchange.store(place(k * LONG + q as u32, point), z.into());
         }
         thread::sync_threads();
@@ -480,7 +422,7 @@ unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [
         let (k, point, s) = of_columns(this_thread(parts));
         for q in 0..POINTS {
             let z = Complex::from(exchange.load(place(k * LONG + q as u32, point)));
-            v[q] = if q == 0 { z } else { z.times(twiddle(parts, s * q as u32).conjugate()) };
+            v[q] = if q == 0 { z } else { z.times(twiddle(parts, q as u32, s).conjugate()) };
         }
         transform_32::<true>(&mut v);
         // As above.
@@ -495,7 +437,7 @@ unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [
         let t = thread % SHORT;
         for q in 0..POINTS {
             let z = Complex::from(exchange.load(q as u32 * THREADS + thread));
-            v[q] = if q == 0 { z } else { z.times(twiddle(parts, t * q as u32).conjugate()) };
+            v[q] = if q == 0 { z } else { z.times(twiddle(parts, q as u32, t).conjugate()) };
         }
         transform_32::<true>(&mut v);
         thread::sync_threads();
@@ -553,7 +495,7 @@ crate::registry::instances! {
         |image, result, mask, params| fft_tile(image, result.cast(), mask, params)
 }
 
-/// The masks that a few parts cover.
+/// The masks that a tile has room for.
 fn requirement(request: &Request) -> Result<(), Ineligible> {
     let (least, most) = if request.mask.0 < request.mask.1 { request.mask } else { (request.mask.1, request.mask.0) };
     let (property, required) = ("the sides of the mask", (1.0, LARGEST_MASK as f32));
@@ -579,10 +521,10 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Tiles,
     block: |_| (THREADS, 1),
     outputs: |_, mask| {
-        let (columns, rows) = valid(part_size(mask));
+        let (columns, rows) = valid(mask);
         (2 * columns, rows)
     },
-    shared_bytes: |_, mask| u64::from(FIXED_BYTES) + direct::coefficient_bytes(part_size(mask)),
+    shared_bytes: |_, mask| u64::from(FIXED_BYTES) + direct::coefficient_bytes(mask),
     launch_bounds: |_| Some((THREADS, 1)),
     convergent: |_| CONVERGENT,
 };

@@ -6,7 +6,7 @@ use super::{Grid, MaskForm, Occupancy, Variant};
 use crate::abi::kernel::{Kernel, Parameter};
 use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
-use crate::fft::layout;
+use crate::fft::{self, layout, passes};
 
 /// The masks that an entry takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +99,10 @@ impl Entry {
         match (self.mask, self.variant.spec().mask_class) {
             (MaskSize::Square(side), _) => (side, side),
             (MaskSize::Class(class), Some(of)) => (of.example)(class),
-            (MaskSize::Any | MaskSize::Class(_), _) => (3, 3),
+            (MaskSize::Any | MaskSize::Class(_), _) => match self.variant.spec().mask_form {
+                MaskForm::SpectrumOfPasses => (512, 2),
+                MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint | MaskForm::Spectrum => (3, 3),
+            },
         }
     }
 
@@ -129,6 +132,7 @@ impl Entry {
             MaskForm::Rows(_) | MaskForm::FixedPoint => width * height,
             MaskForm::Factors(_) => width + height,
             MaskForm::Spectrum => layout::length(mask) as u64,
+            MaskForm::SpectrumOfPasses => passes::layout::length(mask) as u64,
         }
     }
 
@@ -138,10 +142,11 @@ impl Entry {
     pub fn launch_row_alignment(&self, mask: (u32, u32)) -> u32 {
         match self.variant.spec().grid {
             // Its sums depend on where its tiles begin.
-            Grid::Tiles if matches!(self.variant.spec().mask_form, MaskForm::Spectrum) => {
-                layout::launch_row_alignment(mask)
-            }
-            Grid::Tiles => 1,
+            Grid::Tiles => match self.variant.spec().mask_form {
+                MaskForm::Spectrum => fft::tile::valid(mask).1,
+                MaskForm::SpectrumOfPasses => passes::valid(mask).1,
+                MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => 1,
+            },
             Grid::Partition(partition) => partition.launch_row_alignment,
         }
     }

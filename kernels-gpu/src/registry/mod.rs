@@ -71,6 +71,8 @@ variants! {
     SlidingWindow = direct::sliding_window;
     /// Fourier transforms of tiles, for large dense masks.
     FftTile = fft::tile;
+    /// Fourier transforms of larger tiles, for larger masks.
+    FftPasses = fft::passes;
     /// Bytes in the tensor cores.
     TensorCoreU8 = tensor_core_u8;
     /// Separable masks of any size, with filtered rows in a ring in shared memory.
@@ -131,6 +133,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
     entries()
         .map(Entry::kernel)
         .chain([crate::util::fma_peak::FMA_RATE, crate::util::memcpy::COPY_QUADS])
+        .chain([fft::passes::COLUMNS, fft::passes::BACK])
         .chain(crate::util::planes::kernels())
         .chain(crate::ndimage::kernels())
         .chain(crate::tutorials::kernels())

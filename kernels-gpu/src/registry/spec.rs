@@ -95,6 +95,9 @@ pub enum MaskForm {
     FixedPoint,
     /// The spectrum of the mask, with what [`fft::layout`](crate::fft::layout) has around it.
     Spectrum,
+    /// The spectrum of the mask for larger tiles, with what [`fft::passes::layout`](crate::fft::passes::layout) has
+    /// around it.
+    SpectrumOfPasses,
 }
 
 /// Where the factors of a separable mask begin among the coefficients.

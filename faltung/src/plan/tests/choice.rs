@@ -19,12 +19,14 @@ fn the_size_of_image_and_mask_decides() {
         assert_eq!(dense(4096, side, side), Variant::SlidingWindow, "{side}");
     }
     assert_eq!(dense(4096, 8, 9), Variant::RegisterTile);
-    for (width, height) in [(22, 22), (63, 63), (127, 127), (150, 31)] {
-        assert_eq!(dense(4096, width, height), Variant::FftTile, "{width} x {height}");
+    let large = [(22, 22, Variant::FftTile), (63, 63, Variant::FftTile)];
+    let larger = [(127, 127, Variant::FftPasses), (150, 31, Variant::FftPasses), (512, 512, Variant::FftPasses)];
+    for (width, height, variant) in large.into_iter().chain(larger) {
+        assert_eq!(dense(4096, width, height), variant, "{width} x {height}");
         let filter = Filter::new(mask(width, height)).accuracy(Accuracy::Exact);
         assert_eq!(taken(4096, filter), Variant::RegisterTile, "{width} x {height}");
     }
-    assert_ne!(dense(4096, 257, 31), Variant::FftTile);
+    assert_eq!(dense(4096, 513, 31), Variant::RegisterTile);
     assert_eq!(dense(100, 14, 16), Variant::SharedTile);
     // A mask that constant memory does not hold.
     assert!(!dense(100, 129, 128).reads_constant_memory());

@@ -146,29 +146,3 @@ fn grids_partition_the_rows() {
     let [launch] = of_ones(8192, 8192, Variant::SeparableBlockTile).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!((launch.grid, launch.block), ((16, 8), (512, 1)));
 }
-
-/// A mask of several parts: a launch for each, with its window and its values. The first stores, the last one finishes.
-#[test]
-fn parts_of_a_mask_have_launches_of_their_own() {
-    let filter = Filter::new(mask(127, 66)).anchor(20, 100);
-    let problem = Problem::new(300, 200, &filter).unwrap();
-    let plan = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::FftTile)).unwrap();
-    let (values, launches) = (plan.coefficients(&problem), plan.launches(200, 0..200));
-    assert_eq!(plan.bound(&problem).constant(), f64::from(64 * 33 + 3));
-    let of_all = plan.params;
-    let mut end = 0;
-    for (i, launch) in launches.iter().enumerate() {
-        let (left, top) = (64 * (i as i32 % 2), 33 * (i as i32 / 2));
-        let params = launch.params;
-        assert_eq!((params.origin_x, params.origin_y), (of_all.origin_x - left, of_all.origin_y - top));
-        assert_eq!((params.mask_width, params.mask_height), ([64, 63][i % 2], 33));
-        assert_eq!(launch.mask_offset, end);
-        end += launch.mask_size.0 * launch.mask_size.1;
-        // Whether sums are added, and whether they are finished.
-        let flags = &values[launch.mask_offset + 6..][..2];
-        assert_eq!(flags, [f32::from(u8::from(i > 0)), f32::from(u8::from(i == 3))]);
-        let coefficients = &values[launch.mask_offset + kernels_gpu::fft::layout::COEFFICIENTS..];
-        assert_eq!(coefficients[0], problem.window().at(top as usize, left as usize));
-    }
-    assert_eq!((launches.len(), end), (4, values.len()));
-}

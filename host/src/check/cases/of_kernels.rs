@@ -242,6 +242,46 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
     all.map(case).filter(|case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 <= 41_000_000).collect()
 }
 
+/// The same for transforms of larger tiles: images that end in the first tile, at its end and behind it. In the
+/// emulator a pair of tiles takes a second, so there are few.
+pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
+    const KINDS: [(Sides, Sides); 6] = [
+        ((512, 2), (1030, 15)),
+        ((2, 512), (5, 515)),
+        ((512, 2), (513, 14)),
+        ((40, 30), (70, 41)),
+        ((512, 2), (1025, 7)),
+        ((2, 512), (30, 1027)),
+    ];
+    let twice = KINDS.iter().flat_map(|kind| [(kind, true), (kind, false)]).enumerate();
+    let case = |(number, (&(mask, image), is_convolution)): (usize, (&(Sides, Sides), bool))| Case {
+        image,
+        mask,
+        border: BORDERS[number / 2],
+        operation: if is_convolution { Operation::Convolve } else { Operation::Correlate },
+        anchor: (number % 3 == 2).then_some((mask.1 - 1, mask.0 / 4)),
+        scale: if number % 4 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
+        format: PixelFormat::PLANE,
+        separable: false,
+        content: [Content::Light, Content::Random, Content::Light, Content::Special][number % 4],
+        seed: seed.wrapping_add(1_000_000 + number as u64),
+    };
+    let of_bytes = (1..=4).map(|channels| Case {
+        image: (70, 41),
+        mask: (40, 30),
+        border: Border::Mirror,
+        operation: Operation::Convolve,
+        anchor: None,
+        // What the transforms leave uncertain grows with the scale.
+        scale: (0.001, 128.0),
+        format: PixelFormat { channels, input: PixelType::U8, output: PixelType::U8 },
+        separable: false,
+        content: Content::Random,
+        seed: seed.wrapping_add(1_100_000 + channels as u64),
+    });
+    twice.map(case).chain(of_bytes).collect()
+}
+
 /// The same for integers of planes, with a proof: tiles of 64 x 32 pixels, and what is left. The results are spread
 /// over the range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {

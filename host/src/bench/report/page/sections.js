@@ -50,8 +50,8 @@ function matrixSection() {
   if (cells.length) {
     parts.push(el("h3", {}, "Share of the roofline, of the kernel that auto takes"), says(`
       The largest measured image of each format. Green is above 50 %, red below. The roofline of tensor_core_u8,
-      separable_tensor_core and fft_tile counts copies only. A small share there says that arithmetic takes the time,
-      not that another kernel would be faster.`), shareMap());
+      separable_tensor_core, fft_tile and fft_passes counts copies only. A small share there says that arithmetic takes
+      the time, not that another kernel would be faster.`), shareMap());
   }
   if (matrix.length) {
     const sizes = [...new Set(matrix.map(cell => `${cell.width} x ${cell.height}`))];

@@ -7,7 +7,7 @@ const field = (title, name, show, more = {}) => ({
 const fieldOf = (row, column) => (column.name ? {"data-field": column.name} : {});
 
 /** Kernels whose arithmetic is not in their roofline, as METHODOLOGY.md says. */
-const MEMORY_ONLY = new Set(["tensor_core_u8", "separable_tensor_core", "fft_tile", "fft"]);
+const MEMORY_ONLY = new Set(["tensor_core_u8", "separable_tensor_core", "fft_tile", "fft_passes", "fft"]);
 
 /** What bounds some cells, in words. */
 function verdict(rows) {
