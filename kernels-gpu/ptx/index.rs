@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "67eae8e0158cfdf8d5b1c0c883134047027ddf9a967f30363a793f2a75df581c";
+pub const SOURCE_HASH: &str = "4b22881905a714d49b36ea713b78b03317109b92f7ec49df6676e7fa7b9ce654";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

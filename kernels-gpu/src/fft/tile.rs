@@ -70,8 +70,8 @@ const fn valid_of(side: u32) -> u32 {
 }
 
 /// With more failures in the rows of one warp than this the block computes all results again. A warp takes as long for
-/// some 12 windows of 13 x 13, and 19 of 63 x 63, as the block for all results of both tiles.
-const MOST_FAILURES: u32 = 12;
+/// some 30 windows as the block for all results of both tiles.
+const MOST_FAILURES: u32 = 32;
 
 /// The convergent instructions of the source.
 pub const CONVERGENT: Convergent = Convergent {
