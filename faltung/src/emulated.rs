@@ -463,7 +463,7 @@ mod tests {
             let band = random.usize(side + 1..height);
             for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
                 // A pair of its tiles takes a second.
-                if variant == Variant::FftPasses && round % 6 > 0 {
+                if variant == Variant::FftPasses && round % 6 != 5 {
                     continue;
                 }
                 let choice = VariantChoice::Named(variant);
