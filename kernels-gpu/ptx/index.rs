@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4b22881905a714d49b36ea713b78b03317109b92f7ec49df6676e7fa7b9ce654";
+pub const SOURCE_HASH: &str = "132e9d896a602fd8ef3b5bf424bbd350e1506aa54ff7d3b5c795dcd25c63c3bb";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -43,7 +43,7 @@
 //!
 //! The order of the sum is part of the contract. Every direct kernel and [`tensor_core_u8`] are bit-exact with the CPU.
 //! The separable kernels have another order and state an error bound: [`separable::error_bound::error_constant`] and
-//! [`separable::tensor_core::error_constant`]. So have [`fft::tile`] and [`fft::passes`]: [`fft::error::error_constant`].
+//! [`separable::tensor_core::error_constant`]. So have [`fft::tile`] and [`fft::passes`]: [`fft::error::Transforms`].
 //!
 //! # Loops over arrays
 //! A loop over an array that should lie in registers counts indices. With `into_iter()` of an array, or `take` after

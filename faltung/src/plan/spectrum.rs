@@ -3,7 +3,7 @@
 
 use std::f64::consts::TAU;
 
-use kernels_gpu::fft::error::{Transforms, error_constant, least};
+use kernels_gpu::fft::error::{Transforms, least};
 use kernels_gpu::fft::layout::{COEFFICIENTS, Header, SIDE, SPECTRUM, TWIDDLES, frequency, length};
 use kernels_gpu::fft::passes;
 use rustfft::FftPlanner;
@@ -66,7 +66,7 @@ fn header(window: &Mask, transforms: Transforms) -> Header {
         |value: fn(f64) -> f64| window.coefficients().iter().map(move |&coefficient| value(f64::from(coefficient)));
     let norm = of(|coefficient| coefficient * coefficient).sum::<f64>().sqrt();
     let up = |value: f64| (value * ABOVE) as f32;
-    let constant = error_constant((window.width() as u32, window.height() as u32));
+    let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
     let most_norm = MOST_NORM.min(MOST_PRODUCT / norm.max(f64::MIN_POSITIVE));
     Header {
         transform: up(transforms.relative(norm)),

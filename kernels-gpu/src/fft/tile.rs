@@ -38,7 +38,7 @@ use cuda_std::prelude::*;
 
 use super::complex::Complex;
 use super::direct::{self, Direct};
-use super::error::error_constant;
+use super::error::Transforms;
 use super::judge::Judge;
 use super::layout::{COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES};
 use super::load::{Facts, Pair};
@@ -510,7 +510,10 @@ pub const SPEC: Spec = Spec {
     name: "fft_tile",
     summary: "Fourier transforms of 128 x 128 tiles, two at a time, with a proof for each result",
     reason: "Fourier transforms of 128 x 128 tiles",
-    accuracy: Accuracy::Bounded { error_constant: |_, mask| error_constant(mask), arithmetic: Arithmetic::F32 },
+    accuracy: Accuracy::Bounded {
+        error_constant: |_, mask| Transforms::TILE.error_constant(mask),
+        arithmetic: Arithmetic::F32,
+    },
     mask_memory: MaskMemory::Global,
     mask_form: MaskForm::Spectrum,
     mask_class: None,

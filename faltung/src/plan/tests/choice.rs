@@ -55,10 +55,11 @@ fn separable_masks_take_two_passes_unless_exact() {
         }
         assert_eq!(Accuracy::of(boxes(4096, side, side, Accuracy::Exact)), Accuracy::Exact);
     }
-    // The tensor cores take masks of many rows, and no more than 129 of them.
+    // The tensor cores take masks of many rows, and no more than 129 of them. Then transforms are faster than two passes.
     assert_eq!(boxes(4096, 9, 9, Accuracy::Bounded), Variant::SeparableBlockTile);
     assert_eq!(boxes(4096, 63, 63, Accuracy::Bounded), Variant::SeparableTensorCore);
-    assert_eq!(boxes(4096, 131, 131, Accuracy::Bounded), Variant::SeparableRing);
+    assert_eq!(boxes(4096, 131, 131, Accuracy::Bounded), Variant::FftPasses);
+    assert_eq!(boxes(4096, 531, 531, Accuracy::Bounded), Variant::SeparableRing);
     // Memory limits both for the smallest: a gain of a few per cent is not worth another accuracy.
     assert_eq!(boxes(4096, 3, 3, Accuracy::Bounded), Variant::SlidingWindow);
     let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };

@@ -50,7 +50,7 @@ use cuda_std::prelude::*;
 
 use self::layout::{GROUP, LARGEST_MASK, POINTS, TWIDDLES};
 pub use self::tiles::{pairs_across, valid};
-use super::error::{LEAST_CONSTANT, error_constant};
+use super::error::Transforms;
 use super::warp_sum;
 use crate::abi::kernel::{Kernel, OLDEST, Parameter};
 use crate::abi::params::Params;
@@ -213,7 +213,7 @@ fn requirement(request: &Request) -> Result<(), Ineligible> {
         return Err(Ineligible::Range { property, required, found: (least as f32, most as f32) });
     }
     // Of fewer coefficients most results would be computed again.
-    let (found, fewest) = ((least * most) as f32, LEAST_CONSTANT as f32);
+    let (found, fewest) = ((least * most) as f32, 1024.0);
     if found < fewest {
         let (property, required) = ("the number of coefficients", (fewest, (LARGEST_MASK * LARGEST_MASK) as f32));
         return Err(Ineligible::Range { property, required, found: (found, found) });
@@ -226,7 +226,10 @@ pub const SPEC: Spec = Spec {
     name: "fft_passes",
     summary: "Fourier transforms of 1024 x 1024 tiles in three passes, with a proof for each result",
     reason: "Fourier transforms of 1024 x 1024 tiles in three passes",
-    accuracy: Accuracy::Bounded { error_constant: |_, mask| error_constant(mask), arithmetic: Arithmetic::F32 },
+    accuracy: Accuracy::Bounded {
+        error_constant: |_, mask| Transforms::PASSES.error_constant(mask),
+        arithmetic: Arithmetic::F32,
+    },
     mask_memory: MaskMemory::Global,
     mask_form: MaskForm::SpectrumOfPasses,
     mask_class: None,
