@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "132e9d896a602fd8ef3b5bf424bbd350e1506aa54ff7d3b5c795dcd25c63c3bb";
+pub const SOURCE_HASH: &str = "474fc0ea73ac41800e64339f6e6eeeed562c07084bd67f216229523bd23e3f50";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -182,6 +182,7 @@ fn sample(pair: &Pair, image: Global<f32>, params: &Params, thread: u32) -> [f32
 /// # Safety
 /// - All threads of the block call this.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn mean(parts: &SharedParts, pair: &Pair, sample: [f32; 2], (warp, lane): (u32, u32)) -> [f32; 2] {
     // SAFETY: all threads of the block are here.
     let sums = unsafe { sum_of_block(parts, sample, (warp, lane)) };
