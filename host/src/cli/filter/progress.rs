@@ -45,7 +45,10 @@ impl Progress {
             .with_key("rates", rates)
             .with_key("left", left);
         let bar = ProgressBar::new(count as u64).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(250));
+        // Its thread is not needed where nothing is drawn, and might be refused.
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(250));
+        }
         Self { bar, pixels, quiet }
     }
 
