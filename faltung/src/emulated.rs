@@ -256,7 +256,7 @@ impl EmulatorConvolution {
         let Function::F32(rows) = self.plan.entry.function else { unreachable!("its pixels are f32") };
         let [of_rows, of_columns, of_back] = passes::shapes(pairs)
             .map(|(grid, block, shared_bytes)| cuda_emulator::Launch::flat(grid, block, shared_bytes));
-        // SAFETY, for all three: the emulator checks every access; none reaches memory of this program.
+        // SAFETY: the emulator checks every access; none reaches memory of this program.
         let run = || unsafe { rows(image.cast(), scratch, mask, params) };
         let mut counts = emulator.launch(self.plan.entry.symbol, &of_rows, memory, run)?;
         // SAFETY: as above.

@@ -58,8 +58,10 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
+        // A tile of `fft_passes` has more rows than the image, so it has no strips.
+        let cut = Variant::ALL.into_iter().filter(|&variant| variant != Variant::FftPasses);
         let planes = |variant: Variant| variant.entries().find(|entry| entry.pixel == PixelType::F32);
-        for entry in Variant::ALL.into_iter().filter_map(planes) {
+        for entry in cut.filter_map(planes) {
             let variant = VariantChoice::Named(entry.variant);
             let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
             let mut problem = Problem::new(width, height, &filter)?;

@@ -11,6 +11,9 @@ use kernels_gpu::registry::{Function, Variant};
 
 use super::{is_in_sweep, noise};
 
+/// Columns and rows.
+type Size = (usize, usize);
+
 /// The value of a pixel, by column and row.
 type Content<'a> = &'a dyn Fn(usize, usize) -> f32;
 
@@ -236,7 +239,7 @@ fn without_a_proof_results_are_wrong() -> faltung::Result<()> {
 /// anchors, masks larger than the image.
 #[test]
 fn results_of_passes_are_within_the_bound() -> faltung::Result<()> {
-    const CASES: [((usize, usize), (usize, usize), Border); 8] = [
+    const CASES: [(Size, Size, Border); 8] = [
         ((65, 70), (300, 40), Border::Mirror),
         ((8, 130), (1017, 20), Border::ZERO),
         ((130, 8), (896, 30), Border::Wrap),
