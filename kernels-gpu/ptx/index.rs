@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "474fc0ea73ac41800e64339f6e6eeeed562c07084bd67f216229523bd23e3f50";
+pub const SOURCE_HASH: &str = "8d1b86451309989c0091b4c80b283419532f322a81bb353279cc56ea0ea4181d";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

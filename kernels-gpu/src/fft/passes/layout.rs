@@ -14,7 +14,7 @@
 //! # The scratch memory
 //! Each pair of tiles has [`PAIR`] values. First 1024 x 1024 complex numbers, in groups of [`GROUP`] columns: the rows
 //! of a group follow each other, so a block of the second pass reads and writes one piece of memory. Then
-//! [`FACTS_OF_ROW`] numbers about each row of pixels, and as many about all rows.
+//! 8 numbers about each row of pixels, and as many about all rows.
 
 use crate::fft::layout::Header;
 

@@ -10,9 +10,9 @@
 //! # Passes
 //! | kernel | reads | writes |
 //! | --- | --- | --- |
-//! | [`rows`] | rows of pixels | rows of frequencies, and facts about the pixels |
-//! | [`columns`] | columns of these | the same columns: forward, times the spectrum of the mask, and back |
-//! | [`back`] | rows of these | rows of results |
+//! | `rows` | rows of pixels | rows of frequencies, and facts about the pixels |
+//! | `columns` | columns of these | the same columns: forward, times the spectrum of the mask, and back |
+//! | `back` | rows of these | rows of results |
 //!
 //! What lies between two passes is in scratch memory; see [`layout`]. A launch has as many pairs of tiles as that has
 //! room for. Rows and columns that no result of the image needs count as zeros. They are neither stored nor read.
@@ -156,7 +156,7 @@ crate::registry::instances! {
 /// The second pass.
 ///
 /// # Safety
-/// The conditions of [`columns`](columns::columns) hold.
+/// The conditions of `columns::columns` hold.
 #[kernel(no_launcher)]
 pub unsafe fn fft_passes_columns(scratch: GlobalMut<f32>, mask: Global<f32>, params: Params) {
     // SAFETY: the conditions of this function are those of the body.
@@ -166,7 +166,7 @@ pub unsafe fn fft_passes_columns(scratch: GlobalMut<f32>, mask: Global<f32>, par
 /// The third pass.
 ///
 /// # Safety
-/// The conditions of [`back`](back::back) hold.
+/// The conditions of `back::back` hold.
 #[kernel(no_launcher)]
 pub unsafe fn fft_passes_back(
     scratch: GlobalMut<f32>,
