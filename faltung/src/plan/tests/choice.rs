@@ -55,7 +55,7 @@ fn separable_masks_take_two_passes_unless_exact() {
         }
         assert_eq!(Accuracy::of(boxes(4096, side, side, Accuracy::Exact)), Accuracy::Exact);
     }
-    // The tensor cores take masks of many rows, and no more than 129 of them. Then transforms are faster than two passes.
+    // The tensor cores take masks of many rows, and no more than 129 of them. Above, transforms are faster.
     assert_eq!(boxes(4096, 9, 9, Accuracy::Bounded), Variant::SeparableBlockTile);
     assert_eq!(boxes(4096, 63, 63, Accuracy::Bounded), Variant::SeparableTensorCore);
     assert_eq!(boxes(4096, 131, 131, Accuracy::Bounded), Variant::FftPasses);
