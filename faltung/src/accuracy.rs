@@ -46,7 +46,8 @@ pub enum Accuracy {
     Bounded,
     /// `|O - exact| <= c * u * ||M||_2 * ||I_tile||_2`, where `I_tile` are the pixels that one transform reads.
     ///
-    /// No variant uses this freedom yet: a request for it takes what a request for [`Bounded`](Self::Bounded) takes.
+    /// The transforms of a GPU keep this class if it is asked for: `fft_tile` and `fft_passes`. They compute no result
+    /// again, whatever mask and image are. Other variants keep the class that they keep otherwise.
     Normwise,
 }
 
@@ -115,6 +116,10 @@ impl FromStr for Accuracy {
 /// A variant of class [`Accuracy::Bounded`] states its own constant c in the place of n, and derives it. An example is
 /// [`kernels_gpu::separable::error_bound::error_constant`].
 ///
+/// # Norms
+/// A result of class [`Accuracy::Normwise`] has `|S - exact| <= c u ||M||_2 ||I_tile||_2`, or it is an ordered sum: the
+/// transform of a tile with NaN, infinity or a norm above `10^18` computes nothing.
+///
 /// # Integers
 /// A result of `u8` or `u16` is rounded, which adds half a unit. Saturation moves no two values further apart.
 ///
@@ -149,6 +154,15 @@ impl ErrorBound {
         Self { class: Accuracy::Bounded, constant, underflows: constant }
     }
 
+    /// The bound `c u ||M||_2 ||I_tile||_2`, of class [`Accuracy::Normwise`].
+    ///
+    /// # Panics
+    /// If `constant` is negative or not finite.
+    #[must_use]
+    pub fn normwise(constant: f64) -> Self {
+        Self { class: Accuracy::Normwise, ..Self::with_constant(constant) }
+    }
+
     /// The same bound, with up to `underflows` losses of 2^-150 where those are more than the mask has coefficients: a
     /// variant that multiplies what underflowed multiplies the loss.
     #[must_use]
@@ -174,7 +188,7 @@ impl ErrorBound {
         self.underflows
     }
 
-    /// `gamma(c) = c u / (1 - c u)`. It is infinite from `c = 2^24` on, where `f32` guarantees nothing.
+    /// `gamma(c) = c u / (1 - c u)`, for the classes [`Accuracy::Exact`] and [`Accuracy::Bounded`]. It is infinite from `c = 2^24` on, where `f32` guarantees nothing.
     #[must_use]
     pub fn gamma(self) -> f64 {
         let cu = self.constant * UNIT_ROUNDOFF;

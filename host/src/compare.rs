@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::oracle::Oracle;
-use faltung::{ErrorBound, PixelType, Problem};
+use faltung::{Accuracy, ErrorBound, PixelType, Problem};
 
 pub use faltung::POISON;
 
@@ -21,43 +21,59 @@ const UNDERFLOW: f64 = f64::from_bits((1023 - 150) << 52);
 const OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 
 /// The judgement of one result by a bound.
-trait Judge {
-    /// By how much a finite result may miss `exact`.
-    fn tolerance(self, problem: &Problem, exact: f64, magnitude: f64) -> f64;
-    /// Whether a partial sum or the result may exceed the range of `f32`.
-    fn may_overflow(self, problem: &Problem, magnitude: f64) -> bool;
-    /// The error of `result`, and in units of the tolerance, where above 1 is wrong.
-    fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64);
+struct Judge<'a> {
+    bound: ErrorBound,
+    problem: &'a Problem,
+    /// What a sum may be off by, whatever its products: for the class Normwise the bound of the norms, else 0.
+    ///
+    /// The oracle knows no tiles. It takes the norm of all pixels, which is not less than that of a tile.
+    of_norms: f64,
 }
 
-impl Judge for ErrorBound {
-    fn tolerance(self, problem: &Problem, exact: f64, magnitude: f64) -> f64 {
+impl<'a> Judge<'a> {
+    fn new(bound: ErrorBound, problem: &'a Problem, norm_of_pixels: f64) -> Self {
+        if bound.class() != Accuracy::Normwise {
+            return Self { bound, problem, of_norms: 0.0 };
+        }
+        let squares = problem.window().coefficients().iter().map(|&coefficient| f64::from(coefficient).powi(2));
+        let of_norms = bound.constant() * U * squares.sum::<f64>().sqrt() * norm_of_pixels;
+        // A NaN or an infinity leaves other pixels' sums finite. Those are ordered sums.
+        let of_norms = if of_norms.is_finite() { of_norms } else { 0.0 };
+        let ordered = ErrorBound::direct(problem).with_underflows(bound.underflows());
+        Self { bound: ordered, problem, of_norms }
+    }
+
+    /// By how much a finite result may miss `exact`.
+    fn tolerance(&self, exact: f64, magnitude: f64) -> f64 {
+        let &Self { bound, problem, of_norms } = self;
         let taps = problem.window().width() as f64 * problem.window().height() as f64;
         let scale = f64::from(problem.scale_and_offset().0).abs();
         let oracle = taps * 2.0_f64.powi(-52);
         // 0 * infinity: an infinite gamma allows nothing where there is nothing to round.
-        let gamma = if magnitude == 0.0 { 0.0 } else { (self.gamma() + oracle) * magnitude };
-        let sum = scale * (gamma + self.underflows().max(taps) * UNDERFLOW);
+        let gamma = if magnitude == 0.0 { 0.0 } else { (bound.gamma() + oracle) * magnitude };
+        let sum = scale * (gamma.max(of_norms) + bound.underflows().max(taps) * UNDERFLOW);
         if problem.is_plain() { sum } else { sum + (U + 2.0_f64.powi(-51)) * (exact.abs() + sum) + UNDERFLOW }
     }
 
-    fn may_overflow(self, problem: &Problem, magnitude: f64) -> bool {
-        let (scale, offset) = problem.scale_and_offset();
-        let sums = magnitude * (1.0 + self.gamma());
+    /// Whether a partial sum or the result may exceed the range of `f32`.
+    fn may_overflow(&self, magnitude: f64) -> bool {
+        let (scale, offset) = self.problem.scale_and_offset();
+        let sums = magnitude * (1.0 + self.bound.gamma()) + self.of_norms;
         let result = f64::from(scale).abs() * sums + f64::from(offset).abs();
         sums >= OVERFLOW || result >= OVERFLOW
     }
 
-    fn judge(self, problem: &Problem, exact: f64, magnitude: f64, result: f32) -> (f64, f64) {
+    /// The error of `result`, and in units of the tolerance, where above 1 is wrong.
+    fn judge(&self, exact: f64, magnitude: f64, result: f32) -> (f64, f64) {
         let value = f64::from(result);
-        if let Some(most) = largest(problem.format().output) {
+        if let Some(most) = largest(self.problem.format().output) {
             // NaN becomes 0. Infinities that may come of an overflow saturate at either end.
             let exact_here = if exact.is_nan() { 0.0 } else { exact.clamp(0.0, most) };
-            if exact.is_finite() && self.may_overflow(problem, magnitude) {
+            if exact.is_finite() && self.may_overflow(magnitude) {
                 return (0.0, 0.0);
             }
             // Saturated as the exact one is, an error only shrinks; rounding adds a half at most.
-            let sum_error = if exact.is_finite() { self.tolerance(problem, exact, magnitude) } else { 0.0 };
+            let sum_error = if exact.is_finite() { self.tolerance(exact, magnitude) } else { 0.0 };
             return within((value - exact_here).abs(), 0.5 + sum_error);
         }
         let right = (0.0, 0.0);
@@ -72,9 +88,9 @@ impl Judge for ErrorBound {
             return if value == exact { right } else { wrong };
         }
         if !value.is_finite() {
-            return if self.may_overflow(problem, magnitude) { right } else { wrong };
+            return if self.may_overflow(magnitude) { right } else { wrong };
         }
-        within((value - exact).abs(), self.tolerance(problem, exact, magnitude))
+        within((value - exact).abs(), self.tolerance(exact, magnitude))
     }
 }
 
@@ -130,11 +146,12 @@ pub fn with_oracle(oracle: &Oracle, problem: &Problem, result: &[f32], bound: Er
     for length in [oracle.exact.len(), oracle.magnitude.len(), result.len()] {
         assert_eq!(length, width * height, "values of a {width} x {height} problem");
     }
+    let judge = Judge::new(bound, problem, oracle.norm);
     let row = |y: usize| {
         let mut found = Comparison { max_abs_error: 0.0, error_over_bound: 0.0, worst: (0, y), failures: 0 };
         for x in 0..width {
             let i = y * width + x;
-            let (error, ratio) = bound.judge(problem, oracle.exact[i], oracle.magnitude[i], result[i]);
+            let (error, ratio) = judge.judge(oracle.exact[i], oracle.magnitude[i], result[i]);
             found.failures += usize::from(ratio > 1.0);
             found.max_abs_error = found.max_abs_error.max(error);
             if ratio > found.error_over_bound {

@@ -25,6 +25,7 @@ const COLUMNS: usize = 1024;
 /// let oracle = Oracle::new(&problem, &[3.0, 5.0]);
 /// assert_eq!(oracle.exact, [-0.5, -3.5]);
 /// assert_eq!(oracle.magnitude, [11.0, 13.0]);
+/// assert_eq!(oracle.norm, 34.0_f64.sqrt());
 /// # Ok::<(), host::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Oracle {
     pub exact: Vec<f64>,
     /// `sum |M * I|`, without scale and offset.
     pub magnitude: Vec<f64>,
+    /// The 2-norm of all pixels that the windows read, outside ones included. That of a tile is not greater.
+    pub norm: f64,
 }
 
 impl Oracle {
@@ -47,17 +50,22 @@ impl Oracle {
         let (window, (above, before)) = (problem.window(), problem.origin());
         let rows = walk(problem.border(), height, above, window.height() - 1 - above);
         let columns = walk(problem.border(), width, before, window.width() - 1 - before);
+        let pixel = |row: Option<usize>, column: Option<usize>| match (row, column) {
+            (Some(row), Some(column)) => source[row * width + column],
+            _ => problem.border().value(),
+        };
 
-        let mut oracle = Self { exact: vec![0.0; width * height], magnitude: vec![0.0; width * height] };
+        let squares: f64 = rows
+            .par_iter()
+            .map(|&row| columns.iter().map(|&column| f64::from(pixel(row, column)).powi(2)).sum::<f64>())
+            .sum();
+        let (exact, magnitude) = (vec![0.0; width * height], vec![0.0; width * height]);
+        let mut oracle = Self { exact, magnitude, norm: squares.sqrt() };
         let outputs = oracle.exact.par_chunks_mut(width).zip(oracle.magnitude.par_chunks_mut(width));
         outputs.enumerate().for_each_init(Vec::new, |padded, (y, (exact, magnitude))| {
             for k in 0..window.height() {
-                let pixel = |column: Option<usize>| match (rows[y + k], column) {
-                    (Some(row), Some(column)) => source[row * width + column],
-                    _ => problem.border().value(),
-                };
                 padded.clear();
-                padded.extend(columns.iter().map(|&column| f64::from(pixel(column))));
+                padded.extend(columns.iter().map(|&column| f64::from(pixel(rows[y + k], column))));
                 let coefficients = &window.coefficients()[k * window.width()..][..window.width()];
                 let parts = exact.chunks_mut(COLUMNS).zip(magnitude.chunks_mut(COLUMNS));
                 for (part, (exact, magnitude)) in parts.enumerate() {

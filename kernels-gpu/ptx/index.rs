@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "8d1b86451309989c0091b4c80b283419532f322a81bb353279cc56ea0ea4181d";
+pub const SOURCE_HASH: &str = "2a69acb7ff7a0e93b659d21e719621ade87611984e5bc765f7682eb833e0e489";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

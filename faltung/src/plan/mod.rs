@@ -23,6 +23,7 @@ use std::str::FromStr;
 
 use kernels_gpu::abi::border::BorderMode;
 use kernels_gpu::abi::params::Params;
+use kernels_gpu::fft::error::Transforms;
 use kernels_gpu::registry::{
     Accuracy as Guarantee, Arithmetic, Entry, Ineligible, MaskForm, MaskSize, Request, Variant, entries,
 };
@@ -149,10 +150,11 @@ pub struct Considered {
 impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
     /// 5 %, and planes, which need memory, by 5 % as well. Transforms, and integers that are proven, must take two
-    /// thirds of the time: the image decides how many results are computed again.
-    fn price(&self) -> f64 {
-        let bounded = match self.entry.variant.spec().mask_form {
-            MaskForm::Spectrum | MaskForm::SpectrumOfPasses => 1.5,
+    /// thirds of the time: the image decides how many results are computed again. In the class
+    /// [`Accuracy::Normwise`] transforms compute none again.
+    fn price(&self, demanded: Accuracy) -> f64 {
+        let bounded = match transforms(self.entry) {
+            Some(_) if demanded != Accuracy::Normwise => 1.5,
             _ if self.uncertain.is_some() => 1.5,
             _ if self.entry.variant.is_exact() => 1.0,
             _ => 1.05,
@@ -252,11 +254,22 @@ impl Inquiry {
         }
     }
 
+    /// Whether results of a transform are expected to hold. The image decides, and so does what is asked for by name.
+    fn expects_proofs(&self, entry: &Entry) -> Result<(), Ineligible> {
+        match transforms(entry) {
+            Some(transforms) if self.choice.named().is_none() && demanded(&self.problem) != Accuracy::Normwise => {
+                spectrum::expect_proofs(self.problem.window(), transforms)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Asks all kernels that may be taken.
     fn considered(&self) -> impl Iterator<Item = Considered> {
         let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
         entries_for(self.problem.format()).filter(asked).map(|entry| {
-            let proof = entry.eligibility(&self.request).and_then(|()| self.proof(entry));
+            let eligibility = entry.eligibility(&self.request).and_then(|()| self.expects_proofs(entry));
+            let proof = eligibility.and_then(|()| self.proof(entry));
             let predicted_us = match &proof {
                 Err(Ineligible::MaskSize { .. } | Ineligible::NotSeparable) => f64::INFINITY,
                 Err(_) => self.predict(entry, None),
@@ -398,7 +411,7 @@ impl Plan {
         let is_other = |one: &Considered| choice.named().is_some() && !inquiries[0].is_made_for_mask(one.entry);
         // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
         considered.sort_by(|a, b| {
-            let key = |one: &Considered| (is_other(one), one.price(), one.entry.side());
+            let key = |one: &Considered| (is_other(one), one.price(demanded), one.entry.side());
             let ((a_is_other, a_price, a_side), (b_is_other, b_price, b_side)) = (key(a), key(b));
             a_is_other.cmp(&b_is_other).then(a_price.total_cmp(&b_price)).then(a_side.cmp(&b_side))
         });
@@ -441,6 +454,11 @@ impl Plan {
             _ if self.proof.is_some() => ErrorBound::direct(problem),
             Guarantee::Exact => ErrorBound::direct(problem),
             Guarantee::Bounded { error_constant, arithmetic } => {
+                if let Some(transforms) = transforms(self.entry)
+                    && demanded(problem) == Accuracy::Normwise
+                {
+                    return spectrum::normwise(problem, transforms);
+                }
                 let underflows = self.factors.as_ref().map_or(0.0, |factors| match arithmetic {
                     Arithmetic::F32 => factors.underflows(),
                     Arithmetic::SplitTf32 => factors.underflows_in_parts(),
@@ -455,14 +473,15 @@ impl Plan {
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
+        let is_proven = demanded(problem) != Accuracy::Normwise;
         match (self.entry.variant.spec().mask_form, &self.factors, &self.fixed_point) {
             (MaskForm::Factors(places), Some(factors), _) => {
                 let places = places(self.entry, mask, self.params.origin_x);
                 factors.placed(places.row, places.column)
             }
             (MaskForm::FixedPoint, _, Some(fixed_point)) => fixed_point.words(problem, self.entry.side()),
-            (MaskForm::Spectrum, ..) => spectrum::values(problem),
-            (MaskForm::SpectrumOfPasses, ..) => spectrum::values_of_passes(problem),
+            (MaskForm::Spectrum, ..) => spectrum::values(problem, is_proven),
+            (MaskForm::SpectrumOfPasses, ..) => spectrum::values_of_passes(problem, is_proven),
             (MaskForm::Rows(begin), ..) => self.padded_coefficients(problem, begin),
             (MaskForm::Factors(_) | MaskForm::FixedPoint, ..) => {
                 unreachable!("an eligible entry's mask has the form that it reads")
@@ -504,6 +523,15 @@ fn demanded(problem: &Problem) -> Accuracy {
     match problem.format().output {
         PixelType::F32 => problem.accuracy(),
         PixelType::U8 | PixelType::U16 => Accuracy::Exact,
+    }
+}
+
+/// The transforms of an entry, if it multiplies spectra.
+fn transforms(entry: &Entry) -> Option<Transforms> {
+    match entry.variant.spec().mask_form {
+        MaskForm::Spectrum => Some(Transforms::TILE),
+        MaskForm::SpectrumOfPasses => Some(Transforms::PASSES),
+        MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => None,
     }
 }
 

@@ -1,22 +1,36 @@
 //! A mask as [`fft_tile`](kernels_gpu::fft::tile) and [`fft_passes`](kernels_gpu::fft::passes) read it: its spectrum,
 //! and what a block needs to prove its results.
+//!
+//! # Without a proof
+//! The class [`Accuracy::Normwise`] needs no proof. Then the least magnitude of a result that holds is 0, and the blocks
+//! accept each result of a tile whose norm is finite.
+//!
+//! With the names of [`error`](kernels_gpu::fft::error), `|O - exact| <= E + u |m S| + u |O|`. Let `I` be the pixels of
+//! the pair of tiles, and `n` the number of coefficients. `|O|` is at most about `||M|| ||I||`, and `|S| <= sqrt(n)
+//! ||M||`.
+//! - `fft_tile`: `m` is the mean of all pixels. So `||z|| <= ||I||`, and `|m| <= ||I|| / sqrt(P)`.
+//! - `fft_passes`: `m` is the mean of 256 of the `P = 2^20` pixels. They may all be bright in a dark tile. So only
+//!   `||z|| <= ||I|| + sqrt(P) |m| <= 65 ||I||` and `|m| <= ||I||` are certain. In usual images `||z||` is less than
+//!   `||I||`.
 
 use std::f64::consts::TAU;
 
 use kernels_gpu::fft::error::{Transforms, least};
 use kernels_gpu::fft::layout::{COEFFICIENTS, Header, SIDE, SPECTRUM, TWIDDLES, frequency, length};
 use kernels_gpu::fft::passes;
+use kernels_gpu::registry::Ineligible;
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
 use super::direct_sum::ABOVE;
-use crate::{Mask, Problem};
+use crate::accuracy::UNIT_ROUNDOFF;
+use crate::{ErrorBound, Mask, Problem};
 
 /// All values for a problem's mask, in the order of [`layout`](kernels_gpu::fft::layout).
-pub(super) fn values(problem: &Problem) -> Vec<f32> {
+pub(super) fn values(problem: &Problem, is_proven: bool) -> Vec<f32> {
     let window = problem.window();
     let mut values = vec![0.0; length((window.width() as u32, window.height() as u32))];
-    values[..Header::LENGTH].copy_from_slice(&header(window, Transforms::TILE).values());
+    values[..Header::LENGTH].copy_from_slice(&header(window, Transforms::TILE, is_proven).values());
     let factors = (0..SIDE).map(|number| number / 4 * (number % 4));
     write_factors(&mut values[TWIDDLES..SPECTRUM], factors, SIDE);
     write_spectrum(&mut values[SPECTRUM..COEFFICIENTS], window, SIDE as usize, frequency);
@@ -25,16 +39,59 @@ pub(super) fn values(problem: &Problem) -> Vec<f32> {
 }
 
 /// All values for a problem's mask, in the order of [`passes::layout`].
-pub(super) fn values_of_passes(problem: &Problem) -> Vec<f32> {
+pub(super) fn values_of_passes(problem: &Problem, is_proven: bool) -> Vec<f32> {
     use passes::layout::{COEFFICIENTS, POINTS, SPECTRUM, TWIDDLES, frequency, length};
     let window = problem.window();
     let mut values = vec![0.0; length((window.width() as u32, window.height() as u32))];
-    values[..Header::LENGTH].copy_from_slice(&header(window, Transforms::PASSES).values());
+    values[..Header::LENGTH].copy_from_slice(&header(window, Transforms::PASSES, is_proven).values());
     let factors = (0..POINTS).map(|number| number / 32 * (number % 32) % POINTS);
     write_factors(&mut values[TWIDDLES..SPECTRUM], factors, POINTS);
     write_spectrum(&mut values[SPECTRUM..COEFFICIENTS], window, POINTS as usize, frequency);
     values[COEFFICIENTS..].copy_from_slice(window.coefficients());
     values
+}
+
+/// The bound of results that are not proven.
+pub(super) fn normwise(problem: &Problem, transforms: Transforms) -> ErrorBound {
+    let norm = norm(problem.window());
+    if !norm.is_finite() {
+        // All results are ordered sums.
+        return ErrorBound::normwise(f64::from(transforms.constant()));
+    }
+    let of_transforms = if norm > 0.0 { transforms.relative(norm) / (norm * UNIT_ROUNDOFF) } else { 0.0 };
+    // At most ||z|| and |m|, for ||I|| = 1.
+    let (pixels, mean) = match transforms {
+        Transforms::PASSES => (1.0 + (transforms.points() / f64::from(passes::THREADS)).sqrt(), 1.0),
+        _ => (1.0, 1.0 / transforms.points().sqrt()),
+    };
+    let coefficients = problem.window().coefficients().len() as f64;
+    // 1 for |O|, 1 more for terms of second order.
+    let constant = of_transforms * pixels + mean * coefficients.sqrt() + 2.0;
+    ErrorBound::normwise(constant.ceil()).with_underflows(64.0 * transforms.points() * (1.0 + norm))
+}
+
+/// Refuses masks with which hardly any result of a usual image is proven: of few coefficients, or of few that are large.
+///
+/// The image is noise from 0 to 1: its mean is 1/2, and `||z|| = sqrt(P / 6)`. Half of each window is outside, and 0.
+/// So the magnitude of a result is at most a quarter of the sum of the coefficients' magnitudes. It must be at least the
+/// error divided by `c u`.
+pub(super) fn expect_proofs(window: &Mask, transforms: Transforms) -> Result<(), Ineligible> {
+    let sum: f64 = window.coefficients().iter().map(|&coefficient| f64::from(coefficient).abs()).sum();
+    let found = (sum / norm(window)) as f32;
+    let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
+    let norm_of_noise = (transforms.points() / 6.0).sqrt();
+    let least = (4.0 * f64::from(transforms.constant()) * norm_of_noise / constant as f64) as f32;
+    // A NaN is not worth a transform, either.
+    if found >= least {
+        return Ok(());
+    }
+    let property = "the sum of the coefficients' magnitudes divided by their 2-norm";
+    Err(Ineligible::Range { property, required: (least, f32::INFINITY), found: (found, found) })
+}
+
+/// The 2-norm of a mask.
+fn norm(window: &Mask) -> f64 {
+    window.coefficients().iter().map(|&coefficient| f64::from(coefficient).powi(2)).sum::<f64>().sqrt()
 }
 
 /// Writes `exp(-2 pi i j / points)` for each `j`.
@@ -56,22 +113,22 @@ fn write_spectrum(to: &mut [f32], window: &Mask, points: usize, frequency: fn(u3
     }
 }
 
-/// The numbers about a mask.
-fn header(window: &Mask, transforms: Transforms) -> Header {
+/// The numbers about a mask, with which a block proves its results or accepts them without a proof.
+fn header(window: &Mask, transforms: Transforms, is_proven: bool) -> Header {
     /// With a norm of the pixels up to this one their transform does not overflow.
     const MOST_NORM: f64 = 1e18;
     /// With a product of both norms up to this one the transform of the product does not.
     const MOST_PRODUCT: f64 = 1e37;
     let of =
         |value: fn(f64) -> f64| window.coefficients().iter().map(move |&coefficient| value(f64::from(coefficient)));
-    let norm = of(|coefficient| coefficient * coefficient).sum::<f64>().sqrt();
+    let norm = norm(window);
     let up = |value: f64| (value * ABOVE) as f32;
     let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
     let most_norm = MOST_NORM.min(MOST_PRODUCT / norm.max(f64::MIN_POSITIVE));
     Header {
         transform: up(transforms.relative(norm)),
         underflow: up(transforms.underflow(norm)),
-        least: up(least(constant)),
+        least: if is_proven { up(least(constant)) } else { 0.0 },
         sum: of(|coefficient| coefficient).sum::<f64>() as f32,
         magnitudes: (of(f64::abs).sum::<f64>() / ABOVE) as f32,
         most_squares: (most_norm * most_norm) as f32,

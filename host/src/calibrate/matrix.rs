@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
 use faltung::plan::{Considered, Limits, Plan};
-use faltung::{Device, Result, Variant, VariantChoice};
+use faltung::{Accuracy, Device, Result, Variant, VariantChoice};
 use kernels_gpu::registry::{Entry, entries};
 
 use super::timer::Timer;
@@ -119,7 +119,8 @@ impl Matrix {
         };
         let measured: HashSet<_> = self.cells.iter().flat_map(kernels).collect();
         for (case, times) in &self.cells {
-            let plan = Plan::new(&case.problem()?, limits, VariantChoice::Auto)?;
+            let problem = case.problem()?.with_accuracy(Accuracy::default());
+            let plan = Plan::new(&problem, limits, VariantChoice::Auto)?;
             let Some(best) = times.iter().min_by(|a, b| a.us.total_cmp(&b.us)) else { continue };
             // They are sorted: the first one that can is the choice.
             let is_measured =

@@ -13,7 +13,7 @@ use std::io::Write;
 use faltung::plan::Plan;
 use faltung::plan::cost::{CONVERSION, Costs, PROOF, Terms, fit};
 use faltung::{
-    Device, Error, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, Result, VariantChoice, calibration,
+    Accuracy, Device, Error, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, Result, VariantChoice, calibration,
 };
 use kernels_gpu::registry::{Entry, MaskSize, entries};
 use serde::{Deserialize, Serialize};
@@ -101,9 +101,10 @@ impl Format {
 }
 
 impl Case {
+    /// The class Normwise lets transforms accept all results, so that their times do not depend on the image.
     fn problem(&self) -> Result<Problem> {
         let (width, height) = self.mask;
-        let filter = Filter::new(mask(width, height, self.is_separable)?);
+        let filter = Filter::new(mask(width, height, self.is_separable)?).accuracy(Accuracy::Normwise);
         let filter = if self.is_centred { filter } else { filter.anchor(height / 2, 0) };
         Problem::new(self.image.0, self.image.1, &filter)?.with_format(self.format.of_library())
     }

@@ -74,7 +74,7 @@ fn one_pixel_beyond_the_bound_fails() {
         let bound = ErrorBound::direct(&problem);
         for i in [0, 1, WIDTH - 1, WIDTH, result.len() / 2, result.len() - 1] {
             let exact = oracle.exact[i];
-            let tolerance = bound.tolerance(&problem, exact, oracle.magnitude[i]);
+            let tolerance = Judge::new(bound, &problem, oracle.norm).tolerance(exact, oracle.magnitude[i]);
             for sign in [-1.0, 1.0] {
                 // The last value within the bound and the first beyond it.
                 let mut inside = (exact + sign * tolerance) as f32;
@@ -101,7 +101,7 @@ fn one_pixel_beyond_the_bound_fails() {
 #[test]
 fn the_bound_is_sharp() {
     let (problem, mut oracle, mut result) = right(|filter| filter);
-    let tolerance = ErrorBound::direct(&problem).tolerance(&problem, 0.0, 1.0);
+    let tolerance = Judge::new(ErrorBound::direct(&problem), &problem, 0.0).tolerance(0.0, 1.0);
     for (value, failures) in [(tolerance * 0.999_999_8, 0), (tolerance * 1.000_000_2, 1)] {
         (oracle.exact[7], oracle.magnitude[7], result[7]) = (0.0, 1.0, -value as f32);
         assert_eq!(compare(&problem, &oracle, &result).failures, failures);
@@ -187,10 +187,10 @@ fn gamma_grows_and_ends() {
     assert_eq!(ErrorBound::with_constant(16_777_216.0).gamma(), f64::INFINITY);
     // No looser than it says: 12 coefficients, a sum of magnitudes of 3.
     let (problem, ..) = right(|filter| filter);
-    let tolerance = ErrorBound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
+    let tolerance = Judge::new(ErrorBound::direct(&problem), &problem, 0.0).tolerance(1.0, 3.0) / U;
     assert!(tolerance > 36.0 && tolerance < 36.000_1, "{tolerance}");
     let (problem, ..) = right(|filter| filter.scale(-2.0).offset(1.0));
-    let tolerance = ErrorBound::direct(&problem).tolerance(&problem, 1.0, 3.0) / U;
+    let tolerance = Judge::new(ErrorBound::direct(&problem), &problem, 0.0).tolerance(1.0, 3.0) / U;
     assert!(tolerance > 73.0 && tolerance < 73.000_1, "{tolerance}");
 }
 
@@ -218,4 +218,23 @@ fn the_reference_is_right() {
             );
         }
     }
+}
+
+/// The class Normwise allows an error of the norms, where the products would allow less. Ordered sums are right, too.
+#[test]
+fn norms_bound_the_class_normwise() {
+    let (problem, mut oracle, result) = right(|filter| filter);
+    let norm_of_mask: f64 = problem.window().coefficients().iter().map(|&w| f64::from(w).powi(2)).sum();
+    let allowed = 84.0 * U * norm_of_mask.sqrt() * oracle.norm;
+    let judged = |oracle: &Oracle, result: &[f32]| with_oracle(oracle, &problem, result, ErrorBound::normwise(84.0));
+    assert!(judged(&oracle, &result).passes());
+    let mut changed = result;
+    (oracle.exact[7], oracle.magnitude[7]) = (0.0, 0.0);
+    for (part, failures) in [(0.999, 0), (1.001, 1)] {
+        changed[7] = (part * allowed) as f32;
+        assert_eq!(judged(&oracle, &changed).failures, failures, "{part}");
+    }
+    // A NaN somewhere in the image: the other sums are ordered.
+    oracle.norm = f64::NAN;
+    assert_eq!(judged(&oracle, &changed).failures, 1);
 }

@@ -55,6 +55,18 @@ impl Convergent {
     pub const fn barriers(barriers: u32) -> Self {
         Self { barriers, ..Self::NONE }
     }
+
+    /// The instructions of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            barriers: self.barriers + other.barriers,
+            warp_barriers: self.warp_barriers + other.warp_barriers,
+            matrix_products: self.matrix_products + other.matrix_products,
+            shuffles: self.shuffles + other.shuffles,
+            votes: self.votes + other.votes,
+        }
+    }
 }
 
 /// A kernel of any kind, as the PTX must declare it.

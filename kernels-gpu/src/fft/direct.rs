@@ -2,10 +2,8 @@
 
 use cuda_std::prelude::*;
 
-use super::judge::Judge;
 use super::load::Pair;
 use super::tile::{PITCH, SharedParts, THREADS};
-use super::window::window_sum;
 use crate::abi::params::Params;
 
 /// Columns of a thread's tile: an odd number, so that the threads of a warp read pixels from different banks.
@@ -41,52 +39,6 @@ impl Direct {
     unsafe fn store(&self, (x, y): (i32, i32), sum: f32) {
         // SAFETY: as this function requires.
         unsafe { self.result.store(self.params.dst_index(x, y), self.params.finish(sum)) };
-    }
-
-    /// Computes the results of a row that are wanted and not accepted, one after the other, each by all lanes.
-    ///
-    /// # Safety
-    /// - All lanes of the warp call this. The exchange holds the sums of the row.
-    /// - No other warp stores results of the row.
-    #[inline(always)]
-    pub(super) unsafe fn failures(
-        &self,
-        parts: &SharedParts,
-        judge: &Judge,
-        row: u32,
-        (wanted, distance): ([i32; 2], u32),
-        lane: u32,
-    ) {
-        let y = self.y + row as i32;
-        let mut part = 0;
-        // The bound is opaque, so that the loop stays rolled: 4 groups of columns of 2 tiles.
-        while part < thread::black_box(8) {
-            thread::no_unroll();
-            let (first, is_second) = (part / 2 * 32, part % 2 != 0);
-            part += 1;
-            // SAFETY: row and column are below 128, and the barrier has passed.
-            let [of_first, of_second] = judge.sums(unsafe { parts.exchange.load(row * PITCH + first + lane) }.into());
-            let column = (first + lane) as i32;
-            let fails = if is_second {
-                column < wanted[1] && !judge.accepts(1, of_second)
-            } else {
-                column < wanted[0] && !judge.accepts(0, of_first)
-            };
-            // SAFETY: all lanes are here.
-            let mut pending = unsafe { warp::ballot(fails) };
-            while pending != 0 {
-                thread::no_unroll();
-                let failing = pending.trailing_zeros();
-                pending &= pending - 1;
-                let x = self.x + (first + failing + if is_second { distance } else { 0 }) as i32;
-                // SAFETY: all lanes are here, with the same x and y.
-                let sum = unsafe { window_sum(self.pair.image, self.coefficients, &self.params, (x, y), lane) };
-                if lane == failing {
-                    // SAFETY: the result is wanted, so it lies in the image.
-                    unsafe { self.store((x, y), sum) };
-                }
-            }
-        }
     }
 
     /// Computes all results of both tiles in the order of the direct kernels.

@@ -3,6 +3,7 @@
 mod complex;
 mod direct;
 pub mod error;
+mod failures;
 mod judge;
 pub mod layout;
 mod load;

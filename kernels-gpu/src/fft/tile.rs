@@ -30,21 +30,22 @@
 //! Each result is proven to keep its bound, or it is computed again by the direct sum; see [`error`](super::error). The
 //! mean of each tile is subtracted first, which makes the errors smaller.
 //! - Results that hold are stored at once.
-//! - A few fail: the lanes of a warp add the products of a window together, one window after the other.
-//! - Many results of one warp fail, or the sum of squares is too large or NaN: the block computes all results again, in
-//!   the order of the direct kernels.
+//! - A few fail: the warps of the block share a list of them. The lanes of a warp add the products of a window together,
+//!   one window after the other.
+//! - Many fail, or the sum of squares is too large or NaN: the block computes all results again, in the order of the
+//!   direct kernels.
 
 use cuda_std::prelude::*;
 
 use super::complex::Complex;
 use super::direct::{self, Direct};
 use super::error::Transforms;
+use super::failures::{self, Failures, count};
 use super::judge::Judge;
 use super::layout::{COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES};
 use super::load::{Facts, Pair};
 use super::transform::{POINTS, reversed, transform_4, transform_32};
 use super::warp_sum;
-use super::window::WINDOW_SUM;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::registry::{Accuracy, Arithmetic, Grid, Ineligible, MaskForm, MaskMemory, Request, Spec, f32_result};
@@ -69,20 +70,22 @@ const fn valid_of(side: u32) -> u32 {
     if side > LARGEST_MASK { SIDE + 1 - LARGEST_MASK } else { SIDE + 1 - side }
 }
 
-/// With more failures in the rows of one warp than this the block computes all results again. A warp takes as long for
-/// some 30 windows as the block for all results of both tiles.
-const MOST_FAILURES: u32 = 32;
+/// With more failures than this the block computes all results again. That takes it as long as some 30 windows of each
+/// warp. The list of them takes the place of the factors and the table, which have room for this many.
+const MOST_FAILURES: u32 = WARPS * 32;
+const _: () = assert!(4 * MOST_FAILURES == 8 * SIDE + 4 * 2 * SIDE);
 
 /// The convergent instructions of the source.
 pub const CONVERGENT: Convergent = Convergent {
-    // The last three: failures; many of them; the pixels for the direct sums.
-    barriers: 9 + 3,
+    // The last two: whether there are failures; the pixels for the direct sums.
+    barriers: 9 + 2,
     warp_barriers: 2,
-    // Facts: 4 numbers; squares; failures; the sum of a window.
-    shuffles: 5 * (4 + 1 + 1) + WINDOW_SUM.shuffles,
-    votes: 2,
+    // Facts: 4 numbers; squares.
+    shuffles: 5 * (4 + 1),
+    votes: 1,
     ..Convergent::NONE
-};
+}
+.and(failures::CONVERGENT);
 
 /// The parts of a block's shared memory.
 #[derive(Clone, Copy)]
@@ -273,24 +276,38 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
     if !unsafe { thread::sync_threads_or(failures > 0) } {
         return;
     }
-    let pair = place.pair(&params, image, &parts);
-    let direct = Direct { pair, params, coefficients: mask.offset(COEFFICIENTS as isize), result, x, y };
-    // SAFETY: all threads of the block are here. Those after the barrier take the same branch, and use the tile no more
-    // if that is the first one. The lanes of a warp have the same row.
+    let coefficients = mask.offset(COEFFICIENTS as isize);
+    /// Groups of 32 columns of both tiles.
+    const GROUPS_OF_ROW: u32 = 2 * SIDE / 32;
+    // SAFETY: all threads of the block are here, and after the barrier they take the same branch. Nobody uses the
+    // squares, the factors and the table any more, but for the table in the first branch. In that branch, nobody uses
+    // the tile any more. Row and column are below 128.
     unsafe {
-        if thread::sync_threads_or(warp_sum(failures as f32) > MOST_FAILURES as f32) {
+        let (number, before) = count::<WARPS>(parts.squares, failures);
+        if number > MOST_FAILURES {
+            let pair = place.pair(&params, image, &parts);
+            let direct = Direct { pair, params, coefficients, result, x, y };
             direct.tiles(&parts, valid, (wanted_columns, wanted_rows));
             return;
         }
-        let mut q = 0;
-        while q < thread::black_box(ROWS_OF_WARP) {
+        let mut failures = Failures::<WARPS>::new(parts.twiddles.cast(), before);
+        let mut part = 0;
+        // 4 groups of columns of 2 tiles in each row. The bound is opaque, so that the loop stays rolled.
+        while part < thread::black_box(ROWS_OF_WARP * GROUPS_OF_ROW) {
             thread::no_unroll();
-            let row = warp * ROWS_OF_WARP + q;
-            q += 1;
-            if (row as i32) < wanted_rows {
-                direct.failures(&parts, &judge, row, (wanted_columns, valid.0), lane);
-            }
+            let (row, group) = (warp * ROWS_OF_WARP + part / GROUPS_OF_ROW, part % GROUPS_OF_ROW);
+            part += 1;
+            let (column, is_second) = (group / 2 * 32 + lane, group % 2 != 0);
+            let [of_first, of_second] = judge.sums(parts.exchange.load(row * PITCH + column).into());
+            let fails = if is_second {
+                (column as i32) < wanted_columns[1] && !judge.accepts(1, of_second)
+            } else {
+                (column as i32) < wanted_columns[0] && !judge.accepts(0, of_first)
+            };
+            let column_of_pair = column + if is_second { valid.0 } else { 0 };
+            failures.add(fails && (row as i32) < wanted_rows, (column_of_pair, row));
         }
+        failures.compute(number, (image, result, coefficients), &params, (x, y));
     }
 }
 

@@ -15,18 +15,24 @@ fn the_size_of_image_and_mask_decides() {
         let filter = Filter::new(mask(side, side)).accuracy(Accuracy::Exact);
         assert_eq!(taken(4096, filter), Variant::SlidingWindow, "{side}");
     }
-    for side in [8, 16, 20] {
+    for side in [8, 12] {
         assert_eq!(dense(4096, side, side), Variant::SlidingWindow, "{side}");
     }
-    assert_eq!(dense(4096, 8, 9), Variant::RegisterTile);
+    assert_eq!(dense(4096, 16, 16), Variant::FftTile);
+    assert_eq!(dense(4096, 7, 8), Variant::RegisterTile);
     let of_tile = [(22, 22), (45, 45)].map(|size| (size, Variant::FftTile));
-    let of_passes = [(63, 63), (127, 127), (150, 31), (512, 512)].map(|size| (size, Variant::FftPasses));
+    let of_passes = [(65, 65), (127, 127), (150, 31)].map(|size| (size, Variant::FftPasses));
     for ((width, height), variant) in of_tile.into_iter().chain(of_passes) {
         assert_eq!(dense(4096, width, height), variant, "{width} x {height}");
         let filter = Filter::new(mask(width, height)).accuracy(Accuracy::Exact);
         assert_eq!(taken(4096, filter), Variant::RegisterTile, "{width} x {height}");
     }
+    assert_eq!(dense(4096, 512, 512), Variant::FftPasses);
     assert_eq!(dense(4096, 513, 31), Variant::RegisterTile);
+    // Of few coefficients transforms would prove little. So of many of which few are not 0.
+    let mut values = vec![0.0; 31 * 29];
+    values.iter_mut().step_by(32).for_each(|value| *value = 1.0);
+    assert_eq!(taken(4096, Filter::new(Mask::new(31, 29, values).unwrap())), Variant::RegisterTile);
     assert_eq!(dense(100, 14, 16), Variant::SharedTile);
     // A mask that constant memory does not hold.
     assert!(!dense(100, 129, 128).reads_constant_memory());
@@ -62,7 +68,7 @@ fn separable_masks_take_two_passes_unless_exact() {
     // Memory limits both for the smallest: a gain of a few per cent is not worth another accuracy.
     assert_eq!(boxes(4096, 3, 3, Accuracy::Bounded), Variant::SlidingWindow);
     let turing = Limits { compute_capability: (7, 5), ..Limits::H100 };
-    let filter = Filter::new(Mask::average(63, 63).unwrap());
+    let filter = Filter::new(Mask::average(15, 15).unwrap());
     let plan = Plan::new(&Problem::new(4096, 4096, &filter).unwrap(), turing, VariantChoice::Auto).unwrap();
     assert_eq!(plan.entry.variant, Variant::SeparableRing);
     // Off by four times what the contract allows, in one coefficient.
@@ -211,6 +217,15 @@ fn the_accuracy_limits_what_auto_takes() {
         (plan.entry.variant, plan.bound(&problem).class())
     };
     use Accuracy::{Bounded, Exact, Normwise};
+    // Transforms that need no proof are taken where they are a little faster.
+    let dense = |accuracy| {
+        let filter = Filter::new(mask(13, 13)).accuracy(accuracy);
+        let problem = Problem::new(4096, 4096, &filter).unwrap();
+        let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
+        (plan.entry.variant, plan.bound(&problem).to_string())
+    };
+    assert_eq!(dense(Bounded), (Variant::SlidingWindow, "exact".into()));
+    assert_eq!(dense(Normwise), (Variant::FftTile, "normwise (c = 85)".into()));
     assert_eq!(plan(Exact, PixelType::F32), (Variant::SlidingWindow, Exact));
     for accuracy in [Bounded, Normwise] {
         assert_eq!(plan(accuracy, PixelType::F32), (Variant::SeparableBlockTile, Bounded));

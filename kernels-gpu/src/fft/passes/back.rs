@@ -9,22 +9,19 @@ use super::{EXCHANGE, ROWS, SharedParts, THREADS, WARPS, fill_twiddles};
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::fft::complex::Complex;
+use crate::fft::failures::{self, Failures, count};
 use crate::fft::judge::Judge;
 use crate::fft::layout::Header;
 use crate::fft::transform::{POINTS as ELEMENTS, reversed, transform_32};
-use crate::fft::warp_sum;
-use crate::fft::window::{WINDOW_SUM, window_sum};
 
 /// The convergent instructions of the source.
 pub(super) const CONVERGENT: Convergent = Convergent {
-    // Factors; failures; the list of them; two for each piece of the mask.
-    barriers: 5,
+    // Factors; two for each piece of the mask.
+    barriers: 3,
     warp_barriers: 1,
-    // Failures; the sum of a window.
-    shuffles: 5 + WINDOW_SUM.shuffles,
-    votes: 1,
     ..Convergent::NONE
-};
+}
+.and(failures::CONVERGENT);
 
 /// With more failures than this in a block it computes all results in order. That takes as long as some 70 windows of
 /// each warp.
@@ -109,69 +106,30 @@ pub(super) unsafe fn back(
             }
         }
     }
-    // The failures of all warps, and of those before this one.
-    // SAFETY: all threads of the block are here.
-    let (failures, before) = unsafe {
-        let of_warp = warp_sum((failing[0].count_ones() + failing[1].count_ones()) as f32);
-        if lane == 0 {
-            parts.sums.store(warp, F32x2([of_warp, 0.0]));
-        }
-        thread::sync_threads();
-        let (mut all, mut before) = (0.0, 0.0);
-        for other in 0..WARPS {
-            let F32x2([of_warp, _]) = parts.sums.load(other);
-            all += of_warp;
-            before += if other < warp { of_warp } else { 0.0 };
-        }
-        (all as u32, before as u32)
-    };
-    if failures == 0 {
+    // SAFETY: all threads of the block are here. Nobody else uses the sums in this pass.
+    let (number, before) = unsafe { count::<WARPS>(parts.sums, failing[0].count_ones() + failing[1].count_ones()) };
+    if number == 0 {
         return;
     }
     let coefficients = mask.offset(COEFFICIENTS as isize);
-    if failures > MOST_FAILURES {
+    if number > MOST_FAILURES {
         let ordered = Ordered { image, result, coefficients, params, pair, first: first as i32 };
         // SAFETY: all threads of the block take this branch, and none uses the exchange any more.
         unsafe { ordered.rows(parts.exchange.cast(), thread) };
         return;
     }
-    // A list of the failures. So all warps of the block compute windows, wherever the failures are.
-    let list = parts.exchange.cast::<u32>();
-    let (mut group, mut next) = (0, before);
+    let mut failures = Failures::<WARPS>::new(parts.exchange.cast(), before);
+    let mut group = 0;
     // The bound is opaque, so that the loop stays rolled: 32 groups of columns of 2 tiles.
     while group < thread::black_box(2 * ELEMENTS as u32) {
         thread::no_unroll();
         let (j, is_second) = (group / 2, group % 2 != 0);
         group += 1;
         let bits = if is_second { failing[1] } else { failing[0] };
-        let fails = bits >> j & 1 != 0;
-        // SAFETY: all lanes of the warp are here. No thread uses the exchange any more. The list has a place of its own
-        // for each failure.
-        unsafe {
-            let of_group = warp::ballot(fails);
-            if fails {
-                let column = LONG * j + lane + if is_second { pair.distance as u32 } else { 0 };
-                let earlier = of_group & ((1 << lane) - 1);
-                list.store(next + earlier.count_ones(), warp * 2 * POINTS + column);
-            }
-            next += of_group.count_ones();
-        }
+        let column = LONG * j + lane + if is_second { pair.distance as u32 } else { 0 };
+        // SAFETY: all lanes of the warp are here. No thread uses the exchange any more.
+        unsafe { failures.add(bits >> j & 1 != 0, (column, warp)) };
     }
-    // SAFETY: all threads of the block are here.
-    unsafe { thread::sync_threads() };
-    let mut number = warp;
-    while number < failures {
-        thread::no_unroll();
-        // SAFETY: the list has `failures` numbers, and the barrier has passed. All lanes of the warp have the same one. It
-        // is a result in the image, and no other warp has it.
-        unsafe {
-            let failure = list.load(number);
-            let place = (pair.x + (failure % (2 * POINTS)) as i32, pair.y + (first + failure / (2 * POINTS)) as i32);
-            let sum = window_sum(image, coefficients, &params, place, lane);
-            if lane == 0 {
-                result.store(params.dst_index(place.0, place.1), params.finish(sum));
-            }
-        }
-        number += WARPS;
-    }
+    // SAFETY: all threads of the block are here. All failures are results in the image.
+    unsafe { failures.compute(number, (image, result, coefficients), &params, (pair.x, pair.y + first as i32)) };
 }
