@@ -52,16 +52,17 @@ pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
 }
 
 /// Each variant has the same bits from strips as from the whole image, direct or not; that of the tensor cores for
-/// `f32`, too, whose bits depend on where an output lies in 32 rows.
+/// `f32`, too, whose bits depend on where an output lies in 32 rows, and that of tiles of 128 rows.
 pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
-    let (width, height) = (70, 131);
     let mut random = fastrand::Rng::with_seed(SEED);
-    let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
         // A tile of `fft_passes` has more rows than the image, so it has no strips.
         let cut = Variant::ALL.into_iter().filter(|&variant| variant != Variant::FftPasses);
         let planes = |variant: Variant| variant.entries().find(|entry| entry.pixel == PixelType::F32);
         for entry in cut.filter_map(planes) {
+            // A strip of at most half of the image holds a whole tile of `fft_tile`.
+            let (width, height) = (70, if entry.variant == Variant::FftTile { 270 } else { 131 });
+            let image = Image::new(width, height, 1, (0..width * height).map(|_| random.f32()).collect())?;
             let variant = VariantChoice::Named(entry.variant);
             let filter = Filter::new(Mask::gaussian(1.0, Some(3))?).border(border);
             let mut problem = Problem::new(width, height, &filter)?;
@@ -71,8 +72,8 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
                 problem = Problem::new(width, height, &filter)?;
             }
             let right: Image = Device::select(device)?.prepare(&problem, variant)?.apply(&image)?;
-            // A third of what the images take.
-            let limited = Device::select(device)?.with_memory_limit(width * height * 8 / 3);
+            // Rows of 70 values take the memory of 128, so this is less than half of what the images take.
+            let limited = Device::select(device)?.with_memory_limit(width * height * 7);
             let convolution = limited.prepare(&problem, variant)?;
             if !convolution.note().unwrap_or_default().contains(" strips")
                 || convolution.apply::<f32, f32>(&image)? != right

@@ -9,7 +9,7 @@ fn integers_are_rounded_and_saturated() {
     let format = PixelFormat { channels: 1, input: PixelType::F32, output: PixelType::U8 };
     let problem = Problem::new(1, 1, &filter).unwrap().with_format(format).unwrap();
     let bound = ErrorBound::direct(&problem);
-    let right = |exact: f64, result: f32| bound.judge(&problem, exact, exact.abs(), result).1 <= 1.0;
+    let right = |exact: f64, result: f32| Judge::new(bound, &problem, 0.0).judge(exact, exact.abs(), result).1 <= 1.0;
     for (exact, result) in [(2.5, 2.0), (2.5, 3.0), (254.6, 255.0), (300.0, 255.0), (-7.0, 0.0), (f64::NAN, 0.0)] {
         assert!(right(exact, result), "{exact} as {result}");
     }
