@@ -75,8 +75,13 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
             // Rows of 70 values take the memory of 128, so this is less than half of what the images take.
             let limited = Device::select(device)?.with_memory_limit(width * height * 7);
             let convolution = limited.prepare(&problem, variant)?;
+            let result: Image = convolution.apply(&image)?;
+            // A tile has 122 rows of results. The last one has fewer, and its transform sees what lies below the image.
+            let same = width * if entry.variant == Variant::FftTile { 244 } else { height };
+            let mut last = result.values()[same..].iter().zip(&right.values()[same..]);
             if !convolution.note().unwrap_or_default().contains(" strips")
-                || convolution.apply::<f32, f32>(&image)? != right
+                || result.values()[..same] != right.values()[..same]
+                || !last.all(|(result, right)| (result - right).abs() <= 1e-5)
             {
                 return Err(format!("{variant}, {border}: other values from strips, or none").into());
             }
