@@ -64,6 +64,15 @@ impl DeviceMemory {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Fills the memory with one byte, in the order of the stream. It does not wait. Other work on the memory is
+    /// ordered by whoever uses its address.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], [`Error::DeviceLost`]; [`Error::OtherDevice`] if this is not a stream of the memory's device.
+    pub fn fill(&mut self, byte: u8, stream: &Stream) -> Result<()> {
+        self.memory.fill(byte, stream)
+    }
 }
 
 impl Device {

@@ -45,6 +45,23 @@ impl<T: Pixel, U: Pixel> Resident<T, U> {
         end.since(&start)
     }
 
+    /// Computes `times` times, each time after `before` has given work to the stream. Returns the time of all by the
+    /// device's clock, without that of the work of `before`.
+    ///
+    /// # Errors
+    /// As for [`execute`](Self::execute), and those of `before`.
+    pub fn execute_after(&mut self, times: usize, before: &mut dyn FnMut(&Stream) -> Result<()>) -> Result<Duration> {
+        let mut runs = Vec::with_capacity(times);
+        for _ in 0..times {
+            before(&self.stream)?;
+            let start = self.stream.record()?;
+            self.prepared.run_into(&self.source, &mut self.result, &self.stream)?;
+            runs.push((start, self.stream.record()?));
+        }
+        self.stream.synchronize()?;
+        runs.iter().map(|(start, end)| end.since(start)).sum()
+    }
+
     /// The result.
     ///
     /// # Errors
@@ -57,6 +74,7 @@ impl<T: Pixel, U: Pixel> Resident<T, U> {
 /// A [`Resident`] of any types.
 pub(crate) trait AnyResident {
     fn execute(&mut self, times: usize) -> Result<Duration>;
+    fn execute_after(&mut self, times: usize, before: &mut dyn FnMut(&Stream) -> Result<()>) -> Result<Duration>;
     fn download(&self) -> Result<AnyImage>;
 }
 
@@ -66,6 +84,10 @@ where
 {
     fn execute(&mut self, times: usize) -> Result<Duration> {
         self.execute(times)
+    }
+
+    fn execute_after(&mut self, times: usize, before: &mut dyn FnMut(&Stream) -> Result<()>) -> Result<Duration> {
+        self.execute_after(times, before)
     }
 
     fn download(&self) -> Result<AnyImage> {
@@ -92,4 +114,29 @@ pub(crate) fn any(device: &Device, prepared: &Prepared, image: &AnyImage) -> Res
         })
     }
     each_type!(image, image => to(device, prepared, image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faltung::{Filter, Problem, VariantChoice};
+
+    #[test]
+    fn what_comes_before_each_run_does_not_count() {
+        const PAUSE: Duration = Duration::from_millis(300);
+        let device = Device::cpu();
+        let problem = Problem::new(16, 9, &Filter::average(3, 3)).unwrap();
+        let prepared = device.prepare(&problem, VariantChoice::Auto).unwrap();
+        let image = Image::<f32>::from_fn(16, 9, |x, y| (x + y) as f32).unwrap();
+        let mut resident = Resident::<f32, f32>::new(&device, &prepared, &image).unwrap();
+        let mut calls = 0;
+        let pause = &mut |_: &Stream| {
+            calls += 1;
+            std::thread::sleep(PAUSE);
+            Ok(())
+        };
+        let time = resident.execute_after(3, pause).unwrap();
+        assert!(calls == 3 && time < PAUSE, "{calls} calls, {time:?}");
+        assert_eq!(resident.download().unwrap().values()[0], prepared.apply::<f32, f32>(&image).unwrap().values()[0]);
+    }
 }

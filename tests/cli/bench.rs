@@ -66,7 +66,7 @@ fn check_roofline(row: &Value) {
 #[test]
 fn the_json_has_every_field() {
     let document = measured(&["--sizes", "33x21,16", "--masks", "3,2x5", "--border", "mirror", "--device", "cpu"]);
-    assert_eq!(document["schema"], 1);
+    assert_eq!(document["schema"], 2);
     assert!(document["device"].is_null());
     check(&document["cpu"], "name", Kind::Text);
     check(&document["cpu"], "threads", Kind::Whole);
@@ -105,7 +105,65 @@ fn the_json_has_every_field() {
         let product = row["gpix_s"].as_f64().unwrap() * row["kernel_us"].as_f64().unwrap() * 1e3;
         let pixels = row["width"].as_f64().unwrap() * row["height"].as_f64().unwrap();
         assert!((product / pixels - 1.0).abs() < 1e-9, "{row}");
+        assert_eq!(row["cache"], "warm");
+        check_samples(row, "kernel_batches_ns", "kernel_us", row["runs_per_batch"].as_f64().unwrap());
+        check_samples(row, "end_to_end_runs_ns", "end_to_end_us", 1.0);
+        // A note tells of a drift, and nothing else yet.
+        let drifts = ["kernel_drift", "end_to_end_drift"].iter().any(|name| row[*name].is_f64());
+        assert_eq!(row["note"].as_str().is_some_and(|note| note.starts_with("drift: ")), drifts, "{row}");
     }
+}
+
+/// The middle sample is the figure, and each batch is there.
+fn check_samples(row: &Value, name: &str, figure: &str, runs: f64) {
+    let mut samples: Vec<u64> =
+        row[name].as_str().expect("samples").split(' ').map(|time| time.parse().expect("a whole number")).collect();
+    samples.sort_unstable();
+    let count = samples.len();
+    assert!(count >= 3 && (name != "kernel_batches_ns" || row["batches"] == count), "{row}");
+    let median = (samples[(count - 1) / 2] + samples[count / 2]) as f64 / 2.0;
+    assert!((median / runs / 1e3 / row[figure].as_f64().unwrap() - 1.0).abs() < 1e-9, "{row}");
+}
+
+/// Each timed run comes after an eviction: a run is a sample, and the row says so. A report with warm caches is refused
+/// before anything is measured.
+#[test]
+fn cold_caches_are_measured_and_not_compared_with_warm_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cold.json").to_str().unwrap().to_owned();
+    let cell = ["--sizes", "48x40", "--masks", "3", "--min-time", "0", "--device", "cpu"];
+    let output = bench(&[&cell[..], &["--cold", "--json", &path]].concat());
+    assert!(output.status.success() && text(&output.stdout).contains(", cold caches\n"), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let row = &document["rows"][0];
+    assert_eq!((row["cache"].as_str(), row["runs_per_batch"].as_u64()), (Some("cold"), Some(1)));
+    let output = bench(&[&cell[..], &["--compare", &path]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("that report has cold caches"), "{}", text(&output.stderr));
+    let output = bench(&[&cell[..], &["--cold", "--compare", &path]].concat());
+    let shown = text(&output.stdout);
+    assert!(output.status.success() && shown.contains("geometric mean of now / before, cpu: "), "{shown}");
+}
+
+/// Every record of the repository can be compared with. They are of schema 1.
+#[test]
+fn records_are_still_read() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/measurements");
+    let mut records = 0;
+    for machine in ["h100", "h200"] {
+        for file in std::fs::read_dir(folder.join(machine)).expect("the records").flatten() {
+            let document: Value = match std::fs::read_to_string(file.path()).map(|text| serde_json::from_str(&text)) {
+                Ok(Ok(document)) => document,
+                _ => continue,
+            };
+            if document["schema"] == 1 && document["rows"][0].get("kernel_us").is_some() {
+                host::bench::compare::check(&document).expect("a report");
+                assert!(!host::bench::compare::is_cold(&document));
+                records += 1;
+            }
+        }
+    }
+    assert!(records >= 20, "{records} records");
 }
 
 /// What the CPU takes for exact results has a row in each cell: the direct method for `f32`. The CPU's choice has one

@@ -283,7 +283,7 @@ fn device_memory(device: &Device) -> Checked {
     let number = device.gpu().ok_or("a CUDA device")?.number;
     let _restored = Restored::keep();
     let library = Library::new(device, None)?;
-    let (first, second) = (device.allocate(4000).map_err(words)?, device.allocate(4000).map_err(words)?);
+    let (first, mut second) = (device.allocate(4000).map_err(words)?, device.allocate(4000).map_err(words)?);
     ensure(first.bytes() == 4000 && first.as_ptr().addr().is_multiple_of(256), || format!("{first:?}"))?;
     let empty = device.allocate(0).map_err(words)?;
     ensure(!empty.as_ptr().is_null() && empty.bytes() == 0, || format!("{empty:?}"))?;
@@ -308,7 +308,18 @@ fn device_memory(device: &Device) -> Checked {
     let mut found = device.page_locked::<f32>(1000).map_err(words)?;
     library.copy(found.as_mut_ptr().expose_provenance() as u64, second.as_ptr().addr() as u64, 1000)?;
     library.wait()?;
-    equal_values("a copy", &found, &host)
+    equal_values("a copy", &found, &host)?;
+
+    // A stream of another device is refused.
+    let error = second.fill(0, &Device::cpu().stream().map_err(words)?).err();
+    ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))?;
+    {
+        let stream = library.stream_for(device)?;
+        second.fill(0x3E, &stream).map_err(words)?;
+    }
+    library.copy(found.as_mut_ptr().expose_provenance() as u64, second.as_ptr().addr() as u64, 1000)?;
+    library.wait()?;
+    equal_values("a fill", &found, &[f32::from_bits(0x3E3E_3E3E); 1000])
 }
 
 /// A filter that was prepared for images of the device allocates no memory for images, and still runs from host memory.

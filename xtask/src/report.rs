@@ -180,5 +180,8 @@ pub fn fits(command: &str, document: &Value) -> Result<()> {
     ensure!(document["min_time_s"] == min_time, "--min-time: the report has {}", document["min_time_s"]);
     let page_locked = words.contains(&"--page-locked");
     ensure!(document["page_locked"] == page_locked, "--page-locked: the report has {}", document["page_locked"]);
+    // Rows of older programs do not say it: their caches were warm.
+    let is_cold = rows.iter().any(|row| row["cache"] == "cold");
+    ensure!(is_cold == words.contains(&"--cold"), "--cold: the caches of the report were cold: {is_cold}");
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! A harness of its own, because the tests need Chromium or Chrome: without one they are reported as ignored.
 //! HOST_TEST_BROWSER=require makes that a failure, and a path in its place names the browser.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl Browser {
         let page = page.replace('&', "&amp;").replace('"', "&quot;");
         let frame = format!("<iframe width=\"{width}\" height=\"900\" style=\"border: 0\" srcdoc=\"{page}\"></iframe>");
         let show = "document.body.append(document.querySelector('iframe').contentDocument.getElementById('probe'))";
-        let style = "<!doctype html><style>:root { color-scheme: light dark }</style>";
+        let style = "<!doctype html><meta charset=utf-8><style>:root { color-scheme: light dark }</style>";
         let file = self.place.path().join("page.html");
         fs::write(&file, format!("{style}<body onload=\"{show}\">{frame}</body>"))?;
         let scheme = if dark { 0 } else { 1 };
@@ -154,6 +154,69 @@ fn wrong_numbers(data: &Value, seen: &Seen) -> Vec<String> {
     wrong
 }
 
+/// The geometric mean of each library's times over ours, in the cells and calls that both have.
+fn means(data: &Value) -> BTreeMap<String, f64> {
+    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut ours: HashMap<String, f64> = HashMap::new();
+    let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for report in array(&data["reports"]) {
+        let command = report["command"].as_str().unwrap_or_default();
+        let separable = report["document"]["separable"].as_bool().unwrap_or(command.contains("--separable"));
+        for row in array(&report["document"]["rows"]) {
+            let (side, mask) = (&row["width"], &row["mask_width"]);
+            let is_plane = row["pixel"] == "f32" && row["channels"] == 1 && !separable && row["picture"] == "random";
+            let is_square = *side == row["height"] && *mask == row["mask_height"];
+            if is_plane && is_square && row["preferred"] == true && row["backend"] == "cuda" {
+                let best = ours.entry(format!("{side} {mask}")).or_insert(f64::INFINITY);
+                *best = best.min(row["kernel_us"].as_f64().unwrap_or(f64::INFINITY));
+            }
+        }
+    }
+    for cell in array(&data["peers"]["document"]["cells"]) {
+        let who = cell["who"].as_str().unwrap_or_default();
+        let is_left_out = !data["peers"]["left_out"][who].is_null();
+        let us = ours.get(&format!("{} {}", cell["n"], cell["k"])).filter(|_| !is_left_out);
+        if let (Some(us), Some(ms)) = (us, cell["ms"].as_f64()) {
+            let who = if who.starts_with("cuda-tile") { "cuda-tile" } else { who };
+            times.entry(format!("kernels: {who}")).or_default().push(1e3 * ms / us);
+        }
+    }
+    for report in array(&data["python"]) {
+        let rows = array(&report["document"]["rows"]);
+        let is_same =
+            |a: &Value, b: &Value| ["filter", "type", "side", "arrays"].iter().all(|name| a[*name] == b[*name]);
+        for row in rows.iter().filter(|row| row["library"] != "faltung" && row["status"] == "ok") {
+            let own = rows.iter().find(|own| own["library"] == "faltung" && is_same(own, row));
+            let own = own.and_then(|own| own["median_us"].as_f64());
+            if let (Some(own), Some(us), Some(who)) = (own, row["median_us"].as_f64(), row["library"].as_str()) {
+                times.entry(format!("calls from Python: {who}")).or_default().push(us / own);
+            }
+        }
+    }
+    let mean = |times: &[f64]| times.iter().product::<f64>().powf(1.0 / times.len() as f64);
+    times.into_iter().map(|(who, times)| (who, mean(&times))).collect()
+}
+
+/// The means of the page that are not those of the data, to three digits.
+fn wrong_means(data: &Value, seen: &Seen) -> Vec<String> {
+    let shown: BTreeMap<&str, f64> = seen.probe["means"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|mean| {
+            Some((mean[0].as_str()?, mean[1].as_str()?.trim_end_matches('x').replace(',', "").parse().ok()?))
+        })
+        .collect();
+    let right = means(data);
+    let is_right = |who: &str, mean: f64| shown.get(who).is_some_and(|shown| (shown / mean - 1.0).abs() <= 0.00501);
+    let mut wrong: Vec<_> =
+        right.iter().filter(|(who, mean)| !is_right(who, **mean)).map(|one| format!("{one:?}")).collect();
+    if shown.len() != right.len() {
+        wrong.push(format!("{} means are shown, not {}", shown.len(), right.len()));
+    }
+    wrong
+}
+
 /// Whether a text of the page says what a report holds, to three digits.
 fn says(text: &str, field: &str, value: &Value) -> bool {
     match value {
@@ -200,6 +263,7 @@ fn pages_show_the_numbers_of_their_reports(browser: &Browser) -> Result<(), Fail
         let seen = browser.see(&page.html(), 1280, false)?;
         none(&page.name, problems(&seen, 1280, false))?;
         none(&page.name, wrong_numbers(&data, &seen))?;
+        none(&page.name, wrong_means(&data, &seen))?;
         // Each report is linked, with its command.
         let has =
             |list: &str, text: &str| seen.probe[list].as_array().is_some_and(|all| all.iter().any(|one| one == text));
@@ -238,6 +302,14 @@ fn planted_defects_are_found(browser: &Browser) -> Result<(), Failed> {
     if found.len() != 1 || !found[0].contains("row 0, kernel_us") {
         return Err(format!("a wrong number: {} problems", found.len()).into());
     }
+    // An arithmetic mean.
+    let arithmetic = planted(
+        "Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0)",
+        "(values.reduce((sum, value) => sum + value, 0)",
+    )?;
+    if wrong_means(&data, &browser.see(&arithmetic, 1280, false)?).is_empty() {
+        return Err("an arithmetic mean was taken for a geometric one".into());
+    }
     for (what, from, to) in [
         ("CONSOLE", "const SECTIONS = [", "setTimeout(() => missing.name); const SECTIONS = ["),
         ("problems: ", "function accuracy() {", "function accuracy() { null.length;"),
@@ -253,10 +325,23 @@ fn planted_defects_are_found(browser: &Browser) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The report with what schema 2 has added.
+fn of_schema_2(report: &str) -> Result<String, Failed> {
+    let mut report: Value = serde_json::from_str(report)?;
+    report["schema"] = 2.into();
+    for row in report["rows"].as_array_mut().ok_or("rows")? {
+        row["cache"] = "cold".into();
+        row["kernel_batches_ns"] = "5012345 5013456".into();
+        row["note"] = "drift: kernel: times rise by 3.7 % from the first third to the last".into();
+    }
+    Ok(report.to_string())
+}
+
 /// The page of `host bench --html`: one report, no file beside it.
 fn a_page_of_one_report_is_whole(browser: &Browser) -> Result<(), Failed> {
-    for file in ["h200/fft-8192.json", "h100/separable-8192.json"] {
+    for (file, schema) in [("h200/fft-8192.json", 1), ("h100/separable-8192.json", 1), ("h100/u8-8192.json", 2)] {
         let document = fs::read_to_string(xtask::root().join("docs/measurements").join(file))?;
+        let document = if schema == 1 { document } else { of_schema_2(&document)? };
         let data = format!("{{\"reports\":[{{\"name\":\"report\",\"document\":{document}}}]}}");
         let seen = browser.see(&page::fill("One report", &data), 400, true)?;
         none(file, problems(&seen, 400, true))?;
@@ -279,6 +364,13 @@ fn a_command_that_does_not_fit_is_found() -> Result<(), Failed> {
     let report: Value = serde_json::from_str(&report)?;
     let command = "host bench --pixel u8 --channels 3 --sizes 4096x2048 --masks 3,5,7,9,11,13 --min-time 0.08";
     fits(command, &report).map_err(|error| format!("{error:#}"))?;
+    // A report of cold caches.
+    let mut cold = report.clone();
+    cold["rows"].as_array_mut().ok_or("rows")?.iter_mut().for_each(|row| row["cache"] = "cold".into());
+    fits(&format!("{command} --cold"), &cold).map_err(|error| format!("{error:#}"))?;
+    if fits(command, &cold).is_ok() {
+        return Err("a report of cold caches was taken for one of warm caches".into());
+    }
     for (from, to) in [
         ("u8", "u16"),
         ("--channels 3", ""),
@@ -286,6 +378,7 @@ fn a_command_that_does_not_fit_is_found() -> Result<(), Failed> {
         ("11,13", "13"),
         ("0.08", "0.1"),
         ("--min-time", "--page-locked --min-time"),
+        ("--min-time", "--cold --min-time"),
         ("host bench", "host"),
     ] {
         let wrong = command.replacen(from, to, 1);

@@ -61,6 +61,7 @@
     links: [...new Set([...document.querySelectorAll("a")].map(link => link.getAttribute("href")))],
     tips: [...document.querySelectorAll("[data-tip]")].every(one => one.dataset.tip.includes("\n")),
     commands: [...document.querySelectorAll("#reports code")].map(one => one.textContent),
+    means: [...document.querySelectorAll("[data-mean]")].map(mean => [mean.dataset.mean, mean.textContent]),
     fields: [...document.querySelectorAll("[data-field]")].map(cell => {
       const row = cell.closest("[data-row]");
       return [row.dataset.report, +row.dataset.row, cell.dataset.field, cell.textContent];

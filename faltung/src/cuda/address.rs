@@ -9,9 +9,9 @@ use super::launch::Area;
 use super::lend::{DeviceRows, copy_rows_on_device};
 use super::status::{DriverResultExt, Failure, checked};
 use super::stream::OwnStream;
-use super::{Gpu, initialise};
-use crate::Result;
+use super::{Gpu, driver, initialise};
 use crate::device_memory::{AddressInfo, MemoryKind};
+use crate::{Result, Stream};
 
 unsafe extern "C" {
     fn cuPointerGetAttributes(count: u32, attributes: *const u32, values: *mut *mut c_void, address: u64) -> u32;
@@ -82,6 +82,15 @@ impl Allocation {
 
     pub(crate) fn address(&self) -> u64 {
         self.area.address
+    }
+
+    /// Fills the memory with one byte, in the order of the stream.
+    pub(crate) fn fill(&mut self, byte: u8, stream: &Stream) -> Result<()> {
+        let stream = stream.own(&self.gpu)?;
+        let _entered = self.gpu.enter()?;
+        // SAFETY: the area is memory of the stream's device, as `own` checks, and its drop waits for all work. Who uses
+        // it by its address orders that with this.
+        unsafe { driver::fill(self.area, byte, stream.stream()) }.context("fill memory on the device")
     }
 }
 

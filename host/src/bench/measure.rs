@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::cache::Evictor;
+use super::drift::Drift;
 use super::stats::Summary;
 use super::verify::{Deviation, Expected, Wrong};
 use crate::files::each_type;
@@ -42,7 +44,7 @@ pub trait Executor {
     /// # Errors
     /// As for [`run`](Self::run); [`Cause::Clock`].
     fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, sampling: Sampling) -> Result<Measured, Cause> {
-        sample_alone(sampling, || self.run(source, result))
+        sample_alone(sampling, || Ok(()), || self.run(source, result))
     }
 }
 
@@ -53,6 +55,10 @@ pub struct OnDevice<'device> {
     resident: Option<Box<dyn AnyResident>>,
     /// Whether [`end_to_end`](Executor::end_to_end) uses page-locked memory.
     page_locked: bool,
+    /// Whether the caches are evicted before each timed run.
+    cold: bool,
+    /// None before the upload, and with warm caches.
+    evictor: Option<Evictor>,
 }
 
 impl<'device> OnDevice<'device> {
@@ -61,12 +67,18 @@ impl<'device> OnDevice<'device> {
     /// # Errors
     /// As for [`Device::prepare`].
     pub fn new(device: &'device Device, problem: &Problem, choice: VariantChoice) -> Result<Self> {
-        Ok(Self { device, prepared: device.prepare(problem, choice)?, resident: None, page_locked: false })
+        let prepared = device.prepare(problem, choice)?;
+        Ok(Self { device, prepared, resident: None, page_locked: false, cold: false, evictor: None })
     }
 
-    /// The same, with page-locked memory.
-    pub(super) fn page_locked(self) -> Self {
-        Self { page_locked: true, ..self }
+    /// The same, with page-locked memory or without.
+    pub(super) fn page_locked(self, page_locked: bool) -> Self {
+        Self { page_locked, ..self }
+    }
+
+    /// The same, with cold caches or warm ones.
+    pub(super) fn cold(self, cold: bool) -> Self {
+        Self { cold, ..self }
     }
 
     /// The plan with its kernels.
@@ -75,7 +87,7 @@ impl<'device> OnDevice<'device> {
     }
 
     fn timed<T: Pixel, U: Pixel>(
-        &self,
+        &mut self,
         source: &Image<T>,
         result: &mut Image<U>,
         sampling: Sampling,
@@ -84,14 +96,21 @@ impl<'device> OnDevice<'device> {
         let mut to = self.device.page_locked::<U>(result.values().len())?;
         from.copy_from_slice(source.values());
         to.copy_from_slice(result.values());
-        let measured = sample_alone(sampling, || self.prepared.apply_values(&from, &mut to));
+        let evict = evict(&mut self.evictor);
+        let measured = sample_alone(sampling, evict, || self.prepared.apply_values(&from, &mut to));
         result.values_mut().copy_from_slice(&to);
         measured
     }
+}
 
-    fn resident(&mut self) -> &mut dyn AnyResident {
-        self.resident.as_deref_mut().expect("an image is uploaded before it is computed")
-    }
+/// What comes before a run from host memory: the caches are evicted if they are to be cold.
+fn evict(evictor: &mut Option<Evictor>) -> impl FnMut() -> Result<()> {
+    || evictor.as_mut().map_or(Ok(()), Evictor::evict_all)
+}
+
+/// Computes from host memory to host memory.
+fn apply(prepared: &Prepared, source: &AnyImage, result: &mut AnyImage) -> Result<()> {
+    each_type!(source, source => each_type!(result, result => prepared.apply_view(source.view(), result.view_mut())))
 }
 
 impl Executor for OnDevice<'_> {
@@ -100,30 +119,33 @@ impl Executor for OnDevice<'_> {
     }
 
     fn run(&mut self, source: &AnyImage, result: &mut AnyImage) -> Result<()> {
-        let prepared = &self.prepared;
-        each_type!(source, source => {
-            each_type!(result, result => prepared.apply_view(source.view(), result.view_mut()))
-        })
+        apply(&self.prepared, source, result)
     }
 
     fn upload(&mut self, source: &AnyImage) -> Result<()> {
         self.resident = None;
         self.resident = Some(resident::any(self.device, &self.prepared, source)?);
+        // Not in `new`, whose time is a part of the first call.
+        self.evictor = if self.cold { Some(Evictor::new(self.device)?) } else { None };
         Ok(())
     }
 
     fn execute(&mut self, times: usize) -> Result<Duration> {
-        self.resident().execute(times)
+        let resident = self.resident.as_deref_mut().expect("an image is uploaded before it is computed");
+        match &mut self.evictor {
+            Some(evictor) => resident.execute_after(times, &mut |stream| evictor.evict(stream)),
+            None => resident.execute(times),
+        }
     }
 
     fn download(&mut self, result: &mut AnyImage) -> Result<()> {
-        *result = self.resident().download()?;
+        *result = self.resident.as_deref().expect("an image is uploaded before it is computed").download()?;
         Ok(())
     }
 
     fn end_to_end(&mut self, source: &AnyImage, result: &mut AnyImage, sampling: Sampling) -> Result<Measured, Cause> {
         if !self.page_locked {
-            return sample_alone(sampling, || self.run(source, result));
+            return sample_alone(sampling, evict(&mut self.evictor), || apply(&self.prepared, source, result));
         }
         each_type!(source, source => each_type!(result, result => self.timed(source, result, sampling)))
     }
@@ -151,17 +173,34 @@ const MOST_BATCHES: usize = 2000;
 /// The most runs of a batch, whatever the clock says.
 const MOST_RUNS: usize = 10_000;
 
-/// A measured time per run, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A measured time per run.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Over the batches.
+    /// Over the batches, in microseconds.
     pub us: Summary,
     /// Runs of each batch.
     pub runs: usize,
+    /// The time of each batch, in their order.
+    pub batches: Vec<Duration>,
+}
+
+impl Measured {
+    /// Summarises the times of batches; None if they are no times.
+    pub(super) fn new(batches: Vec<Duration>, runs: usize) -> Option<Self> {
+        let us: Vec<f64> = batches.iter().map(|batch| batch.as_secs_f64() / runs as f64 * 1e6).collect();
+        let us = Summary::of(&us).filter(|summary| summary.median > 0.0)?;
+        Some(Self { us, runs, batches })
+    }
+
+    /// Whether the times rose or fell while they were taken.
+    #[must_use]
+    pub fn drift(&self) -> Option<Drift> {
+        Drift::of(&self.batches.iter().map(Duration::as_secs_f64).collect::<Vec<_>>())
+    }
 }
 
 /// The times of a variant.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Times {
     /// On data that is on the device.
     pub kernel: Measured,
@@ -249,13 +288,16 @@ pub(crate) fn poison(result: &mut AnyImage) {
     each_type!(result, image => resident::poison(image.values_mut()));
 }
 
-/// Times single runs.
-fn sample_alone(sampling: Sampling, mut run: impl FnMut() -> Result<()>) -> Result<Measured, Cause> {
-    sample(Sampling { warm_up: Duration::ZERO, batch: Duration::ZERO, ..sampling }, |runs| {
+/// Times single runs. The time of `before`, which comes before each, does not count.
+fn sample_alone(
+    sampling: Sampling,
+    mut before: impl FnMut() -> Result<()>,
+    mut run: impl FnMut() -> Result<()>,
+) -> Result<Measured, Cause> {
+    sample(Sampling { warm_up: Duration::ZERO, batch: Duration::ZERO, ..sampling }, |_| {
+        before()?;
         let start = Instant::now();
-        for _ in 0..runs {
-            run()?;
-        }
+        run()?;
         Ok(start.elapsed())
     })
 }
@@ -278,18 +320,17 @@ fn sample(sampling: Sampling, mut run: impl FnMut(usize) -> Result<Duration>) ->
         runs = (wanted.ceil() as usize).clamp(2 * runs, 8 * runs).min(MOST_RUNS);
     }
     let start = Instant::now();
-    let mut samples = Vec::new();
-    while samples.len() < MOST_BATCHES {
-        samples.push(run(runs)?.as_secs_f64() / runs as f64 * 1e6);
-        let (count, spent) = (samples.len(), start.elapsed());
+    let mut batches = Vec::new();
+    while batches.len() < MOST_BATCHES {
+        batches.push(run(runs)?);
+        let (count, spent) = (batches.len(), start.elapsed());
         let enough = count >= BATCHES && spent >= sampling.min_time;
         let slow = count >= BATCHES_IF_SLOW && spent >= SLOW.max(sampling.min_time);
         if enough || slow {
             break;
         }
     }
-    let us = Summary::of(&samples).filter(|summary| summary.median > 0.0).ok_or(Cause::Clock)?;
-    Ok(Measured { us, runs })
+    Measured::new(batches, runs).ok_or(Cause::Clock)
 }
 
 #[cfg(test)]

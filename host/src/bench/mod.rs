@@ -20,6 +20,7 @@
 //!     separable: false,
 //!     accuracy: Accuracy::Bounded,
 //!     page_locked: false,
+//!     cold: false,
 //!     border: Border::Mirror,
 //!     min_time: Duration::ZERO,
 //!     seed: SEED,
@@ -33,6 +34,7 @@
 
 mod cache;
 pub mod compare;
+pub mod drift;
 mod grey;
 pub mod measure;
 pub mod report;
@@ -78,6 +80,8 @@ pub struct Settings {
     pub accuracy: Accuracy,
     /// Whether end-to-end times on the GPU are from and to page-locked memory, not pageable memory.
     pub page_locked: bool,
+    /// Whether the caches are evicted before each timed run.
+    pub cold: bool,
     /// The values outside of the images.
     pub border: Border,
     /// The least time of each measurement.

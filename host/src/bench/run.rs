@@ -25,6 +25,9 @@ use faltung::{
 
 /// The shortest batch on a GPU. A launch and the resolution of its events (0.5 µs) are short against it.
 const GPU_BATCH: Duration = Duration::from_millis(5);
+/// The shortest batch with cold caches, without the times of evictions. The events of each run have the resolution, so
+/// a batch has some runs of a small image.
+const GPU_COLD_BATCH: Duration = Duration::from_micros(50);
 /// The warm-up of a GPU, which idles while the oracle computes.
 const GPU_WARM_UP: Duration = Duration::from_millis(40);
 /// How often the ceilings are measured after a cell, at most.
@@ -132,7 +135,8 @@ fn reserve_memory(settings: &Settings) -> Result<Reservation> {
             largest = (values, size);
         }
     }
-    let (needed, size) = (largest.0 * BYTES_PER_VALUE, largest.1);
+    let evictor = if settings.cold { cache::evicting_bytes() } else { 0 };
+    let (needed, size) = (largest.0 * BYTES_PER_VALUE + u128::from(evictor), largest.1);
     u64::try_from(needed).ok().and_then(memory::reserve).ok_or_else(|| {
         let free = memory::free().unwrap_or(0).into();
         Error::HostMemory { what: format!("to measure on {size} pixels"), needed, free }
@@ -199,6 +203,7 @@ impl Bench<'_> {
             mask: mask_size,
             format: problem.format(),
             border,
+            cold: self.settings.cold,
             rows: Vec::new(),
             not_eligible: Vec::new(),
             failures: Vec::new(),
@@ -295,13 +300,11 @@ impl Bench<'_> {
             return Some(Verified { backend, variant, reason, preferred, deviation, timed: None, counts });
         }
         let loaded_before = Some(!self.loaded.insert(plan.entry.module()));
-        let sampling = Sampling { warm_up: GPU_WARM_UP, batch: GPU_BATCH, min_time: self.settings.min_time };
-        let measured = if self.settings.page_locked {
-            let open = || open().map(OnDevice::page_locked);
-            measure(open, image, &mut task.answer, &task.expected, sampling)
-        } else {
-            measure(open, image, &mut task.answer, &task.expected, sampling)
-        };
+        let Settings { page_locked, cold, min_time, .. } = *self.settings;
+        let batch = if cold { GPU_COLD_BATCH } else { GPU_BATCH };
+        let sampling = Sampling { warm_up: GPU_WARM_UP, batch, min_time };
+        let open = || open().map(|executor| executor.page_locked(page_locked).cold(cold));
+        let measured = measure(open, image, &mut task.answer, &task.expected, sampling);
         let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let window = task.problem.window();
         // Tensor cores do not use the FP32 units, so only memory bounds them.
@@ -366,7 +369,7 @@ mod tests {
             count += 1;
             Some(DeviceRates { gpu: None, cpu: rates(later[count - 1]) })
         });
-        (cell.rows[1].timed.expect("the CPU's row has times").above_roofline, count)
+        (cell.rows[1].timed.as_ref().expect("the CPU's row has times").above_roofline, count)
     }
 
     #[test]
@@ -383,7 +386,7 @@ mod tests {
     fn without_new_rates_the_known_ones_count() {
         let mut report = report();
         settle_rooflines(&mut report.cells[0], &mut report.machine, || None);
-        let timed = report.cells[0].rows[1].timed.expect("the CPU's row has times");
+        let timed = report.cells[0].rows[1].timed.as_ref().expect("the CPU's row has times");
         assert_eq!((timed.roofline_share(), timed.above_roofline), (Some(0.5), None));
     }
 }

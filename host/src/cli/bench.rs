@@ -56,6 +56,10 @@ pub(super) struct Args {
     #[arg(long)]
     page_locked: bool,
 
+    /// Evict the caches before each timed run: times of data that comes from memory
+    #[arg(long)]
+    cold: bool,
+
     /// What lies outside of the image: zero, constant:VALUE, clamp, reflect, mirror or wrap
     #[arg(long, default_value = "zero")]
     border: Border,
@@ -107,6 +111,7 @@ Examples:
   host bench --sizes 3840x2160 --pixel u8 --channels 3
   host bench --sizes 3840x2160 --pixel u8 --output f32 --channels 3 --separable
   host bench --sizes 8192 --masks 7,15,31 --separable
+  host bench --sizes 1024 --masks 3,7 --cold
 
 Every answer is first compared with one computed in f64, over the whole frame; a wrong one is never timed. \
 METHODOLOGY.md says how the times are taken and what they leave out.";
@@ -200,6 +205,7 @@ impl Args {
             separable: self.separable,
             accuracy,
             page_locked: self.page_locked,
+            cold: self.cold,
             border: self.border,
             min_time: self.min_time.unwrap_or(usual),
             seed: SEED,
@@ -237,6 +243,9 @@ impl Args {
             compare::check(&older).map_err(|why| anyhow!(why))?;
             if older["separable"].as_bool().is_some_and(|separable| separable != self.separable) {
                 bail!("that report has {} masks", if self.separable { "no separable" } else { "separable" });
+            }
+            if compare::is_cold(&older) != self.cold {
+                bail!("that report has {} caches", if self.cold { "warm" } else { "cold" });
             }
             Ok(older)
         };

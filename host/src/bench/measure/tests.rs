@@ -232,3 +232,24 @@ fn slow_runs_are_taken_one_by_one() {
     let measured = measured.unwrap();
     assert_eq!((measured.runs, most, measured.us.median, measured.us.count), (1, 1, 3000.0, BATCHES));
 }
+
+/// An eviction comes before each run from host memory, and takes no time.
+#[test]
+fn what_comes_before_a_single_run_does_not_count() {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let (before, runs) = (Cell::new(0), Cell::new(0));
+    let pause = || {
+        assert_eq!(before.get(), runs.get(), "one before each run");
+        before.set(before.get() + 1);
+        std::thread::sleep(PAUSE);
+        Ok(())
+    };
+    let measured = sample_alone(TIMING, pause, || {
+        runs.set(runs.get() + 1);
+        std::thread::sleep(Duration::from_micros(50));
+        Ok(())
+    });
+    let measured = measured.unwrap();
+    assert_eq!((measured.runs, measured.batches.len()), (1, BATCHES));
+    assert!(measured.us.median < 1e6 * PAUSE.as_secs_f64(), "{measured:?}");
+}

@@ -21,7 +21,7 @@ const SHARED: [&str; 14] = [
     "page_locked",
     "separable",
 ];
-const OF_ROW: [&str; 35] = [
+const OF_ROW: [&str; 41] = [
     "backend",
     "variant",
     "pixel",
@@ -55,6 +55,12 @@ const OF_ROW: [&str; 35] = [
     "cpu_method",
     "batches",
     "runs_per_batch",
+    "cache",
+    "kernel_batches_ns",
+    "end_to_end_runs_ns",
+    "kernel_drift",
+    "end_to_end_drift",
+    "note",
     "preferred",
     "reason",
 ];

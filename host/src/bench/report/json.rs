@@ -1,5 +1,7 @@
 //! The report as JSON, for other programs.
 
+use std::time::Duration;
+
 use cuda_emulator::{Counts, Traffic};
 use serde::Serialize;
 
@@ -7,6 +9,9 @@ use super::{Cell, Report, Timed, Verified};
 use crate::bench::roofline::AboveRoofline;
 use crate::bench::system::Machine;
 use faltung::Rates;
+
+/// The version of the document. Version 2 has added fields to the rows: `cache`, the samples, `..._drift` and `note`.
+pub(in crate::bench) const SCHEMA: u32 = 2;
 
 /// The document. Names that are here stay; a field that does not apply is null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -130,6 +135,18 @@ pub struct Row {
     cpu_method: Option<&'static str>,
     batches: Option<usize>,
     runs_per_batch: Option<usize>,
+    /// "cold" if the caches were evicted before each timed run, else "warm".
+    cache: Option<&'static str>,
+    /// The times of the batches in nanoseconds, in their order: whole numbers between spaces. Divided by
+    /// `runs_per_batch` they are the samples of `kernel_us`.
+    kernel_batches_ns: Option<String>,
+    /// The times of the runs from host memory to host memory, in the same form.
+    end_to_end_runs_ns: Option<String>,
+    /// The change from the first third of the samples to the last, as a share; null without a trend.
+    kernel_drift: Option<f64>,
+    end_to_end_drift: Option<f64>,
+    /// What to know before the times are used.
+    note: Option<String>,
     preferred: bool,
     reason: String,
     counts: Option<Counted>,
@@ -198,7 +215,7 @@ impl Document {
         let machine = &report.machine;
         let build = machine.build;
         Self {
-            schema: 1,
+            schema: SCHEMA,
             device: Device::new(machine),
             cpu: Cpu {
                 name: machine.cpu_name.clone(),
@@ -236,7 +253,7 @@ impl Document {
 impl Row {
     fn new(cell: &Cell, row: &Verified) -> Self {
         let timed = row.timed.as_ref();
-        let times = timed.map(|timed| timed.times);
+        let times = timed.map(|timed| &timed.times);
         Self {
             backend: row.backend,
             variant: row.variant,
@@ -271,11 +288,22 @@ impl Row {
             cpu_method: timed.and_then(|timed| timed.vs_cpu).map(|vs| vs.variant),
             batches: times.map(|times| times.kernel.us.count),
             runs_per_batch: times.map(|times| times.kernel.runs),
+            cache: timed.map(|_| if cell.cold { "cold" } else { "warm" }),
+            kernel_batches_ns: times.map(|times| nanoseconds(&times.kernel.batches)),
+            end_to_end_runs_ns: times.map(|times| nanoseconds(&times.end_to_end.batches)),
+            kernel_drift: times.and_then(|times| times.kernel.drift()).map(|drift| drift.change),
+            end_to_end_drift: times.and_then(|times| times.end_to_end.drift()).map(|drift| drift.change),
+            note: timed.and_then(Timed::note),
             preferred: row.preferred,
             reason: row.reason.clone(),
             counts: row.counts.map(Counted::from),
         }
     }
+}
+
+/// Times as one text: in a list, each would stand on a line of its own.
+fn nanoseconds(times: &[Duration]) -> String {
+    times.iter().map(|time| time.as_nanos().to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// The variants without rows that `of` finds in each cell: backend, variant, reason.

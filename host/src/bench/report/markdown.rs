@@ -16,10 +16,12 @@ pub fn markdown(report: &Report) -> String {
     out += "\n| image | mask | backend | variant | kernel | end to end | Gpix/s | roofline share | vs CPU | check |\n";
     out += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
     for cell in &report.cells {
+        let caches = if cell.cold { ", cold caches" } else { "" };
+        let problem = format!("{} {}, {}{caches}", cell.picture, cell.image, text::values(cell.format));
         for row in &cell.rows {
             let timed = row.timed.as_ref();
             let cells = [
-                format!("{} {}, {}", cell.picture, cell.image, text::values(cell.format)),
+                problem.clone(),
                 cell.mask.to_string(),
                 row.backend.to_owned(),
                 row.variant.to_owned(),
@@ -31,6 +33,11 @@ pub fn markdown(report: &Report) -> String {
                 text::check(row),
             ];
             out += &format!("| {} |\n", cells.map(|text| escape(&text)).join(" | "));
+        }
+    }
+    for cell in &report.cells {
+        for note in cell.notes() {
+            out += &format!("\n{}, mask {}: {}\n", cell.image, cell.mask, escape(&note));
         }
     }
     for note in text::above_rooflines(report) {

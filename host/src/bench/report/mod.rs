@@ -10,6 +10,7 @@ mod text;
 
 pub use self::csv::csv;
 pub use self::html::html;
+pub(super) use self::json::SCHEMA;
 pub use self::json::{Document, Row, json};
 pub use self::markdown::markdown;
 pub use self::text::{cell as text_of_cell, header as text_of_header, summary as text_of_summary};
@@ -91,6 +92,8 @@ pub struct Cell {
     pub format: PixelFormat,
     /// The values outside of the image.
     pub border: Border,
+    /// Whether the caches were evicted before each timed run.
+    pub cold: bool,
     /// The verified variants: the GPU's, then the CPU's exact method, then the CPU's choice if that is another one.
     pub rows: Vec<Verified>,
     /// The variants that can't compute this cell.
@@ -117,6 +120,13 @@ impl Cell {
         lines.into_iter().map(|(variants, why)| format!("{variants}: {why}")).collect()
     }
 
+    /// A line for each row that has a note.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let of = |row: &Verified| Some(format!("{} {}: {}", row.backend, row.variant, row.timed.as_ref()?.note()?));
+        self.rows.iter().filter_map(of).collect()
+    }
+
     /// For each device the fastest variant, and the preferred one's time as a multiple of its time. Leaves a device out
     /// unless several variants were timed there, the preferred one among them.
     ///
@@ -124,9 +134,9 @@ impl Cell {
     pub fn fastest(&self) -> impl Iterator<Item = (&Verified, f64)> {
         self.rows.iter().filter(|row| row.preferred).filter_map(|preferred| {
             let of_the_device = self.rows.iter().filter(|row| row.backend == preferred.backend);
-            let timed: Vec<_> = of_the_device.filter_map(|row| Some((row, row.timed?.us()))).collect();
+            let timed: Vec<_> = of_the_device.filter_map(|row| Some((row, row.timed.as_ref()?.us()))).collect();
             let fastest = timed.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
-            (timed.len() > 1).then_some((fastest.0, preferred.timed?.us() / fastest.1))
+            (timed.len() > 1).then_some((fastest.0, preferred.timed.as_ref()?.us() / fastest.1))
         })
     }
 
@@ -135,14 +145,14 @@ impl Cell {
         for row in &mut self.rows {
             let ceilings = machine.ceilings(row.backend);
             if let Some(timed) = &mut row.timed {
-                *timed = Timed::new(timed.times, timed.loaded_before, timed.work, ceilings, timed.vs_cpu);
+                timed.settle_roofline(ceilings);
             }
         }
     }
 
     /// Whether a row is above the measured ceilings, and nothing explains it.
     pub(super) fn is_above_ceilings(&self) -> bool {
-        let above = |row: &Verified| row.timed?.above_roofline;
+        let above = |row: &Verified| row.timed.as_ref()?.above_roofline;
         self.rows.iter().any(|row| above(row) == Some(AboveRoofline::CeilingTooLow))
     }
 }
@@ -167,7 +177,7 @@ pub struct Verified {
 }
 
 /// How fast a variant is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// The times.
     pub times: Times,
@@ -205,6 +215,23 @@ impl Timed {
         let roofline = work.roofline(ceilings.rates);
         let above_roofline = AboveRoofline::of(work, times.kernel.us.median, ceilings);
         Self { times, loaded_before, work, roofline, above_roofline, vs_cpu }
+    }
+
+    /// Computes the roofline that these ceilings make.
+    fn settle_roofline(&mut self, ceilings: Ceilings) {
+        self.roofline = self.work.roofline(ceilings.rates);
+        self.above_roofline = AboveRoofline::of(self.work, self.us(), ceilings);
+    }
+
+    /// What to know before the times are used: whether they drifted. None if they did not.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let Times { kernel, end_to_end, .. } = &self.times;
+        let said = [("kernel", kernel), ("end to end", end_to_end)]
+            .into_iter()
+            .filter_map(|(what, measured)| Some(format!("{what}: {}", measured.drift()?)));
+        let said: Vec<_> = said.collect();
+        (!said.is_empty()).then(|| format!("drift: {}", said.join("; ")))
     }
 
     /// The median time of the kernel in microseconds.

@@ -8,7 +8,13 @@ use faltung::{ErrorBound, Filter, Mask, Problem};
 
 /// A report with one row on the CPU and a failure.
 pub(in crate::bench) fn report() -> Report {
-    let measured = |median, mad| Measured { us: Summary { median, mad, count: 7 }, runs: 3 };
+    let measured = |median: f64, mad: f64| {
+        // Three runs a batch, and the median and the deviation that are asked for.
+        let batches =
+            [0.0, -mad, mad, -mad, 2.0 * mad, mad, 0.0].map(|by| Duration::from_secs_f64(3e-6 * (median + by)));
+        let measured = Measured::new(batches.to_vec(), 3).expect("times");
+        Measured { us: Summary { median, mad, ..measured.us }, ..measured }
+    };
     let rates = Rates { copy_bytes_per_s: 2e10, flop_per_s: 3e11 };
     let (image, mask) = (ImageSize { width: 40, height: 30 }, MaskSize { width: 5, height: 3 });
     let filter = Filter::new(Mask::average(5, 3).expect("a mask"));
@@ -39,6 +45,7 @@ pub(in crate::bench) fn report() -> Report {
         mask,
         format: PixelFormat::PLANE,
         border: Border::ZERO,
+        cold: false,
         rows: vec![emulated, row],
         not_eligible: Vec::new(),
         failures: vec![failure],
@@ -90,7 +97,7 @@ fn rooflines_follow_the_best_ceilings_of_the_run() {
     assert!(!text_of_summary(&report).contains("ceilings rose"));
     report.machine.cpu_rates = Rates { flop_per_s: 2.0 * first.flop_per_s, ..first };
     report.settle_rooflines();
-    let timed = report.cells[0].rows[1].timed.expect("the CPU's row has times");
+    let timed = report.cells[0].rows[1].timed.as_ref().expect("the CPU's row has times");
     assert_eq!(timed.roofline, Roofline { us: 3.0, ceiling: Ceiling::Fma });
     let summary = text_of_summary(&report);
     let told = "ceilings rose during the run: CPU copies 20.0 GB/s, FMA 600 GFLOP/s, first copies 20.0 GB/s, FMA 300";
@@ -217,10 +224,57 @@ fn a_choice_of_the_cpu_is_judged_too() {
     assert!(summary.contains(told), "{summary}");
 }
 
+/// The median of the samples is the figure.
+#[test]
+fn the_samples_are_in_the_document() {
+    let row = row_of(&report());
+    for (samples, figure, runs) in
+        [("kernel_batches_ns", "kernel_us", 3.0), ("end_to_end_runs_ns", "end_to_end_us", 3.0)]
+    {
+        let samples = row[samples].as_str().expect("samples").split(' ');
+        let us: Vec<f64> = samples.map(|time| time.parse::<f64>().expect("a number") / runs / 1e3).collect();
+        let summary = Summary::of(&us).expect("times");
+        assert!(summary.count == 7 && (summary.median - row[figure].as_f64().unwrap()).abs() < 1e-3, "{us:?}");
+    }
+    assert_eq!(row["kernel_batches_ns"], "36000 34500 37500 34500 39000 37500 36000");
+    assert_eq!((row["cache"].as_str(), row["note"].as_str()), (Some("warm"), None));
+}
+
+/// A planted drift is in all reports, and the row of the emulator has no times that could drift.
+#[test]
+fn a_drift_is_told() {
+    let mut report = report();
+    assert!(report.cells[0].notes().is_empty() && !text_of_summary(&report).contains("drift"));
+    let slope = (0..40).map(|i| Duration::from_nanos(36_000 + 50 * i)).collect();
+    let timed = report.cells[0].rows[1].timed.as_mut().expect("the CPU's row has times");
+    timed.times.kernel = Measured::new(slope, 3).expect("times");
+    let note = "drift: kernel: times rise by 3.7 % from the first third to the last";
+    let row = row_of(&report);
+    assert_eq!(row["note"], note);
+    assert!(row["kernel_drift"].as_f64().is_some_and(|change| (0.036..0.038).contains(&change)), "{row}");
+    assert!(row["end_to_end_drift"].is_null());
+    let line = format!("cpu direct: {note}\n");
+    assert!(text_of_cell(&report.cells[0]).contains(&format!("\n  {line}")));
+    assert!(markdown(&report).contains(&format!("\n\n40 x 30, mask 3 rows x 5 columns: {line}")));
+    assert!(csv(&report).contains(&format!(",{note},")));
+    assert!(text_of_summary(&report).contains("; 1 with times that drift: measure again; 1 WRONG"));
+}
+
+#[test]
+fn cold_caches_are_told() {
+    let mut report = report();
+    for (cold, cache) in [(false, "warm"), (true, "cold")] {
+        report.cells[0].cold = cold;
+        assert_eq!(row_of(&report)["cache"], cache);
+        assert_eq!(text_of_cell(&report.cells[0]).contains("border zero, cold caches\n"), cold);
+        assert_eq!(markdown(&report).contains("| random 40 x 30, f32, cold caches |"), cold);
+    }
+}
+
 #[test]
 fn the_document_holds_null_where_nothing_applies() {
     let document: serde_json::Value = serde_json::from_str(&json(&report())).unwrap();
-    assert_eq!(document["schema"], 1);
+    assert_eq!(document["schema"], 2);
     assert_eq!(document["command"], "host bench --masks 3x5");
     assert_eq!(document["separable"], false);
     assert!(document["device"].is_null());
@@ -230,8 +284,9 @@ fn the_document_holds_null_where_nothing_applies() {
     assert_eq!((row["floor_fraction"].as_f64(), row["gpix_s"].as_f64()), (Some(0.5), Some(0.1)));
     let emulated = document["rows"][0].as_object().unwrap();
     for (name, value) in emulated {
-        let is_time =
-            ["_us", "_s", "_mad", "floor", "batch", "speedup", "first"].iter().any(|part| name.contains(part));
+        let is_time = ["_us", "_s", "_ns", "_mad", "floor", "batch", "speedup", "first", "drift", "cache", "note"]
+            .iter()
+            .any(|part| name.contains(part));
         assert!(!is_time || value.is_null(), "{name}: {value}");
     }
     assert_eq!(document["errors"][0]["reason"], "wrong answer: the answer has 1199 values, 1200 were required");

@@ -62,9 +62,13 @@ const COLUMNS: [TextColumn; 10] = [
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
     let Cell { image, picture, mask, border, .. } = cell;
-    let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}\n", values(cell.format));
+    let caches = if cell.cold { ", cold caches" } else { "" };
+    let mut out = format!("{image} ({picture}), {}, mask {mask}, border {border}{caches}\n", values(cell.format));
     if !cell.rows.is_empty() {
         out += &text_table(&COLUMNS, cell.rows.iter().map(|row| columns(cell, row)));
+    }
+    for line in cell.notes() {
+        out += &format!("  {line}\n");
     }
     out += &super::counts::table(cell);
     for line in cell.refusals() {
@@ -115,7 +119,8 @@ pub(super) fn roofline(timed: &Timed) -> String {
 
 /// What is said on rows above their roofline, a line for each kind that the report has.
 pub(super) fn above_rooflines(report: &Report) -> Vec<&'static str> {
-    let has = |kind| report.verified().any(|row| row.timed.is_some_and(|timed| timed.above_roofline == Some(kind)));
+    let has =
+        |kind| report.verified().any(|row| row.timed.as_ref().is_some_and(|timed| timed.above_roofline == Some(kind)));
     let notes = [
         (
             AboveRoofline::FitsCache,
@@ -173,6 +178,10 @@ pub fn summary(report: &Report) -> String {
     out += &plural(report.cells.len(), "problem");
     if not_eligible > 0 {
         out += &format!("; {not_eligible} not eligible");
+    }
+    let drifted = report.verified().filter_map(|row| row.timed.as_ref()?.note()).count();
+    if drifted > 0 {
+        out += &format!("; {drifted} with times that drift: measure again");
     }
     if failures > 0 {
         out += &format!("; {failures} WRONG OR FAILED");

@@ -33,7 +33,8 @@ fn methods(exact: Method, choice: Method) -> Vec<Method> {
 /// integers have the same bits in all classes, so every row is allowed there. None without such a row.
 pub(super) fn compared(us: f64, class: Accuracy, output: PixelType, cpu: &[Verified]) -> Option<VsCpu> {
     let is_allowed = |row: &Verified| output != PixelType::F32 || class.allows(row.deviation.bound.class());
-    let timed = cpu.iter().filter(|row| is_allowed(row)).filter_map(|row| Some((row.variant, row.timed?.us())));
+    let timed =
+        cpu.iter().filter(|row| is_allowed(row)).filter_map(|row| Some((row.variant, row.timed.as_ref()?.us())));
     let (variant, cpu_us) = timed.min_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(VsCpu { speedup: cpu_us / us, variant })
 }
@@ -74,8 +75,11 @@ impl Bench<'_> {
         let Method { problem, variant, reason, .. } = method;
         let backend = self.cpu.backend();
         self.step(backend, variant, cell);
-        let open = || OnDevice::new(self.cpu, &problem, VariantChoice::Auto);
-        let sampling = Sampling { warm_up: Duration::ZERO, batch: BATCH, min_time: self.settings.min_time };
+        let (cold, min_time) = (self.settings.cold, self.settings.min_time);
+        let open = || OnDevice::new(self.cpu, &problem, VariantChoice::Auto).map(|executor| executor.cold(cold));
+        // An eviction takes far longer than most runs, so each run is a sample.
+        let batch = if cold { Duration::ZERO } else { BATCH };
+        let sampling = Sampling { warm_up: Duration::ZERO, batch, min_time };
         let measured = measure(open, task.image, &mut task.answer, &task.expected, sampling);
         let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let work = Work::on_cpu(task.problem, variant);

@@ -15,7 +15,8 @@ const rows = reports.flatMap(report => report.document.rows.map((row, index) => 
   const type = output === row.pixel ? row.pixel : `${row.pixel} to ${output}`;
   const format = `${type}, ${row.channels} channel${row.channels === 1 ? "" : "s"}`;
   const group = `${format}, ${row.width} x ${row.height}, ${separable ? "separable" : "dense"} masks`
-    + (row.border === "zero" ? "" : `, border ${row.border}`) + (row.picture === "random" ? "" : `, ${row.picture}`);
+    + (row.border === "zero" ? "" : `, border ${row.border}`) + (row.picture === "random" ? "" : `, ${row.picture}`)
+    + (row.cache === "cold" ? ", cold caches" : "");
   // Multiply-adds of the plain formula count as two operations each.
   const values = row.width * row.height * row.channels;
   const flop = 2 * row.mask_width * row.mask_height * values;
@@ -93,6 +94,9 @@ function span(values, show) {
   return least === most ? least : `${least} to ${most}`;
 }
 
+/** The geometric mean of numbers above 0. */
+const geometricMean = values => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length);
+
 /** A map from keys to lists. */
 function grouped(list, key) {
   const groups = new Map();
@@ -167,3 +171,13 @@ const pythonOwn = new Map(pythonRows.filter(row => row.library === "faltung").ma
 function pythonKey(row) {
   return [row.report.name, row.filter, row.type, row.side, row.arrays].join("|");
 }
+
+/** For each other library its times over ours, in the cells and calls that both have. */
+const besideOthers = [...grouped([
+  ...cells.filter(cell => cell.auto).flatMap(cell => cell.libraries.filter(one => !one.left_out)
+    .map(one => ({who: one.who, times: one.us / cell.auto.kernel_us, what: "kernels"}))),
+  ...pythonRows.filter(row => row.library !== "faltung" && row.status === "ok")
+    .map(row => ({who: row.library, times: row.median_us / pythonOwn.get(pythonKey(row))?.median_us,
+      what: "calls from Python"})),
+].filter(one => isNumber(one.times) && one.times > 0), one => `${one.what}: ${one.who}`).entries()]
+  .map(([who, list]) => ({who, times: list.map(one => one.times)}));

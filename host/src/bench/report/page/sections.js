@@ -94,6 +94,12 @@ function lossSection() {
       In no cell of these reports is a library faster than what auto takes, or another kernel more than 5 % faster.`));
   }
   if (pythonLosses().length) parts.push(el("h3", {}, "From Python"), pythonLossTable());
+  if (besideOthers.length) {
+    parts.push(el("h3", {}, "Means"), says(`
+      The times of a library over ours, in the cells that both have: above 1, ours is faster. A geometric mean weighs
+      all these cells alike, so it hides the losses above, and it says nothing about cells that were not measured.`),
+    meanTable());
+  }
   return parts.length ? parts : nothing();
 }
 

@@ -215,6 +215,16 @@ function lossTable() {
   ], losses, {tall: true});
 }
 
+function meanTable() {
+  return table([
+    {title: "library", text: true, of: one => one.who, sort: one => one.who},
+    {title: "cells", of: one => digits(one.times.length), sort: one => one.times.length},
+    {title: "geometric mean", of: one => el("span", {"data-mean": one.who}, ratio(geometricMean(one.times))),
+      sort: one => geometricMean(one.times)},
+    {title: "least to most", of: one => span(one.times, ratio), sort: one => Math.min(...one.times)},
+  ], besideOthers, {tall: true});
+}
+
 function pythonLosses() {
   return pythonRows.filter(row => row.library !== "faltung" && isNumber(row.median_us)).map(row => {
     const own = pythonOwn.get(pythonKey(row));
@@ -291,6 +301,8 @@ function allRows() {
     field("CPU / GPU", "speedup_vs_cpu", (value, row) => value === null || value === undefined ? null
       : `${ratio(value)}${row.vs_cpu_variant ?? row.cpu_method ? ` ${row.vs_cpu_variant ?? row.cpu_method}` : ""}`,
         {empty: "none"}),
+    field("caches", "cache", value => value, {text: true, empty: "not recorded"}),
+    field("note", "note", value => value, {text: true, reason: true, empty: "none"}),
     ...(counted ? [{title: "counts", text: true, of: row => (row.counts ? counts(row.counts) : null)}] : []),
     field("why", "reason", value => value, {text: true, reason: true}),
   ], rows, {tall: true, mark: row => ({"data-report": row.report.name, "data-row": row.index}), cell: fieldOf});
