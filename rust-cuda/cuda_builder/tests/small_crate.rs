@@ -38,12 +38,13 @@ pub unsafe extern \"ptx-kernel\" fn small(to: *mut u32) {
 ";
 
 /// Variables of an outer cargo, or of a user, that would change the PTX or end the build.
-const HOSTILE: [(&str, &str); 10] = [
+const HOSTILE: [(&str, &str); 11] = [
     ("RUSTFLAGS", "-Ctarget-cpu=sm_90"),
     ("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-cpu=sm_90"),
     ("CARGO_TARGET_NVPTX64_NVIDIA_CUDA_RUSTFLAGS", "-Ctarget-cpu=sm_90"),
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
-    ("CARGO_PROFILE_RELEASE_PACKAGE_SMALL_KERNELS_OPT_LEVEL", "0"),
+    ("CARGO_UNSTABLE_PROFILE_RUSTFLAGS", "true"),
+    ("CARGO_PROFILE_RELEASE_RUSTFLAGS", "-Cllvm-args=-no-such-option"),
     ("CARGO_BUILD_TARGET", "no-such-target"),
     ("CARGO", "no-such-program"),
     ("RUSTC", "no-such-program"),
