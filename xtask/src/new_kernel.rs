@@ -85,7 +85,7 @@ pub fn new_kernel(root: &Path, parent: &Path, name: &str) -> Result<PathBuf> {
     fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).context("could not copy Cargo.lock")?;
     println!(
         "{} has a kernel, its test and a program:\n  cd {}\n  cargo test -p {name}    # in the emulator\n  \
-         cargo run -p app         # builds the PTX; on a GPU, if there is one",
+         cargo run                # builds the PTX; on a GPU, if there is one",
         folder.display(),
         folder.display()
     );
@@ -106,6 +106,9 @@ mod tests {
                 assert!(!text.contains(word), "{path} has {word}");
             }
         }
+        // Two workspaces in one target folder must not share the build script and the PTX.
+        let program = fs::read_to_string(folder.join("app/Cargo.toml")).unwrap();
+        assert!(program.contains("\nname = \"two-words-app\"\n"), "{program}");
         let source = fs::read_to_string(folder.join("kernels/src/lib.rs")).unwrap();
         assert!(source.contains("pub unsafe fn two_words(") && source.contains("super::TwoWords {"), "{source}");
         let error = new_kernel(&crate::root(), parent.path(), "two-words").unwrap_err();

@@ -13,13 +13,32 @@ use crate::{setup, target};
 /// The example's folder.
 const FOLDER: &str = "examples/own-kernels";
 
+/// One more kernel of a new workspace.
+const SECOND_KERNEL: &str = "
+/// Does nothing.
+///
+/// # Safety
+/// - Nothing is required.
+#[kernel]
+pub unsafe fn second_kernel() {}
+";
+
+/// A test of the program that sees whether its PTX has that kernel.
+const TEST: &str = "
+#[test]
+fn the_ptx_is_that_of_these_sources() {
+    assert!(cuda_launch::ptx!(\"first_kernel\").text.contains(\".entry second_kernel(\"));
+}
+";
+
 /// The profiles of this workspace. With them the dependencies that it has built serve both workspaces.
 fn profiles(manifest: &str) -> String {
     let is_profile = |section: &&str| section.starts_with("profile.");
     manifest.split("\n[").filter(is_profile).map(|section| format!("[{section}\n")).collect()
 }
 
-/// Checks and tests the example, runs its program, then makes a new workspace, tests it and runs its program.
+/// Checks and tests the example, runs its program, then makes a new workspace, tests it and runs its program. A second
+/// workspace of the same name has other kernels, and its program must have their PTX.
 ///
 /// # Errors
 /// A step fails.
@@ -44,10 +63,22 @@ pub fn check(root: &Path) -> Result<()> {
     cargo(&example, &["run", "-p", "app"])?;
 
     let folder = new_kernel(root, temporary.path(), "first-kernel")?;
+    // Before the first build, so that its `build.rs` is not newer than the compiled one.
+    let elsewhere = tempfile::tempdir()?;
+    let second = new_kernel(root, elsewhere.path(), "first-kernel")?;
     // Without the configuration: the text is that of the template.
     show(Command::new("cargo").current_dir(&folder).args(["fmt", "--all", "--check"]))?;
     cargo(&folder, &["test", "--workspace"])?;
-    cargo(&folder, &["run", "-p", "app"])
+    cargo(&folder, &["run"])?;
+
+    // A workspace of the same name in another folder: cargo gives it the same `OUT_DIR`.
+    let kernels = second.join("kernels/src/lib.rs");
+    let text = fs::read_to_string(&kernels).context("could not read the kernels")?;
+    fs::write(&kernels, text + SECOND_KERNEL).context("could not write the kernels")?;
+    let program = second.join("app/src/main.rs");
+    let text = fs::read_to_string(&program).context("could not read the program")?;
+    fs::write(&program, text + TEST).context("could not write the program")?;
+    cargo(&second, &["test", "-p", "first-kernel-app"])
 }
 
 #[cfg(test)]

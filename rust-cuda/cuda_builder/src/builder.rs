@@ -233,7 +233,7 @@ impl CudaBuilder {
         }
         let warnings = String::from_utf8_lossy(&said.stderr).into_owned();
         let build = Build { text, ptx, rustc: toolchain.release, warnings, sources };
-        build_script::report(&build);
+        build_script::report(&build, &package.workspace);
         Ok(build)
     }
 
@@ -243,6 +243,10 @@ impl CudaBuilder {
     ///
     /// - The PTX is written to `OUT_DIR/NAME.ptx`. `NAME` is the name of the crate in Rust, with underscores.
     /// - The target folder is in `OUT_DIR`, so the build never waits for the cargo that runs the build script.
+    ///
+    /// cargo knows a package by its name and its place in the workspace, so two workspaces with one target folder may
+    /// share `OUT_DIR`. The `cargo::rerun-if-changed` lines have relative paths for the sources of the workspace. So
+    /// cargo sees the changed sources of either. Packages of different names share nothing.
     ///
     /// The whole `build.rs` of a program:
     ///

@@ -37,6 +37,21 @@ pub unsafe extern \"ptx-kernel\" fn small(to: *mut u32) {
 }
 ";
 
+/// Variables of an outer cargo, or of a user, that would change the PTX or end the build.
+const HOSTILE: [(&str, &str); 11] = [
+    ("RUSTFLAGS", "-Ctarget-cpu=sm_90"),
+    ("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-cpu=sm_90"),
+    ("CARGO_TARGET_NVPTX64_NVIDIA_CUDA_RUSTFLAGS", "-Ctarget-cpu=sm_90"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_UNSTABLE_PROFILE_RUSTFLAGS", "true"),
+    ("CARGO_PROFILE_RELEASE_RUSTFLAGS", "-Cllvm-args=-no-such-option"),
+    ("CARGO_BUILD_TARGET", "no-such-target"),
+    ("CARGO", "no-such-program"),
+    ("RUSTC", "no-such-program"),
+    ("RUSTC_WRAPPER", "no-such-program"),
+    ("RUSTC_BOOTSTRAP", "0"),
+];
+
 fn build(folder: &Path) -> Result<Build, CudaBuilderError> {
     CudaBuilder::new(folder).build()
 }
@@ -68,6 +83,18 @@ fn odd_names_two_builds_at_once_warnings_and_sources() {
     for name in ["Cargo.toml", "Cargo.lock", "src/lib.rs", "src/inner.rs", ".cargo/config.toml"] {
         assert!(sources.iter().any(|source| source == Path::new(name)), "{name} is not in {sources:?}");
     }
+
+    // The environment of an outer cargo changes nothing.
+    for (variable, value) in HOSTILE {
+        // SAFETY: this thread is the only one: the test is the only one of its program, and the second build has ended.
+        unsafe { std::env::set_var(variable, value) };
+    }
+    let hostile = build(&folder).unwrap();
+    for (variable, _) in HOSTILE {
+        // SAFETY: as above.
+        unsafe { std::env::remove_var(variable) };
+    }
+    assert_eq!(hostile.text, first.text);
 
     // Launch bounds, as `#[kernel(launch_bounds(256, 2))]` writes them, become directives.
     assert!(!first.text.contains(".maxntid"), "{}", first.text);

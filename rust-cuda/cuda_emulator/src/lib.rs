@@ -63,6 +63,12 @@
 //! block runs after all blocks with lower numbers have ended. So the seed alone decides the order of atomic accesses,
 //! and the sum of atomic additions of floats.
 //!
+//! # To repeat a launch
+//! The seed decides everything that happens within a block: the same seed gives the same report. It is that of the
+//! environment variable [`SEED_VARIABLE`], or 1, or that of [`Emulator::seed`]. Where blocks race with each other, or a
+//! launch is given up because of very many defects, the report also depends on the host threads.
+//! [`Emulator::in_order`] runs one block after the other: then the seed decides every result and every report.
+//!
 //! # What is not found
 //! - **Results of weak memory ordering.** Accesses are sequentially consistent. A missing release, acquire or fence is
 //!   reported as a race of the data that it should have passed on. Two relaxed atomic accesses are seen in order.
@@ -165,6 +171,20 @@ pub struct Emulator {
     limits: Limits,
     seed: u64,
     counting: bool,
+    in_order: bool,
+}
+
+/// The environment variable with the seed of every [`Emulator`] for which the program sets none.
+pub const SEED_VARIABLE: &str = "CUDA_EMULATOR_SEED";
+
+/// The seed in the text of [`SEED_VARIABLE`], or 1 without one.
+fn seed_of(text: Option<&str>) -> u64 {
+    let number = |text: &str| {
+        text.trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{SEED_VARIABLE} must be an integer from 0 to 2^64 - 1, not {text:?}"))
+    };
+    text.map_or(1, number)
 }
 
 impl Default for Emulator {
@@ -174,10 +194,14 @@ impl Default for Emulator {
 }
 
 impl Emulator {
-    /// An emulator with the limits of an H100, a fixed seed and no counting.
+    /// An emulator with the limits of an H100, the seed of [`SEED_VARIABLE`] or 1, and no counting.
+    ///
+    /// # Panics
+    /// If the variable is set and no seed.
     #[must_use]
     pub fn new() -> Self {
-        Self { limits: Limits::H100, seed: 1, counting: false }
+        let text = std::env::var_os(SEED_VARIABLE).map(|text| text.to_string_lossy().into_owned());
+        Self { limits: Limits::H100, seed: seed_of(text.as_deref()), counting: false, in_order: false }
     }
 
     /// Sets the limits of the device.
@@ -192,10 +216,18 @@ impl Emulator {
         self.limits
     }
 
-    /// Sets the seed of the order of threads.
+    /// Sets the seed of the order of threads. A report names its seed.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// Runs the blocks one after the other, in the order of their numbers, instead of in parallel.
+    ///
+    /// Then the seed alone decides all results and reports, also where blocks race with each other.
+    #[must_use]
+    pub fn in_order(self, in_order: bool) -> Self {
+        Self { in_order, ..self }
     }
 
     /// Turns counting on or off; see [`Counts`]. It is slower, and threads run in the order of their numbers.
@@ -247,7 +279,8 @@ impl Emulator {
                 counting: self.counting,
             };
             // One part per host thread. Each part allocates its stacks and shared memory once.
-            let parts = (rayon::current_num_threads() as u64).min(launch.blocks());
+            let host_threads = if self.in_order { 1 } else { rayon::current_num_threads() as u64 };
+            let parts = host_threads.min(launch.blocks());
             let kernel: &(dyn Fn() + Sync) = &kernel;
             (0..parts)
                 .into_par_iter()
@@ -269,5 +302,22 @@ impl Emulator {
         }
         let defects = found.into_defects();
         if defects.is_empty() { Ok(counts) } else { Err(Error::Defects(Defects { defects, seed: self.seed })) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_the_seed() {
+        assert_eq!((seed_of(None), seed_of(Some("7")), seed_of(Some(" 18446744073709551615\n"))), (1, 7, u64::MAX));
+        for wrong in ["", "-1", "1.5", "seven", "18446744073709551616"] {
+            let message = *std::panic::catch_unwind(|| seed_of(Some(wrong))).unwrap_err().downcast::<String>().unwrap();
+            assert!(
+                message.starts_with("CUDA_EMULATOR_SEED must be an integer") && message.contains(wrong),
+                "{message}"
+            );
+        }
     }
 }

@@ -93,13 +93,13 @@ impl Arguments {
 }
 
 impl Device {
-    /// The emulator with the limits of an H100 and a fixed order of threads.
+    /// The emulator with the limits of an H100. The environment variable `CUDA_EMULATOR_SEED` sets the order of threads.
     #[must_use]
     pub fn emulator() -> Self {
         Self::with_emulator(Emulator::new())
     }
 
-    /// The emulator with other limits or another seed.
+    /// The emulator with other limits or another seed, or with one block after the other.
     #[must_use]
     pub fn with_emulator(emulator: Emulator) -> Self {
         Self { number: next_number(), backend: Backend::Emulator(emulator, Mutex::default()) }

@@ -68,6 +68,8 @@ mod cuda;
 mod device;
 mod error;
 mod ptx;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use buffer::Buffer;
 pub use cuda_emulator::{Counts, Emulator, Launch, LaunchError, Limits};
