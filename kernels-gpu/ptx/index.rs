@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "2a69acb7ff7a0e93b659d21e719621ade87611984e5bc765f7682eb833e0e489";
+pub const SOURCE_HASH: &str = "14a82182b2769324d07e7903eef77ce1360d95d8860856073a7efeec64cc06fc";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
