@@ -83,7 +83,7 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => 4_000_000,
         Some(Variant::RegisterTile | Variant::SlidingWindow) => 16_000_000,
         // It computes in order what it can't prove.
-        Some(Variant::FftTile | Variant::FftPasses) if case.content != Content::Light => 4_000_000,
+        Some(Variant::FftTile | Variant::FftPasses) if case.content != Content::Light => 1_000_000,
         _ => return false,
     };
     case.image.0 * case.image.1 * case.mask.0 * case.mask.1 * case.format.channels > most

@@ -242,6 +242,22 @@ fn help_and_information() {
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     let no_reason = json["driver"]["reason"].is_null();
     assert_eq!(no_reason, !json["devices"].as_array().unwrap().is_empty());
+    assert_eq!(json["driver"]["remedy"].is_null(), no_reason);
+    assert_eq!(text.stdout.contains("\nmissing   "), !no_reason, "{}", text.stdout);
+    // Every field is in the documentation.
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/program.md")).unwrap();
+    for (name, value) in json.as_object().unwrap() {
+        let fields = match value {
+            // Null without a GPU.
+            serde_json::Value::Object(fields) if name != "costs" => {
+                fields.keys().map(|field| format!("{name}.{field}")).collect()
+            }
+            _ => vec![name.clone()],
+        };
+        for field in fields {
+            assert!(page.contains(&format!("| `{field}` |")), "{field} is not in docs/program.md");
+        }
+    }
     assert!(json["kernels"].as_array().unwrap().iter().any(|kernel| kernel["symbol"] == "naive_f32_c1"));
 }
 

@@ -14,6 +14,7 @@ use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
 use serde::Serialize;
 
+use super::remedy::{Remedy, remedy};
 use super::{Outcome, output};
 
 /// Show the version, the driver, the devices and the kernels
@@ -61,6 +62,8 @@ struct Driver {
     reason: Option<String>,
     /// What the dynamic loader said, if it did not find the driver.
     loader: Option<String>,
+    /// What this machine lacks for a device, and the command that gets it.
+    remedy: Option<Remedy>,
 }
 
 #[derive(Serialize)]
@@ -260,7 +263,9 @@ impl Info {
         let auto = Device::auto();
         let asked_for = if chooser == DeviceChoice::Auto { None } else { Some(super::select(chooser)?) };
         let chooser = asked_for.as_ref().unwrap_or(&auto);
-        let (devices, reason) = match faltung::devices() {
+        let found = faltung::devices();
+        let remedy = remedy(found.as_ref().err(), found.as_ref().map_or(0, Vec::len));
+        let (devices, reason) = match found {
             Ok(devices) if devices.is_empty() => (devices, Some("the driver finds no device".to_owned())),
             Ok(devices) => (devices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
@@ -275,7 +280,7 @@ impl Info {
             cpu_methods: CPU_METHODS
                 .map(|method| Method { name: method.name, accuracy: method.accuracy.name(), summary: method.summary })
                 .into(),
-            driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader },
+            driver: Driver { cuda: devices.first().map(|device| device.driver()), reason, loader, remedy },
             devices: devices.iter().map(CudaDevice::from).collect(),
             choices_on: chooser.describe(),
             size: [size.width, size.height],
@@ -332,6 +337,9 @@ impl Display for Info {
         }
         if let Some(loader) = &self.driver.loader {
             writeln!(f, "          the loader says: {loader}")?;
+        }
+        if let Some(remedy) = &self.driver.remedy {
+            writeln!(f, "missing   {remedy}")?;
         }
         for CudaDevice { number, name, compute_capability, sm_count, memory_bytes, .. } in &self.devices {
             let label = format!("cuda:{number}");

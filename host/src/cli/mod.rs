@@ -10,6 +10,7 @@ mod info;
 mod interrupt;
 mod output;
 mod plan_scale;
+mod remedy;
 mod tutorial;
 
 use std::process::ExitCode;
