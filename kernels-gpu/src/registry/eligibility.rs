@@ -139,7 +139,8 @@ impl Entry {
         {
             return Err(Ineligible::BorderValue { required: self.pixel, found });
         }
-        if matches!(spec.mask_form, MaskForm::Factors(_)) && request.factor_exponents.is_none() {
+        if matches!(spec.mask_form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_))
+            && request.factor_exponents.is_none() {
             return Err(Ineligible::NotSeparable);
         }
         (spec.requirement)(request)?;

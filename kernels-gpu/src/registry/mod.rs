@@ -13,7 +13,8 @@ pub use self::entry::Function;
 pub use self::entry::{Entry, MaskSize, PARAMETERS};
 pub(crate) use self::entry::{compiled_for, entry_list, instances, kernel_functions, kernels_of};
 pub use self::spec::{
-    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
+    Accuracy, Arithmetic, FactorPlaces, FactorPowers, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, ProvenPlaces,
+    RowPartition, Spec,
 };
 pub(crate) use self::spec::{any_result, dense_rows, f32_result, no_launch_bounds, no_requirement};
 use crate::abi::kernel::Kernel;
@@ -79,6 +80,10 @@ variants! {
     SeparableRing = separable::ring;
     /// Separable masks, a block tile at a time.
     SeparableBlockTile = separable::block_tile;
+    /// Separable masks on interleaved channels of any type.
+    SeparableInterleaved = separable::interleaved;
+    /// The same for bytes, bit-exact.
+    SeparableU8 = separable::interleaved::of_bytes;
     /// Separable masks in the tensor cores.
     SeparableTensorCore = separable::tensor_core;
 }

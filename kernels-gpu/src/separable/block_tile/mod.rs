@@ -40,14 +40,15 @@ mod passes;
 use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
-use self::passes::{add, filter};
+pub(super) use self::passes::add;
+use self::passes::filter;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
 use crate::common::async_rows::{RowCopies, STEP_ROWS, VECTOR, interior_vectors};
 use crate::common::column_store::ColumnStore;
 use crate::common::partition::block_rows;
 use crate::registry::{
-    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
+    Accuracy, Arithmetic, FactorPlaces, FactorPowers, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
     f32_result, no_requirement,
 };
 
@@ -295,7 +296,7 @@ pub const SPEC: Spec = Spec {
     mask_memory: MaskMemory::Constant,
     mask_form: MaskForm::Factors(|entry, (_, height), origin_x| {
         let origin_x = if entry.side() > 0 { (entry.side() as i32 - 1) / 2 } else { origin_x };
-        FactorPlaces { row: row_offset(height, origin_x), column: column_offset(height) }
+        FactorPlaces { row: row_offset(height, origin_x), column: column_offset(height), powers: FactorPowers::NONE }
     }),
     mask_class: Some(MaskClass {
         contains: |class, (_, height), _| padded_halo(height) == class,
