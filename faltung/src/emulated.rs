@@ -212,7 +212,7 @@ impl EmulatorConvolution {
         let role = match self.plan.entry.variant.spec().mask_form {
             // A block stores what it can prove, and may then compute all of its results again.
             MaskForm::Spectrum | MaskForm::SpectrumOfPasses => Role::Scratch,
-            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => Role::Output,
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => Role::Output,
         };
         let result = Values::allocate(&mut memory, format.output, result_values, role)?;
         let planes = (self.plan.planes_row_bytes() * strip.height + self.plan.scratch_bytes()) / size_of::<f32>();
@@ -347,6 +347,8 @@ impl EmulatorConvolution {
 
 #[cfg(test)]
 mod proven;
+#[cfg(test)]
+mod separable;
 
 #[cfg(test)]
 mod tests {

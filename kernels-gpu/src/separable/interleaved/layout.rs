@@ -11,7 +11,7 @@ pub(super) const ROWS: u32 = STEP_ROWS as u32;
 /// Threads of a block, and values of a row that it computes: as many as registers allow.
 #[must_use]
 pub const fn threads(padded_halo: u32) -> u32 {
-    if padded_halo >= 64 { 384 } else { 512 }
+    if padded_halo >= 48 { 384 } else { 512 }
 }
 
 /// Outputs of a column whose sums form a group. As many filtered rows are added to a group at a time.

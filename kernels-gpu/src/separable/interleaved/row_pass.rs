@@ -12,6 +12,9 @@ const RUN: usize = STEP_ROWS;
 /// The pixels of a run of outputs, and as many after them. Value `n` after the first one is at `n % 32`.
 type Window = [f32; 2 * RUN];
 
+/// Groups of four values that a step reads with four channels.
+const MOST_QUADS: usize = quads(RUN, 4);
+
 /// Groups of four values after the first 16 that coefficients 0 to `l` of a step need.
 const fn quads(l: usize, channels: u32) -> usize {
     (l * channels as usize).div_ceil(4)
@@ -75,36 +78,36 @@ unsafe fn add_run<T: Source, const C: u32, const FULL: bool>(
     count: u32,
 ) {
     for l in 0..RUN {
-        if !FULL && l as u32 >= count {
-            break;
-        }
-        for quad in quads(l.saturating_sub(1), C)..quads(l, C) {
+        if FULL || (l as u32) < count {
             // SAFETY: coefficient l needs these pixels.
-            unsafe { read(window, source, quad) };
-        }
-        // SAFETY: l < count.
-        let coefficient = unsafe { MASK.load(at + l) };
-        for (o, sum) in sums.iter_mut().enumerate() {
-            *sum = fma(window[(l * C as usize + o) % (2 * RUN)], coefficient, *sum);
+            unsafe { read(window, source, quads(l.saturating_sub(1), C)..quads(l, C)) };
+            // SAFETY: l < count.
+            let coefficient = unsafe { MASK.load(at + l) };
+            for (o, sum) in sums.iter_mut().enumerate() {
+                *sum = fma(window[(l * C as usize + o) % (2 * RUN)], coefficient, *sum);
+            }
         }
     }
     if FULL {
-        for quad in quads(RUN - 1, C)..quads(RUN, C) {
-            // SAFETY: the next step's first window ends with these pixels.
-            unsafe { read(window, source, quad) };
-        }
+        // SAFETY: the next step's first window ends with these pixels.
+        unsafe { read(window, source, quads(RUN - 1, C)..quads(RUN, C)) };
     }
 }
 
-/// Reads four values of the step into the window.
+/// Reads groups of four values of the step into the window.
 ///
 /// # Safety
 /// The conditions of [`Quads::next`].
 #[inline(always)]
-unsafe fn read<T: Source>(window: &mut Window, source: &mut Quads<T>, quad: usize) {
-    // SAFETY: as this function requires.
-    let values = unsafe { source.next(quad) };
-    for (i, &value) in values.iter().enumerate() {
-        window[(RUN + 4 * quad + i) % (2 * RUN)] = value;
+unsafe fn read<T: Source>(window: &mut Window, source: &mut Quads<T>, quads: core::ops::Range<usize>) {
+    // LLVM unrolls the loop before it knows the range.
+    for quad in 0..MOST_QUADS {
+        if quads.contains(&quad) {
+            // SAFETY: as this function requires.
+            let values = unsafe { source.next(quad) };
+            for (i, &value) in values.iter().enumerate() {
+                window[(RUN + 4 * quad + i) % (2 * RUN)] = value;
+            }
+        }
     }
 }
