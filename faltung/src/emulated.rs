@@ -210,9 +210,9 @@ impl EmulatorConvolution {
         drop(rows);
         let result_values = strip.height * self.row_pitch(format.output) / format.output.bytes();
         let role = match self.plan.entry.variant.spec().mask_form {
-            // A block stores what it can prove, and may then compute all of its results again.
-            MaskForm::Spectrum | MaskForm::SpectrumOfPasses => Role::Scratch,
-            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => Role::Output,
+            // A block stores results, and may then compute some or all of them again.
+            MaskForm::Spectrum | MaskForm::SpectrumOfPasses | MaskForm::ProvenFactors(_) => Role::Scratch,
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => Role::Output,
         };
         let result = Values::allocate(&mut memory, format.output, result_values, role)?;
         let planes = (self.plan.planes_row_bytes() * strip.height + self.plan.scratch_bytes()) / size_of::<f32>();

@@ -224,10 +224,9 @@ impl Inquiry {
         // What nobody asks for takes longer to make than everything else.
         let has_form =
             |is_form: fn(MaskForm) -> bool| asked.clone().any(|entry| is_form(entry.variant.spec().mask_form));
-        let factors =
-            has_form(|form| matches!(form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_)))
-                .then(|| Factors::of(problem.window()))
-                .flatten();
+        let factors = has_form(|form| matches!(form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_)))
+            .then(|| Factors::of(problem.window()))
+            .flatten();
         let has_proven = format.input == format.output && has_form(|form| matches!(form, MaskForm::ProvenFactors(_)));
         let proven_sums = factors.as_ref().filter(|_| has_proven).map(|factors| ProvenSums::of(&problem, factors));
         let fixed_point =
@@ -238,6 +237,7 @@ impl Inquiry {
             padded_side: padded_side(&problem),
             factor_exponents: factors.as_ref().map(Factors::exponents),
             uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
+            pixel: format.input,
             result: format.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
@@ -288,7 +288,8 @@ impl Inquiry {
         let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
         entries_for(self.problem.format()).filter(asked).map(|entry| {
             let eligibility = entry.eligibility(&self.request);
-            let eligibility = eligibility.and_then(|()| self.proves_sums(entry)).and_then(|()| self.expects_proofs(entry));
+            let eligibility =
+                eligibility.and_then(|()| self.proves_sums(entry)).and_then(|()| self.expects_proofs(entry));
             let proof = eligibility.and_then(|()| self.proof(entry));
             let predicted_us = match &proof {
                 Err(Ineligible::MaskSize { .. } | Ineligible::NotSeparable) => f64::INFINITY,

@@ -78,12 +78,10 @@ variants! {
     TensorCoreU8 = tensor_core_u8;
     /// Separable masks of any size, with filtered rows in a ring in shared memory.
     SeparableRing = separable::ring;
-    /// Separable masks, a block tile at a time.
+    /// Separable masks for images of any type, a block tile at a time.
     SeparableBlockTile = separable::block_tile;
-    /// Separable masks on interleaved channels of any type.
-    SeparableInterleaved = separable::interleaved;
     /// The same for bytes, bit-exact.
-    SeparableU8 = separable::interleaved::of_bytes;
+    SeparableU8 = separable::proven_bytes;
     /// Separable masks in the tensor cores.
     SeparableTensorCore = separable::tensor_core;
 }

@@ -6,7 +6,7 @@ use crate::common::async_rows::STEP_ROWS;
 use crate::separable::block_tile::padded_halo;
 
 /// Rows of a step.
-pub(super) const ROWS: u32 = STEP_ROWS as u32;
+pub(in crate::separable) const ROWS: u32 = STEP_ROWS as u32;
 
 /// Threads of a block, and values of a row that it computes: as many as registers allow.
 #[must_use]
@@ -40,19 +40,19 @@ pub const fn row_offset(padded_halo: u32) -> u32 {
 
 /// The index of the two numbers in constant memory that say which values are certain.
 #[must_use]
-pub(super) const fn certain_offset(padded_halo: u32) -> u32 {
+pub(in crate::separable) const fn certain_offset(padded_halo: u32) -> u32 {
     padded_halo + 1
 }
 
 /// The index of the coefficients of the ordered sums in constant memory, with rows of [`ordered_pitch`].
 #[must_use]
-pub(super) const fn ordered_offset((mask_width, mask_height): (u32, u32)) -> u32 {
+pub(in crate::separable) const fn ordered_offset((mask_width, mask_height): (u32, u32)) -> u32 {
     (row_offset(padded_halo(mask_height)) + mask_width).next_multiple_of(4)
 }
 
 /// Coefficients from one row of the ordered sums' mask to the next: rows are filled up with zeros.
 #[must_use]
-pub(super) const fn ordered_pitch(mask_width: u32) -> u32 {
+pub(in crate::separable) const fn ordered_pitch(mask_width: u32) -> u32 {
     mask_width.next_multiple_of(4)
 }
 

@@ -3,6 +3,9 @@
 //! `T[y, v] = sum over l of row[l] * I[y, v + (l - origin_x) * C]`,
 //! `O[y, v] = sum over k of column[k] * T[y - origin_y + k, v]`
 //!
+//! [`block_tile`](crate::separable::block_tile) has entries of this kernel for results of `f32`, and
+//! [`proven_bytes`](crate::separable::proven_bytes) those for bytes.
+//!
 //! `v` counts the values of a row: pixel by pixel, channels interleaved. From coefficient to coefficient the row pass
 //! steps by the `C` values of a pixel. The column pass does not know channels.
 //!
@@ -39,13 +42,13 @@ mod recompute;
 mod row_pass;
 mod source;
 
-pub mod of_bytes;
-
 use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
 use self::copies::WordCopies;
-use self::layout::{COUNTS, Parts, ROWS, certain_offset, part, stages};
+pub(super) use self::layout::ROWS;
+use self::layout::{COUNTS, Parts, part, stages};
+pub(super) use self::layout::{certain_offset, ordered_offset, ordered_pitch};
 pub use self::layout::{column_offset, group, groups, row_offset, threads};
 use self::proven::{ByteColumn, Certain, append};
 use self::recompute::Recompute;
@@ -56,12 +59,8 @@ use crate::abi::params::{OutputPtr, Params};
 use crate::abi::pixel::PixelType;
 use crate::common::column_store::ColumnStore;
 use crate::common::partition::block_rows;
-use crate::registry::{
-    Accuracy, Arithmetic, Entry, FactorPlaces, FactorPowers, Grid, Ineligible, MaskClass, MaskForm, MaskMemory,
-    Occupancy, Request, RowPartition, Spec, f32_result,
-};
+use crate::registry::{Entry, FactorPlaces, FactorPowers, Ineligible, MaskClass, Occupancy, Request, RowPartition};
 use crate::separable::block_tile::{add, padded_halo};
-use crate::separable::error_bound::error_constant;
 use crate::teaching::constant_mask::MASK;
 
 /// The convergent instructions of the source: a barrier in each step.
@@ -75,7 +74,7 @@ pub const BLOCKS_PER_SM: u32 = 1;
 pub const EXPONENTS: (i32, i32) = (-60, 60);
 
 /// The dynamic shared memory of a block, in bytes.
-const fn shared_bytes(
+pub(super) const fn shared_bytes(
     padded_halo: u32,
     (channels, value_bytes): (u32, u32),
     mask: (u32, u32),
@@ -184,15 +183,7 @@ pub unsafe fn interleaved<
             ByteColumn::new(result, &params, (v, first), certain, is_active),
         )
     };
-    let recompute = Recompute::<C, THREADS> {
-        result,
-        params,
-        pixels,
-        rows: stage_rows,
-        pitch,
-        lead,
-        ordered,
-    };
+    let recompute = Recompute::<C, THREADS> { result, params, pixels, rows: stage_rows, pitch, lead, ordered };
     let mut sums = [[0.0; GROUP]; GROUPS];
     // The halves of the filtered rows that this step reads and writes, and the first rows of the
     // stages that it copies to and filters.
@@ -297,19 +288,8 @@ pub unsafe fn interleaved<
 /// Rows of a step, as the length of an array.
 const STEP: usize = ROWS as usize;
 
-crate::registry::instances! {
-    SeparableInterleaved;
-    sm_80 "separable_interleaved_{T}_c{C}_halo_{HALO}" for
-        T in [f32], C in [2, 3, 4], HALO in [16, 32, 48, 64];
-    sm_80 "separable_interleaved_{T}_c{C}_halo_{HALO}" for
-        T in [u8, u16], C in [1, 2, 3, 4], HALO in [16, 32, 48, 64];
-        |image, result, _mask, params| {
-            interleaved::<T, C, { groups(HALO) }, { group(HALO) }, { threads(HALO) }, false>(image, result, params)
-        }
-}
-
 /// The powers of two by which the factors are multiplied.
-pub(super) const fn powers(pixel: PixelType) -> FactorPowers {
+const fn powers(pixel: PixelType) -> FactorPowers {
     match pixel {
         PixelType::F32 => <f32 as Source>::POWERS,
         PixelType::U8 => <u8 as Source>::POWERS,
@@ -318,30 +298,26 @@ pub(super) const fn powers(pixel: PixelType) -> FactorPowers {
 }
 
 /// Where the factors are in constant memory.
-fn places(entry: &Entry, (_, height): (u32, u32), _: i32) -> FactorPlaces {
-    FactorPlaces {
-        row: row_offset(entry.class()),
-        column: column_offset(height),
-        powers: powers(entry.pixel),
-    }
+pub(super) fn places(entry: &Entry, (_, height): (u32, u32), _: i32) -> FactorPlaces {
+    FactorPlaces { row: row_offset(entry.class()), column: column_offset(height), powers: powers(entry.pixel) }
 }
 
 /// Blocks of a launch for each resident block of the device.
 ///
 /// A row of an image has few blocks, so that one wave of them rarely fills the device.
-const fn waves(channels: u32) -> u32 {
+pub(super) const fn waves(channels: u32) -> u32 {
     if channels == 1 { 1 } else { 3 }
 }
 
 /// The masks of a class: those with this padded halo.
-const CLASS: MaskClass = MaskClass {
+pub(super) const CLASS: MaskClass = MaskClass {
     contains: |class, (_, height), _| padded_halo(height) == class,
     example: |class| (3, class),
     masks: "masks of 2 to 65 rows",
 };
 
 /// The grid: blocks of 16 rows and more.
-const GRID: RowPartition = RowPartition {
+pub(super) const GRID: RowPartition = RowPartition {
     least_rows: |_, mask_height| ROWS + padded_halo(mask_height),
     block_row_alignment: 1,
     launch_row_alignment: 1,
@@ -352,9 +328,9 @@ const GRID: RowPartition = RowPartition {
 ///
 /// # Errors
 /// [`Ineligible::Range`].
-fn exponents_fit(request: &Request) -> Result<(), Ineligible> {
+pub(super) fn exponents_fit(request: &Request) -> Result<(), Ineligible> {
     let (least, most) = request.factor_exponents.unwrap_or((0, 0));
-    if least >= EXPONENTS.0 && most <= EXPONENTS.1 {
+    if request.pixel == PixelType::F32 || least >= EXPONENTS.0 && most <= EXPONENTS.1 {
         return Ok(());
     }
     Err(Ineligible::Range {
@@ -363,30 +339,3 @@ fn exponents_fit(request: &Request) -> Result<(), Ineligible> {
         found: (least as f32, most as f32),
     })
 }
-
-/// See [`Spec`].
-pub const SPEC: Spec = Spec {
-    name: "separable_interleaved",
-    summary: "separable masks on interleaved channels of any type: rows, then columns",
-    reason: "a separable mask: rows, then columns, within an error bound",
-    accuracy: Accuracy::Bounded {
-        error_constant: |_, (width, height)| error_constant(width, height),
-        arithmetic: Arithmetic::F32,
-    },
-    mask_memory: MaskMemory::Constant,
-    mask_form: MaskForm::Factors(places),
-    mask_class: Some(CLASS),
-    results: f32_result,
-    border_is_pixel: |pixel| !matches!(pixel, PixelType::F32),
-    requirement: exponents_fit,
-    uses_fp32_units: true,
-    grid: Grid::Partition(GRID),
-    block: |entry| (threads(entry.class()), 1),
-    outputs: |entry, _| (threads(entry.class()), ROWS),
-    shared_bytes: |entry, mask| {
-        shared_bytes(entry.class(), (entry.channels, entry.pixel.bytes() as u32), mask, false)
-    },
-    // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
-    launch_bounds: |entry| Some((threads(entry.class()), 1)),
-    convergent: |_| CONVERGENT,
-};

@@ -58,7 +58,7 @@ impl ByteColumn {
     /// Where active:
     /// - `result` holds `params.height` rows of bytes, `params.dst_pitch` apart.
     /// - Value `v` lies in them.
-    /// - No other thread writes the certain values among those that this thread stores.
+    /// - No other thread writes what this thread stores, unless a barrier is between.
     #[inline(always)]
     pub(super) unsafe fn new(
         result: GlobalMut<u8>,
@@ -71,25 +71,40 @@ impl ByteColumn {
         Self { next, pitch: params.dst_pitch, finish: params.exact_finish(), certain, is_active }
     }
 
-    /// Stores the certain values of the next `COUNT` rows, of which only the first `most` exist. Returns a bit for each
-    /// uncertain value.
+    /// Stores the next `COUNT` rows, of which only the first `most` exist. Returns a bit for each uncertain value, whose
+    /// byte may be wrong.
     ///
     /// # Safety
     /// The first `most` of the next rows lie in the result.
     #[inline(always)]
     pub(super) unsafe fn store<const COUNT: usize>(&mut self, sums: &[f32; COUNT], most: i32) -> u32 {
         let mut uncertain = 0;
+        let mut bytes = [0; COUNT];
         for (i, &sum) in sums.iter().enumerate() {
             let (byte, is_uncertain) = self.certain.convert(sum, self.finish);
-            if is_uncertain {
-                uncertain |= 1 << i;
-            } else if self.is_active && (i as i32) < most {
-                // SAFETY: the row lies in the result, and `new` promised the column.
-                unsafe { self.next.store(0, byte as u8) };
-            }
-            self.next = self.next.offset(self.pitch as isize);
+            bytes[i] = byte;
+            uncertain |= u32::from(is_uncertain) << i;
         }
+        let mut next = self.next;
         let rows = if most >= COUNT as i32 { (1 << COUNT) - 1 } else { (1 << most.max(0)) - 1 };
+        if self.is_active && most >= COUNT as i32 {
+            for &byte in &bytes {
+                // SAFETY: all COUNT rows lie in the result, and `new` promised the column.
+                unsafe { next.store(0, byte as u8) };
+                next = next.offset(self.pitch as isize);
+            }
+        } else {
+            for (i, &byte) in bytes.iter().enumerate() {
+                if self.is_active && (i as i32) < most {
+                    // SAFETY: i < most, so the row lies in the result, and `new` promised the column.
+                    unsafe { next.store(0, byte as u8) };
+                }
+                next = next.offset(self.pitch as isize);
+            }
+            // There is no loop here. See `ColumnStore::store`.
+            thread::no_unroll();
+        }
+        self.next = self.next.offset(COUNT as isize * self.pitch as isize);
         if self.is_active { uncertain & rows } else { 0 }
     }
 }

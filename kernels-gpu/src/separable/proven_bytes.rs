@@ -1,15 +1,13 @@
 //! Separable masks for bytes, bit-exact with the ordered sum in `f32`.
 //!
-//! The kernel is [`interleaved`](super::interleaved). It proves most bytes, and computes the others again in order.
+//! The kernel is [`interleaved`](super::interleaved::interleaved). It proves most bytes, and computes the others again in order.
 
-use super::{
-    CLASS, CONVERGENT, GRID, ROWS, exponents_fit, group, groups, interleaved, layout, places, shared_bytes, threads,
+use super::interleaved::{
+    CLASS, CONVERGENT, GRID, ROWS, certain_offset, exponents_fit, group, groups, interleaved, ordered_offset,
+    ordered_pitch, places, shared_bytes, threads,
 };
-use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, ProvenPlaces, Spec};
 use crate::abi::pixel::PixelType;
-
-/// The largest part of the values that may be uncertain.
-pub const MAX_UNCERTAIN_FRACTION: f32 = 0.25;
+use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, ProvenPlaces, Spec};
 
 crate::registry::instances! {
     SeparableU8;
@@ -28,9 +26,9 @@ pub const SPEC: Spec = Spec {
     mask_memory: MaskMemory::Constant,
     mask_form: MaskForm::ProvenFactors(|entry, mask, origin_x| ProvenPlaces {
         factors: places(entry, mask, origin_x),
-        certain: layout::certain_offset(entry.class()),
-        ordered: layout::ordered_offset(mask),
-        ordered_pitch: layout::ordered_pitch(mask.0),
+        certain: certain_offset(entry.class()),
+        ordered: ordered_offset(mask),
+        ordered_pitch: ordered_pitch(mask.0),
     }),
     mask_class: Some(CLASS),
     results: |_| &[PixelType::U8],
