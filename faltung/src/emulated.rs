@@ -210,8 +210,8 @@ impl EmulatorConvolution {
         drop(rows);
         let result_values = strip.height * self.row_pitch(format.output) / format.output.bytes();
         let role = match self.plan.entry.variant.spec().mask_form {
-            // A block stores what it can prove, and may then compute all of its results again.
-            MaskForm::Spectrum | MaskForm::SpectrumOfPasses => Role::Scratch,
+            // A block stores results, and may then compute some or all of them again.
+            MaskForm::Spectrum | MaskForm::SpectrumOfPasses | MaskForm::ProvenFactors(_) => Role::Scratch,
             MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => Role::Output,
         };
         let result = Values::allocate(&mut memory, format.output, result_values, role)?;
@@ -347,6 +347,8 @@ impl EmulatorConvolution {
 
 #[cfg(test)]
 mod proven;
+#[cfg(test)]
+mod separable;
 
 #[cfg(test)]
 mod tests {

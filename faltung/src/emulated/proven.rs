@@ -13,7 +13,7 @@ fn bounded() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The image's values, of which `values` are given as numbers of the type.
-fn bytes(kind: PixelType, values: impl Iterator<Item = u16>) -> Vec<u8> {
+pub(super) fn bytes(kind: PixelType, values: impl Iterator<Item = u16>) -> Vec<u8> {
     match kind {
         PixelType::U8 => values.map(|value| value as u8).collect(),
         _ => values.flat_map(u16::to_ne_bytes).collect(),
@@ -21,7 +21,7 @@ fn bytes(kind: PixelType, values: impl Iterator<Item = u16>) -> Vec<u8> {
 }
 
 /// The ordered sums as integers.
-fn ordered(problem: &Problem, source: &[u8]) -> Vec<u8> {
+pub(super) fn ordered(problem: &Problem, source: &[u8]) -> Vec<u8> {
     fn of<T: Pixel + Default>(problem: &Problem, source: &[u8]) -> Vec<u8> {
         let (channels, mut values) = (problem.format().channels, vec![T::default(); problem.values()]);
         bytes_of_mut(&mut values).copy_from_slice(source);
@@ -51,7 +51,7 @@ fn planned(problem: &Problem, entry: &'static Entry) -> Option<Plan> {
 }
 
 /// Runs a plan on an image, whole or in strips that fit `budget`, and in bands of `band` rows.
-fn run(problem: &Problem, plan: Plan, source: &[u8], budget: usize, band: Option<usize>) -> Vec<u8> {
+pub(super) fn run(problem: &Problem, plan: Plan, source: &[u8], budget: usize, band: Option<usize>) -> Vec<u8> {
     let strips = Cut::new(problem, &plan, budget).unwrap().strips;
     let emulator = Emulator::new().seed(9);
     let convolution = EmulatorConvolution { emulator, plan, problem: problem.clone(), limit: budget, strips };
@@ -75,7 +75,7 @@ fn run(problem: &Problem, plan: Plan, source: &[u8], budget: usize, band: Option
 }
 
 /// The number of values that differ.
-fn differing(found: &[u8], right: &[u8], kind: PixelType) -> usize {
+pub(super) fn differing(found: &[u8], right: &[u8], kind: PixelType) -> usize {
     let values = |bytes: &[u8]| bytes.chunks(kind.bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
     values(found).iter().zip(&values(right)).filter(|(found, right)| found != right).count()
 }
@@ -85,11 +85,11 @@ fn formats() -> impl Iterator<Item = PixelFormat> {
     types.into_iter().flat_map(|kind| (1..=4).map(move |channels| PixelFormat { channels, input: kind, output: kind }))
 }
 
-const BORDERS: [Border; 6] =
+pub(super) const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Mirror, Border::Constant(200.0), Border::Wrap, Border::Clamp, Border::Reflect];
 
 /// A separable mask with the sum 1, also with negative coefficients.
-fn separable(width: usize, height: usize, is_positive: bool, random: &mut fastrand::Rng) -> Mask {
+pub(super) fn separable(width: usize, height: usize, is_positive: bool, random: &mut fastrand::Rng) -> Mask {
     let low = if is_positive { 0.02 } else { -0.3 };
     let mut factor = |length: usize| (0..length).map(|_| low + random.f32()).collect::<Vec<_>>();
     let (column, row) = (factor(height), factor(width));
@@ -179,7 +179,7 @@ fn large_separable_masks_have_the_bits_of_ordered_sums() {
 }
 
 /// Images of which many exact results lie half-way between two integers.
-fn half_way(x: usize, y: usize, channel: usize) -> u16 {
+pub(super) fn half_way(x: usize, y: usize, channel: usize) -> u16 {
     match channel {
         // Means of an even number of neighbours are k + 1/2.
         0 => 100 + ((x + y) % 2) as u16,
@@ -271,6 +271,6 @@ fn bands_and_strips_are_the_whole() {
 }
 
 /// Bands need rows that do not come from the other end of the image.
-fn filter_is_bandable(border: Border) -> bool {
+pub(super) fn filter_is_bandable(border: Border) -> bool {
     border != Border::Wrap
 }

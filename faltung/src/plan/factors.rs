@@ -1,7 +1,9 @@
 //! Separable masks, within the contract of the variants for such masks.
 
+use kernels_gpu::registry::FactorPlaces;
 use kernels_gpu::separable::error_bound::MASK_ERROR;
 
+use super::direct_sum::power;
 use crate::Mask;
 use crate::accuracy::UNIT_ROUNDOFF;
 
@@ -62,13 +64,17 @@ impl Factors {
         (all().min().unwrap_or(0), all().max().unwrap_or(0))
     }
 
-    /// The coefficients with the row from index `row_at` on and the column from `column_at` on, zeros elsewhere.
+    /// The coefficients at these places, times their powers of two, and zeros elsewhere.
     #[must_use]
-    pub fn placed(&self, row_at: u32, column_at: u32) -> Vec<f32> {
-        let (row_at, column_at) = (row_at as usize, column_at as usize);
-        let mut placed = vec![0.0; (row_at + self.row.len()).max(column_at + self.column.len())];
-        placed[row_at..][..self.row.len()].copy_from_slice(&self.row);
-        placed[column_at..][..self.column.len()].copy_from_slice(&self.column);
+    pub fn placed(&self, places: FactorPlaces) -> Vec<f32> {
+        let FactorPlaces { row, column, powers } = places;
+        let parts = [(row as usize, &self.row, powers.row), (column as usize, &self.column, powers.column)];
+        let mut placed = vec![0.0; parts.iter().map(|(at, factor, _)| at + factor.len()).max().unwrap_or(0)];
+        for (at, factor, power) in parts {
+            for (to, &from) in placed[at..].iter_mut().zip(factor) {
+                *to = times_power(from, power);
+            }
+        }
         placed
     }
 
@@ -89,6 +95,11 @@ impl Factors {
             [&self.row, &self.column].map(|values| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>());
         f64::from(1 << 17) * (row * column + column + 1.0)
     }
+}
+
+/// `value * 2^exponent`, which is exact if it is normal.
+pub(super) fn times_power(value: f32, exponent: i32) -> f32 {
+    (f64::from(value) * power(exponent)) as f32
 }
 
 #[cfg(test)]

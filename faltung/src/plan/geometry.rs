@@ -86,6 +86,7 @@ impl Geometry {
         let mask_size = match self.entry.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
             MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),
+            MaskForm::ProvenFactors(_) => (self.entry.coefficients((mask_width, mask_height)) as usize, 1),
             MaskForm::Spectrum => (fft::layout::length((mask_width, mask_height)), 1),
             MaskForm::SpectrumOfPasses => (passes::layout::length((mask_width, mask_height)), 1),
         };

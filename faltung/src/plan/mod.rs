@@ -13,6 +13,7 @@ mod geometry;
 mod passes;
 mod planes;
 mod proof;
+mod proven_sums;
 mod spectrum;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
 use self::proof::Integers;
 pub use self::proof::Proof;
+pub use self::proven_sums::ProvenSums;
 use crate::{Accuracy, Error, ErrorBound, PixelFormat, PixelType, Problem, Result};
 
 /// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may
@@ -184,6 +186,8 @@ pub struct Plan {
     pub params: Params,
     /// The row and the column factor of the mask, if there are entries that ask for them, and the mask is separable.
     pub factors: Option<Factors>,
+    /// What proves the results of entries that prove their own, if there are such entries.
+    pub proven_sums: Option<ProvenSums>,
     /// The mask in fixed point, if there are entries that ask for it, and it has such a form.
     pub fixed_point: Option<FixedPoint>,
     /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, and `params` are
@@ -206,6 +210,9 @@ struct Inquiry {
     choice: VariantChoice,
     request: Request,
     factors: Option<Factors>,
+    /// If there are entries that prove their own results, and the mask is separable: what proves them, or why nothing
+    /// does.
+    proven_sums: Option<Result<ProvenSums, Ineligible>>,
     fixed_point: Option<FixedPoint>,
     limits: Limits,
 }
@@ -217,8 +224,11 @@ impl Inquiry {
         // What nobody asks for takes longer to make than everything else.
         let has_form =
             |is_form: fn(MaskForm) -> bool| asked.clone().any(|entry| is_form(entry.variant.spec().mask_form));
-        let factors =
-            has_form(|form| matches!(form, MaskForm::Factors(_))).then(|| Factors::of(problem.window())).flatten();
+        let factors = has_form(|form| matches!(form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_)))
+            .then(|| Factors::of(problem.window()))
+            .flatten();
+        let has_proven = format.input == format.output && has_form(|form| matches!(form, MaskForm::ProvenFactors(_)));
+        let proven_sums = factors.as_ref().filter(|_| has_proven).map(|factors| ProvenSums::of(&problem, factors));
         let fixed_point =
             has_form(|form| matches!(form, MaskForm::FixedPoint)).then(|| FixedPoint::of(&problem)).flatten();
         let request = Request {
@@ -227,12 +237,13 @@ impl Inquiry {
             padded_side: padded_side(&problem),
             factor_exponents: factors.as_ref().map(Factors::exponents),
             uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
+            pixel: format.input,
             result: format.output,
             shared_limit: limits.shared_bytes,
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
-        Self { problem, planes, integers: None, choice, request, factors, fixed_point, limits }
+        Self { problem, planes, integers: None, proven_sums, choice, request, factors, fixed_point, limits }
     }
 
     /// The inquiry about the planes of a problem.
@@ -254,6 +265,14 @@ impl Inquiry {
         }
     }
 
+    /// Whether the entry proves its results, if it is one of those that do.
+    fn proves_sums(&self, entry: &Entry) -> Result<(), Ineligible> {
+        match (entry.variant.spec().mask_form, &self.proven_sums) {
+            (MaskForm::ProvenFactors(_), Some(proven)) => proven.as_ref().map(|_| ()).map_err(|&why| why),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether results of a transform are expected to hold. The image decides, and so does what is asked for by name.
     fn expects_proofs(&self, entry: &Entry) -> Result<(), Ineligible> {
         match transforms(entry) {
@@ -268,7 +287,9 @@ impl Inquiry {
     fn considered(&self) -> impl Iterator<Item = Considered> {
         let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
         entries_for(self.problem.format()).filter(asked).map(|entry| {
-            let eligibility = entry.eligibility(&self.request).and_then(|()| self.expects_proofs(entry));
+            let eligibility = entry.eligibility(&self.request);
+            let eligibility =
+                eligibility.and_then(|()| self.proves_sums(entry)).and_then(|()| self.expects_proofs(entry));
             let proof = eligibility.and_then(|()| self.proof(entry));
             let predicted_us = match &proof {
                 Err(Ineligible::MaskSize { .. } | Ineligible::NotSeparable) => f64::INFINITY,
@@ -312,6 +333,7 @@ impl Inquiry {
         let is_centred = self.problem.origin().1 == (self.problem.window().width() - 1) / 2;
         let uncertain = match entry.variant.spec().mask_form {
             MaskForm::FixedPoint => self.request.uncertain,
+            MaskForm::ProvenFactors(_) => self.uncertain_sums(),
             MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::Spectrum | MaskForm::SpectrumOfPasses => 0.0,
         };
         let work = Work { format: self.problem.format(), uncertain, is_centred: is_centred || self.is_padded(entry) };
@@ -328,6 +350,12 @@ impl Inquiry {
         let window = self.problem.window();
         let mask = (window.width() as u32, window.height() as u32);
         Some(cost::proof(proof?, (self.problem.width(), self.problem.height()), mask, &self.limits))
+    }
+
+    /// The part of the results that an entry with proofs of its own is expected to compute again.
+    fn uncertain_sums(&self) -> f32 {
+        let proven = self.proven_sums.as_ref().and_then(|proven| proven.as_ref().ok());
+        proven.map_or(1.0, |proven| proven.uncertain)
     }
 
     /// The time by the cost model, in microseconds.
@@ -357,10 +385,13 @@ impl Inquiry {
             if self.planes.is_some() { "each channel as a plane of f32; ".to_owned() } else { String::new() };
         let spec = entry.variant.spec();
         reason += spec.reason;
-        if let MaskForm::FixedPoint = spec.mask_form
-            && self.request.uncertain > 0.0
-        {
-            let percent = 100.0 * self.request.uncertain;
+        let uncertain = match spec.mask_form {
+            MaskForm::FixedPoint => self.request.uncertain,
+            MaskForm::ProvenFactors(_) => self.uncertain_sums(),
+            _ => 0.0,
+        };
+        if uncertain > 0.0 {
+            let percent = 100.0 * uncertain;
             reason += &format!(", about {percent:.2} % of the pixels recomputed in order");
         }
         if let Some(Proof { uncertain, .. }) = proof {
@@ -432,6 +463,7 @@ impl Plan {
             proof_terms: inquiry.proof_terms(proof.as_ref()),
             params: inquiry.params(entry),
             factors: inquiry.factors,
+            proven_sums: inquiry.proven_sums.and_then(Result::ok),
             fixed_point: inquiry.fixed_point,
             planes: inquiry.planes,
             proof,
@@ -477,13 +509,18 @@ impl Plan {
         match (self.entry.variant.spec().mask_form, &self.factors, &self.fixed_point) {
             (MaskForm::Factors(places), Some(factors), _) => {
                 let places = places(self.entry, mask, self.params.origin_x);
-                factors.placed(places.row, places.column)
+                factors.placed(places)
+            }
+            (MaskForm::ProvenFactors(places), Some(factors), _) => {
+                let places = places(self.entry, mask, self.params.origin_x);
+                let proven = self.proven_sums.as_ref().expect("an eligible entry proves its sums");
+                proven.coefficients(problem, factors, places)
             }
             (MaskForm::FixedPoint, _, Some(fixed_point)) => fixed_point.words(problem, self.entry.side()),
             (MaskForm::Spectrum, ..) => spectrum::values(problem, is_proven),
             (MaskForm::SpectrumOfPasses, ..) => spectrum::values_of_passes(problem, is_proven),
             (MaskForm::Rows(begin), ..) => self.padded_coefficients(problem, begin),
-            (MaskForm::Factors(_) | MaskForm::FixedPoint, ..) => {
+            (MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint, ..) => {
                 unreachable!("an eligible entry's mask has the form that it reads")
             }
         }
@@ -531,7 +568,7 @@ fn transforms(entry: &Entry) -> Option<Transforms> {
     match entry.variant.spec().mask_form {
         MaskForm::Spectrum => Some(Transforms::TILE),
         MaskForm::SpectrumOfPasses => Some(Transforms::PASSES),
-        MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => None,
+        MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => None,
     }
 }
 

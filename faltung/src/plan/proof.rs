@@ -37,6 +37,7 @@
 
 use kernels_gpu::fft::error::Transforms;
 use kernels_gpu::registry::{Accuracy as Guarantee, Arithmetic, Entry, Ineligible, MaskForm};
+use kernels_gpu::separable::error_bound;
 use kernels_gpu::util::planes::proven::{CLASSES, Conversion, ValueLimits, proven_planes};
 
 use super::Factors;
@@ -45,7 +46,7 @@ use crate::accuracy::UNIT_ROUNDOFF;
 use crate::{ErrorBound, PixelType, Problem};
 
 /// The largest part of uncertain values.
-const MOST_UNCERTAIN: f64 = 0.25;
+pub(super) const MOST_UNCERTAIN: f64 = 0.25;
 
 /// How integers are made of planes whose values have an error.
 #[derive(Clone, Copy, Debug)]
@@ -62,17 +63,17 @@ pub struct Proof {
 #[derive(Clone, Debug)]
 pub(super) struct Integers {
     conversion: &'static Conversion,
-    direct: DirectSum,
+    pub(super) direct: DirectSum,
     mask: (u32, u32),
     /// The largest pixel.
-    most: f64,
+    pub(super) most: f64,
     /// The sum of the magnitudes of the coefficients.
     magnitudes: f64,
     /// Their 2-norm.
     norm: f64,
     /// No coefficient is negative.
-    is_positive: bool,
-    scale: f64,
+    pub(super) is_positive: bool,
+    pub(super) scale: f64,
     offset: f64,
     is_plain: bool,
     /// The largest integer.
@@ -80,11 +81,11 @@ pub(super) struct Integers {
 }
 
 /// The error of a kernel: for each way to a result a part that is fixed, and a factor of `A`.
-struct KernelError([(f64, f64); 2]);
+pub(super) struct KernelError([(f64, f64); 2]);
 
 impl KernelError {
     /// The error where `A` is at most this.
-    fn at(&self, magnitude: f64) -> f64 {
+    pub(super) fn at(&self, magnitude: f64) -> f64 {
         self.0.iter().map(|(fixed, factor)| fixed + factor * magnitude).fold(0.0, f64::max)
     }
 }
@@ -179,8 +180,33 @@ impl Integers {
             Arithmetic::F32 => factors.underflows(),
             Arithmetic::SplitTf32 => factors.underflows_in_parts(),
         });
-        let bound = ErrorBound::with_constant(error_constant(entry, self.mask) as f64).with_underflows(underflows);
+        self.bounded_error(error_constant(entry, self.mask), underflows)
+    }
+
+    /// The error of sums with the constant `constant` that lose `2^-150` so many times.
+    fn bounded_error(&self, constant: u64, underflows: f64) -> KernelError {
+        let bound = ErrorBound::with_constant(constant as f64).with_underflows(underflows);
         KernelError([(self.underflow(bound.underflows()), bound.gamma()); 2])
+    }
+
+    /// The error of sums of rows, then of columns.
+    pub(super) fn separable_error(&self, factors: &Factors) -> KernelError {
+        self.bounded_error(error_bound::error_constant(self.mask.0, self.mask.1), factors.underflows())
+    }
+
+    /// More than any sum of magnitudes.
+    pub(super) fn largest_sum(&self) -> f64 {
+        ABOVE * self.most * self.magnitudes
+    }
+
+    /// What scale and offset round of a sum with a kernel's error, in units of the result.
+    pub(super) fn finish_error(&self, kernel: &KernelError) -> f64 {
+        if self.is_plain {
+            return 0.0;
+        }
+        let all = self.largest_sum();
+        let size = self.scale.abs() * (all + kernel.at(all)) + self.offset.abs();
+        half_unit((ABOVE * size).min(2.0 * (self.most_result + 1.0)))
     }
 
     /// What underflow may cost a sum that loses `2^-150` this often, and at least once for each coefficient.
@@ -190,14 +216,9 @@ impl Integers {
 
     /// The limits of all classes, and the part of the values that is expected to be uncertain.
     fn certain(&self, kernel: &KernelError) -> (ValueLimits, f64) {
-        let all = ABOVE * self.most * self.magnitudes;
+        let all = self.largest_sum();
         let scale = self.scale.abs();
-        let last = if self.is_plain {
-            0.0
-        } else {
-            let size = scale * (all + kernel.at(all)) + self.offset.abs();
-            half_unit((ABOVE * size).min(2.0 * (self.most_result + 1.0)))
-        };
+        let last = self.finish_error(kernel);
         // The sums of f64 are rounded, too.
         let radius = |ordered: f64, magnitude: f64| {
             ABOVE * (scale * (ordered + kernel.at(magnitude)) + self.direct.last_error() + last) + 1e-12

@@ -101,7 +101,11 @@ impl Entry {
             (MaskSize::Class(class), Some(of)) => (of.example)(class),
             (MaskSize::Any | MaskSize::Class(_), _) => match self.variant.spec().mask_form {
                 MaskForm::SpectrumOfPasses => (512, 2),
-                MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint | MaskForm::Spectrum => (3, 3),
+                MaskForm::Rows(_)
+                | MaskForm::Factors(_)
+                | MaskForm::ProvenFactors(_)
+                | MaskForm::FixedPoint
+                | MaskForm::Spectrum => (3, 3),
             },
         }
     }
@@ -131,6 +135,7 @@ impl Entry {
         match self.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => width * height,
             MaskForm::Factors(_) => width + height,
+            MaskForm::ProvenFactors(places) => places(self, mask, 0).length(mask.1).into(),
             MaskForm::Spectrum => layout::length(mask) as u64,
             MaskForm::SpectrumOfPasses => passes::layout::length(mask) as u64,
         }
@@ -145,7 +150,7 @@ impl Entry {
             Grid::Tiles => match self.variant.spec().mask_form {
                 MaskForm::Spectrum => fft::tile::valid(mask).1,
                 MaskForm::SpectrumOfPasses => passes::valid(mask).1,
-                MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => 1,
+                MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => 1,
             },
             Grid::Partition(partition) => partition.launch_row_alignment,
         }

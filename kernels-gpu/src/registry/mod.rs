@@ -13,7 +13,8 @@ pub use self::entry::Function;
 pub use self::entry::{Entry, MaskSize, PARAMETERS};
 pub(crate) use self::entry::{compiled_for, entry_list, instances, kernel_functions, kernels_of};
 pub use self::spec::{
-    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
+    Accuracy, Arithmetic, FactorPlaces, FactorPowers, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, ProvenPlaces,
+    RowPartition, Spec,
 };
 pub(crate) use self::spec::{any_result, dense_rows, f32_result, no_launch_bounds, no_requirement};
 use crate::abi::kernel::Kernel;
@@ -77,8 +78,10 @@ variants! {
     TensorCoreU8 = tensor_core_u8;
     /// Separable masks of any size, with filtered rows in a ring in shared memory.
     SeparableRing = separable::ring;
-    /// Separable masks, a block tile at a time.
+    /// Separable masks for images of any type, a block tile at a time.
     SeparableBlockTile = separable::block_tile;
+    /// The same for bytes, bit-exact.
+    SeparableU8 = separable::proven_bytes;
     /// Separable masks in the tensor cores.
     SeparableTensorCore = separable::tensor_core;
 }

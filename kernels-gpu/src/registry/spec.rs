@@ -91,6 +91,8 @@ pub enum MaskForm {
     /// The row factor and the column factor of a separable mask. The function gives the index of the first coefficient
     /// of each, for a mask whose window begins `origin_x` columns left of the output.
     Factors(fn(&Entry, mask: (u32, u32), origin_x: i32) -> FactorPlaces),
+    /// The same, with what proves integers, and the coefficients of the ordered sums.
+    ProvenFactors(fn(&Entry, mask: (u32, u32), origin_x: i32) -> ProvenPlaces),
     /// The fixed-point matrices of [`tensor_core_u8`](crate::tensor_core_u8), after the coefficients in window order.
     FixedPoint,
     /// The spectrum of the mask, with what [`fft::layout`](crate::fft::layout) has around it.
@@ -107,13 +109,51 @@ pub struct FactorPlaces {
     pub row: u32,
     /// The index of the column factor's first coefficient.
     pub column: u32,
+    /// The powers of two by which they are multiplied.
+    pub powers: FactorPowers,
+}
+
+/// Powers of two by which a kernel wants the factors of a separable mask multiplied, as exponents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FactorPowers {
+    /// Of the row factor.
+    pub row: i32,
+    /// Of the column factor.
+    pub column: i32,
+}
+
+impl FactorPowers {
+    /// The factors as they are.
+    pub const NONE: Self = Self { row: 0, column: 0 };
+}
+
+/// Where the parts of [`MaskForm::ProvenFactors`] begin among the coefficients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProvenPlaces {
+    /// The factors.
+    pub factors: FactorPlaces,
+    /// The index of two numbers: 1/2 minus the fixed part of the radius, and minus the part that grows with the binade
+    /// of the sum.
+    pub certain: u32,
+    /// The index of the first coefficient of the ordered sums, which are multiplied by the row factor's power of two.
+    pub ordered: u32,
+    /// Coefficients from one row of the ordered sums' mask to the next. Rows are filled up with zeros.
+    pub ordered_pitch: u32,
+}
+
+impl ProvenPlaces {
+    /// The number of all coefficients, for a mask of `mask_height` rows.
+    #[must_use]
+    pub const fn length(&self, mask_height: u32) -> u32 {
+        self.ordered + self.ordered_pitch * mask_height
+    }
 }
 
 impl FactorPlaces {
     /// The row factor first, the column factor directly after it.
     #[must_use]
     pub fn side_by_side(_: &Entry, (mask_width, _): (u32, u32), _: i32) -> Self {
-        Self { row: 0, column: mask_width }
+        Self { row: 0, column: mask_width, powers: FactorPowers::NONE }
     }
 }
 

@@ -5,5 +5,7 @@
 
 pub mod block_tile;
 pub mod error_bound;
+pub mod interleaved;
+pub mod proven_bytes;
 pub mod ring;
 pub mod tensor_core;

@@ -3,6 +3,9 @@
 //! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
 //! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`
 //!
+//! This file has the kernel for one channel of `f32`. Images of several channels and of integers take
+//! [`interleaved`](crate::separable::interleaved).
+//!
 //! # Thread mapping
 //! A block owns one column for each thread, and a strip of rows ([`partition`](crate::common::partition)).
 //!
@@ -40,16 +43,19 @@ mod passes;
 use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
-use self::passes::{add, filter};
+pub(super) use self::passes::add;
+use self::passes::filter;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
+use crate::abi::pixel::PixelType;
 use crate::common::async_rows::{RowCopies, STEP_ROWS, VECTOR, interior_vectors};
 use crate::common::column_store::ColumnStore;
 use crate::common::partition::block_rows;
 use crate::registry::{
-    Accuracy, Arithmetic, FactorPlaces, Grid, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition, Spec,
-    f32_result, no_requirement,
+    Accuracy, Arithmetic, Entry, FactorPlaces, FactorPowers, Grid, MaskClass, MaskForm, MaskMemory, Occupancy,
+    RowPartition, Spec, f32_result,
 };
+use crate::separable::interleaved;
 
 pub use crate::separable::error_bound::error_constant;
 
@@ -281,6 +287,20 @@ crate::registry::instances! {
                 image, result.cast(), params,
             )
         }
+    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for
+        T in [f32], C in [2, 3, 4], HALO in [16, 32, 48, 64];
+    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for
+        T in [u8, u16], C in [1, 2, 3, 4], HALO in [16, 32, 48, 64];
+        |image, result, _mask, params| {
+            interleaved::interleaved::<
+                T, C, { interleaved::groups(HALO) }, { interleaved::group(HALO) }, { interleaved::threads(HALO) }, false,
+            >(image, result, params)
+        }
+}
+
+/// Threads of a block of an entry, and values of a row that it computes.
+fn threads_of(entry: &Entry) -> u32 {
+    if entry.is_plane() { threads(entry.side(), entry.class()) } else { interleaved::threads(entry.class()) }
 }
 
 /// See [`Spec`].
@@ -293,29 +313,42 @@ pub const SPEC: Spec = Spec {
         arithmetic: Arithmetic::F32,
     },
     mask_memory: MaskMemory::Constant,
-    mask_form: MaskForm::Factors(|entry, (_, height), origin_x| {
+    mask_form: MaskForm::Factors(|entry, mask, origin_x| {
+        if !entry.is_plane() {
+            return interleaved::places(entry, mask, origin_x);
+        }
+        let (_, height) = mask;
         let origin_x = if entry.side() > 0 { (entry.side() as i32 - 1) / 2 } else { origin_x };
-        FactorPlaces { row: row_offset(height, origin_x), column: column_offset(height) }
+        FactorPlaces { row: row_offset(height, origin_x), column: column_offset(height), powers: FactorPowers::NONE }
     }),
     mask_class: Some(MaskClass {
         contains: |class, (_, height), _| padded_halo(height) == class,
         example: |class| (3, class),
-        masks: "masks of 2 to 129 rows",
+        masks: "masks of 2 to 129 rows, of several channels and of integers of 2 to 65 rows",
     }),
     results: f32_result,
-    border_is_pixel: |_| false,
-    requirement: no_requirement,
+    border_is_pixel: |pixel| !matches!(pixel, PixelType::F32),
+    requirement: interleaved::exponents_fit,
     uses_fp32_units: true,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, mask_height| OUTPUT_ROWS + padded_halo(mask_height),
         block_row_alignment: 1,
         launch_row_alignment: 1,
-        occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
+        occupancy: |entry, _| Occupancy {
+            blocks_per_sm: BLOCKS_PER_SM,
+            waves: if entry.is_plane() { WAVES } else { interleaved::waves(entry.channels) },
+        },
     }),
-    block: |entry| (threads(entry.side(), entry.class()), 1),
-    outputs: |entry, _| (threads(entry.side(), entry.class()), OUTPUT_ROWS),
-    shared_bytes: |entry, (width, _)| shared_bytes(threads(entry.side(), entry.class()), width),
+    block: |entry| (threads_of(entry), 1),
+    outputs: |entry, _| (threads_of(entry), OUTPUT_ROWS),
+    shared_bytes: |entry, mask| {
+        if entry.is_plane() {
+            shared_bytes(threads_of(entry), mask.0)
+        } else {
+            interleaved::shared_bytes(entry.class(), (entry.channels, entry.pixel.bytes() as u32), mask, false)
+        }
+    },
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
-    launch_bounds: |entry| Some((threads(entry.side(), entry.class()), 1)),
+    launch_bounds: |entry| Some((threads_of(entry), 1)),
     convergent: |_| CONVERGENT,
 };

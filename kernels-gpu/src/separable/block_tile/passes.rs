@@ -16,7 +16,7 @@ const RUN: usize = STEP_ROWS;
 /// # Safety
 /// Constant memory holds the column, padded with `skip` elements before it.
 #[inline(always)]
-pub(super) unsafe fn add<const GROUP: usize>(
+pub(in crate::separable) unsafe fn add<const GROUP: usize>(
     sums: &[f32; GROUP],
     values: &[f32; GROUP],
     distance: usize,

@@ -1,0 +1,44 @@
+//! Separable masks for bytes, bit-exact with the ordered sum in `f32`.
+//!
+//! The kernel is [`interleaved`](super::interleaved::interleaved). It proves most bytes, and computes the others again in order.
+
+use super::interleaved::{
+    CLASS, CONVERGENT, GRID, ROWS, certain_offset, exponents_fit, group, groups, interleaved, ordered_offset,
+    ordered_pitch, places, shared_bytes, threads,
+};
+use crate::abi::pixel::PixelType;
+use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, ProvenPlaces, Spec};
+
+crate::registry::instances! {
+    SeparableU8;
+    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [1, 2, 3, 4], HALO in [16, 32, 48, 64];
+        |image, result, _mask, params| {
+            interleaved::<T, C, { groups(HALO) }, { group(HALO) }, { threads(HALO) }, true>(image, result, params)
+        }
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "separable_u8",
+    summary: "separable masks on bytes: rows, then columns; what that leaves uncertain again in order",
+    reason: "a separable mask: rows, then columns",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Constant,
+    mask_form: MaskForm::ProvenFactors(|entry, mask, origin_x| ProvenPlaces {
+        factors: places(entry, mask, origin_x),
+        certain: certain_offset(entry.class()),
+        ordered: ordered_offset(mask),
+        ordered_pitch: ordered_pitch(mask.0),
+    }),
+    mask_class: Some(CLASS),
+    results: |_| &[PixelType::U8],
+    border_is_pixel: |_| true,
+    requirement: exponents_fit,
+    uses_fp32_units: true,
+    grid: Grid::Partition(GRID),
+    block: |entry| (threads(entry.class()), 1),
+    outputs: |entry, _| (threads(entry.class()), ROWS),
+    shared_bytes: |entry, mask| shared_bytes(entry.class(), (entry.channels, 1), mask, true),
+    launch_bounds: |entry| Some((threads(entry.class()), 1)),
+    convergent: |_| CONVERGENT,
+};
