@@ -3,6 +3,8 @@
 
 #[path = "reference/fft.rs"]
 mod fft;
+#[path = "reference/fft_channels.rs"]
+mod fft_channels;
 #[path = "reference/golden.rs"]
 mod golden;
 #[path = "reference/planes.rs"]

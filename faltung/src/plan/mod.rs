@@ -489,7 +489,7 @@ impl Plan {
                 if let Some(transforms) = transforms(self.entry)
                     && demanded(problem) == Accuracy::Normwise
                 {
-                    return spectrum::normwise(problem, transforms);
+                    return spectrum::normwise(problem, transforms, self.entry.channels);
                 }
                 let underflows = self.factors.as_ref().map_or(0.0, |factors| match arithmetic {
                     Arithmetic::F32 => factors.underflows(),

@@ -9,6 +9,7 @@
 //! the pair of tiles, and `n` the number of coefficients. `|O|` is at most about `||M|| ||I||`, and `|S| <= sqrt(n)
 //! ||M||`.
 //! - `fft_tile`: `m` is the mean of all pixels. So `||z|| <= ||I||`, and `|m| <= ||I|| / sqrt(P)`.
+//!   With several channels the tiles are scaled, and `||z|| <= sqrt(5) ||I||`.
 //! - `fft_passes`: `m` is the mean of 256 of the `P = 2^20` pixels. They may all be bright in a dark tile. So only
 //!   `||z|| <= ||I|| + sqrt(P) |m| <= 65 ||I||` and `|m| <= ||I||` are certain. In usual images `||z||` is less than
 //!   `||I||`.
@@ -51,8 +52,8 @@ pub(super) fn values_of_passes(problem: &Problem, is_proven: bool) -> Vec<f32> {
     values
 }
 
-/// The bound of results that are not proven.
-pub(super) fn normwise(problem: &Problem, transforms: Transforms) -> ErrorBound {
+/// The bound of results that are not proven, for a kernel for images of `channels` channels.
+pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32) -> ErrorBound {
     let norm = norm(problem.window());
     if !norm.is_finite() {
         // All results are ordered sums.
@@ -62,6 +63,7 @@ pub(super) fn normwise(problem: &Problem, transforms: Transforms) -> ErrorBound 
     // At most ||z|| and |m|, for ||I|| = 1.
     let (pixels, mean) = match transforms {
         Transforms::PASSES => (1.0 + (transforms.points() / f64::from(passes::THREADS)).sqrt(), 1.0),
+        _ if channels > 1 => (5.0_f64.sqrt(), 1.0 / transforms.points().sqrt()),
         _ => (1.0, 1.0 / transforms.points().sqrt()),
     };
     let coefficients = problem.window().coefficients().len() as f64;

@@ -3,6 +3,7 @@
 use cuda_std::prelude::*;
 
 use super::load::Pair;
+use super::place::Place;
 use super::tile::{PITCH, SharedParts, THREADS};
 use crate::abi::params::Params;
 
@@ -19,40 +20,24 @@ pub(super) const fn coefficient_bytes((width, height): (u32, u32)) -> u64 {
 }
 
 /// What the direct sums of a pair of tiles need.
-pub(super) struct Direct {
-    pub(super) pair: Pair,
+pub(super) struct Direct<const C: u32> {
+    pub(super) place: Place<C>,
+    pub(super) pair: Pair<C>,
     pub(super) params: Params,
     /// The mask in window order.
     pub(super) coefficients: Global<f32>,
     pub(super) result: GlobalMut<f32>,
-    /// The first result of the first tile.
-    pub(super) x: i32,
-    pub(super) y: i32,
 }
 
-impl Direct {
-    /// Stores the result of a sum.
-    ///
-    /// # Safety
-    /// - (x, y) lies in the result, and no other thread stores there.
-    #[inline(always)]
-    unsafe fn store(&self, (x, y): (i32, i32), sum: f32) {
-        // SAFETY: as this function requires.
-        unsafe { self.result.store(self.params.dst_index(x, y), self.params.finish(sum)) };
-    }
-
+impl<const C: u32> Direct<C> {
     /// Computes all results of both tiles in the order of the direct kernels.
     ///
     /// # Safety
     /// - All threads of the block call this, and no thread uses the exchange any more.
-    /// - The table of the columns is still there.
+    /// - The tables of columns and rows are still there.
     #[inline(always)]
-    pub(super) unsafe fn tiles(
-        &self,
-        parts: &SharedParts,
-        valid: (u32, u32),
-        (wanted_columns, wanted_rows): ([i32; 2], i32),
-    ) {
+    pub(super) unsafe fn tiles(&self, parts: &SharedParts) {
+        let Place { valid, wanted_columns, wanted_rows, .. } = self.place;
         let thread = thread::thread_idx_x();
         let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
         let pitch = mask_width.next_multiple_of(STEP as u32);
@@ -92,10 +77,9 @@ impl Direct {
                     for tile in 0..2 {
                         let is_mine = column >= first.0 && row >= first.1;
                         if is_mine && (column as i32) < wanted_columns[tile] && (row as i32) < wanted_rows {
-                            let x = self.x + (column + tile as u32 * valid.0) as i32;
-                            let place = (x, self.y + row as i32);
+                            let index = self.place.index(&self.params, tile == 1, (column, row));
                             // SAFETY: the result is wanted, so it lies in the image; one thread has it.
-                            unsafe { self.store(place, sums[tile]) };
+                            unsafe { self.result.store(index, self.params.finish(sums[tile])) };
                         }
                     }
                 }

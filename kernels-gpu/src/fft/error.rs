@@ -57,6 +57,24 @@
 //! The result is `O = y + m S`, rounded, with the transformed sum `y`, the mean `m` and the sum `S` of the
 //! coefficients, rounded. So `|O - exact| <= e + u |O|` with `e = E + u |m S|`.
 //!
+//! # Scales
+//! With several channels, `fft_tile` multiplies the pixels minus the mean by a power of two for each tile, `s`. It is
+//! exact: a fused multiply-add rounds `s (pixel - mean)` as often as a sum rounds `pixel - mean`. The scale is at least
+//! 1, so nothing underflows. `||z||` is then the norm of the scaled numbers. The product of a transformed number and
+//! `1 / s` is exact as well, unless it underflows. So `E` is divided by `s`, and the kernel adds the least normal
+//! number.
+//!
+//! The scales bring the contrasts of both tiles within a factor of two. So `||z|| / s` is at most about `sqrt(5)` times
+//! the 2-norm of the tile's own contrast, however large the other tile's is. The kernel knows the contrasts before the
+//! transform only as a difference, `sum x^2 - (sum x)^2 / P`. A wrong scale costs proofs, and no correct bits.
+//!
+//! A tile of one number has only zeros left. Their exact transform is 0, so the kernel takes 0, and `E = 0`.
+//!
+//! In the class Normwise nothing is proven, and the scales must not increase the errors too much. The summation of the
+//! squares is off by less than `2^-17` of the sum, so the difference is taken to be at least `2^-16` of it. Then the
+//! contrast of a tile is at most `sqrt(2)` times what the kernel takes it for. With the rounding of the exponents,
+//! `||z||^2` is at most `||I||^2 (1 + 4)` for the pixels `I` of both tiles.
+//!
 //! # The proof
 //! Let `A = sum |M I|`, which is at least `|exact| >= |O| - u |O| - e`. The class allows `gamma A`. So it holds where
 //! ```text

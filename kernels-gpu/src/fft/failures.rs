@@ -54,38 +54,38 @@ impl<const WARPS: u32> Failures<WARPS> {
         Self { list, next: before }
     }
 
-    /// Adds the results of a warp's lanes that fail, each as `column + row * 65536`.
+    /// Adds the results of a warp's lanes that fail, each as a number.
     ///
     /// # Safety
     /// - All lanes of the warp call this together. Over all calls, the warps add as many failures as [`count`] said.
     /// - The list has room for them, and nobody uses its place for something else.
     #[inline(always)]
-    pub(super) unsafe fn add(&mut self, fails: bool, (column, row): (u32, u32)) {
+    pub(super) unsafe fn add(&mut self, fails: bool, failure: u32) {
         // SAFETY: as this function requires. Each failure has a place of its own.
         unsafe {
             let of_warp = warp::ballot(fails);
             if fails {
                 let earlier = of_warp & ((1 << (thread::thread_idx_x() % 32)) - 1);
-                self.list.store(self.next + earlier.count_ones(), column | row << 16);
+                self.list.store(self.next + earlier.count_ones(), failure);
             }
             self.next += of_warp.count_ones();
         }
     }
 
-    /// Computes the results of the list, whose length is `number`, each by all lanes of a warp. `first` is the place of
-    /// column 0, row 0 in the result.
+    /// Computes the results of the list, whose length is `number`, each by all lanes of a warp. `position` gives
+    /// column, row and channel of a failure in the image.
     ///
     /// # Safety
     /// - All threads of the block call this, after all calls of [`add`](Self::add).
-    /// - `image`, `result` and `coefficients` are as [`window_sum`] and `params` say. The failures lie in the result, and
-    ///   no other block stores there.
+    /// - `image`, `result` and `coefficients` are as [`window_sum`] and `params` say. `image` is that of channel 0.
+    /// - The failures lie in the result, and no other block stores there.
     #[inline(always)]
-    pub(super) unsafe fn compute(
+    pub(super) unsafe fn compute<const C: u32>(
         &self,
         number: u32,
         (image, result, coefficients): (Global<f32>, GlobalMut<f32>, Global<f32>),
         params: &Params,
-        first: (i32, i32),
+        position: impl Fn(u32) -> (i32, i32, u32),
     ) {
         // SAFETY: all threads of the block are here.
         unsafe { thread::sync_threads() };
@@ -96,11 +96,10 @@ impl<const WARPS: u32> Failures<WARPS> {
             // SAFETY: the list has `number` failures, and the barrier has passed. All lanes of the warp have the same
             // one, and no other warp has it.
             unsafe {
-                let failure = self.list.load(index);
-                let (x, y) = (first.0 + (failure % 65536) as i32, first.1 + (failure / 65536) as i32);
-                let sum = window_sum(image, coefficients, params, (x, y), lane);
+                let (x, y, channel) = position(self.list.load(index));
+                let sum = window_sum::<C>(image.offset(channel as isize), coefficients, params, (x, y), lane);
                 if lane == 0 {
-                    result.store(params.dst_index(x, y), params.finish(sum));
+                    result.store(params.dst_index(x * C as i32 + channel as i32, y), params.finish(sum));
                 }
             }
             index += WARPS;

@@ -5,50 +5,82 @@ use cuda_std::prelude::*;
 use super::complex::Complex;
 use super::layout::Header;
 
-/// What turns transformed numbers into sums, and accepts them or not; see [`error`](super::error).
+/// What turns transformed numbers of a tile into sums, and accepts them or not; see [`error`](super::error).
 #[derive(Clone, Copy)]
-pub(super) struct Judge {
-    /// What was subtracted from the pixels of each tile.
-    mean: [f32; 2],
+pub(super) struct TileJudge {
+    /// What was subtracted from the pixels.
+    mean: f32,
     /// The sum of the coefficients.
     coefficients: f32,
-    /// The least magnitude of a sum that holds, for each tile.
-    least: [f32; 2],
+    /// 1 divided by the scale of the pixels.
+    inverse: f32,
+    /// The least magnitude of a sum that holds.
+    least: f32,
+}
+
+impl TileJudge {
+    /// The sum of a transformed number.
+    #[inline(always)]
+    pub(super) fn sum(&self, transformed: f32) -> f32 {
+        fma(self.mean, self.coefficients, transformed * self.inverse)
+    }
+
+    /// Whether a sum holds. A NaN does not.
+    #[inline(always)]
+    pub(super) fn accepts(&self, sum: f32) -> bool {
+        sum.abs() >= self.least
+    }
+}
+
+/// Those of both tiles.
+#[derive(Clone, Copy)]
+pub(super) struct Judge {
+    pub(super) tiles: [TileJudge; 2],
 }
 
 impl Judge {
-    /// - `squares` is the sum of the squares of all pixels minus the mean of their tile.
-    /// - `any` is 0 if all those are 0.
+    /// - `squares` is the sum of the squares of all pixels, minus the mean of their tile, times its scale.
+    /// - `any` is false for a tile where all those are 0.
     /// - `mean` and `least` are the mean and the least magnitude of each tile's pixels.
+    /// - `inverse` is 1 divided by each tile's scale, or 0 for a tile without `any`.
     #[inline(always)]
-    pub(super) fn new(header: &Header, (squares, any): (f32, f32), mean: [f32; 2], least: [f32; 2]) -> Self {
+    pub(super) fn new(
+        header: &Header,
+        (squares, any): (f32, [bool; 2]),
+        (mean, least): ([f32; 2], [f32; 2]),
+        inverse: [f32; 2],
+    ) -> Self {
         // A NaN is not in the range, either.
         let is_finite = squares <= header.most_squares;
-        let transform = if any > 0.0 { fma(header.transform, sqrt(squares), header.underflow) } else { 0.0 };
-        // No sum is accepted.
-        let mut needed_least = [f32::NAN; 2];
-        for tile in 0..2 {
+        let of_pair = fma(header.transform, sqrt(squares), header.underflow);
+        let tiles = [0, 1].map(|tile| {
             const U: f32 = 1.0 / (1 << 24) as f32;
+            // The product may underflow.
+            let of_tile = if inverse[tile] == 1.0 { of_pair } else { fma(of_pair, inverse[tile], f32::MIN_POSITIVE) };
+            let transform = if any[tile] { of_tile } else { 0.0 };
             let error = fma(U, (mean[tile] * header.sum).abs(), transform);
             let needed = header.least * error;
             let is_certain = header.magnitudes * least[tile] >= needed;
-            if is_finite {
-                needed_least[tile] = if is_certain { 0.0 } else { needed };
-            }
-        }
-        Self { mean, coefficients: header.sum, least: needed_least }
+            let least = match (is_finite, is_certain) {
+                // No sum is accepted.
+                (false, _) => f32::NAN,
+                (true, true) => 0.0,
+                (true, false) => needed,
+            };
+            TileJudge { mean: mean[tile], coefficients: header.sum, inverse: inverse[tile], least }
+        });
+        Self { tiles }
     }
 
     /// The sums of both tiles.
     #[inline(always)]
     pub(super) fn sums(&self, transformed: Complex) -> [f32; 2] {
-        let Complex { re, im } = transformed;
-        [fma(self.mean[0], self.coefficients, re), fma(self.mean[1], self.coefficients, im)]
+        [self.tiles[0].sum(transformed.re), self.tiles[1].sum(transformed.im)]
     }
 
     /// Whether a sum of a tile holds. A NaN does not.
     #[inline(always)]
     pub(super) fn accepts(&self, tile: usize, sum: f32) -> bool {
-        sum.abs() >= self.least[tile]
+        self.tiles[tile].accepts(sum)
     }
 }

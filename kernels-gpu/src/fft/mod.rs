@@ -8,6 +8,8 @@ mod judge;
 pub mod layout;
 mod load;
 pub mod passes;
+mod place;
+mod spectral;
 pub mod tile;
 mod transform;
 mod window;

@@ -5,9 +5,13 @@
 //!
 //! # Tiling
 //! A tile has 128 x 128 pixels. The circular correlation with a mask of `w x h` is right at its first `129 - w` columns
-//! and `129 - h` rows. So tiles begin that far apart, and overlap. Two tiles side by side make one complex tile: the
-//! pixels of the first are the real parts, those of the second the imaginary parts. The mask is real, so the same holds
-//! for the results.
+//! and `129 - h` rows. So tiles begin that far apart, and overlap. Two tiles make one complex tile: the pixels of the
+//! first are the real parts, those of the second the imaginary parts. The mask is real, so the same holds for the
+//! results.
+//!
+//! With one channel the two tiles lie side by side. With interleaved channels they are mostly two channels of one
+//! place. Then a lane and its neighbour load and store neighbouring values. Such tiles are
+//! [scaled](super::error#scales), so that a channel of small values does not lose digits to its partner.
 //!
 //! # Thread mapping
 //! 128 = 32 x 4 along both axes. A block has 512 threads and keeps the whole tile in registers, 32 points a thread:
@@ -42,9 +46,11 @@ use super::direct::{self, Direct};
 use super::error::Transforms;
 use super::failures::{self, Failures, count};
 use super::judge::Judge;
-use super::layout::{COEFFICIENTS, GROUPS, Header, LARGEST_MASK, LONG, SHORT, SIDE, SPECTRUM, TWIDDLES};
-use super::load::{Facts, Pair};
-use super::transform::{POINTS, reversed, transform_4, transform_32};
+use super::layout::{COEFFICIENTS, Header, LARGEST_MASK, SHORT, SIDE, TWIDDLES};
+use super::load::{Facts, pixel_of_lane};
+use super::place::Place;
+use super::spectral::{self, Normalization, transform};
+use super::transform::{POINTS, reversed};
 use super::warp_sum;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
@@ -75,17 +81,18 @@ const fn valid_of(side: u32) -> u32 {
 const MOST_FAILURES: u32 = WARPS * 32;
 const _: () = assert!(4 * MOST_FAILURES == 8 * SIDE + 4 * 2 * SIDE);
 
-/// The convergent instructions of the source.
-pub const CONVERGENT: Convergent = Convergent {
-    // The last two: whether there are failures; the pixels for the direct sums.
-    barriers: 9 + 2,
-    warp_barriers: 2,
-    // Facts: 4 numbers; squares.
-    shuffles: 5 * (4 + 1),
-    votes: 1,
-    ..Convergent::NONE
+/// The convergent instructions of the source, for images of `channels` channels.
+const fn convergent(channels: u32) -> Convergent {
+    Convergent {
+        // Tables; facts; transformed rows; whether there are failures; the pixels for the direct sums.
+        barriers: 5,
+        // Facts: 4 numbers, or 6.
+        shuffles: 5 * if channels == 1 { 4 } else { 6 },
+        ..Convergent::NONE
+    }
+    .and(spectral::convergent(channels))
+    .and(failures::CONVERGENT)
 }
-.and(failures::CONVERGENT);
 
 /// The parts of a block's shared memory.
 #[derive(Clone, Copy)]
@@ -93,11 +100,16 @@ pub(super) struct SharedParts {
     /// The tile, in the order of the step.
     pub(super) exchange: Shared<F32x2>,
     twiddles: Shared<F32x2>,
-    table: Shared<i32>,
+    /// Where the pixels of each column of both tiles lie in a row of the image.
+    pub(super) table: Shared<i32>,
+    /// The rows of the image.
+    pub(super) rows: Shared<i32>,
     /// For each warp: the sums and the least magnitudes of its pixels. Behind them: those of all.
     facts: Shared<F32x4>,
-    /// For each warp: its sum of squares, and 0 if all numbers are 0.
-    squares: Shared<F32x2>,
+    /// For each warp: its sum of squares, and a bit for each tile with numbers other than 0.
+    pub(super) squares: Shared<F32x2>,
+    /// For each warp: the sums of the squares of its pixels. Behind them: the scales of both tiles.
+    scales: Shared<F32x2>,
     /// One 0.
     zero: Shared<u32>,
     /// The mask for the direct sum.
@@ -105,7 +117,7 @@ pub(super) struct SharedParts {
 }
 
 /// Bytes in front of the coefficients.
-const FIXED_BYTES: u32 = 8 * (SIDE * PITCH + SIDE) + 4 * 2 * SIDE + 16 * (WARPS + 1) + 8 * WARPS + 16;
+const FIXED_BYTES: u32 = 8 * (SIDE * PITCH + SIDE) + 4 * 3 * SIDE + 16 * (WARPS + 1) + 8 * WARPS + 8 * (WARPS + 2) + 16;
 
 impl SharedParts {
     #[inline(always)]
@@ -113,11 +125,14 @@ impl SharedParts {
         let exchange = Shared::<F32x2>::dynamic();
         let twiddles = exchange.offset(SIDE * PITCH);
         let table = twiddles.offset(SIDE).cast::<i32>();
-        let facts = table.offset(2 * SIDE).cast::<F32x4>();
+        let rows = table.offset(2 * SIDE);
+        let facts = rows.offset(SIDE).cast::<F32x4>();
         let squares = facts.offset(WARPS + 1).cast::<F32x2>();
-        let zero = squares.offset(WARPS).cast::<u32>();
+        let scales = squares.offset(WARPS);
+        // The vectors behind it begin at multiples of 16 bytes.
+        let zero = scales.offset(WARPS + 2).cast::<u32>();
         let coefficients = zero.offset(4).cast::<f32>();
-        Self { exchange, twiddles, table, facts, squares, zero, coefficients }
+        Self { exchange, twiddles, table, rows, facts, squares, scales, zero, coefficients }
     }
 }
 
@@ -127,45 +142,9 @@ impl SharedParts {
 /// # Safety
 /// - The zero is in shared memory, and a barrier has passed since.
 #[inline(always)]
-unsafe fn this_thread(parts: &SharedParts) -> u32 {
+pub(super) unsafe fn this_thread(parts: &SharedParts) -> u32 {
     // SAFETY: as this function requires.
     thread::thread_idx_x() + unsafe { parts.zero.load(0) }
-}
-
-/// What a block computes.
-#[derive(Clone, Copy)]
-struct Place {
-    /// The first result of the first tile.
-    x: i32,
-    y: i32,
-    /// Columns and rows of results of one tile.
-    valid: (u32, u32),
-    /// Columns and rows of each tile whose results lie in the image.
-    wanted_columns: [i32; 2],
-    wanted_rows: i32,
-}
-
-impl Place {
-    #[inline(always)]
-    fn of_block(params: &Params) -> Self {
-        let valid = valid((params.mask_width as u32, params.mask_height as u32));
-        let x = (thread::black_box(thread::block_idx_x()) * 2 * valid.0) as i32;
-        let y = (thread::black_box(thread::block_idx_y()) * valid.1) as i32 + params.first_row;
-        let columns = valid.0 as i32;
-        let wanted_columns = [columns.min(params.width - x), columns.min(params.width - x - columns)];
-        Self { x, y, valid, wanted_columns, wanted_rows: (valid.1 as i32).min(params.height - y) }
-    }
-
-    #[inline(always)]
-    fn pair(&self, params: &Params, image: Global<f32>, parts: &SharedParts) -> Pair {
-        let (left, top) = (self.x - params.origin_x, self.y - params.origin_y);
-        let distance = self.valid.0;
-        // What lies further to the right or below serves no result.
-        let columns = (2 * distance as i32).min(params.width - self.x);
-        let last = (columns + params.mask_width - 2, self.wanted_rows + params.mask_height - 2);
-        let edge = !params.contains::<1>(left, top, (SIDE + distance) as i32, SIDE as i32);
-        Pair { image, left, top, last, distance, table: parts.table, edge }
-    }
 }
 
 /// The factor `exp(-2 pi i t q / 128)`.
@@ -173,7 +152,7 @@ impl Place {
 /// # Safety
 /// - The factors are in shared memory, `q < 32` and `t < 4`.
 #[inline(always)]
-unsafe fn twiddle(parts: &SharedParts, q: u32, t: u32) -> Complex {
+pub(super) unsafe fn twiddle(parts: &SharedParts, q: u32, t: u32) -> Complex {
     // SAFETY: as this function requires.
     unsafe { parts.twiddles.load(q * SHORT + t) }.into()
 }
@@ -181,15 +160,15 @@ unsafe fn twiddle(parts: &SharedParts, q: u32, t: u32) -> Complex {
 /// The kernel.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
+/// - `image` and `result` hold `height` rows of `width` pixels of `C` channels at their pitches, and do not overlap.
 /// - `mask` is as [`layout`](super::layout) describes, for the mask in `params`. It is aligned to 16 bytes.
 /// - The block has [`THREADS`] threads, and the shared memory of [`SPEC`].
 #[inline(always)]
-pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<f32>, params: Params) {
+pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>, mask: Global<f32>, params: Params) {
     let parts = SharedParts::new();
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / 32, thread % 32);
-    let place = Place::of_block(&params);
+    let place = Place::<C>::of_block(&params);
     let pair = place.pair(&params, image, &parts);
     let edge = pair.edge;
     if thread < SIDE {
@@ -204,32 +183,36 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
         unsafe { parts.zero.store(0, 0) };
     }
     if edge {
-        // SAFETY: all threads of the block take this branch. The table has room for 256 columns.
+        // SAFETY: all threads of the block take this branch.
         unsafe {
-            pair.fill_table(&params, thread);
+            pair.fill_tables(&params, thread);
             thread::sync_threads();
         }
     }
-    // SAFETY: the table is filled; each warp loads its own rows.
+    // SAFETY: the tables are filled; each warp loads its own rows.
     let facts = unsafe { pair.load(&params, parts.exchange, (warp, lane)) };
     // SAFETY: all threads of the block call these, with a barrier between. It completes the pixels and the factors,
     // too.
     let transformed = unsafe {
-        publish_facts(&parts, facts, (warp, lane));
+        publish_facts::<C>(&parts, facts, (warp, lane));
         thread::sync_threads();
-        let facts = all_facts(&parts);
+        let facts = all_facts::<C>(&parts);
+        let scale = if C == 1 { [1.0; 2] } else { facts.scales() };
         if thread == 0 {
             facts.store(parts.facts, WARPS);
+            if C != 1 {
+                parts.scales.store(WARPS, F32x2(scale));
+            }
         }
-        transform(&parts, mask, facts.mean())
+        transform::<C>(&parts, mask, Normalization { mean: facts.mean(), scale })
     };
 
     // From here on nothing lives in registers that did before: they hold 64 numbers of a transform in between.
     // SAFETY: the zero was stored before the first barrier.
     let thread = unsafe { this_thread(&parts) };
     let (warp, lane) = (thread / 32, thread % 32);
-    let place = Place::of_block(&params);
-    let Place { x, y, valid, wanted_columns, wanted_rows } = place;
+    let place = Place::<C>::of_block(&params);
+    let Place { wanted_columns, wanted_rows, .. } = place;
     let (row, t) = (thread / SHORT, thread % SHORT);
     for j in 0..POINTS {
         let column = t + SHORT * j as u32;
@@ -237,15 +220,19 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
         // their last reads.
         unsafe { parts.exchange.store(row * PITCH + column, transformed[reversed(j)].into()) };
     }
-    // SAFETY: all threads of the block are here. The mask begins with its header. Thread 0 stored the facts, and the
-    // squares were complete, at a barrier within `transform`.
+    // SAFETY: all threads of the block are here. The mask begins with its header. Thread 0 stored the facts and
+    // the scales, and the squares were complete, at a barrier within `transform`.
     let judge = unsafe {
         thread::sync_threads();
-        judge(&Header::load(mask), &parts, &Facts::load(parts.facts, WARPS))
+        judge::<C>(&Header::load(mask), &parts, &Facts::load(parts.facts, WARPS))
     };
     let (factor, summand) = params.exact_finish();
     // Otherwise each result loads it again.
     let factor = f32::from_bits(thread::black_box(factor.to_bits()));
+    // With several channels all results of a lane are of one tile.
+    let is_second = lane % 2 != 0;
+    let own = if is_second { judge.tiles[1] } else { judge.tiles[0] };
+    let wanted_of_own = if is_second { wanted_columns[1] } else { wanted_columns[0] };
     let (mut failures, mut q) = (0, 0);
     while q < thread::black_box(ROWS_OF_WARP) {
         thread::no_unroll();
@@ -254,21 +241,35 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
         if row as i32 >= wanted_rows {
             break;
         }
-        let first = result.offset(params.dst_index(x + lane as i32, y + row as i32));
-        let tiles = [first, first.offset(valid.0 as isize)];
-        for group in 0..SIDE / 32 {
-            let column = group * 32;
-            // SAFETY: row and column are below 128.
-            let sums = judge.sums(unsafe { parts.exchange.load(row * PITCH + column + lane) }.into());
-            for tile in 0..2 {
-                let (value, holds) = (fma(sums[tile], factor, summand), judge.accepts(tile, sums[tile]));
-                let is_wanted = ((column + lane) as i32) < wanted_columns[tile];
-                // No branches.
-                if is_wanted & holds {
-                    // SAFETY: the column lies in the result, and no other thread stores there.
-                    unsafe { tiles[tile].store(column as isize, value) };
+        let mut keep = |to: GlobalMut<f32>, index: u32, sum: f32, is_wanted: bool, holds: bool| {
+            // No branches.
+            if is_wanted & holds {
+                // SAFETY: the column lies in the result, and no other thread stores there.
+                unsafe { to.store(index as isize, fma(sum, factor, summand)) };
+            }
+            failures += u32::from(is_wanted & !holds);
+        };
+        if C == 1 {
+            let first = result.offset(place.index(&params, false, (lane, row)));
+            let tiles = [first, first.offset(place.valid.0 as isize)];
+            for group in 0..SIDE / 32 {
+                let column = group * 32;
+                // SAFETY: row and column are below 128.
+                let sums = judge.sums(unsafe { parts.exchange.load(row * PITCH + column + lane) }.into());
+                for tile in 0..2 {
+                    let is_wanted = ((column + lane) as i32) < wanted_columns[tile];
+                    keep(tiles[tile], column, sums[tile], is_wanted, judge.accepts(tile, sums[tile]));
                 }
-                failures += u32::from(is_wanted & !holds);
+            }
+        } else {
+            let (_, first) = pixel_of_lane::<C>(0, lane);
+            let to = result.offset(place.index(&params, is_second, (first, row)));
+            for group in 0..2 * SIDE / 32 {
+                let (_, column) = pixel_of_lane::<C>(group, 0);
+                // SAFETY: a row has 256 numbers. The lane has one of each 32, all of its tile.
+                let number = unsafe { parts.exchange.offset(row * PITCH).cast::<f32>().load(group * 32 + lane) };
+                let (sum, is_wanted) = (own.sum(number), ((column + first) as i32) < wanted_of_own);
+                keep(to, column * C, sum, is_wanted, own.accepts(sum));
             }
         }
     }
@@ -280,14 +281,14 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
     /// Groups of 32 columns of both tiles.
     const GROUPS_OF_ROW: u32 = 2 * SIDE / 32;
     // SAFETY: all threads of the block are here, and after the barrier they take the same branch. Nobody uses the
-    // squares, the factors and the table any more, but for the table in the first branch. In that branch, nobody uses
+    // squares, the factors and the tables any more, but for the tables in the first branch. In that branch, nobody uses
     // the tile any more. Row and column are below 128.
     unsafe {
         let (number, before) = count::<WARPS>(parts.squares, failures);
         if number > MOST_FAILURES {
             let pair = place.pair(&params, image, &parts);
-            let direct = Direct { pair, params, coefficients, result, x, y };
-            direct.tiles(&parts, valid, (wanted_columns, wanted_rows));
+            let direct = Direct { place, pair, params, coefficients, result };
+            direct.tiles(&parts);
             return;
         }
         let mut failures = Failures::<WARPS>::new(parts.twiddles.cast(), before);
@@ -304,28 +305,40 @@ pub unsafe fn fft_tile(image: Global<f32>, result: GlobalMut<f32>, mask: Global<
             } else {
                 (column as i32) < wanted_columns[0] && !judge.accepts(0, of_first)
             };
-            let column_of_pair = column + if is_second { valid.0 } else { 0 };
-            failures.add(fails && (row as i32) < wanted_rows, (column_of_pair, row));
+            let number = (row * 2 + u32::from(is_second)) * SIDE + column;
+            failures.add(fails && (row as i32) < wanted_rows, number);
         }
-        failures.compute(number, (image, result, coefficients), &params, (x, y));
+        failures.compute::<C>(number, (image, result, coefficients), &params, |number| {
+            place.position(number / SIDE % 2 != 0, (number % SIDE, number / SIDE / 2))
+        });
     }
 }
 
 /// Which results hold.
 ///
 /// # Safety
-/// - The squares of all warps are in shared memory, and a barrier has passed.
+/// - The squares of all warps are in shared memory, the scales as well, and a barrier has passed.
 #[inline(always)]
-unsafe fn judge(header: &Header, parts: &SharedParts, facts: &Facts) -> Judge {
-    let mean = facts.mean();
-    let (mut squares, mut any) = (0.0, 0.0);
+unsafe fn judge<const C: u32>(header: &Header, parts: &SharedParts, facts: &Facts) -> Judge {
+    let (mut squares, mut tiles) = (0.0, 0);
     for warp in 0..WARPS {
         // SAFETY: each warp has stored its squares.
-        let F32x2([of_warp, any_of_warp]) = unsafe { parts.squares.load(warp) };
+        let F32x2([of_warp, tiles_of_warp]) = unsafe { parts.squares.load(warp) };
         squares += of_warp;
-        any += any_of_warp;
+        tiles |= tiles_of_warp.to_bits();
     }
-    Judge::new(header, (squares, any), mean, facts.least)
+    let any = [tiles & 1 != 0, tiles & 2 != 0];
+    let mut inverse = [1.0; 2];
+    if C != 1 {
+        // SAFETY: thread 0 has stored the scales.
+        let F32x2(scales) = unsafe { parts.scales.load(WARPS) };
+        for tile in 0..2 {
+            // 1 divided by a power of two. The transform of zeros is 0, whatever the other tile adds by rounding.
+            let exact = f32::from_bits((254 << 23) - scales[tile].to_bits());
+            inverse[tile] = if any[tile] { exact } else { 0.0 };
+        }
+    }
+    Judge::new(header, (squares, any), (facts.mean(), facts.least), inverse)
 }
 
 /// Leaves what a warp knows of its pixels in shared memory.
@@ -333,7 +346,7 @@ unsafe fn judge(header: &Header, parts: &SharedParts, facts: &Facts) -> Judge {
 /// # Safety
 /// - All threads of the block call this, and no thread reads the facts before the next barrier.
 #[inline(always)]
-unsafe fn publish_facts(parts: &SharedParts, facts: Facts, (warp, lane): (u32, u32)) {
+unsafe fn publish_facts<const C: u32>(parts: &SharedParts, facts: Facts, (warp, lane): (u32, u32)) {
     let mut of_warp = facts;
     for tile in 0..2 {
         // SAFETY: all lanes of the warp are here.
@@ -343,11 +356,19 @@ unsafe fn publish_facts(parts: &SharedParts, facts: Facts, (warp, lane): (u32, u
                 let least = &mut of_warp.least[tile];
                 *least = least.min(warp::shuffle_xor(*least, 16 >> step));
             }
+            if C != 1 {
+                of_warp.squares[tile] = warp_sum(of_warp.squares[tile]);
+            }
         }
     }
     if lane == 0 {
-        // SAFETY: each warp has a place of its own.
-        unsafe { of_warp.store(parts.facts, warp) };
+        // SAFETY: each warp has places of its own.
+        unsafe {
+            of_warp.store(parts.facts, warp);
+            if C != 1 {
+                parts.scales.store(warp, F32x2(of_warp.squares));
+            }
+        }
     }
 }
 
@@ -356,160 +377,26 @@ unsafe fn publish_facts(parts: &SharedParts, facts: Facts, (warp, lane): (u32, u
 /// # Safety
 /// - All warps have published theirs, and a barrier has passed.
 #[inline(always)]
-unsafe fn all_facts(parts: &SharedParts) -> Facts {
+unsafe fn all_facts<const C: u32>(parts: &SharedParts) -> Facts {
     let mut all = Facts::NONE;
     for warp in 0..WARPS {
         // SAFETY: each warp has published its facts.
-        let Facts { sum, least } = unsafe { Facts::load(parts.facts, warp) };
+        let Facts { sum, least, .. } = unsafe { Facts::load(parts.facts, warp) };
         all.sum = [all.sum[0] + sum[0], all.sum[1] + sum[1]];
         all.least = [all.least[0].min(least[0]), all.least[1].min(least[1])];
+        if C != 1 {
+            // SAFETY: as above.
+            let F32x2([first, second]) = unsafe { parts.scales.load(warp) };
+            all.squares = [all.squares[0] + first, all.squares[1] + second];
+        }
     }
     all
 }
 
-/// Transforms the pair of tiles, multiplies by the spectrum and transforms back.
-///
-/// The calling thread gets the points of its row; result `j` is element `reversed(j)`. All threads have done their last
-/// reads of the exchange when this returns.
-///
-/// # Safety
-/// - All threads of the block call this. The exchange holds the pixels, and the factors are there.
-/// - `mask` is as [`layout`](super::layout) describes.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)]
-unsafe fn transform(parts: &SharedParts, mask: Global<f32>, mean: [f32; 2]) -> [Complex; POINTS] {
-    let exchange = parts.exchange;
-    let mut v = [Complex::ZERO; POINTS];
-    // The column frequency of a thread, and which of 4 x 4 points.
-    let of_columns = |thread: u32| (thread / 16, thread % 16, thread % 16 / SHORT);
-    let thread = thread::thread_idx_x();
-    let (row, t) = (thread / SHORT, thread % SHORT);
-    let mean = Complex { re: mean[0], im: mean[1] };
-    // SAFETY: all threads of the block are here. All places are below 128 * 132. Each is written by one thread between
-    // two barriers, and read by one; see the comments where a barrier of the warp is enough.
-    unsafe {
-        let (mut squares, mut bits) = (0.0_f32, 0);
-        for j in 0..POINTS {
-            let z = Complex::from(exchange.load(row * PITCH + t + SHORT * j as u32)) - mean;
-            squares = fma(z.re, z.re, fma(z.im, z.im, squares));
-            bits |= z.re.to_bits() | z.im.to_bits();
-            v[j] = z;
-        }
-        let squares = warp_sum(squares);
-        // Not the signs: -0 is 0.
-        let any = warp::ballot(bits << 1 != 0);
-        if thread.is_multiple_of(32) {
-            parts.squares.store(thread / 32, F32x2([squares, if any != 0 { 1.0 } else { 0.0 }]));
-        }
-        transform_32::<false>(&mut v);
-        thread::sync_threads();
-        let thread = this_thread(parts);
-        let t = thread % SHORT;
-        for q in 0..POINTS {
-            let z = v[reversed(q)];
-            let z = if q == 0 { z } else { z.times(twiddle(parts, q as u32, t)) };
-            exchange.store(q as u32 * THREADS + thread, z.into());
-        }
-        thread::sync_threads();
-
-        let (k, point, _) = of_columns(this_thread(parts));
-        for i in 0..POINTS {
-            v[i] = exchange.load(k * THREADS + 16 * i as u32 + point).into();
-        }
-        transform_32::<false>(&mut v);
-        // The 512 numbers of a column frequency are read and written by half a warp.
-        warp::sync_warp();
-        let (k, point, s) = of_columns(this_thread(parts));
-        for q in 0..POINTS {
-            let z = v[reversed(q)];
-            let z = if q == 0 { z } else { z.times(twiddle(parts, q as u32, s)) };
-            exchange.store(place(k * LONG + q as u32, point), z.into());
-        }
-        thread::sync_threads();
-
-        let thread = this_thread(parts);
-        let mut group = thread;
-        while group < GROUPS {
-            thread::no_unroll();
-            multiply(exchange, mask, group);
-            group += THREADS;
-        }
-        thread::sync_threads();
-
-        let (k, point, s) = of_columns(this_thread(parts));
-        for q in 0..POINTS {
-            let z = Complex::from(exchange.load(place(k * LONG + q as u32, point)));
-            v[q] = if q == 0 { z } else { z.times(twiddle(parts, q as u32, s).conjugate()) };
-        }
-        transform_32::<true>(&mut v);
-        // As above.
-        warp::sync_warp();
-        let (k, point, _) = of_columns(this_thread(parts));
-        for i in 0..POINTS {
-            exchange.store(k * THREADS + 16 * i as u32 + point, v[reversed(i)].into());
-        }
-        thread::sync_threads();
-
-        let thread = this_thread(parts);
-        let t = thread % SHORT;
-        for q in 0..POINTS {
-            let z = Complex::from(exchange.load(q as u32 * THREADS + thread));
-            v[q] = if q == 0 { z } else { z.times(twiddle(parts, q as u32, t).conjugate()) };
-        }
-        transform_32::<true>(&mut v);
-        thread::sync_threads();
-    }
-    v
-}
-
-/// The place of point `point` of a group of 16.
-#[inline(always)]
-fn place(group: u32, point: u32) -> u32 {
-    group * 16 + (point ^ (group % 16))
-}
-
-/// The 4 x 4 points of a group: transform, product by the spectrum, inverse transform.
-///
-/// # Safety
-/// - The exchange holds the group, which is the calling thread's alone until the next barrier.
-/// - `mask` is as [`layout`](super::layout) describes.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)]
-unsafe fn multiply(exchange: Shared<F32x2>, mask: Global<f32>, group: u32) {
-    let mut w = [Complex::ZERO; 16];
-    for point in 0..16 {
-        // SAFETY: the place is the thread's own.
-        w[point] = unsafe { exchange.load(place(group, point as u32)) }.into();
-    }
-    for s in 0..4 {
-        transform_4::<false>(&mut w, 4 * s, 1);
-    }
-    for t in 0..4 {
-        transform_4::<false>(&mut w, t, 4);
-    }
-    let spectrum = mask.offset(SPECTRUM as isize).cast::<F32x4>().offset(group as isize);
-    for vector in 0..8 {
-        // SAFETY: the spectrum has 8 vectors of each of 1024 groups.
-        let F32x4([re, im, next_re, next_im]) = unsafe { spectrum.load((vector as u32 * GROUPS) as isize) };
-        w[2 * vector] = w[2 * vector].times(Complex { re, im });
-        w[2 * vector + 1] = w[2 * vector + 1].times(Complex { re: next_re, im: next_im });
-    }
-    for t in 0..4 {
-        transform_4::<true>(&mut w, t, 4);
-    }
-    for s in 0..4 {
-        transform_4::<true>(&mut w, 4 * s, 1);
-    }
-    for point in 0..16 {
-        // SAFETY: the place is the thread's own.
-        unsafe { exchange.store(place(group, point as u32), w[point].into()) };
-    }
-}
-
 crate::registry::instances! {
     FftTile;
-    sm_70 "fft_tile_{T}_c{C}" for T in [f32], C in [1];
-        |image, result, mask, params| fft_tile(image, result.cast(), mask, params)
+    sm_70 "fft_tile_{T}_c{C}" for T in [f32], C in [1, 2, 3, 4];
+        |image, result, mask, params| fft_tile::<C>(image, result.cast(), mask, params)
 }
 
 /// The masks that a tile has room for.
@@ -538,7 +425,7 @@ pub const SPEC: Spec = Spec {
     border_is_pixel: |_| false,
     requirement,
     uses_fp32_units: false,
-    grid: Grid::Tiles,
+    grid: Grid::ChannelTiles,
     block: |_| (THREADS, 1),
     outputs: |_, mask| {
         let (columns, rows) = valid(mask);
@@ -546,5 +433,5 @@ pub const SPEC: Spec = Spec {
     },
     shared_bytes: |_, mask| u64::from(FIXED_BYTES) + direct::coefficient_bytes(mask),
     launch_bounds: |_| Some((THREADS, 1)),
-    convergent: |_| CONVERGENT,
+    convergent: |entry| convergent(entry.channels),
 };

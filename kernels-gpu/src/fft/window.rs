@@ -18,10 +18,11 @@ pub(super) const WINDOW_SUM: Convergent = Convergent { shuffles: ROWS as u32 + 5
 ///
 /// # Safety
 /// - All lanes of the warp call this with the same output.
-/// - `image` is as `params` say, and nobody writes it. `coefficients` holds the mask in window order.
+/// - `image` is as `params` say, for `C` channels, from the channel of the output on. Nobody writes it.
+/// - `coefficients` holds the mask in window order.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
-pub(super) unsafe fn window_sum(
+pub(super) unsafe fn window_sum<const C: u32>(
     image: Global<f32>,
     coefficients: Global<f32>,
     params: &Params,
@@ -51,8 +52,8 @@ pub(super) unsafe fn window_sum(
                     // SAFETY: the border map gave row and column, so they lie in the image. (k, l) is a coefficient.
                     sums[i] = unsafe {
                         let is_outside = row < 0 || column < 0;
-                        let pixel =
-                            if is_outside { params.border_value } else { image.load(params.src_index(column, row)) };
+                        let index = params.src_index(column * C as i32, row);
+                        let pixel = if is_outside { params.border_value } else { image.load(index) };
                         fma(pixel, coefficients.load((k * params.mask_width + l) as isize), sums[i])
                     };
                 }

@@ -147,12 +147,22 @@ impl Entry {
     pub fn launch_row_alignment(&self, mask: (u32, u32)) -> u32 {
         match self.variant.spec().grid {
             // Its sums depend on where its tiles begin.
-            Grid::Tiles => match self.variant.spec().mask_form {
+            Grid::Tiles | Grid::ChannelTiles => match self.variant.spec().mask_form {
                 MaskForm::Spectrum => fft::tile::valid(mask).1,
                 MaskForm::SpectrumOfPasses => passes::valid(mask).1,
                 MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => 1,
             },
             Grid::Partition(partition) => partition.launch_row_alignment,
+        }
+    }
+
+    /// `gridDim.x` for an image of `width` pixels in a row.
+    #[must_use]
+    pub fn blocks_across(&self, mask: (u32, u32), width: u32) -> u32 {
+        let (columns, _) = self.outputs(mask);
+        match self.variant.spec().grid {
+            Grid::Tiles | Grid::Partition(_) => (width * self.channels).div_ceil(columns),
+            Grid::ChannelTiles => (width.div_ceil(columns / 2) * self.channels).div_ceil(2),
         }
     }
 

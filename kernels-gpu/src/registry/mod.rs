@@ -120,7 +120,7 @@ impl Variant {
     #[must_use]
     pub const fn partitions_rows(self) -> bool {
         match self.spec().grid {
-            Grid::Tiles => false,
+            Grid::Tiles | Grid::ChannelTiles => false,
             Grid::Partition(_) => true,
         }
     }

@@ -173,6 +173,9 @@ pub struct MaskClass {
 pub enum Grid {
     /// A block for each tile of outputs.
     Tiles,
+    /// A block for two tiles. Each has the outputs of one channel. The tiles of a row of tiles are counted channel by
+    /// channel, then column by column. The columns of a block's outputs are twice those of a tile.
+    ChannelTiles,
     /// The rows of the grid partition the rows of the image, however many there are. See
     /// [`block_rows`](crate::common::partition::block_rows).
     Partition(RowPartition),

@@ -3,6 +3,7 @@
 #[cfg(feature = "cuda")]
 use kernels_gpu::registry::entries;
 
+use super::cost::Costs;
 use super::*;
 
 #[test]
@@ -335,4 +336,25 @@ fn other_formats_take_the_fast_kernels_through_planes() {
     let problem = problem(2048, 1024, 9, 9).with_format(rgb).unwrap();
     let named = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::SharedTile)).unwrap();
     assert!(named.planes.is_none() && named.entry.channels == 3);
+}
+
+/// A kernel for interleaved channels whose costs are known is taken where planes would take longer.
+#[test]
+fn transforms_of_channels_are_taken_once_they_are_measured() {
+    let mut costs = Costs::shipped(&Limits::H100).clone();
+    let of_plane = costs.kernel["fft_tile_f32_c1"];
+    let chosen = |costs: &Costs, channels: usize| {
+        let limits = Limits { costs: Some(Box::leak(Box::new(costs.clone()))), ..Limits::H100 };
+        let format = PixelFormat { channels, ..PixelFormat::PLANE };
+        let problem = problem(4096, 4096, 31, 31).with_format(format).unwrap();
+        let plan = Plan::new(&problem, limits, VariantChoice::Auto).unwrap();
+        (plan.entry.symbol, plan.planes.is_some())
+    };
+    for channels in 2..=4 {
+        let symbol = format!("fft_tile_f32_c{channels}");
+        costs.kernel.remove(&symbol);
+        assert_eq!(chosen(&costs, channels), ("fft_tile_f32_c1", true));
+        costs.kernel.insert(symbol.clone(), of_plane);
+        assert_eq!(chosen(&costs, channels), (symbol.as_str(), false));
+    }
 }

@@ -238,8 +238,19 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
         content: [Content::Light, Content::Random, Content::Light, Content::Special][number % 4],
         seed: seed.wrapping_add(800_000 + number as u64),
     };
+    let planes = all.map(case);
+    // Interleaved channels: a last tile with a partner and without one.
+    let channels = (0..9).map(|number| {
+        let (channels, mask) = (2 + number % 3, MASKS[[0, 1, 4][number / 3]]);
+        let (columns, rows) = (129 - mask.0, 129 - mask.1);
+        let image = if number % 2 == 0 { (columns + 3, rows.min(60) + 1) } else { (columns - 2, rows + 5) };
+        let format = PixelFormat { channels, ..PixelFormat::PLANE };
+        let content = if number % 4 == 3 { Content::Special } else { Content::Light };
+        Case { format, content, ..case((number + 50, (mask, image))) }
+    });
     // In the emulator the other variants take long for more products than these.
-    all.map(case).filter(|case| case.image.0 * case.image.1 * case.mask.0 * case.mask.1 <= 41_000_000).collect()
+    let products = |case: &Case| case.image.0 * case.image.1 * case.format.channels * case.mask.0 * case.mask.1;
+    planes.chain(channels).filter(|case| products(case) <= 41_000_000).collect()
 }
 
 /// The same for transforms of larger tiles: images that end in the first tile, at its end and behind it. In the

@@ -87,7 +87,8 @@ pub(super) unsafe fn back(
     };
     transform_32::<true>(&mut v);
 
-    let judge = Judge::new(&header, (facts.squares, facts.any), facts.mean, facts.least);
+    let any = [facts.any > 0.0; 2];
+    let judge = Judge::new(&header, (facts.squares, any), (facts.mean, facts.least), [1.0; 2]);
     let (factor, summand) = params.exact_finish();
     // A bit for each result that fails.
     let mut failing = [0_u32; 2];
@@ -128,8 +129,12 @@ pub(super) unsafe fn back(
         let bits = if is_second { failing[1] } else { failing[0] };
         let column = LONG * j + lane + if is_second { pair.distance as u32 } else { 0 };
         // SAFETY: all lanes of the warp are here. No thread uses the exchange any more.
-        unsafe { failures.add(bits >> j & 1 != 0, (column, warp)) };
+        unsafe { failures.add(bits >> j & 1 != 0, column | warp << 16) };
     }
     // SAFETY: all threads of the block are here. All failures are results in the image.
-    unsafe { failures.compute(number, (image, result, coefficients), &params, (pair.x, pair.y + first as i32)) };
+    unsafe {
+        failures.compute::<1>(number, (image, result, coefficients), &params, |failure| {
+            (pair.x + (failure % 65536) as i32, pair.y + first as i32 + (failure / 65536) as i32, 0)
+        });
+    }
 }

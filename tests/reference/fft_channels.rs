@@ -1,0 +1,229 @@
+//! `fft_tile` on interleaved channels, in the emulator, against the oracle within the bound: which tiles make a pair,
+//! channels of very different magnitudes, and each way to a result.
+
+use faltung::plan::{Limits, Plan};
+use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Operation, PixelFormat, Problem, Result, VariantChoice};
+use host::compare::{Comparison, with_oracle};
+use host::oracle::Oracle;
+use kernels_gpu::fft::tile::valid;
+use kernels_gpu::registry::Variant;
+
+use super::{is_in_sweep, noise};
+
+const FFT_TILE: VariantChoice = VariantChoice::Named(Variant::FftTile);
+
+/// A problem on images of `channels` channels of `f32`.
+fn problem((width, height, channels): (usize, usize, usize), filter: &Filter) -> Result<Problem> {
+    Problem::new(width, height, filter)?.with_format(PixelFormat { channels, ..PixelFormat::PLANE })
+}
+
+/// The values of a channel.
+fn channel_of(image: &Image, channel: usize) -> Vec<f32> {
+    image.values().iter().skip(channel).step_by(image.channels()).copied().collect()
+}
+
+/// What `fft_tile` makes of an image, and how each channel compares with the oracle.
+fn compare(filter: &Filter, image: &Image) -> Result<(Image, Vec<Comparison>)> {
+    let shape = (image.width(), image.height(), image.channels());
+    let convolution = Device::emulator(1).prepare(&problem(shape, filter)?, FFT_TILE)?;
+    let found: Image = convolution.apply(image)?;
+    let plane = problem((shape.0, shape.1, 1), filter)?;
+    let of_channel = |channel| {
+        let oracle = Oracle::new(&plane, &channel_of(image, channel));
+        with_oracle(&oracle, &plane, &channel_of(&found, channel), convolution.bound())
+    };
+    let comparisons = (0..shape.2).map(of_channel).collect();
+    Ok((found, comparisons))
+}
+
+/// The part of a channel's results that have the bits of the ordered sums.
+fn ordered_part(filter: &Filter, image: &Image, found: &Image, channel: usize) -> Result<f64> {
+    let plane = Image::new(image.width(), image.height(), 1, channel_of(image, channel))?;
+    let exact = problem((image.width(), image.height(), 1), &filter.clone().accuracy(Accuracy::Exact))?;
+    let right: Image = Device::cpu().prepare(&exact, VariantChoice::Auto)?.apply(&plane)?;
+    let found = channel_of(found, channel);
+    let same = found.iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count();
+    Ok(same as f64 / found.len() as f64)
+}
+
+/// Coefficients in 0 to 1.
+fn positive(width: usize, height: usize, seed: u64) -> Result<Mask> {
+    Mask::new(width, height, noise(width * height, seed).iter().map(|value| value.abs()).collect())
+}
+
+/// An image by column, row and channel.
+fn image(
+    (width, height, channels): (usize, usize, usize),
+    value: impl Fn(usize, usize, usize) -> f32,
+) -> Result<Image> {
+    let pixel = |i: usize| value(i / channels % width, i / channels / width, i % channels);
+    Image::new(width, height, channels, (0..width * height * channels).map(pixel).collect())
+}
+
+/// Pixels in 0 to 1, another number for each channel.
+fn bright(shape: (usize, usize, usize), seed: u64) -> Result<Image> {
+    let values = noise(shape.0 * shape.1 * shape.2, seed);
+    image(shape, |x, y, channel| values[(y * shape.0 + x) * shape.2 + channel].abs())
+}
+
+/// Images that end in the first tile, at its end, and in the next ones, so that the last tile of a row has a partner or
+/// none. All borders, anchors, masks larger than the image, both classes.
+#[test]
+fn results_of_channels_are_within_the_bound() -> Result<()> {
+    const MASKS: [(usize, usize); 6] = [(1, 1), (2, 3), (13, 13), (31, 20), (64, 64), (64, 3)];
+    const BORDERS: [Border; 6] =
+        [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
+    let mut number = 0;
+    for (mask_width, mask_height) in MASKS {
+        let (columns, rows) = valid((mask_width as u32, mask_height as u32));
+        let (columns, rows) = (columns as usize, rows as usize);
+        let sizes = [
+            (1, 1),
+            (columns - 1, 20),
+            (columns, rows + 1),
+            (columns + 1, rows),
+            (2 * columns + 1, 30),
+            // A tile in the middle lies in the image, with its pair.
+            (3 * columns + 70, rows + 140),
+        ];
+        for channels in 2..=4 {
+            for (i, &(width, height)) in sizes.iter().enumerate() {
+                number += 1;
+                if !is_in_sweep(number, 3) {
+                    continue;
+                }
+                let filter = Filter::new(positive(mask_width, mask_height, number as u64)?);
+                let filter = filter.border(BORDERS[(number / 3) % BORDERS.len()]);
+                let filter = if i % 3 == 1 { filter.anchor(mask_height - 1, 0) } else { filter };
+                let filter =
+                    if i % 2 == 1 { filter.operation(Operation::Correlate).scale(-2.5).offset(0.25) } else { filter };
+                let filter = if i == 3 { filter.accuracy(Accuracy::Normwise) } else { filter };
+                let (_, comparisons) = compare(&filter, &bright((width, height, channels), 1000 + number as u64)?)?;
+                assert!(
+                    comparisons.iter().all(Comparison::passes),
+                    "mask of {mask_width} x {mask_height} on {width} x {height} x {channels}: {comparisons:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Channels of any magnitude beside each other are proven: none is computed again because of its partner.
+#[test]
+fn channels_do_not_spoil_each_other() -> Result<()> {
+    let (width, height) = (150, 100);
+    let filter = Filter::new(positive(31, 31, 5)?).border(Border::Clamp);
+    let light = bright((width, height, 1), 6)?;
+    let at = |x: usize, y: usize| light.row(y)[x];
+    // By channel: the factor of the noise, and the constant under it.
+    let contents: [(&str, [(f32, f32); 4]); 6] = [
+        ("alike", [(1.0, 0.0); 4]),
+        ("one channel only", [(0.0, 0.0), (1.0, 0.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("an opaque one", [(1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (0.0, 255.0)]),
+        ("of many magnitudes", [(1e-12, 0.0), (1e6, 0.0), (1.0, 0.0), (3e-5, 0.0)]),
+        ("beyond the largest scale", [(1e-20, 0.0), (1e15, 0.0), (1e15, 0.0), (1e-20, 0.0)]),
+        ("constants", [(0.0, 0.7), (0.0, 1e-9), (0.0, 1e9), (0.0, -3.0)]),
+    ];
+    for (name, channels_of) in contents {
+        for channels in 2..=4 {
+            let image = image((width, height, channels), |x, y, channel| {
+                let (factor, constant) = channels_of[channel];
+                at(x, y) * factor + constant
+            })?;
+            for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
+                let is_beyond = name == "beyond the largest scale";
+                if is_beyond && accuracy == Accuracy::Normwise {
+                    // The norm of the partner bounds its error, not its own.
+                    continue;
+                }
+                let filter = filter.clone().accuracy(accuracy);
+                let (found, comparisons) = compare(&filter, &image)?;
+                for (channel, comparison) in comparisons.iter().enumerate() {
+                    let context = format!("{name}, channel {channel} of {channels}, {accuracy}: {comparison:?}");
+                    assert!(comparison.passes(), "{context}");
+                    let (factor, constant) = channels_of[channel];
+                    let part = ordered_part(&filter, &image, &found, channel)?;
+                    match (factor, constant) {
+                        (0.0, 0.0) => assert_eq!(part, 1.0, "{context}"),
+                        // Ordered sums of a channel whose scale ends at the largest one.
+                        _ if is_beyond => {}
+                        _ => assert!(part < 0.6, "{context}: {part} are ordered sums"),
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The three ways to a result, for each channel: the transform, a window by a warp, and a pair of tiles in order.
+#[test]
+fn each_way_is_taken_in_each_channel() -> Result<()> {
+    let filter = Filter::new(positive(31, 31, 5)?).border(Border::Clamp);
+    let (width, height) = (2 * valid((31, 31)).0 as usize, valid((31, 31)).1 as usize);
+    for channels in 2..=4 {
+        let light = bright((width, height, channels), 6)?;
+        let at = |x: usize, y: usize, channel: usize| light.row(y)[x * channels + channel];
+        for dark in 0..channels {
+            let with = |dark_value: &dyn Fn(usize, usize) -> Option<f32>| {
+                image((width, height, channels), |x, y, channel| {
+                    if channel == dark { dark_value(x, y) } else { None }.unwrap_or_else(|| at(x, y, channel))
+                })
+            };
+            let part = |image: &Image| -> Result<f64> {
+                let (found, comparisons) = compare(&filter, image)?;
+                assert!(comparisons.iter().all(Comparison::passes), "{channels}, {dark}: {comparisons:?}");
+                ordered_part(&filter, image, &found, dark)
+            };
+            assert!(part(&light)? < 0.2);
+            // Few windows are black in most of their pixels.
+            let few = part(&with(&|x, y| (x < 20 && y < 20).then_some(0.0))?)?;
+            assert!(few > 0.0 && few < 0.2, "{channels}, {dark}: {few}");
+            // The first of two tiles side by side has a pixel so bright that nothing else has a digit.
+            let star = part(&with(&|x, y| ((x, y) == (50, 50)).then_some(1e9))?)?;
+            assert!(star >= 0.5, "{channels}, {dark}: {star}");
+        }
+    }
+    Ok(())
+}
+
+/// NaN and infinity touch the outputs of their channel whose window holds them, and no others.
+#[test]
+fn what_is_no_number_stays_in_its_channel() -> Result<()> {
+    let random = noise(400 * 130 * 3, 9);
+    for channels in 2..=4 {
+        let image = image((250, 130, channels), |x, y, channel| match (x, y, channel) {
+            (0, 0, 1) => f32::NAN,
+            (110, 30, 0) => f32::INFINITY,
+            (249, 129, 1) => f32::NEG_INFINITY,
+            _ => random[(y * 250 + x) * 3 + channel % 3],
+        })?;
+        let weights = Mask::new(9, 31, (0..9 * 31).map(|i| 1.0 + i as f32).collect())?;
+        for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
+            let (found, comparisons) = compare(&Filter::new(weights.clone()).accuracy(accuracy), &image)?;
+            assert!(comparisons.iter().all(Comparison::passes), "{channels}, {accuracy}: {comparisons:?}");
+            let touched = |channel| channel_of(&found, channel).iter().filter(|value| !value.is_finite()).count();
+            assert_eq!([touched(0), touched(1)], [9 * 31, 5 * 16 + 5 * 16], "{channels}, {accuracy}");
+            assert!((2..channels).all(|channel| touched(channel) == 0), "{channels}, {accuracy}");
+        }
+    }
+    Ok(())
+}
+
+/// A row of blocks has each tile of each channel once. The oracle would see a tile that is missing, not one too many.
+#[test]
+fn grids_have_each_tile_of_each_channel_once() -> Result<()> {
+    for channels in 1..=4 {
+        for (width, tiles) in [(1, 1), (98, 1), (99, 2), (196, 2), (197, 3), (98 * 5, 5)] {
+            let plan = Plan::new(
+                &problem((width, 100, channels), &Filter::new(positive(31, 31, 1)?))?,
+                Limits::H100,
+                FFT_TILE,
+            )?;
+            let [launch] = plan.launches(100, 0..100).try_into().expect("one launch");
+            assert_eq!(launch.grid, ((tiles * channels as u32).div_ceil(2), 2), "{width} x {channels}");
+        }
+    }
+    Ok(())
+}
