@@ -81,8 +81,8 @@ impl Geometry {
     pub(super) fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
         let params = Params { height: height as i32, ..self.params };
         let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
-        let (columns, rows) = self.entry.outputs((mask_width, mask_height));
-        let blocks_across = (params.width as u32 * self.entry.channels).div_ceil(columns);
+        let (_, rows) = self.entry.outputs((mask_width, mask_height));
+        let blocks_across = self.entry.blocks_across(params.width as u32, (mask_width, mask_height));
         let mask_size = match self.entry.variant.spec().mask_form {
             MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
             MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),

@@ -118,6 +118,13 @@ impl Entry {
         (self.variant.spec().outputs)(self, mask)
     }
 
+    /// The blocks side by side that compute rows of `width` pixels.
+    #[must_use]
+    pub fn blocks_across(&self, width: u32, mask: (u32, u32)) -> u32 {
+        let pixels = width.next_multiple_of(self.variant.spec().pixels_together);
+        (pixels * self.channels).div_ceil(self.outputs(mask).0)
+    }
+
     /// The dynamic shared memory of a block for a mask, in bytes.
     #[must_use]
     pub fn shared_bytes(&self, mask: (u32, u32)) -> u64 {

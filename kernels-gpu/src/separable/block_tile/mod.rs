@@ -314,6 +314,7 @@ pub const SPEC: Spec = Spec {
     }),
     block: |entry| (threads(entry.side(), entry.class()), 1),
     outputs: |entry, _| (threads(entry.side(), entry.class()), OUTPUT_ROWS),
+    pixels_together: 1,
     shared_bytes: |entry, (width, _)| shared_bytes(threads(entry.side(), entry.class()), width),
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
     launch_bounds: |entry| Some((threads(entry.side(), entry.class()), 1)),
