@@ -81,7 +81,7 @@ impl Group {
 fn takes_long(case: &Case, choice: VariantChoice) -> bool {
     let most = match choice.named() {
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => 4_000_000,
-        Some(Variant::RegisterTile | Variant::SlidingWindow) => 16_000_000,
+        Some(Variant::RegisterTile | Variant::SlidingWindow | Variant::SlidingWindowPlanar) => 16_000_000,
         // It computes in order what it can't prove.
         Some(Variant::FftTile | Variant::FftPasses) if case.content != Content::Light => 1_000_000,
         _ => return false,

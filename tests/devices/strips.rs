@@ -58,7 +58,7 @@ pub(super) fn strips_of_each(device: DeviceChoice) -> Result<(), Failed> {
     for border in [Border::Constant(7.5), Border::Mirror, Border::Wrap] {
         // A tile of `fft_passes` has more rows than the image, so it has no strips.
         let cut = Variant::ALL.into_iter().filter(|&variant| variant != Variant::FftPasses);
-        let planes = |variant: Variant| variant.entries().find(|entry| entry.pixel == PixelType::F32);
+        let planes = |variant: Variant| variant.entries().find(|entry| entry.is_plane());
         for entry in cut.filter_map(planes) {
             // A strip of at most half of the image holds a whole tile of `fft_tile`.
             let (width, height) = (70, if entry.variant == Variant::FftTile { 270 } else { 131 });
@@ -99,6 +99,9 @@ pub(super) fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
     strips_of::<u8>(device, Variant::TensorCoreU8, &[3, 4, 1], (4, 6), |random| random.u8(..))?;
     strips_of::<u16>(device, Variant::SlidingWindow, &[1, 3, 4], (7, 7), |random| random.u16(..))?;
     strips_of::<u16>(device, Variant::SlidingWindow, &[3, 4, 1], (6, 5), |random| random.u16(..))?;
+    strips_of::<u16>(device, Variant::SlidingWindowPlanar, &[1, 2, 3, 4], (9, 9), |random| random.u16(..))?;
+    strips_of::<u16>(device, Variant::SlidingWindowPlanar, &[3, 4, 2, 1], (18, 13), |random| random.u16(..))?;
+    strips_of::<f32>(device, Variant::SlidingWindowPlanar, &[3, 4, 2], (31, 31), |random| random.f32() - 0.5)?;
     strips_of::<f32>(device, Variant::SlidingWindow, &[3, 4], (5, 5), |random| random.f32() - 0.5)
 }
 

@@ -34,6 +34,9 @@ pub trait LoadVector: StoreVector {
     /// The value of bits from [`to_raw`](Self::to_raw) or [`raw_border`](Self::raw_border).
     fn from_raw(raw: u32, border_value: f32) -> f32;
 
+    /// The value of bits from [`to_raw`](Self::to_raw).
+    fn from_raw_pixel(raw: u32) -> f32;
+
     /// Loads `count` values from `index` on. `count` is 4 or [`VECTOR_VALUES`](StoreVector::VECTOR_VALUES).
     ///
     /// # Safety
@@ -68,6 +71,11 @@ impl LoadVector for f32 {
 
     #[inline(always)]
     fn from_raw(raw: u32, _border_value: f32) -> f32 {
+        f32::from_bits(raw)
+    }
+
+    #[inline(always)]
+    fn from_raw_pixel(raw: u32) -> f32 {
         f32::from_bits(raw)
     }
 
@@ -116,6 +124,11 @@ impl LoadVector for u16 {
     #[inline(always)]
     fn from_raw(raw: u32, border_value: f32) -> f32 {
         if raw == u32::MAX { border_value } else { f32::from(raw as u16) }
+    }
+
+    #[inline(always)]
+    fn from_raw_pixel(raw: u32) -> f32 {
+        f32::from(raw as u16)
     }
 
     #[inline(always)]
@@ -173,6 +186,11 @@ impl LoadVector for u8 {
     #[inline(always)]
     fn from_raw(raw: u32, border_value: f32) -> f32 {
         if raw == u32::MAX { border_value } else { f32::from(raw as u8) }
+    }
+
+    #[inline(always)]
+    fn from_raw_pixel(raw: u32) -> f32 {
+        f32::from(raw as u8)
     }
 
     #[inline(always)]

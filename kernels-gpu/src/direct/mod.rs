@@ -3,3 +3,4 @@
 pub mod register_tile;
 pub mod shared_tile_async;
 pub mod sliding_window;
+pub mod sliding_window_planar;

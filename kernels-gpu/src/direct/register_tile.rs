@@ -362,6 +362,7 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Tiles,
     block: |_| BLOCK,
     outputs: |_, _| OUTPUTS,
+    pixels_together: 1,
     shared_bytes: |_, (width, height)| shared_bytes(width, height),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

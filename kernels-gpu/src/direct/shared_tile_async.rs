@@ -322,6 +322,7 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Tiles,
     block: |_| BLOCK,
     outputs: |_, _| OUTPUTS,
+    pixels_together: 1,
     shared_bytes: |_, (width, _)| shared_bytes(width),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

@@ -431,6 +431,7 @@ pub const SPEC: Spec = Spec {
         let (columns, rows) = valid(mask);
         (2 * columns, rows)
     },
+    pixels_together: 1,
     shared_bytes: |_, mask| u64::from(FIXED_BYTES) + direct::coefficient_bytes(mask),
     launch_bounds: |_| Some((THREADS, 1)),
     convergent: |entry| convergent(entry.channels),

@@ -161,7 +161,10 @@ impl Entry {
     pub fn blocks_across(&self, mask: (u32, u32), width: u32) -> u32 {
         let (columns, _) = self.outputs(mask);
         match self.variant.spec().grid {
-            Grid::Tiles | Grid::Partition(_) => (width * self.channels).div_ceil(columns),
+            Grid::Tiles | Grid::Partition(_) => {
+                let pixels = width.next_multiple_of(self.variant.spec().pixels_together);
+                (pixels * self.channels).div_ceil(columns)
+            }
             Grid::ChannelTiles => (width.div_ceil(columns / 2) * self.channels).div_ceil(2),
         }
     }

@@ -70,6 +70,8 @@ variants! {
     RegisterTile = direct::register_tile;
     /// A thread walks down the image with its sums in registers.
     SlidingWindow = direct::sliding_window;
+    /// The same for interleaved channels, each in a plane of shared memory.
+    SlidingWindowPlanar = direct::sliding_window_planar;
     /// Fourier transforms of tiles, for large dense masks.
     FftTile = fft::tile;
     /// Fourier transforms of larger tiles, for larger masks.

@@ -40,6 +40,9 @@ pub struct Spec {
     ///
     /// With [`Grid::Partition`] a block computes more rows. The host then uses y to estimate how many blocks have work.
     pub outputs: fn(&Entry, mask: (u32, u32)) -> (u32, u32),
+    /// Neighbouring pixels of a row that no block shares with another. The host rounds the width up to a multiple of
+    /// it before it divides by the columns of [`outputs`](Self::outputs).
+    pub pixels_together: u32,
     /// Dynamic shared memory of a block for a mask, in bytes.
     pub shared_bytes: fn(&Entry, mask: (u32, u32)) -> u64,
     /// The largest number of threads of a block and the least number of blocks that a multiprocessor holds, where the

@@ -38,6 +38,7 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Partition(GRID),
     block: |entry| (threads(entry.class()), 1),
     outputs: |entry, _| (threads(entry.class()), ROWS),
+    pixels_together: 1,
     shared_bytes: |entry, mask| shared_bytes(entry.class(), (entry.channels, 1), mask, true),
     launch_bounds: |entry| Some((threads(entry.class()), 1)),
     convergent: |_| CONVERGENT,

@@ -332,6 +332,7 @@ pub const SPEC: Spec = Spec {
     }),
     block: |_| BLOCK,
     outputs: |_, _| (OUTPUT_COLUMNS, BLOCK.1),
+    pixels_together: 1,
     shared_bytes: |_, (width, height)| shared_bytes(width, height),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

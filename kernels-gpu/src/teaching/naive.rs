@@ -150,6 +150,7 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Tiles,
     block: |_| BLOCK,
     outputs: |_, _| BLOCK,
+    pixels_together: 1,
     shared_bytes: |_, _| 0,
     launch_bounds: no_launch_bounds,
     convergent: |_| Convergent::NONE,

@@ -208,6 +208,7 @@ pub const SPEC: Spec = Spec {
     grid: Grid::Tiles,
     block: |_| BLOCK,
     outputs: |_, _| BLOCK,
+    pixels_together: 1,
     shared_bytes: |entry, (width, height)| shared_bytes(width, height, entry.channels),
     launch_bounds: no_launch_bounds,
     convergent: |_| CONVERGENT,

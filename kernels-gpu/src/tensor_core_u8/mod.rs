@@ -393,6 +393,7 @@ pub const SPEC: Spec = Spec {
     }),
     block: |_| BLOCK,
     outputs: |entry, _| (outputs(entry.channels, entry.side()), ROWS),
+    pixels_together: 1,
     shared_bytes: |entry, (width, height)| shared_bytes(entry.channels, width, height, entry.side()),
     launch_bounds: |entry| launch_bounds(entry.channels, entry.side()),
     convergent: |entry| convergent(entry.channels, entry.side()),

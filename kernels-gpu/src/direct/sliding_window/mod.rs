@@ -53,9 +53,9 @@ pub mod cp_async_ring;
 pub mod double_buffered;
 mod fragments;
 pub mod global_rows;
-mod passes;
+pub(in crate::direct) mod passes;
 mod schedule;
-mod walk;
+pub(in crate::direct) mod walk;
 
 pub use self::passes::{mask_row, rows_per_pass};
 pub use self::schedule::{Schedule, schedule};
@@ -142,6 +142,7 @@ pub const SPEC: Spec = Spec {
     }),
     block: |_| BLOCK,
     outputs: |entry, _| (BLOCK.0 * of_entry(entry).columns_per_thread, MIN_STRIP_ROWS),
+    pixels_together: 1,
     shared_bytes: |entry, _| match Source::of(entry.pixel, entry.channels, entry.side()) {
         Source::DoubleBuffered => double_buffered::shared_bytes(of_entry(entry).columns_per_thread),
         Source::GlobalRows => {

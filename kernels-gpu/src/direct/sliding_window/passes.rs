@@ -82,7 +82,7 @@ impl Pass {
     }
 
     /// The pass that has row `row`, and the number of the row in it. Passes over `rows` rows have up to `height` rows.
-    const fn of_row(height: usize, rows: usize, row: usize) -> (usize, usize) {
+    pub(in crate::direct) const fn of_row(height: usize, rows: usize, row: usize) -> (usize, usize) {
         let full = Self::full(height, rows);
         if row < full * height {
             (row / height, row % height)

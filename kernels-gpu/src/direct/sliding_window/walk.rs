@@ -212,7 +212,7 @@ unsafe fn add_row<M: MaskRows, const K: usize, const H: usize, const C: usize, c
 /// # Safety
 /// Row `k` is one of `pass`, and [`struct@MASK`] holds its `K` coefficients.
 #[inline(always)]
-unsafe fn multiply_add<const K: usize, const C: usize, const CHANNELS: u32>(
+pub(in crate::direct) unsafe fn multiply_add<const K: usize, const C: usize, const CHANNELS: u32>(
     mut sum: [f32; C],
     window: &Window,
     k: usize,

@@ -243,6 +243,7 @@ pub const SPEC: Spec = Spec {
         let (columns, rows) = valid(mask);
         (2 * columns, rows * ROWS / POINTS)
     },
+    pixels_together: 1,
     shared_bytes: |_, _| SHARED_BYTES as u64,
     launch_bounds: |_| Some((THREADS, 2)),
     convergent: |_| rows::CONVERGENT,

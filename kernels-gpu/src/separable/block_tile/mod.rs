@@ -341,6 +341,7 @@ pub const SPEC: Spec = Spec {
     }),
     block: |entry| (threads_of(entry), 1),
     outputs: |entry, _| (threads_of(entry), OUTPUT_ROWS),
+    pixels_together: 1,
     shared_bytes: |entry, mask| {
         if entry.is_plane() {
             shared_bytes(threads_of(entry), mask.0)

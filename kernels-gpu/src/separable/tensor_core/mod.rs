@@ -367,6 +367,7 @@ pub const SPEC: Spec = Spec {
     }),
     block: |entry| (32 * warps(entry.class()), 1),
     outputs: |entry, _| (columns(entry.class()), rows(entry.class())),
+    pixels_together: 1,
     shared_bytes: |entry, _| shared_bytes(entry.class()),
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
     launch_bounds: |entry| Some((32 * warps(entry.class()), 1)),
