@@ -126,7 +126,8 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
         unsafe { thread::sync_threads() };
         let mut sums: Sums<H, C> = [[0.0; C]; H];
         let mut current = 0;
-        let mut r = -1;
+        // LLVM would peel the first turn off the loop, and its barrier with it.
+        let mut r = thread::black_box(u32::MAX) as i32;
         while r < end {
             thread::no_unroll();
             // SAFETY: the current buffer was stored before the last barrier. No thread reads the other one any more. In
