@@ -92,9 +92,9 @@ fn of_ones(width: usize, height: usize, variant: Variant) -> Plan {
     let plan = |mask: (u32, u32)| {
         let filter = Filter::new(Mask::average(mask.0 as usize, mask.1 as usize).unwrap());
         let mut problem = Problem::new(width, height, &filter).unwrap();
-        if variant.entries().all(|entry| entry.pixel == PixelType::U8) {
-            problem =
-                problem.with_format(PixelFormat { channels: 1, input: PixelType::U8, output: PixelType::U8 }).unwrap();
+        if !variant.entries().any(|entry| entry.is_plane()) {
+            let format = PixelFormat { channels: entry.channels as usize, input: entry.pixel, output: entry.pixel };
+            problem = problem.with_format(format).unwrap();
         }
         Plan::new(&problem, Limits::H100, VariantChoice::Named(variant))
     };
@@ -143,6 +143,9 @@ fn grids_partition_the_rows() {
     // As measured: 132 multiprocessors of 32 blocks, over 64 strips side by side.
     let [launch] = of_ones(8192, 8192, Variant::SlidingWindow).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (64, 66));
+    // Whole groups of 8 pixels of a channel: 11 groups of 3 channels are 33 lanes.
+    let entry = entries().find(|entry| entry.symbol == "sliding_window_planar_f32_c3_13x13").unwrap();
+    assert_eq!([80, 81, 85, 88, 4096].map(|width| entry.blocks_across(width, (13, 13))), [1, 2, 2, 2, 48]);
     let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (33, 64));
     let [launch] = of_ones(8192, 8192, Variant::SeparableBlockTile).launches(8192, 0..8192).try_into().unwrap();

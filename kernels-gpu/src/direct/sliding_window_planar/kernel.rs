@@ -104,10 +104,11 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
                 // SAFETY: all lanes are here.
                 index |= u32::from(unsafe { warp::any(thread / WARP >> bit & 1 != 0) }) << bit;
             }
+            // LLVM must not see that the number is one of a few, or it would select values by the votes, and ptxas would
+            // keep those in other registers.
+            let index = thread::black_box(index);
             sums_of.pass = index;
-            // LLVM must not see that it is a multiple of 16: ptxas does not fold the `or` that this allows.
-            let coefficients = thread::black_box(index * pass_pitch(K as u32, H as u32));
-            pass = Pass::new::<K, H>(index as i32, coefficients);
+            pass = Pass::new::<K, H>(index as i32, index * pass_pitch(K as u32, H as u32));
             // SAFETY: each thread fills the sums that its own lane and pass begin with.
             unsafe { sums_of.clear() };
         }
@@ -125,7 +126,8 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
         unsafe { thread::sync_threads() };
         let mut sums: Sums<H, C> = [[0.0; C]; H];
         let mut current = 0;
-        let mut r = -1;
+        // LLVM would peel the first turn off the loop, and its barrier with it.
+        let mut r = thread::black_box(u32::MAX) as i32;
         while r < end {
             thread::no_unroll();
             // SAFETY: the current buffer was stored before the last barrier. No thread reads the other one any more. In

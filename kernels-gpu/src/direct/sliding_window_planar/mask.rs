@@ -22,11 +22,14 @@ pub const fn rows_per_pass(side: u32) -> u32 {
     side.div_ceil(passes(side))
 }
 
-/// The coefficients of a pass of up to `height` rows, rounded up to whole cache lines.
+/// The coefficients of a pass of up to `height` rows, rounded up to an odd number of cache lines.
 pub(super) const fn pass_pitch(side: u32, height: u32) -> u32 {
     let coefficients = side * height;
     assert!(coefficients * size_of::<f32>() as u32 <= 1000, "a pass must fit the first-level constant cache");
-    coefficients.next_multiple_of(CACHE_LINE)
+    // An odd number of lines: LLVM would make an `or` of an addition to a multiple of a large power of two, and ptxas
+    // takes no `or` as a part of an address.
+    let lines = coefficients.div_ceil(CACHE_LINE);
+    (lines + (lines + 1) % 2) * CACHE_LINE
 }
 
 /// The index of the first coefficient of row `row` of a mask of `side` x `side`. Row `side` begins after all of them.
