@@ -12,6 +12,10 @@
 //! With negative coefficients a partial sum may be larger than the sum. Then the factor is 0, and the constant has the
 //! error of the largest sums.
 //!
+//! # Half-way results
+//! If the ordered sum rounds nothing, all sums are multiples of a power of two. Of multiples of 1/4, for example, every
+//! fourth is half-way between two integers. Those are uncertain, whatever the radius is.
+//!
 //! # Why the partial sums are not smaller
 //! A result may have all its bright pixels in the first rows of the window. Then its first partial sums are as large as
 //! the result, whatever the coefficients of those rows are, up to the largest pixel times their sum.
@@ -81,7 +85,10 @@ impl ProvenSums {
             uncertain += (above - below) / all * (2.0 * (constant + factor * below)).min(1.0);
             above = below;
         }
-        let uncertain = uncertain.max((2.0 * constant).min(1.0));
+        // Sums without roundings are multiples of a unit, so that some results are half-way between two integers.
+        let half_way = integers.direct.exact_unit().map_or(0.0, |unit| unit * scale);
+        let half_way = if half_way < 1.0 { half_way } else { 0.0 };
+        let uncertain = uncertain.max((2.0 * constant).min(1.0)) + half_way;
         // NaN is not small.
         let is_small = uncertain <= MOST_UNCERTAIN;
         if !is_small {
