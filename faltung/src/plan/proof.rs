@@ -84,6 +84,12 @@ pub(super) struct Integers {
 pub(super) struct KernelError([(f64, f64); 2]);
 
 impl KernelError {
+    /// That of sums of so many products.
+    #[cfg(test)]
+    pub(super) fn with_gamma(steps: u32) -> Self {
+        Self([(0.0, gamma(steps)); 2])
+    }
+
     /// The error where `A` is at most this.
     pub(super) fn at(&self, magnitude: f64) -> f64 {
         self.0.iter().map(|(fixed, factor)| fixed + factor * magnitude).fold(0.0, f64::max)

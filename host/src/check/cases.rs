@@ -9,7 +9,8 @@ mod of_kernels;
 use kernels_gpu::registry::entries;
 
 use self::of_kernels::{
-    integers, large_squares, long_transforms, other_sizes, tensor_bytes, tensor_planes, transforms, wide, wide_values,
+    integers, interleaved, large_squares, long_transforms, other_sizes, tensor_bytes, tensor_planes, transforms, wide,
+    wide_values,
 };
 use super::case::{Case, Content};
 use super::cover::cover;
@@ -164,6 +165,7 @@ fn all(seed: u64) -> Vec<Case> {
     cases.extend(other_sizes(seed));
     cases.extend(wide_values(seed));
     cases.extend(tensor_bytes(seed));
+    cases.extend(interleaved(seed));
     cases.extend(tensor_planes(seed));
     cases.extend(transforms(seed));
     cases.extend(long_transforms(seed));

@@ -16,16 +16,28 @@ fn gaussian(radius: usize) -> Filter {
     Filter::new(Mask::gaussian(radius as f64 / 3.0, Some(radius)).unwrap())
 }
 
+/// Separable masks of bytes have a kernel that proves its own results.
+#[test]
+fn separable_masks_of_bytes_are_proven() {
+    for (channels, filter) in [(1, gaussian(31)), (2, gaussian(15)), (3, gaussian(10)), (4, gaussian(31))] {
+        for accuracy in Accuracy::ALL {
+            let plan = plan(PixelType::U8, channels, 4096, &filter.clone().accuracy(accuracy));
+            assert_eq!((plan.entry.variant, plan.proof.is_some()), (Variant::SeparableU8, false), "{}", plan.reason);
+            assert!(plan.reason.contains("% of the pixels recomputed in order"), "{}", plan.reason);
+        }
+    }
+}
+
 /// Large masks of bytes take kernels of class Bounded through planes, also where the class Exact is asked for.
 #[test]
 fn large_masks_of_bytes_are_proven() {
     let dense = Filter::new(mask(63, 63).normalized().unwrap());
-    for (channels, filter) in [(1, gaussian(31)), (2, gaussian(15)), (3, gaussian(31)), (4, gaussian(31)), (3, dense)] {
+    for (channels, filter) in [(1, gaussian(34)), (3, gaussian(34)), (3, dense)] {
         for accuracy in Accuracy::ALL {
             let plan = plan(PixelType::U8, channels, 4096, &filter.clone().accuracy(accuracy));
             assert!(!plan.entry.variant.is_exact(), "{channels}: {}", plan.reason);
             let proof = plan.proof.unwrap();
-            assert!(proof.uncertain > 0.001 && proof.uncertain < 0.05, "{}", proof.uncertain);
+            assert!(proof.uncertain > 0.001 && proof.uncertain < 0.08, "{}", proof.uncertain);
             assert_eq!((proof.conversion.pixel, proof.conversion.channels as usize), (PixelType::U8, channels));
             assert!(plan.reason.contains("% of the values recomputed in order"), "{}", plan.reason);
         }

@@ -189,6 +189,45 @@ pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
+/// The same for the kernels for separable masks of interleaved channels: of each type, number of channels and class of
+/// masks one image with a block without an edge, one that ends near a block, and a small one.
+pub(super) fn interleaved(seed: u64) -> Vec<Case> {
+    const COLUMNS: [usize; 7] = [3, 1, 16, 9, 2, 17, 5];
+    const BORDERS: [Border; 6] =
+        [Border::Mirror, Border::ZERO, Border::Wrap, Border::Constant(7.0), Border::Clamp, Border::Reflect];
+    let is_separable =
+        |entry: &&Entry| matches!(entry.variant.spec().mask_form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_));
+    let kinds = entries().filter(|entry| !entry.is_plane()).filter(is_separable);
+    let turns = kinds.flat_map(|entry| (0..3).map(move |turn| (entry, turn))).enumerate();
+    let case = |(number, (entry, turn)): (usize, (&Entry, usize))| {
+        let (channels, threads) = (entry.channels as usize, entry.block().0 as usize);
+        let (columns, rows) = (COLUMNS[number % COLUMNS.len()], entry.class() as usize + 1 - number % 15);
+        let output = (entry.variant.spec().results)(entry.pixel)[0];
+        Case {
+            image: match turn {
+                0 => ((2 * threads + 90) / channels + number % 5, 33 + number % 7),
+                1 => (threads / channels + number % 3 - 1, 17 + number % 4),
+                _ => (1 + 11 * number % 40, 1 + 5 * number % 23),
+            },
+            mask: (columns, rows),
+            // A step of 3 cases from kind to kind: the quotient brings the other borders.
+            border: BORDERS[(number + number / 6) % BORDERS.len()],
+            operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+            anchor: (turn == 1).then_some((rows - 1, number % columns)),
+            scale: match output {
+                PixelType::F32 if number % 5 == 3 => (-2.5, 0.25),
+                PixelType::F32 => (1.0, 0.0),
+                _ => (0.5 / ((columns * rows) as f32).sqrt(), 128.0),
+            },
+            format: PixelFormat { channels, input: entry.pixel, output },
+            separable: true,
+            content: Content::Random,
+            seed: seed.wrapping_add(1_100_000 + number as u64),
+        }
+    };
+    turns.map(case).collect()
+}
+
 /// The same for one `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 columns at a time.
 /// The masks are long, so that all variants can be compared.
 pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
