@@ -76,8 +76,10 @@ pub mod cp_async;
 pub mod executor;
 mod float;
 mod global;
+pub mod half;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;
+pub mod ldmatrix;
 pub mod math;
 pub mod mma;
 pub mod print;

@@ -94,6 +94,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(crate::arrays::cases());
     cases.extend(crate::atomics::cases());
     cases.extend(crate::debugging::cases());
+    cases.extend(crate::halves::cases());
     cases.extend(crate::math::cases());
     cases.extend(crate::warps::cases());
     cases
