@@ -93,6 +93,9 @@ pub fn write_ptx(root: &Path, file: &Path) -> Result<()> {
     let builder = CudaBuilder::new(example.join("kernels")).arch(Arch::Sm80);
     let build = builder.target_dir(target(root).join("own-kernels-ptx")).copy_to(file).build()?;
     println!("{}: {} kernels, {} bytes", file.display(), build.entries().count(), build.text.len());
+    if let Some(statistics) = build.sass_statistics(Arch::Sm90)? {
+        println!("{statistics}");
+    }
     Ok(())
 }
 
