@@ -1,14 +1,14 @@
 //! Matrices from shared memory into the fragments of [`mma`](crate::mma): PTX `ldmatrix`, from compute capability 7.5
 //! on.
 //!
-//! A matrix has 8 x 8 elements of 16 bits. A row has 16 bytes in one piece, and the rows may lie anywhere. Lane `8 m + r`
-//! passes the address of row `r` of matrix `m`. With `g = lane / 4` and `t = lane % 4`, word `m` of a lane then holds
-//! two elements of matrix `m`:
+//! A matrix has 8 x 8 elements of 16 bits. A row has 16 bytes in one piece, and the rows may lie anywhere. Lane
+//! `8 m + r` passes the address of row `r` of matrix `m`. With `g = lane / 4` and `t = lane % 4`, word `m` of a lane
+//! then holds two elements of matrix `m`:
 //!
-//! | function | lower half | upper half |
+//! | functions | lower half | upper half |
 //! | --- | --- | --- |
-//! | [`ldmatrix_x1`], [`ldmatrix_x2`], [`ldmatrix_x4`] | row `g`, column `2 t` | row `g`, column `2 t + 1` |
-//! | [`ldmatrix_x1_trans`], [`ldmatrix_x2_trans`], [`ldmatrix_x4_trans`] | row `2 t`, column `g` | row `2 t + 1`, column `g` |
+//! | [`ldmatrix_x1`], `x2`, `x4` | row `g`, column `2 t` | row `g`, column `2 t + 1` |
+//! | [`ldmatrix_x1_trans`], `x2`, `x4` | row `2 t`, column `g` | row `2 t + 1`, column `g` |
 //!
 //! One `ldmatrix_x4` loads the fragment of `A` of an `m16n8k16` product: matrices 0 and 1 are the upper and the lower
 //! half of the left 8 columns, 2 and 3 those of the right ones. With rows of `B`, `ldmatrix_x2_trans` loads its

@@ -57,11 +57,11 @@ pub unsafe fn product_bf16(a: Global<Bf16>, b: Global<Bf16>, c: GlobalMut<f32>, 
         for k in [0, 16] {
             // Lane i passes row i % 16 of two matrices beside each other.
             let (of_row, beside) = (lane % 16, lane / 16 * 8);
-            // SAFETY: the rows lie in the tiles, 16 bytes each, and were written before the barrier. All lanes are here.
+            let row_of_a = |m: u32| tile_a.offset((row + m * 16 + of_row) * STRIDES[0] + k + beside);
+            let row_of_b = |n: u32| tile_b.offset((k + of_row) * STRIDES[1] + column + n * 16 + beside);
+            // SAFETY: the rows lie in the tiles, and were written before the barrier. All lanes are here.
             unsafe {
-                let of_a = |m: u32| ldmatrix_x4(tile_a.offset((row + m * 16 + of_row) * STRIDES[0] + k + beside));
-                let of_b =
-                    |n: u32| ldmatrix_x4_trans(tile_b.offset((k + of_row) * STRIDES[1] + column + n * 16 + beside));
+                let (of_a, of_b) = (|m| ldmatrix_x4(row_of_a(m)), |n| ldmatrix_x4_trans(row_of_b(n)));
                 let (fragments_a, fragments_b) = ([of_a(0), of_a(1)], [of_b(0), of_b(1)]);
                 for m in 0..2 {
                     for n in 0..4 {

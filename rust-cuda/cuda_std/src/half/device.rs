@@ -2,7 +2,9 @@
 
 /// Functions of one instruction, of registers alone.
 macro_rules! instructions {
-    ($($name:ident($($argument:ident: $type:ty, $class:ident);*) -> $result:ty, $of_result:ident = $text:literal;)*) => {$(
+    ($(
+        $name:ident($($argument:ident: $type:ty, $class:ident);*) -> $result:ty, $of_result:ident = $text:literal;
+    )*) => {$(
         #[inline(always)]
         pub(crate) fn $name($($argument: $type),*) -> $result {
             require::<()>();

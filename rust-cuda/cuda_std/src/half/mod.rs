@@ -5,9 +5,9 @@
 //! | [`F16`] | 5 bits | 11 | 65504 | every architecture |
 //! | [`Bf16`] | 8 bits, as `f32` | 8 | 3.39e38 | `sm_80` or newer |
 //!
-//! They are [`Scalar`](crate::Scalar): arrays in global and shared memory hold them. Every operation rounds once, to the
-//! nearest number; ties round to even. Subnormal numbers are kept. So results are bit-exact in the emulator, except for
-//! the bits of a NaN. Nothing is fused but [`fma`](F16::fma).
+//! They are [`Scalar`](crate::Scalar): arrays in global and shared memory hold them. Every operation rounds once, to
+//! the nearest number; ties round to even. Subnormal numbers are kept. So results are bit-exact in the emulator, except
+//! for the bits of a NaN. Nothing is fused but [`fma`](F16::fma).
 //!
 //! Two numbers in one word take the same instructions as one, so the `x2` types are twice as fast. Sums of many terms
 //! belong into `f32`, or into the tensor cores: see [`mma`](crate::mma).
