@@ -325,7 +325,7 @@ def main():
     options = parser.parse_args()
 
     rust = cp.RawModule(path=options.ptx)
-    cpp = cp.RawModule(code=(HERE / "own_kernels.cu").read_text(), options=("-std=c++17",))
+    cpp = cp.RawModule(code=(HERE / "own_kernels.cu").read_text())
     sources = {"rust": rust.get_function, "cpp": cpp.get_function}
     rows = []
     for problem in problems(options.quick):
