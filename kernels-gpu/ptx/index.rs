@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "14a82182b2769324d07e7903eef77ce1360d95d8860856073a7efeec64cc06fc";
+pub const SOURCE_HASH: &str = "68d2e58c71279522a4264e8b097a7c3d52e883d34f5cbb1f0c465e05403f6336";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
