@@ -53,7 +53,11 @@ enum Task {
         parent: PathBuf,
     },
     /// Test and run examples/own-kernels and a workspace of new-kernel, with their PTX
-    OwnKernels,
+    OwnKernels {
+        /// Only compile the kernels of the example to this file, for docs/measurements/own_kernels.py
+        #[arg(long, value_name = "FILE")]
+        ptx: Option<PathBuf>,
+    },
     /// Build the wheel of the Python module into target/wheel, and check it
     Wheel {
         /// Build a wheel for this machine alone, and run the tests of the module with it
@@ -104,7 +108,8 @@ fn run(task: Task) -> Result<()> {
         Task::Package { verify } => xtask::package::check(&root, verify),
         Task::Outside => xtask::outside::check(&root),
         Task::NewKernel { name, parent } => xtask::new_kernel::new_kernel(&root, &parent, &name).map(drop),
-        Task::OwnKernels => xtask::own_kernels::check(&root),
+        Task::OwnKernels { ptx: None } => xtask::own_kernels::check(&root),
+        Task::OwnKernels { ptx: Some(file) } => xtask::own_kernels::write_ptx(&root, &file),
         Task::Wheel { test: false } => xtask::wheel::wheel(&root),
         Task::Wheel { test: true } => xtask::wheel::test(&root),
         Task::Book => xtask::book::book(&root),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use cuda_builder::{Arch, CudaBuilder};
 
 use crate::new_kernel::new_kernel;
 use crate::process::{show, shown};
@@ -79,6 +80,23 @@ pub fn check(root: &Path) -> Result<()> {
     let text = fs::read_to_string(&program).context("could not read the program")?;
     fs::write(&program, text + TEST).context("could not write the program")?;
     cargo(&second, &["test", "-p", "first-kernel-app"])
+}
+
+/// Compiles the kernels of the example to a file of PTX, as the `build.rs` of its program does.
+///
+/// # Errors
+/// The build fails, or the file can't be written.
+pub fn write_ptx(root: &Path, file: &Path) -> Result<()> {
+    setup::require(root)?;
+    let example = root.join(FOLDER);
+    fs::copy(root.join("Cargo.lock"), example.join("Cargo.lock")).context("could not copy Cargo.lock")?;
+    let builder = CudaBuilder::new(example.join("kernels")).arch(Arch::Sm80);
+    let build = builder.target_dir(target(root).join("own-kernels-ptx")).copy_to(file).build()?;
+    println!("{}: {} kernels, {} bytes", file.display(), build.entries().count(), build.text.len());
+    if let Some(statistics) = build.sass_statistics(Arch::Sm90)? {
+        println!("{statistics}");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

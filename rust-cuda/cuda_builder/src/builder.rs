@@ -141,8 +141,8 @@ impl CudaBuilder {
 
     /// Rejects kernels that can panic, which is the default.
     ///
-    /// A panic stops the grid, and no message says where. The code of a panic also costs registers and a stack frame.
-    /// With `false` such kernels are allowed.
+    /// A panic stops the grid, and the context is lost. The code of a panic also costs registers and a stack frame.
+    /// With `false` such kernels are allowed. The panic handler of `cuda_std` then names the file and the line.
     #[must_use]
     pub fn deny_panics(mut self, deny: bool) -> Self {
         self.deny_panics = deny;

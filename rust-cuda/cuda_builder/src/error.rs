@@ -113,7 +113,7 @@ pub enum CudaBuilderError {
     },
     /// Kernels can panic, which [`deny_panics`](crate::CudaBuilder::deny_panics) forbids.
     #[error(
-        "kernels of {crate_name} can panic:\n{}\na panic stops the grid without a message, and its code costs registers: \
+        "kernels of {crate_name} can panic:\n{}\na panic stops the grid, and its code costs registers: \
          make it impossible (compare the index first, use `get_unchecked`, test the divisor for 0), or allow it with \
          `CudaBuilder::deny_panics(false)`",
         listed(kernels)

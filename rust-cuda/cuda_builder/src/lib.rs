@@ -34,6 +34,7 @@
 //! - [`CudaBuilder`] compiles.
 //! - [`ptx`] parses the result: entries, parameters and symbols. It also splits one PTX into modules that a program
 //!   loads one by one.
+//! - [`Build::sass_statistics`] has the registers, spills and instructions of each kernel, where there is `ptxas`.
 //! - [`SourceHash`] checks whether a committed PTX belongs to its sources.
 
 mod arch;
@@ -46,6 +47,7 @@ mod lock_file;
 mod panics;
 pub mod ptx;
 pub mod rust_src;
+mod sass;
 mod target;
 
 pub use arch::Arch;
@@ -55,3 +57,4 @@ pub use builder::{Build, CudaBuilder};
 pub use error::CudaBuilderError;
 pub use hash::SourceHash;
 pub use panics::PanickingKernel;
+pub use sass::{KernelStatistics, SassStatistics};

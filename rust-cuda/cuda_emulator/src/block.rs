@@ -1,7 +1,7 @@
 //! One block: its threads as fibers, its barriers and its shared memory.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -20,6 +20,7 @@ use crate::defect::Kind;
 use crate::found::Found;
 use crate::launch::{Launch, unravel};
 use crate::memory::{Allocation, Memory};
+use crate::printed::Printed;
 use crate::shared::Shared;
 use crate::sites;
 use crate::stacks::{self, STACK_BYTES};
@@ -40,6 +41,9 @@ struct Given {
     values: [[u32; GATHERED]; 2],
 }
 
+/// The payload that unwinds a thread after a failed assertion, which is reported already.
+struct Asserted;
+
 /// One thread of the block.
 type Fiber = Coroutine<u32, Wait, (), DefaultStack>;
 
@@ -53,6 +57,7 @@ pub(crate) struct Common<'a> {
     pub(crate) turns: &'a Turns,
     pub(crate) arrays: &'a Arrays,
     pub(crate) elements: &'a GlobalElements,
+    pub(crate) printed: &'a Printed,
     pub(crate) seed: u64,
     pub(crate) counting: bool,
 }
@@ -87,6 +92,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) progress: Cell<bool>,
     /// Whether all blocks with lower numbers have ended.
     is_first: Cell<bool>,
+    /// Whether an assertion of a thread of the block has failed. Others may then wait for it in vain.
+    asserted: Cell<bool>,
     stacks: RefCell<Vec<DefaultStack>>,
     spare: Cell<Vec<u8>>,
 }
@@ -118,6 +125,7 @@ impl<'a> Runner<'a> {
             clock: Cell::new(0),
             progress: Cell::new(false),
             is_first: Cell::new(false),
+            asserted: Cell::new(false),
             stacks: RefCell::default(),
             spare: Cell::new(vec![1; SPARE_BYTES]),
         }
@@ -136,6 +144,7 @@ impl<'a> Runner<'a> {
         self.block.set(block);
         self.barriers.set(0);
         self.is_first.set(false);
+        self.asserted.set(false);
         self.clock.set(0);
         self.causality.begin_block();
         self.spins.iter().for_each(|spin| spin.set(Spin::default()));
@@ -244,6 +253,7 @@ impl<'a> Runner<'a> {
         match catch_unwind(AssertUnwindSafe(|| fiber.resume(value))) {
             Ok(CoroutineResult::Yield(wait)) => wait,
             Ok(CoroutineResult::Return(())) => Wait::Ended,
+            Err(panic) if panic.is::<Asserted>() => Wait::Ended,
             Err(panic) => {
                 let message = panic
                     .downcast_ref::<String>()
@@ -311,6 +321,9 @@ impl<'a> Runner<'a> {
 
     /// Reports that a thread waits for one that never arrives. `first` is the thread of `waits[0]`.
     fn missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) -> bool {
+        if self.asserted.get() {
+            return false;
+        }
         let (action, location) = match wait {
             Wait::Barrier(_, location) => ("waiting at a barrier", location),
             Wait::Warp(mask, _, _, location) if mask >> (thread - first) & 1 == 0 => {
@@ -480,6 +493,17 @@ impl Executor for Runner<'_> {
 
     fn fence(&self, scope: Scope) {
         self.execute_fence(scope);
+    }
+
+    fn print(&self, text: &str) {
+        self.common.printed.add(self.block.get(), text);
+    }
+
+    fn assertion_failed(&self, message: &str, location: &'static Location<'static>) -> ! {
+        self.asserted.set(true);
+        self.report("running".to_owned(), Kind::Assertion { message: message.to_owned() }, Some(location));
+        // Without a call of the panic hook.
+        resume_unwind(Box::new(Asserted))
     }
 
     fn lockstep(&self, step: Lockstep, location: &'static Location<'static>) {

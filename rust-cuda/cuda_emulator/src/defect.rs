@@ -72,6 +72,11 @@ pub enum Kind {
         /// The line at which that thread waits instead. None if it has ended.
         waits_at: Option<&'static Location<'static>>,
     },
+    /// A `gpu_assert!` whose condition does not hold. On a device it stops the grid.
+    Assertion {
+        /// Its message.
+        message: String,
+    },
     /// A panic of the kernel. On a device it stops the grid.
     Panic {
         /// Its message.
@@ -136,6 +141,7 @@ impl fmt::Display for Defect {
             Kind::BarrierMissed { other, waits_at: Some(place) } => {
                 write!(f, ", which {other} never reaches: it waits at {}:{}", place.file(), place.line())?;
             }
+            Kind::Assertion { message } => write!(f, ", assertion `{message}` failed")?,
             Kind::Panic { message } => write!(f, ", a panic: {message}")?,
         }
         if let Some(location) = self.location {

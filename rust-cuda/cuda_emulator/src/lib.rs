@@ -18,6 +18,7 @@
 //!   to the source before the wait.
 //! - Elements of an output that two threads write.
 //! - Barriers and warp collectives that some threads miss.
+//! - Conditions of `gpu_assert!` that do not hold, and panics.
 //! - Launches beyond the limits of the device.
 //!
 //! A report names the kernel, the block, the thread, the access and the line of the source. For a race it also names
@@ -55,6 +56,8 @@
 //! assert!(error.to_string().contains("0 bytes after the end of from (12 bytes)"));
 //! # Ok::<(), cuda_emulator::Error>(())
 //! ```
+//!
+//! `gpu_println!` prints to standard output when the launch has ended, or into [`Memory::collect_printed`].
 //!
 //! A race is found from the records of accesses and not from the results. It is reported in whatever order blocks and
 //! threads happen to run.
@@ -105,6 +108,7 @@ mod defect;
 mod found;
 mod launch;
 mod memory;
+mod printed;
 mod record;
 mod shared;
 mod sites;
@@ -262,6 +266,7 @@ impl Emulator {
             return Err(refused(error));
         }
         let found = found::Found::new(name);
+        let printed = printed::Printed::default();
         let counts = {
             let allocations = memory.allocations();
             let turns = turns::Turns::default();
@@ -275,6 +280,7 @@ impl Emulator {
                 turns: &turns,
                 arrays: &arrays,
                 elements: &elements,
+                printed: &printed,
                 seed: self.seed,
                 counting: self.counting,
             };
@@ -297,6 +303,7 @@ impl Emulator {
                 })
         };
         memory.end_launch();
+        memory.print(&printed.into_text());
         if let Some(short) = found.short() {
             return Err(Error::Memory { kernel: name.to_owned(), short });
         }

@@ -204,6 +204,8 @@ pub struct Memory {
     allocations: BTreeMap<u64, Allocation>,
     pub(crate) constants: BTreeMap<&'static str, ConstantArray>,
     used: u64,
+    /// The text that kernels have printed, if it is collected.
+    printed: Option<String>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -285,6 +287,25 @@ impl Memory {
         };
         self.allocations.insert(address, allocation);
         Ok(Buffer { address, length, element: PhantomData })
+    }
+
+    /// Collects the text that kernels print from now on. Without this call it goes to standard output.
+    pub fn collect_printed(&mut self) {
+        self.printed.get_or_insert_default();
+    }
+
+    /// The text that was collected since [`collect_printed`](Self::collect_printed), which ends with this call. It is
+    /// empty without that call.
+    pub fn take_printed(&mut self) -> String {
+        self.printed.take().unwrap_or_default()
+    }
+
+    /// Collects text, or writes it to standard output.
+    pub(crate) fn print(&mut self, text: &str) {
+        match &mut self.printed {
+            Some(printed) => printed.push_str(text),
+            None => print!("{text}"),
+        }
     }
 
     /// The elements of an array. Those that nothing wrote are all ones, which is NaN in `f32`.

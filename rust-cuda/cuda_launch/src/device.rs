@@ -366,6 +366,29 @@ impl Device {
         }
     }
 
+    /// The text that the kernels of `work` print with `gpu_println!`, on the emulator.
+    ///
+    /// None on a GPU: the driver writes the text to the standard output of the process, before this call returns.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Driver`] if a kernel has failed. The text is then lost.
+    pub fn printed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<String>, Error> {
+        match &self.backend {
+            Backend::Emulator(_, emulated) => {
+                locked(emulated).memory.collect_printed();
+                let result = work();
+                let text = locked(emulated).memory.take_printed();
+                result.map(|()| Some(text))
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => {
+                work()?;
+                device.wait()?;
+                Ok(None)
+            }
+        }
+    }
+
     fn owns<T: Scalar>(&self, buffer: &Buffer<T>, what: &'static str) -> Result<(), Error> {
         if buffer.device == self.number {
             return Ok(());

@@ -311,6 +311,14 @@ pub trait Executor {
     ///
     /// The default implementation does nothing.
     fn wait_group(&self, _pending: u32) {}
+    /// Prints text of [`gpu_println!`](crate::gpu_println). The default implementation writes to standard output.
+    fn print(&self, text: &str) {
+        print!("{text}");
+    }
+    /// Ends the thread after a failed [`gpu_assert!`](crate::gpu_assert). The default implementation panics.
+    fn assertion_failed(&self, message: &str, location: &'static Location<'static>) -> ! {
+        panic!("{location}: assertion `{message}` failed")
+    }
     /// Notes a step of the thread in a loop. No thread waits. The default implementation does nothing.
     fn lockstep(&self, _step: Lockstep, _location: &'static Location<'static>) {}
 }

@@ -25,6 +25,9 @@
 //!
 //! [`atomic`] has atomic operations on global and shared memory.
 //!
+//! # To look for a defect
+//! [`gpu_println!`] prints from a kernel, and [`gpu_assert!`] stops the grid if a condition does not hold.
+//!
 //! rustc has no address spaces, so inline assembly accesses shared and constant memory. A generic address would need
 //! the generic `LD`, which is slower than `LDS` and `LDC`.
 //!
@@ -63,6 +66,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate self as cuda_std;
 
+mod assertion;
 pub mod atomic;
 pub mod bf16;
 pub mod bytes;
@@ -72,10 +76,13 @@ pub mod cp_async;
 pub mod executor;
 mod float;
 mod global;
+pub mod half;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;
+pub mod ldmatrix;
 pub mod math;
 pub mod mma;
+pub mod print;
 mod scalar;
 mod shared;
 mod shared_array;
@@ -83,7 +90,9 @@ pub mod thread;
 mod vector;
 pub mod warp;
 
-pub use cuda_std_macros::{instantiate, kernel};
+#[doc(hidden)]
+pub use assertion::assertion_failed;
+pub use cuda_std_macros::{gpu_println, instantiate, kernel};
 pub use float::{fma, round_to_u16, sqrt};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;
@@ -99,12 +108,12 @@ pub mod prelude {
     pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, round_to_u16, sqrt, thread, warp};
 }
 
-/// A panic stops the grid: the launch fails with "illegal instruction" and the context is lost.
+/// A panic stops the grid as a failed [`gpu_assert!`] does: the driver writes the file and the line to standard error,
+/// and the context is lost.
 ///
 /// The device formats no message. Formatting would add thousands of instructions to every kernel that can panic.
 #[cfg(target_arch = "nvptx64")]
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: `trap` has no precondition.
-    unsafe { core::arch::nvptx::trap() }
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    assertion::panicked(info)
 }

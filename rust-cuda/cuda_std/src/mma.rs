@@ -17,7 +17,8 @@
 //!
 //! # Floating point
 //! - [`mma_m16n8k8_tf32`]: `A` is 16 x 8 and `B` is 8 x 8 of TF32. TF32 is an `f32` whose lower 13 bits are ignored.
-//! - [`mma_m16n8k16_bf16`]: `A` is 16 x 16 and `B` is 16 x 8 of [`bf16`](crate::bf16), two to a word.
+//! - [`mma_m16n8k16_bf16`]: `A` is 16 x 16 and `B` is 16 x 8 of [`Bf16`](crate::half::Bf16), two to a word.
+//!   [`ldmatrix`](crate::ldmatrix) loads such fragments from shared memory.
 //!
 //! `C` and `D` are 16 x 8 of `f32`, with the fragments above.
 //!

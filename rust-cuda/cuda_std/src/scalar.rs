@@ -3,6 +3,7 @@
 //! PTX has a load and a store instruction for each state space, so each type has one function for each. Macros write
 //! them from the PTX type suffix and the register class.
 
+use crate::half::{Bf16, Bf16x2, F16, F16x2};
 use crate::vector::{F32x2, F32x4};
 
 mod sealed {
@@ -10,7 +11,7 @@ mod sealed {
 }
 
 /// A type that one PTX instruction loads or stores: `u8`, `i8`, `u16`, `i16`, `u32`, `i32`, `u64`, `i64`, `f32`, `f64`,
-/// [`F32x2`], [`F32x4`].
+/// [`F16`], [`Bf16`], [`F16x2`], [`Bf16x2`], [`F32x2`], [`F32x4`].
 ///
 /// The trait is sealed: executors rely on types without padding for which every bit pattern is a value.
 pub trait Scalar: Copy + Default + sealed::Sealed + 'static {
@@ -133,6 +134,52 @@ single! {
     i64, "s64", reg64;
     f32, "f32", reg32;
     f64, "f64", reg64;
+}
+
+/// Implements [`Scalar`] for a type that wraps the bits of an integer.
+macro_rules! wrapped {
+    ($($type:ty, $bits:ty;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Scalar for $type {
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            unsafe fn load_global(address: *const Self) -> Self {
+                // SAFETY: the conditions are the same: the types have the same layout.
+                Self::from_bits(unsafe { <$bits>::load_global(address.cast()) })
+            }
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            unsafe fn store_global(address: *mut Self, value: Self) {
+                // SAFETY: the conditions are the same: the types have the same layout.
+                unsafe { <$bits>::store_global(address.cast(), value.to_bits()) }
+            }
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            unsafe fn load_shared(address: u32) -> Self {
+                // SAFETY: the conditions are the same: the types have the same layout.
+                Self::from_bits(unsafe { <$bits>::load_shared(address) })
+            }
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            unsafe fn store_shared(address: u32, value: Self) {
+                // SAFETY: the conditions are the same: the types have the same layout.
+                unsafe { <$bits>::store_shared(address, value.to_bits()) }
+            }
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            unsafe fn load_constant(address: u64) -> Self {
+                // SAFETY: the conditions are the same: the types have the same layout.
+                Self::from_bits(unsafe { <$bits>::load_constant(address) })
+            }
+        }
+    )*};
+}
+
+wrapped! {
+    F16, u16;
+    Bf16, u16;
+    F16x2, u32;
+    Bf16x2, u32;
 }
 
 /// Implements [`Scalar`] for a vector: one instruction with a list of registers.

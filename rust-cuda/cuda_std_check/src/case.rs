@@ -93,6 +93,8 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(crate::arrays::cases());
     cases.extend(crate::atomics::cases());
+    cases.extend(crate::debugging::cases());
+    cases.extend(crate::halves::cases());
     cases.extend(crate::math::cases());
     cases.extend(crate::warps::cases());
     cases

@@ -13,6 +13,8 @@ pub mod arrays;
 pub mod atomics;
 #[cfg(not(target_arch = "nvptx64"))]
 mod case;
+pub mod debugging;
+pub mod halves;
 pub mod math;
 pub mod warps;
 

@@ -1,8 +1,9 @@
-//! The `#[kernel]` attribute and `instantiate!`. Use them as `cuda_std::kernel` and `cuda_std::instantiate!`.
+//! The `#[kernel]` attribute, `instantiate!` and `gpu_println!`. Use them through `cuda_std`.
 
 mod instantiate;
 mod launcher;
 mod options;
+mod print;
 
 use proc_macro::TokenStream;
 use quote::quote;
@@ -127,6 +128,40 @@ fn launch_bounds(function: &ItemFn, bounds: &options::Bounds) -> proc_macro2::To
 #[proc_macro]
 pub fn instantiate(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as instantiate::Instantiate);
+    input.expand().unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Prints a line from a kernel: CUDA's `printf`. `cuda_std::print` has the formats.
+///
+/// ```
+/// # use cuda_std::prelude::*;
+/// # /// # Safety
+/// # /// - None.
+/// # #[kernel]
+/// # pub unsafe fn show(x: f32) {
+/// let i = thread::index_1d();
+/// cuda_std::gpu_println!("thread {i}: x = {:.3}, bits {:08x}", x, x.to_bits());
+/// # }
+/// ```
+///
+/// Another number of values than of placeholders is an error:
+///
+/// ```compile_fail
+/// fn show() {
+///     cuda_std::gpu_println!("{} {}", 3);
+/// }
+/// ```
+///
+/// So is an option that a type does not have:
+///
+/// ```compile_fail
+/// fn main() {
+///     cuda_std::gpu_println!("{:x}", 3.0_f32);
+/// }
+/// ```
+#[proc_macro]
+pub fn gpu_println(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as print::Print);
     input.expand().unwrap_or_else(Error::into_compile_error).into()
 }
 

@@ -73,6 +73,8 @@ fn run(device: &Device) -> Result<(), Box<dyn std::error::Error>> {
         let found = host::product(device, &a, &b, tensor_cores)?;
         report(name, (0..found.elements.len()).all(|i| found.elements[i] == element(i)))?;
     }
+    let found = host::product_bf16(device, &a, &b)?;
+    report("product_bf16", (0..found.elements.len()).all(|i| found.elements[i] == element(i)))?;
     time(device)
 }
 

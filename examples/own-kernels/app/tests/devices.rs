@@ -55,7 +55,16 @@ fn matrix_product(device: &Device) -> Result<(), Error> {
         let found = host::product(device, &a, &b, tensor_cores)?;
         assert_eq!(found.elements, expected, "tensor cores: {tensor_cores}");
     }
+    assert_eq!(host::product_bf16(device, &a, &b)?.elements, expected, "bf16");
     Ok(())
 }
 
-cuda_launch::device_tests! { ptx: ["kernels"], tests: [saxpy, prefix_sums, histogram, matrix_product] }
+/// On a GPU the driver writes the text to standard output.
+fn printed_text(device: &Device) -> Result<(), Error> {
+    let (found, printed) = host::divide(device, &[3.0, f32::MAX], 0.5)?;
+    assert_eq!(found, [6.0, f32::INFINITY]);
+    assert_eq!(printed, device.is_emulator().then(|| "element 1 becomes inf, bits 7f800000\n".to_owned()));
+    Ok(())
+}
+
+cuda_launch::device_tests! { ptx: ["kernels"], tests: [saxpy, prefix_sums, histogram, matrix_product, printed_text] }

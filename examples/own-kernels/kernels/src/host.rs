@@ -1,7 +1,10 @@
 //! Launches the kernels on any device: a GPU or the emulator.
 
 use cuda_launch::{Buffer, Device, Error, Launch};
+use cuda_std::half::Bf16;
 
+use crate::bf16::{self, ProductBf16};
+use crate::debugging::Divide;
 use crate::histogram::{BINS, Histogram};
 use crate::matrix::{self, ProductTensor, ProductTiled};
 use crate::median::Median3x3;
@@ -117,4 +120,32 @@ pub fn product(device: &Device, a: &Matrix, b: &Matrix, tensor_cores: bool) -> R
         unsafe { device.launch(&launch, &call)? };
     }
     Ok(Matrix { rows, columns, elements: device.download(&c)? })
+}
+
+/// The product of two matrices whose elements are rounded to bfloat16, with sums in `f32`.
+///
+/// # Panics
+/// If `a` has not as many columns as `b` has rows.
+pub fn product_bf16(device: &Device, a: &Matrix, b: &Matrix) -> Result<Matrix, Error> {
+    assert_eq!(a.columns, b.rows, "the columns of a are the rows of b");
+    let (rows, columns, inner) = (a.rows, b.columns, a.columns);
+    let rounded = |matrix: &Matrix| matrix.elements.iter().copied().map(Bf16::from_f32).collect::<Vec<_>>();
+    let mut c = device.output("c", rows as usize * columns as usize)?;
+    let (a, b) = (device.upload("a", &rounded(a))?, device.upload("b", &rounded(b))?);
+    let grid = (columns.div_ceil(bf16::TILE), rows.div_ceil(bf16::TILE));
+    let launch = Launch::flat(grid, (32, 4), 0).with_shared::<Bf16>(bf16::SHARED);
+    // SAFETY: the launch is that of the kernel. `lengths` check the arrays.
+    unsafe { device.launch(&launch, &ProductBf16 { a: &a, b: &b, c: &mut c, rows, columns, inner })? };
+    Ok(Matrix { rows, columns, elements: device.download(&c)? })
+}
+
+/// The quotients, and what the kernel printed on the emulator.
+pub fn divide(device: &Device, values: &[f32], divisor: f32) -> Result<(Vec<f32>, Option<String>), Error> {
+    let length = values.len() as u32;
+    let launch = Launch::cover(values.len(), 256);
+    let mut values = device.upload("values", values)?;
+    let call = Divide { values: &mut values, divisor, length };
+    // SAFETY: the kernel needs `length` elements, which its `lengths` check.
+    let printed = device.printed(|| unsafe { device.launch(&launch, &call) })?;
+    Ok((device.download(&values)?, printed))
 }

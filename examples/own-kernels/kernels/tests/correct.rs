@@ -101,7 +101,17 @@ fn products_are_exact_for_small_integers() {
             let what = format!("{rows} x {inner} by {inner} x {columns}, tensor cores: {tensor_cores}");
             assert!(found.elements == expected, "{what}");
         }
+        let found = host::product_bf16(&Device::emulator(), &a, &b).unwrap();
+        assert!(found.elements == expected, "{rows} x {inner} by {inner} x {columns}, bf16");
     }
+}
+
+#[test]
+fn what_a_kernel_prints_can_be_compared() -> Result<(), cuda_launch::Error> {
+    let (found, printed) = host::divide(&Device::emulator(), &[3.0, f32::MAX, -8.0], 0.5)?;
+    assert_eq!(found, [6.0, f32::INFINITY, -16.0]);
+    assert_eq!(printed.unwrap(), "element 1 becomes inf, bits 7f800000\n");
+    Ok(())
 }
 
 #[test]

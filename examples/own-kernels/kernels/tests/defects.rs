@@ -150,3 +150,11 @@ fn a_tile_that_is_overwritten_too_early() {
     let report = report(unsafe { device.launch(&launch, &TileWithoutSecondBarrier { a: &a, c: &mut c }) });
     assert!(report.contains("write of 4 bytes") && report.contains("of shared memory, a race: read by"), "{report}");
 }
+
+#[test]
+fn a_failed_assertion() {
+    let device = Device::emulator();
+    let report = report(kernels::host::divide(&device, &[1.0; 3], 0.0).map(drop));
+    assert!(report.contains("assertion `the divisor is 0` failed"), "{report}");
+    assert!(report.contains("debugging.rs:"), "{report}");
+}
