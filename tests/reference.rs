@@ -5,6 +5,8 @@
 mod fft;
 #[path = "reference/golden.rs"]
 mod golden;
+#[path = "reference/pictures.rs"]
+mod pictures;
 #[path = "reference/planes.rs"]
 mod planes;
 #[path = "reference/separable.rs"]
