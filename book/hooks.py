@@ -24,6 +24,7 @@ BINARY = {".png", ".jpg", ".svg", ".npy", ".tif"}
 
 # What the search needs from file://, and the address where the theme looks for the like of it.
 SEARCH = "search-frame.js"
+COLOURS = "system-colours.js"
 SEARCH_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 
 _page_source = None
@@ -99,7 +100,7 @@ def on_files(files, config):
             else:
                 _uris[path] = f"source/{path}.md"
                 files.append(File.generated(config, _uris[path], content=source_page(path)))
-    for name in ("book.css", SEARCH):
+    for name in ("book.css", SEARCH, COLOURS):
         files.append(File.generated(config, name, abs_src_path=str(Path(__file__).with_name(name))))
     return files
 
@@ -120,9 +121,16 @@ def on_page_markdown(markdown, page, config, files):
     return markdown
 
 
+def with_scripts(html, root):
+    """A page with our scripts in its head. `root` leads from the page to the book."""
+    html = html.replace(SEARCH_ELSEWHERE, root + SEARCH)
+    return html.replace("</title>", f'</title><script src="{root}{COLOURS}"></script>', 1)
+
+
 def on_post_page(output, page, config):
-    return output.replace(SEARCH_ELSEWHERE, posixpath.relpath(SEARCH, posixpath.dirname(page.url) or "."))
+    root = posixpath.relpath(".", posixpath.dirname(page.url) or ".")
+    return with_scripts(output, "" if root == "." else f"{root}/")
 
 
 def on_post_template(output_content, template_name, config):
-    return output_content.replace(SEARCH_ELSEWHERE, SEARCH)
+    return with_scripts(output_content, "") if template_name.endswith(".html") else output_content

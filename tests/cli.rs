@@ -30,6 +30,8 @@ mod limits;
 mod metadata;
 #[path = "cli/names.rs"]
 mod names;
+#[path = "cli/pictures.rs"]
+mod pictures;
 #[path = "cli/processes.rs"]
 mod processes;
 #[path = "cli/reference.rs"]

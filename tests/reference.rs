@@ -7,6 +7,8 @@ mod fft;
 mod fft_channels;
 #[path = "reference/golden.rs"]
 mod golden;
+#[path = "reference/pictures.rs"]
+mod pictures;
 #[path = "reference/planes.rs"]
 mod planes;
 #[path = "reference/separable.rs"]

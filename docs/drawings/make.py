@@ -4,6 +4,7 @@
     python make.py --check    fails if a committed file is not what this script makes
 
 Numbers of tiles, threads and buffers are those of the kernels. Times come from the reports in docs/measurements.
+Colours of errors come from the pictures of docs/images. `cargo xtask pictures` makes these pictures, then the drawings.
 """
 
 import sys
@@ -13,6 +14,7 @@ FOLDER = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 
+import errors  # noqa: E402
 import kernels  # noqa: E402
 import plots  # noqa: E402
 
@@ -23,6 +25,7 @@ DRAWINGS = {
     "fixed-point-digits": kernels.fixed_point_digits,
     "overlap-save": kernels.overlap_save,
     "accuracy": kernels.accuracy,
+    "error-scale": errors.scale,
     "time-against-mask": plots.time_against_mask,
 }
 

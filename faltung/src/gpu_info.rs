@@ -25,6 +25,8 @@ pub struct GpuInfo {
     pub memory_gb_s: u32,
     /// The second-level cache in bytes.
     pub l2_bytes: u64,
+    /// Its address on the PCI bus, such as "00000000:1b:00.0"; None if the driver does not say.
+    pub pci_address: Option<String>,
     /// The newest CUDA version that the driver supports, major and minor.
     pub cuda: (u32, u32),
     /// The coefficients of the cost model that were measured on this device, if they were.

@@ -15,19 +15,29 @@ pub(crate) fn library() -> PathBuf {
     path
 }
 
-/// A folder that holds the library under the driver's name, for LD_LIBRARY_PATH.
-pub(crate) fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake_driver");
-        std::fs::create_dir_all(&folder).expect("a folder for the driver's name");
+/// A folder that holds the library under these names, for LD_LIBRARY_PATH.
+fn folder_with(name: &str, libraries: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).expect("a folder for the library's names");
+    for library_name in libraries {
         // Made aside and renamed, because tests of another process may be using the one that is there.
         let made = folder.join(format!("link-{}", std::process::id()));
         std::os::unix::fs::symlink(library(), &made).expect("a link to the library");
-        std::fs::rename(&made, folder.join(cuda_driver::DRIVER_LIBRARY)).expect("a link under the driver's name");
-        folder
-    };
-    FOLDER.get_or_init(make)
+        std::fs::rename(&made, folder.join(library_name)).expect("a link under the library's name");
+    }
+    folder
+}
+
+/// A folder with the driver alone.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| folder_with("fake_driver", &[cuda_driver::DRIVER_LIBRARY]))
+}
+
+/// A folder with the driver and NVML.
+pub(crate) fn folder_with_nvml() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| folder_with("fake_nvml", &[cuda_driver::DRIVER_LIBRARY, "libnvidia-ml.so.1"]))
 }
 
 /// The fake driver of this process, used by one test at a time.

@@ -5,6 +5,7 @@
 //! the driver in the loader's path.
 
 mod chunked;
+mod clocks;
 mod fake;
 mod foreign_streams;
 #[path = "../handles/mod.rs"]
@@ -27,7 +28,7 @@ type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests: [&[Test]; 9] = [
+    let tests: [&[Test]; 10] = [
         planted::TESTS,
         library::TESTS,
         proven::TESTS,
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         program::TESTS,
         lost::TESTS,
         chunked::TESTS,
+        clocks::TESTS,
     ];
     let trials = tests.concat().into_iter().map(|(name, test)| Trial::test(name, test));
     let trials = trials.chain(on_handles::trials()).collect();

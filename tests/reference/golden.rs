@@ -8,7 +8,7 @@ use faltung::{AnyImage, Border, Device, Filter, Image, Mask, Operation};
 use host::files::{Picture, read_mask};
 
 /// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
-fn data() -> PathBuf {
+pub(super) fn data() -> PathBuf {
     match std::env::var_os("HOST_TEST_DATA") {
         Some(folder) => folder.into(),
         None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),

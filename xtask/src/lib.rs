@@ -36,6 +36,7 @@ pub mod new_kernel;
 pub mod outside;
 pub mod own_kernels;
 pub mod package;
+pub mod pictures;
 pub mod process;
 pub mod ptxas;
 pub mod python;

@@ -68,6 +68,8 @@ enum Task {
     Book,
     /// Make a page of each machine's measurements in target/report
     Report,
+    /// Make the pictures in docs/images and docs/drawings from the committed photograph and reports
+    Pictures,
     /// Check the licences and sources of all dependencies, and record that they have passed
     Deny,
     /// Run the tests of the CPU path for AArch64 in QEMU: is NEON right?
@@ -114,6 +116,7 @@ fn run(task: Task) -> Result<()> {
         Task::Wheel { test: true } => xtask::wheel::test(&root),
         Task::Book => xtask::book::book(&root),
         Task::Report => xtask::report::write(&root, &xtask::target(&root).join("report")),
+        Task::Pictures => xtask::pictures::write(&root),
         Task::Deny => xtask::deny::write(&root),
         Task::Aarch64 { force } if !force && xtask::aarch64::stamp(&root)?.is_current() => Ok(()),
         Task::Aarch64 { .. } => xtask::aarch64::write(&root),

@@ -41,7 +41,7 @@ pub(crate) fn pip(python: &Path, packages: &[&str]) -> Result<()> {
 }
 
 /// The first Python that is new enough.
-fn find_python() -> Result<&'static str> {
+pub(crate) fn find_python() -> Result<&'static str> {
     let (major, minor) = OLDEST_PYTHON;
     let mut found = Vec::new();
     for python in PYTHONS {

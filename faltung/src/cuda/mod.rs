@@ -120,6 +120,8 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
         * 2;
     let opt_in = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
     let name = device.name().context(action())?;
+    let pci = |attribute| device.get_attribute(attribute).ok();
+    let pci = (pci(DeviceAttribute::PciDomainId), pci(DeviceAttribute::PciBusId), pci(DeviceAttribute::PciDeviceId));
     Ok(GpuInfo {
         number,
         compute_capability: (
@@ -132,6 +134,10 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
         clock_mhz: number_of(DeviceAttribute::ClockRate)? / 1000,
         memory_gb_s: (memory_kb_s / 1_000_000) as u32,
         l2_bytes: number_of(DeviceAttribute::L2CacheSize)?.into(),
+        pci_address: match pci {
+            (Some(domain), Some(bus), Some(device)) => Some(format!("{domain:08x}:{bus:02x}:{device:02x}.0")),
+            _ => None,
+        },
         cuda,
         costs: calibration::of_device(&name),
         name,

@@ -1,6 +1,6 @@
 //! Drift: times that rise or fall while they are measured, as those of a device whose clock falls.
 
-use super::stats::{RUN_TO_RUN, STANDARD_ERRORS, Summary, block_medians};
+use super::stats::{MATTERS, RUN_TO_RUN, STANDARD_ERRORS, Summary, block_medians};
 
 /// A trend in the times of a measurement, in their order.
 ///
@@ -35,6 +35,19 @@ impl Drift {
         let change = median(&samples[samples.len() - third..])? / median(&samples[..third])? - 1.0;
         (change.is_finite() && change.abs() >= RUN_TO_RUN).then_some(Self { change })
     }
+
+    /// Whether the reader should measure again: times have changed by 5 % or more.
+    ///
+    /// ```
+    /// use host::bench::drift::Drift;
+    ///
+    /// assert!(Drift { change: -0.06 }.matters());
+    /// assert!(!Drift { change: 0.02 }.matters());
+    /// ```
+    #[must_use]
+    pub fn matters(self) -> bool {
+        self.change.abs() >= MATTERS
+    }
 }
 
 impl std::fmt::Display for Drift {
@@ -65,15 +78,33 @@ mod tests {
     const SEED: u64 = 20_262;
     const SERIES: usize = 1000;
 
-    /// In how many series of `count` times, changed by `change`, a drift is found.
-    fn alarms(count: usize, spread: f64, change: impl Fn(&mut fastrand::Rng, &mut [f64])) -> usize {
+    /// In how many series of `count` times, changed by `change`, a drift is found that `counts`.
+    fn found(
+        count: usize,
+        spread: f64,
+        change: impl Fn(&mut fastrand::Rng, &mut [f64]),
+        counts: fn(Drift) -> bool,
+    ) -> usize {
         let mut random = fastrand::Rng::with_seed(SEED);
         let is_found = |random: &mut fastrand::Rng| {
             let mut series = normal(random, count, spread);
             change(random, &mut series);
-            Drift::of(&series).is_some()
+            Drift::of(&series).is_some_and(counts)
         };
         (0..SERIES).filter(|_| is_found(&mut random)).count()
+    }
+
+    /// In how many series a drift of any size is found.
+    fn alarms(count: usize, spread: f64, change: impl Fn(&mut fastrand::Rng, &mut [f64])) -> usize {
+        found(count, spread, change, |_| true)
+    }
+
+    /// Times that change evenly by so much from the first to the last.
+    fn slope(change: f64) -> impl Fn(&mut fastrand::Rng, &mut [f64]) {
+        move |_: &mut fastrand::Rng, series: &mut [f64]| {
+            let last = (series.len() - 1) as f64;
+            series.iter_mut().enumerate().for_each(|(i, time)| *time *= 1.0 + change * i as f64 / last);
+        }
     }
 
     #[test]
@@ -107,17 +138,28 @@ mod tests {
 
     #[test]
     fn a_slope_of_5_percent_is_found() {
-        let slope = |sign: f64| {
-            move |_: &mut fastrand::Rng, series: &mut [f64]| {
-                let last = (series.len() - 1) as f64;
-                series.iter_mut().enumerate().for_each(|(i, time)| *time *= 1.0 + sign * 0.05 * i as f64 / last);
-            }
-        };
         for (count, spread) in [(7, 0.1), (15, 0.5), (60, 1.0), (1500, 5.0)] {
             for sign in [1.0, -1.0] {
-                let found = alarms(count, spread, slope(sign));
+                let found = alarms(count, spread, slope(sign * 0.05));
                 assert!(found * 100 >= 99 * SERIES, "{count} times, spread {spread} %, seed {SEED}: {found} found");
             }
+        }
+    }
+
+    /// From the first third to the last, a slope changes by two thirds of what it changes in all.
+    #[test]
+    fn a_reader_hears_of_6_percent_and_not_of_3() {
+        let told = |count, spread, change| found(count, spread, slope(change), Drift::matters);
+        for (count, spread) in [(7, 0.1), (15, 0.5), (60, 1.0), (1500, 5.0)] {
+            for sign in [1.0, -1.0] {
+                let large = told(count, spread, sign * 0.1);
+                assert!(large * 100 >= 99 * SERIES, "{count} times, spread {spread} %, seed {SEED}: {large} told");
+                let small = told(count, spread, sign * 0.045);
+                assert!(small * 100 <= SERIES, "{count} times, spread {spread} %, seed {SEED}: {small} told");
+            }
+            // The fact is found all the same: the reports for programs have it.
+            let known = alarms(count, spread, slope(0.045));
+            assert!(known * 100 >= 95 * SERIES, "{count} times, spread {spread} %, seed {SEED}: {known} known");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::cache::Evictor;
+use super::clocks::{Clocks, Reading, Sensor};
 use super::drift::Drift;
 use super::stats::Summary;
 use super::verify::{Deviation, Expected, Wrong};
@@ -208,6 +209,8 @@ pub struct Times {
     pub end_to_end: Measured,
     /// From preparing the problem to the first result, in microseconds.
     pub first_call_us: f64,
+    /// The GPU's clocks while the kernel was timed; None where nobody reads them.
+    pub clocks: Option<Clocks>,
 }
 
 /// Why a variant was not timed.
@@ -233,6 +236,8 @@ pub enum Cause {
 /// - the last result of the timed runs on the device;
 /// - the last result of the timed runs from end to end.
 ///
+/// `sensor` reads the clocks while the kernel is timed.
+///
 /// # Errors
 /// [`Cause::Wrong`] before the timing if the result is wrong, and after it if a later result is. Else the failure.
 pub fn measure<E: Executor>(
@@ -241,6 +246,7 @@ pub fn measure<E: Executor>(
     result: &mut AnyImage,
     expected: &Expected<'_>,
     sampling: Sampling,
+    sensor: Option<&Sensor>,
 ) -> Result<(Deviation, Times), Cause> {
     poison(result);
     let start = Instant::now();
@@ -255,7 +261,12 @@ pub fn measure<E: Executor>(
     executor.download(result)?;
     let deviation = expected.verify(result, executor.bound())?;
 
-    let kernel = sample(sampling, |runs| executor.execute(runs))?;
+    let look = sensor.map(|sensor| || sensor.read());
+    let (kernel, readings) = sample_watched(sampling, look, |runs| executor.execute(runs))?;
+    let clocks = readings.map(|[before, after]| {
+        let sm_mhz_max = sensor.and_then(Sensor::sm_mhz_max);
+        Clocks { before, after, sm_mhz_max }
+    });
     poison(result);
     executor.download(result)?;
     expected.verify(result, executor.bound())?;
@@ -263,7 +274,7 @@ pub fn measure<E: Executor>(
     poison(result);
     let end_to_end = executor.end_to_end(source, result, sampling)?;
     expected.verify(result, executor.bound())?;
-    Ok((deviation, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6 }))
+    Ok((deviation, Times { kernel, end_to_end, first_call_us: first_call.as_secs_f64() * 1e6, clocks }))
 }
 
 /// Verifies a variant without timing it, for a device whose times mean nothing.
@@ -305,7 +316,17 @@ fn sample_alone(
 /// Times `run`, which gets a number of runs and returns the time of all.
 ///
 /// It finds the size of a batch first. That warms up caches, clocks and threads. Then it takes batches.
-fn sample(sampling: Sampling, mut run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
+fn sample(sampling: Sampling, run: impl FnMut(usize) -> Result<Duration>) -> Result<Measured, Cause> {
+    Ok(sample_watched(sampling, None::<fn() -> Reading>, run)?.0)
+}
+
+/// The same, with a look at the device after the warm-up and another after the last batch. Then the device was busy
+/// until now. The device idles during the first look, so a batch that does not count follows.
+fn sample_watched<R>(
+    sampling: Sampling,
+    look: Option<impl Fn() -> R>,
+    mut run: impl FnMut(usize) -> Result<Duration>,
+) -> Result<(Measured, Option<[R; 2]>), Cause> {
     let (mut runs, start) = (1, Instant::now());
     loop {
         let time = run(runs)?;
@@ -319,6 +340,10 @@ fn sample(sampling: Sampling, mut run: impl FnMut(usize) -> Result<Duration>) ->
         let wanted = 1.2 * runs as f64 * sampling.batch.as_secs_f64() / time.as_secs_f64().max(1e-9);
         runs = (wanted.ceil() as usize).clamp(2 * runs, 8 * runs).min(MOST_RUNS);
     }
+    let before = look.as_ref().map(|look| look());
+    if before.is_some() {
+        run(runs)?;
+    }
     let start = Instant::now();
     let mut batches = Vec::new();
     while batches.len() < MOST_BATCHES {
@@ -330,7 +355,9 @@ fn sample(sampling: Sampling, mut run: impl FnMut(usize) -> Result<Duration>) ->
             break;
         }
     }
-    Measured::new(batches, runs).ok_or(Cause::Clock)
+    let after = look.as_ref().map(|look| look());
+    let measured = Measured::new(batches, runs).ok_or(Cause::Clock)?;
+    Ok((measured, before.zip(after).map(|(before, after)| [before, after])))
 }
 
 #[cfg(test)]

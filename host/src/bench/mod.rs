@@ -33,6 +33,7 @@
 //! ```
 
 mod cache;
+pub mod clocks;
 pub mod compare;
 pub mod drift;
 mod grey;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use cuda_emulator::Counts;
 use kernels_gpu::registry::Variant;
 
+use super::clocks::Sensor;
 use super::measure::{Cause, OnDevice, Sampling, measure, verify};
 use super::report::{Cell, DeviceRates, Failure, NotEligible, Report, Timed, Verified};
 use super::roofline::Work;
@@ -66,7 +67,8 @@ fn measured(settings: &Settings, show: &mut dyn FnMut(Event<'_>)) -> Result<Repo
     show(Event::Machine(&machine));
 
     let (gpu, cpu) = (gpu.as_ref(), &cpu_device);
-    let mut bench = Bench { settings, gpu, cpu, machine, loaded: HashSet::new(), show };
+    let sensor = machine.gpu.as_ref().and_then(|(info, _)| Sensor::open(info));
+    let mut bench = Bench { settings, gpu, cpu, machine, sensor, loaded: HashSet::new(), show };
     let mut cells = Vec::new();
     for subject in &settings.subjects {
         let image = subject.picture.image(settings.seed, settings.pixel, settings.channels)?;
@@ -156,6 +158,8 @@ struct Bench<'a> {
     gpu: Option<&'a Device>,
     cpu: &'a Device,
     machine: Machine,
+    /// What reads the GPU's clocks; None without NVML.
+    sensor: Option<Sensor>,
     /// The modules whose kernels have run before.
     loaded: HashSet<&'static str>,
     show: &'a mut dyn FnMut(Event<'_>),
@@ -304,7 +308,7 @@ impl Bench<'_> {
         let batch = if cold { GPU_COLD_BATCH } else { GPU_BATCH };
         let sampling = Sampling { warm_up: GPU_WARM_UP, batch, min_time };
         let open = || open().map(|executor| executor.page_locked(page_locked).cold(cold));
-        let measured = measure(open, image, &mut task.answer, &task.expected, sampling);
+        let measured = measure(open, image, &mut task.answer, &task.expected, sampling, self.sensor.as_ref());
         let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let window = task.problem.window();
         // Tensor cores do not use the FP32 units, so only memory bounds them.

@@ -4,6 +4,8 @@
 pub(super) const STANDARD_ERRORS: f64 = 3.0;
 /// What clocks and addresses change from run to run, whatever the spread within one, as a share of the time.
 pub(super) const RUN_TO_RUN: f64 = 0.01;
+/// The least change of a time that a report speaks about, as a share: of a drift, of a clock, between two variants.
+pub(super) const MATTERS: f64 = 0.05;
 
 /// Median and spread of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]

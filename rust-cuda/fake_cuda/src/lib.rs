@@ -33,7 +33,7 @@
 //! # Control
 //! The module `settings` lists the settings. A process reads them from the variable `FAKE_CUDA`. A test in the same
 //! process sets them by the functions of the module `control`, which it finds in the library by name. The module
-//! `counts` describes the report.
+//! `counts` describes the report. The module `nvml` has functions of NVML, for programs that read clocks.
 
 #[macro_use]
 mod driver;
@@ -53,6 +53,7 @@ mod launch;
 mod lent;
 mod memory;
 mod module;
+mod nvml;
 mod order;
 mod page_locked;
 mod ptx;

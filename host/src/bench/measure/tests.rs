@@ -111,7 +111,7 @@ fn measured(fault: Fault) -> (Result<(Deviation, Times), Cause>, usize) {
     let (timed, mut result) = (Cell::new(0), image.clone());
     let bound = ErrorBound::direct(&problem);
     let open = || Ok(StandIn { right: &right, bound, fault, resident: None, runs: 0, timed: &timed });
-    let measurement = measure(open, &image, &mut result, &expected, TIMING);
+    let measurement = measure(open, &image, &mut result, &expected, TIMING, None);
     (measurement, timed.get())
 }
 
@@ -252,4 +252,20 @@ fn what_comes_before_a_single_run_does_not_count() {
     let measured = measured.unwrap();
     assert_eq!((measured.runs, measured.batches.len()), (1, BATCHES));
     assert!(measured.us.median < 1e6 * PAUSE.as_secs_f64(), "{measured:?}");
+}
+
+/// The looks frame the batches that count: the device was busy just before each.
+#[test]
+fn the_device_is_looked_at_after_the_warm_up_and_after_the_last_batch() {
+    let runs = Cell::new(0);
+    let look = || runs.get();
+    let (measured, looks) = sample_watched(TIMING, Some(look), |_| {
+        runs.set(runs.get() + 1);
+        Ok(Duration::from_millis(3))
+    })
+    .unwrap();
+    let [before, after] = looks.expect("two looks");
+    assert!(before >= 1, "no warm-up came before the first look");
+    // One batch after the first look does not count.
+    assert_eq!((after - before, runs.get()), (measured.batches.len() + 1, after));
 }

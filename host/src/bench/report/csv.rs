@@ -21,7 +21,7 @@ const SHARED: [&str; 14] = [
     "page_locked",
     "separable",
 ];
-const OF_ROW: [&str; 41] = [
+const OF_ROW: [&str; 52] = [
     "backend",
     "variant",
     "pixel",
@@ -60,6 +60,17 @@ const OF_ROW: [&str; 41] = [
     "end_to_end_runs_ns",
     "kernel_drift",
     "end_to_end_drift",
+    "sm_mhz_lowest",
+    "sm_mhz_max",
+    "throttle_reasons",
+    "sm_mhz_before",
+    "sm_mhz_after",
+    "memory_mhz_before",
+    "memory_mhz_after",
+    "celsius_before",
+    "celsius_after",
+    "watts_before",
+    "watts_after",
     "note",
     "preferred",
     "reason",
@@ -109,6 +120,8 @@ fn field(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) => list.iter().map(field).collect::<Vec<_>>().join("; "),
         other => other.to_string(),
     }
 }

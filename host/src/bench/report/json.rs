@@ -6,11 +6,13 @@ use cuda_emulator::{Counts, Traffic};
 use serde::Serialize;
 
 use super::{Cell, Report, Timed, Verified};
+use crate::bench::clocks::Recorded;
 use crate::bench::roofline::AboveRoofline;
 use crate::bench::system::Machine;
 use faltung::Rates;
 
-/// The version of the document. Version 2 has added fields to the rows: `cache`, the samples, `..._drift` and `note`.
+/// The version of the document. Version 2 has added fields to the rows: `cache`, the samples, `..._drift`, `note` and the
+/// clocks.
 pub(in crate::bench) const SCHEMA: u32 = 2;
 
 /// The document. Names that are here stay; a field that does not apply is null.
@@ -145,6 +147,9 @@ pub struct Row {
     /// The change from the first third of the samples to the last, as a share; null without a trend.
     kernel_drift: Option<f64>,
     end_to_end_drift: Option<f64>,
+    /// The GPU's clocks while the kernel was timed.
+    #[serde(flatten)]
+    clocks: Recorded,
     /// What to know before the times are used.
     note: Option<String>,
     preferred: bool,
@@ -293,6 +298,7 @@ impl Row {
             end_to_end_runs_ns: times.map(|times| nanoseconds(&times.end_to_end.batches)),
             kernel_drift: times.and_then(|times| times.kernel.drift()).map(|drift| drift.change),
             end_to_end_drift: times.and_then(|times| times.end_to_end.drift()).map(|drift| drift.change),
+            clocks: times.and_then(|times| times.clocks.as_ref()).map(Recorded::from).unwrap_or_default(),
             note: timed.and_then(Timed::note),
             preferred: row.preferred,
             reason: row.reason.clone(),

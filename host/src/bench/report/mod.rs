@@ -223,15 +223,29 @@ impl Timed {
         self.above_roofline = AboveRoofline::of(self.work, self.us(), ceilings);
     }
 
-    /// What to know before the times are used: whether they drifted. None if they did not.
+    /// Whether the times of the kernel or from end to end drifted by so much that it matters: which, and how.
     #[must_use]
-    pub fn note(&self) -> Option<String> {
+    pub fn drift_note(&self) -> Option<String> {
         let Times { kernel, end_to_end, .. } = &self.times;
         let said = [("kernel", kernel), ("end to end", end_to_end)]
             .into_iter()
-            .filter_map(|(what, measured)| Some(format!("{what}: {}", measured.drift()?)));
+            .filter_map(|(what, measured)| Some((what, measured.drift().filter(|drift| drift.matters())?)))
+            .map(|(what, drift)| format!("{what}: {drift}"));
         let said: Vec<_> = said.collect();
         (!said.is_empty()).then(|| format!("drift: {}", said.join("; ")))
+    }
+
+    /// Whether the GPU lowered its clock by so much that it matters, and why.
+    #[must_use]
+    pub fn throttle_note(&self) -> Option<String> {
+        self.times.clocks.as_ref()?.note()
+    }
+
+    /// What to know before the times are used: throttling, then drift. None if there is nothing.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let said: Vec<_> = [self.throttle_note(), self.drift_note()].into_iter().flatten().collect();
+        (!said.is_empty()).then(|| said.join("; "))
     }
 
     /// The median time of the kernel in microseconds.

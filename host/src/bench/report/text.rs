@@ -2,6 +2,7 @@
 
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::roofline::AboveRoofline;
+use crate::bench::stats::MATTERS;
 use crate::bench::system::Machine;
 use crate::text_table::{TextColumn, text_table};
 use crate::units::{digits, time};
@@ -179,7 +180,13 @@ pub fn summary(report: &Report) -> String {
     if not_eligible > 0 {
         out += &format!("; {not_eligible} not eligible");
     }
-    let drifted = report.verified().filter_map(|row| row.timed.as_ref()?.note()).count();
+    let count = |note: fn(&Timed) -> Option<String>| {
+        report.verified().filter_map(|row| row.timed.as_ref()).filter_map(note).count()
+    };
+    let (throttled, drifted) = (count(Timed::throttle_note), count(Timed::drift_note));
+    if throttled > 0 {
+        out += &format!("; {throttled} on a GPU that lowered its clock");
+    }
     if drifted > 0 {
         out += &format!("; {drifted} with times that drift: measure again");
     }
@@ -218,18 +225,15 @@ fn ceilings(report: &Report) -> Option<String> {
     })
 }
 
-/// A preferred variant that takes more than this multiple of the fastest one's time is reported.
-const TOLERANCE: f64 = 1.05;
-
 /// How often the preferred variant was the fastest of its device, and a line for each cell where it was not.
 fn choices(report: &Report) -> String {
     let judged: Vec<_> =
         report.cells.iter().flat_map(|cell| cell.fastest().map(move |fastest| (cell, fastest))).collect();
-    let missed: Vec<_> = judged.iter().filter(|(_, (_, ratio))| *ratio > TOLERANCE).collect();
+    let missed: Vec<_> = judged.iter().filter(|(_, (_, ratio))| *ratio > 1.0 + MATTERS).collect();
     if judged.is_empty() {
         return String::new();
     }
-    let (good, percent) = (judged.len() - missed.len(), 100.0 * (TOLERANCE - 1.0));
+    let (good, percent) = (judged.len() - missed.len(), 100.0 * MATTERS);
     let mut out = format!("\n* is the fastest variant, or within {percent:.0} % of it, in {good} of {}", judged.len());
     for (cell, (fastest, ratio)) in missed {
         out += &format!(

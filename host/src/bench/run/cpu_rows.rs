@@ -80,7 +80,7 @@ impl Bench<'_> {
         // An eviction takes far longer than most runs, so each run is a sample.
         let batch = if cold { Duration::ZERO } else { BATCH };
         let sampling = Sampling { warm_up: Duration::ZERO, batch, min_time };
-        let measured = measure(open, task.image, &mut task.answer, &task.expected, sampling);
+        let measured = measure(open, task.image, &mut task.answer, &task.expected, sampling, None);
         let (deviation, times) = self.noted(measured, backend, variant, cell)?;
         let work = Work::on_cpu(task.problem, variant);
         let timed = Some(Timed::new(times, None, work, self.machine.ceilings(backend), None));

@@ -12,6 +12,7 @@ function rowTip(row) {
   lines.push(`error ${digits(row.error_over_bound)} of the bound${row.accuracy ? `, ${row.accuracy}` : ""}`);
   if (isNumber(row.speedup_vs_cpu)) lines.push(`${ratio(row.speedup_vs_cpu)} the speed of the CPU's kernel`);
   if (row.name !== row.variant) lines.push(`in the report: ${row.variant}`);
+  if (row.note) lines.push(row.note);
   lines.push(row.report.name);
   return lines.join("\n");
 }
@@ -79,7 +80,7 @@ function timeOverMask(name) {
   const line = list => [...grouped(list, row => row.mask).values()].map(fastest).sort(byMask).map(point);
   const own = rowSeries(lists, point, line);
   const others = [...grouped(some.flatMap(cell => cell.libraries), one => one.who)].map(([who, list]) => ({
-    name: who, kind: "library", line: true, hidden: /naive|cmask|numba/.test(who) || list.some(one => one.left_out),
+    name: who, kind: "library", line: true, hidden: /naive|cmask|numba/.test(list[0].id) || list.some(one => one.left_out),
     points: list.map(one => ({x: one.k, y: one.us, tip: libraryTip(one), report: one.report})).sort((a,
       b) => a.x - b.x),
   }));
@@ -112,20 +113,20 @@ function timeTable(some, others) {
     ...names.map(name => ({title: name, sort: cell => own(name)(cell)?.kernel_us, of: cell => {
       const row = own(name)(cell);
       return row ? el("a", {href: address(row.report), "data-tip": rowTip(row)}, time(row.kernel_us)) : null;
-    }})),
+    }, empty: "–"})),
     {title: "share of the roofline, auto", sort: cell => cell.auto?.floor_fraction, empty: "none",
       of: cell => (isNumber(cell.auto?.floor_fraction) ? `${percent(cell.auto.floor_fraction)}, ${cell.auto.name}`
         : null)},
     ...others.map(({name}) => ({title: name, sort: cell => other(name)(cell)?.us, of: cell => {
       const one = other(name)(cell);
       return one ? el("a", {href: address(one.report), "data-tip": libraryTip(one)}, time(one.us)) : null;
-    }})),
+    }, empty: "–"})),
   ], some);
 }
 
 /** Kernel, end to end and first call of the GPU beside the CPU, a line for each mask. */
 function dots(name) {
-  const some = cellsOf(name);
+  const some = cellsOf(groupNames.includes(name) ? name : name + COLD);
   const kinds = [
     ["GPU kernel", "gpu", row => row.onGpu, row => row.kernel_us],
     ["GPU end to end", "gpu", row => row.onGpu && !row.pageLocked, row => row.end_to_end_us],
@@ -150,6 +151,52 @@ function dots(name) {
       show: at => names.get(at)},
     series,
   });
+}
+
+const COLD = ", cold caches";
+/** The groups of images, without those that differ by the state of the caches. */
+const wholeNames = [...new Set(groupNames.map(name => name.replace(COLD, "")))];
+
+/**
+ * The first call, cold caches and warm caches beside each other, a line for each mask and device: of the kernel that
+ * auto takes, and of the CPU's faster method.
+ */
+function cachesTable(name) {
+  const of = group => (groupNames.includes(group) ? cellsOf(group) : []);
+  const masks = new Map();
+  for (const [state, group] of [["warm", name], ["cold", name + COLD]]) {
+    for (const cell of of(group)) {
+      for (const [device, row] of [["GPU", cell.auto], ["CPU", cell.cpu]]) {
+        if (!row) continue;
+        const key = `${cell.first.mask} ${device}`;
+        if (!masks.has(key)) masks.set(key, {device, first: row});
+        masks.get(key)[state] = row;
+      }
+    }
+  }
+  const lines = [...masks.values()].sort((a, b) => byMask(a.first, b.first));
+  const column = (title, state, name) => ({title, empty: "–", sort: line => line[state]?.[name], of: line => {
+    const row = line[state];
+    const text = time(row?.[name]);
+    return text ? el("a", {href: address(row.report), "data-tip": rowTip(row)}, text) : null;
+  }});
+  const either = line => line.warm ?? line.cold;
+  return table([
+    {title: "mask", text: true, of: line => line.first.mask,
+      sort: line => line.first.mask_width * line.first.mask_height},
+    {title: "device", text: true, of: line => line.device, sort: line => line.device},
+    {title: "kernel", text: true, of: line => either(line).name, sort: line => either(line).name},
+    {title: "first call", empty: "–", sort: line => either(line).first_call_us, of: line => {
+      const row = either(line);
+      return isNumber(row.first_call_us) ? `${time(row.first_call_us)}${row.first_call_loaded ? " (loaded)" : ""}`
+        : null;
+    }},
+    ...["end_to_end_us", "kernel_us"].flatMap((field, i) => {
+      const what = ["end to end", "kernel"][i];
+      const cold = lines.some(line => line.cold) ? [column(`${what}, cold caches`, "cold", field)] : [];
+      return [...cold, column(`${what}, warm caches`, "warm", field)];
+    }),
+  ], lines, {tall: true});
 }
 
 /** Error over speed: both as shares of what is allowed and of what is possible. */

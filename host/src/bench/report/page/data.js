@@ -32,9 +32,15 @@ function maskName({mask_width, mask_height}) {
   return `${mask_height} x ${mask_width}`;
 }
 
+/** A program that was compiled for each size of the mask has one name. */
+function programId(who) {
+  return who.replace(/^cuda-tile\d+$/, "cuda-tile");
+}
+
 /** Libraries that were timed by another program: one entry a time, in the shape of the rows. */
 const libraries = (data.peers?.document.cells ?? []).map((cell, index) => ({
-  ...cell, index, us: 1000 * cell.ms, report: data.peers, who: cell.who.replace(/^cuda-tile\d+$/, "cuda-tile"),
+  ...cell, index, us: 1000 * cell.ms, report: data.peers, id: programId(cell.who),
+  who: data.peers.names?.[programId(cell.who)] ?? cell.who,
   group: `f32, 1 channel, ${cell.n} x ${cell.n}, dense masks`, cell: `f32, 1 channel, ${cell.n} x ${cell.n}, `
     + `dense masks, ${cell.k} x ${cell.k}`, left_out: data.peers.left_out?.[cell.who] ?? null,
 }));
@@ -58,7 +64,7 @@ function digits(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 999.5) return Math.round(value).toLocaleString("en", {useGrouping: true});
-  if (size < 0.001) return value.toExponential(2);
+  if (size < 0.0001) return value.toExponential(2);
   return String(+value.toPrecision(3));
 }
 
@@ -128,7 +134,7 @@ const cells = [...grouped(timed, row => row.cell).values()].map(list => {
   return {
     rows: list, first: list[0], auto: fastest(auto), autos: auto, gpu: fastest(list.filter(row => row.onGpu)),
     cpu: fastest(list.filter(row => !row.onGpu)), libraries: libraries.filter(one => one.cell === list[0].cell),
-      endToEnd: wholeCalls(list),
+    endToEnd: wholeCalls(list),
   };
 }).sort((a, b) => a.first.group.localeCompare(b.first.group, "en", {numeric: true}) || byMask(a.first, b.first));
 
@@ -142,6 +148,8 @@ const losses = cells.flatMap(cell => {
   const found = [];
   const add = (who, ours, us, other, theirs, report, name) => found.push({
     cell: cell.first, who, ours, us, theirs, report, other: name ?? seriesName(other), times: us / theirs,
+    // Another report has a faster choice for the same cell.
+    since: ours.onGpu && cell.auto && cell.auto.kernel_us < 0.95 * ours.kernel_us ? cell.auto : null,
   });
   const sides = (row, is) => fastest(cell.rows.filter(other => is(other) && other.kernel_us < 0.95 * row.kernel_us));
   // A report holds its own choice; a later report may have another kernel.
@@ -175,9 +183,9 @@ function pythonKey(row) {
 /** For each other library its times over ours, in the cells and calls that both have. */
 const besideOthers = [...grouped([
   ...cells.filter(cell => cell.auto).flatMap(cell => cell.libraries.filter(one => !one.left_out)
-    .map(one => ({who: one.who, times: one.us / cell.auto.kernel_us, what: "kernels"}))),
+    .map(one => ({who: one.who, id: one.id, times: one.us / cell.auto.kernel_us, what: "kernels"}))),
   ...pythonRows.filter(row => row.library !== "faltung" && row.status === "ok")
-    .map(row => ({who: row.library, times: row.median_us / pythonOwn.get(pythonKey(row))?.median_us,
+    .map(row => ({who: row.library, id: row.library, times: row.median_us / pythonOwn.get(pythonKey(row))?.median_us,
       what: "calls from Python"})),
-].filter(one => isNumber(one.times) && one.times > 0), one => `${one.what}: ${one.who}`).entries()]
-  .map(([who, list]) => ({who, times: list.map(one => one.times)}));
+].filter(one => isNumber(one.times) && one.times > 0), one => `${one.what}: ${one.id}`).entries()]
+  .map(([key, list]) => ({key, who: `${list[0].what}: ${list[0].who}`, times: list.map(one => one.times)}));

@@ -56,7 +56,7 @@ document.addEventListener("focusout", () => { tip.hidden = true; });
 document.addEventListener("keydown", event => { if (event.key === "Escape") tip.hidden = true; });
 
 /**
- * A table. A column is {title, of, sort, text, wide}: `of` gives a row's content, as text, as an element, or null;
+ * A table. A column is {title, of, sort, text, wide, narrow, centred, empty}: `of` gives a row's content, as text, as an element, or null;
  * `sort` gives what the column is sorted by. `mark` gives attributes of a row, `cell` those of a cell.
  */
 function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({})} = {}) {
@@ -64,13 +64,13 @@ function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({}
   const show = order => body.replaceChildren(...order.map(row => el("tr", mark(row), ...columns.map(column => {
     const content = column.of(row);
     const classes = [column.text && "text", column.wide && "wide", column.narrow && "narrow", column.reason && "reason",
-      content === null && "none"].filter(Boolean);
+      column.centred && "centred", content === null && "none"].filter(Boolean);
     const attributes = cell(row, column) ?? {};
     if (attributes.class) classes.push(attributes.class);
     return el("td", {...attributes, class: classes.join(" ") || null}, content ?? column.empty ?? "not measured");
   }))));
   const heads = columns.map(column => {
-    const head = el("th", {class: [column.text && "text", column.narrow && "narrow"].filter(Boolean).join(" ")
+    const head = el("th", {class: [column.text && "text", column.narrow && "narrow", column.centred && "centred"].filter(Boolean).join(" ")
       || null, scope: "col"});
     if (!column.sort) {
       head.append(column.title);

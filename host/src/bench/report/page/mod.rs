@@ -7,11 +7,12 @@
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 /// One script, in the order in which its parts need each other.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("data.js"),
     include_str!("draw.js"),
     include_str!("charts.js"),
     include_str!("tables.js"),
+    include_str!("summary.js"),
     include_str!("sections.js"),
 ];
 

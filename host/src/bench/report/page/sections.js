@@ -13,7 +13,8 @@ function machineText() {
   return machine ? `CPU: ${machine.cpu}, ${machine.cores} cores. GPU: ${machine.gpu ?? "none"}.` : "";
 }
 
-const nothing = () => [el("p", {class: "quiet"}, "Not measured on this machine.")];
+/** What a section without data gives. */
+const nothing = () => null;
 /** A paragraph; lines of the source are no lines of the text. */
 const says = text => el("p", {}, text.replace(/\s+/g, " ").trim());
 
@@ -41,7 +42,7 @@ function masksSection() {
   return [says(`
     Lower is faster. Filled marks are our kernels on the GPU. Hollow marks with solid lines are the CPU, and with thin
     dotted lines other libraries on the same GPU. The thick dashed line is the roofline. The legend hides and shows a
-    line.`),
+    line. The table below has the same times; a dash was not measured.`),
   ...choice("Images", groupNames, mainGroup, timeOverMask)];
 }
 
@@ -49,7 +50,7 @@ function matrixSection() {
   const parts = [];
   if (cells.length) {
     parts.push(el("h3", {}, "Share of the roofline, of the kernel that auto takes"), says(`
-      The largest measured image of each format. Green is above 50 %, red below. The roofline of tensor_core_u8,
+      The largest measured image of each format. Green is above 50 %, red below, a dash was not measured. The roofline of tensor_core_u8,
       separable_tensor_core, fft_tile and fft_passes counts copies only. A small share there says that arithmetic takes
       the time, not that another kernel would be faster.`), shareMap());
   }
@@ -58,7 +59,7 @@ function matrixSection() {
     const first = sizes.includes("4096 x 4096") ? "4096 x 4096" : sizes[0];
     parts.push(el("h3", {}, "Time for each value, beside f32 in one channel"), says(`
       The time of the fastest kernel divided by the number of values, as a multiple of that of f32 in one channel with
-      the same image and mask. Green is at most 1.15. ${data.matrix.note ?? ""}`),
+      the same image and mask. Green is at most 1.15; 2 takes twice as long for each value. ${data.matrix.note ?? ""}`),
     ...choice("Image", sizes, first, size => [matrixMap(size)]));
   }
   return parts.length ? parts : nothing();
@@ -78,7 +79,12 @@ function wholeSection() {
   return [says(`
     Left is faster. The kernel alone works on data in the GPU's memory. End to end is from host memory to host memory.
     The first call also plans, loads the kernel and allocates. CPU times are of all threads.`),
-  ...choice("Images", groupNames, mainGroup, dots)];
+  ...choice("Images", wholeNames, mainGroup.replace(COLD, ""), name => [...dots(name), says(`
+    “First call”: planning, loading and allocation included; “(loaded)”: an earlier cell had loaded the kernel. “Warm
+    caches”: a run finds there what the run before has left. `
+    + (groupNames.includes(name + COLD) ? `“Cold caches”: the second-level cache of the GPU and the caches of the CPU
+    are evicted before each run (--cold). A dash was not measured.` : "These reports have no times with cold caches.")),
+  cachesTable(name)])];
 }
 
 function lossSection() {
@@ -86,9 +92,9 @@ function lossSection() {
   if (losses.length) {
     parts.push(says(`
       “library”: a library is faster than the kernel that auto took. “own kernel”: another of our kernels is more than
-      5 % faster. Where the faster one stands in another report, auto may have learned it since. “own CPU method”: the
+      5 % faster. “own CPU method”: the
       same for the choice of the CPU. “CPU, end to end”: the CPU computes the image faster than the GPU does with both
-      copies.`), lossTable());
+      copies. The last column has the faster choice of auto in another report, for the same cell.`), lossTable());
   } else if (reports.length) {
     parts.push(says(`
       In no cell of these reports is a library faster than what auto takes, or another kernel more than 5 % faster.`));
@@ -107,7 +113,7 @@ function pythonSection() {
   if (!pythonRows.length) return nothing();
   return data.python.flatMap(report => [says(`
     Wall time of one call, the median. The number in brackets is that time divided by faltung's: above 1, green, faltung
-    is faster.`), pythonTable(report)]);
+    is faster. A dash: the library has no such call, or was not measured.`), pythonTable(report)]);
 }
 
 const SECTIONS = [
@@ -127,16 +133,28 @@ const SECTIONS = [
 
 const problems = [];
 document.getElementById("machine").textContent = machineText();
+const empty = [];
 for (const [id, title, make] of SECTIONS) {
   const section = el("section", {id}, el("h2", {}, title));
   document.getElementById("main").append(section);
-  document.getElementById("contents").append(el("a", {href: `#${id}`}, title));
+  let parts = null;
   try {
-    section.append(...make());
+    parts = make();
   } catch (error) {
     problems.push(error);
-    section.append(el("p", {class: "error"}, `This section could not be drawn: ${error.message}`));
+    parts = [el("p", {class: "error"}, `This section could not be drawn: ${error.message}`)];
   }
+  if (parts) {
+    section.append(...parts);
+    document.getElementById("contents").append(el("a", {href: `#${id}`}, title));
+  } else {
+    section.remove();
+    empty.push(el("span", {"data-empty": id}, title));
+  }
+}
+if (empty.length) {
+  document.getElementById("main").append(el("p", {class: "quiet"}, "Not measured on this machine: ",
+    ...empty.flatMap((title, i) => [i ? "; " : "", title]), "."));
 }
 document.getElementById("footer").append(el("p", {}, `Made by ${data.made_by ?? "host bench --html"}. `
   + "All figures stand in this file."));

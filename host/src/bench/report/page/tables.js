@@ -2,7 +2,7 @@
 
 /** The row of a table that shows some fields of a report's row; a test compares the text with the report. */
 const field = (title, name, show, more = {}) => ({
-  title, name, sort: row => row[name], of: row => show(row[name], row) ?? null, ...more,
+  title, name, sort: row => (Array.isArray(row[name]) ? row[name].join() : row[name]), of: row => show(row[name], row) ?? null, ...more,
 });
 const fieldOf = (row, column) => (column.name ? {"data-field": column.name} : {});
 
@@ -51,102 +51,13 @@ function overview() {
       sort: one => one.taken[0].kernel_us},
     {title: "share of its roofline", narrow: true, of: one => span(one.shares, percent),
       sort: one => least(one.shares), empty: "none"},
-    {title: "fastest library / ours", narrow: true, of: one => span(one.beside, ratio), sort: one => least(one.beside)},
+    {title: "fastest library / ours", narrow: true, of: one => span(one.beside, ratio), sort: one => least(one.beside),
+      empty: "–"},
     {title: "CPU / GPU", narrow: true, of: one => (one.cpu.some(isNumber)
       ? `${span(one.cpu, ratio)} (${one.methods})` : null),
       sort: one => least(one.cpu)},
     {title: "what it means", text: true, wide: true, of: one => verdict(one.taken)},
   ], lines, {tall: true});
-}
-
-/** Sentences with the figures that a reader looks for first. */
-function inShort() {
-  const told = [];
-  const tell = (title, text) => told.push(el("li", {}, el("b", {}, title), ` ${text}`));
-  const taken = cells.map(cell => cell.auto).filter(Boolean);
-  const large = taken.filter(row => row.values >= 1e6);
-  const near = large.filter(row => row.floor_fraction >= 0.75);
-  const far = large.filter(row => row.floor_fraction < 0.5 && !MEMORY_ONLY.has(row.name));
-  const own = large.filter(row => row.floor_fraction < 0.5 && MEMORY_ONLY.has(row.name));
-  const beside = cells.filter(cell => cell.auto && isNumber(libraryTime(cell)));
-  if (beside.length) {
-    const times = cell => libraryTime(cell) / cell.auto.kernel_us;
-    const order = [...beside].sort((a, b) => times(a) - times(b));
-    const [least, most] = [order[0], order[order.length - 1]];
-    const place = ({first}) => solid(`${first.mask} on ${first.width} x ${first.height}`);
-    tell("Other libraries on this GPU,", `f32 in one channel: the fastest one takes ${ratio(times(least))} our time `
-      + `at worst `
-      + `(${place(least)}) and ${ratio(times(most))} at best (${place(most)}). A library is faster than our fastest `
-        + `choice in `
-      + `${beside.filter(cell => times(cell) < 1).length} of ${beside.length} cells.`);
-  }
-  if (near.length) {
-    tell("Near the limit of the GPU,", `at least 75 % of the roofline: ${kinds(near)}. These are ${near.length} of the `
-      + `${large.length} measured cells with large images.`);
-  }
-  if (far.length) tell("Far from the limit,", `less than 50 % of the roofline: ${kinds(far)}.`);
-  if (own.length) {
-    tell("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The roofline of `
-      + `these kernels `
-      + "counts copies only, so a small share says that arithmetic takes most of the time.");
-  }
-  const small = taken.filter(row => row.values < 1e6);
-  if (small.length) {
-    tell("Small images", `take ${span(small.map(row => row.kernel_us), time)}, because a launch takes about as long `
-      + `as the kernel.`);
-  }
-  const both = cells.filter(cell => cell.endToEnd);
-  const slower = both.filter(cell => cell.endToEnd.cpu.end_to_end_us < cell.endToEnd.gpu.end_to_end_us);
-  const whole = large.filter(row => !row.pageLocked && isNumber(row.end_to_end_us));
-  if (whole.length) {
-    tell("From host memory and back", `a call on a large image takes `
-      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} `
-      + "the time of the kernel: the rest is copies between host and device.");
-  }
-  if (both.length) {
-    tell("The CPU is faster", `from host memory and back in ${slower.length} of ${both.length} cells`
-      + (slower.length ? `: ${kinds(slower.map(cell => cell.endToEnd.gpu))}. The GPU pays there if the image stays in `
-        + "its memory between calls." : "."));
-  }
-  const cpu = cells.filter(cell => cell.auto && cell.cpu && cell.auto.values >= 1e6 && !otherMethod(cell));
-  if (cpu.length) {
-    tell("Beside the CPU,", `with the image in the GPU's memory, the GPU is ${span(cpu.map(cpuTimes), ratio)} as fast `
-      + `on large `
-      + "images.");
-  }
-  if (taken.length) {
-    tell("The first call", `takes ${span(taken.map(row => row.first_call_us), time)}. It plans, loads the kernel and `
-      + "allocates. Where the driver has no compiled kernel in its cache, it compiles too.");
-  }
-  const only = timed.filter(row => !row.onGpu);
-  if (!taken.length && only.length) {
-    tell("Only the CPU was measured.", `Its kernels reach ${span(only.map(row => row.floor_fraction), percent)} of `
-      + `their rooflines.`);
-  }
-  const other = losses.filter(one => one.who !== "CPU, end to end").length;
-  if (other) {
-    tell("The choice of auto", `is not the fastest in ${other} case${other === 1 ? "" : "s"} of these reports: see `
-      + `“Where we lose”.`);
-  }
-  const python = pythonLosses();
-  if (pythonRows.length) {
-    const compared = pythonRows.filter(row => row.library !== "faltung" && isNumber(row.median_us));
-    const by = [...grouped(python, one => one.row.library)].map(([name,
-      some]) => `${name} in ${some.length}`).join(", ");
-    tell("From Python", `faltung is at least as fast as the other library in ${compared.length - python.length} of `
-      + `${compared.length} comparisons.${by ? ` Faster than faltung: ${by}.` : ""}`);
-  }
-  return [told.length ? el("ul", {}, ...told) : el("p", {}, "Nothing was timed.")];
-}
-
-/** Whether the CPU computed all products of a separable mask: then the ratio compares two methods. */
-const otherMethod = cell => cell.first.separable && cell.cpu?.name === "direct";
-const cpuTimes = cell => cell.cpu.kernel_us / cell.auto.kernel_us;
-
-/** "f32, 1 channel, dense (3 x 3 to 21 x 21)", for rows. */
-function kinds(list) {
-  return [...grouped(list, row => `${row.format}, ${row.separable ? "separable" : "dense"}`)].map(([name, some]) =>
-    `${name} (${range([...some].sort(byMask).map(row => row.mask))})`).join("; ");
 }
 
 /** A heat map: a line for each format, a column for each mask. `of` gives {value, text, tip, report} or null. */
@@ -156,7 +67,7 @@ function heatMap(formats, masks, of, colour) {
     ...masks.map(mask => ({title: mask, mask, sort: format => of(format, mask)?.value, of: format => {
       const one = of(format, mask);
       return one ? el("a", {href: address(one.report), "data-tip": one.tip}, one.text) : null;
-    }})),
+    }, empty: "–", centred: true})),
   ], formats, {cell: (format, column) => {
     const one = column.mask && of(format, column.mask);
     return one ? {class: `heat ${colour(one.value).class}`, style: `--part: ${colour(one.value).part}%`} : {};
@@ -206,12 +117,15 @@ function matrixMap(size) {
 function lossTable() {
   return table([
     {title: "kind", text: true, of: one => one.who, sort: one => one.who},
-    {title: "cell", text: true, wide: true, of: one => one.cell.cell, sort: one => one.cell.cell},
+    {title: "cell", text: true, wide: true, of: one => `${one.cell.group}, ${solid(one.cell.mask)}`,
+      sort: one => one.cell.cell},
     {title: "what is slower", text: true, of: one => seriesName(one.ours), sort: one => one.ours.name},
     {title: "time", of: one => reportLink(one.ours.report, time(one.us)), sort: one => one.us},
     {title: "what is faster", text: true, of: one => one.other, sort: one => one.other},
     {title: "time", of: one => reportLink(one.report, time(one.theirs)), sort: one => one.theirs},
     {title: "times as fast", of: one => ratio(one.times), sort: one => one.times},
+    {title: "auto in another report", text: true, narrow: true, empty: "–", of: one => (one.since
+      ? reportLink(one.since.report, `${one.since.name}, ${time(one.since.kernel_us)}`) : null)},
   ], losses, {tall: true});
 }
 
@@ -219,7 +133,7 @@ function meanTable() {
   return table([
     {title: "library", text: true, of: one => one.who, sort: one => one.who},
     {title: "cells", of: one => digits(one.times.length), sort: one => one.times.length},
-    {title: "geometric mean", of: one => el("span", {"data-mean": one.who}, ratio(geometricMean(one.times))),
+    {title: "geometric mean", of: one => el("span", {"data-mean": one.key}, ratio(geometricMean(one.times))),
       sort: one => geometricMean(one.times)},
     {title: "least to most", of: one => span(one.times, ratio), sort: one => Math.min(...one.times)},
   ], besideOthers, {tall: true});
@@ -232,9 +146,11 @@ function pythonLosses() {
   }).filter(one => one.times > 1).sort((a, b) => b.times - a.times);
 }
 
+const arrayPlace = row => (row.arrays === "device" ? "on the GPU" : "in host memory");
+
 function pythonLossTable() {
   return table([
-    {title: "call", text: true, of: ({row}) => `${row.filter}, ${row.type}, ${row.side} x ${row.side}, ${row.arrays}`,
+    {title: "call", text: true, of: ({row}) => `${row.filter}, ${row.type}, ${row.side} x ${row.side}, ${arrayPlace(row)}`,
       sort: ({row}) => `${row.filter} ${row.type} ${row.side}`},
     {title: "faltung", of: ({own}) => time(own.median_us), sort: ({own}) => own.median_us},
     {title: "faster", text: true, of: ({row}) => row.library, sort: ({row}) => row.library},
@@ -254,11 +170,11 @@ function pythonTable(report) {
     {title: "call", text: true, of: ([row]) => row.filter, sort: ([row]) => row.filter},
     {title: "type", text: true, of: ([row]) => row.type, sort: ([row]) => row.type},
     {title: "side", of: ([row]) => String(row.side), sort: ([row]) => row.side},
-    {title: "arrays", text: true, of: ([row]) => (row.arrays === "device" ? "on the GPU" : "in host memory"),
+    {title: "arrays", text: true, of: ([row]) => arrayPlace(row),
       sort: ([row]) => row.arrays},
     {title: "faltung, first call", of: line => time(of(line, "faltung")?.first_us), sort: line => of(line,
       "faltung")?.first_us},
-    ...names.map(name => ({title: name, library: name, sort: line => of(line, name)?.median_us, of: line => {
+    ...names.map(name => ({title: name, library: name, empty: "–", sort: line => of(line, name)?.median_us, of: line => {
       const row = of(line, name);
       if (row?.status === "wrong") return "differs from SciPy";
       const own = of(line, "faltung")?.median_us;
@@ -301,6 +217,10 @@ function allRows() {
     field("CPU / GPU", "speedup_vs_cpu", (value, row) => value === null || value === undefined ? null
       : `${ratio(value)}${row.vs_cpu_variant ?? row.cpu_method ? ` ${row.vs_cpu_variant ?? row.cpu_method}` : ""}`,
         {empty: "none"}),
+    field("lowest SM clock", "sm_mhz_lowest", value => (isNumber(value) ? `${digits(value)} MHz` : null),
+      {empty: "not recorded"}),
+    field("clock held down by", "throttle_reasons", value => (value ? value.join(", ") || "nothing" : null),
+      {text: true, empty: "not recorded"}),
     field("caches", "cache", value => value, {text: true, empty: "not recorded"}),
     field("note", "note", value => value, {text: true, reason: true, empty: "none"}),
     ...(counted ? [{title: "counts", text: true, of: row => (row.counts ? counts(row.counts) : null)}] : []),

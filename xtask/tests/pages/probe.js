@@ -52,8 +52,14 @@
     + element.textContent.trim().slice(0, 60);
   document.body.append(Object.assign(document.createElement("pre"), {id: "probe", textContent: JSON.stringify({
     width: innerWidth,
+    scroll_width: document.documentElement.scrollWidth,
+    height: document.documentElement.scrollHeight,
+    short: document.getElementById("short")?.textContent,
+    caches: [...document.querySelectorAll("#whole table tr")].map(row => [...row.children].map(cell =>
+      cell.textContent)),
     dark: luminance(rgb(behind(document.body))) < 0.2,
     sections: [...document.querySelectorAll("section > h2")].map(title => title.textContent),
+    empty: [...document.querySelectorAll("[data-empty]")].map(one => one.textContent),
     problems: [...document.querySelectorAll(".error")].map(name),
     wide: wide.map(name),
     pale: pale.map(name),

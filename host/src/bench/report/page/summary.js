@@ -1,0 +1,154 @@
+// The summary: sentences with the figures that a reader looks for first.
+
+/** Whether the CPU computed all products of a separable mask: then the ratio compares two methods. */
+const otherMethod = cell => cell.first.separable && cell.cpu?.name === "direct";
+const cpuTimes = cell => cell.cpu.kernel_us / cell.auto.kernel_us;
+
+/** "f32, 1 channel, dense (3 x 3 to 21 x 21)", for rows. */
+function kinds(list) {
+  return [...grouped(list, row => `${row.format}, ${row.separable ? "separable" : "dense"}`)].map(([name, some]) =>
+    `${name} (${range([...some].sort(byMask).map(row => row.mask))})`).join("; ");
+}
+
+/** What is fast, what is not and why, and what else is faster: lists of sentences under titles. */
+function inShort() {
+  const taken = cells.map(cell => cell.auto).filter(Boolean);
+  const large = taken.filter(row => row.values >= 1e6);
+  const lists = [["What is fast", fast(large)], ["What is slow, and why", slow(taken, large)],
+    ["Where something else is faster", elsewhere()], ["What to know before you use a number", cautions()]];
+  const shown = lists.filter(([, list]) => list.length)
+    .flatMap(([title, list]) => [el("h3", {}, title), el("ul", {}, ...list)]);
+  return shown.length ? shown : [el("p", {}, "Nothing was timed.")];
+}
+
+const told = (title, ...text) => el("li", {}, el("b", {}, title), " ", ...text);
+const link = (id, text) => el("a", {href: `#${id}`}, text);
+
+function fast(large) {
+  const list = [];
+  const near = large.filter(row => row.floor_fraction >= 0.75);
+  const beside = cells.filter(cell => cell.auto && isNumber(libraryTime(cell)));
+  if (beside.length) {
+    const times = cell => libraryTime(cell) / cell.auto.kernel_us;
+    const order = [...beside].sort((a, b) => times(a) - times(b));
+    const [least, most] = [order[0], order[order.length - 1]];
+    const place = ({first}) => solid(`${first.mask} on ${first.width} x ${first.height}`);
+    const first = beside.filter(cell => times(cell) > 1).length;
+    list.push(told("Beside other libraries on this GPU", `(f32, one channel): our fastest choice is ahead in ${first} `
+      + `of ${beside.length} cells. The fastest library takes from ${ratio(times(least))} our time (${place(least)}) to `
+      + `${ratio(times(most))} (${place(most)}).`));
+  }
+  if (near.length) {
+    list.push(told("Near the limit of the GPU,", `at least 75 % of the roofline: ${kinds(near)}. These are `
+      + `${near.length} of the ${large.length} measured cells with large images.`));
+  }
+  const cpu = cells.filter(cell => cell.auto && cell.cpu && cell.auto.values >= 1e6 && !otherMethod(cell));
+  if (cpu.length) {
+    list.push(told("Beside the CPU,", `with the image in the GPU's memory, the GPU is ${span(cpu.map(cpuTimes), ratio)} `
+      + "as fast on large images."));
+  }
+  const only = timed.filter(row => !row.onGpu);
+  if (!large.length && only.length && !timed.some(row => row.onGpu)) {
+    list.push(told("Only the CPU was measured.", `Its kernels reach ${span(only.map(row => row.floor_fraction), percent)} `
+      + "of their rooflines."));
+  }
+  if (pythonRows.length) {
+    const compared = pythonRows.filter(row => row.library !== "faltung" && isNumber(row.median_us)).length;
+    list.push(told("From Python,", `faltung is at least as fast as the other library in `
+      + `${compared - pythonLosses().length} of ${compared} `, link("python", "comparisons"), "."));
+  }
+  return list;
+}
+
+function slow(taken, large) {
+  const list = [];
+  const far = large.filter(row => row.floor_fraction < 0.5 && !MEMORY_ONLY.has(row.name));
+  const own = large.filter(row => row.floor_fraction < 0.5 && MEMORY_ONLY.has(row.name));
+  const small = taken.filter(row => row.values < 1e6);
+  const whole = large.filter(row => !row.pageLocked && isNumber(row.end_to_end_us));
+  if (far.length) list.push(told("Far from the limit,", `less than 50 % of the roofline: ${kinds(far)}. There `
+    + "something else than copies and multiply-adds takes more than half of the time."));
+  if (own.length) {
+    list.push(told("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The roofline `
+      + "of these kernels counts copies only, so a small share says that arithmetic takes most of the time."));
+  }
+  if (small.length) {
+    list.push(told("Small images", `take ${span(small.map(row => row.kernel_us), time)}, because a launch takes about as `
+      + "long as the kernel."));
+  }
+  if (whole.length) {
+    list.push(told("From host memory and back,", `a call on a large image takes `
+      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} the time of the kernel: the rest is copies `
+      + "between host and device."));
+  }
+  if (taken.length) {
+    list.push(told("The first call", `takes ${span(taken.map(row => row.first_call_us), time)}. It plans, loads the `
+      + "kernel and allocates. Where the driver has no compiled kernel in its cache, it compiles too."));
+  }
+  return list;
+}
+
+function elsewhere() {
+  const list = [];
+  const count = who => losses.filter(one => one.who === who);
+  const [byLibrary, byKernel, byMethod] = ["library", "own kernel", "own CPU method"].map(count);
+  const of = some => `${some.length} case${some.length === 1 ? "" : "s"}`;
+  const since = some => {
+    const later = some.filter(one => one.since).length;
+    return later ? ` Another report has a faster choice of auto for ${later === some.length ? "" : `${later} of `}`
+      + `${some.length === 1 ? "it" : "them"}.` : "";
+  };
+  if (byLibrary.length) {
+    list.push(told("A library", `is faster than the choice of auto in ${of(byLibrary)}.${since(byLibrary)}`));
+  }
+  if (byKernel.length) {
+    list.push(told("Another kernel of ours", `is more than 5 % faster than the choice of auto in ${of(byKernel)}.`
+      + since(byKernel)));
+  }
+  if (byMethod.length) list.push(told("Another method of the CPU", `is more than 5 % faster in ${of(byMethod)}.`));
+  const both = cells.filter(cell => cell.endToEnd);
+  const slower = both.filter(cell => cell.endToEnd.cpu.end_to_end_us < cell.endToEnd.gpu.end_to_end_us);
+  if (slower.length) {
+    list.push(told("The CPU is faster", `from host memory and back in ${slower.length} of ${both.length} cells: `
+      + `${kinds(slower.map(cell => cell.endToEnd.gpu))}. The GPU pays there if the image stays in its memory between `
+      + "calls."));
+  }
+  const python = pythonLosses();
+  if (python.length) {
+    const all = name => pythonRows.filter(row => row.library === name && isNumber(row.median_us)).length;
+    const by = [...grouped(python, one => one.row.library)].map(([name, some]) =>
+      `${name} in ${some.length} of ${all(name)} calls`);
+    list.push(told("From Python,", `another library is faster than faltung: ${by.join(", ")}.`));
+  }
+  if (!list.length && both.length) {
+    const beside = libraries.length ? "" : " They have no times of other libraries.";
+    list.push(told("Nothing", `that these reports have.${beside}`));
+  } else if (list.length) list.push(el("li", {}, "Each case is in ", link("losses", "Where we lose"), "."));
+  return list;
+}
+
+/** What changes the meaning of rows, and where the rest is told. */
+function cautions() {
+  const list = [];
+  const noted = word => timed.filter(row => row.note?.includes(word)).length;
+  const rowsOf = count => `${count} of ${timed.length} rows`;
+  if (noted("throttled: ")) {
+    list.push(told("The GPU lowered its clock", `in ${rowsOf(noted("throttled: "))}. Their times are longer than those `
+      + "of a cool GPU with enough power. The column “note” of ", link("rows", "All rows"), " has the reasons."));
+  }
+  if (noted("drift: ")) {
+    list.push(told("Times rose or fell", `by 5 % or more while they were measured in ${rowsOf(noted("drift: "))}. Measure `
+      + "these again. The column “note” of ", link("rows", "All rows"), " has them."));
+  }
+  const refused = reports.reduce((sum, {document}) => sum + (document.not_eligible?.length ?? 0)
+    + (document.errors?.length ?? 0), 0);
+  if (refused) {
+    list.push(told("Without a time:", `${refused} times a variant could not compute a cell, or failed. `,
+      link("absent", "What was not timed, and why"), " has each reason."));
+  }
+  if (libraries.length || pythonRows.length) {
+    list.push(told("Versions", "of the libraries, commits and commands are in ",
+      link("reports", "Reports, versions, commands"), "."));
+  }
+  return list;
+}
