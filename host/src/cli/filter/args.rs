@@ -53,9 +53,9 @@ pub(in crate::cli) struct Args {
     pub(super) quality: Option<u8>,
 
     /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the
-    /// GPU's kernels on the CPU, slowly, with every access checked. cuda:all takes all CUDA devices, for an image that
-    /// is filtered in chunks. Should the device break down, auto goes on on the CPU, cuda:all on the other devices, and
-    /// cuda:N begins no other picture
+    /// GPU's kernels on the CPU, slowly, with every access checked. cuda:all takes all CUDA devices, and cuda:0,cuda:1
+    /// takes those two, for an image that is filtered in chunks. Should the device break down, auto goes on on the CPU,
+    /// several devices on those that are left, and cuda:N begins no other picture
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceArg,
 

@@ -282,8 +282,8 @@ impl Job<'_> {
 
     /// Bytes for the chunks under way: what `--memory` leaves beside the program itself.
     fn budget(&self, devices: &[Device]) -> u64 {
-        /// What a device's driver and its staging buffers take in host memory when they work.
-        const OF_A_DEVICE: u64 = 64 << 20;
+        /// What a device's driver and its staging buffers take in host memory. Two chunks at once have 64 MiB each.
+        const OF_A_DEVICE: u64 = 128 << 20;
         /// Stacks, and what the allocator keeps.
         const OF_A_THREAD: u64 = 3 << 20;
         let gpus = devices.iter().filter(|device| device.gpu().is_some()).count() as u64;

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         return chunked::run(args, &steps);
     }
     let DeviceArg::One(choice) = args.device else {
-        let text = "--device cuda:all is for an image that is filtered in chunks (.zarr, --memory, --chunk)";
+        let text = "--device: several devices are for an image that is filtered in chunks (.zarr, --memory, --chunk)";
         return Err(anyhow::anyhow!(text)).or_usage();
     };
     let Inputs { mut jobs, failed, empty, passed_over } =
