@@ -42,6 +42,7 @@ def parse():
     parser.add_argument("--folder", required=True, type=pathlib.Path, help="where the images are made, best in memory")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the script")
     parser.add_argument("--side", type=int, default=49_152, help="of the image in files, of u16")
+    parser.add_argument("--memory", default="64G", help="of the program; without it, a .npy file is filtered whole")
     parser.add_argument("--options", default="", help="of the example, such as '--side 4096'")
     parser.add_argument("--transfer", type=int, default=512, help="MiB of one transfer")
     parser.add_argument("--repeats", type=int, default=3)
@@ -290,7 +291,7 @@ def files(arguments, devices, cores, limits, memory, predictions, record):
     """`host filter` on files."""
     folder, host, side = arguments.folder, arguments.host, arguments.side
     folder.mkdir(parents=True, exist_ok=True)
-    # Two images and three results of each kind.
+    # Two images, two results of each kind, and a new one beside the old one.
     free = shutil.disk_usage(folder).free
     while 2 * side * side * 7 > free:
         side //= 2
@@ -308,7 +309,7 @@ def files(arguments, devices, cores, limits, memory, predictions, record):
     for source in (npy, zarr):
         kind = source.suffix
         right = folder / f"cpu{kind}"
-        common = [host, "filter", source, "--gaussian", "3", "--border", "mirror"]
+        common = [host, "filter", source, "--gaussian", "3", "--border", "mirror", "--memory", arguments.memory]
         run_host([*common, "-o", right, "--device", "cpu"])
         first = None
         for count in counts(devices):

@@ -266,11 +266,7 @@ impl Job<'_> {
     /// The devices, within their limit of memory.
     fn devices(&self) -> Result<Vec<Device>> {
         let args = self.args;
-        let devices = args.device.open()?.into_iter().map(|device| match args.device_memory {
-            Some(bytes) => device.with_memory_limit(bytes),
-            None => device,
-        });
-        let devices: Vec<Device> = devices.collect();
+        let devices = args.open_devices()?;
         if !args.quiet {
             let reason = devices[0].reason().filter(|_| args.device.is_auto());
             for note in super::notes(args, &devices[0], reason, std::slice::from_ref(self.filter)) {
