@@ -262,7 +262,7 @@ impl ChunkedFilter {
 fn users_at_once(device: &Device, chunk_bytes: u64) -> usize {
     /// The device memory that two chunks leave for the halos, for scratch memory, and for what is kept ready for chunks
     /// of other sizes: those at the edges.
-    const OF_MEMORY: u64 = 16;
+    const OF_MEMORY: u64 = 64;
     let fits = |memory: usize| chunk_bytes.saturating_mul(OF_MEMORY) <= memory as u64;
     let is_for_two = device.memory_limit().is_none() && device.gpu().is_some_and(|gpu| fits(gpu.memory_bytes));
     if is_for_two { 2 } else { 1 }
