@@ -139,6 +139,11 @@ impl Device {
         self.reason.as_deref()
     }
 
+    /// What [`with_memory_limit`](Self::with_memory_limit) set.
+    pub(crate) fn memory_limit(&self) -> Option<usize> {
+        self.memory_limit
+    }
+
     /// What the CUDA device is; None for the others.
     #[must_use]
     pub fn gpu(&self) -> Option<&GpuInfo> {

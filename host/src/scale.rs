@@ -8,12 +8,17 @@
 //! storage                    (D bi k + P bo k) / disk      bi, bo bytes of a pixel, k: coded bytes for a byte of values
 //! decoding                   D bi / (cores · decode)
 //! encoding                   P bo / (cores · encode)
+//! memory                     6 (H bi + P bo) / (machines · memory)
 //! transfers                  H (bi + bo) / (machines · link)
 //! kernels                    H / (GPUs · kernel)
 //! ```
 //!
 //! Rates are in bytes or pixels a second. `disk` is the rate of the whole storage, the others are those of one core, one
 //! machine or one GPU.
+//!
+//! A value crosses the memory of its machine six times on its way from the storage to the GPU: the decoder reads its
+//! bytes and writes it to fresh memory, which the system has cleared, a copy to page-locked memory reads and writes it,
+//! and the device reads it there. On the way back it is as many.
 
 /// What is to be filtered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +54,8 @@ pub struct Machines {
     pub decode: f64,
     /// Bytes a second that one core encodes.
     pub encode: f64,
+    /// Bytes a second that the memory of one machine reads and writes.
+    pub memory: f64,
     /// Bytes a second between the memory of one machine and its GPUs, both directions together.
     pub link: f64,
     /// Pixels a second of one GPU's kernel.
@@ -64,6 +71,8 @@ pub enum Step {
     Decoding,
     /// Cores encode.
     Encoding,
+    /// Cores copy values within a machine's memory.
+    Memory,
     /// Values travel to the GPUs and back.
     Transfers,
     /// GPUs compute.
@@ -72,7 +81,8 @@ pub enum Step {
 
 impl Step {
     /// All steps, in the order of [`Prediction::seconds`].
-    pub const ALL: [Self; 5] = [Self::Storage, Self::Decoding, Self::Encoding, Self::Transfers, Self::Kernels];
+    pub const ALL: [Self; 6] =
+        [Self::Storage, Self::Decoding, Self::Encoding, Self::Memory, Self::Transfers, Self::Kernels];
 
     /// Its name.
     #[must_use]
@@ -81,6 +91,7 @@ impl Step {
             Self::Storage => "storage",
             Self::Decoding => "decoding",
             Self::Encoding => "encoding",
+            Self::Memory => "memory",
             Self::Transfers => "transfers",
             Self::Kernels => "kernels",
         }
@@ -91,7 +102,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Seconds of each step, if it had nothing to wait for.
-    pub seconds: [f64; 5],
+    pub seconds: [f64; 6],
     /// Pixels that are computed, for each pixel of the image.
     pub computed: f64,
     /// Pixels that are decoded, for each pixel of the image.
@@ -146,6 +157,8 @@ impl Prediction {
 /// How long the task takes.
 #[must_use]
 pub fn predict(task: &ScaleTask, machines: &Machines) -> Prediction {
+    /// How often a value crosses the memory of its machine.
+    const CROSSINGS: f64 = 6.0;
     let ScaleTask { pixels, input_bytes, output_bytes, chunk, part, radius, coded } = *task;
     let grown = |halo: f64| ((chunk + 2.0 * halo) / chunk).powi(2);
     let (computed, decoded) = (grown(radius), grown(part * (radius / part).ceil()));
@@ -156,6 +169,7 @@ pub fn predict(task: &ScaleTask, machines: &Machines) -> Prediction {
         (read + written) * coded / machines.disk,
         read / (cores * machines.decode),
         written / (cores * machines.encode),
+        CROSSINGS * pixels * (computed * input_bytes + output_bytes) / (count * machines.memory),
         pixels * computed * (input_bytes + output_bytes) / (count * machines.link),
         pixels * computed / (machines.gpus * machines.kernel),
     ];
@@ -183,6 +197,7 @@ mod tests {
         disk: 5e9,
         decode: 1e9,
         encode: 2.5e8,
+        memory: 2e11,
         link: 1.8e11,
         kernel: 3e11,
     };
@@ -197,7 +212,7 @@ mod tests {
         let found = predict(&TASK, &MACHINES);
         near(found.computed, 1.0305);
         near(found.decoded, 1.5625);
-        let expected = [512.5, 6.1035, 15.625, 1.4313, 0.05367];
+        let expected = [512.5, 6.1035, 15.625, 7.6143, 1.4313, 0.05367];
         for (found, expected) in found.seconds.into_iter().zip(expected) {
             near(found, expected);
         }
@@ -208,10 +223,11 @@ mod tests {
     /// Each step is the bound where its rate is small, and only its own time changes.
     #[test]
     fn each_rate_can_be_the_bound() {
-        let slow: [fn(&mut Machines); 5] = [
+        let slow: [fn(&mut Machines); 6] = [
             |machines| machines.disk = 1e6,
             |machines| machines.decode = 1e3,
             |machines| machines.encode = 1e3,
+            |machines| machines.memory = 1e6,
             |machines| machines.link = 1e6,
             |machines| machines.kernel = 1e4,
         ];
@@ -221,7 +237,7 @@ mod tests {
             slow(&mut machines);
             let found = predict(&TASK, &machines);
             assert_eq!(found.bound(), step);
-            let others = (0..5).filter(|&other| other != number);
+            let others = (0..Step::ALL.len()).filter(|&other| other != number);
             assert!(others.into_iter().all(|other| found.seconds[other] == usual.seconds[other]));
         }
     }

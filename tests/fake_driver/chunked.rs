@@ -83,6 +83,13 @@ fn two_devices_do_the_work_of_one() -> Result<(), Failed> {
         assert!(!run.stderr.contains("warning"), "{}", run.stderr);
         assert_right(place.path(), &output);
     }
+    // Two of three, in another order. Nobody opens the one between them.
+    let run = filter(place.path(), "devices=3", "some.zarr", &["--device", "cuda:2,cuda:0"])?;
+    assert_eq!(run.status, Some(0));
+    assert_right(place.path(), "some.zarr");
+    let run = filter(place.path(), "devices=2", "none.zarr", &["--device", "cuda:1,cuda:2"])?;
+    assert_eq!(run.status, Some(3));
+    assert!(run.stderr.contains("device 2 was asked for"), "{}", run.stderr);
     Ok(())
 }
 

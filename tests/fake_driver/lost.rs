@@ -13,6 +13,8 @@ use crate::fake::folder;
 pub(crate) const TESTS: &[Test] = &[
     ("lost_device_of_auto", auto_goes_on_on_the_cpu),
     ("lost_device_by_name", a_device_by_name_begins_nothing_else),
+    ("lost_device_of_two", the_other_device_goes_on),
+    ("lost_devices_of_two", without_devices_nothing_else_begins),
     ("refused_graph_is_noted", a_refused_graph_is_noted),
     ("refused_page_locked_memory_is_noted", refused_page_locked_memory_is_noted),
     ("refused_module_keeps_its_source", a_refused_module_keeps_its_source),
@@ -98,6 +100,31 @@ fn a_device_by_name_begins_nothing_else() -> Result<(), Failed> {
     let (failed, others) = (COUNT - run.written, COUNT - run.written - 1);
     let summary = format!("{failed} of {COUNT} pictures failed, {others} of them not begun because the device is lost");
     assert_eq!(run.lines("pictures failed"), [summary]);
+    Ok(())
+}
+
+/// A batch on several devices has the results of one. If one of them fails, another one does its work.
+fn the_other_device_goes_on() -> Result<(), Failed> {
+    for devices in 1..4 {
+        let run = filter(pictures()?.path(), &format!("devices={devices}"), "cuda:all", &[])?;
+        assert_eq!((run.status, run.written), (Some(0), COUNT));
+        assert!(run.lines("warning").is_empty(), "{}", run.stderr);
+    }
+    for call in [1, 2, 5] {
+        let settings = format!("devices=2;fail=cuGraphLaunch:{call}:719:once");
+        let run = filter(pictures()?.path(), &settings, "cuda:0,cuda:1", &[])?;
+        assert_eq!((run.status, run.written), (Some(0), COUNT));
+        let [line] = run.lines(IS_LOST)[..] else { return Err(format!("not said once: {}", run.stderr).into()) };
+        assert!(line.starts_with("warning: ") && (line.contains("(cuda:0)") || line.contains("(cuda:1)")), "{line}");
+    }
+    Ok(())
+}
+
+fn without_devices_nothing_else_begins() -> Result<(), Failed> {
+    let run = filter(pictures()?.path(), "devices=2;fail=cuGraphLaunch:2:719:lost", "cuda:all", &[])?;
+    assert_eq!(run.status, Some(1));
+    assert!((1..COUNT).contains(&run.written), "{} results", run.written);
+    assert!(run.stderr.contains(&format!("{} of {COUNT} pictures failed", COUNT - run.written)), "{}", run.stderr);
     Ok(())
 }
 

@@ -100,6 +100,11 @@ impl ChunkGrid {
         self.chunk_height
     }
 
+    /// Pixels of a chunk that lies at neither edge.
+    pub(super) fn chunk_pixels(&self) -> u64 {
+        self.chunk_width as u64 * self.chunk_height as u64
+    }
+
     /// Columns of chunks.
     #[must_use]
     pub fn columns(&self) -> usize {

@@ -206,7 +206,8 @@ impl ChunkedFilter {
         Ok(bytes.max().unwrap_or(0))
     }
 
-    /// Filters the chunks with these numbers, each on the first device that is free.
+    /// Filters the chunks with these numbers, each on the first device that is free. A CUDA device takes two at once if
+    /// its memory holds many.
     ///
     /// A device that fails is not used again, and others do its work. A chunk that can't be read fails alone. After a
     /// chunk that can't be written no other chunk begins.
@@ -234,7 +235,10 @@ impl ChunkedFilter {
             let what = format!("for one chunk of {} x {} pixels", self.grid.chunk_width(), self.grid.chunk_height());
             return Err(crate::Error::HostMemory { what, needed: needed.into(), free: budget.into() });
         }
-        let pool = Pool::new(devices);
+        let format = PixelFormat::of::<T, U>(self.channels);
+        let chunk_bytes =
+            self.grid.chunk_pixels() * (self.channels * (format.input.bytes() + format.output.bytes())) as u64;
+        let pool = Pool::new(devices, |device| users_at_once(device, chunk_bytes));
         let queue = Queue::new(&chunks, budget);
         let run = Run { filter: &self.filter, problem: &problem, source, sink, pool: &pool, progress };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -249,6 +253,19 @@ impl ChunkedFilter {
         failed.sort_by_key(|failure: &Failure| failure.chunk);
         Ok(Report { done, failed, not_begun, lost_devices: pool.into_lost() })
     }
+}
+
+/// How many chunks a device computes at once, each of which takes so many bytes, input and result.
+///
+/// A CUDA device takes two. So one chunk begins to be uploaded while the last rows of another are downloaded. On the
+/// CPU, all cores compute one chunk.
+fn users_at_once(device: &Device, chunk_bytes: u64) -> usize {
+    /// The device memory that two chunks leave for the halos, for scratch memory, and for what is kept ready for chunks
+    /// of other sizes: those at the edges.
+    const OF_MEMORY: u64 = 64;
+    let fits = |memory: usize| chunk_bytes.saturating_mul(OF_MEMORY) <= memory as u64;
+    let is_for_two = device.memory_limit().is_none() && device.gpu().is_some_and(|gpu| fits(gpu.memory_bytes));
+    if is_for_two { 2 } else { 1 }
 }
 
 /// What the threads of a run share.

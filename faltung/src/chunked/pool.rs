@@ -4,19 +4,27 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{Device, Error};
 
-/// Devices that several threads share, each used by one thread at a time.
+/// Devices that several threads share. Each has a number of users at once.
 pub(super) struct Pool<'a> {
     devices: &'a [Device],
+    /// The most users of each device.
+    most_users: Vec<usize>,
     state: Mutex<State>,
-    freed: Condvar,
+    changed: Condvar,
 }
 
 struct State {
-    /// Devices that nobody uses, by number. The last one is taken first.
-    free: Vec<usize>,
-    /// Devices that have not failed.
-    alive: usize,
+    /// The users of each device.
+    users: Vec<usize>,
+    /// Whether each device has failed.
+    has_failed: Vec<bool>,
     lost: Vec<LostDevice>,
+}
+
+impl State {
+    fn is_any_alive(&self) -> bool {
+        self.has_failed.contains(&false)
+    }
 }
 
 /// A device that failed during a run.
@@ -29,9 +37,12 @@ pub struct LostDevice {
 }
 
 impl<'a> Pool<'a> {
-    pub(super) fn new(devices: &'a [Device]) -> Self {
-        let state = State { free: (0..devices.len()).rev().collect(), alive: devices.len(), lost: Vec::new() };
-        Self { devices, state: Mutex::new(state), freed: Condvar::new() }
+    /// Devices, each with at most so many users at once as `most_users` says, at least one.
+    pub(super) fn new(devices: &'a [Device], most_users: impl Fn(&Device) -> usize) -> Self {
+        let most_users = devices.iter().map(|device| most_users(device).max(1)).collect();
+        let (users, has_failed) = (vec![0; devices.len()], vec![false; devices.len()]);
+        let state = State { users, has_failed, lost: Vec::new() };
+        Self { devices, most_users, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// The state is whole whenever the lock is free.
@@ -39,17 +50,21 @@ impl<'a> Pool<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a free device; None if none is left.
+    /// Waits for a device that takes another user, and takes the one with the fewest; None if no device is left.
     fn take(&self) -> Option<Lease<'_>> {
         let mut state = self.lock();
         loop {
-            if state.alive == 0 {
+            if !state.is_any_alive() {
                 return None;
             }
-            if let Some(number) = state.free.pop() {
+            let takes_one =
+                |&number: &usize| !state.has_failed[number] && state.users[number] < self.most_users[number];
+            let number = (0..self.devices.len()).filter(takes_one).min_by_key(|&number| state.users[number]);
+            if let Some(number) = number {
+                state.users[number] += 1;
                 return Some(Lease { pool: self, number });
             }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -72,7 +87,7 @@ impl<'a> Pool<'a> {
 
     /// Whether a device is left.
     pub(super) fn is_alive(&self) -> bool {
-        self.lock().alive > 0
+        self.lock().is_any_alive()
     }
 
     /// The devices that failed.
@@ -89,29 +104,28 @@ fn is_of_the_device(error: &Error) -> bool {
     )
 }
 
-/// A device that one thread uses.
+/// A device that a thread uses.
 struct Lease<'a> {
     pool: &'a Pool<'a>,
     number: usize,
 }
 
 impl Lease<'_> {
-    /// Nobody gets this device again.
+    /// Nobody gets this device again. It is named once, whatever the number of its users.
     fn lose(self, error: Error) {
-        let name = self.pool.devices[self.number].describe();
         let mut state = self.pool.lock();
-        state.alive -= 1;
-        state.lost.push(LostDevice { name, error });
-        drop(state);
-        self.pool.freed.notify_all();
-        std::mem::forget(self);
+        if !std::mem::replace(&mut state.has_failed[self.number], true) {
+            let name = self.pool.devices[self.number].describe();
+            state.lost.push(LostDevice { name, error });
+        }
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.pool.lock().free.push(self.number);
-        self.pool.freed.notify_one();
+        self.pool.lock().users[self.number] -= 1;
+        // If the device has failed, all who wait may have to know.
+        self.pool.changed.notify_all();
     }
 }
 
@@ -130,7 +144,7 @@ mod tests {
     #[test]
     fn others_do_the_work_of_a_lost_device() {
         let devices = [Device::emulator(1), Device::emulator(2), Device::emulator(3)];
-        let (pool, tried) = (Pool::new(&devices), AtomicUsize::new(0));
+        let (pool, tried) = (Pool::new(&devices, |_| 1), AtomicUsize::new(0));
         // The second device is the next one. It is used however few threads run at a time.
         let first = pool.take();
         std::thread::scope(|scope| {
@@ -157,11 +171,43 @@ mod tests {
         assert_eq!((name, error), (&devices[1].describe(), &broken()));
     }
 
+    /// A device that fails for two users at once is named once.
+    #[test]
+    fn a_device_with_two_users_is_lost_once() {
+        let devices = [Device::emulator(1), Device::emulator(2)];
+        let pool = Pool::new(&devices, |_| 2);
+        let mut leases: Vec<_> = (0..4).map(|_| pool.take().unwrap()).collect();
+        for lease in leases.extract_if(.., |lease| lease.number == 1) {
+            lease.lose(broken());
+        }
+        assert_eq!(leases.len(), 2);
+        drop(leases);
+        let left = [pool.take().unwrap(), pool.take().unwrap()];
+        assert!(left.iter().all(|lease| lease.number == 0));
+        drop(left);
+        assert_eq!(pool.into_lost().len(), 1);
+    }
+
+    /// The device with the fewest users is the next one, and none has more than it takes.
+    #[test]
+    fn users_are_spread_over_the_devices() {
+        let devices = [Device::emulator(1), Device::emulator(2), Device::emulator(3)];
+        let pool = Pool::new(&devices, |device| if device.emulator_seed() == Some(3) { 1 } else { 2 });
+        let mut leases: Vec<_> = (0..5).map(|_| pool.take().unwrap()).collect();
+        assert_eq!(leases.iter().map(|lease| lease.number).collect::<Vec<_>>(), [0, 1, 2, 0, 1]);
+        assert_eq!(pool.lock().users, [2, 2, 1]);
+        // Without users it comes first, whoever was given back last.
+        leases.retain(|lease| lease.number == 1);
+        assert_eq!([pool.take().unwrap().number, pool.take().unwrap().number], [0, 0]);
+        leases.clear();
+        assert_eq!(pool.lock().users, [0; 3]);
+    }
+
     /// An error of the work is not the device's. Without a device nobody waits.
     #[test]
     fn without_devices_nobody_waits() {
         let devices = [Device::cpu()];
-        let pool = Pool::new(&devices);
+        let pool = Pool::new(&devices, |_| 1);
         let refused = pool.on_free_device(|_| Err::<(), _>(Error::Cancelled));
         assert_eq!(refused, Err(Error::Cancelled));
         assert!(pool.is_alive());

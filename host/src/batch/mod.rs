@@ -1,10 +1,10 @@
-//! Filters many files on one device. Reading, computing and writing overlap.
+//! Filters many files on one device, or on several. Reading, computing and writing overlap.
 //!
 //! ```text
 //! workers ── read ──> queue ──> compute, on the caller's thread ──> queue ──> write ── workers
 //! ```
 //!
-//! The caller's thread only computes. The workers read and write. An idle worker first writes a finished result,
+//! The caller's thread only computes, and so does a thread for each other device. The workers read and write. An idle worker first writes a finished result,
 //! because that frees memory. Without one it reads ahead. So the slower of the two gets more threads.
 //!
 //! [`QueueLimits`] bounds the number and the bytes of unfinished jobs. A job begins when there is room for it, or when
@@ -135,7 +135,7 @@ pub struct BatchSummary {
     pub abandoned: usize,
     /// The time of the whole batch.
     pub elapsed: Duration,
-    /// The time that the calling thread computed.
+    /// The time that a thread computed: of several, their mean.
     pub computing: Duration,
 }
 
@@ -147,42 +147,87 @@ pub fn run<W: Work>(
     work: &W,
     jobs: &[W::Job],
     limits: QueueLimits,
-    mut compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error>,
+    compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error> + Send,
 ) -> BatchSummary {
+    run_on_several(work, jobs, limits, vec![compute])
+}
+
+/// As [`run`], with several functions that compute, each on a thread of its own. The first one is called on this thread.
+/// `limits.jobs` is the number with one of them: each other one has two jobs more.
+///
+/// # Panics
+/// As for [`run`]; if there is no function.
+pub fn run_on_several<W, C>(work: &W, jobs: &[W::Job], limits: QueueLimits, computes: Vec<C>) -> BatchSummary
+where
+    W: Work,
+    C: FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error> + Send,
+{
     let start = Instant::now();
+    let threads = computes.len();
+    let mut computes = computes.into_iter();
+    let mut first = computes.next().expect("a batch needs a function that computes");
+    let limits = QueueLimits { jobs: limits.jobs.saturating_add(2 * (threads - 1)), ..limits };
+    let queue = Queue::new(jobs.len(), limits, threads);
     let mut computing = Duration::ZERO;
-    let mut compute = |job: &W::Job, input| {
-        let begin = Instant::now();
-        let result = compute(job, input);
-        computing += begin.elapsed();
-        result
-    };
-    let queue = Queue::new(jobs.len(), limits);
     let counts = std::thread::scope(|scope| {
         let begin = || std::thread::Builder::new().spawn_scoped(scope, || worker(&queue, work, jobs));
         // As many as the system gives.
         let workers = (0..limits.workers.clamp(1, jobs.len().max(1))).map_while(|_| begin().ok()).count();
         if workers == 0 {
-            return Some(alone(work, jobs, compute));
+            return Some(alone(work, jobs, timed(&mut first, &mut computing)));
         }
-        let _stop = queue.stop_on_panic();
-        while let Some((number, input, room)) = queue.next_input() {
-            match room.during(|| compute(&jobs[number], input)) {
-                Ok(output) => queue.computed(number, output, room),
-                Err(error) => {
-                    let is_final = work.is_final(&error);
-                    work.finished(&jobs[number], Err(error));
-                    queue.finished(number, false, room);
-                    if is_final {
-                        queue.abandon();
-                    }
-                }
-            }
+        let queue = &queue;
+        let others: Vec<_> = computes
+            .map_while(|compute| {
+                std::thread::Builder::new().spawn_scoped(scope, move || compute_all(queue, work, jobs, compute)).ok()
+            })
+            .collect();
+        computing += compute_all(queue, work, jobs, first);
+        for other in others {
+            computing += other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
         None
     });
     let (done, failed) = counts.unwrap_or_else(|| queue.into_counts());
+    let computing = computing / u32::try_from(threads).unwrap_or(u32::MAX);
     BatchSummary { done, failed, abandoned: jobs.len() - done - failed, elapsed: start.elapsed(), computing }
+}
+
+/// A function that adds its time to `sum`.
+fn timed<J, I, R>(mut compute: impl FnMut(&J, I) -> R, sum: &mut Duration) -> impl FnMut(&J, I) -> R {
+    move |job, input| {
+        let begin = Instant::now();
+        let result = compute(job, input);
+        *sum += begin.elapsed();
+        result
+    }
+}
+
+/// Computes until no job is left. Returns the time that it computed.
+fn compute_all<W: Work>(
+    queue: &Queue<W::Input, W::Output>,
+    work: &W,
+    jobs: &[W::Job],
+    compute: impl FnMut(&W::Job, W::Input) -> Result<W::Output, W::Error>,
+) -> Duration {
+    let _stop = queue.stop_on_panic();
+    let mut computing = Duration::ZERO;
+    let mut compute = timed(compute, &mut computing);
+    while let Some((number, input, room)) = queue.next_input() {
+        match room.during(|| compute(&jobs[number], input)) {
+            Ok(output) => queue.computed(number, output, room),
+            Err(error) => {
+                let is_final = work.is_final(&error);
+                work.finished(&jobs[number], Err(error));
+                queue.finished(number, false, room);
+                if is_final {
+                    queue.abandon();
+                }
+            }
+        }
+    }
+    drop(compute);
+    computing
 }
 
 /// Runs all jobs in sequence on this thread, if the system gives no other. Returns the done and the failed ones.

@@ -19,6 +19,8 @@ pub(super) enum Task<O> {
 /// The jobs of a batch, by number, in the states they pass through.
 pub(super) struct Queue<I, O> {
     limits: QueueLimits,
+    /// The threads that compute.
+    computers: u64,
     state: Mutex<State<I, O>>,
     changed: Condvar,
 }
@@ -61,12 +63,12 @@ impl<I, O> State<I, O> {
     }
 
     /// Whether the job that waits may begin: there is room for it, or nothing else to wait for. Its memory is reserved.
-    fn admit(&mut self, job: usize, limits: QueueLimits) -> Option<Reservation> {
+    fn admit(&mut self, job: usize, limits: QueueLimits, computers: u64) -> Option<Reservation> {
         let bytes = self.bytes[job];
         let is_within = self.bytes_under_way.saturating_add(bytes) <= limits.bytes && self.under_way < limits.jobs;
         let own = bytes.saturating_mul(MEMORY_PER_BYTE);
         // What computing takes is kept: the next job of that size finds it reserved.
-        let computing = bytes.saturating_sub(self.largest).saturating_mul(MEMORY_PER_BYTE);
+        let computing = bytes.saturating_sub(self.largest).saturating_mul(MEMORY_PER_BYTE).saturating_mul(computers);
         let reserved = if is_within { memory::try_reserve(own.saturating_add(computing)) } else { None };
         match reserved {
             Some(mut reserved) => {
@@ -83,7 +85,7 @@ impl<I, O> State<I, O> {
     }
 
     /// The next task of a worker: first what frees memory.
-    fn take(&mut self, limits: QueueLimits) -> Option<Task<O>> {
+    fn take(&mut self, limits: QueueLimits, computers: u64) -> Option<Task<O>> {
         if let Some((number, output, room)) = self.outputs.pop_front() {
             return Some(Task::Write(number, output, room));
         }
@@ -98,7 +100,7 @@ impl<I, O> State<I, O> {
             self.next += 1;
             return Some(Task::Weigh(self.next - 1));
         };
-        let room = self.admit(number, limits)?;
+        let room = self.admit(number, limits, computers)?;
         self.waiting = None;
         self.under_way += 1;
         self.bytes_under_way = self.bytes_under_way.saturating_add(self.bytes[number]);
@@ -107,7 +109,8 @@ impl<I, O> State<I, O> {
 }
 
 impl<I, O> Queue<I, O> {
-    pub(super) fn new(jobs: usize, limits: QueueLimits) -> Self {
+    /// A queue of so many jobs for a number of threads that compute.
+    pub(super) fn new(jobs: usize, limits: QueueLimits, computers: usize) -> Self {
         let state = State {
             bytes: vec![0; jobs],
             next: 0,
@@ -124,7 +127,7 @@ impl<I, O> Queue<I, O> {
             stopped: false,
             abandoned: false,
         };
-        Self { limits, state: Mutex::new(state), changed: Condvar::new() }
+        Self { limits, computers: computers as u64, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Each change below is complete before the lock is released, so a panic elsewhere leaves a valid state.
@@ -153,7 +156,7 @@ impl<I, O> Queue<I, O> {
 
     /// The next task of a worker; None when all jobs are finished.
     pub(super) fn next_task(&self) -> Option<Task<O>> {
-        self.wait(|state| state.take(self.limits))
+        self.wait(|state| state.take(self.limits, self.computers))
     }
 
     /// The next job to compute; None when all jobs are finished.

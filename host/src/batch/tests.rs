@@ -123,6 +123,36 @@ fn every_job_is_done_once_within_the_limits() {
     }
 }
 
+/// Several threads compute. Two of them meet in each of the first rounds, and each job is done once.
+#[test]
+fn several_threads_compute() {
+    for seed in 0..30 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let threads = random.usize(2..5);
+        let jobs: Vec<Job> =
+            (0..40).map(|number| Job { number, bytes: random.u64(0..120), fails: At::Nowhere }).collect();
+        let limits = QueueLimits { workers: random.usize(1..6), jobs: 1, bytes: u64::MAX };
+        let (work, meeting) = (Counting::default(), std::sync::Barrier::new(threads));
+        let of_thread = |_| {
+            let meeting = &meeting;
+            let mut is_first = true;
+            move |job: &Job, input| {
+                // All threads have a job at the same time.
+                if std::mem::take(&mut is_first) {
+                    meeting.wait();
+                }
+                compute(job, input)
+            }
+        };
+        let summary = run_on_several(&work, &jobs, limits, (0..threads).map(of_thread).collect());
+        assert_eq!((summary.done, summary.failed), (jobs.len(), 0), "seed {seed}");
+        let mut finished = work.finished.into_inner().unwrap();
+        finished.sort_by_key(|&(number, _)| number);
+        assert!(finished.iter().map(|&(number, _)| number).eq(0..40), "seed {seed}");
+        assert!(work.most_jobs.into_inner() <= limits.jobs + 2 * (threads - 1), "seed {seed}");
+    }
+}
+
 /// What was computed is written, nothing is computed after the failure, and nobody waits for jobs that never come.
 #[test]
 fn a_final_failure_ends_the_batch() {

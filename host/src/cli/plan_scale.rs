@@ -32,6 +32,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "RATE", value_parser = amount)]
     disk: f64,
 
+    /// Rate at which all cores of one machine together read and write memory
+    #[arg(long, value_name = "RATE", default_value = "88GB/s", value_parser = amount)]
+    memory: f64,
+
     /// Rate between one machine's memory and its GPUs, both directions together [default: 88, 145 or 180 GB/s for 1, 2
     /// or more GPUs in a machine, as measured with H100s]
     #[arg(long, value_name = "RATE", value_parser = amount)]
@@ -136,6 +140,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         disk: args.disk,
         decode: args.decode,
         encode: args.encode,
+        memory: args.memory,
         link,
         kernel: args.kernel,
     };

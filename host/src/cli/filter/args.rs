@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use faltung::{Accuracy, Border, Operation, PixelType, Variant, VariantChoice};
+use faltung::{Accuracy, Border, Device, Operation, PixelType, Variant, VariantChoice};
 use host::files::OverwritePolicy;
 
 use super::alpha::Alpha;
@@ -53,9 +53,9 @@ pub(in crate::cli) struct Args {
     pub(super) quality: Option<u8>,
 
     /// auto (the first CUDA device, else the CPU), cpu, cuda:N for the CUDA device with this number, or emulator: the
-    /// GPU's kernels on the CPU, slowly, with every access checked. cuda:all takes all CUDA devices, for an image that
-    /// is filtered in chunks. Should the device break down, auto goes on on the CPU, cuda:all on the other devices, and
-    /// cuda:N begins no other picture
+    /// GPU's kernels on the CPU, slowly, with every access checked. cuda:all takes all CUDA devices, and cuda:0,cuda:1
+    /// takes those two. Should the device break down, auto goes on on the CPU, several devices on those that are left,
+    /// and cuda:N begins no other picture
     #[arg(long, default_value = "auto")]
     pub(super) device: DeviceArg,
 
@@ -262,6 +262,15 @@ impl Args {
             ensure!(required.allows(kept), "--variant {name} cannot be used with --accuracy {required}: it is {kept}");
         }
         Ok(required)
+    }
+
+    /// The devices that are asked for, within their limit of memory.
+    pub(super) fn open_devices(&self) -> Result<Vec<Device>> {
+        let limited = |device: Device| match self.device_memory {
+            Some(bytes) => device.with_memory_limit(bytes),
+            None => device,
+        };
+        Ok(self.device.open()?.into_iter().map(limited).collect())
     }
 
     /// What happens to output files that exist.

@@ -266,11 +266,7 @@ impl Job<'_> {
     /// The devices, within their limit of memory.
     fn devices(&self) -> Result<Vec<Device>> {
         let args = self.args;
-        let devices = args.device.open()?.into_iter().map(|device| match args.device_memory {
-            Some(bytes) => device.with_memory_limit(bytes),
-            None => device,
-        });
-        let devices: Vec<Device> = devices.collect();
+        let devices = args.open_devices()?;
         if !args.quiet {
             let reason = devices[0].reason().filter(|_| args.device.is_auto());
             for note in super::notes(args, &devices[0], reason, std::slice::from_ref(self.filter)) {
@@ -282,8 +278,8 @@ impl Job<'_> {
 
     /// Bytes for the chunks under way: what `--memory` leaves beside the program itself.
     fn budget(&self, devices: &[Device]) -> u64 {
-        /// What a device's driver and its staging buffers take in host memory when they work.
-        const OF_A_DEVICE: u64 = 64 << 20;
+        /// What a device's driver and its staging buffers take in host memory. Two chunks at once have 64 MiB each.
+        const OF_A_DEVICE: u64 = 128 << 20;
         /// Stacks, and what the allocator keeps.
         const OF_A_THREAD: u64 = 3 << 20;
         let gpus = devices.iter().filter(|device| device.gpu().is_some()).count() as u64;

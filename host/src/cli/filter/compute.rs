@@ -1,5 +1,6 @@
 //! The one place where `host filter` meets the device: values in, values out.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use faltung::{
@@ -44,8 +45,8 @@ pub(super) struct Compute<'device> {
     paces: Vec<Option<f64>>,
     /// What is to be said of the convolution that was made ready last.
     note: Option<String>,
-    /// Computes in the place of the device should that be lost.
-    replacement: Option<&'device Device>,
+    /// Those that compute in the place of the device should that be lost, in this order.
+    replacements: VecDeque<&'device Device>,
     /// Why the device was given up.
     lost: Option<Error>,
 }
@@ -64,31 +65,35 @@ impl<'device> Compute<'device> {
             }
         }
         let paces = vec![None; filters.len()];
-        Ok(Self { device, filters, variant, ready: Vec::new(), paces, note: None, replacement: None, lost: None })
+        let (ready, replacements) = Default::default();
+        Ok(Self { device, filters, variant, ready, paces, note: None, replacements, lost: None })
     }
 
-    /// Has `cpu` compute all that is left should the device be lost. A variant that was asked for by name keeps the
-    /// device.
-    pub(super) fn replaced_by(self, cpu: &'device Device) -> Self {
-        Self { replacement: self.variant.named().is_none().then_some(cpu), ..self }
+    /// Has the first of these devices compute all that is left should the device be lost, and the next one should that
+    /// be lost. A variant that was asked for by name keeps the device.
+    pub(super) fn replaced_by(self, devices: impl IntoIterator<Item = &'device Device>) -> Self {
+        if self.variant.named().is_some() {
+            return self;
+        }
+        Self { replacements: devices.into_iter().collect(), ..self }
     }
 
-    /// Why the device was given up and another computes, once.
-    pub(super) fn take_loss(&mut self) -> Option<Error> {
-        self.lost.take()
+    /// Why a device was given up, once, and the device that computes in its place.
+    pub(super) fn take_loss(&mut self) -> Option<(Error, &'device Device)> {
+        self.lost.take().map(|error| (error, self.device))
     }
 
-    /// The image, filtered: on the device, or on its replacement once that is lost.
+    /// The image, filtered: on the device, or on its next replacement once that is lost.
     pub(super) fn run<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
-        match (self.run_on_device(task, image), self.replacement) {
-            (Err(error @ Error::DeviceLost { .. }), Some(replacement)) => {
-                self.replacement = None;
-                self.ready.clear();
-                self.paces.fill(None);
-                (self.device, self.lost) = (replacement, Some(error));
-                self.run_on_device(task, image)
-            }
-            (result, _) => result,
+        loop {
+            let error = match self.run_on_device(task, image) {
+                Err(error @ Error::DeviceLost { .. }) => error,
+                result => return result,
+            };
+            let Some(replacement) = self.replacements.pop_front() else { return Err(error) };
+            self.ready.clear();
+            self.paces.fill(None);
+            (self.device, self.lost) = (replacement, Some(error));
         }
     }
 

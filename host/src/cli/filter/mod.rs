@@ -17,16 +17,16 @@ mod saturation;
 mod steps;
 
 use anyhow::Result;
-use faltung::{Border, Device, DeviceChoice, Filter};
+use faltung::{Border, Device, Filter};
 use host::batch::{self, QueueLimits};
-use host::files::{DeferredSync, decoded_bytes};
+use host::files::{DeferredSync, Picture, decoded_bytes};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
-use self::devices::DeviceArg;
-use self::paths::Inputs;
+use self::paths::{Inputs, Job};
 use self::pictures::{Pictures, ReadAhead};
 use self::progress::Progress;
+use self::steps::Steps;
 use super::{OrUsage, Outcome, interrupt, output};
 
 /// Filters all inputs.
@@ -35,10 +35,6 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     if chunked::is_wanted(args, &steps) {
         return chunked::run(args, &steps);
     }
-    let DeviceArg::One(choice) = args.device else {
-        let text = "--device cuda:all is for an image that is filtered in chunks (.zarr, --memory, --chunk)";
-        return Err(anyhow::anyhow!(text)).or_usage();
-    };
     let Inputs { mut jobs, failed, empty, passed_over } =
         paths::inputs(&args.inputs, &args.output, args.output_type).or_usage()?;
     if args.quality.is_some() {
@@ -53,24 +49,17 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
     let cpu_is_first = match &jobs[..] {
         // To open a GPU pays for many pictures.
-        [job] if choice == DeviceChoice::Auto && args.variant().named().is_none() => {
+        [job] if args.device.is_auto() && args.variant().named().is_none() => {
             // A decoder takes about four times the bytes of the values.
             first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
         }
         _ => None,
     };
-    let device = if cpu_is_first.is_some() { Device::cpu() } else { super::select(choice)? };
-    let device = match args.device_memory {
-        Some(bytes) => device.with_memory_limit(bytes),
-        None => device,
-    };
-    let reason = cpu_is_first.as_deref().or(device.reason());
-    let notes = if args.quiet { Vec::new() } else { notes(args, &device, reason, &steps.filters) };
-    let cpu = Device::cpu();
-    let mut compute = Compute::new(&device, &steps.filters, args.variant()).or_usage()?;
-    if choice == DeviceChoice::Auto {
-        compute = compute.replaced_by(&cpu);
-    }
+    let devices = if cpu_is_first.is_some() { vec![Device::cpu()] } else { args.open_devices()? };
+    let reason = cpu_is_first.as_deref().or(devices[0].reason());
+    let notes = if args.quiet { Vec::new() } else { notes(args, &devices[0], reason, &steps.filters) };
+    let cpu = args.device.is_auto().then(Device::cpu);
+    let computes = computes(args, &steps, &devices, cpu.as_ref()).or_usage()?;
     if !jobs.is_empty() {
         paths::prepare(&args.output).or_usage()?;
     }
@@ -90,9 +79,12 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     interrupt::clean_up_when_interrupted(move || bar.interrupted());
     let pictures = Pictures::new(args, &steps, &progress, first);
     let sync = DeferredSync::begin();
-    let summary = batch::run(&pictures, &jobs, QueueLimits::of_this_machine(), |job, picture| {
-        pictures.compute(&mut compute, job, picture)
-    });
+    let of_device = |mut compute| {
+        let pictures = &pictures;
+        move |job: &Job, picture: Picture| pictures.compute(&mut compute, job, picture)
+    };
+    let computes = computes.into_iter().map(of_device).collect();
+    let summary = batch::run_on_several(&pictures, &jobs, QueueLimits::of_this_machine(), computes);
     let synced = sync.finish();
     progress.finish();
     if let Some(note) = pictures.note(all).filter(|_| !args.quiet) {
@@ -125,6 +117,22 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
     }
     Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
+}
+
+/// The filters on each device. If a device is lost, the others do its work, and the CPU if there is one.
+fn computes<'a>(
+    args: &Args,
+    steps: &'a Steps,
+    devices: &'a [Device],
+    cpu: Option<&'a Device>,
+) -> faltung::Result<Vec<Compute<'a>>> {
+    let on = |number: usize| {
+        // The next one first, so that the work of a lost device does not always go to the same one.
+        let others = (1..devices.len()).map(|step| &devices[(number + step) % devices.len()]);
+        let compute = Compute::new(&devices[number], &steps.filters, args.variant())?;
+        Ok(compute.replaced_by(others.chain(cpu)))
+    };
+    (0..devices.len()).map(on).collect()
 }
 
 /// A note on values that are not finite.

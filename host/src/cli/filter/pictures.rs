@@ -113,10 +113,11 @@ impl<'a> Pictures<'a> {
         let filtered = self.steps.apply(compute, pixels, *content, output);
         let (filtered, saturation) = filtered.with_context(|| job.name().to_string())?;
         self.saturated.add(job.name(), saturation);
-        if let Some(error) = compute.take_loss() {
+        if let Some((error, other)) = compute.take_loss() {
             // A lost device concerns the machine, not one picture. `--quiet` does not hide it.
+            let place = if other.gpu().is_some() { other.describe() } else { "the CPU".to_owned() };
             self.progress.say(format_args!(
-                "warning: {error:#}; this picture and all others are computed on the CPU",
+                "warning: {error:#}; this picture and all others of this device are computed on {place}",
                 error = anyhow!(error)
             ));
         }
