@@ -98,7 +98,7 @@ impl Blocks<'_> {
                 row => &self.source[row as usize * self.problem.row_values() + from..][..needed],
             }));
             let hints = Hints { prefetch: self.large, non_temporal: self.large };
-            let panel = Panel { window: self.window, rows: &rows, width, hints };
+            let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints };
             panel.compute_certain(self.level, results, start);
         }
     }
@@ -135,7 +135,7 @@ impl Blocks<'_> {
                 &padded[index * needed..][..needed]
             })
             .collect();
-        let panel = Panel { window: self.window, rows: &rows, width, hints: Hints::default() };
+        let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints: Hints::default() };
         panel.compute_certain(self.level, results, columns.start);
     }
 }

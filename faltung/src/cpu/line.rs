@@ -121,11 +121,13 @@ impl LineMap {
         }
     }
 
-    /// As [`fill`](Self::fill), as bytes, for a line of all channels. The border's value is a byte.
+    /// As [`fill`](Self::fill), as bytes. The border's value is a byte.
     pub(super) fn fill_bytes(&self, problem: &Problem, image: &[u8], row: i32, line: &mut [u8]) {
-        debug_assert_eq!(self.step, 1);
-        let outside = problem.border().value() as u8;
-        self.write(problem, image, row, line, outside, |from, to| to.copy_from_slice(from));
+        let (outside, step, channel) = (problem.border().value() as u8, self.step, self.channel);
+        self.write(problem, image, row, line, outside, |from, to| match step {
+            1 => to.copy_from_slice(from),
+            _ => to.iter_mut().zip(from.chunks_exact(step)).for_each(|(to, pixel)| *to = pixel[channel]),
+        });
     }
 
     /// Writes the line with values of type `U`; `copy` writes those of the image, which are `step` apart.

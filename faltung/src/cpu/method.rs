@@ -7,6 +7,7 @@ use super::byte_rows::ByteRow;
 use super::fft::Fft;
 use super::narrow::is_narrow;
 use super::panel::Limits;
+use super::partial_sums::PartialSums;
 use super::recompute::has_lanes;
 use super::ring::Row;
 use super::simd::Level;
@@ -29,6 +30,8 @@ pub(super) enum Method {
         /// Which integer results are certain. The others are recomputed as ordered sums. None for results of `f32`, of
         /// which none is recomputed.
         limits: Option<Limits>,
+        /// What decides most of the others, where there are many.
+        partial_sums: Option<Box<PartialSums>>,
         /// The error bound of results of `f32`.
         bound: ErrorBound,
     },
@@ -99,7 +102,9 @@ impl Method {
         let bound = ErrorBound::with_constant(error_constant(width as u32, height as u32) as f64)
             .with_underflows(factors.underflows());
         let column = Window::column(problem, &column);
-        Some((Self::Separable { column, row, limits: certainty.map(|certainty| certainty.limits), bound }, cost))
+        let (limits, partial_sums) =
+            certainty.map_or((None, None), |certainty| (Some(certainty.limits), certainty.partial_sums));
+        Some((Self::Separable { column, row, limits, partial_sums, bound }, cost))
     }
 
     /// The name for people and reports.
@@ -159,6 +164,8 @@ const RECOMPUTE_IN_LANES: f64 = 5.0;
 /// The boundary between two integers is half-way between them. A result further than the radius from each boundary
 /// rounds as the ordered sum does.
 struct Certainty {
+    /// What decides most of the uncertain results, where there are many.
+    partial_sums: Option<Box<PartialSums>>,
     /// `1/2` less the radius, which is smaller for small results.
     limits: Limits,
     /// The expected share of uncertain results, if all fractions are equally likely.
@@ -208,7 +215,7 @@ impl Certainty {
             error += half_unit((size * ABOVE).min(saturated));
         }
         if ordered.error() + error == 0.0 {
-            return Some(Self { limits: Limits::NONE, uncertain_part: 0.0 });
+            return Some(Self { limits: Limits::NONE, partial_sums: None, uncertain_part: 0.0 });
         }
         // The sums of f64 are rounded, too; what underflows is smaller.
         let radius = |ordered: f64| (ordered + error) * 1.001 + 1e-12;
@@ -217,19 +224,27 @@ impl Certainty {
         let mut uncertain_part = 2.0 * radius(ordered.error());
         // Without negative coefficients no partial sum is larger than the sum, which is the result.
         let is_positive = problem.window().coefficients().iter().all(|&coefficient| coefficient >= 0.0);
+        let mut partial_sums = None;
+        let largest = radius(ordered.error());
         if is_positive && problem.is_plain() && uncertain_part > GRADED {
+            if uncertain_part * problem.window().coefficients().len() as f64 > DECIDED {
+                partial_sums = Some(Box::new(PartialSums::new(problem, column, error * 1.001, largest)));
+            }
             let below = |sum: f64| ordered.sum_error_below(most, sum);
             // The radius is below 1/4. So a result below 127.5 has an ordered sum below 127.75. 127.9 leaves a margin.
             limits = Limits { below_half: limit(below(127.9)), below_quarter: limit(below(63.9)), ..limits };
             // Half of the results are below half of the largest.
             uncertain_part = uncertain_part.midpoint(2.0 * radius(below(127.9)));
         }
-        (radius(ordered.error()) < 0.25).then_some(Self { limits, uncertain_part })
+        (largest < 0.25).then_some(Self { limits, partial_sums, uncertain_part })
     }
 }
 
 /// Where a larger part of the results is uncertain, the limits are graded: that takes longer for each result.
 pub(super) const GRADED: f64 = 0.002;
+/// Where recomputation takes more multiply-adds for each result, partial sums decide most uncertain results. A Gaussian
+/// of 31 x 31 takes less, one of 63 x 63 takes more.
+const DECIDED: f64 = 30.0;
 
 /// How far a sum of fused multiply-adds of `coefficients` and values of at most `most` can be from the exact one.
 fn rounding(coefficients: &[f32], most: f64) -> f64 {

@@ -14,7 +14,8 @@
 //! | `panel` | register tiles over rows and columns |
 //! | `tile`, `column` | sums in registers: for any window, and for windows of one column |
 //! | `sink` | what a tile writes: `f32`, or rounded integers and which of them are uncertain |
-//! | `recompute` | uncertain integers again, in the order of the contract |
+//! | `partial_sums`, `byte_lines` | most uncertain integers decided without the order of the contract |
+//! | `recompute` | the others again, in the order of the contract |
 //! | `fft` | large masks by the FFT, proven pixel by pixel |
 //! | `simd` | the vector instructions, and the choice of an instruction set |
 //! | `rates` | how fast this CPU multiplies and copies |
@@ -27,6 +28,7 @@
 //! Records are in `docs/measurements`.
 
 mod block;
+mod byte_lines;
 mod byte_rows;
 mod column;
 pub(crate) mod fft;
@@ -34,6 +36,7 @@ mod line;
 mod method;
 mod narrow;
 mod panel;
+mod partial_sums;
 mod rates;
 mod recompute;
 mod reference;
@@ -156,7 +159,16 @@ impl Convolution {
             });
             return;
         }
-        let rings = |window, row, limits| Rings { problem, window, row, limits, source, level: self.level, large };
+        let rings = |window, row, limits, partial_sums| Rings {
+            problem,
+            window,
+            row,
+            limits,
+            partial_sums,
+            source,
+            level: self.level,
+            large,
+        };
         match (&self.method, source) {
             (Method::Direct(window), Values::F32(source)) => {
                 let outside = vec![problem.border().value(); problem.row_values()];
@@ -166,7 +178,7 @@ impl Convolution {
                 });
             }
             (Method::Direct(window), _) => {
-                let rings = rings(window, None, Limits::NONE);
+                let rings = rings(window, None, Limits::NONE, None);
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
                     rings.compute(scratch, top, left, results);
                 });
@@ -179,8 +191,9 @@ impl Convolution {
             }
             (Method::Whole(_), _) => unreachable!("only for images of bytes"),
             (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
-            (Method::Separable { column, row, limits, .. }, _) => {
-                let rings = rings(column, Some(row), limits.unwrap_or(Limits::NONE));
+            (Method::Separable { column, row, limits, partial_sums, .. }, _) => {
+                let limits = limits.unwrap_or(Limits::NONE);
+                let rings = rings(column, Some(row), limits, partial_sums.as_deref());
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
                     rings.compute(scratch, top, left, results);
                 });

@@ -101,7 +101,7 @@ impl Narrow<'_> {
                     *to = result;
                 }
             }
-            uncertain.places(1, count, |_, y| again.push((top + y, value)));
+            uncertain.places(1, 0..count, |_, y| again.push((top + y, value)));
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
             Recompute::new(problem, image, self.level).values(&again, |number, value| {

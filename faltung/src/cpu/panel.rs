@@ -3,6 +3,7 @@
 //! The dispatch to an instruction set is here, once for many tiles.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use super::column;
 use super::simd::{Level, Simd, Work};
@@ -28,14 +29,15 @@ pub(super) struct Hints {
     pub(super) non_temporal: bool,
 }
 
-/// A panel. Row `s` of `rows` begins with the first pixel of the first output's window, s rows down.
+/// A panel. Value x of row `s` of `rows` is the first pixel of the window of output x, s rows down.
+#[derive(Clone)]
 pub(super) struct Panel<'a> {
     /// The window.
     pub(super) window: &'a Window,
     /// Source rows: as many as there are result rows, and the window's height less 1.
     pub(super) rows: &'a [&'a [f32]],
-    /// Columns.
-    pub(super) width: usize,
+    /// The columns of these rows, which begin at a multiple of a vector.
+    pub(super) columns: Range<usize>,
     /// What is known of the memory.
     pub(super) hints: Hints,
 }
@@ -89,6 +91,8 @@ pub(super) struct Uncertain {
     pub(super) limits: Limits,
     /// For each vector of each row a bit for each lane.
     lanes: Vec<u16>,
+    /// The results before rounding of vectors with uncertain lanes. Empty if they are not kept.
+    values: Vec<f32>,
     /// Vectors of a row.
     vectors: usize,
     /// Lanes of a vector.
@@ -98,7 +102,7 @@ pub(super) struct Uncertain {
 impl Uncertain {
     /// No result is.
     pub(super) fn none() -> Self {
-        Self { limits: Limits::NONE, lanes: Vec::new(), vectors: 0, of_vector: 1 }
+        Self { limits: Limits::NONE, lanes: Vec::new(), values: Vec::new(), vectors: 0, of_vector: 1 }
     }
 
     /// Results of `width` columns, within these limits.
@@ -107,7 +111,17 @@ impl Uncertain {
             return Self::none();
         }
         let vectors = width.next_multiple_of(tile_width(level)) / level.lanes();
-        Self { limits, lanes: vec![0; vectors * ROWS], vectors, of_vector: level.lanes() }
+        Self { limits, lanes: vec![0; vectors * ROWS], values: Vec::new(), vectors, of_vector: level.lanes() }
+    }
+
+    /// Keeps uncertain results before rounding.
+    pub(super) fn keep_values(&mut self) {
+        self.values.resize(self.lanes.len() * self.of_vector, 0.0);
+    }
+
+    /// The uncertain result of a place, if they are kept.
+    pub(super) fn value(&self, row: usize, column: usize) -> f32 {
+        self.values[row * self.vectors * self.of_vector + column]
     }
 
     /// Whether there is room for the vectors of `width` columns of each row.
@@ -115,29 +129,38 @@ impl Uncertain {
         self.limits == Limits::NONE || self.vectors * self.of_vector >= width
     }
 
-    /// Notes the uncertain lanes of vector `vector` of row `row`.
+    /// Notes which lanes of vector `vector` of row `row` are uncertain.
     #[inline(always)]
-    pub(super) fn note(&mut self, row: usize, vector: usize, lanes: u16) {
+    pub(super) fn note<S: Simd>(&mut self, simd: S, row: usize, vector: usize, results: S::Vector) {
+        let lanes = self.limits.uncertain(simd, results);
         let at = row * self.vectors + vector;
         debug_assert!(at < self.lanes.len());
         // SAFETY: whoever makes a sink asserts that there is room; there are ROWS rows.
         unsafe { *self.lanes.get_unchecked_mut(at) = lanes };
+        if lanes != 0 && !self.values.is_empty() {
+            debug_assert_eq!(self.of_vector, S::LANES);
+            // SAFETY: `values` has a vector for each entry of `lanes`.
+            unsafe { simd.store(self.values.as_mut_ptr().add(at * S::LANES), results) };
+        }
     }
 
-    /// Calls `at` with row and column of each uncertain result of the panel's first `rows` rows, `width` columns.
-    pub(super) fn places(&self, rows: usize, width: usize, mut at: impl FnMut(usize, usize)) {
+    /// Calls `at` with row and column of each uncertain result in some columns of the first `rows` rows. The columns
+    /// begin with a vector.
+    pub(super) fn places(&self, rows: usize, columns: Range<usize>, mut at: impl FnMut(usize, usize)) {
         if self.vectors == 0 {
             return;
         }
+        let vectors = columns.start / self.of_vector..columns.end.div_ceil(self.of_vector);
         for (row, lanes) in self.lanes.chunks_exact(self.vectors).take(rows).enumerate() {
+            let lanes = &lanes[vectors.clone()];
             // Most are 0.
             for (i, lanes) in lanes.chunks(AT_ONCE).enumerate().filter(|(_, lanes)| any(lanes)) {
                 for (j, &lanes) in lanes.iter().enumerate() {
-                    let (mut lanes, first) = (lanes, (AT_ONCE * i + j) * self.of_vector);
+                    let (mut lanes, first) = (lanes, (vectors.start + AT_ONCE * i + j) * self.of_vector);
                     while lanes != 0 {
                         let column = first + lanes.trailing_zeros() as usize;
                         // A tile may be wider than what is left of the panel.
-                        if column < width {
+                        if column < columns.end {
                             at(row, column);
                         }
                         lanes &= lanes - 1;
@@ -159,7 +182,7 @@ fn any(lanes: &[u16]) -> bool {
 }
 
 impl Panel<'_> {
-    /// Computes the panel into columns `first..first + width` of `results`.
+    /// Computes the panel. Output x becomes value `first + x` of a row of `results`.
     ///
     /// # Panics
     /// If rows are missing or too short, or the CPU does not have `level`.
@@ -171,11 +194,13 @@ impl Panel<'_> {
         uncertain: &mut Uncertain,
     ) {
         assert_eq!(self.rows.len(), results.len() + self.window.height() - 1);
-        let needed = source_width(level, self.window, self.width);
+        let Range { start, end } = self.columns;
+        let needed = start + source_width(level, self.window, end - start);
         assert!(self.rows.iter().all(|row| row.len() >= needed));
-        assert!(results.iter().all(|row| row.len() >= first + self.width));
-        assert!(uncertain.has_room(self.width.next_multiple_of(tile_width(level))));
-        let aligned = results.iter().all(|row| row[first..].as_ptr().addr().is_multiple_of(LINE));
+        assert!(results.iter().all(|row| row.len() >= first + end));
+        assert!(start.is_multiple_of(level.lanes()));
+        assert!(uncertain.has_room(start + (end - start).next_multiple_of(tile_width(level))));
+        let aligned = results.iter().all(|row| row[first + start..].as_ptr().addr().is_multiple_of(LINE));
         let non_temporal = self.hints.non_temporal && aligned;
         level.run(Bands { panel: self, results, first, non_temporal, uncertain });
     }
@@ -213,7 +238,7 @@ impl<U: Output> Work for Bands<'_, '_, U> {
 /// wide tile. A partial tile writes to a buffer first.
 ///
 /// # Safety
-/// The rows are as [`Panel::compute`] asserts. With `non_temporal`, column `first` of every result row is aligned to
+/// The rows are as [`Panel::compute`] asserts. With `non_temporal`, the first result of every row is aligned to
 /// [`LINE`].
 #[inline(always)]
 unsafe fn bands<S: Simd, U: Output, const V: usize>(
@@ -224,13 +249,13 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
     non_temporal: bool,
     mut sink: U::Sink<'_>,
 ) {
-    let Panel { window, rows, width, hints } = *panel;
+    let Panel { window, rows, columns: Range { start, end }, hints } = panel.clone();
     let next_band = ROWS + window.height() - 1;
     for (band, results) in results.chunks_mut(ROWS).enumerate() {
         let (rows, count) = (&rows[band * ROWS..], results.len());
-        let mut x = 0;
-        while x < width {
-            let left = width - x;
+        let mut x = start;
+        while x < end {
+            let left = end - x;
             let wide = left > V * S::LANES / 2;
             let columns = if wide { V * S::LANES } else { S::LANES };
             if hints.prefetch {

@@ -17,9 +17,11 @@ use std::ops::Range;
 
 use kernels_gpu::abi::border::OUTSIDE;
 
+use super::byte_lines::ByteLines;
 use super::byte_rows::ByteRow;
 use super::line::{LineMap, Values, image_rows};
 use super::panel::{self, Hints, Limits, Panel, Uncertain};
+use super::partial_sums::{Candidate, Decide, Decider, PartialSums};
 use super::recompute::Recompute;
 use super::row_pass::RowPass;
 use super::simd::Level;
@@ -29,6 +31,9 @@ use crate::Problem;
 
 /// The values of a ring: 512 KiB, half of the second-level cache of a core of today's servers.
 const RING: usize = (512 << 10) / size_of::<f32>();
+
+/// The filtered values under a panel whose uncertain results are decided at once: 16 KiB, half of a first-level cache.
+const PANEL: usize = (16 << 10) / size_of::<f32>();
 
 /// What all blocks of a problem have in common.
 pub(super) struct Rings<'a> {
@@ -40,6 +45,8 @@ pub(super) struct Rings<'a> {
     pub(super) row: Option<&'a Row>,
     /// Which results are uncertain. None unless the image is of bytes.
     pub(super) limits: Limits,
+    /// What decides most uncertain results.
+    pub(super) partial_sums: Option<&'a PartialSums>,
     /// The image.
     pub(super) source: Values<'a>,
     /// The instructions.
@@ -60,6 +67,14 @@ pub(super) enum Row {
 /// Memory that a thread uses again for each block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
+    filled: Filled,
+    byte_lines: Vec<u8>,
+    decider: Decider,
+}
+
+/// The ring, and lines on the way to it.
+#[derive(Debug, Default)]
+struct Filled {
     ring: Vec<f32>,
     line: Vec<f32>,
     bytes: Vec<u8>,
@@ -114,9 +129,19 @@ impl Rings<'_> {
             OUTSIDE => height,
             row => row as usize,
         };
-        scratch.reserve(slots.min(height + 1) * pitch, line, self.row, (padded, self.problem.format().channels));
+        scratch.filled.reserve(slots.min(height + 1) * pitch, line, self.row, (padded, self.problem.format().channels));
         let map = LineMap::new(self.problem, left + start, width);
         let mut uncertain = Uncertain::new(self.level, self.limits, width);
+        let Scratch { filled, byte_lines, decider } = scratch;
+        let mut byte_lines = match (self.partial_sums, self.source) {
+            (Some(partial_sums), Values::U8(image)) => {
+                uncertain.keep_values();
+                let slots = slots.min(height + 1);
+                let place = (left + start, width);
+                Some(ByteLines::new(self.problem, image, byte_lines, slots, place, partial_sums.pitch()))
+            }
+            _ => None,
+        };
         let mut again = Vec::new();
         let mut ready = 0;
         let mut is_there = vec![false; if low { height + 1 } else { 0 }];
@@ -128,16 +153,42 @@ impl Rings<'_> {
                     continue;
                 }
                 let length = if self.row.is_some() { padded } else { line };
-                self.fill(scratch, &map, row, slot(s) * pitch..slot(s) * pitch + length);
+                self.fill(filled, &map, row, slot(s) * pitch..slot(s) * pitch + length);
+                if let Some(lines) = &mut byte_lines {
+                    lines.fill(row, slot(s));
+                }
             }
             ready = needed;
 
-            let ring = scratch.ring();
+            let ring = filled.ring();
             let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[slot(s) * pitch..][..pitch]).collect();
             let hints = Hints { prefetch: false, non_temporal: self.large };
-            let panel = Panel { window: self.window, rows: &rows, width, hints };
-            panel.compute(self.level, results, start, &mut uncertain);
-            uncertain.places(results.len(), width, |row, column| again.push((first + row, column)));
+            let decide = self.partial_sums.zip(byte_lines.as_ref());
+            let lines: Vec<&[u8]> =
+                decide.map_or_else(Vec::new, |(_, lines)| (first..needed).map(|s| lines.line(slot(s))).collect());
+            let at_once = if decide.is_some() { (PANEL / slots / 64).max(1) * 64 } else { width };
+            for from in (0..width).step_by(at_once) {
+                let columns = from..width.min(from + at_once);
+                let panel = Panel { window: self.window, rows: &rows, columns: columns.clone(), hints };
+                panel.compute(self.level, results, start, &mut uncertain);
+                let Some((partial_sums, byte_lines)) = decide else {
+                    uncertain.places(results.len(), columns, |row, column| again.push((first + row, column)));
+                    continue;
+                };
+                decider.candidates.clear();
+                uncertain.places(results.len(), columns, |row, column| {
+                    let (sum, line_at) = (uncertain.value(row, column), byte_lines.place(column));
+                    decider.candidates.push(Candidate { row, column, line_at, sum });
+                });
+                self.level.run(Decide { partial_sums, filtered: &rows, lines: &lines, decider });
+                for (&Candidate { row, column, .. }, &decided) in decider.candidates.iter().zip(&decider.decided) {
+                    if decided.is_nan() {
+                        again.push((first + row, column));
+                    } else {
+                        results[row][start + column] = U::from_f32(decided);
+                    }
+                }
+            }
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
             let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + start + column)).collect();
@@ -150,9 +201,9 @@ impl Rings<'_> {
     }
 
     /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to` of the ring.
-    fn fill(&self, scratch: &mut Scratch, map: &LineMap, row: i32, to: Range<usize>) {
+    fn fill(&self, filled: &mut Filled, map: &LineMap, row: i32, to: Range<usize>) {
         let step = self.problem.format().channels;
-        let Scratch { ring, line, bytes } = scratch;
+        let Filled { ring, line, bytes } = filled;
         let first = first_of_line(ring);
         let to = &mut ring[first..][to];
         match (self.row, self.source) {
@@ -175,7 +226,7 @@ fn first_of_line(values: &[f32]) -> usize {
     values.as_ptr().align_offset(panel::LINE)
 }
 
-impl Scratch {
+impl Filled {
     /// The ring.
     fn ring(&self) -> &[f32] {
         &self.ring[first_of_line(&self.ring)..]

@@ -118,7 +118,7 @@ impl<U: Integer> Sink for Integers<'_, U> {
         unsafe { U::store(simd, to, values) };
         if let Some(uncertain) = &mut self.uncertain {
             for (i, &vector) in values.iter().enumerate() {
-                uncertain.note(row, column / S::LANES + i, uncertain.limits.uncertain(simd, vector));
+                uncertain.note(simd, row, column / S::LANES + i, vector);
             }
         }
     }

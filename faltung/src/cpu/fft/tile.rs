@@ -212,8 +212,12 @@ impl Fft {
         let Scratch { input, results, .. } = scratch;
         let needed = panel::source_width(self.level, &self.window, place.columns);
         let rows: Vec<&[f32]> = input.values.chunks_exact(input.stride).map(|row| &row[..needed]).collect();
-        let panel =
-            Panel { window: &self.window, rows: &rows[..input.rows], width: place.columns, hints: Hints::default() };
+        let panel = Panel {
+            window: &self.window,
+            rows: &rows[..input.rows],
+            columns: 0..place.columns,
+            hints: Hints::default(),
+        };
         let mut results: Vec<&mut [f32]> = results.chunks_exact_mut(place.columns).take(place.rows).collect();
         panel.compute_certain(self.level, &mut results, 0);
         #[cfg(test)]

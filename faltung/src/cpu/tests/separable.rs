@@ -105,6 +105,79 @@ fn uncertain_results_matter() {
     }
 }
 
+/// Images of bytes whose results are hard to decide, each with a name.
+fn hard_images(values: usize, seed: u64) -> Vec<(&'static str, Vec<u8>)> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut image = |value: &mut dyn FnMut(&mut fastrand::Rng, usize) -> u8| {
+        (0..values).map(|i| value(&mut random, i)).collect::<Vec<u8>>()
+    };
+    vec![
+        ("random", image(&mut |random, _| random.u8(..))),
+        // The results are near 127.5.
+        ("127 or 128", image(&mut |random, _| 127 + random.u8(..2))),
+        // Sums that are just below and above a power of two.
+        ("63 to 66", image(&mut |random, _| random.u8(63..66))),
+        ("dark above, bright below", image(&mut |random, i| if i < values / 2 { random.u8(..3) } else { 255 })),
+        ("bright above, dark below", image(&mut |random, i| if i < values / 2 { 255 } else { random.u8(..3) })),
+        ("one value", vec![131; values]),
+        ("saturated", vec![255; values]),
+    ]
+}
+
+/// Most uncertain results of large masks are decided by their partial sums. All have the bits of the ordered sum.
+#[test]
+fn partial_sums_decide() {
+    let seed = 17;
+    println!("seed {seed}");
+    let ramp = |count: usize| (1..=count).map(|i| i as f32).collect::<Vec<_>>();
+    let (row, column) = (ramp(45), ramp(61));
+    let ramps = column.iter().flat_map(|c| row.iter().map(move |r| c * r / 1_957_185.0)).collect();
+    let masks = [
+        Mask::gaussian(5.0, Some(15)).unwrap(),
+        Mask::gaussian(10.0, Some(31)).unwrap(),
+        Mask::new(45, 61, ramps).unwrap(),
+    ];
+    let mut case = 0;
+    for mask in masks {
+        for (width, height, channels) in [(70, 40, 1), (150, 21, 3), (41, 90, 2)] {
+            case += 1;
+            let border = [Border::ZERO, Border::Clamp, Border::Mirror, Border::Constant(127.0)][case % 4];
+            let filter = Filter::new(mask.clone()).border(border).anchor(case % mask.height(), case % mask.width());
+            let problem = Problem::new(width, height, &filter).unwrap();
+            let problem = problem.with_format(PixelFormat::of::<u8, u8>(channels)).unwrap();
+            for (name, source) in hard_images(problem.values(), seed + case as u64) {
+                println!("case {case}, {name}");
+                assert!(check_separable::<u8>(&problem, &source), "the mask is separable");
+            }
+        }
+    }
+}
+
+/// Without bounds some results that the partial sums decide are wrong.
+#[test]
+fn bounds_of_partial_sums_matter() {
+    let filter = Filter::new(Mask::gaussian(10.0, Some(31)).unwrap()).border(Border::Mirror);
+    let problem = Problem::new(90, 90, &filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
+    let (_, source) = hard_images(problem.values(), 23).swap_remove(1);
+    let expected = expected::<u8, u8>(&problem, &source);
+    for level in Level::available() {
+        let wrong = |trust: bool| {
+            let (mut method, _) = Method::separable(level, &problem).unwrap();
+            let Method::Separable { partial_sums: Some(partial_sums), .. } = &mut method else {
+                panic!("{level:?} has no partial sums")
+            };
+            if trust {
+                partial_sums.trust_all();
+            }
+            let mut result = vec![0; source.len()];
+            Convolution::with(level, method).run(&problem, &source, &mut result).unwrap();
+            expected.iter().zip(&result).filter(|(a, b)| a != b).count()
+        };
+        assert!(wrong(true) > 0, "{level:?}");
+        assert_eq!(wrong(false), 0, "{level:?}");
+    }
+}
+
 /// Results of `f32` are within the bound of the separable method, and have the same bits at every level.
 #[test]
 fn separable_floats() {

@@ -281,7 +281,7 @@ impl Strip<'_> {
             along_row(level, &mask.row, &mut line[..pitch], step, &mut row_sums[..pitch], self.width);
             let finish = Finish { mask, problem, sums: &row_sums[..pitch], uncertain: &mut uncertain };
             level.run(FinishRow { finish, to: &mut result[start..start + self.width] });
-            uncertain.places(1, self.width, |_, column| again.push((y, column)));
+            uncertain.places(1, 0..self.width, |_, column| again.push((y, column)));
         }
     }
 
@@ -337,7 +337,7 @@ impl Strip<'_> {
             }
             let finish = Finish { mask, problem, sums: &*totals, uncertain: &mut uncertain };
             level.run(FinishRow { finish, to: &mut result[start..start + self.width] });
-            uncertain.places(1, self.width, |_, column| again.push((y, column)));
+            uncertain.places(1, 0..self.width, |_, column| again.push((y, column)));
         }
     }
 }
