@@ -147,6 +147,8 @@ fn channels_do_not_spoil_each_other() -> Result<()> {
                     match (factor, constant) {
                         (0.0, 0.0) => assert_eq!(part, 1.0, "{context}"),
                         // Ordered sums of a channel whose scale ends at the largest one.
+                        // A channel of one number has one result, which may be the ordered sum by chance.
+                        (0.0, _) => {}
                         _ if is_beyond => {}
                         _ => assert!(part < 0.6, "{context}: {part} are ordered sums"),
                     }
