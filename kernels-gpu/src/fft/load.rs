@@ -38,7 +38,7 @@ const PIXELS: usize = 2 * SIDE as usize / 32;
 /// tiles: for two and four channels, and mostly for three, these are two channels of a pixel.
 #[inline(always)]
 pub(super) const fn pixel_of_lane<const C: u32>(i: u32, lane: u32) -> (bool, u32) {
-    if C == 1 { (i % 2 != 0, i / 2 * 32 + lane) } else { (lane % 2 != 0, i * 16 + lane / 2) }
+    if C == 1 { (!i.is_multiple_of(2), i / 2 * 32 + lane) } else { (!lane.is_multiple_of(2), i * 16 + lane / 2) }
 }
 
 /// What a thread knows of the pixels that it has loaded, for each tile.

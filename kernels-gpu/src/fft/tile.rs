@@ -309,7 +309,7 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
             failures.add(fails && (row as i32) < wanted_rows, number);
         }
         failures.compute::<C>(number, (image, result, coefficients), &params, |number| {
-            place.position(number / SIDE % 2 != 0, (number % SIDE, number / SIDE / 2))
+            place.position(!(number / SIDE).is_multiple_of(2), (number % SIDE, number / SIDE / 2))
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Separable masks for bytes, bit-exact with the ordered sum in `f32`.
 //!
-//! The kernel is [`interleaved`](super::interleaved::interleaved). It proves most bytes, and computes the others again in order.
+//! The kernel is [`interleaved()`]. It proves most bytes, and computes the others again in order.
 
 use super::interleaved::{
     CLASS, CONVERGENT, GRID, ROWS, certain_offset, exponents_fit, group, groups, interleaved, ordered_offset,

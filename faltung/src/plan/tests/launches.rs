@@ -145,7 +145,7 @@ fn grids_partition_the_rows() {
     assert_eq!(launch.grid, (64, 66));
     // Whole groups of 8 pixels of a channel: 11 groups of 3 channels are 33 lanes.
     let entry = entries().find(|entry| entry.symbol == "sliding_window_planar_f32_c3_13x13").unwrap();
-    assert_eq!([80, 81, 85, 88, 4096].map(|width| entry.blocks_across(width, (13, 13))), [1, 2, 2, 2, 48]);
+    assert_eq!([80, 81, 85, 88, 4096].map(|width| entry.blocks_across((13, 13), width)), [1, 2, 2, 2, 48]);
     let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (33, 64));
     let [launch] = of_ones(8192, 8192, Variant::SeparableBlockTile).launches(8192, 0..8192).try_into().unwrap();

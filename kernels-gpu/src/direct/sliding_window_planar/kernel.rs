@@ -102,7 +102,7 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
             let mut index = 0;
             for bit in 0..PASSES.ilog2() {
                 // SAFETY: all lanes are here.
-                index |= u32::from(unsafe { warp::any(thread / WARP >> bit & 1 != 0) }) << bit;
+                index |= u32::from(unsafe { warp::any((thread / WARP) >> bit & 1 != 0) }) << bit;
             }
             // LLVM must not see that the number is one of a few, or it would select values by the votes, and ptxas would
             // keep those in other registers.

@@ -4,7 +4,7 @@
 //! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`
 //!
 //! This file has the kernel for one channel of `f32`. Images of several channels and of integers take
-//! [`interleaved`](crate::separable::interleaved).
+//! [`interleaved`].
 //!
 //! # Thread mapping
 //! A block owns one column for each thread, and a strip of rows ([`partition`](crate::common::partition)).

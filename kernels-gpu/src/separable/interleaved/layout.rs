@@ -70,12 +70,12 @@ pub(super) const fn stages(padded_halo: u32, is_proven: bool) -> u32 {
 /// A thread reads whole steps of coefficients, and two vectors more.
 pub(super) const fn pitch(threads: u32, channels: u32, value_bytes: u32, mask_width: u32) -> u32 {
     let values = threads + mask_width.next_multiple_of(ROWS) * channels;
-    ((values * value_bytes).div_ceil(16) + 2 | 1) * 16
+    (((values * value_bytes).div_ceil(16) + 2) | 1) * 16
 }
 
 /// Values from one filtered row to the next: an odd number of vectors.
 pub(super) const fn filtered_pitch(threads: u32) -> u32 {
-    (threads / 4 | 1) * 4
+    ((threads / 4) | 1) * 4
 }
 
 /// Lists of uncertain values: one is filled while the other is computed again.
@@ -136,7 +136,7 @@ pub(super) struct ListEntry {
 impl ListEntry {
     #[inline(always)]
     pub(super) fn pack(self) -> u16 {
-        (self.column * ROWS | self.row) as u16
+        ((self.column * ROWS) | self.row) as u16
     }
 
     #[inline(always)]

@@ -30,6 +30,8 @@ impl Certain {
         const ROUNDING: f32 = 8_388_608.0;
         /// The exponent's bits.
         const EXPONENT: u32 = 0x7f80_0000;
+        // `clamp` would keep NaN, which must become 0.
+        #[allow(clippy::manual_clamp)]
         let clamped = fma(sum, scale, offset).max(0.0).min(255.0);
         let rounded = clamped + ROUNDING;
         let distance = (clamped - (rounded - ROUNDING)).abs();
