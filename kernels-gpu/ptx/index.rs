@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4a561a86dbd1f72c7f5c936a9c9d1d399e4f940ea3424477dfdd642be2f78cb4";
+pub const SOURCE_HASH: &str = "7ab7d656d278bb82ad8e29953b093b53cab4a428bc60f5687eb3b3693b3059b4";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
