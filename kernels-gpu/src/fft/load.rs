@@ -215,6 +215,8 @@ impl<const C: u32> Pair<C> {
     #[inline(always)]
     unsafe fn load_edge(&self, params: &Params, to: Shared<F32x2>, (warp, lane): (u32, u32)) -> Facts {
         let first = warp * ROWS_OF_WARP;
+        // Otherwise the assembler keeps it in a register from one call of this function to the other, and spills.
+        let border_value = f32::from_bits(thread::black_box(params.border_value.to_bits()));
         let mut outside = 0_u32;
         let places: [i32; PIXELS] = core::array::from_fn(|i| {
             let (is_second, column) = pixel_of_lane::<C>(i as u32, lane);
@@ -233,7 +235,7 @@ impl<const C: u32> Pair<C> {
             let pixels = core::array::from_fn(|i| {
                 // SAFETY: the border map gave the position, or it is 0. So it lies in the image.
                 let pixel = unsafe { row.load(places[i] as isize) };
-                if outside >> i & 1 != 0 { params.border_value } else { pixel }
+                if outside >> i & 1 != 0 { border_value } else { pixel }
             });
             // SAFETY: the row is the warp's.
             unsafe { keep::<C>(pixels, &mut facts, to.offset((first + q) * PITCH), lane) };
