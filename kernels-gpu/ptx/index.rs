@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7ab7d656d278bb82ad8e29953b093b53cab4a428bc60f5687eb3b3693b3059b4";
+pub const SOURCE_HASH: &str = "435322b5a8164018cc2356f63fd63b6aa07d02b42dbfb9e114a88adae5b138d0";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -123,7 +123,7 @@ impl LoadVector for u16 {
 
     #[inline(always)]
     fn from_raw(raw: u32, border_value: f32) -> f32 {
-        if raw == u32::MAX { border_value } else { f32::from(raw as u16) }
+        if raw == u32::MAX { border_value } else { Self::from_raw_pixel(raw) }
     }
 
     #[inline(always)]
@@ -185,7 +185,7 @@ impl LoadVector for u8 {
 
     #[inline(always)]
     fn from_raw(raw: u32, border_value: f32) -> f32 {
-        if raw == u32::MAX { border_value } else { f32::from(raw as u8) }
+        if raw == u32::MAX { border_value } else { Self::from_raw_pixel(raw) }
     }
 
     #[inline(always)]

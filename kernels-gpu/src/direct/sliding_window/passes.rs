@@ -28,7 +28,7 @@ pub const fn rows_per_pass(side: u32) -> u32 {
 }
 
 /// Coefficients in a line of the constant cache.
-const CACHE_LINE: u32 = 16;
+pub(in crate::direct) const CACHE_LINE: u32 = 16;
 
 /// The coefficients of a pass, rounded up to whole cache lines: the distance between the starts of two passes.
 pub(crate) const fn pass_pitch(side: u32) -> u32 {

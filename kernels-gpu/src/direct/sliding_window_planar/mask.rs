@@ -1,9 +1,6 @@
 //! The passes over a mask, and where their coefficients lie.
 
-use crate::direct::sliding_window::passes::Pass;
-
-/// Coefficients in a line of the constant cache.
-const CACHE_LINE: u32 = 16;
+use crate::direct::sliding_window::passes::{CACHE_LINE, Pass};
 
 /// The passes over a mask of `side` x `side`: a divisor of the four schedulers of a multiprocessor, so that all warps
 /// of a scheduler have the same pass, and its constant cache the coefficients of one pass.

@@ -41,6 +41,7 @@
 //! | device memory | one value read and one written; `(K - 1) / n` values read for the halo of strips of `n` rows |
 //! | second-level cache | 1.1 to 1.5 values read, 0.25 to 0.5 sectors written |
 
+use crate::abi::pixel::PixelType;
 use crate::registry::{
     Accuracy, Entry, Grid, MaskForm, MaskMemory, Occupancy, RowPartition, Spec, any_result, no_requirement,
 };
@@ -66,13 +67,15 @@ pub const fn threads(side: u32) -> u32 {
 }
 
 /// Blocks that a multiprocessor holds at a time: what the registers of compute capability 9.0 allow.
-const fn blocks_per_sm(side: u32) -> u32 {
-    let warps = match side {
-        ..=9 => 16,
-        14..=15 => 8,
+///
+/// With 16 warps, the kernel for one channel of `u16` and 9 x 9 would spill on compute capability 12.0.
+const fn blocks_per_sm(entry: &Entry) -> u32 {
+    let warps = match (entry.pixel, entry.side()) {
+        (PixelType::F32, ..=9) => 16,
+        (_, 14..=15) => 8,
         _ => 12,
     };
-    warps / passes(side)
+    warps / passes(entry.side())
 }
 
 crate::registry::instances! {
@@ -103,12 +106,12 @@ pub const SPEC: Spec = Spec {
         least_rows: |_, _| MIN_STRIP_ROWS,
         block_row_alignment: 1,
         launch_row_alignment: 1,
-        occupancy: |entry, _| Occupancy { blocks_per_sm: blocks_per_sm(entry.side()), waves: 1 },
+        occupancy: |entry, _| Occupancy { blocks_per_sm: blocks_per_sm(entry), waves: 1 },
     }),
     block: |entry| (threads(entry.side()), 1),
     outputs: |_, _| (rows::WARP * PIXELS_PER_THREAD, MIN_STRIP_ROWS),
     pixels_together: PIXELS_PER_THREAD,
     shared_bytes: |entry, _| shared_bytes(entry.side(), entry.channels, passes(entry.side())),
-    launch_bounds: |entry: &Entry| Some((threads(entry.side()), blocks_per_sm(entry.side()))),
+    launch_bounds: |entry| Some((threads(entry.side()), blocks_per_sm(entry))),
     convergent: |entry| convergent(passes(entry.side())),
 };
