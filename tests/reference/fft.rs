@@ -32,7 +32,7 @@ fn compare_variant(variant: Variant, filter: &Filter, image: &Image) -> faltung:
 }
 
 /// The ordered sums.
-fn ordered(filter: &Filter, image: &Image) -> faltung::Result<Image> {
+pub(super) fn ordered(filter: &Filter, image: &Image) -> faltung::Result<Image> {
     let problem = Problem::new(image.width(), image.height(), &filter.clone().accuracy(Accuracy::Exact))?;
     Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(image)
 }
@@ -43,7 +43,7 @@ fn mask(width: usize, height: usize, coefficient: impl Fn(usize, usize) -> f32) 
 }
 
 /// Coefficients in 0 to 1.
-fn positive(width: usize, height: usize, seed: u64) -> faltung::Result<Mask> {
+pub(super) fn positive(width: usize, height: usize, seed: u64) -> faltung::Result<Mask> {
     Mask::new(width, height, noise(width * height, seed).iter().map(|value| value.abs()).collect())
 }
 

@@ -8,6 +8,7 @@ use host::oracle::Oracle;
 use kernels_gpu::fft::tile::valid;
 use kernels_gpu::registry::Variant;
 
+use super::fft::{ordered, positive};
 use super::{is_in_sweep, noise};
 
 const FFT_TILE: VariantChoice = VariantChoice::Named(Variant::FftTile);
@@ -17,11 +18,6 @@ fn problem((width, height, channels): (usize, usize, usize), filter: &Filter) ->
     Problem::new(width, height, filter)?.with_format(PixelFormat { channels, ..PixelFormat::PLANE })
 }
 
-/// The values of a channel.
-fn channel_of(image: &Image, channel: usize) -> Vec<f32> {
-    image.values().iter().skip(channel).step_by(image.channels()).copied().collect()
-}
-
 /// What `fft_tile` makes of an image, and how each channel compares with the oracle.
 fn compare(filter: &Filter, image: &Image) -> Result<(Image, Vec<Comparison>)> {
     let shape = (image.width(), image.height(), image.channels());
@@ -29,8 +25,8 @@ fn compare(filter: &Filter, image: &Image) -> Result<(Image, Vec<Comparison>)> {
     let found: Image = convolution.apply(image)?;
     let plane = problem((shape.0, shape.1, 1), filter)?;
     let of_channel = |channel| {
-        let oracle = Oracle::new(&plane, &channel_of(image, channel));
-        with_oracle(&oracle, &plane, &channel_of(&found, channel), convolution.bound())
+        let oracle = Oracle::new(&plane, image.channel(channel).values());
+        with_oracle(&oracle, &plane, found.channel(channel).values(), convolution.bound())
     };
     let comparisons = (0..shape.2).map(of_channel).collect();
     Ok((found, comparisons))
@@ -38,17 +34,10 @@ fn compare(filter: &Filter, image: &Image) -> Result<(Image, Vec<Comparison>)> {
 
 /// The part of a channel's results that have the bits of the ordered sums.
 fn ordered_part(filter: &Filter, image: &Image, found: &Image, channel: usize) -> Result<f64> {
-    let plane = Image::new(image.width(), image.height(), 1, channel_of(image, channel))?;
-    let exact = problem((image.width(), image.height(), 1), &filter.clone().accuracy(Accuracy::Exact))?;
-    let right: Image = Device::cpu().prepare(&exact, VariantChoice::Auto)?.apply(&plane)?;
-    let found = channel_of(found, channel);
-    let same = found.iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count();
-    Ok(same as f64 / found.len() as f64)
-}
-
-/// Coefficients in 0 to 1.
-fn positive(width: usize, height: usize, seed: u64) -> Result<Mask> {
-    Mask::new(width, height, noise(width * height, seed).iter().map(|value| value.abs()).collect())
+    let right = ordered(filter, &image.channel(channel))?;
+    let found = found.channel(channel);
+    let same = found.values().iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count();
+    Ok(same as f64 / right.values().len() as f64)
 }
 
 /// An image by column, row and channel.
@@ -205,7 +194,7 @@ fn what_is_no_number_stays_in_its_channel() -> Result<()> {
         for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
             let (found, comparisons) = compare(&Filter::new(weights.clone()).accuracy(accuracy), &image)?;
             assert!(comparisons.iter().all(Comparison::passes), "{channels}, {accuracy}: {comparisons:?}");
-            let touched = |channel| channel_of(&found, channel).iter().filter(|value| !value.is_finite()).count();
+            let touched = |channel| found.channel(channel).values().iter().filter(|value| !value.is_finite()).count();
             assert_eq!([touched(0), touched(1)], [9 * 31, 5 * 16 + 5 * 16], "{channels}, {accuracy}");
             assert!((2..channels).all(|channel| touched(channel) == 0), "{channels}, {accuracy}");
         }
