@@ -331,11 +331,7 @@ impl Inquiry {
     /// What the time of one convolution by the kernel depends on.
     fn terms(&self, entry: &'static Entry) -> Terms {
         let is_centred = self.problem.origin().1 == (self.problem.window().width() - 1) / 2;
-        let uncertain = match entry.variant.spec().mask_form {
-            MaskForm::FixedPoint => self.request.uncertain,
-            MaskForm::ProvenFactors(_) => self.uncertain_sums(),
-            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::Spectrum | MaskForm::SpectrumOfPasses => 0.0,
-        };
+        let uncertain = self.uncertain_part(entry);
         let work = Work { format: self.problem.format(), uncertain, is_centred: is_centred || self.is_padded(entry) };
         let geometry = Geometry { entry, params: self.params(entry), limits: self.limits };
         cost::convolution(&geometry, self.problem.height(), work)
@@ -352,10 +348,16 @@ impl Inquiry {
         Some(cost::proof(proof?, (self.problem.width(), self.problem.height()), mask, &self.limits))
     }
 
-    /// The part of the results that an entry with proofs of its own is expected to compute again.
-    fn uncertain_sums(&self) -> f32 {
-        let proven = self.proven_sums.as_ref().and_then(|proven| proven.as_ref().ok());
-        proven.map_or(1.0, |proven| proven.uncertain)
+    /// The part of the results that an entry is expected to compute again itself.
+    fn uncertain_part(&self, entry: &Entry) -> f32 {
+        match entry.variant.spec().mask_form {
+            MaskForm::FixedPoint => self.request.uncertain,
+            MaskForm::ProvenFactors(_) => {
+                let proven = self.proven_sums.as_ref().and_then(|proven| proven.as_ref().ok());
+                proven.map_or(1.0, |proven| proven.uncertain)
+            }
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::Spectrum | MaskForm::SpectrumOfPasses => 0.0,
+        }
     }
 
     /// The time by the cost model, in microseconds.
@@ -385,11 +387,7 @@ impl Inquiry {
             if self.planes.is_some() { "each channel as a plane of f32; ".to_owned() } else { String::new() };
         let spec = entry.variant.spec();
         reason += spec.reason;
-        let uncertain = match spec.mask_form {
-            MaskForm::FixedPoint => self.request.uncertain,
-            MaskForm::ProvenFactors(_) => self.uncertain_sums(),
-            _ => 0.0,
-        };
+        let uncertain = self.uncertain_part(entry);
         if uncertain > 0.0 {
             let percent = 100.0 * uncertain;
             reason += &format!(", about {percent:.2} % of the pixels recomputed in order");

@@ -4,8 +4,9 @@
 //! workers ── read ──> queue ──> compute, on the caller's thread ──> queue ──> write ── workers
 //! ```
 //!
-//! The caller's thread only computes, and so does a thread for each other device. The workers read and write. An idle worker first writes a finished result,
-//! because that frees memory. Without one it reads ahead. So the slower of the two gets more threads.
+//! The caller's thread only computes, and so does a thread for each other device. The workers read and write. An idle
+//! worker first writes a finished result, because that frees memory. Without one it reads ahead. So the slower of the
+//! two gets more threads.
 //!
 //! [`QueueLimits`] bounds the number and the bytes of unfinished jobs. A job begins when there is room for it, or when
 //! it is the only one. Its memory is reserved when it begins, so several batches of one process share the memory.
