@@ -458,10 +458,14 @@ mod tests {
             let (width, height) = (random.usize(1..90), random.usize(40..120));
             let format = if round % 2 == 0 { PixelFormat::of::<u8, u8>(1) } else { PixelFormat::PLANE };
             let problem = Problem::new(width, height, &filter).unwrap().with_format(format).unwrap();
-            let source: Vec<u8> = match format.input {
-                PixelType::F32 => (0..width * height).flat_map(|_| random.f32().to_ne_bytes()).collect(),
-                _ => (0..width * height).map(|_| random.u8(..)).collect(),
+            let source_of = |format: PixelFormat, random: &mut fastrand::Rng| -> Vec<u8> {
+                let values = width * height * format.channels;
+                match format.input {
+                    PixelType::F32 => (0..values).flat_map(|_| random.f32().to_ne_bytes()).collect(),
+                    input => (0..values * input.bytes()).map(|_| random.u8(..)).collect(),
+                }
             };
+            let source = source_of(format, &mut random);
             let band = random.usize(side + 1..height);
             for (variant, count) in Variant::ALL.into_iter().zip(&mut took_part) {
                 // A pair of its tiles takes a second.
@@ -469,15 +473,30 @@ mod tests {
                     continue;
                 }
                 let choice = VariantChoice::Named(variant);
-                // A variant that takes none of the squares gets a mask that it takes.
-                let (columns, height_of_mask) = variant.entries().next().unwrap().example_mask();
+                // A variant that takes none of the squares gets a mask that it takes, and one that takes neither planes
+                // nor bytes an image that it takes.
+                let first = variant.entries().next().unwrap();
+                let (columns, height_of_mask) = first.example_mask();
                 let average = Mask::average(columns as usize, height_of_mask as usize).unwrap();
                 let own = Problem::new(width, height, &Filter::new(average).border(border)).unwrap();
-                let own = own.with_format(format).unwrap();
-                let whole = EmulatorConvolution::new(seed, &problem, choice, None);
-                let whole = whole.or_else(|_| EmulatorConvolution::new(seed, &own, choice, None));
-                let Ok(whole) = whole else { continue };
-                let (right, found) = (whole.all_at_once(&source), whole.in_bands(&source, band));
+                let formats = [PixelFormat::of::<u8, u8>(1), PixelFormat::PLANE];
+                let takes = |format: &PixelFormat| {
+                    variant
+                        .entries()
+                        .any(|entry| (entry.pixel, entry.channels as usize) == (format.input, format.channels))
+                };
+                let own_format = if formats.iter().any(takes) {
+                    format
+                } else {
+                    PixelFormat { channels: first.channels as usize, input: first.pixel, output: first.pixel }
+                };
+                let own_source = if own_format == format { source.clone() } else { source_of(own_format, &mut random) };
+                let own = own.with_format(own_format).unwrap();
+                let whole = EmulatorConvolution::new(seed, &problem, choice, None).map(|whole| (whole, &source));
+                let whole = whole
+                    .or_else(|_| EmulatorConvolution::new(seed, &own, choice, None).map(|whole| (whole, &own_source)));
+                let Ok((whole, source)) = whole else { continue };
+                let (right, found) = (whole.all_at_once(source), whole.in_bands(source, band));
                 assert!(right == found, "{} in bands of {band} rows, {problem:?}", variant.name());
                 *count += 1;
             }

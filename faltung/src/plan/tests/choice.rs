@@ -126,14 +126,15 @@ fn bytes_take_the_tensor_cores_where_they_can() {
         let newer = Limits { compute_capability, ..Limits::H100 };
         assert_eq!(plan(1, PixelType::U8, Border::ZERO, newer).entry.variant, Variant::TensorCoreU8);
     }
-    // Every sum has a half behind the point in every other case.
+    // Every sum has a half behind the point in every other case. The error of separable sums adds a hundredth.
     let halves = Filter::new(Mask::new(5, 5, vec![0.5; 25]).unwrap());
     let problem = Problem::new(1920, 1080, &halves).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
     let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
     assert!(!matches!(plan.entry.variant, Variant::TensorCoreU8 | Variant::SeparableU8), "{}", plan.reason);
+    assert!(plan.reason.contains("required 0 to 0.1, found 0.5"), "{}", plan.reason);
     let answers: Vec<_> =
         plan.considered.iter().filter_map(|one| one.answer.err()).map(|why| why.to_string()).collect();
-    for why in ["required 0 to 0.1, found 0.5", "about 50 % of the results would be recomputed in order"] {
+    for why in ["required 0 to 0.1, found 0.5", "about 51 % of the results would be recomputed in order"] {
         assert!(answers.iter().any(|answer| answer.contains(why)), "{answers:?}");
     }
 }
