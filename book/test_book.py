@@ -87,7 +87,8 @@ class Drawings(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         copy = Path(folder.name) / "docs/drawings"
         shutil.copytree(repository.ROOT / "docs/drawings", copy)
-        (copy.parent / "measurements").symlink_to(repository.ROOT / "docs/measurements")
+        for source in ("images", "measurements"):
+            (copy.parent / source).symlink_to(repository.ROOT / "docs" / source)
 
         def check():
             return subprocess.run([sys.executable, copy / "make.py", "--check"], capture_output=True, text=True)
