@@ -4,9 +4,9 @@
     cargo build --release -p host
     python3 docs/measurements/opencv.py target/release/host > docs/measurements/CPU.csv
 
-Both get the same sizes, masks and number of threads. Rounds of both take turns; the shortest time of each counts, in us.
-Dense masks: `filter2D`. Separable ones: the faster of `sepFilter2D` and `GaussianBlur`. Borders are zero. `GaussianBlur`
-rounds its coefficients to 8 binary digits for bytes; all other results are those of `f32` coefficients.
+Both get the same sizes, masks and number of threads. Rounds of both take turns; the shortest time of each counts, in
+us. Dense masks: `filter2D`. Separable ones: the faster of `sepFilter2D` and `GaussianBlur`. Borders are zero.
+`GaussianBlur` rounds its coefficients to 8 binary digits for bytes; all other results are those of `f32` coefficients.
 """
 
 import csv

@@ -5,10 +5,10 @@
         --folder /dev/shm/gpus --json several_gpus.json > several_gpus.md
 
 1. Transfers alone: page-locked memory to and from all devices at once. One thread and two streams for each device.
-2. The example program `several_gpus`: images in page-locked memory, limited by transfers or by the kernel, and chunks of
-   an image in ordinary memory. It compares the results bit by bit with those of one device and of the CPU.
-3. `host filter` on 1, 2, 4, ... devices, from and to .npy and Zarr in a folder that should be in memory. The results are
-   compared byte for byte with those of the CPU.
+2. The example program `several_gpus`: images in page-locked memory, limited by transfers or by the kernel, and chunks
+   of an image in ordinary memory. It compares the results bit by bit with those of one device and of the CPU.
+3. `host filter` on 1, 2, 4, ... devices, from and to .npy and Zarr in a folder that should be in memory. The results
+   are compared byte for byte with those of the CPU.
 
 Each rate stands beside the prediction of `host plan-scale`, from the transfers alone and from one GPU. It needs Python
 and NumPy, and the driver. With 2 GPUs and 32 cores it takes some three minutes.

@@ -10,8 +10,8 @@
 //! | `chunks` | one image of twice the side in ordinary memory, in 16 chunks, `--chunk-mask` x `--chunk-mask` | the kernel |
 //!
 //! All sums are exact, so the results do not depend on the device. They are compared with those of one device, and
-//! parts of them with those of the CPU. Each line of the output is a JSON object. `--devices cpu:2` takes the CPU twice,
-//! to try the program without a GPU.
+//! parts of them with those of the CPU. Each line of the output is a JSON object. `--devices cpu:2` takes the CPU
+//! twice, to try the program without a GPU.
 
 use std::error::Error;
 use std::sync::{Barrier, Mutex};

@@ -188,7 +188,8 @@ impl ErrorBound {
         self.underflows
     }
 
-    /// `gamma(c) = c u / (1 - c u)`, for the classes [`Accuracy::Exact`] and [`Accuracy::Bounded`]. It is infinite from `c = 2^24` on, where `f32` guarantees nothing.
+    /// `gamma(c) = c u / (1 - c u)`, for the classes [`Accuracy::Exact`] and [`Accuracy::Bounded`]. It is infinite from
+    /// `c = 2^24` on, where `f32` guarantees nothing.
     #[must_use]
     pub fn gamma(self) -> f64 {
         let cu = self.constant * UNIT_ROUNDOFF;

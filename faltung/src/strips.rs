@@ -3,7 +3,8 @@
 //! A strip is a small problem of its own: the rows of the image under the windows of some output rows, put one below
 //! the other. Where the border repeats rows of the image (clamped, reflected, wrapped), the host puts those in their
 //! places; under a constant border the strip ends where the image ends, and the kernel finds the value outside as ever.
-//! A sum has the same products in the same order, so its bits are those of the whole image. A transform keeps its bound.
+//! A sum has the same products in the same order, so its bits are those of the whole image. A transform keeps its
+//! bound.
 
 use std::ops::Range;
 
@@ -90,8 +91,8 @@ impl Cut {
         }
         let rows = budget.checked_sub(scratch).and_then(|budget| rows_that_fit(problem, row, budget));
         let rows = rows.ok_or(row * problem.window().height() + scratch)?;
-        // With the bits of the whole image. There are two exceptions for an entry with such steps: memory may be too small
-        // for even one of them, and a transform of the last tile also reads the rows below the last output.
+        // With the bits of the whole image. There are two exceptions for an entry with such steps: memory may be too
+        // small for even one of them, and a transform of the last tile also reads the rows below the last output.
         let step = plan.launch_row_alignment();
         let rows = if rows >= step { rows / step * step } else { rows };
         // Of a constant border rows are missing at the ends of the image: no strip has more than this.

@@ -2,7 +2,8 @@
 //! it and runs the kernels of tutorials.
 //!
 //! [`files`] reads and writes pictures, [`batch`] many at once, [`chunked`] images larger than the memory. [`check`]
-//! holds each kernel against [`oracle`], [`mod@bench`] measures, [`mod@tutorial`] shows the kernels of courses and books.
+//! holds each kernel against [`oracle`], [`mod@bench`] measures, [`mod@tutorial`] shows the kernels of courses and
+//! books.
 
 pub mod batch;
 pub mod bench;

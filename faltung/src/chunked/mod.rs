@@ -5,8 +5,8 @@
 //! computed by another process, or again. Several chunks are under way at the same time, so that reading, computing
 //! and writing overlap. Together they keep within a number of bytes.
 //!
-//! The border stands at the edges of the image only. It may repeat pixels from far away ([`Border::Wrap`]), and the mask
-//! may be larger than a chunk or the image. Results of integer types, and all results of [`Accuracy::Exact`], are
+//! The border stands at the edges of the image only. It may repeat pixels from far away ([`Border::Wrap`]), and the
+//! mask may be larger than a chunk or the image. Results of integer types, and all results of [`Accuracy::Exact`], are
 //! bit-exact with those of [`Device::apply`] for the whole image. Other results of `f32` keep the error bound, and may
 //! depend on the size of the chunks and on the device.
 //!

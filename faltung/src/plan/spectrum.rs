@@ -2,8 +2,8 @@
 //! and what a block needs to prove its results.
 //!
 //! # Without a proof
-//! The class [`Accuracy::Normwise`] needs no proof. Then the least magnitude of a result that holds is 0, and the blocks
-//! accept each result of a tile whose norm is finite.
+//! The class [`Accuracy::Normwise`] needs no proof. Then the least magnitude of a result that holds is 0, and the
+//! blocks accept each result of a tile whose norm is finite.
 //!
 //! With the names of [`error`](kernels_gpu::fft::error), `|O - exact| <= E + u |m S| + u |O|`. Let `I` be the pixels of
 //! the pair of tiles, and `n` the number of coefficients. `|O|` is at most about `||M|| ||I||`, and `|S| <= sqrt(n)
@@ -72,11 +72,12 @@ pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32)
     ErrorBound::normwise(constant.ceil()).with_underflows(64.0 * transforms.points() * (1.0 + norm))
 }
 
-/// Refuses masks with which hardly any result of a usual image is proven: of few coefficients, or of few that are large.
+/// Refuses masks with which hardly any result of a usual image is proven: of few coefficients, or of few that are
+/// large.
 ///
 /// The image is noise from 0 to 1: its mean is 1/2, and `||z|| = sqrt(P / 6)`. Half of each window is outside, and 0.
-/// So the magnitude of a result is at most a quarter of the sum of the coefficients' magnitudes. It must be at least the
-/// error divided by `c u`.
+/// So the magnitude of a result is at most a quarter of the sum of the coefficients' magnitudes. It must be at least
+/// the error divided by `c u`.
 pub(super) fn expect_proofs(window: &Mask, transforms: Transforms) -> Result<(), Ineligible> {
     let sum: f64 = window.coefficients().iter().map(|&coefficient| f64::from(coefficient).abs()).sum();
     let found = (sum / norm(window)) as f32;

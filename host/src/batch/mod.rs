@@ -153,8 +153,8 @@ pub fn run<W: Work>(
     run_on_several(work, jobs, limits, vec![compute])
 }
 
-/// As [`run`], with several functions that compute, each on a thread of its own. The first one is called on this thread.
-/// `limits.jobs` is the number with one of them: each other one has two jobs more.
+/// As [`run`], with several functions that compute, each on a thread of its own. The first one is called on this
+/// thread. `limits.jobs` is the number with one of them: each other one has two jobs more.
 ///
 /// # Panics
 /// As for [`run`]; if there is no function.

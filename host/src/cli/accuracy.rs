@@ -8,8 +8,8 @@ use faltung::Accuracy;
 pub(super) struct AccuracyArgs {
     /// How accurate f32 results must be. exact: bit-exact on every device. bounded: each pixel within a stated
     /// bound of the exact value, so that large separable masks (Gaussian, box) may be computed as rows, then columns.
-    /// normwise: within a bound of the norms of mask and image, so that a GPU may transform for any large mask, also one
-    /// whose products cancel. Integers always are exact [default: bounded]
+    /// normwise: within a bound of the norms of mask and image, so that a GPU may transform for any large mask, also
+    /// one whose products cancel. Integers always are exact [default: bounded]
     #[arg(long, value_name = "CLASS", value_parser = class(), conflicts_with = "exact")]
     accuracy: Option<Accuracy>,
 

@@ -181,7 +181,8 @@ fn executable(name: &str) -> String {
     format!("{name}{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// Reads what `ptxas --verbose` says: for each kernel a line with its name, one with its memory, one with its registers.
+/// Reads what `ptxas --verbose` says: for each kernel a line with its name, one with its memory, one with its
+/// registers.
 fn usages(said: &str) -> Vec<KernelStatistics> {
     let mut kernels: Vec<KernelStatistics> = Vec::new();
     for line in said.lines() {

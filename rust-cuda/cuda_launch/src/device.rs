@@ -93,7 +93,8 @@ impl Arguments {
 }
 
 impl Device {
-    /// The emulator with the limits of an H100. The environment variable `CUDA_EMULATOR_SEED` sets the order of threads.
+    /// The emulator with the limits of an H100. The environment variable `CUDA_EMULATOR_SEED` sets the order of
+    /// threads.
     #[must_use]
     pub fn emulator() -> Self {
         Self::with_emulator(Emulator::new())

@@ -1,9 +1,9 @@
 //! The functions of NVML that programs read clocks with, for tests that link this library as `libnvidia-ml.so.1`.
 //!
 //! The variable `FAKE_NVML` has the states of the GPU, in their order, between semicolons. A state is five numbers
-//! between commas: the clocks of multiprocessors and memory in MHz, the temperature in degrees, the power in milliwatts,
-//! and the bits of the throttle reasons. The next state begins when the reasons were read. The last one stays.
-//! Without the variable NVML does not start.
+//! between commas: the clocks of multiprocessors and memory in MHz, the temperature in degrees, the power in
+//! milliwatts, and the bits of the throttle reasons. The next state begins when the reasons were read. The last one
+//! stays. Without the variable NVML does not start.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};

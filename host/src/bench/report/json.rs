@@ -11,8 +11,8 @@ use crate::bench::roofline::AboveRoofline;
 use crate::bench::system::Machine;
 use faltung::Rates;
 
-/// The version of the document. Version 2 has added fields to the rows: `cache`, the samples, `..._drift`, `note` and the
-/// clocks.
+/// The version of the document. Version 2 has added fields to the rows: `cache`, the samples, `..._drift`, `note` and
+/// the clocks.
 pub(in crate::bench) const SCHEMA: u32 = 2;
 
 /// The document. Names that are here stay; a field that does not apply is null.

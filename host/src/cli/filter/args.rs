@@ -77,8 +77,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
     pub(super) memory: Option<usize>,
 
-    /// Filter the I-th of N shares of an image's chunks, I from 1 to N, into a Zarr array that N processes share, on one
-    /// machine or several
+    /// Filter the I-th of N shares of an image's chunks, I from 1 to N, into a Zarr array that N processes share, on
+    /// one machine or several
     #[arg(long, value_name = "I/N", value_parser = part)]
     pub(super) part: Option<(usize, usize)>,
 
