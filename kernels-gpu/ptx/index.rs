@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "435322b5a8164018cc2356f63fd63b6aa07d02b42dbfb9e114a88adae5b138d0";
+pub const SOURCE_HASH: &str = "94364df82d3585313bd4395dc13be46444c8ae2ff840a1a1b1cae096fbcccc84";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -34,8 +34,8 @@
 //! Each result is proven to keep its bound, or it is computed again by the direct sum; see [`error`](super::error). The
 //! mean of each tile is subtracted first, which makes the errors smaller.
 //! - Results that hold are stored at once.
-//! - A few fail: the warps of the block share a list of them. The lanes of a warp add the products of a window together,
-//!   one window after the other.
+//! - A few fail: the warps of the block share a list of them. The lanes of a warp add the products of a window
+//!   together, one window after the other.
 //! - Many fail, or the sum of squares is too large or NaN: the block computes all results again, in the order of the
 //!   direct kernels.
 

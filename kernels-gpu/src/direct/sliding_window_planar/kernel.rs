@@ -16,8 +16,8 @@ use crate::direct::sliding_window_planar::store::ChannelWriter;
 /// Rows between the load of a row and its use.
 const PREFETCH_DISTANCE: i32 = 2;
 
-/// The convergent instructions of a kernel with `passes` passes: a barrier before the first row, one for each row, and a
-/// vote for each bit of the pass.
+/// The convergent instructions of a kernel with `passes` passes: a barrier before the first row, one for each row, and
+/// a vote for each bit of the pass.
 #[must_use]
 pub const fn convergent(passes: u32) -> Convergent {
     Convergent { votes: passes.ilog2(), ..Convergent::barriers(2) }
@@ -104,8 +104,8 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
                 // SAFETY: all lanes are here.
                 index |= u32::from(unsafe { warp::any((thread / WARP) >> bit & 1 != 0) }) << bit;
             }
-            // LLVM must not see that the number is one of a few, or it would select values by the votes, and ptxas would
-            // keep those in other registers.
+            // LLVM must not see that the number is one of a few, or it would select values by the votes, and ptxas
+            // would keep those in other registers.
             let index = thread::black_box(index);
             sums_of.pass = index;
             pass = Pass::new::<K, H>(index as i32, index * pass_pitch(K as u32, H as u32));

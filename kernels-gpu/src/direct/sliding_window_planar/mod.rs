@@ -30,9 +30,9 @@
 //! pass, so the cache holds its coefficients.
 //!
 //! # Border
-//! A table in shared memory says which value of the image's row each thread loads. All blocks read it, so a block at the
-//! border is as fast as any other, and so are all widths, pitches and anchors. Under a constant border the places of
-//! columns outside hold the border's value from the beginning, and no thread stores there.
+//! A table in shared memory says which value of the image's row each thread loads. All blocks read it, so a block at
+//! the border is as fast as any other, and so are all widths, pitches and anchors. Under a constant border the places
+//! of columns outside hold the border's value from the beginning, and no thread stores there.
 //!
 //! # What it costs
 //! | | for each value of the result |

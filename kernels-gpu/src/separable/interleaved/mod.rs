@@ -10,8 +10,8 @@
 //! steps by the `C` values of a pixel. The column pass does not know channels.
 //!
 //! # Thread mapping
-//! As in [`block_tile`](crate::separable::block_tile): a block owns one column of values for each thread, and a strip of
-//! rows. In the row pass 16 consecutive threads have 16 rows, and each thread 16 neighbouring values.
+//! As in [`block_tile`](crate::separable::block_tile): a block owns one column of values for each thread, and a strip
+//! of rows. In the row pass 16 consecutive threads have 16 rows, and each thread 16 neighbouring values.
 //!
 //! # Tiling
 //! The block walks down its strip in steps of 16 rows, with one barrier a step:
@@ -32,8 +32,8 @@
 //! shared memory. See `proven` and `recompute`.
 //!
 //! # Cost
-//! `mask_width + mask_height` products for each output, `2 + (mask_width + 15) * C / 16` instructions to make factors of
-//! bytes, and 12 to prove a byte and to store it. A product of an ordered sum has some 3 instructions.
+//! `mask_width + mask_height` products for each output, `2 + (mask_width + 15) * C / 16` instructions to make factors
+//! of bytes, and 12 to prove a byte and to store it. A product of an ordered sum has some 3 instructions.
 
 mod copies;
 mod layout;

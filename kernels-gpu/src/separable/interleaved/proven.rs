@@ -73,8 +73,8 @@ impl ByteColumn {
         Self { next, pitch: params.dst_pitch, finish: params.exact_finish(), certain, is_active }
     }
 
-    /// Stores the next `COUNT` rows, of which only the first `most` exist. Returns a bit for each uncertain value, whose
-    /// byte may be wrong.
+    /// Stores the next `COUNT` rows, of which only the first `most` exist. Returns a bit for each uncertain value,
+    /// whose byte may be wrong.
     ///
     /// # Safety
     /// The first `most` of the next rows lie in the result.

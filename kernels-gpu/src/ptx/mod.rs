@@ -6,6 +6,8 @@
 //! There is one module per [`Entry::module`](crate::registry::Entry::module), because the driver compiles a module
 //! when it is loaded: what a program does not use costs it nothing.
 
+mod registers;
+
 extern crate std;
 
 use std::io::Read as _;
@@ -16,7 +18,7 @@ use std::string::String;
 pub struct Module {
     /// The name, as [`Entry::module`](crate::registry::Entry::module) gives it.
     pub name: &'static str,
-    /// The text, in the zlib format.
+    /// The text with [`registers`] as distances, in the zlib format.
     packed: &'static [u8],
 }
 
@@ -27,7 +29,7 @@ impl Module {
         let mut text = String::new();
         let mut decoder = flate2::read::ZlibDecoder::new(self.packed);
         decoder.read_to_string(&mut text).expect("the build script packed text");
-        text
+        registers::restore(&text).expect("the build script shortened it")
     }
 }
 
@@ -38,7 +40,7 @@ macro_rules! packed {
     };
 }
 
-include!("../ptx/index.rs");
+include!("../../ptx/index.rs");
 
 /// The module of this name.
 ///
