@@ -27,9 +27,6 @@
 //! and `row_width`, where the rows of a block are those under the windows of its tile, for each channel; and
 //! `uncertain`, which counts millions of values in the place of megabytes.
 //!
-//! The coefficients of a kernel that is new are predicted, from its bytes and its instructions, in a file of their own.
-//! They count until the kernel is measured.
-//!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
 use std::collections::HashMap;
@@ -215,26 +212,15 @@ pub struct Costs {
     pub kernel: HashMap<String, Terms>,
 }
 
-/// The costs that ship, each measured on one device. Kernels that were never measured have predicted coefficients.
-static SHIPPED: LazyLock<[Costs; 1]> = LazyLock::new(|| {
-    let parse = |text: &str| -> Costs { text.parse().expect("the costs that ship are right; a test reads them") };
-    let predicted = parse(include_str!("costs/predicted.csv"));
-    [include_str!("costs/h200.csv")].map(|text| {
-        let mut costs = parse(text);
-        for (symbol, terms) in &predicted.kernel {
-            costs.kernel.entry(symbol.clone()).or_insert(*terms);
-        }
-        costs
-    })
-});
+/// The costs that ship.
+static SHIPPED: LazyLock<Costs> =
+    LazyLock::new(|| include_str!("costs/h100.csv").parse().expect("the costs that ship are right; a test reads them"));
 
 impl Costs {
-    /// Those that ship for the device whose memory bandwidth is nearest.
+    /// Those that ship, measured on an H100.
     #[must_use]
-    pub fn shipped(limits: &Limits) -> &'static Self {
-        let difference = |costs: &Costs| costs.memory_gb_s.abs_diff(limits.memory_gb_s);
-        let [first, others @ ..] = &*SHIPPED;
-        others.iter().fold(first, |best, costs| if difference(costs) < difference(best) { costs } else { best })
+    pub fn shipped() -> &'static Self {
+        &SHIPPED
     }
 
     /// The predicted time of `terms` for a kernel on a device with these limits, in microseconds. Infinite for a kernel

@@ -260,9 +260,13 @@ impl Bench<'_> {
         for (choice, accuracy) in choices {
             match planned(choice, accuracy) {
                 Ok(plan) if seen.insert((plan.entry.variant.name(), plan.planes.is_some())) => {
-                    let is_same =
-                        |auto: &Plan| auto.entry == plan.entry && auto.planes.is_some() == plan.planes.is_some();
-                    let preferred = auto.as_ref().is_some_and(is_same);
+                    // By its name a variant may have another entry than `auto` takes.
+                    let is_same = |auto: &&Plan| {
+                        auto.entry.variant == plan.entry.variant && auto.planes.is_some() == plan.planes.is_some()
+                    };
+                    let taken = auto.as_ref().filter(is_same).cloned();
+                    let preferred = taken.is_some();
+                    let (choice, plan) = taken.map_or((choice, plan), |taken| (VariantChoice::Auto, taken));
                     let reason = match &auto {
                         Some(auto) if preferred => auto.reason.clone(),
                         Some(auto) => format!("{by_itself} takes {}: {}", auto.entry.variant.name(), auto.reason),

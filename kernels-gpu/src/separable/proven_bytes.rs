@@ -11,7 +11,8 @@ use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, ProvenPlaces, Spec};
 
 crate::registry::instances! {
     SeparableU8;
-    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [1, 2, 3, 4], HALO in [16, 32, 48, 64];
+    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [1], HALO in [16, 32, 48, 64];
+    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [2, 3, 4], HALO in [16, 32];
         |image, result, _mask, params| {
             interleaved::<T, C, { groups(HALO) }, { group(HALO) }, { threads(HALO) }, true>(image, result, params)
         }

@@ -11,7 +11,7 @@ use crate::plan::cost::{self, Costs};
 fn the_cheapest_is_taken() {
     let rgb =
         Problem::new(512, 512, &Filter::gaussian(1.0)).unwrap().with_format(PixelFormat::of::<u8, f32>(3)).unwrap();
-    let (one, all) = (Costs::shipped(&Limits::H100), |us: f64| Terms::from([us; cost::TERMS.len()]));
+    let (one, all) = (Costs::shipped(), |us: f64| Terms::from([us; cost::TERMS.len()]));
     let with = |own: &[(&str, f64)], format_is_rgb: bool| {
         let mut kernel: std::collections::HashMap<_, _> =
             one.kernel.keys().map(|symbol| (symbol.clone(), all(1e6))).collect();
@@ -54,7 +54,7 @@ fn other_devices_are_scaled() {
 /// Each kernel was measured.
 #[test]
 fn the_costs_that_ship_know_all_kernels() {
-    let costs = Costs::shipped(&Limits::H100);
+    let costs = Costs::shipped();
     for symbol in entries().map(|entry| entry.symbol).chain([cost::CONVERSION]) {
         let found = costs.kernel.get(symbol).unwrap_or_else(|| panic!("{symbol}"));
         assert!(found.iter().any(|&coefficient| coefficient > 0.0), "{symbol}");

@@ -80,8 +80,11 @@ const fn blocks_per_sm(entry: &Entry) -> u32 {
 
 crate::registry::instances! {
     SlidingWindowPlanar;
-    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [f32], C in [2, 3, 4], K in [9, 11, 13, 15, 17, 21, 31];
-    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 2, 3, 4], K in [9, 11, 13, 15, 17, 21, 31];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [f32], C in [2, 4], K in [9];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [f32], C in [2, 3, 4], K in [11, 13, 15, 17, 21];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 2, 4], K in [9];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 2, 3, 4], K in [11, 13, 15, 17];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [2, 3, 4], K in [21];
         |image, result, _mask, params| {
             sliding_window_planar::<
                 T, { K as usize }, { rows_per_pass(K) as usize }, { passes(K) as usize }, C, { threads(K) },

@@ -3,8 +3,7 @@
 //! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
 //! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`
 //!
-//! This file has the kernel for one channel of `f32`. Images of several channels and of integers take
-//! [`interleaved`].
+//! This file has the kernel for one channel. Images of several channels take [`interleaved`].
 //!
 //! # Thread mapping
 //! A block owns one column for each thread, and a strip of rows ([`partition`](crate::common::partition)).
@@ -47,13 +46,12 @@ pub(super) use self::passes::add;
 use self::passes::filter;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
-use crate::abi::pixel::PixelType;
 use crate::common::async_rows::{RowCopies, STEP_ROWS, VECTOR, interior_vectors};
 use crate::common::column_store::ColumnStore;
 use crate::common::partition::block_rows;
 use crate::registry::{
     Accuracy, Arithmetic, Entry, FactorPlaces, FactorPowers, Grid, MaskClass, MaskForm, MaskMemory, Occupancy,
-    RowPartition, Spec, f32_result,
+    RowPartition, Spec, f32_result, no_requirement,
 };
 use crate::separable::interleaved;
 
@@ -289,8 +287,6 @@ crate::registry::instances! {
         }
     sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for
         T in [f32], C in [2, 3, 4], HALO in [16, 32, 48, 64];
-    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for
-        T in [u8, u16], C in [1, 2, 3, 4], HALO in [16, 32, 48, 64];
         |image, result, _mask, params| {
             interleaved::interleaved::<
                 T, C, { interleaved::groups(HALO) }, { interleaved::group(HALO) }, { interleaved::threads(HALO) }, false,
@@ -324,11 +320,11 @@ pub const SPEC: Spec = Spec {
     mask_class: Some(MaskClass {
         contains: |class, (_, height), _| padded_halo(height) == class,
         example: |class| (3, class),
-        masks: "masks of 2 to 129 rows, of several channels and of integers of 2 to 65 rows",
+        masks: "masks of 2 to 129 rows, of several channels of 2 to 65 rows",
     }),
     results: f32_result,
-    border_is_pixel: |pixel| !matches!(pixel, PixelType::F32),
-    requirement: interleaved::exponents_fit,
+    border_is_pixel: |_| false,
+    requirement: no_requirement,
     uses_fp32_units: true,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, mask_height| OUTPUT_ROWS + padded_halo(mask_height),

@@ -1,4 +1,4 @@
-//! Separable masks for images of any type with up to four interleaved channels, in one pass over the image.
+//! Separable masks for images of `f32` and of bytes with up to four interleaved channels, in one pass over the image.
 //!
 //! `T[y, v] = sum over l of row[l] * I[y, v + (l - origin_x) * C]`,
 //! `O[y, v] = sum over k of column[k] * T[y - origin_y + k, v]`
@@ -24,10 +24,10 @@
 //! The window of a thread in the row pass is a ring of 32 registers. A coefficient reads 16 of them from
 //! `l * C % 32` on, so their places are known when the kernel is compiled.
 //!
-//! # Integers
-//! The row pass multiplies integers as subnormal numbers: one `prmt` makes a factor of a byte. See `source`.
+//! # Bytes
+//! The row pass multiplies bytes as subnormal numbers: one `prmt` makes a factor of a byte. See `source`.
 //!
-//! Bytes have the bits of the ordered sum. The separable sum proves most of them. A thread lists the others, and in the
+//! The results have the bits of the ordered sum. The separable sum proves most of them. A thread lists the others, and in the
 //! next step the threads of the block share the list. For that the last `mask_height + 63` rows of pixels stay in
 //! shared memory. See `proven` and `recompute`.
 //!
@@ -68,7 +68,7 @@ pub const CONVERGENT: Convergent = Convergent::barriers(1);
 /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0.
 pub const BLOCKS_PER_SM: u32 = 1;
 
-/// The least and the largest exponent of the factors with which the kernels for integers are used.
+/// The least and the largest exponent of the factors with which the kernels for bytes are used.
 ///
 /// Then no product and no sum of the row pass is subnormal, or too large.
 pub const EXPONENTS: (i32, i32) = (-60, 60);
@@ -92,7 +92,7 @@ pub(super) const fn shared_bytes(
 /// - `image` begins at a multiple of 4 bytes.
 /// - [`struct@MASK`] holds the column at [`column_offset`] and the row at [`row_offset`], times the powers of `T`.
 /// - If `PROVEN`, images are bytes. `MASK` holds the numbers of `Certain` and the coefficients of the ordered sums.
-/// - For integers the exponents of both factors are in [`EXPONENTS`].
+/// - For bytes the exponents of both factors are in [`EXPONENTS`].
 /// - The block is one row of `THREADS`, a multiple of 32 and at most 512.
 /// - The dynamic shared memory is that of [`Entry::shared_bytes`].
 #[inline(always)]
@@ -290,11 +290,7 @@ const STEP: usize = ROWS as usize;
 
 /// The powers of two by which the factors are multiplied.
 const fn powers(pixel: PixelType) -> FactorPowers {
-    match pixel {
-        PixelType::F32 => <f32 as Source>::POWERS,
-        PixelType::U8 => <u8 as Source>::POWERS,
-        PixelType::U16 => <u16 as Source>::POWERS,
-    }
+    if matches!(pixel, PixelType::U8) { <u8 as Source>::POWERS } else { <f32 as Source>::POWERS }
 }
 
 /// Where the factors are in constant memory.
@@ -324,13 +320,13 @@ pub(super) const GRID: RowPartition = RowPartition {
     occupancy: |entry, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: waves(entry.channels) },
 };
 
-/// Integers need factors without very small or very large coefficients.
+/// Bytes need factors without very small or very large coefficients.
 ///
 /// # Errors
 /// [`Ineligible::Range`].
 pub(super) fn exponents_fit(request: &Request) -> Result<(), Ineligible> {
     let (least, most) = request.factor_exponents.unwrap_or((0, 0));
-    if request.pixel == PixelType::F32 || least >= EXPONENTS.0 && most <= EXPONENTS.1 {
+    if least >= EXPONENTS.0 && most <= EXPONENTS.1 {
         return Ok(());
     }
     Err(Ineligible::Range {

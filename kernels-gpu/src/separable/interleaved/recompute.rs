@@ -4,7 +4,7 @@ use cuda_std::bytes::byte_perm;
 use cuda_std::prelude::*;
 
 use super::layout::{ListEntry, ROWS, ordered_pitch};
-use super::source::{OF_INTEGERS, byte_as_factor};
+use super::source::{Source, byte_as_factor};
 use crate::abi::params::Params;
 use crate::abi::pixel::Pixel as _;
 
@@ -123,7 +123,7 @@ impl<const C: u32, const THREADS: u32> Recompute<C, THREADS> {
                 k += 1;
             }
             // A product with a power of two is exact.
-            let sum = sum * const { power_of_two(OF_INTEGERS.column) };
+            let sum = sum * const { power_of_two(<u8 as Source>::POWERS.column) };
             let index = self.params.dst_index(v + column as i32, y + row as i32);
             // SAFETY: the value lies in the result, and is in the list once.
             unsafe { self.result.store(index, u8::from_f32(self.params.finish(sum))) };

@@ -1,4 +1,4 @@
-//! Pixels of any type as the factors of a row pass.
+//! Pixels, `f32` or bytes, as the factors of a row pass.
 
 use cuda_std::bytes::byte_perm;
 use cuda_std::prelude::*;
@@ -6,10 +6,9 @@ use cuda_std::prelude::*;
 use crate::abi::pixel::Pixel;
 use crate::registry::FactorPowers;
 
-/// The power of two by which the row factor of an integer image is multiplied.
+/// The power of two by which the row factor of an image of bytes is multiplied.
 ///
-/// A word that holds an integer `n` is the `f32` `n * 2^-149`, for `n` below `2^24`: exponent and sign are zero, or the
-/// exponent is the smallest one. So the row pass multiplies words as they are. The power keeps the products far from
+/// A word that holds a byte `n` is the `f32` `n * 2^-149`, as its exponent and its sign are zero. So the row pass multiplies words as they are. The power keeps the products far from
 /// underflow. The column factor takes it back, so all sums have the bits of unscaled ones.
 const ROW_POWER: i32 = 120;
 
@@ -23,9 +22,6 @@ pub trait Source: Pixel {
     fn factors(words: [u32; 4]) -> [f32; 4];
 }
 
-/// The powers for words that hold integers.
-pub(super) const OF_INTEGERS: FactorPowers = FactorPowers { row: ROW_POWER, column: 149 - ROW_POWER };
-
 impl Source for f32 {
     const POWERS: FactorPowers = FactorPowers { row: 0, column: 0 };
 
@@ -36,21 +32,11 @@ impl Source for f32 {
 }
 
 impl Source for u8 {
-    const POWERS: FactorPowers = OF_INTEGERS;
+    const POWERS: FactorPowers = FactorPowers { row: ROW_POWER, column: 149 - ROW_POWER };
 
     #[inline(always)]
     fn factors([word, ..]: [u32; 4]) -> [f32; 4] {
         [0, 1, 2, 3].map(|i| byte_as_factor(word, i))
-    }
-}
-
-impl Source for u16 {
-    const POWERS: FactorPowers = OF_INTEGERS;
-
-    #[inline(always)]
-    fn factors([low, high, ..]: [u32; 4]) -> [f32; 4] {
-        let half = |word, selector| f32::from_bits(byte_perm(word, 0, selector));
-        [half(low, 0x4410), half(low, 0x4432), half(high, 0x4410), half(high, 0x4432)]
     }
 }
 
@@ -144,8 +130,6 @@ mod tests {
         let unit = f64::powi(2.0, -149);
         let words = u8::factors([0x8040_ff01, 0, 0, 0]).map(|value| f64::from(value) / unit);
         assert_eq!(words, [1.0, 255.0, 64.0, 128.0]);
-        let words = u16::factors([0xffff_0001, 0x8000_0100, 0, 0]).map(|value| f64::from(value) / unit);
-        assert_eq!(words, [1.0, 65_535.0, 256.0, 32_768.0]);
         assert_eq!(u8::POWERS.row + u8::POWERS.column, 149);
     }
 }
