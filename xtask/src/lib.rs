@@ -16,7 +16,6 @@
 //! | [`deny`] | `deny`: licences and sources of all dependencies |
 //! | [`aarch64`] | `aarch64`: the tests of the CPU path on 64-bit Arm, in QEMU |
 //! | [`ci`] | `ci`: everything that a change must pass |
-//! | [`stamp`] | the record that a check has passed with inputs as they are |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
 //! | [`module_text`] | the committed file of a module |
 //! | [`stamp`] | what a slow check has covered, so that an unchanged tree skips it |

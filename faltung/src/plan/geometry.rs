@@ -45,7 +45,7 @@ impl Limits {
     /// What kernels cost on this device.
     #[must_use]
     pub fn costs(&self) -> &'static Costs {
-        self.costs.unwrap_or_else(|| Costs::shipped())
+        self.costs.unwrap_or_else(Costs::shipped)
     }
 }
 

@@ -210,9 +210,9 @@ mod tests {
     #[test]
     fn choices_are_near_the_fastest() {
         let quality = recorded().quality(Limits::H100).unwrap();
-        assert!(quality.cells > 1000 && quality.share() >= 0.93, "{quality:?}");
+        assert!(quality.cells > 1000 && quality.share() >= 0.94, "{quality:?}");
         // Times below some 30 us are noisy.
-        assert!(quality.above_1_25 <= quality.cells / 50 && quality.without_time <= quality.cells / 20, "{quality:?}");
+        assert!(quality.above_1_25 <= 14 && quality.without_time <= 51, "{quality:?}");
     }
 
     /// Wrong coefficients are seen.
@@ -226,7 +226,7 @@ mod tests {
         }
         let costs = Some(&*Box::leak(Box::new(costs)));
         let quality = recorded().quality(Limits { costs, ..Limits::H100 }).unwrap();
-        assert!(quality.above_1_25 > quality.cells / 50, "{quality:?}");
+        assert!(quality.above_1_25 > 14, "{quality:?}");
     }
 
     #[test]

@@ -83,11 +83,11 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 
 /// The quality of choices, for people.
 fn report(name: &str, quality: &Quality) -> String {
-    let Quality { cells, above_1_25, worst, .. } = quality;
+    let Quality { cells, above_1_25, without_time, worst, .. } = quality;
     let share = 100.0 * quality.share();
     let mut text = format!(
         "{name}: the choice is within 5 % of the fastest in {share:.1} % of {cells} cases, \
-         {above_1_25} take more than 1.25 times as long\n"
+         {above_1_25} take more than 1.25 times as long; in {without_time} others the choice was not measured\n"
     );
     for (ratio, case) in worst.iter().take_while(|(ratio, _)| *ratio > 1.05) {
         text += &format!("  {ratio:.2}  {case}\n");
