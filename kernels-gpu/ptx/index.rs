@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7beaed3dd80b6a940a5f9e4a9edb93e72423077bb94789fb9fd81ed2dc7aea09";
+pub const SOURCE_HASH: &str = "5aab4847cd6bd39a24c5609c6f533425f8a24ddf9f2b6f2b4cc85e12ebdc848a";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

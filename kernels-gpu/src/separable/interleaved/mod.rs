@@ -27,9 +27,9 @@
 //! # Bytes
 //! The row pass multiplies bytes as subnormal numbers: one `prmt` makes a factor of a byte. See `source`.
 //!
-//! The results have the bits of the ordered sum. The separable sum proves most of them. A thread lists the others, and in the
-//! next step the threads of the block share the list. For that the last `mask_height + 63` rows of pixels stay in
-//! shared memory. See `proven` and `recompute`.
+//! The results have the bits of the ordered sum. The separable sum proves most of them. A thread lists the others, and
+//! in the next step the threads of the block share the list. For that the last `mask_height + 63` rows of pixels stay
+//! in shared memory. See `proven` and `recompute`.
 //!
 //! # Cost
 //! `mask_width + mask_height` products for each output, `2 + (mask_width + 15) * C / 16` instructions to make factors

@@ -8,8 +8,9 @@ use crate::registry::FactorPowers;
 
 /// The power of two by which the row factor of an image of bytes is multiplied.
 ///
-/// A word that holds a byte `n` is the `f32` `n * 2^-149`, as its exponent and its sign are zero. So the row pass multiplies words as they are. The power keeps the products far from
-/// underflow. The column factor takes it back, so all sums have the bits of unscaled ones.
+/// A word that holds a byte `n` is the `f32` `n * 2^-149`, as its exponent and its sign are zero. So the row pass
+/// multiplies words as they are. The power keeps the products far from underflow. The column factor takes it back, so
+/// all sums have the bits of unscaled ones.
 const ROW_POWER: i32 = 120;
 
 /// A pixel type that the row pass multiplies.
