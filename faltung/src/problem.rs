@@ -188,6 +188,14 @@ impl Problem {
         Ok(Self { width, height, window, origin, operation, border, scale, offset, accuracy, format })
     }
 
+    /// The loosest class that the results may keep. Integers of the class Bounded have the bits of the class Exact.
+    pub(crate) fn required_class(&self) -> Accuracy {
+        match (self.format.output, self.accuracy) {
+            (PixelType::U8 | PixelType::U16, Accuracy::Bounded) => Accuracy::Exact,
+            (_, asked_for) => asked_for,
+        }
+    }
+
     /// One channel of the problem, as an image of `f32`.
     pub(crate) fn one_plane(&self, accuracy: Accuracy) -> Self {
         Self { format: PixelFormat::PLANE, accuracy, ..self.clone() }

@@ -12,6 +12,7 @@ use super::recompute::has_lanes;
 use super::ring::Row;
 use super::simd::Level;
 use super::whole::Whole;
+use crate::accuracy::UNIT_ROUNDOFF;
 use crate::plan::Factors;
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 use crate::{Accuracy, ErrorBound, PixelType, Problem};
@@ -27,12 +28,12 @@ pub(super) enum Method {
         column: Window,
         /// Its row.
         row: Row,
-        /// Which integer results are certain. The others are recomputed as ordered sums. None for results of `f32`, of
-        /// which none is recomputed.
+        /// Which integer results are certain. The others are recomputed as ordered sums. None where none is recomputed:
+        /// for results of `f32`, and in the class Normwise.
         limits: Option<Limits>,
         /// What decides most of the others, where there are many.
         partial_sums: Option<Box<PartialSums>>,
-        /// The error bound of results of `f32`.
+        /// The error bound of the results where none is recomputed.
         bound: ErrorBound,
     },
     /// Exact sums of whole products, rows and columns of a separable mask.
@@ -95,12 +96,20 @@ impl Method {
         let unit = bytes.as_ref().map_or(1.0, ByteRow::unit);
         let column: Vec<f32> = factors.column().iter().map(|&value| (f64::from(value) * unit) as f32).collect();
         let row = bytes.map_or_else(|| Row::Floats(factors.row().to_vec()), Row::Bytes);
-        let certainty = if output == PixelType::F32 { None } else { Some(Certainty::of(problem, &column, &row)?) };
+        let certainty = if problem.required_class() == Accuracy::Exact {
+            Some(Certainty::of(problem, &column, &row)?)
+        } else {
+            None
+        };
         let recompute = if has_lanes(level) { RECOMPUTE_IN_LANES } else { RECOMPUTE };
         let again = certainty.as_ref().map_or(0.0, |certainty| certainty.uncertain_part * recompute);
         let cost = PASSES + row_cost * width as f64 + height as f64 + again * (width * height) as f64;
-        let bound = ErrorBound::with_constant(error_constant(width as u32, height as u32) as f64)
-            .with_underflows(factors.underflows());
+        let constant = error_constant(width as u32, height as u32) as f64;
+        let bound = match output {
+            PixelType::F32 => ErrorBound::with_constant(constant),
+            _ => ErrorBound::normwise(constant + residual(problem, &column, &row)),
+        };
+        let bound = bound.with_underflows(factors.underflows());
         let column = Window::column(problem, &column);
         let (limits, partial_sums) =
             certainty.map_or((None, None), |certainty| (Some(certainty.limits), certainty.partial_sums));
@@ -186,18 +195,8 @@ impl Certainty {
         }
         let most = 255.0;
         let width = problem.window().width();
-        // The byte row pass returns integers, in multiples of its unit. The column's coefficients include that factor.
-        let row_value = |l: usize| match row {
-            Row::Floats(row) => f64::from(row[l]),
-            Row::Bytes(row) => row.coefficient(l) / row.unit(),
-        };
-        let mut left = 0.0;
-        for (values, &of_column) in problem.window().coefficients().chunks_exact(width).zip(column) {
-            for (l, &value) in values.iter().enumerate() {
-                left += (f64::from(value) - f64::from(of_column) * row_value(l)).abs();
-            }
-        }
-        let filtered: f64 = most * (0..width).map(|l| row_value(l).abs()).sum::<f64>();
+        let left: f64 = residuals(problem, column, row).map(f64::abs).sum();
+        let filtered: f64 = most * (0..width).map(|l| row.factor(l).abs()).sum::<f64>();
         let row_error = match row {
             Row::Floats(row) => rounding(row, most),
             // The sum is exact, and then an f32.
@@ -238,6 +237,23 @@ impl Certainty {
         }
         (largest < 0.25).then_some(Self { limits, partial_sums, uncertain_part })
     }
+}
+
+/// `M - c r`: by how much the product of the factors, as they are used, misses each coefficient.
+fn residuals<'a>(problem: &'a Problem, column: &'a [f32], row: &'a Row) -> impl Iterator<Item = f64> + 'a {
+    let rows = problem.window().coefficients().chunks_exact(problem.window().width());
+    rows.zip(column).flat_map(move |(values, &of_column)| {
+        (0..).zip(values).map(move |(l, &value)| f64::from(value) - f64::from(of_column) * row.factor(l))
+    })
+}
+
+/// `||M - c r|| / (u ||M||)`, rounded up: what the residuals add to the constant of a bound of the class Normwise.
+fn residual(problem: &Problem, column: &[f32], row: &Row) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    let left = norm(&mut residuals(problem, column, row));
+    let of_mask = norm(&mut problem.window().coefficients().iter().map(|&value| f64::from(value)));
+    // The last one covers terms of second order, and the conversion of sums in fixed point.
+    if left == 0.0 { 1.0 } else { (left / (UNIT_ROUNDOFF * of_mask)).ceil() + 1.0 }
 }
 
 /// Where a larger part of the results is uncertain, the limits are graded: that takes longer for each result.

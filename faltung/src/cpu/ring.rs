@@ -64,6 +64,16 @@ pub(super) enum Row {
     Bytes(ByteRow),
 }
 
+impl Row {
+    /// Coefficient `l`, in the unit of the filtered values. The column's coefficients include that unit.
+    pub(super) fn factor(&self, l: usize) -> f64 {
+        match self {
+            Self::Floats(row) => f64::from(row[l]),
+            Self::Bytes(row) => row.coefficient(l) / row.unit(),
+        }
+    }
+}
+
 /// Memory that a thread uses again for each block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {

@@ -154,9 +154,9 @@ impl Considered {
     /// 5 %, and planes, which need memory, by 5 % as well. Transforms, and integers that are proven, must take four
     /// fifths of the time: the image decides how many results are computed again. In the class
     /// [`Accuracy::Normwise`] transforms compute none again.
-    fn price(&self, demanded: Accuracy) -> f64 {
+    fn price(&self, required: Accuracy) -> f64 {
         let bounded = match transforms(self.entry) {
-            Some(_) if demanded != Accuracy::Normwise => 1.25,
+            Some(_) if required != Accuracy::Normwise => 1.25,
             _ if self.uncertain.is_some() => 1.25,
             _ if self.entry.variant.is_exact() => 1.0,
             _ => 1.05,
@@ -205,7 +205,8 @@ struct Inquiry {
     problem: Problem,
     /// If that is the format of the planes of a problem, its conversions.
     planes: Option<Planes>,
-    /// If the results of a problem in planes are integers: what proves them, or why nothing does.
+    /// If the results of a problem in planes are integers with the bits of ordered sums: what proves them, or why
+    /// nothing does.
     integers: Option<Result<Integers, Ineligible>>,
     choice: VariantChoice,
     request: Request,
@@ -248,9 +249,9 @@ impl Inquiry {
 
     /// The inquiry about the planes of a problem.
     fn in_planes(problem: &Problem, planes: Planes, limits: Limits, choice: VariantChoice) -> Self {
-        let of_plane = Self::new(problem.one_plane(demanded(problem)), Some(planes), limits, choice);
-        let is_integer = problem.format().output != PixelType::F32;
-        Self { integers: is_integer.then(|| Integers::of(problem)), ..of_plane }
+        let of_plane = Self::new(problem.one_plane(problem.required_class()), Some(planes), limits, choice);
+        let needs_proof = problem.format().output != PixelType::F32 && problem.required_class() == Accuracy::Exact;
+        Self { integers: needs_proof.then(|| Integers::of(problem)), ..of_plane }
     }
 
     /// The proof that an entry needs, if it needs one.
@@ -276,7 +277,9 @@ impl Inquiry {
     /// Whether results of a transform are expected to hold. The image decides, and so does what is asked for by name.
     fn expects_proofs(&self, entry: &Entry) -> Result<(), Ineligible> {
         match transforms(entry) {
-            Some(transforms) if self.choice.named().is_none() && demanded(&self.problem) != Accuracy::Normwise => {
+            Some(transforms)
+                if self.choice.named().is_none() && self.problem.required_class() != Accuracy::Normwise =>
+            {
                 spectrum::expect_proofs(self.problem.window(), transforms)
             }
             _ => Ok(()),
@@ -427,7 +430,7 @@ impl Plan {
                 return Err(Error::Accuracy { variant, required, kept });
             }
         }
-        let demanded = demanded(problem);
+        let required = problem.required_class();
         let mut inquiries = vec![Inquiry::new(problem.clone(), None, limits, choice)];
         if let Some(planes) = Planes::of(problem.format())
             && choice.allows_planes()
@@ -440,12 +443,12 @@ impl Plan {
         let is_other = |one: &Considered| choice.named().is_some() && !inquiries[0].is_made_for_mask(one.entry);
         // Of several squares that hold the mask the smallest one multiplies with the fewest zeros.
         considered.sort_by(|a, b| {
-            let key = |one: &Considered| (is_other(one), one.price(demanded), one.entry.side());
+            let key = |one: &Considered| (is_other(one), one.price(required), one.entry.side());
             let ((a_is_other, a_price, a_side), (b_is_other, b_price, b_side)) = (key(a), key(b));
             a_is_other.cmp(&b_is_other).then(a_price.total_cmp(&b_price)).then(a_side.cmp(&b_side))
         });
         // Proven integers have the bits of the class Exact.
-        let keeps = |one: &Considered| one.uncertain.is_some() || demanded.allows(Accuracy::of(one.entry.variant));
+        let keeps = |one: &Considered| one.uncertain.is_some() || required.allows(Accuracy::of(one.entry.variant));
         let best = considered.iter().find(|one| one.answer.is_ok() && keeps(one)).copied();
         let Some(Considered { entry, in_planes, .. }) = best else {
             return Err(refused(&considered, choice, problem.format()));
@@ -485,7 +488,7 @@ impl Plan {
             Guarantee::Exact => ErrorBound::direct(problem),
             Guarantee::Bounded { error_constant, arithmetic } => {
                 if let Some(transforms) = transforms(self.entry)
-                    && demanded(problem) == Accuracy::Normwise
+                    && problem.required_class() == Accuracy::Normwise
                 {
                     return spectrum::normwise(problem, transforms, self.entry.channels);
                 }
@@ -503,7 +506,7 @@ impl Plan {
     #[must_use]
     pub fn coefficients(&self, problem: &Problem) -> Vec<f32> {
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
-        let is_proven = demanded(problem) != Accuracy::Normwise;
+        let is_proven = problem.required_class() != Accuracy::Normwise;
         match (self.entry.variant.spec().mask_form, &self.factors, &self.fixed_point) {
             (MaskForm::Factors(places), Some(factors), _) => {
                 let places = places(self.entry, mask, self.params.origin_x);
@@ -550,14 +553,6 @@ impl Plan {
     #[must_use]
     pub fn launches(&self, height: usize, outputs: Range<usize>) -> Vec<Launch> {
         Geometry { entry: self.entry, params: self.params, limits: self.limits }.launches(height, outputs)
-    }
-}
-
-/// The loosest accuracy class that a variant for `problem` may keep. Integer results are exact whatever was asked for.
-fn demanded(problem: &Problem) -> Accuracy {
-    match problem.format().output {
-        PixelType::F32 => problem.accuracy(),
-        PixelType::U8 | PixelType::U16 => Accuracy::Exact,
     }
 }
 

@@ -319,8 +319,7 @@ impl Bench<'_> {
         let mask = (window.width() as u32, window.height() as u32);
         let products = if plan.entry.variant.spec().uses_fp32_units { plan.entry.coefficients(mask) } else { 0 };
         let work = Work::new(task.problem, products);
-        let vs_cpu =
-            cpu_rows::compared(times.kernel.us.median, deviation.bound.class(), task.problem.format().output, cpu);
+        let vs_cpu = cpu_rows::compared(times.kernel.us.median, deviation.bound.class(), cpu);
         let timed = Some(Timed::new(times, loaded_before, work, self.machine.ceilings(backend), vs_cpu));
         Some(Verified { backend, variant, reason, preferred, deviation, timed, counts: None })
     }

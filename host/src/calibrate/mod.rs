@@ -101,10 +101,13 @@ impl Format {
 }
 
 impl Case {
-    /// The class Normwise lets transforms accept all results, so that their times do not depend on the image.
+    /// The class Normwise lets transforms accept all results of `f32`, so that their times do not depend on the image.
+    /// Integers are those of the ordered sums.
     fn problem(&self) -> Result<Problem> {
         let (width, height) = self.mask;
-        let filter = Filter::new(mask(width, height, self.is_separable)?).accuracy(Accuracy::Normwise);
+        let is_float = self.format.pixel_type() == PixelType::F32;
+        let accuracy = if is_float { Accuracy::Normwise } else { Accuracy::Bounded };
+        let filter = Filter::new(mask(width, height, self.is_separable)?).accuracy(accuracy);
         let filter = if self.is_centred { filter } else { filter.anchor(height / 2, 0) };
         Problem::new(self.image.0, self.image.1, &filter)?.with_format(self.format.of_library())
     }

@@ -140,18 +140,19 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 /// Checks the methods that the CPU takes for a case. The accuracy class decides between them.
 fn check_methods(checker: &Checker, device: &Device, tallies: &mut [Tally], reports: &mut Vec<String>) -> Result<()> {
     let mut taken = Vec::new();
-    for accuracy in [Accuracy::Exact, Accuracy::Bounded] {
+    for accuracy in Accuracy::ALL {
         let problem = checker.problem().clone().with_accuracy(accuracy);
-        let method = device.prepare(&problem, VariantChoice::Auto)?.variant();
-        // The same method gives the same answer.
-        if !taken.contains(&method) {
+        let prepared = device.prepare(&problem, VariantChoice::Auto)?;
+        let (method, kept) = (prepared.variant(), prepared.bound().class());
+        // The same method with the same bound gives the same answer.
+        if !taken.contains(&(method, kept)) {
             let tally = tallies.iter_mut().find(|tally| tally.name == method);
             let tally = tally.with_context(|| format!("{method} is not in the list of the CPU's methods"))?;
             tally.check(checker, device, accuracy, reports)?;
-            taken.push(method);
+            taken.push((method, kept));
         }
     }
-    for tally in tallies.iter_mut().filter(|tally| !taken.contains(&tally.name)) {
+    for tally in tallies.iter_mut().filter(|tally| taken.iter().all(|&(method, _)| method != tally.name)) {
         tally.not_eligible += 1;
     }
     Ok(())

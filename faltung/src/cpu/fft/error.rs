@@ -43,12 +43,15 @@
 //! of `S * scale + offset` in `f64` this is a radius. Rounding and saturation are monotone. So the integer is certain
 //! where both ends of `S * scale + offset +- radius` give the same.
 //!
+//! In the class Normwise every finite sum is accepted: the radius is 0. `E / (u ||M|| ||X||)` is then a part of the
+//! bound's constant.
+//!
 //! Where the ordered sum rounds nothing, S is known to be a multiple of a power of two. The nearest multiple is the
 //! ordered sum, if E is below a quarter of the step.
 
 use crate::accuracy::UNIT_ROUNDOFF;
 use crate::plan::direct_sum::{ABOVE, DirectSum};
-use crate::{ErrorBound, PixelType, Problem};
+use crate::{Accuracy, ErrorBound, PixelType, Problem};
 
 /// The relative error of a transform for each factor of two of its length.
 const STAGE: f64 = 64.0 * (f64::EPSILON / 2.0);
@@ -67,6 +70,10 @@ pub(super) struct Bounds {
     scale: f64,
     offset: f64,
     output: PixelType,
+    /// Whether integers are those of the ordered sums.
+    has_ordered_bits: bool,
+    /// The constant of the class Normwise.
+    normwise_constant: f64,
 }
 
 /// When the sums of a tile are accepted.
@@ -85,8 +92,12 @@ impl Bounds {
         let mask = problem.window();
         let coefficients = super::coefficients(mask, |coefficient| coefficient);
         let (scale, offset) = problem.scale_and_offset();
+        let norm = coefficients.iter().map(|coefficient| coefficient * coefficient).sum::<f64>().sqrt();
+        let transforms = transforms(width, height, &coefficients);
         Self {
-            transforms: transforms(width, height, &coefficients),
+            transforms,
+            has_ordered_bits: problem.required_class() == Accuracy::Exact,
+            normwise_constant: if norm > 0.0 { (transforms / (UNIT_ROUNDOFF * norm)).ceil() } else { 0.0 } + 1.0,
             mask_sum: coefficients.iter().map(|coefficient| coefficient.abs()).sum(),
             is_positive: mask.coefficients().iter().all(|&coefficient| coefficient >= 0.0),
             gamma: ErrorBound::direct(problem).gamma(),
@@ -100,6 +111,11 @@ impl Bounds {
     /// E for pixels with this sum of squares.
     pub(super) fn transforms(&self, squares: f64) -> f64 {
         self.transforms * squares.sqrt()
+    }
+
+    /// The constant of a bound of the class Normwise.
+    pub(super) fn normwise_constant(&self) -> f64 {
+        self.normwise_constant
     }
 
     /// Whether the ordered sum rounds nothing, so that results have its bits in any format.
@@ -119,6 +135,9 @@ impl Bounds {
             return (error < unit / 4.0).then_some(Rule::Multiple { unit });
         }
         let integer = |largest: f64| {
+            if !self.has_ordered_bits {
+                return Some(Rule::Rounded { scale: self.scale, offset: self.offset, radius: 0.0, most: largest });
+            }
             let sums = self.direct.as_ref()?.sum_error(most);
             let radius = self.radius(most, error, sums)?;
             Some(Rule::Rounded { scale: self.scale, offset: self.offset, radius, most: largest })

@@ -114,12 +114,15 @@ impl Fft {
         })
     }
 
-    /// The bound that the results keep. That of the ordered sum where they have its bits, and else the same constant in
-    /// the class [`Accuracy::Bounded`], also where [`Accuracy::Normwise`] was asked for.
+    /// The bound that the results keep. That of the ordered sum where they have its bits. Other results of `f32` keep
+    /// the same constant in the class [`Accuracy::Bounded`], also where [`Accuracy::Normwise`] was asked for.
     pub(super) fn bound(&self, problem: &Problem) -> ErrorBound {
         let direct = ErrorBound::direct(problem);
-        let has_bits = problem.format().output != PixelType::F32 || self.bounds.is_exact();
-        if has_bits { direct } else { ErrorBound::with_constant(direct.constant()) }
+        match problem.format().output {
+            _ if problem.required_class() == Accuracy::Exact || self.bounds.is_exact() => direct,
+            PixelType::F32 => ErrorBound::with_constant(direct.constant()),
+            PixelType::U8 | PixelType::U16 => ErrorBound::normwise(self.bounds.normwise_constant()),
+        }
     }
 
     /// The time of a value of the result, in multiply-adds of the direct method, which takes one for each coefficient.
@@ -140,6 +143,9 @@ const MULTIPLY_ADD: f64 = 1.0 / 58.5;
 
 /// The part of the results that is uncertain if they are integers whose fractions are spread evenly.
 fn uncertain_part(problem: &Problem, direct: Option<&DirectSum>) -> f64 {
+    if problem.required_class() != Accuracy::Exact {
+        return 0.0;
+    }
     let most = match (problem.format().input, problem.format().output) {
         (PixelType::U8, _) | (PixelType::F32, PixelType::U8) => 255.0,
         (PixelType::U16, _) | (PixelType::F32, PixelType::U16) => 65_535.0,

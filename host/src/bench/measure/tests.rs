@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::*;
 use crate::bench::workload::BenchImage;
 use crate::samples::{MaskSize, mask};
-use faltung::{Border, Device, Filter, Image, PixelFormat, PixelType, Problem, VariantChoice};
+use faltung::{Accuracy, Border, Device, Filter, Image, PixelFormat, PixelType, Problem, VariantChoice};
 
 /// What a stand-in does to the right answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -207,13 +207,21 @@ fn a_wrong_channel_is_named() {
     expected.set_exact(&right.clone().into());
     wrong.values_mut()[3 * (5 * 20 + 7) + 2] ^= 17;
     assert!(expected.verify(&wrong.into(), bound).is_err());
-    // Integers have the exact bits in all classes: a wide bound does not allow others.
+    // Integers have the exact bits: a wide bound does not allow others.
     let wide = ErrorBound::with_constant(1e6);
     let mut near = right.clone();
     near.values_mut()[3 * (5 * 20 + 7)] ^= 1;
     let found = expected.verify(&near.into(), wide).unwrap_err();
     assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
-    assert_eq!(expected.verify(&right.into(), wide).unwrap().bits_equal_cpu, Some(true));
+    assert_eq!(expected.verify(&right.clone().into(), wide).unwrap().bits_equal_cpu, Some(true));
+    // The class Normwise allows what is within its bound.
+    let problem = problem.with_accuracy(Accuracy::Normwise);
+    let mut expected = Expected::new(&problem, &image);
+    expected.set_exact(&right.into());
+    let (wide, narrow) = (ErrorBound::normwise(1e6), ErrorBound::normwise(1.0));
+    assert_eq!(expected.verify(&near.clone().into(), wide).unwrap().bits_equal_cpu, Some(false));
+    let found = expected.verify(&near.into(), narrow).unwrap_err();
+    assert!(matches!(found, Wrong::Values { count: 1, .. }), "{found:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{Bench, Task};
 use crate::bench::measure::{Cause, OnDevice, Sampling, measure};
 use crate::bench::report::{Cell, Timed, Verified, VsCpu};
 use crate::bench::roofline::Work;
-use faltung::{Accuracy, PixelType, Problem, Result, VariantChoice};
+use faltung::{Accuracy, Problem, Result, VariantChoice};
 
 /// The shortest batch on the CPU: long against the resolution of its clock, and one run for most problems.
 const BATCH: Duration = Duration::from_micros(200);
@@ -29,10 +29,10 @@ fn methods(exact: Method, choice: Method) -> Vec<Method> {
     [exact].into_iter().chain(other).collect()
 }
 
-/// Compares a time of the GPU with the CPU's fastest row of those whose results the GPU's class allows. Results of
-/// integers have the same bits in all classes, so every row is allowed there. None without such a row.
-pub(super) fn compared(us: f64, class: Accuracy, output: PixelType, cpu: &[Verified]) -> Option<VsCpu> {
-    let is_allowed = |row: &Verified| output != PixelType::F32 || class.allows(row.deviation.bound.class());
+/// Compares a time of the GPU with the CPU's fastest row of those whose results the GPU's class allows. None without
+/// such a row.
+pub(super) fn compared(us: f64, class: Accuracy, cpu: &[Verified]) -> Option<VsCpu> {
+    let is_allowed = |row: &Verified| class.allows(row.deviation.bound.class());
     let timed =
         cpu.iter().filter(|row| is_allowed(row)).filter_map(|row| Some((row.variant, row.timed.as_ref()?.us())));
     let (variant, cpu_us) = timed.min_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -131,22 +131,22 @@ mod tests {
 
     #[test]
     fn a_row_is_compared_with_the_fastest_that_its_class_allows() {
-        use Accuracy::{Bounded, Exact};
+        use Accuracy::{Bounded, Exact, Normwise};
         let cpu = rows(&[("direct", Exact, Some(80.0)), ("separable", Bounded, Some(20.0))]);
-        let vs = |class, output| compared(2.0, class, output, &cpu).unwrap();
-        assert_eq!(vs(Exact, PixelType::F32), VsCpu { speedup: 40.0, variant: "direct" });
-        assert_eq!(vs(Bounded, PixelType::F32), VsCpu { speedup: 10.0, variant: "separable" });
-        assert_eq!(vs(Exact, PixelType::U8), VsCpu { speedup: 10.0, variant: "separable" });
+        let vs = |class| compared(2.0, class, &cpu).unwrap();
+        assert_eq!(vs(Exact), VsCpu { speedup: 40.0, variant: "direct" });
+        assert_eq!(vs(Bounded), VsCpu { speedup: 10.0, variant: "separable" });
+        assert_eq!(vs(Normwise), VsCpu { speedup: 10.0, variant: "separable" });
         // A choice that is slower than the exact method is no excuse.
         let cpu = rows(&[("direct", Exact, Some(20.0)), ("fft", Bounded, Some(80.0))]);
-        assert_eq!(compared(2.0, Bounded, PixelType::F32, &cpu).unwrap().variant, "direct");
+        assert_eq!(compared(2.0, Bounded, &cpu).unwrap().variant, "direct");
     }
 
     #[test]
     fn without_an_allowed_row_there_is_no_comparison() {
         use Accuracy::{Bounded, Exact};
         let cpu = rows(&[("direct", Exact, None), ("separable", Bounded, Some(20.0))]);
-        assert_eq!(compared(2.0, Exact, PixelType::F32, &cpu), None);
-        assert_eq!(compared(2.0, Bounded, PixelType::F32, &[]), None);
+        assert_eq!(compared(2.0, Exact, &cpu), None);
+        assert_eq!(compared(2.0, Bounded, &[]), None);
     }
 }
