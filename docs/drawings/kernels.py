@@ -259,7 +259,7 @@ def accuracy():
     d.text(14, 20, "What is asked for", small=True, bold=True)
     d.box(x[0], 30, width, 40, ["f32, class Exact"], "pale-blue", "blue", "blue")
     d.box(x[1], 30, width, 40, ["f32, class", "Bounded"], "pale-purple", "purple", "purple")
-    d.box(x[2], 30, width, 40, ["u8 or u16,", "any class"], "pale-green", "green", "green")
+    d.box(x[2], 30, width, 40, ["u8 or u16,", "Exact, Bounded"], "pale-green", "green", "green")
 
     d.text(14, 104, "What computes", small=True, bold=True)
     d.box(x[0], 114, width, 68, ["the ordered sum:", "one fused multiply-", "add a coefficient,", "from 0"])

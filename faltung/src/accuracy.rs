@@ -26,7 +26,9 @@ pub(crate) const UNIT_ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
 /// The classes are ordered. The stricter one is the lesser one, and its results satisfy a bound of each looser class:
 /// the ordered sum of n products has `c = n`, and `sum|M*I|` is at most the product of the two norms.
 ///
-/// Results of integer types (`u8`, `u16`) have the bits of [`Exact`](Self::Exact) in all three classes.
+/// Results of integer types (`u8`, `u16`) have the bits of [`Exact`](Self::Exact) in the class
+/// [`Bounded`](Self::Bounded), too. In the class [`Normwise`](Self::Normwise) they are the sum with its error, scaled
+/// and rounded: a result may differ by 1 from the one of another device.
 ///
 /// ```
 /// use faltung::{Accuracy, Filter, Mask};
@@ -48,6 +50,8 @@ pub enum Accuracy {
     ///
     /// The transforms of a GPU keep this class if it is asked for: `fft_tile` and `fft_passes`. They compute no result
     /// again, whatever mask and image are. Other variants keep the class that they keep otherwise.
+    ///
+    /// Integers take the fastest method for `f32`, and none of them is computed again.
     Normwise,
 }
 

@@ -77,7 +77,7 @@
 //! | --- | --- | --- |
 //! | `Exact` | the same bits on every device | the same bits on every device |
 //! | `Bounded`, the default | an error bound at every pixel, relative to `sum\|mask * image\|` | as for `Exact` |
-//! | `Normwise` | an error bound relative to the norms of mask and image | as for `Exact` |
+//! | `Normwise` | an error bound relative to the norms of mask and image | the same bound, then rounded |
 //!
 //! # Features
 //!

@@ -237,8 +237,8 @@ impl Problem {
         Self { accuracy, ..self }
     }
 
-    /// The accuracy class that results of `f32` must keep. Integer results have the bits of [`Accuracy::Exact`] in any
-    /// class.
+    /// The accuracy class that the results must keep. Integers have the bits of [`Accuracy::Exact`] in the class
+    /// [`Accuracy::Bounded`], too.
     #[must_use]
     pub fn accuracy(&self) -> Accuracy {
         self.accuracy

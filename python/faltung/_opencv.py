@@ -99,7 +99,8 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
         ``cv2.BORDER_ISOLATED`` changes nothing, because an array has no surroundings. OpenCV refuses "wrap" in most
         cases. Here it is always possible.
     accuracy : "exact", "bounded" or "normwise", optional
-        How accurate results of float32 must be: "bounded" by default. Integer results are the same with each.
+        How accurate results must be: "bounded" by default. Integer results are the same with "exact" and "bounded".
+        With "normwise", large masks are faster, and integers may differ by 1.
 
     Returns
     -------

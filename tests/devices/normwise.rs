@@ -9,8 +9,8 @@ pub(super) fn normwise_integers(device: DeviceChoice) -> Result<(), Failed> {
     let mut random = fastrand::Rng::with_seed(SEED);
     for variant in Variant::ALL.into_iter().filter(|variant| !variant.is_exact()) {
         let mut right = 0;
-        for (input, output) in [(U16, U16), (U8, U8), (F32, U8), (U8, U16)] {
-            for (mask, separable) in [((13, 9), true), ((33, 31), true), ((34, 33), false)] {
+        for (input, output) in [(U16, U16), (F32, U8), (U8, U16)] {
+            for (mask, separable) in [((33, 31), true), ((34, 33), false)] {
                 let case = Case {
                     image: (random.usize(60..150), random.usize(60..150)),
                     mask,
@@ -32,8 +32,8 @@ pub(super) fn normwise_integers(device: DeviceChoice) -> Result<(), Failed> {
                 }
             }
         }
-        if right < 4 {
-            return Err(format!("{}: {right} results, at least 4 were expected", variant.name()).into());
+        if right < 3 {
+            return Err(format!("{}: {right} results, at least 3 were expected", variant.name()).into());
         }
     }
     Ok(())

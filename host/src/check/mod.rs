@@ -20,7 +20,7 @@ use faltung::{Accuracy, AnyImage, Device, Error, ErrorBound, Image, Pixel, Pixel
 pub struct CpuMethod {
     /// Its name, as [`Prepared::variant`](faltung::Prepared::variant) gives it.
     pub name: &'static str,
-    /// The accuracy class of its results of `f32`. Results of integers have the exact bits.
+    /// The strictest accuracy class of its results of `f32`.
     pub accuracy: Accuracy,
     /// One line for people.
     pub summary: &'static str,

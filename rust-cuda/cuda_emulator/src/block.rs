@@ -1,6 +1,7 @@
 //! One block: its threads as fibers, its barriers and its shared memory.
 
 use std::cell::{Cell, RefCell};
+use std::collections::TryReserveError;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
 use corosensei::stack::DefaultStack;
@@ -19,7 +20,7 @@ use crate::counts::Counts;
 use crate::defect::Kind;
 use crate::found::Found;
 use crate::launch::{Launch, unravel};
-use crate::memory::{Allocation, Memory};
+use crate::memory::{Allocation, Memory, filled};
 use crate::printed::Printed;
 use crate::shared::Shared;
 use crate::sites;
@@ -62,6 +63,13 @@ pub(crate) struct Common<'a> {
     pub(crate) counting: bool,
 }
 
+/// The error of too little memory for the state of a block of so many threads.
+fn short_of_state(threads: usize) -> OutOfMemory {
+    let of_thread = size_of::<(Given, Copies, Spin, Wait, Option<Fiber>)>() + Causality::BYTES_PER_THREAD;
+    let bytes = (threads * of_thread + SPARE_BYTES) as u64;
+    OutOfMemory { bytes, what: "the state of a block's threads" }
+}
+
 /// Runs blocks one after the other on one host thread. It reuses stacks and shared memory from block to block.
 ///
 /// The stacks are kept for the next launch.
@@ -73,16 +81,16 @@ pub(crate) struct Runner<'a> {
     /// The number of barriers that this block has passed.
     pub(crate) barriers: Cell<u64>,
     pub(crate) shared: RefCell<Shared>,
-    warps: RefCell<Vec<Warp>>,
+    warps: RefCell<Box<[Warp]>>,
     counts: RefCell<Counts>,
     /// Each thread's last two calls of `gather`: a thread may call again before the others have read its values.
-    given: RefCell<Vec<Given>>,
+    given: RefCell<Box<[Given]>>,
     /// The asynchronous copies of each thread.
-    copies: RefCell<Vec<Copies>>,
+    copies: RefCell<Box<[Copies]>>,
     /// The handle that suspends the fiber of each thread.
-    yielders: Vec<Cell<*const Yielder<u32, Wait>>>,
+    yielders: Box<[Cell<*const Yielder<u32, Wait>>]>,
     /// The atomic operations of each thread that changed nothing.
-    pub(crate) spins: Vec<Cell<Spin>>,
+    pub(crate) spins: Box<[Cell<Spin>]>,
     pub(crate) causality: Causality,
     /// The shared arrays of a fixed length that threads of these blocks have used.
     pub(crate) arrays: RefCell<Vec<Array>>,
@@ -95,7 +103,7 @@ pub(crate) struct Runner<'a> {
     /// Whether an assertion of a thread of the block has failed. Others may then wait for it in vain.
     asserted: Cell<bool>,
     stacks: RefCell<Vec<DefaultStack>>,
-    spare: Cell<Vec<u8>>,
+    spare: Cell<Box<[u8]>>,
 }
 
 impl Drop for Runner<'_> {
@@ -105,30 +113,35 @@ impl Drop for Runner<'_> {
 }
 
 impl<'a> Runner<'a> {
-    pub(crate) fn new(common: Common<'a>) -> Self {
+    /// The state of a block's threads.
+    pub(crate) fn new(common: Common<'a>) -> Result<Self, OutOfMemory> {
         let threads = common.launch.threads() as usize;
+        Self::try_new(common, threads).map_err(|_| short_of_state(threads))
+    }
+
+    fn try_new(common: Common<'a>, threads: usize) -> Result<Self, TryReserveError> {
         let warps = if common.counting { threads.div_ceil(32) } else { 0 };
-        Self {
+        Ok(Self {
             common,
             block: Cell::new(0),
             thread: Cell::new(0),
             barriers: Cell::new(0),
             shared: RefCell::default(),
-            warps: RefCell::new((0..warps).map(|_| Warp::default()).collect()),
+            warps: RefCell::new(filled(warps, Warp::default)?),
             counts: RefCell::default(),
-            given: RefCell::new(vec![Given::default(); threads]),
-            copies: RefCell::new(vec![Copies::default(); threads]),
-            yielders: (0..threads).map(|_| Cell::new(std::ptr::null())).collect(),
-            spins: (0..threads).map(|_| Cell::default()).collect(),
-            causality: Causality::new(threads),
+            given: RefCell::new(filled(threads, Given::default)?),
+            copies: RefCell::new(filled(threads, Copies::default)?),
+            yielders: filled(threads, || Cell::new(std::ptr::null()))?,
+            spins: filled(threads, Cell::default)?,
+            causality: Causality::new(threads)?,
             arrays: RefCell::default(),
             clock: Cell::new(0),
             progress: Cell::new(false),
             is_first: Cell::new(false),
             asserted: Cell::new(false),
             stacks: RefCell::default(),
-            spare: Cell::new(vec![1; SPARE_BYTES]),
-        }
+            spare: Cell::new(filled(SPARE_BYTES, || 1)?),
+        })
     }
 
     /// The sum of the counts of all blocks that have run.
@@ -156,7 +169,10 @@ impl<'a> Runner<'a> {
             return self.give_up(short);
         }
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut order: Vec<u32> = (0..self.yielders.len() as u32).collect();
+        let mut numbers = 0..;
+        let Ok(mut order) = filled(self.yielders.len(), || numbers.next().unwrap_or_default()) else {
+            return self.give_up(short_of_state(self.yielders.len()));
+        };
         enter(self, || self.schedule(&mut order, &mut random, kernel));
         let mut shared = self.shared.borrow_mut();
         for copy in self.copies.borrow_mut().iter_mut().flat_map(Copies::abandon) {
@@ -171,8 +187,8 @@ impl<'a> Runner<'a> {
 
     /// Runs every thread until it waits or ends, then releases the threads whose wait is over, until all have ended.
     fn schedule(&self, order: &mut [u32], random: &mut fastrand::Rng, kernel: &(dyn Fn() + Sync)) {
-        let mut fibers: Vec<Option<Fiber>> = order.iter().map(|_| None).collect();
-        let mut waits = vec![Wait::Ready(0); order.len()];
+        let state = filled(order.len(), || None).and_then(|fibers| Ok((fibers, filled(order.len(), || Wait::Ready(0))?)));
+        let Ok((mut fibers, mut waits)) = state else { return self.give_up(short_of_state(order.len())) };
         let mut idle_rounds = 0;
         loop {
             self.progress.set(false);

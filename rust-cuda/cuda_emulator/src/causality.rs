@@ -14,13 +14,14 @@
 //! - A record of accesses by several blocks counts as known if something of every other block is.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuda_std::atomic::{Ordering, Scope};
 use cuda_std::executor::{AtomicAccess, AtomicKind, Space};
 
 use crate::block::Runner;
+use crate::memory::filled;
 use crate::record::{Record, Who};
 
 /// Accesses of other threads, by block.
@@ -93,16 +94,19 @@ struct Thread {
 /// The knowledge of the threads of a block.
 #[derive(Debug)]
 pub(crate) struct Causality {
-    threads: RefCell<Vec<Thread>>,
+    threads: RefCell<Box<[Thread]>>,
     shared: RefCell<Elements>,
     /// Whether a thread of the block has passed a fence, or released or acquired anything.
     is_used: Cell<bool>,
 }
 
 impl Causality {
-    pub(crate) fn new(threads: usize) -> Self {
-        let threads = RefCell::new(vec![Thread::default(); threads]);
-        Self { threads, shared: RefCell::default(), is_used: Cell::new(false) }
+    /// The memory for each thread, before it knows anything.
+    pub(crate) const BYTES_PER_THREAD: usize = size_of::<Thread>();
+
+    pub(crate) fn new(threads: usize) -> Result<Self, TryReserveError> {
+        let threads = RefCell::new(filled(threads, Thread::default)?);
+        Ok(Self { threads, shared: RefCell::default(), is_used: Cell::new(false) })
     }
 
     pub(crate) fn begin_block(&self) {

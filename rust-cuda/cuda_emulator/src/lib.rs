@@ -291,7 +291,13 @@ impl Emulator {
             (0..parts)
                 .into_par_iter()
                 .map(|_| {
-                    let runner = block::Runner::new(common);
+                    let runner = match block::Runner::new(common) {
+                        Ok(runner) => runner,
+                        Err(short) => {
+                            found.give_up(short);
+                            return Counts::default();
+                        }
+                    };
                     while let Some(turn) = turns.start(launch.blocks()) {
                         runner.run(turn.block(), kernel);
                     }

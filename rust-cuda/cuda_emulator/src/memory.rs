@@ -184,7 +184,7 @@ impl Allocation {
 }
 
 /// `length` values, or an error if the host has too little memory.
-fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryReserveError> {
+pub(crate) fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryReserveError> {
     let mut values = Vec::new();
     values.try_reserve_exact(length)?;
     values.resize_with(length, value);
