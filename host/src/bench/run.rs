@@ -198,8 +198,8 @@ impl Bench<'_> {
     fn cell(&mut self, picture: &BenchImage, image: &AnyImage, mask_size: MaskSize) -> Result<Cell> {
         let size = picture.size();
         let mask = samples::mask(mask_size, self.settings.seed, self.settings.separable)?;
-        let Settings { border, pixel, output, channels, .. } = *self.settings;
-        let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border))?;
+        let Settings { border, pixel, output, channels, accuracy, .. } = *self.settings;
+        let problem = Problem::new(size.width, size.height, &Filter::new(mask).border(border).accuracy(accuracy))?;
         let problem = &problem.with_format(PixelFormat { channels, input: pixel, output })?;
         let mut cell = Cell {
             picture: picture.name().to_owned(),

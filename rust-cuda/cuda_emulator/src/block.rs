@@ -187,7 +187,8 @@ impl<'a> Runner<'a> {
 
     /// Runs every thread until it waits or ends, then releases the threads whose wait is over, until all have ended.
     fn schedule(&self, order: &mut [u32], random: &mut fastrand::Rng, kernel: &(dyn Fn() + Sync)) {
-        let state = filled(order.len(), || None).and_then(|fibers| Ok((fibers, filled(order.len(), || Wait::Ready(0))?)));
+        let state =
+            filled(order.len(), || None).and_then(|fibers| Ok((fibers, filled(order.len(), || Wait::Ready(0))?)));
         let Ok((mut fibers, mut waits)) = state else { return self.give_up(short_of_state(order.len())) };
         let mut idle_rounds = 0;
         loop {
