@@ -32,8 +32,8 @@ pub(super) struct Band {
 /// ([`Entry::launch_row_alignment`](kernels_gpu::registry::Entry::launch_row_alignment)).
 pub(super) fn bands(params: &Params, row_bytes: usize, step: usize) -> Option<Vec<Band>> {
     let (height, mask) = (params.height as usize, params.mask_height as usize);
-    // The last band brings back what the rows of the one before were not enough for, too.
-    let most = (MOST / row_bytes).checked_sub(mask - 1)?;
+    // A band brings back what the rows of the one before were not enough for, too: under a mask, and up to a step.
+    let most = (MOST / row_bytes).checked_sub(mask - 1 + step - 1)?;
     // Each has outputs.
     let least = (mask + 1).max(mask - 1 + step);
     let rows = ((height * row_bytes / BANDS).max(LEAST) / row_bytes).clamp(least, most.max(least));
@@ -70,7 +70,7 @@ mod tests {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let mut cut = 0;
-        for _ in 0..300 {
+        for round in 0..300 {
             let (width, height) = (random.usize(100..4000), random.usize(1..3000));
             let (mask_width, mask_height) = (random.usize(1..4), random.usize(1..60));
             let border =
@@ -80,11 +80,13 @@ mod tests {
                 .anchor(random.usize(..mask_height), random.usize(..mask_width));
             let problem = Problem::new(width, height, &filter).unwrap();
             let params = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().params;
-            let Some(bands) = bands(&params, width * 4, 1) else {
+            let step = [1, 1, random.usize(2..100)][round % 3];
+            let Some(bands) = bands(&params, width * 4, step) else {
                 assert!(
                     border == Border::Wrap
                         || height * width * 4 < 2 * LEAST
-                        || height < 2 * (mask_height + 1) + 2 * LEAST / width
+                        || height < 2 * (mask_height + step) + 2 * LEAST / width
+                        || (2 * mask_height + 2 * step) * width * 4 > MOST
                 );
                 continue;
             };

@@ -9,6 +9,7 @@ use cuda_builder::{Arch, CudaBuilder};
 
 use crate::new_kernel::new_kernel;
 use crate::process::{show, shown};
+use crate::stamp::Stamp;
 use crate::{setup, target};
 
 /// The example's folder.
@@ -36,6 +37,31 @@ fn the_ptx_is_that_of_these_sources() {
 fn profiles(manifest: &str) -> String {
     let is_profile = |section: &&str| section.starts_with("profile.");
     manifest.split("\n[").filter(is_profile).map(|section| format!("[{section}\n")).collect()
+}
+
+/// What the check depends on: the toolchain crates, the example, and the template with what uses it.
+///
+/// # Errors
+/// A source can't be read.
+pub fn stamp(root: &Path) -> Result<Stamp> {
+    let mut stamp = Stamp::new(root, "own-kernels", "own-kernels");
+    for input in ["Cargo.lock", "rust-toolchain.toml", "rust-cuda", "xtask/template"] {
+        stamp = stamp.files(input)?;
+    }
+    for item in ["Cargo.toml", "rust-toolchain.toml", "app", "kernels"] {
+        stamp = stamp.files(&format!("{FOLDER}/{item}"))?;
+    }
+    stamp.files("xtask/src/own_kernels.rs")?.files("xtask/src/new_kernel.rs")
+}
+
+/// Runs the [`check`], and writes the [`stamp`] if it has passed.
+///
+/// # Errors
+/// A step fails, or the stamp can't be written.
+pub fn write(root: &Path) -> Result<()> {
+    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
+    check(root)?;
+    stamp.write()
 }
 
 /// Checks and tests the example, runs its program, then makes a new workspace, tests it and runs its program. A second

@@ -151,12 +151,12 @@ pub struct Considered {
 
 impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
-    /// 5 %, and planes, which need memory, by 5 % as well. Transforms, and integers that are proven, must take four
-    /// fifths of the time: the image decides how many results are computed again. In the class
+    /// 5 %, and planes, which need memory, by 5 % as well. Transforms must take five sixths of the time, and
+    /// integers that are proven four fifths: the image decides how many results are computed again. In the class
     /// [`Accuracy::Normwise`] transforms compute none again.
     fn price(&self, required: Accuracy) -> f64 {
         let bounded = match transforms(self.entry) {
-            Some(_) if required != Accuracy::Normwise => 1.25,
+            Some(_) if required != Accuracy::Normwise => 1.2,
             _ if self.uncertain.is_some() => 1.25,
             _ if self.entry.variant.is_exact() => 1.0,
             _ => 1.05,
