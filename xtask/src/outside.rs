@@ -6,7 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+use crate::own_kernels::write_profiles;
 use crate::process::{show, shown};
+use crate::target;
 
 /// The program's folder.
 const FOLDER: &str = "examples/outside";
@@ -27,16 +29,18 @@ pub fn check(root: &Path) -> Result<()> {
     let user = tempfile::tempdir()?;
     fs::create_dir(user.path().join(".cargo"))?;
     fs::write(user.path().join(".cargo/config.toml"), CONFIG)?;
+    let profiles = user.path().join("profiles.toml");
+    write_profiles(root, &profiles)?;
     let cargo = |subcommand: &str, arguments: &[&str]| {
         let mut command = Command::new("cargo");
-        command.current_dir(user.path()).env_remove("CUDA_LIBRARY_PATH").arg(subcommand);
-        command.arg("--manifest-path").arg(program.join("Cargo.toml"));
-        command.arg("--target-dir").arg(root.join("target/outside")).args(arguments);
+        command.current_dir(user.path()).env_remove("CUDA_LIBRARY_PATH").env("CARGO_TARGET_DIR", target(root));
+        command.arg("--config").arg(&profiles).arg(subcommand);
+        command.arg("--manifest-path").arg(program.join("Cargo.toml")).args(arguments);
         println!("{}", shown(&command));
         show(&mut command)
     };
     cargo("clippy", &["--no-default-features", "--", "-D", "warnings"])?;
-    cargo("run", &["--release"])
+    cargo("run", &[])
 }
 
 #[cfg(test)]

@@ -33,7 +33,14 @@ fn the_ptx_is_that_of_these_sources() {
 }
 ";
 
-/// The profiles of this workspace. With them the dependencies that it has built serve both workspaces.
+/// Writes the profiles of this workspace to a file for `cargo --config`. With them the dependencies that it has built
+/// serve other workspaces.
+pub(crate) fn write_profiles(root: &Path, file: &Path) -> Result<()> {
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("could not read Cargo.toml")?;
+    fs::write(file, profiles(&manifest)).context("could not write the profiles")
+}
+
+/// The profiles of a manifest.
 fn profiles(manifest: &str) -> String {
     let is_profile = |section: &&str| section.starts_with("profile.");
     manifest.split("\n[").filter(is_profile).map(|section| format!("[{section}\n")).collect()
@@ -76,8 +83,7 @@ pub fn check(root: &Path) -> Result<()> {
     fs::copy(root.join("Cargo.lock"), example.join("Cargo.lock")).context("could not copy Cargo.lock")?;
     let temporary = tempfile::tempdir()?;
     let config = temporary.path().join("profiles.toml");
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("could not read Cargo.toml")?;
-    fs::write(&config, profiles(&manifest)).context("could not write the profiles")?;
+    write_profiles(root, &config)?;
     let cargo = |folder: &Path, arguments: &[&str]| {
         let mut command = Command::new("cargo");
         command.current_dir(folder).env_remove("CUDA_LIBRARY_PATH");
