@@ -27,7 +27,7 @@ pub mod other {
 
     /// Two numbers that are passed by value.
     #[repr(C)]
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, cuda_std::KernelArgument)]
     pub struct Line {
         /// The factor.
         pub factor: f64,

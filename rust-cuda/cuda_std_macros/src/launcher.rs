@@ -22,7 +22,7 @@ fn camel_case(name: &str) -> String {
 }
 
 /// The type without the invisible group of a `$type:ty` of a macro.
-fn ungrouped(mut kind: &Type) -> &Type {
+pub(crate) fn ungrouped(mut kind: &Type) -> &Type {
     while let Type::Group(syn::TypeGroup { elem, .. }) | Type::Paren(syn::TypeParen { elem, .. }) = kind {
         kind = elem;
     }
@@ -30,7 +30,7 @@ fn ungrouped(mut kind: &Type) -> &Type {
 }
 
 /// The element of `Global<T>` and `GlobalMut<T>`, by the last name of the path.
-fn element(kind: &Type) -> Option<(&Type, bool)> {
+pub(crate) fn element(kind: &Type) -> Option<(&Type, bool)> {
     let Type::Path(path) = ungrouped(kind) else { return None };
     let last = path.path.segments.last()?;
     let writes = match last.ident.to_string().as_str() {
