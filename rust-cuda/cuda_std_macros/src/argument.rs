@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn references_and_pointers_are_refused() {
-        let message = |kind: &str, of, what| {
-            let element = if of == "" { "f32" } else { of };
+        let message = |kind: &str, of: &str, what| {
+            let element = if of.is_empty() { "f32" } else { of };
             Some(format!(
                 "a kernel gets arrays as Global<{element}> or GlobalMut<{element}>, not as {kind}: the emulator can't \
                  watch {what}"
