@@ -66,10 +66,10 @@ pub fn new_kernel(root: &Path, parent: &Path, name: &str) -> Result<PathBuf> {
         "{name:?} is no name of a kernel: a lower-case letter, then letters, digits, - and _ are required"
     );
     let kernel = name.replace('-', "_");
-    ensure!(
-        !TAKEN.contains(&&*kernel) && !KEYWORDS.contains(&&*kernel) && kernel.len() <= 64,
-        "{name:?} can't be the name of a kernel: it is a word of Rust, a name that the workspace uses, or too long"
-    );
+    let refused = |reason: &str| format!("{name:?} can't be the name of a kernel: {reason}");
+    ensure!(!KEYWORDS.contains(&&*kernel), refused("it is a keyword of Rust"));
+    ensure!(!TAKEN.contains(&&*kernel), refused("a crate of Rust or of the new workspace has this name"));
+    ensure!(kernel.len() <= 64, refused("it has more than 64 characters"));
     let folder = parent.join(name);
     fs::create_dir(&folder).with_context(|| format!("could not create {}", folder.display()))?;
     let root_text = root.to_str().context("the path of this checkout is no Unicode")?;
@@ -118,9 +118,12 @@ mod tests {
     #[test]
     fn names_that_no_crate_can_have_are_refused() {
         let parent = tempfile::tempdir().unwrap();
-        for name in ["", "Upper", "1st", "a b", "../up", "core", "match", "test", "kernels", &"x".repeat(65)] {
+        let long = "x".repeat(65);
+        let letters = ["", "Upper", "1st", "a b", "../up"].map(|name| (name, "a lower-case letter, then letters"));
+        let others = [("match", "keyword"), ("core", "has this name"), ("kernels", "has this name"), (&long, "64")];
+        for (name, reason) in letters.into_iter().chain(others) {
             let error = new_kernel(&crate::root(), parent.path(), name).unwrap_err().to_string();
-            assert!(error.contains("name of a kernel"), "{name}: {error}");
+            assert!(error.contains("name of a kernel: ") && error.contains(reason), "{name}: {error}");
         }
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }

@@ -17,8 +17,8 @@ use crate::ptx::PtxError;
 pub enum CudaBuilderError {
     /// The sources of `core`, which `-Zbuild-std=core` compiles, are missing.
     #[error(
-        "the sources of core are missing at {path}: get them with `rustup component add rust-src`, \
-         or in this project with `cargo xtask setup`"
+        "the sources of core are missing at {path}: get them with `rustup component add rust-src`, in the folder of the \
+         kernels. Without rustup, `cargo xtask setup` gets them, in the checkout that has the crate cuda_builder"
     )]
     RustSrcMissing {
         /// The folder in which the compiler looks.
@@ -27,7 +27,8 @@ pub enum CudaBuilderError {
     /// The sources of `core` belong to another compiler.
     #[error(
         "the sources of core at {path} are those of Rust {found}, the compiler is {required}: remove that folder, then \
-         `rustup component add rust-src`, or in this project `cargo xtask setup`"
+         `rustup component add rust-src`. Without rustup, run `cargo xtask setup` in the checkout that has the crate \
+         cuda_builder"
     )]
     RustSrcVersion {
         /// The folder in which the compiler looks.
@@ -114,8 +115,8 @@ pub enum CudaBuilderError {
     /// Kernels can panic, which [`deny_panics`](crate::CudaBuilder::deny_panics) forbids.
     #[error(
         "kernels of {crate_name} can panic:\n{}\na panic stops the grid, and its code costs registers: \
-         make it impossible (compare the index first, use `get_unchecked`, test the divisor for 0), or allow it with \
-         `CudaBuilder::deny_panics(false)`",
+         make it impossible (compare the index first, use `get_unchecked`, test the divisor for 0, replace `unwrap` by \
+         `unwrap_or` or `unwrap_unchecked`), or allow it with `CudaBuilder::deny_panics(false)`",
         listed(kernels)
     )]
     Panics {

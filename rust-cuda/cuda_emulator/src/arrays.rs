@@ -1,6 +1,9 @@
 //! Shared arrays of a fixed length: their addresses, which all blocks of a launch have in common.
 
+use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
+
+use cuda_std::executor::SharedDeclaration;
 
 /// The address of the first array. Dynamic shared memory is below.
 const FIRST_ADDRESS: u32 = 1 << 20;
@@ -18,40 +21,64 @@ pub(crate) struct Arrays(Mutex<Vec<Array>>);
 /// One array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Array {
-    number: u64,
+    declaration: SharedDeclaration,
     /// Its address in shared memory.
     pub(crate) address: u32,
-    pub(crate) bytes: u32,
     /// The sum of the sizes of the arrays before it, each rounded up to 16 bytes: its place in the records.
     before: u32,
 }
 
 impl Arrays {
-    /// The array with this number. A new one gets the next addresses.
-    pub(crate) fn find_or_add(&self, number: u64, bytes: u32) -> Array {
+    /// The array of a declaration. A new one gets the next addresses.
+    pub(crate) fn find_or_add(&self, declaration: SharedDeclaration) -> Array {
         let mut arrays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(array) = arrays.iter().find(|array| array.number == number) {
+        if let Some(array) = arrays.iter().find(|array| array.declaration.number == declaration.number) {
             return *array;
         }
         let (address, before) = arrays
             .last()
-            .map_or((FIRST_ADDRESS, 0), |last| (last.address + last.bytes.next_multiple_of(16) + GAP, last.end()));
-        let array = Array { number, address, bytes, before };
+            .map_or((FIRST_ADDRESS, 0), |last| (last.address + last.bytes().next_multiple_of(16) + GAP, last.end()));
+        let array = Array { declaration, address, before };
         arrays.push(array);
         array
     }
 }
 
 impl Array {
+    fn bytes(&self) -> u32 {
+        self.declaration.bytes
+    }
+
+    /// The array and the place of its declaration, in words.
+    fn name(&self) -> String {
+        let place = self.declaration.location;
+        format!("the shared array declared at {}:{}", place.file(), place.line())
+    }
+
+    /// The place of an access that begins in the array or after its end, in words.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        let (offset, size) = (address - u64::from(self.address), u64::from(self.declaration.element.max(1)));
+        let mut text = format!("element {} of {}", offset / size, self.name());
+        if offset % size != 0 {
+            let _ = write!(text, ", byte {} of the element", offset % size);
+        }
+        text
+    }
+
+    /// The length, for the report of an access that ends after the array.
+    pub(crate) fn describe_length(&self) -> String {
+        format!("the array has {} elements", self.bytes() / self.declaration.element.max(1))
+    }
+
     /// The place of an access in the records after those of dynamic shared memory, if it lies in the array.
     pub(crate) fn place(&self, address: u64, size: u32) -> Option<usize> {
         let offset = address.checked_sub(self.address.into())?;
-        (offset + u64::from(size) <= self.bytes.into()).then_some(self.before as usize + offset as usize)
+        (offset + u64::from(size) <= self.bytes().into()).then_some(self.before as usize + offset as usize)
     }
 
     /// The end of its place in the records.
     pub(crate) fn end(&self) -> u32 {
-        self.before + self.bytes.next_multiple_of(16)
+        self.before + self.bytes().next_multiple_of(16)
     }
 }
 
@@ -62,8 +89,14 @@ mod tests {
     #[test]
     fn arrays_keep_their_addresses_and_have_gaps() {
         let arrays = Arrays::default();
-        let (first, second) = (arrays.find_or_add(7, 100), arrays.find_or_add(8, 4));
-        assert_eq!(arrays.find_or_add(7, 100), first);
+        let location = std::panic::Location::caller();
+        let declared = |number, bytes| SharedDeclaration { number, bytes, element: 4, location };
+        let (first, second) = (arrays.find_or_add(declared(7, 100)), arrays.find_or_add(declared(8, 4)));
+        assert_eq!(arrays.find_or_add(declared(7, 100)), first);
+        assert!(
+            first.describe(u64::from(first.address) + 24).starts_with("element 6 of the shared array declared at ")
+        );
+        assert!(first.describe(u64::from(first.address) + 26).ends_with(", byte 2 of the element"));
         assert_eq!((first.address % 16, second.address - first.address), (0, 112 + GAP));
         assert_eq!(
             (first.place(first.address.into(), 4), first.place(u64::from(first.address) + 97, 4)),

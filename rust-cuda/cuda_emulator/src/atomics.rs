@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_std::atomic::Scope;
-use cuda_std::executor::{AtomicAccess, AtomicKind, Space};
+use cuda_std::executor::{Access, AtomicAccess, AtomicKind, Space};
 
 use crate::block::Runner;
-use crate::check::{described, elements, shared_action};
+use crate::check::{described, elements};
 use crate::defect::Kind;
 use crate::record::{Record, Who};
 use crate::sites;
@@ -21,6 +21,24 @@ const SPINS: u32 = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spin {
     last: Option<AtomicAccess>,
+    times: u32,
+    /// Whether it was not atomic: a load that the thread has repeated very often.
+    plain: bool,
+}
+
+/// The number of loads of one element in sequence after which a thread is taken to wait for a change of it.
+///
+/// No useful kernel loads an element as often without any other access, and the emulator takes about a second for it.
+pub(crate) const MOST_LOADS: u32 = 1 << 24;
+
+/// The same number for the other threads of the block, while such a thread waits and nothing changes.
+const LOADS_BESIDE: u32 = 1 << 10;
+
+/// The loads of one element in sequence by the running thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loads {
+    /// The address, and whether it is in shared memory.
+    element: (u64, bool),
     times: u32,
 }
 
@@ -107,25 +125,55 @@ impl Runner<'_> {
         let same = |last: AtomicAccess| {
             (last.access.space, last.access.address) == (operation.access.space, operation.access.address)
         };
-        let Spin { last, times } = cell.get();
-        let times = if changed || !last.is_some_and(same) { 0 } else { times + 1 };
-        cell.set(Spin { last: Some(*operation), times });
+        let Spin { last, times, plain } = cell.get();
+        let times = if changed || plain || !last.is_some_and(same) { 0 } else { times + 1 };
+        cell.set(Spin { last: Some(*operation), times, plain: false });
         if changed {
             self.progress.set(true);
         }
         if times >= SPINS {
-            cell.set(Spin { last: Some(*operation), times: SPINS });
+            cell.set(Spin { last: Some(*operation), times: SPINS, plain: false });
             self.let_others_run();
         }
+    }
+
+    /// Counts the loads of one element in sequence. After very many of them other threads of the block run.
+    #[inline]
+    pub(crate) fn count_loads(&self, access: &Access) {
+        let element = (access.address, access.space == Space::Shared);
+        let loads = self.loads.get();
+        let times = if loads.element == element { loads.times.saturating_add(1) } else { 0 };
+        self.loads.set(Loads { element, times });
+        if times >= self.most_loads.get() {
+            self.wait_for_change(access);
+        }
+    }
+
+    /// Lets others run: the running thread loads the same element again and again.
+    #[cold]
+    fn wait_for_change(&self, access: &Access) {
+        let loads = self.loads.get();
+        if access.space == Space::Global {
+            self.wait_for_earlier_blocks();
+        }
+        self.most_loads.set(LOADS_BESIDE);
+        let (order, scope, kind) = (cuda_std::atomic::Ordering::Relaxed, Scope::Block, AtomicKind::Load);
+        let last = Some(AtomicAccess { access: *access, kind, order, scope });
+        self.spins[self.thread.get() as usize].set(Spin { last, times: 0, plain: true });
+        self.let_others_run();
+        // Other threads have counted their loads meanwhile.
+        self.loads.set(loads);
     }
 
     /// Reports that a thread waits in a loop for a change that does not come.
     pub(crate) fn report_stuck(&self, thread: usize) {
         self.thread.set(thread as u32);
-        let Some(AtomicAccess { access, kind, .. }) = self.spins[thread].get().last else { return };
-        let verb = verb(kind);
+        let Spin { last: Some(AtomicAccess { access, kind, .. }), plain, .. } = self.spins[thread].get() else {
+            return;
+        };
+        let verb = if plain { "read" } else { verb(kind) };
         let action = if access.space == Space::Shared {
-            Some(shared_action(verb, access.address, access.size))
+            Some(self.shared_action(verb, access.address, access.size))
         } else {
             let located = self.locate(&access, access.size, verb);
             located.map(|(allocation, offset)| described(verb, &access, allocation, offset))
@@ -133,6 +181,9 @@ impl Runner<'_> {
         // An access that is out of bounds was reported when it was made.
         if let Some(action) = action {
             self.report(action, Kind::Stuck, Some(access.location));
+            if plain {
+                self.common.found.stop();
+            }
         }
     }
 }

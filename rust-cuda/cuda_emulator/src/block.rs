@@ -2,18 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{Location, resume_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    Access, AsyncCopy, AtomicAccess, Collective, Executor, GATHERED, Lockstep, Register, Space, enter,
+    Access, AsyncCopy, AtomicAccess, Collective, Executor, GATHERED, Lockstep, Register, SharedDeclaration, Space,
+    enter,
 };
 
 use crate::OutOfMemory;
 use crate::arrays::{Array, Arrays};
-use crate::atomics::Spin;
+use crate::atomics::{Loads, MOST_LOADS, Spin};
 use crate::causality::{Causality, GlobalElements};
 use crate::copies::Copies;
 use crate::counts::Counts;
@@ -21,10 +22,11 @@ use crate::defect::Kind;
 use crate::found::Found;
 use crate::launch::{Launch, unravel};
 use crate::memory::{Allocation, Memory, filled};
+use crate::panics::{self, Panic};
 use crate::printed::Printed;
 use crate::shared::Shared;
 use crate::sites;
-use crate::stacks::{self, STACK_BYTES};
+use crate::stacks;
 use crate::turns::Turns;
 use crate::wait::{Wait, exchange, lanes, same};
 use crate::warp::{Class, Warp};
@@ -61,6 +63,7 @@ pub(crate) struct Common<'a> {
     pub(crate) printed: &'a Printed,
     pub(crate) seed: u64,
     pub(crate) counting: bool,
+    pub(crate) stack_bytes: usize,
 }
 
 /// The error of too little memory for the state of a block of so many threads.
@@ -91,6 +94,10 @@ pub(crate) struct Runner<'a> {
     yielders: Box<[Cell<*const Yielder<u32, Wait>>]>,
     /// The atomic operations of each thread that changed nothing.
     pub(crate) spins: Box<[Cell<Spin>]>,
+    /// The loads of one element in sequence by the running thread.
+    pub(crate) loads: Cell<Loads>,
+    /// The number of such loads after which other threads of the block run.
+    pub(crate) most_loads: Cell<u32>,
     pub(crate) causality: Causality,
     /// The shared arrays of a fixed length that threads of these blocks have used.
     pub(crate) arrays: RefCell<Vec<Array>>,
@@ -108,7 +115,7 @@ pub(crate) struct Runner<'a> {
 
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
-        stacks::give_back(self.stacks.take());
+        stacks::give_back(self.common.stack_bytes, self.stacks.take());
     }
 }
 
@@ -133,6 +140,8 @@ impl<'a> Runner<'a> {
             copies: RefCell::new(filled(threads, Copies::default)?),
             yielders: filled(threads, || Cell::new(std::ptr::null()))?,
             spins: filled(threads, Cell::default)?,
+            loads: Cell::default(),
+            most_loads: Cell::new(MOST_LOADS),
             causality: Causality::new(threads)?,
             arrays: RefCell::default(),
             clock: Cell::new(0),
@@ -159,6 +168,7 @@ impl<'a> Runner<'a> {
         self.is_first.set(false);
         self.asserted.set(false);
         self.clock.set(0);
+        self.most_loads.set(MOST_LOADS);
         self.causality.begin_block();
         self.spins.iter().for_each(|spin| spin.set(Spin::default()));
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
@@ -228,7 +238,12 @@ impl<'a> Runner<'a> {
             if !self.go_on(&mut waits) {
                 return;
             }
-            idle_rounds = if self.progress.get() { 0 } else { idle_rounds + 1 };
+            if self.progress.get() {
+                self.most_loads.set(MOST_LOADS);
+                idle_rounds = 0;
+            } else {
+                idle_rounds += 1;
+            }
             if let (IDLE_ROUNDS.., Some(thread)) = (idle_rounds, waits.iter().position(|wait| *wait == Wait::Spin)) {
                 return self.report_stuck(thread);
             }
@@ -244,9 +259,9 @@ impl<'a> Runner<'a> {
     /// A fiber that runs the kernel as a thread.
     fn fiber(&self, thread: usize, kernel: &(dyn Fn() + Sync)) -> Result<Fiber, OutOfMemory> {
         let stack = self.stacks.borrow_mut().pop();
-        let stack = stack.map_or_else(stacks::take, Ok).map_err(|_| {
+        let stack = stack.map_or_else(|| stacks::take(self.common.stack_bytes), Ok).map_err(|_| {
             // Each host thread runs one block.
-            let bytes = self.yielders.len() * STACK_BYTES * rayon::current_num_threads();
+            let bytes = self.yielders.len() * self.common.stack_bytes * rayon::current_num_threads();
             let what = "the stacks of the threads of the blocks that run at once";
             OutOfMemory { bytes: bytes as u64, what }
         })?;
@@ -263,21 +278,22 @@ impl<'a> Runner<'a> {
     /// Runs a fiber until it waits or ends.
     fn resume(&self, fiber: &mut Fiber, thread: usize, value: u32) -> Wait {
         self.thread.set(thread as u32);
+        self.loads.set(Loads::default());
         self.orders_changed();
         if self.common.counting {
             self.warps.borrow_mut()[thread / 32].begin_lane(thread as u32 % 32);
         }
-        match catch_unwind(AssertUnwindSafe(|| fiber.resume(value))) {
+        match panics::catch(|| fiber.resume(value)) {
             Ok(CoroutineResult::Yield(wait)) => wait,
             Ok(CoroutineResult::Return(())) => Wait::Ended,
-            Err(panic) if panic.is::<Asserted>() => Wait::Ended,
-            Err(panic) => {
-                let message = panic
+            Err(Panic { payload, .. }) if payload.is::<Asserted>() => Wait::Ended,
+            Err(Panic { payload, place: at }) => {
+                let message = payload
                     .downcast_ref::<String>()
                     .cloned()
-                    .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
+                    .or_else(|| payload.downcast_ref::<&str>().map(|&text| text.to_owned()))
                     .unwrap_or_else(|| "of an unknown kind".to_owned());
-                self.report("running".to_owned(), Kind::Panic { message }, None);
+                self.report("running".to_owned(), Kind::Panic { message, at }, None);
                 Wait::Ended
             }
         }
@@ -341,13 +357,17 @@ impl<'a> Runner<'a> {
         if self.asserted.get() {
             return false;
         }
+        self.thread.set(thread as u32);
         let (action, location) = match wait {
             Wait::Barrier(_, location) => ("waiting at a barrier", location),
             Wait::Warp(mask, _, _, location) if mask >> (thread - first) & 1 == 0 => {
                 ("waiting at a warp collective whose mask it is not in", location)
             }
             Wait::Warp(mask, _, _, location) if u64::from(mask) >> waits.len() != 0 => {
-                ("waiting at a warp collective in a warp of fewer than 32 threads", location)
+                let action = format!("waiting at a warp collective of {} lanes", mask.count_ones());
+                let kind = Kind::PartialWarp { threads: waits.len(), of_block: self.common.launch.threads() };
+                self.report(action, kind, Some(location));
+                return false;
             }
             Wait::Warp(_, _, _, location) => ("waiting at a warp collective", location),
             Wait::Ready(_) | Wait::Spin | Wait::Ended => unreachable!("it waits"),
@@ -362,7 +382,6 @@ impl<'a> Runner<'a> {
             Wait::Barrier(_, location) | Wait::Warp(_, _, _, location) => Some(location),
             Wait::Ready(_) | Wait::Spin | Wait::Ended => None,
         };
-        self.thread.set(thread as u32);
         let other = self.place_of((first + other) as u32);
         self.report(action.to_owned(), Kind::BarrierMissed { other, waits_at }, Some(location));
         false
@@ -394,6 +413,14 @@ impl<'a> Runner<'a> {
     /// Lets the other threads of the block run before this one continues.
     pub(crate) fn let_others_run(&self) {
         self.wait(Wait::Spin);
+    }
+
+    /// Ends the running thread after a defect that is reported already.
+    pub(crate) fn end_thread(&self) -> ! {
+        // Others may wait for it in vain.
+        self.asserted.set(true);
+        // Without a call of the panic hook.
+        resume_unwind(Box::new(Asserted))
     }
 
     /// Suspends the running fiber until its wait is over.
@@ -433,8 +460,8 @@ impl Executor for Runner<'_> {
         self.wait(Wait::Barrier(predicate, location))
     }
 
-    fn shared_array(&self, number: u64, bytes: u32) -> u32 {
-        self.find_array(number, bytes)
+    fn shared_array(&self, declaration: SharedDeclaration) -> u32 {
+        self.find_array(declaration)
     }
 
     fn index_out_of_bounds(&self, index: u32, length: usize, location: &'static Location<'static>) {
@@ -489,14 +516,21 @@ impl Executor for Runner<'_> {
 
     fn load(&self, access: Access, bytes: &mut [u8]) {
         match access.space {
-            Space::Global => self.load_global(&access, bytes),
-            Space::Shared => self.load_shared(&access, bytes),
+            Space::Global => {
+                self.count_loads(&access);
+                self.load_global(&access, bytes);
+            }
+            Space::Shared => {
+                self.count_loads(&access);
+                self.load_shared(&access, bytes);
+            }
             Space::Constant { symbol, bytes: length } => self.load_constant(&access, symbol, length as u64, bytes),
         }
     }
 
     fn store(&self, access: Access, bytes: &[u8]) {
         self.progress.set(true);
+        self.loads.set(Loads::default());
         match access.space {
             Space::Global => self.store_global(&access, bytes),
             Space::Shared => self.store_shared(&access, bytes),
@@ -505,6 +539,7 @@ impl Executor for Runner<'_> {
     }
 
     fn atomic(&self, operation: AtomicAccess, update: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+        self.loads.set(Loads::default());
         self.execute_atomic(&operation, update)
     }
 
@@ -517,10 +552,8 @@ impl Executor for Runner<'_> {
     }
 
     fn assertion_failed(&self, message: &str, location: &'static Location<'static>) -> ! {
-        self.asserted.set(true);
         self.report("running".to_owned(), Kind::Assertion { message: message.to_owned() }, Some(location));
-        // Without a call of the panic hook.
-        resume_unwind(Box::new(Asserted))
+        self.end_thread()
     }
 
     fn lockstep(&self, step: Lockstep, location: &'static Location<'static>) {

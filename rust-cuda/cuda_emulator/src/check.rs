@@ -3,9 +3,9 @@
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cuda_std::executor::{Access, AsyncCopy, Space};
+use cuda_std::executor::{Access, AsyncCopy, SharedDeclaration, Space};
 
-use crate::arrays::MOST_BYTES;
+use crate::arrays::{Array, MOST_BYTES};
 use crate::block::Runner;
 use crate::copies::{Copy, Source};
 use crate::defect::{Before, Kind};
@@ -220,28 +220,47 @@ impl Runner<'_> {
         let end = address + u64::from(size);
         let array = || self.arrays.borrow().iter().find_map(|array| array.place(address, size));
         let place = if end <= have { Some(address as usize) } else { array().map(|place| have as usize + place) };
-        let kind = match place {
-            Some(place) if address.is_multiple_of(size.into()) => return Some(place),
-            Some(_) => Kind::Misaligned,
-            None => {
+        let kind = match (place, self.array_before(address)) {
+            (Some(place), _) if address.is_multiple_of(size.into()) => return Some(place),
+            (Some(_), _) => Kind::Misaligned,
+            (None, Some(array)) => Kind::OutOfBounds { nearest: array.describe_length() },
+            (None, None) => {
                 let nearest = format!("the block has {have} bytes of shared memory, the access ends at byte {end}");
                 Kind::OutOfBounds { nearest }
             }
         };
-        self.report(shared_action(verb, address, size), kind, Some(location));
+        self.report(self.shared_action(verb, address, size), kind, Some(location));
         None
     }
 
+    /// The last shared array of a fixed length that begins at or before an address.
+    fn array_before(&self, address: u64) -> Option<Array> {
+        let arrays = self.arrays.borrow();
+        let before = arrays.iter().filter(|array| u64::from(array.address) <= address);
+        before.max_by_key(|array| array.address).copied()
+    }
+
+    /// A shared access in words. One to an array of a fixed length names the element.
+    pub(crate) fn shared_action(&self, verb: &str, address: u64, size: u32) -> String {
+        let place = match self.array_before(address) {
+            Some(array) => array.describe(address),
+            None => format!("byte {address} of shared memory"),
+        };
+        format!("{verb} of {size} bytes at {place}")
+    }
+
     /// The address of a shared array of a fixed length.
-    pub(crate) fn find_array(&self, number: u64, bytes: u32) -> u32 {
-        let array = self.common.arrays.find_or_add(number, bytes);
+    pub(crate) fn find_array(&self, declaration: SharedDeclaration) -> u32 {
+        let array = self.common.arrays.find_or_add(declaration);
         let mut arrays = self.arrays.borrow_mut();
         if !arrays.contains(&array) {
-            assert!(
-                array.end() <= MOST_BYTES,
-                "the shared arrays of fixed length have {} bytes, a block has at most {MOST_BYTES}",
-                array.end(),
-            );
+            if array.end() > MOST_BYTES {
+                drop(arrays);
+                let nearest = format!("a block has at most {MOST_BYTES} bytes of such arrays");
+                let action = format!("declaration of shared arrays of {} bytes in all", array.end());
+                self.report(action, Kind::OutOfBounds { nearest }, Some(declaration.location));
+                self.end_thread();
+            }
             arrays.push(array);
             let bytes = self.common.launch.shared_bytes + array.end();
             if let Err(short) = self.shared.borrow_mut().grow(bytes as usize) {
@@ -271,7 +290,7 @@ impl Runner<'_> {
                 Kind::InFlight { issuer, issued_at: sites::location(copy.site) }
             }
         };
-        self.report(shared_action(verb, address, size), kind, Some(location));
+        self.report(self.shared_action(verb, address, size), kind, Some(location));
     }
 
     /// The record of an access of this thread now.
@@ -392,9 +411,4 @@ pub(crate) fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::
 /// A global access in words.
 pub(crate) fn described(verb: &str, access: &Access, allocation: &Allocation, offset: u64) -> String {
     format!("{verb} of {} bytes at {}", access.size, allocation.describe(offset))
-}
-
-/// A shared access in words.
-pub(crate) fn shared_action(verb: &str, address: u64, size: u32) -> String {
-    format!("{verb} of {size} bytes at byte {address} of shared memory")
 }

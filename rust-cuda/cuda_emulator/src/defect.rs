@@ -44,7 +44,7 @@ pub enum Kind {
         /// The earlier access.
         before: Before,
     },
-    /// A thread that waits for another one in a loop of atomic accesses, where none can go on.
+    /// A thread that waits for another one in a loop of atomic accesses or of loads, where none can go on.
     ///
     /// A block waits for one that has not started, or a thread for one that waits for it.
     Stuck,
@@ -77,10 +77,19 @@ pub enum Kind {
         /// Its message.
         message: String,
     },
+    /// A warp collective of more lanes than the warp has threads.
+    PartialWarp {
+        /// The number of threads of the warp.
+        threads: usize,
+        /// The number of threads of the block.
+        of_block: u64,
+    },
     /// A panic of the kernel. On a device it stops the grid.
     Panic {
         /// Its message.
         message: String,
+        /// Its place: `FILE:LINE:COLUMN`. None if the program has set a panic hook after its first launch.
+        at: Option<String>,
     },
 }
 
@@ -142,7 +151,17 @@ impl fmt::Display for Defect {
                 write!(f, ", which {other} never reaches: it waits at {}:{}", place.file(), place.line())?;
             }
             Kind::Assertion { message } => write!(f, ", assertion `{message}` failed")?,
-            Kind::Panic { message } => write!(f, ", a panic: {message}")?,
+            Kind::PartialWarp { threads, of_block } => write!(
+                f,
+                ", but this warp has {threads} threads, because the block has {of_block}: use a multiple of 32 threads, \
+                 or a function of `warp::masked` with a mask of these lanes"
+            )?,
+            Kind::Panic { message, at } => {
+                write!(f, ", a panic: {message}")?;
+                if let Some(place) = at {
+                    write!(f, "\n    at {place}")?;
+                }
+            }
         }
         if let Some(location) = self.location {
             write!(f, "\n    at {}:{}:{}", location.file(), location.line(), location.column())?;

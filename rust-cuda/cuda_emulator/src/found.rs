@@ -46,6 +46,11 @@ impl Found {
         self.enough.store(true, Ordering::Relaxed);
     }
 
+    /// Gives the launch up for a defect that would take each block very long.
+    pub(crate) fn stop(&self) {
+        self.enough.store(true, Ordering::Relaxed);
+    }
+
     /// The allocation that failed, if any.
     pub(crate) fn short(&self) -> Option<OutOfMemory> {
         self.short.get().copied()
@@ -64,7 +69,8 @@ impl Found {
     ) {
         let mut defects = self.defects.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(_, defect): &&mut (u64, Defect)| {
-            std::mem::discriminant(&defect.kind) == std::mem::discriminant(&kind) && defect.location == location
+            std::mem::discriminant(&defect.kind) == std::mem::discriminant(&kind)
+                && (defect.location, panic_place(&defect.kind)) == (location, panic_place(&kind))
         };
         let defect = Defect { kernel: self.kernel.clone(), place, action, kind: kind.clone(), location, times: 1 };
         if let Some((of, known)) = defects.iter_mut().find(same) {
@@ -90,4 +96,9 @@ impl Found {
         defects.sort_by_key(|(block, _)| *block);
         defects.into_iter().map(|(_, defect)| defect).collect()
     }
+}
+
+/// The place of a panic, which is text.
+fn panic_place(kind: &Kind) -> Option<&str> {
+    if let Kind::Panic { at, .. } = kind { at.as_deref() } else { None }
 }

@@ -68,10 +68,11 @@ impl Launch {
         let at_most = |what, found: u64, most: u64| {
             if found > most { Err(LaunchError::TooLarge { what, found, most }) } else { Ok(()) }
         };
-        for (name, size) in [("grid", self.grid), ("block", self.block)] {
-            if size.contains(&0) {
-                return Err(LaunchError::Empty { what: name, size });
-            }
+        // The block first: `cover` makes an empty grid for an empty block.
+        let of_block = ["blockDim.x", "blockDim.y", "blockDim.z"].into_iter().zip(self.block);
+        let of_grid = ["gridDim.x", "gridDim.y", "gridDim.z"].into_iter().zip(self.grid);
+        if let Some((what, _)) = of_block.chain(of_grid).find(|&(_, size)| size == 0) {
+            return Err(LaunchError::Empty { what });
         }
         for (axis, what) in ["blockDim.x", "blockDim.y", "blockDim.z"].into_iter().enumerate() {
             at_most(what, self.block[axis].into(), limits.block[axis].into())?;
@@ -111,12 +112,10 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// A size of 0.
-    #[error("the {what} has no extent in one direction: {size:?}")]
+    #[error("{what} is 0, at least 1 is required")]
     Empty {
-        /// The grid or the block.
+        /// The quantity: `gridDim.x` or another one.
         what: &'static str,
-        /// Its size.
-        size: [u32; 3],
     },
     /// A size above the device's limit.
     #[error("{what} is {found}, the device allows {most}")]
@@ -178,8 +177,8 @@ mod tests {
         let tiles = Launch::cover_2d((600, 400), (32, 8)).with_shared::<f64>(3);
         assert_eq!((tiles.grid, tiles.block, tiles.shared_bytes), ([19, 50, 1], [32, 8, 1], 24));
         let refused = |launch: Launch| launch.check(&Limits::H100).unwrap_err();
-        assert!(matches!(refused(Launch::cover(0, 32)), LaunchError::Empty { what: "grid", .. }));
-        assert!(matches!(refused(Launch::cover(1, 0)), LaunchError::Empty { .. }));
+        assert!(matches!(refused(Launch::cover(0, 32)), LaunchError::Empty { what: "gridDim.x" }));
+        assert_eq!(refused(Launch::cover(1, 0)).to_string(), "blockDim.x is 0, at least 1 is required");
         assert!(matches!(refused(Launch::cover(usize::MAX, 1)), LaunchError::TooLarge { what: "gridDim.x", .. }));
         let large = Launch::cover(1, 1).with_shared::<f64>(usize::MAX);
         assert!(matches!(refused(large), LaunchError::TooLarge { .. }));
@@ -189,7 +188,7 @@ mod tests {
     fn limits_hold() {
         let refused =
             |grid, block, shared_bytes| Launch { grid, block, shared_bytes }.check(&Limits::H100).unwrap_err();
-        assert!(matches!(refused([1, 0, 1], [1; 3], 0), LaunchError::Empty { what: "grid", .. }));
+        assert!(matches!(refused([1, 0, 1], [1; 3], 0), LaunchError::Empty { what: "gridDim.y" }));
         assert!(matches!(refused([1; 3], [32, 33, 1], 0), LaunchError::TooLarge { found: 1056, most: 1024, .. }));
         assert!(matches!(refused([1; 3], [1, 1, 65], 0), LaunchError::TooLarge { what: "blockDim.z", .. }));
         assert!(matches!(refused([1, 65_536, 1], [1; 3], 0), LaunchError::TooLarge { what: "gridDim.y", .. }));

@@ -87,7 +87,10 @@
 //! - **Further races on an element.** A record keeps the last write and a summary of the reads, so the report of a race
 //!   may name several threads, and later races on the same element may be missed.
 //! - **Asynchronous copies that no thread waits for**, unless a thread of the block accesses the destination.
-//! - **Registers, occupancy, local memory, code size.** Only the fiber's stack of 128 KiB bounds a kernel's stack.
+//! - **Endless loops** without an access to global or shared memory, with barriers in the loop, or with loads of several
+//!   elements in turn. The launch does not return. One that loads the same element 16,777,216 times is reported.
+//! - **Registers, occupancy, local memory, code size.** A thread has a stack of 128 KiB, or of
+//!   [`Emulator::stack_bytes`]. A kernel that needs more ends the process with a segmentation fault.
 //! - **Arithmetic of tensor cores.** A device adds products in an order and with a truncation of its own; see
 //!   [`cuda_std::mma`].
 //! - **The machine code.** The host's compiler translates the kernel. Errors of the PTX backend, of the assembler and
@@ -108,6 +111,7 @@ mod defect;
 mod found;
 mod launch;
 mod memory;
+mod panics;
 mod printed;
 mod record;
 mod shared;
@@ -176,6 +180,7 @@ pub struct Emulator {
     seed: u64,
     counting: bool,
     in_order: bool,
+    stack_bytes: usize,
 }
 
 /// The environment variable with the seed of every [`Emulator`] for which the program sets none.
@@ -205,7 +210,13 @@ impl Emulator {
     #[must_use]
     pub fn new() -> Self {
         let text = std::env::var_os(SEED_VARIABLE).map(|text| text.to_string_lossy().into_owned());
-        Self { limits: Limits::H100, seed: seed_of(text.as_deref()), counting: false, in_order: false }
+        Self {
+            limits: Limits::H100,
+            seed: seed_of(text.as_deref()),
+            counting: false,
+            in_order: false,
+            stack_bytes: stacks::STACK_BYTES,
+        }
     }
 
     /// Sets the limits of the device.
@@ -232,6 +243,15 @@ impl Emulator {
     #[must_use]
     pub fn in_order(self, in_order: bool) -> Self {
         Self { in_order, ..self }
+    }
+
+    /// Sets the size of the stack of each thread in bytes. It is 128 KiB otherwise.
+    ///
+    /// All local variables of a kernel and of the functions that it calls must fit. A kernel that needs more ends the
+    /// process with a segmentation fault and without a report.
+    #[must_use]
+    pub fn stack_bytes(self, stack_bytes: usize) -> Self {
+        Self { stack_bytes, ..self }
     }
 
     /// Turns counting on or off; see [`Counts`]. It is slower, and threads run in the order of their numbers.
@@ -265,6 +285,7 @@ impl Emulator {
                 LaunchError::TooLarge { what: "the number of threads of the grid", found: threads, most: record::MOST };
             return Err(refused(error));
         }
+        panics::set_hook_once();
         let found = found::Found::new(name);
         let printed = printed::Printed::default();
         let counts = {
@@ -283,6 +304,7 @@ impl Emulator {
                 printed: &printed,
                 seed: self.seed,
                 counting: self.counting,
+                stack_bytes: self.stack_bytes,
             };
             // One part per host thread. Each part allocates its stacks and shared memory once.
             let host_threads = if self.in_order { 1 } else { rayon::current_num_threads() as u64 };

@@ -1,34 +1,38 @@
 //! The stacks of fibers, kept from one launch to the next: to map and to unmap a stack takes longer than most threads
 //! run.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::DefaultStack;
 
-/// The size of a stack. The system provides a page when it is touched first, and kernels touch few.
+/// The size of a stack, if the program sets none. The system provides a page when it is touched first, and kernels
+/// touch few.
 pub(crate) const STACK_BYTES: usize = 128 * 1024;
 
 /// The most stacks that are kept: 256 MiB of the address space, and 4,096 of the 65,530 mappings that Linux allows.
 const MOST: usize = 2048;
 
-/// The stacks that no fiber uses.
-static IDLE: Mutex<Vec<DefaultStack>> = Mutex::new(Vec::new());
+/// The stacks that no fiber uses, by their size.
+static IDLE: Mutex<BTreeMap<usize, Vec<DefaultStack>>> = Mutex::new(BTreeMap::new());
 
-/// A stack.
+/// A stack of this size.
 ///
 /// # Errors
 /// The system's error if it has no memory for a new one.
-pub(crate) fn take() -> std::io::Result<DefaultStack> {
-    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    idle.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)
+pub(crate) fn take(bytes: usize) -> std::io::Result<DefaultStack> {
+    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&bytes).and_then(Vec::pop);
+    idle.map_or_else(|| DefaultStack::new(bytes), Ok)
 }
 
-/// Keeps stacks, or unmaps those that are too many.
-pub(crate) fn give_back(stacks: Vec<DefaultStack>) {
+/// Keeps stacks of this size, or unmaps those that are too many.
+pub(crate) fn give_back(bytes: usize, stacks: Vec<DefaultStack>) {
     let mut stacks = stacks.into_iter();
     {
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = stacks.len().min(MOST.saturating_sub(idle.len()));
+        let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: usize = all.values().map(Vec::len).sum();
+        let wanted = stacks.len().min(MOST.saturating_sub(kept));
+        let idle = all.entry(bytes).or_default();
         // Without memory for their list they are unmapped, too.
         if idle.try_reserve(wanted).is_ok() {
             idle.extend(stacks.by_ref().take(wanted));
@@ -44,9 +48,11 @@ mod tests {
 
     #[test]
     fn no_more_stacks_are_kept_than_allowed() {
-        let stacks: Vec<_> = (0..MOST + 5).map(|_| take().unwrap()).collect();
-        give_back(stacks);
-        // Other tests take and give back, too.
-        assert!(IDLE.lock().unwrap().len() <= MOST);
+        for bytes in [STACK_BYTES, 2 * STACK_BYTES] {
+            let stacks: Vec<_> = (0..MOST + 5).map(|_| take(bytes).unwrap()).collect();
+            give_back(bytes, stacks);
+            // Other tests take and give back, too.
+            assert!(IDLE.lock().unwrap().values().map(Vec::len).sum::<usize>() <= MOST);
+        }
     }
 }

@@ -337,7 +337,10 @@ pub unsafe fn panics(divisor: u32) {
 #[test]
 fn a_panic_is_a_defect() {
     let defect = one(run(&mut Memory::new(), || unsafe { panics(0) }));
-    assert!(matches!(&defect.kind, Kind::Panic { message } if message.contains("a divisor of 0")), "{defect}");
+    assert!(
+        matches!(&defect.kind, Kind::Panic { message, at: Some(at) } if at.contains("defects.rs:") && message.contains("a divisor of 0")),
+        "{defect}"
+    );
 }
 
 #[test]

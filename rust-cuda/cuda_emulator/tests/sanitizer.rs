@@ -41,7 +41,7 @@ fn an_index_out_of_a_local_array() {
     let to = memory.allocate::<u32>("to", 1, Role::Scratch).global_mut();
     assert!(defects(1, &mut memory, || unsafe { local_at(to, 3) }).is_empty());
     let found = defects(1, &mut memory, || unsafe { local_at(to, 4) });
-    let [Defect { kind: Kind::Panic { message }, .. }] = &found[..] else { panic!("{found:#?}") };
+    let [Defect { kind: Kind::Panic { message, .. }, .. }] = &found[..] else { panic!("{found:#?}") };
     assert!(message.contains("the len is 4 but the index is 4"), "{message}");
 }
 

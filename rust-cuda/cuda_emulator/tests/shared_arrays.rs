@@ -4,7 +4,6 @@
 
 use cuda_emulator::{Emulator, Error, Kind, Launch, Memory, Role};
 use cuda_std::prelude::*;
-use cuda_std::shared_array;
 
 /// Reads and writes at the end of arrays. `way` 0 is right.
 #[kernel]
@@ -40,9 +39,10 @@ fn arrays_end_where_they_end() {
         "access to element 5 of a shared array, out of bounds: the array has 5 elements",
         "access to element 3 of a shared array, out of bounds: the array has 3 elements",
         "access to element 7 of a shared array, out of bounds: the array has 5 elements",
-        "read of 4 bytes at byte 1048596 of shared memory, out of bounds",
+        "shared_arrays.rs:11, out of bounds: the array has 5 elements",
         "read of 4 bytes at byte 8 of shared memory, out of bounds: the block has 8 bytes",
-        "read of 8 bytes at byte 1048580 of shared memory, misaligned",
+        "read of 8 bytes at element 1 of the shared array declared at rust-cuda/cuda_emulator/tests/shared_arrays.rs:11, \
+         misaligned",
         "",
     ]
     .into_iter()
@@ -90,6 +90,8 @@ fn races_and_unwritten_elements_are_found_in_every_block() {
             continue;
         }
         let Err(Error::Defects(found)) = result else { panic!("{result:?}") };
+        let text = found.to_string();
+        assert!(text.contains(" of the shared array declared at ") && !text.contains("byte 10485"), "{text}");
         let kinds = |wanted: fn(&Kind) -> bool| found.defects.iter().filter(|defect| wanted(&defect.kind)).count();
         let (races, unwritten) =
             (kinds(|kind| matches!(kind, Kind::Race { .. })), kinds(|kind| matches!(kind, Kind::Uninitialised)));
@@ -97,4 +99,22 @@ fn races_and_unwritten_elements_are_found_in_every_block() {
         // 32 reads of each of three blocks are wrong, each in one way; some writes race with a read before them.
         assert!(found.defects.iter().map(|defect| defect.times).sum::<u64>() >= 96 / 2, "{found}");
     }
+}
+
+/// Declares arrays of 64,000 bytes in all.
+#[kernel]
+pub unsafe fn too_large() {
+    let (first, second) = (shared_array![f32; 8000], shared_array![f32; 8000]);
+    unsafe { first.store(0, 1.0) };
+    unsafe { second.store(0, 1.0) };
+}
+
+#[test]
+fn too_many_bytes_of_arrays_are_reported_at_the_declaration() {
+    let result = Emulator::new().launch("too_large", &Launch::flat((1, 1), (1, 1), 0), &mut Memory::new(), || unsafe {
+        too_large();
+    });
+    let text = result.unwrap_err().to_string();
+    let wanted = "declaration of shared arrays of 64000 bytes in all, out of bounds: a block has at most 49152 bytes";
+    assert!(text.contains(wanted) && text.contains("tests/shared_arrays.rs:"), "{text}");
 }

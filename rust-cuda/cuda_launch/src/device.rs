@@ -196,7 +196,8 @@ impl Device {
     /// Allocates an array of `length` elements for results. All its bits are ones, which is NaN in `f32` and `f64`.
     ///
     /// The emulator reports a read of an element that nothing has written, and an element that two threads write.
-    /// [`download`](Self::download) then fails if a kernel left an element unwritten.
+    /// [`download`](Self::download) then fails if a kernel left an element unwritten. For a kernel that writes a number
+    /// of elements that is not known before, use [`zeros`](Self::zeros).
     ///
     /// # Errors
     /// [`Error::HostMemory`], [`Error::Driver`].

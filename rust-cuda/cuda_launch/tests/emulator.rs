@@ -27,7 +27,7 @@ pub mod other {
 
     /// Two numbers that are passed by value.
     #[repr(C)]
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, cuda_std::KernelArgument)]
     pub struct Line {
         /// The factor.
         pub factor: f64,
@@ -108,12 +108,38 @@ fn wrong_launches_are_refused_with_the_argument_the_requirement_and_the_value() 
         refused(&device, [6, 6], 3, 2, &fits.with_shared::<f32>(60_000)),
         "scale: the shared memory of a block in bytes is 240000, the device allows 232448"
     );
-    assert_eq!(
-        refused(&device, [6, 6], 3, 2, &Launch::cover(0, 32)),
-        "scale: the grid has no extent in one direction: [0, 1, 1]"
-    );
+    assert_eq!(refused(&device, [6, 6], 3, 2, &Launch::cover(0, 32)), "scale: gridDim.x is 0, at least 1 is required");
     let small = Device::with_emulator(Emulator::new().limits(Limits { threads_per_block: 64, ..Limits::H100 }));
     assert!(refused(&small, [6, 6], 3, 2, &Launch::cover(6, 65)).contains("the device allows 64"));
+}
+
+/// The least length of `data` is below 0 for `count` 0, and above `usize` for large numbers.
+///
+/// # Safety
+/// - None.
+#[kernel(lengths(data = (count - 1) * factor / divisor))]
+pub unsafe fn checked_length(data: Global<u8>, count: u32, factor: u64, divisor: u8) {
+    let _ = (data, count, factor, divisor);
+}
+
+#[test]
+fn a_length_without_a_value_is_an_error() {
+    let device = Device::emulator();
+    let data = device.zeros("data", 3).unwrap();
+    let launched = |count, factor, divisor| {
+        // SAFETY: the kernel has no condition.
+        unsafe { device.launch(&Launch::cover(1, 1), &CheckedLength { data: &data, count, factor, divisor }) }
+    };
+    assert!(launched(4, 2, 2).is_ok());
+    for (count, factor, divisor, operation) in
+        [(0, 1, 1, "0 - 1"), (3, u64::MAX, 1, "2 * 18446744073709551615"), (3, 1, 0, "2 / 0")]
+    {
+        let wanted = format!(
+            "checked_length: the least length of data is `(count - 1) * factor / divisor`, but {operation} has no result \
+             in usize"
+        );
+        assert_eq!(launched(count, factor, divisor).unwrap_err().to_string(), wanted);
+    }
 }
 
 #[test]
@@ -139,7 +165,11 @@ fn defects_and_unwritten_elements_are_reported() {
     // SAFETY: the emulator checks every access.
     unsafe { device.launch(&Launch::cover(3, 3), &call) }.unwrap();
     let error = device.download(&to).unwrap_err();
-    assert_eq!(error.to_string(), "to: 3 elements were never written, the first one is element 3");
+    assert_eq!(
+        error.to_string(),
+        "to: 3 elements were never written, the first one is element 3; allocate to with `zeros` if kernels may leave \
+         elements unwritten"
+    );
 
     // A kernel without `lengths`: the access itself is found.
     let mut line = device.output("line", 2).unwrap();

@@ -122,6 +122,19 @@ pub enum AtomicKind {
     Update,
 }
 
+/// The declaration of a shared array of a fixed length; see [`shared_array!`](crate::shared_array!).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedDeclaration {
+    /// A number that no other declaration has.
+    pub number: u64,
+    /// The size of the array in bytes.
+    pub bytes: u32,
+    /// The size of an element in bytes.
+    pub element: u32,
+    /// The line of the declaration.
+    pub location: &'static Location<'static>,
+}
+
 /// One atomic operation of one thread; see [`crate::atomic`].
 #[derive(Clone, Copy, Debug)]
 pub struct AtomicAccess {
@@ -231,11 +244,11 @@ pub trait Executor {
         self.barrier(location);
         u32::from(predicate)
     }
-    /// The address in shared memory of the array of `bytes` bytes with this number, a multiple of 16. It is the same in
-    /// all calls of the threads of a block. The arrays do not overlap, and the dynamic shared memory comes before them.
+    /// The address in shared memory of the array of a declaration, a multiple of 16. It is the same in all calls of the
+    /// threads of a block. The arrays do not overlap, and the dynamic shared memory comes before them.
     ///
     /// The default implementation panics.
-    fn shared_array(&self, _number: u64, _bytes: u32) -> u32 {
+    fn shared_array(&self, _declaration: SharedDeclaration) -> u32 {
         panic!("this executor has no shared arrays of a fixed length")
     }
     /// Reports an index of a shared array that has fewer elements. The default implementation panics.
@@ -415,8 +428,9 @@ pub(crate) fn store_shared<T: Scalar>(address: u32, value: T) {
 /// The address of a shared array of a fixed length.
 #[doc(hidden)]
 #[must_use]
-pub fn shared_array(number: u64, bytes: u32) -> u32 {
-    current().shared_array(number, bytes)
+#[track_caller]
+pub fn shared_array(number: u64, bytes: u32, element: u32) -> u32 {
+    current().shared_array(SharedDeclaration { number, bytes, element, location: Location::caller() })
 }
 
 /// Executes an atomic operation through the current executor. Returns the old value.

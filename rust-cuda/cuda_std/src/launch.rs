@@ -133,6 +133,15 @@ pub enum ArgumentError {
         /// The value.
         found: String,
     },
+    /// The expression of a length can't be computed for these arguments.
+    Overflow {
+        /// The name of the array.
+        name: &'static str,
+        /// The expression.
+        expression: &'static str,
+        /// The operation that has no result, such as `0 - 1`.
+        operation: String,
+    },
 }
 
 impl Display for ArgumentError {
@@ -143,6 +152,9 @@ impl Display for ArgumentError {
             }
             Self::Range { name, found } => {
                 write!(f, "{name} is {found}, but a length depends on it: it must be 0 or more")
+            }
+            Self::Overflow { name, expression, operation } => {
+                write!(f, "the least length of {name} is `{expression}`, but {operation}")
             }
         }
     }
@@ -155,6 +167,51 @@ impl core::error::Error for ArgumentError {}
 pub fn size<I: TryInto<usize> + Copy + Display>(name: &'static str, value: I) -> Result<usize, ArgumentError> {
     value.try_into().map_err(|_| ArgumentError::Range { name, found: value.to_string() })
 }
+
+/// For the code that `#[kernel]` makes: arithmetic whose overflow is an error in every profile. The error names the
+/// operation.
+#[doc(hidden)]
+pub trait Checked: Copy + Display {
+    /// The result of an operation: one of `+ - * / %`.
+    fn checked(self, operator: char, other: Self) -> Result<Self, String>;
+}
+
+/// Implements [`Checked`] for integers.
+macro_rules! checked_integers {
+    ($($type:ty)*) => {$(
+        impl Checked for $type {
+            fn checked(self, operator: char, other: Self) -> Result<Self, String> {
+                let result = match operator {
+                    '+' => self.checked_add(other),
+                    '-' => self.checked_sub(other),
+                    '*' => self.checked_mul(other),
+                    '/' => self.checked_div(other),
+                    _ => self.checked_rem(other),
+                };
+                result.ok_or_else(|| format!("{self} {operator} {other} has no result in {}", stringify!($type)))
+            }
+        }
+    )*};
+}
+checked_integers! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
+
+/// Implements [`Checked`] for floats, which have a result for every operation.
+macro_rules! checked_floats {
+    ($($type:ty)*) => {$(
+        impl Checked for $type {
+            fn checked(self, operator: char, other: Self) -> Result<Self, String> {
+                Ok(match operator {
+                    '+' => self + other,
+                    '-' => self - other,
+                    '*' => self * other,
+                    '/' => self / other,
+                    _ => self % other,
+                })
+            }
+        }
+    )*};
+}
+checked_floats! { f32 f64 }
 
 /// For the code that `#[kernel]` makes: checks a length.
 #[doc(hidden)]
@@ -172,6 +229,9 @@ mod tests {
         let error = at_least("x", 4, 3).unwrap_err();
         assert_eq!(error.to_string(), "x must have at least 4 elements, but has 3");
         assert_eq!(size("n", 7_u32), Ok(7));
+        assert_eq!((7_usize.checked('%', 4), 3.0_f32.checked('/', 2.0)), (Ok(3), Ok(1.5)));
+        assert_eq!(0_usize.checked('-', 1).unwrap_err(), "0 - 1 has no result in usize");
+        assert_eq!(i32::MIN.checked('/', -1).unwrap_err(), "-2147483648 / -1 has no result in i32");
         let error = size("n", -7_i32).unwrap_err();
         assert_eq!(error.to_string(), "n is -7, but a length depends on it: it must be 0 or more");
     }

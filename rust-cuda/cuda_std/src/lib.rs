@@ -66,6 +66,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate self as cuda_std;
 
+pub mod argument;
 mod assertion;
 pub mod atomic;
 pub mod bf16;
@@ -90,9 +91,10 @@ pub mod thread;
 mod vector;
 pub mod warp;
 
+pub use argument::KernelArgument;
 #[doc(hidden)]
 pub use assertion::assertion_failed;
-pub use cuda_std_macros::{gpu_println, instantiate, kernel};
+pub use cuda_std_macros::{KernelArgument, gpu_println, instantiate, kernel};
 pub use float::{fma, round_to_u16, sqrt};
 pub use global::{Global, GlobalMut};
 pub use scalar::Scalar;
@@ -105,7 +107,10 @@ pub use vector::{F32x2, F32x4};
 /// The names that most kernels use: `use cuda_std::prelude::*`.
 pub mod prelude {
     pub use crate::constant::ConstantMemory;
-    pub use crate::{F32x2, F32x4, Global, GlobalMut, Scalar, Shared, fma, kernel, round_to_u16, sqrt, thread, warp};
+    pub use crate::{
+        F32x2, F32x4, Global, GlobalMut, KernelArgument, Scalar, Shared, constant, fma, gpu_assert, gpu_println,
+        kernel, round_to_u16, shared_array, sqrt, thread, warp,
+    };
 }
 
 /// A panic stops the grid as a failed [`gpu_assert!`] does: the driver writes the file and the line to standard error,

@@ -153,7 +153,6 @@ pub const fn place_number(name: &str) -> u64 {
 ///
 /// ```
 /// use cuda_std::prelude::*;
-/// use cuda_std::shared_array;
 ///
 /// /// Reverses the elements of each block of 256 threads.
 /// ///
@@ -212,7 +211,11 @@ macro_rules! shared_array {
                     address
                 };
                 #[cfg(not(target_arch = "nvptx64"))]
-                let address = $crate::executor::shared_array(NUMBER, BYTES as u32);
+                let address = $crate::executor::shared_array(
+                    NUMBER,
+                    BYTES as u32,
+                    ::core::mem::size_of::<$element>() as u32,
+                );
                 // SAFETY: the variable has this length, and nothing else uses its name.
                 unsafe { $crate::SharedArray::at(address) }
             }

@@ -2,7 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Error, FnArg, GenericArgument, Ident, ItemFn, Pat, PathArguments, Result, Type};
+use syn::{
+    BinOp, Error, Expr, ExprBinary, ExprCast, ExprMethodCall, FnArg, GenericArgument, Ident, ItemFn, Pat,
+    PathArguments, Result, Type,
+};
 
 use crate::options::Options;
 
@@ -22,7 +25,7 @@ fn camel_case(name: &str) -> String {
 }
 
 /// The type without the invisible group of a `$type:ty` of a macro.
-fn ungrouped(mut kind: &Type) -> &Type {
+pub(crate) fn ungrouped(mut kind: &Type) -> &Type {
     while let Type::Group(syn::TypeGroup { elem, .. }) | Type::Paren(syn::TypeParen { elem, .. }) = kind {
         kind = elem;
     }
@@ -30,7 +33,7 @@ fn ungrouped(mut kind: &Type) -> &Type {
 }
 
 /// The element of `Global<T>` and `GlobalMut<T>`, by the last name of the path.
-fn element(kind: &Type) -> Option<(&Type, bool)> {
+pub(crate) fn element(kind: &Type) -> Option<(&Type, bool)> {
     let Type::Path(path) = ungrouped(kind) else { return None };
     let last = path.path.segments.last()?;
     let writes = match last.ident.to_string().as_str() {
@@ -49,6 +52,40 @@ fn element(kind: &Type) -> Option<(&Type, bool)> {
 fn is_integer(kind: &Type) -> bool {
     const INTEGERS: [&str; 10] = ["u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize"];
     matches!(ungrouped(kind), Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
+}
+
+/// The expression of a length, with operations that return an error instead of an overflow.
+///
+/// Blocks and closures stay as they are.
+fn checked(expression: &Expr) -> TokenStream {
+    match expression {
+        Expr::Binary(ExprBinary { left, op, right, .. }) => {
+            let operator = match op {
+                BinOp::Add(_) => '+',
+                BinOp::Sub(_) => '-',
+                BinOp::Mul(_) => '*',
+                BinOp::Div(_) => '/',
+                BinOp::Rem(_) => '%',
+                _ => return quote!(#expression),
+            };
+            let (left, right) = (checked(left), checked(right));
+            quote!(::cuda_std::launch::Checked::checked(#left, #operator, #right)?)
+        }
+        Expr::Paren(inner) => {
+            let inner = checked(&inner.expr);
+            quote!((#inner))
+        }
+        Expr::Group(inner) => checked(&inner.expr),
+        Expr::Cast(ExprCast { expr, ty, .. }) => {
+            let inner = checked(expr);
+            quote!((#inner as #ty))
+        }
+        Expr::MethodCall(ExprMethodCall { receiver, method, turbofish, args, .. }) => {
+            let (receiver, arguments) = (checked(receiver), args.iter().map(checked));
+            quote!((#receiver).#method #turbofish (#(#arguments),*))
+        }
+        other => quote!(#other),
+    }
 }
 
 fn parameters(function: &ItemFn) -> Result<Vec<Parameter<'_>>> {
@@ -100,9 +137,21 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
     // Without lengths the sizes are not used, and any value is allowed.
     let sizes: Vec<_> = if options.lengths.is_empty() { Vec::new() } else { sizes.collect() };
     let lengths = options.lengths.iter().map(|(array, least)| {
-        let text = array.to_string();
+        let (text, expression, least) = (array.to_string(), quote!(#least).to_string(), checked(least));
         quote! {
-            let required: usize = #least;
+            let required = || -> ::core::result::Result<usize, ::std::string::String> {
+                ::core::result::Result::Ok(#least)
+            };
+            let required = match required() {
+                ::core::result::Result::Ok(required) => required,
+                ::core::result::Result::Err(operation) => {
+                    return ::core::result::Result::Err(::cuda_std::launch::ArgumentError::Overflow {
+                        name: #text,
+                        expression: #expression,
+                        operation,
+                    });
+                }
+            };
             ::cuda_std::launch::at_least(#text, required, ::cuda_std::launch::Array::len(self.#array))?;
         }
     });
@@ -153,7 +202,7 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
         #(#conditions)*
         #[cfg(not(target_arch = "nvptx64"))]
         #[automatically_derived]
-        #[allow(unused_variables, clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks)]
+        #[allow(unused_variables, unused_parens, clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks)]
         unsafe impl ::cuda_std::launch::Kernel for #name #anonymous {
             const SYMBOL: &'static str = #symbol_text;
             const MODULE: &'static str = ::core::module_path!();
@@ -181,7 +230,19 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
 
 #[cfg(test)]
 mod tests {
-    use super::camel_case;
+    use quote::quote;
+
+    use super::{camel_case, checked};
+
+    #[test]
+    fn arithmetic_of_lengths_is_checked_with_the_same_precedence() {
+        let text = |expression: &str| checked(&syn::parse_str(expression).unwrap()).to_string();
+        let call = quote!(::cuda_std::launch::Checked::checked(n, '-', 1)?).to_string();
+        assert_eq!(text("n - 1"), call);
+        assert_eq!(text("(n - 1).div_ceil(M as usize)"), format!("(({call})) . div_ceil ((M as usize))"));
+        assert_eq!(text("(n | 1) as usize"), "((n | 1) as usize)");
+        assert_eq!(text("n << 2"), "n << 2");
+    }
 
     #[test]
     fn names_are_those_of_types() {

@@ -1,5 +1,7 @@
-//! The `#[kernel]` attribute, `instantiate!` and `gpu_println!`. Use them through `cuda_std`.
+//! The `#[kernel]` attribute, `#[derive(KernelArgument)]`, `instantiate!` and `gpu_println!`. Use them through
+//! `cuda_std`.
 
+mod argument;
 mod instantiate;
 mod launcher;
 mod options;
@@ -8,7 +10,7 @@ mod print;
 use proc_macro::TokenStream;
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Error, ItemFn, ReturnType, parse_macro_input};
+use syn::{Error, ItemFn, ItemStruct, ReturnType, parse_macro_input};
 
 /// Marks a function as a kernel: an entry point that the host launches over a grid of threads.
 ///
@@ -22,6 +24,8 @@ use syn::{Error, ItemFn, ReturnType, parse_macro_input};
 /// - It returns nothing.
 /// - It has no type or const parameters: an entry is one symbol.
 /// - It is not `const`, `async` or `extern`.
+/// - Its parameters are handles of arrays or values. References and pointers are refused: an executor can't watch them.
+///   A value is a `KernelArgument`. With `no_launcher` it is `Copy + 'static`.
 ///
 /// A broken rule is a compile error.
 ///
@@ -37,7 +41,8 @@ use syn::{Error, ItemFn, ReturnType, parse_macro_input};
 /// - `launch_bounds(THREADS, BLOCKS)`: CUDA's `__launch_bounds__`. A block has at most `THREADS` threads. The assembler
 ///   limits the registers of a thread such that `BLOCKS` blocks fit a multiprocessor. `BLOCKS` may be left out.
 /// - `lengths(ARRAY = LENGTH, …)`: the least number of elements of an array, as an expression of type `usize`. Integer
-///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error.
+///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error, and so is one for which
+///   `+ - * / %` of the expression overflow.
 /// - `launcher = NAME`: the name of the struct. The default is the name of the function in camel case.
 /// - `no_launcher`: no struct.
 ///
@@ -67,17 +72,24 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     if let Some(error) = broken_rule(&function) {
         return error;
     }
+    if let Err(error) = argument::check_forms(&function) {
+        return error.into_compile_error().into();
+    }
+    let assertions = argument::assertions(&function, !options.no_launcher);
     let launcher = if options.no_launcher { Ok(Default::default()) } else { launcher::launcher(&function, &options) };
     let launcher = match launcher {
         Ok(launcher) => launcher,
         Err(error) => return error.into_compile_error().into(),
     };
     let bounds = options.bounds.as_ref().map(|bounds| launch_bounds(&function, bounds));
+    // rustc's lint warns about arrays, which C does not pass by value. Of a `KernelArgument` the layout is certain.
+    let allowed = (!options.no_launcher).then(|| quote!(#[allow(improper_ctypes_definitions)]));
     let ItemFn { attrs, vis, sig, block } = &function;
     let (ident, inputs) = (&sig.ident, &sig.inputs);
     quote! {
         #(#attrs)*
         #[cfg(target_arch = "nvptx64")]
+        #allowed
         #[unsafe(no_mangle)]
         #vis unsafe extern "ptx-kernel" fn #ident(#inputs) #block
 
@@ -86,9 +98,19 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         #vis unsafe fn #ident(#inputs) #block
 
         #bounds
+        #assertions
         #launcher
     }
     .into()
+}
+
+/// Implements `KernelArgument` for a structure whose fields all are arguments of kernels.
+///
+/// The structure is `Copy` and `#[repr(C)]` or `#[repr(transparent)]`, and has no generic parameters.
+#[proc_macro_derive(KernelArgument)]
+pub fn kernel_argument(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as ItemStruct);
+    argument::derive(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// A comment in the PTX, which `cuda_builder` turns into directives of the entry: rustc has no attribute for them.

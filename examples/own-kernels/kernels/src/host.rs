@@ -9,6 +9,7 @@ use crate::histogram::{BINS, Histogram};
 use crate::matrix::{self, ProductTensor, ProductTiled};
 use crate::median::Median3x3;
 use crate::reduce::{self, SumBlocks};
+use crate::reverse::{self, ReverseBlocks};
 use crate::saxpy::Saxpy;
 use crate::scan::{self, AddSums, ScanBlocks};
 
@@ -21,6 +22,16 @@ pub fn saxpy(device: &Device, a: f32, x: &[f32], y: &[f32]) -> Result<Vec<f32>, 
     // SAFETY: the kernel needs `length` elements of x and y, which its `lengths` check.
     unsafe { device.launch(&launch, &Saxpy { a, x: &x, y: &mut y, length })? };
     device.download(&y)
+}
+
+/// The values, each group of 256 reversed.
+pub fn reversed(device: &Device, values: &[f32]) -> Result<Vec<f32>, Error> {
+    let launch = Launch::cover(values.len(), reverse::THREADS);
+    let length = values.len() as u32;
+    let mut values = device.upload("values", values)?;
+    // SAFETY: the launch has a block of `THREADS` threads for each group. `lengths` check the array.
+    unsafe { device.launch(&launch, &ReverseBlocks { values: &mut values, length })? };
+    device.download(&values)
 }
 
 /// The 3 x 3 median of an image.

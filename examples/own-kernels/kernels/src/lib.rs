@@ -12,5 +12,6 @@ pub mod host;
 pub mod matrix;
 pub mod median;
 pub mod reduce;
+pub mod reverse;
 pub mod saxpy;
 pub mod scan;

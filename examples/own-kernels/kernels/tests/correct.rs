@@ -30,6 +30,16 @@ fn an_array_that_is_too_short_is_refused() {
 }
 
 #[test]
+fn groups_of_256_are_reversed() -> Result<(), cuda_launch::Error> {
+    for count in [1, 255, 256, 1000] {
+        let values: Vec<f32> = (0..count).map(|i| i as f32).collect();
+        let wanted: Vec<f32> = values.chunks(256).flat_map(|group| group.iter().rev().copied()).collect();
+        assert_eq!(host::reversed(&Device::emulator(), &values)?, wanted);
+    }
+    Ok(())
+}
+
+#[test]
 fn medians_are_those_of_sorted_windows() {
     for (width, height) in [(1, 1), (1, 5), (33, 9), (70, 41)] {
         let image: Vec<u8> = numbers(width * height).map(|number| number as u8).collect();

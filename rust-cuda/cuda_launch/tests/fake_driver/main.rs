@@ -17,7 +17,7 @@ cuda_std::constant! {
 
 /// Two numbers that are passed by value.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, cuda_std::KernelArgument)]
 pub struct Line {
     /// The factor.
     pub factor: f64,
