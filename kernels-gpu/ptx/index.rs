@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "5aab4847cd6bd39a24c5609c6f533425f8a24ddf9f2b6f2b4cc85e12ebdc848a";
+pub const SOURCE_HASH: &str = "264c0e7ab3575bfc0be9a7ebcae3846be6f0bede04a3fdfd8fcbd0f0803d0a92";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
