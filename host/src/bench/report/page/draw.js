@@ -126,8 +126,8 @@ const SHAPE_NAMES = Object.keys(SHAPES);
 const KNOWN = ["sliding_window", "shared_tile_async", "fft_tile", "separable_tensor_core", "separable_block_tile",
   "fft_passes", "tensor_core_u8", "register_tile", "separable_u8", "sliding_window_planar", "shared_tile",
   "constant_mask", "naive", "separable_ring", "CPU direct", "CPU separable", "CPU fft", "NPP", "cuDNN (PyTorch conv2d)",
-  "CUDA C++ tile", "CUDA C++, naive", "CUDA C++, mask in constant memory", "CuPy, FFT by tiles",
-  "CuPy, FFT of the whole image", "CuPy (cupyx.scipy.ndimage)", "Numba, naive", "CUDA C++, naive, inside only",
+  "CUDA C++ tile", "CUDA C++, naive", "CuPy (cupyx.scipy.ndimage)", "CuPy, FFT by tiles",
+  "CuPy, FFT of the whole image", "CUDA C++, mask in constant memory", "Numba, naive", "CUDA C++, naive, inside only",
   "CUDA C++, mask in constant memory, inside only"];
 const places = new Map(KNOWN.map((name, place) => [name, place]));
 /** Kinds of time have colours that no kernel has. */

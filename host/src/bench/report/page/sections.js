@@ -25,7 +25,7 @@ function short() {
   return [...inShort(), ...notes, says(`
     “auto” is the choice that the program makes: the kernel with the shortest predicted time. Each line is a kernel
     that auto takes. The roofline is the least time: all bytes moved once at the measured copy
-    rate, or all products at the measured multiply-add rate, whichever takes longer. The share names that bound: 58 % of memory is not faster than 50 % of FMA. “above” is
+    rate, or all products at the measured multiply-add rate, whichever takes longer. The share names that bound. Shares of different bounds do not compare. “above” is
     faster than the roofline, so it has no share. “two methods”: do not use the CPU ratio of these separable rows. The
     GPU used two passes, the CPU computed all products. A click on a title sorts.`),
   overview()];
