@@ -17,12 +17,11 @@ const STEPS: [&str; 5] =
     ["cargo xtask build-ptx", "cargo xtask outside", "cargo xtask ptxas", "cargo xtask wheel --test", "cargo doc"];
 
 /// Commands that get the repository and the module, and so are not run within it.
-const SET_UP: [&str; 5] = [
+const SET_UP: [&str; 4] = [
     "git clone <this repository> && cd <its folder>",
     "python3 -m venv ../venv && . ../venv/bin/activate",
     "pip install ./python",
     "cargo new",
-    "cd .. && cargo new blur && cd blur",
 ];
 
 /// Who runs a command of a page.
