@@ -17,7 +17,12 @@ const STEPS: [&str; 5] =
     ["cargo xtask build-ptx", "cargo xtask outside", "cargo xtask ptxas", "cargo xtask wheel --test", "cargo doc"];
 
 /// Commands that get the repository and the module, and so are not run within it.
-const SET_UP: [&str; 3] = ["git clone <this repository> && cd <its folder>", "pip install ./python", "cargo new"];
+const SET_UP: [&str; 4] = [
+    "git clone <this repository> && cd <its folder>",
+    "python3 -m venv ../venv && . ../venv/bin/activate",
+    "pip install ./python",
+    "cargo new",
+];
 
 /// Who runs a command of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,6 +46,8 @@ fn main() -> ExitCode {
         in_browser("a_page_of_one_report_is_whole", a_page_of_one_report_is_whole),
         in_browser("cold_and_warm_caches_stand_beside_each_other", cold_and_warm_caches_stand_beside_each_other),
         in_browser("a_throttle_is_told", a_throttle_is_told),
+        in_browser("rows_above_the_roofline_are_not_far_from_it", rows_above_the_roofline_are_not_far_from_it),
+        in_browser("disturbed_times_are_in_no_claim", disturbed_times_are_in_no_claim),
         in_browser("screenshots_of_the_pages", shots::pages),
         Trial::test("screenshots_of_the_book", with_browser(shots::of_the_book)).with_ignored_flag(ignored || no_book),
     ];
@@ -254,6 +256,57 @@ fn a_throttle_is_told(browser: &Browser) -> Result<(), Failed> {
     let note = "throttled: power; SM clock 1410 of 1980 MHz";
     if told(None)?.contains("lowered its clock") || !told(Some(note))?.contains("The GPU lowered its clock in ") {
         return Err("the summary does not tell of a throttle, or tells of one that was not".into());
+    }
+    Ok(())
+}
+
+/// What the summary of a page says.
+fn summary(browser: &Browser, html: &str) -> Result<String, Failed> {
+    let seen = browser.see(Shown::Html(html), 1280, true)?;
+    none("the page of one report", problems(&seen, 1280, true))?;
+    Ok(seen.probe["short"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Four of the five cells of this report have no share, because they are faster than the measured rates allow.
+fn rows_above_the_roofline_are_not_far_from_it(browser: &Browser) -> Result<(), Failed> {
+    let file = "h100/u8-rgb-separable-4096.json";
+    let told = summary(browser, &page_of(&[changed(file, |_| ())?]))?;
+    if told.contains("Far from the limit") || !told.contains("Above the roofline:") {
+        return Err(format!("rows without a share: {told}").into());
+    }
+    let told = summary(browser, &page_of(&[changed(file, |row| row["floor_fraction"] = 0.3.into())?]))?;
+    if !told.contains("Far from the limit") || told.contains("Above the roofline:") {
+        return Err(format!("rows with a share of 30 %: {told}").into());
+    }
+    Ok(())
+}
+
+/// An end-to-end time above the first call, or with runs that differ by more than a factor of two.
+fn disturbed_times_are_in_no_claim(browser: &Browser) -> Result<(), Failed> {
+    let page = |end_to_end_us: f64, runs: &str| -> Result<String, Failed> {
+        let report = changed("h100/f32-rgb-separable-4096.json", |row| {
+            row["first_call_us"] = 9e3.into();
+            row["end_to_end_us"] = end_to_end_us.into();
+            row["end_to_end_runs_ns"] = runs.into();
+        })?;
+        Ok(page_of(&[report]))
+    };
+    let claims = |told: &str| told.contains("From host memory and back");
+    for (what, us, runs, holds) in [
+        ("quiet", 4e3, "4000000 4100000", true),
+        ("above the first call", 1e4, "9900000 10000000", false),
+        ("runs that differ", 4e3, "4000000 8100000", false),
+    ] {
+        let html = page(us, runs)?;
+        let told = summary(browser, &html)?;
+        if claims(&told) != holds || told.contains("Disturbed:") == holds {
+            return Err(format!("{what}: {told}").into());
+        }
+        // A page that does not look for disturbances makes the claim.
+        let blind = html.replacen("disturbed: isDisturbed(row)", "disturbed: false", 1);
+        if blind == html || !claims(&summary(browser, &blind)?) {
+            return Err(format!("{what}: the claim does not depend on the disturbance").into());
+        }
     }
     Ok(())
 }

@@ -6,11 +6,15 @@ function rowTip(row) {
     `kernel ${time(row.kernel_us)} ± ${time(row.kernel_us_mad)}, ${digits(row.gpix_s)} Gpixel/s`];
   const share = percent(row.floor_fraction);
   lines.push(share ? `${share} of its roofline (${row.floor_bound}), ${time(row.floor_us)}`
-    : "no share of the roofline");
-  lines.push(`end to end ${time(row.end_to_end_us)}${row.pageLocked ? ", page-locked" : ""}, first call `
+    : isAbove(row) ? "above its roofline, so it has no share" : "no share of the roofline");
+  lines.push(`end to end ${time(row.end_to_end_us)}${row.pageLocked ? ", page-locked" : ""}${row.disturbed
+    ? " (disturbed)" : ""}, first call `
     + `${time(row.first_call_us)}`);
   lines.push(`error ${digits(row.error_over_bound)} of the bound${row.accuracy ? `, ${row.accuracy}` : ""}`);
-  if (isNumber(row.speedup_vs_cpu)) lines.push(`${ratio(row.speedup_vs_cpu)} the speed of the CPU's kernel`);
+  if (isNumber(row.speedup_vs_cpu)) {
+    lines.push(comparesMethods(row) ? "the CPU computed all products, so their ratio compares two methods"
+      : `${ratio(row.speedup_vs_cpu)} the speed of the CPU's kernel on ${row.threads} threads`);
+  } else if (!row.onGpu && isNumber(row.threads)) lines.push(`${row.threads} threads`);
   if (row.name !== row.variant) lines.push(`in the report: ${row.variant}`);
   if (row.note) lines.push(row.note);
   lines.push(row.report.name);
@@ -46,7 +50,7 @@ function roofline() {
   const start = Math.max(domain[0], range[0] / copy);
   const middle = Math.sqrt(start * ridge);
   return chart({
-    x: {title: "operations for each byte read or written", domain},
+    x: {title: "operations per byte read or written", domain},
     y: {title: "effective TFLOP/s", domain: range},
     series: rowSeries(drawn, point), height: 480,
     roofs: [{points: roof, name: `roofline: ${digits(copy)} TB/s, ${digits(fma)} TFLOP/s of f32 multiply-adds`}],
@@ -94,7 +98,7 @@ function timeOverMask(name) {
   const kind = gpu.separable ? "separable" : "direct";
   return [
     ...chart({
-      x: {title: "side of the mask", domain: [low, high], ticks: sides.map(x => x), show: x => digits(x)},
+      x: {title: "side of the mask, pixels", domain: [low, high], ticks: sides.map(x => x), show: x => digits(x)},
       y: {title: "time of the kernel", domain, show: time},
       series: [...own, ...others], roofs: [{points: roof, name: `roofline of the ${kind} sum`}], height: 460,
     }),
@@ -115,8 +119,7 @@ function timeTable(some, others) {
       return row ? el("a", {href: address(row.report), "data-tip": rowTip(row)}, time(row.kernel_us)) : null;
     }, empty: "–"})),
     {title: "share of the roofline, auto", sort: cell => cell.auto?.floor_fraction, empty: "none",
-      of: cell => (isNumber(cell.auto?.floor_fraction) ? `${percent(cell.auto.floor_fraction)}, ${cell.auto.name}`
-        : null)},
+      of: cell => (cell.auto && shareOf(cell.auto) ? `${shareOf(cell.auto)}, ${cell.auto.name}` : null)},
     ...others.map(({name}) => ({title: name, sort: cell => other(name)(cell)?.us, of: cell => {
       const one = other(name)(cell);
       return one ? el("a", {href: address(one.report), "data-tip": libraryTip(one)}, time(one.us)) : null;
@@ -137,10 +140,10 @@ function dots(name) {
   ];
   const place = new Map(some.map((cell, i) => [cell, 10 ** (-i / 10)]));
   const series = kinds.map(([title, kind, is, of]) => ({
-    name: title, kind, points: some.flatMap(cell => {
+    name: title, kind, time: title.includes("page-locked") ? "page-locked" : title.slice(4), points: some.flatMap(cell => {
       const list = cell.rows.filter(row => is(row) && isNumber(of(row)) && (!row.onGpu || row.preferred || !cell.auto));
       return list.map(row => ({x: of(row), y: place.get(cell), tip: `${title} ${time(of(row))}\n${rowTip(row)}`,
-        report: row.report}));
+        report: row.report, faint: row.disturbed && title.includes("end to end")}));
     }),
   }));
   const names = new Map([...place].map(([cell, at]) => [at, cell.first.mask]));
@@ -177,7 +180,8 @@ function cachesTable(name) {
   const lines = [...masks.values()].sort((a, b) => byMask(a.first, b.first));
   const column = (title, state, name) => ({title, empty: "–", sort: line => line[state]?.[name], of: line => {
     const row = line[state];
-    const text = time(row?.[name]);
+    const mark = name === "end_to_end_us" && row?.disturbed ? " (disturbed)" : "";
+    const text = time(row?.[name]) && time(row[name]) + mark;
     return text ? el("a", {href: address(row.report), "data-tip": rowTip(row)}, text) : null;
   }});
   const either = line => line.warm ?? line.cold;
@@ -207,8 +211,8 @@ function accuracy() {
   if (!points.length) return [el("p", {}, "Not measured.")];
   const domain = extent(points.map(({x}) => x), 1.4);
   return chart({
-    x: {title: "speed, 10⁹ values a second", domain}, series,
-    y: {title: "error / allowed error", domain: extent([...points.map(({y}) => y), 1], 1.5)},
+    x: {title: "speed, 10⁹ values per second", domain}, series,
+    y: {title: "error / allowed error (own bound)", domain: extent([...points.map(({y}) => y), 1], 1.5)},
     roofs: [{points: domain.map(x => ({x, y: 1})), name: "the bound: a larger error is a wrong answer"}],
   });
 }

@@ -3,6 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const reports = data.reports ?? [];
+const isNumber = value => typeof value === "number" && Number.isFinite(value);
 const BYTES = {u8: 1, u16: 2, i16: 2, f16: 2, f32: 4, f64: 8};
 
 /** Today's name of a variant that had another name when it was measured. */
@@ -25,6 +26,7 @@ const rows = reports.flatMap(report => report.document.rows.map((row, index) => 
     ...row, output, separable, type, format, group, flop, bytes, values, report, index,
     name: today(row.variant), onGpu: row.backend !== "cpu", mask: maskName(row),
     cell: `${group}, ${maskName(row)}`, pageLocked: report.document.page_locked === true,
+    disturbed: isDisturbed(row), threads: report.document.cpu?.threads ?? null,
   };
 }));
 
@@ -56,7 +58,12 @@ const matrix = (() => {
   });
 })();
 
-const isNumber = value => typeof value === "number" && Number.isFinite(value);
+/** Whether the caches, the memory or another program disturbed the runs from host memory and back. */
+function isDisturbed(row) {
+  if (row.end_to_end_us > row.first_call_us && isNumber(row.first_call_us)) return true;
+  const runs = (row.end_to_end_runs_ns ?? "").split(" ").filter(Boolean).map(Number);
+  return runs.length > 0 && Math.max(...runs) > 2 * Math.min(...runs);
+}
 
 /** Three digits of a number. */
 function digits(value) {
@@ -83,6 +90,25 @@ function ratio(value) {
   return isNumber(value) ? `${digits(value)}x` : null;
 }
 
+/** "58 % of memory": the share of a row's roofline, with what bounds it. */
+function shareOf(row) {
+  const share = percent(row.floor_fraction);
+  return share ? `${share} of ${row.floor_bound}` : isAbove(row) ? "above" : null;
+}
+
+/** Whether a row is faster than the measured rates allow, so that it has no share. */
+const isAbove = row => !isNumber(row.floor_fraction) && row.above_floor === true;
+
+/** Whether the ratio to the CPU compares two passes of the GPU with all products on the CPU. */
+const comparesMethods = row => row.separable && row.onGpu && isNumber(row.speedup_vs_cpu)
+  && (row.vs_cpu_variant ?? row.cpu_method ?? onlyMethod(row)) === "direct";
+
+/** The method of the CPU that a report of schema 1 compares with: it had one. */
+const onlyMethod = row => rows.find(one => !one.onGpu && one.report === row.report && one.cell === row.cell)?.name;
+
+/** "16 or 32": the different numbers of threads of some rows. */
+const threadsOf = list => [...new Set(list.map(row => row.threads).filter(isNumber))].sort((a, b) => a - b).join(" or ");
+
 /** Text that is not broken into lines. */
 const solid = text => text.replaceAll(" ", "\u00a0");
 
@@ -98,6 +124,14 @@ function span(values, show) {
   if (!some.length) return null;
   const [least, most] = [solid(show(Math.min(...some))), solid(show(Math.max(...some)))];
   return least === most ? least : `${least} to ${most}`;
+}
+
+/** "79 to 91 % of memory, 85 % of FMA" for rows. */
+function spanOfShares(list) {
+  const bounds = [...grouped(list.filter(row => isNumber(row.floor_fraction)), row => row.floor_bound)];
+  const parts = bounds.map(([bound, some]) => `${span(some.map(row => row.floor_fraction), percent)} of ${bound}`);
+  if (list.some(isAbove)) parts.push("above");
+  return parts.join(", ") || null;
 }
 
 /** The geometric mean of numbers above 0. */
@@ -120,9 +154,9 @@ const fastest = list => list.reduce((best, one) => (best === null || one.kernel_
 const timed = rows.filter(row => isNumber(row.kernel_us));
 data.gpu = timed.some(row => row.onGpu);
 
-/** The fastest whole call on GPU and CPU, from and to memory that is not page-locked. */
+/** The fastest whole call on GPU and CPU, from and to memory that is not page-locked. Disturbed times do not count. */
 function wholeCalls(list) {
-  const best = some => some.filter(row => isNumber(row.end_to_end_us) && !row.pageLocked)
+  const best = some => some.filter(row => isNumber(row.end_to_end_us) && !row.pageLocked && !row.disturbed)
     .reduce((least, row) => (least && least.end_to_end_us <= row.end_to_end_us ? least : row), null);
   const [gpu, cpu] = [best(list.filter(row => row.onGpu && row.preferred)), best(list.filter(row => !row.onGpu))];
   return gpu && cpu ? {gpu, cpu} : null;

@@ -1,5 +1,7 @@
 // Elements, tables that sort, tips, and charts with logarithmic axes.
 
+const isNarrow = innerWidth < 480;
+
 /** An element. Attributes that are null are left out; children are elements or text. */
 function el(name, attributes = {}, ...children) {
   return fillElement(document.createElement(name), attributes, children);
@@ -85,8 +87,11 @@ function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({}
     return head;
   });
   show(list);
-  return el("div", {class: tall ? "scroll tall" : "scroll", tabindex: "0"},
+  const place = el("div", {class: tall ? "scroll tall" : "scroll", tabindex: "0"},
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
+  // A high table scrolls, so it says that there is more.
+  return tall && list.length > 16 ? el("div", {}, place,
+    el("p", {class: "quiet more"}, `${list.length} rows: scroll within the table.`)) : place;
 }
 
 /** A sorted copy. What is missing comes last in both directions. */
@@ -116,12 +121,24 @@ const SHAPES = {
   diamond: r => `M0 ${-1.35 * r}l${1.2 * r} ${1.35 * r}l${-1.2 * r} ${1.35 * r}l${-1.2 * r} ${-1.35 * r}z`,
 };
 const SHAPE_NAMES = Object.keys(SHAPES);
-const colours = new Map();
+
+/** The kernels and libraries, each with a place: so it has one colour and one shape on all pages. */
+const KNOWN = ["sliding_window", "shared_tile_async", "fft_tile", "separable_tensor_core", "separable_block_tile",
+  "fft_passes", "tensor_core_u8", "register_tile", "separable_u8", "sliding_window_planar", "shared_tile",
+  "constant_mask", "naive", "separable_ring", "CPU direct", "CPU separable", "CPU fft", "NPP", "cuDNN (PyTorch conv2d)",
+  "CUDA C++ tile", "CUDA C++, naive", "CuPy (cupyx.scipy.ndimage)", "CuPy, FFT by tiles",
+  "CuPy, FFT of the whole image", "CUDA C++, mask in constant memory", "Numba, naive", "CUDA C++, naive, inside only",
+  "CUDA C++, mask in constant memory, inside only"];
+const places = new Map(KNOWN.map((name, place) => [name, place]));
+/** Kinds of time have colours that no kernel has. */
+const TIMES = {kernel: ["t0", "circle"], "end to end": ["t1", "square"], "page-locked": ["t2", "diamond"],
+  "first call": ["t3", "triangle"]};
 
 /** A series keeps its colour and its shape in all drawings. */
-function looks(name) {
-  if (!colours.has(name)) colours.set(name, colours.size);
-  const place = colours.get(name);
+function looks(name, time) {
+  if (time) return {colour: `var(--${TIMES[time][0]})`, shape: TIMES[time][1]};
+  if (!places.has(name)) places.set(name, places.size);
+  const place = places.get(name);
   return {colour: `var(--c${place % 10})`, shape: SHAPE_NAMES[(place + Math.floor(place / 10)) % SHAPE_NAMES.length]};
 }
 
@@ -189,13 +206,13 @@ function chart({x, y, series, roofs = [], labels = [], height = 420}) {
   }
   const legend = el("div", {class: "legend"});
   for (const one of series.filter(one => one.points.length)) {
-    const {colour, shape} = looks(one.name);
+    const {colour, shape} = looks(one.name, one.time);
     const group = svgEl("g", {style: `--colour: ${colour}`});
     if (one.line) group.append(svgEl("path", {class: `series ${one.kind}`, d: path(one.line === true ? one.points
       : one.line)}));
     for (const point of one.points) {
       const mark = svgEl("a", {href: address(point.report), "data-tip": point.tip, "aria-label": point.tip},
-        svgEl("path", {class: `mark ${one.kind}`, d: SHAPES[shape](one.kind === "library" ? 4 : 5),
+        svgEl("path", {class: `mark ${one.kind}${point.faint ? " faint" : ""}`, d: SHAPES[shape](one.kind === "library" ? 4 : 5),
           transform: `translate(${px(point.x).toFixed(1)} ${py(point.y).toFixed(1)})`}));
       group.append(mark);
     }
@@ -205,7 +222,8 @@ function chart({x, y, series, roofs = [], labels = [], height = 420}) {
       group.style.display = shown ? "" : "none";
       key.setAttribute("aria-pressed", String(shown));
     }}, svgEl("svg", {viewBox: "-7 -7 14 14", style: `--colour: ${colour}`, "aria-hidden": "true"},
-      svgEl("path", {class: `mark ${one.kind}`, d: SHAPES[shape](5)})), one.name);
+      svgEl("path", {class: `mark ${one.kind}`, d: SHAPES[shape](5)})), one.name,
+    el("span", {class: "show"}, " (show)"));
     svg.append(group);
     legend.append(key);
   }

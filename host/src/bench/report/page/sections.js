@@ -2,13 +2,14 @@
 
 function machineText() {
   const document = reports.find(report => report.document.device)?.document ?? reports[0]?.document;
+  const threads = threadsOf(rows);
   const machine = data.python?.[0]?.document.machine;
   if (document) {
     const {device, cpu} = document;
     const gpu = device ? [device.name, device.sm_count ? `${device.sm_count} multiprocessors` : null,
       device.compute_capability ? `compute capability ${device.compute_capability}` : null,
       device.driver ? `CUDA ${device.driver}` : null].filter(Boolean).join(", ") : "no GPU measured";
-    return `GPU: ${gpu}. CPU: ${cpu.name}, ${cpu.threads} threads.`;
+    return `GPU: ${gpu}. CPU: ${cpu.name}, ${threads} threads.`;
   }
   return machine ? `CPU: ${machine.cpu}, ${machine.cores} cores. GPU: ${machine.gpu ?? "none"}.` : "";
 }
@@ -22,8 +23,11 @@ function short() {
   const notes = (data.notes ?? []).map(note => el("p", {class: "quiet"}, note));
   if (!cells.length) return [...inShort(), ...notes];
   return [...inShort(), ...notes, says(`
-    Each line is a kernel that auto takes. The roofline is the least time: all bytes moved once at the measured copy
-    rate, or all products at the measured multiply-add rate, whichever takes longer. A click on a title sorts.`),
+    “auto” is the choice that the program makes: the kernel with the shortest predicted time. Each line is a kernel
+    that auto takes. The roofline is the least time: all bytes moved once at the measured copy
+    rate, or all products at the measured multiply-add rate, whichever takes longer. The share names that bound. Shares of different bounds do not compare. “above” is
+    faster than the roofline, so it has no share. “two methods”: do not use the CPU ratio of these separable rows. The
+    GPU used two passes, the CPU computed all products. A click on a title sorts.`),
   overview()];
 }
 
@@ -31,18 +35,17 @@ function rooflineSection() {
   if (!timed.length) return nothing();
   return [says(`
     Each point is a measured kernel. Higher is faster. The speed is effective: it counts the operations of the plain
-    formula, two for each coefficient and value, whatever the kernel does. Points above the dashed line do less, or do
-    it elsewhere: separable masks and Fourier transforms need fewer operations, and tensor cores do more of them in a
-    second. Touch a point for its numbers, click for its report.`),
+    formula, two for each coefficient and value, whatever the kernel does. Points above the line need fewer operations than the formula,
+    or use tensor cores. Touch a point for its numbers, click for its report.`),
   ...roofline()];
 }
 
 function masksSection() {
   if (!groups.length) return nothing();
   return [says(`
-    Lower is faster. Filled marks are our kernels on the GPU. Hollow marks with solid lines are the CPU, and with thin
-    dotted lines other libraries on the same GPU. The thick dashed line is the roofline. The legend hides and shows a
-    line. The table below has the same times; a dash was not measured.`),
+    Lower is faster. Filled marks are our kernels on the GPU. Hollow marks with solid lines: our CPU methods.
+    Hollow marks with dotted lines: other libraries. The thick dashed line is the roofline. The legend hides and shows a
+    line. A hollow button is a hidden line. The table below has the same times; a dash was not measured.`),
   ...choice("Images", groupNames, mainGroup, timeOverMask)];
 }
 
@@ -50,16 +53,18 @@ function matrixSection() {
   const parts = [];
   if (cells.length) {
     parts.push(el("h3", {}, "Share of the roofline, of the kernel that auto takes"), says(`
-      The largest measured image of each format. Green is above 50 %, red below, a dash was not measured. The roofline of tensor_core_u8,
-      separable_tensor_core, fft_tile and fft_passes counts copies only. A small share there says that arithmetic takes
-      the time, not that another kernel would be faster.`), shareMap());
+      The largest measured image of each format. Green is above 50 %, red below, grey is above the roofline,
+      a dash was not measured. Below each share is its bound. The roofline of tensor_core_u8, separable_tensor_core,
+      fft_tile and fft_passes counts memory traffic only. Their arithmetic takes longer. The share does not rate the
+      kernel.`), shareMap());
   }
   if (matrix.length) {
     const sizes = [...new Set(matrix.map(cell => `${cell.width} x ${cell.height}`))];
     const first = sizes.includes("4096 x 4096") ? "4096 x 4096" : sizes[0];
     parts.push(el("h3", {}, "Time for each value, beside f32 in one channel"), says(`
       The time of the fastest kernel divided by the number of values, as a multiple of that of f32 in one channel with
-      the same image and mask. Green is at most 1.15; 2 takes twice as long for each value. ${data.matrix.note ?? ""}`),
+      the same image and mask. Green is at most 1.15; 2 takes twice as long for each value. † and grey: not the
+      fastest kernel, because register_tile was not measured there. ${data.matrix.note ?? ""}`),
     ...choice("Image", sizes, first, size => [matrixMap(size)]));
   }
   return parts.length ? parts : nothing();
@@ -68,9 +73,9 @@ function matrixSection() {
 function accuracySection() {
   if (!timed.length) return nothing();
   return [says(`
-    The largest error over the image, divided by what is allowed at that pixel. The dashed line is the bound. Results of
-    u8 and u16 are near 1 whatever the method: one pixel among millions lies half-way between two numbers, and 0.5 is
-    its allowed error.`),
+    The largest error over the image, divided by what is allowed at that pixel. The dashed line is the bound. Do
+    not compare kernels: their bounds differ. For u8 and u16 the largest rounding error is almost 0.5 by nature. The
+    allowed error is 0.5. So the quotient is near 1.`),
   ...accuracy()];
 }
 
@@ -78,7 +83,8 @@ function wholeSection() {
   if (!groups.length) return nothing();
   return [says(`
     Left is faster. The kernel alone works on data in the GPU's memory. End to end is from host memory to host memory.
-    The first call also plans, loads the kernel and allocates. CPU times are of all threads.`),
+    The first call also plans, loads the kernel and allocates. CPU times are of all threads. A pale mark is disturbed:
+    its end-to-end time is longer than its first call, or its runs differ by more than a factor of 2.`),
   ...choice("Images", wholeNames, mainGroup.replace(COLD, ""), name => [...dots(name), says(`
     “First call”: planning, loading and allocation included; “(loaded)”: an earlier cell had loaded the kernel. “Warm
     caches”: a run finds there what the run before has left. `
@@ -123,8 +129,8 @@ const SECTIONS = [
   ["matrix", "Types, channels and masks", matrixSection],
   ["accuracy", "Accuracy beside speed", accuracySection],
   ["whole", "End to end, first call, and the CPU", wholeSection],
-  ["losses", "Where we lose", lossSection],
   ["python", "The Python module beside other libraries", pythonSection],
+  ["losses", "Where we lose", lossSection],
   ["absent", "What was not timed, and why", absences],
   ["rows", "All rows", () => (rows.length ? [allRows()] : nothing())],
   ["reports", "Reports, versions, commands",

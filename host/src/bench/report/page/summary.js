@@ -24,9 +24,13 @@ function inShort() {
 const told = (title, ...text) => el("li", {}, el("b", {}, title), " ", ...text);
 const link = (id, text) => el("a", {href: `#${id}`}, text);
 
+/** The products for each value that the roofline of a row counts. */
+const countedProducts = row => row.floor_us * row.report.document.fma_tflop_s * 1e6 / 2 / row.values;
+
 function fast(large) {
   const list = [];
-  const near = large.filter(row => row.floor_fraction >= 0.75);
+  const judged = large.filter(row => isNumber(row.floor_fraction));
+  const near = judged.filter(row => row.floor_fraction >= 0.75);
   const beside = cells.filter(cell => cell.auto && isNumber(libraryTime(cell)));
   if (beside.length) {
     const times = cell => libraryTime(cell) / cell.auto.kernel_us;
@@ -39,18 +43,19 @@ function fast(large) {
       + `${ratio(times(most))} (${place(most)}).`));
   }
   if (near.length) {
-    list.push(told("Near the limit of the GPU,", `at least 75 % of the roofline: ${kinds(near)}. These are `
-      + `${near.length} of the ${large.length} measured cells with large images.`));
+    list.push(told("Near the limit of the GPU,", `at least 75 % of the roofline. ${near.length} of the `
+      + `${judged.length} cells with large images and a share are there. `
+      + [...grouped(near, row => row.floor_bound)].map(([bound, some]) => `Of ${bound}: ${kinds(some)}.`).join(" ")));
   }
   const cpu = cells.filter(cell => cell.auto && cell.cpu && cell.auto.values >= 1e6 && !otherMethod(cell));
   if (cpu.length) {
     list.push(told("Beside the CPU,", `with the image in the GPU's memory, the GPU is ${span(cpu.map(cpuTimes), ratio)} `
-      + "as fast on large images."));
+      + `as fast on large images. The CPU had ${threadsOf(cpu.map(cell => cell.cpu))} threads.`));
   }
   const only = timed.filter(row => !row.onGpu);
   if (!large.length && only.length && !timed.some(row => row.onGpu)) {
-    list.push(told("Only the CPU was measured.", `Its kernels reach ${span(only.map(row => row.floor_fraction), percent)} `
-      + "of their rooflines."));
+    list.push(told("Only the CPU was measured.", `Its kernels reach ${spanOfShares(only) ?? "no share"} as their `
+      + "rooflines."));
   }
   if (pythonRows.length) {
     const compared = pythonRows.filter(row => row.library !== "faltung" && isNumber(row.median_us)).length;
@@ -62,15 +67,25 @@ function fast(large) {
 
 function slow(taken, large) {
   const list = [];
-  const far = large.filter(row => row.floor_fraction < 0.5 && !MEMORY_ONLY.has(row.name));
-  const own = large.filter(row => row.floor_fraction < 0.5 && MEMORY_ONLY.has(row.name));
+  // In JavaScript `null < 0.5` holds.
+  const below = large.filter(row => isNumber(row.floor_fraction) && row.floor_fraction < 0.5);
+  const far = below.filter(row => !MEMORY_ONLY.has(row.name));
+  const own = below.filter(row => MEMORY_ONLY.has(row.name));
+  const above = large.filter(isAbove);
   const small = taken.filter(row => row.values < 1e6);
-  const whole = large.filter(row => !row.pageLocked && isNumber(row.end_to_end_us));
-  if (far.length) list.push(told("Far from the limit,", `less than 50 % of the roofline: ${kinds(far)}. There `
-    + "something else than copies and multiply-adds takes more than half of the time."));
+  const whole = large.filter(row => !row.pageLocked && isNumber(row.end_to_end_us) && !row.disturbed);
+  if (far.length) list.push(told("Far from the limit,", `less than 50 % of the roofline: ${kinds(far)}. `
+    + "Neither memory bandwidth nor FMA rate limits these kernels. The limit was not measured."));
   if (own.length) {
     list.push(told("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The roofline `
-      + "of these kernels counts copies only, so a small share says that arithmetic takes most of the time."));
+      + "of these kernels counts memory traffic only. Their arithmetic takes longer. The share does not rate the kernel."));
+  }
+  if (above.length) {
+    const all = above.every(row => countedProducts(row) >= row.mask_width * row.mask_height);
+    list.push(told("Above the roofline:", `${[...new Set(above.map(row => row.name))].join(", ")}, ${kinds(above)}. `
+      + (all ? "Its roofline counts f32 multiply-adds for all products of the mask. The kernel filters columns, then "
+        + "rows, so it does fewer. It has no share."
+        : "The kernel is faster than the measured rates allow. It has no share.")));
   }
   if (small.length) {
     list.push(told("Small images", `take ${span(small.map(row => row.kernel_us), time)}, because a launch takes about as `
@@ -78,8 +93,9 @@ function slow(taken, large) {
   }
   if (whole.length) {
     list.push(told("From host memory and back,", `a call on a large image takes `
-      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} the time of the kernel: the rest is copies `
-      + "between host and device."));
+      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} the time of the kernel. The rest is copies `
+      + "and waiting." + (whole.some(row => row.name === "fft_passes") ? " fft_passes never travels in bands "
+        + "(docs/kernels/fft.md)." : "")));
   }
   if (taken.length) {
     list.push(told("The first call", `takes ${span(taken.map(row => row.first_call_us), time)}. It plans, loads the `
@@ -95,8 +111,7 @@ function elsewhere() {
   const of = some => `${some.length} case${some.length === 1 ? "" : "s"}`;
   const since = some => {
     const later = some.filter(one => one.since).length;
-    return later ? ` Another report has a faster choice of auto for ${later === some.length ? "" : `${later} of `}`
-      + `${some.length === 1 ? "it" : "them"}.` : "";
+    return later ? ` In ${later} of these cases a newer version already takes the faster kernel.` : "";
   };
   if (byLibrary.length) {
     list.push(told("A library", `is faster than the choice of auto in ${of(byLibrary)}.${since(byLibrary)}`));
@@ -110,8 +125,8 @@ function elsewhere() {
   const slower = both.filter(cell => cell.endToEnd.cpu.end_to_end_us < cell.endToEnd.gpu.end_to_end_us);
   if (slower.length) {
     list.push(told("The CPU is faster", `from host memory and back in ${slower.length} of ${both.length} cells: `
-      + `${kinds(slower.map(cell => cell.endToEnd.gpu))}. The GPU pays there if the image stays in its memory between `
-      + "calls."));
+      + `${kinds(slower.map(cell => cell.endToEnd.gpu))}. There the GPU is worth its transfers only if the image stays in `
+      + "GPU memory."));
   }
   const python = pythonLosses();
   if (python.length) {
@@ -139,6 +154,16 @@ function cautions() {
   if (noted("drift: ")) {
     list.push(told("Times rose or fell", `by 5 % or more while they were measured in ${rowsOf(noted("drift: "))}. Measure `
       + "these again. The column “note” of ", link("rows", "All rows"), " has them."));
+  }
+  const disturbed = timed.filter(row => row.disturbed).length;
+  if (disturbed) {
+    list.push(told("Disturbed:", `the end-to-end times of ${rowsOf(disturbed)} are longer than their first call, or `
+      + "their runs differ by more than a factor of 2. They are in no claim of this summary."));
+  }
+  const methods = timed.filter(comparesMethods).length;
+  if (methods) {
+    list.push(told("Two methods:", `do not use the CPU ratio of ${methods} separable rows. The GPU used two passes, the `
+      + "CPU computed all products. They are struck through in “All rows”."));
   }
   const refused = reports.reduce((sum, {document}) => sum + (document.not_eligible?.length ?? 0)
     + (document.errors?.length ?? 0), 0);

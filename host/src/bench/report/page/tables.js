@@ -12,6 +12,7 @@ const MEMORY_ONLY = new Set(["tensor_core_u8", "separable_tensor_core", "fft_til
 /** What bounds some cells, in words. */
 function verdict(rows) {
   const shares = rows.map(row => row.floor_fraction).filter(isNumber);
+  if (rows.some(isAbove)) return "above its roofline: it has no share";
   if (!shares.length) return "no share of the roofline";
   const [least, most] = [Math.min(...shares), Math.max(...shares)];
   if (rows[0].onGpu && rows[0].values < 1e6) return "small image: a launch takes about as long as the kernel";
@@ -21,7 +22,7 @@ function verdict(rows) {
     return most >= 0.5 ? "fair; its roofline counts copies, and its arithmetic is not in it"
       : "bound by its own arithmetic; its roofline counts copies only";
   }
-  const bounds = [...new Set(rows.filter(row => row.floor_fraction < 0.75).map(row => row.floor_bound))].join(" and ");
+  const bounds = [...new Set(rows.filter(row => isNumber(row.floor_fraction) && row.floor_fraction < 0.75).map(row => row.floor_bound))].join(" and ");
   return `${most >= 0.75 ? "partly below" : least >= 0.5 ? "below" : "far below"} the limit (${bounds})`;
 }
 
@@ -31,34 +32,43 @@ const libraryTime = cell => Math.min(...cell.libraries.filter(one => !one.left_o
 /** A row for each kernel that is taken in a group of cells. */
 function overview() {
   const chosen = cells.filter(cell => cell.auto ?? cell.cpu);
+  const meaning = {title: "what it means", text: true, wide: true, of: one => verdict(one.taken)};
+  // In a narrow window the reader sees two columns.
+  const [early, late] = isNarrow ? [[meaning], []] : [[], [meaning]];
   const lines = [...grouped(chosen,
     cell => `${cell.first.group}|${(cell.auto ?? cell.cpu).name}`).values()].map(some => {
     const taken = some.map(cell => cell.auto ?? cell.cpu);
     const beside = some.map(cell => libraryTime(cell) / (cell.auto ?? cell.cpu).kernel_us);
-    const cpu = some.map(cell => (cell.auto && cell.cpu ? cell.cpu.kernel_us / cell.auto.kernel_us : null));
+    const compared = some.filter(cell => cell.auto && cell.cpu && !otherMethod(cell));
+    const cpu = compared.map(cpuTimes);
+    const threads = threadsOf(compared.map(cell => cell.cpu));
     return {group: some[0].first.group, kernel: seriesName(taken[0]), masks: range(some.map(cell => cell.first.mask)),
       shares: taken.map(row => row.floor_fraction), taken, beside, cpu,
-      methods: [...new Set(some.map(cell => (otherMethod(cell) ? "direct, another method"
-        : cell.cpu?.name)).filter(Boolean))].join(", ")};
+      isOther: some.some(otherMethod),
+      methods: [...new Set(compared.map(cell => cell.cpu.name)), `${threads} threads`].join(", ")};
   });
   const least = list => Math.min(...list.filter(isNumber), Infinity);
   return table([
     {title: "images and kind of masks", text: true, narrow: true, of: one => one.group, sort: one => one.group},
+    ...early,
     {title: "masks", text: true, narrow: true, of: one => one.masks, sort: one => one.masks},
     {title: "kernel", text: true, narrow: true, of: one => one.kernel.replaceAll("_", "_\u200b"),
       sort: one => one.kernel},
     {title: "kernel time", narrow: true, of: one => span(one.taken.map(row => row.kernel_us), time),
       sort: one => one.taken[0].kernel_us},
-    {title: "share of its roofline", narrow: true, of: one => span(one.shares, percent),
+    {title: "share of its roofline", narrow: true, of: one => spanOfShares(one.taken),
       sort: one => least(one.shares), empty: "none"},
     {title: "fastest library / ours", narrow: true, of: one => span(one.beside, ratio), sort: one => least(one.beside),
       empty: "–"},
     {title: "CPU / GPU", narrow: true, of: one => (one.cpu.some(isNumber)
-      ? `${span(one.cpu, ratio)} (${one.methods})` : null),
+      ? `${span(one.cpu, ratio)} (${one.methods})` : one.isOther ? "two methods" : null),
       sort: one => least(one.cpu)},
-    {title: "what it means", text: true, wide: true, of: one => verdict(one.taken)},
-  ], lines, {tall: true});
+    ...late,
+  ], lines);
 }
+
+/** The part of a colour in a cell, in per cent: enough to be seen on a dark page, little enough to read the text. */
+const tint = part => Math.round(Math.max(10, Math.min(40, part)));
 
 /** A heat map: a line for each format, a column for each mask. `of` gives {value, text, tip, report} or null. */
 function heatMap(formats, masks, of, colour) {
@@ -66,11 +76,11 @@ function heatMap(formats, masks, of, colour) {
     {title: "format", text: true, of: format => format, sort: format => format},
     ...masks.map(mask => ({title: mask, mask, sort: format => of(format, mask)?.value, of: format => {
       const one = of(format, mask);
-      return one ? el("a", {href: address(one.report), "data-tip": one.tip}, one.text) : null;
+      return one ? el("a", {href: address(one.report), "data-tip": one.tip}, ...[one.text].flat()) : null;
     }, empty: "–", centred: true})),
   ], formats, {cell: (format, column) => {
     const one = column.mask && of(format, column.mask);
-    return one ? {class: `heat ${colour(one.value).class}`, style: `--part: ${colour(one.value).part}%`} : {};
+    return one ? {class: `heat ${colour(one).class}`, style: `--part: ${colour(one).part}%`} : {};
   }});
 }
 
@@ -81,15 +91,23 @@ function shareMap() {
   const best = new Map();
   for (const row of chosen) {
     const key = `${format(row)}|${row.mask}`;
-    if (isNumber(row.floor_fraction) && !(best.get(key)?.values > row.values)) best.set(key, row);
+    if ((isNumber(row.floor_fraction) || isAbove(row)) && !(best.get(key)?.values > row.values)) best.set(key, row);
   }
   const list = [...best.values()];
   const masks = [...new Set([...list].sort(byMask).map(row => row.mask))];
   return heatMap([...new Set(list.map(format))].sort(), masks, (name, mask) => {
     const row = best.get(`${name}|${mask}`);
-    return row && {value: row.floor_fraction, text: percent(row.floor_fraction), tip: rowTip(row), report: row.report};
-  }, value => ({class: value >= 0.5 ? "good" : "bad", part: Math.round(Math.min(40, Math.abs(value - 0.5) * 90))}));
+    const text = row && (isAbove(row) ? "above" : [percent(row.floor_fraction), el("br"), el("small", {}, row.floor_bound)]);
+    return row && {value: isAbove(row) ? null : row.floor_fraction, text, tip: rowTip(row), report: row.report};
+  }, ({value}) => ({class: value === null ? "aside" : value >= 0.5 ? "good" : "bad",
+    part: value === null ? 20 : tint(Math.abs(value - 0.5) * 90)}));
 }
+
+/** Whether register_tile is faster in a cell, but was not measured there: see h100.md. */
+const isStandIn = (cell, some) => cell.kernel.startsWith("shared_tile") && !cell.kernel.startsWith("shared_tile_async")
+  && cell.mask_width * cell.mask_height >= 63 * 63
+  && !some.some(other => other.kernel.startsWith("register_tile") && maskName(other) === maskName(cell)
+    && other.pixel === cell.pixel && other.channels === cell.channels && other.separable === cell.separable);
 
 /** Times of the matrix: the fastest kernel of each cell beside one-channel f32, per value. */
 function matrixMap(size) {
@@ -107,11 +125,14 @@ function matrixMap(size) {
     const base = best.get(`f32, 1 channel, ${name.split(", ")[2]}|${mask}`);
     if (!cell || !base) return null;
     const value = cell.us / cell.channels / base.us;
-    return {value, text: digits(value), report: data.matrix, tip: `${name}, ${mask}, ${size}\n${time(cell.us)}, `
+    // Kernels that are faster were left out of the measurement of these cells.
+    const standIn = isStandIn(cell, some);
+    return {value, standIn, text: digits(value) + (standIn ? " †" : ""), report: data.matrix,
+      tip: `${name}, ${mask}, ${size}\n${standIn ? "not the fastest kernel: " : ""}${time(cell.us)}, `
       + `${cell.kernel}${cell.planes ? " in planes" : ""}\n${ratio(value)} the time of one-channel f32 for each value `
       + `(${time(base.us)}, ${base.kernel})\n${data.matrix.name}`};
-  }, value => ({class: value <= 1.15 ? "good" : "bad", part: Math.round(Math.min(45,
-    Math.abs(Math.log2(value)) * 22))}));
+  }, ({value, standIn}) => ({class: standIn ? "aside" : value <= 1.15 ? "good" : "bad",
+    part: standIn ? 20 : tint(Math.abs(Math.log2(value)) * 22)}));
 }
 
 function lossTable() {
@@ -126,7 +147,7 @@ function lossTable() {
     {title: "times as fast", of: one => ratio(one.times), sort: one => one.times},
     {title: "auto in another report", text: true, narrow: true, empty: "–", of: one => (one.since
       ? reportLink(one.since.report, `${one.since.name}, ${time(one.since.kernel_us)}`) : null)},
-  ], losses, {tall: true});
+  ], losses);
 }
 
 function meanTable() {
@@ -136,7 +157,7 @@ function meanTable() {
     {title: "geometric mean", of: one => el("span", {"data-mean": one.key}, ratio(geometricMean(one.times))),
       sort: one => geometricMean(one.times)},
     {title: "least to most", of: one => span(one.times, ratio), sort: one => Math.min(...one.times)},
-  ], besideOthers, {tall: true});
+  ], besideOthers);
 }
 
 function pythonLosses() {
@@ -157,7 +178,7 @@ function pythonLossTable() {
     {title: "time", of: ({row}) => time(row.median_us), sort: ({row}) => row.median_us},
     {title: "times as fast", of: one => ratio(one.times), sort: one => one.times},
     {title: "report", text: true, of: ({row}) => reportLink(row.report)},
-  ], pythonLosses(), {tall: true});
+  ], pythonLosses());
 }
 
 /** One line for each call from Python, one column for each library. */
@@ -169,7 +190,7 @@ function pythonTable(report) {
   return table([
     {title: "call", text: true, of: ([row]) => row.filter, sort: ([row]) => row.filter},
     {title: "type", text: true, of: ([row]) => row.type, sort: ([row]) => row.type},
-    {title: "side", of: ([row]) => String(row.side), sort: ([row]) => row.side},
+    {title: "side, pixels", of: ([row]) => String(row.side), sort: ([row]) => row.side},
     {title: "arrays", text: true, of: ([row]) => arrayPlace(row),
       sort: ([row]) => row.arrays},
     {title: "faltung, first call", of: line => time(of(line, "faltung")?.first_us), sort: line => of(line,
@@ -210,13 +231,17 @@ function allRows() {
     field("share", "floor_fraction", (value, row) => (row.above_floor_reason && isNumber(value)
       ? `${percent(value)} (${row.above_floor_reason})` : percent(value) ?? row.above_floor_reason)),
     field("bound", "floor_bound", value => value, {text: true}),
-    field("end to end", "end_to_end_us", time), field("first call", "first_call_us", time),
+    field("end to end", "end_to_end_us", (value, row) => (isNumber(value) && row.disturbed ? `${time(value)} (disturbed)`
+      : time(value))), field("first call", "first_call_us", time),
     field("error / bound", "error_over_bound", digits), field("accuracy", "accuracy", value => value, {text: true,
       empty: "not recorded"}),
     field("bits of the CPU", "bits_equal_cpu", yes, {empty: "not compared"}),
-    field("CPU / GPU", "speedup_vs_cpu", (value, row) => value === null || value === undefined ? null
-      : `${ratio(value)}${row.vs_cpu_variant ?? row.cpu_method ? ` ${row.vs_cpu_variant ?? row.cpu_method}` : ""}`,
-        {empty: "none"}),
+    field("CPU / GPU", "speedup_vs_cpu", (value, row) => {
+      if (value === null || value === undefined) return null;
+      const text = [ratio(value), row.vs_cpu_variant ?? row.cpu_method].filter(Boolean).join(" ");
+      return comparesMethods(row) ? el("s", {title: "two methods"}, text) : text;
+    }, {empty: "none"}),
+    {title: "CPU threads", of: row => digits(row.threads), sort: row => row.threads},
     field("lowest SM clock", "sm_mhz_lowest", value => (isNumber(value) ? `${digits(value)} MHz` : null),
       {empty: "not recorded"}),
     field("clock held down by", "throttle_reasons", value => (value ? value.join(", ") || "nothing" : null),
@@ -245,7 +270,8 @@ function reportTable() {
   const versions = ({build, machine}) => (build ? `faltung ${build.version}, ${build.profile}` : machine
     ? [`Python ${machine.python}`, ...Object.entries(machine.versions).map(entry => entry.join(" "))].join(", ")
       : null);
-  return table([
+  const all = [...reports, ...others];
+  const columns = [
     {title: "report", text: true, of: report => reportLink(report), sort: report => report.name},
     {title: "commit", text: true, empty: "not recorded",
       of: report => document(report).commit ?? document(report).machine?.commit ?? null},
@@ -257,7 +283,9 @@ function reportTable() {
       const words = command?.split(" ").flatMap((word, i) => [...(i ? [" "] : []), el("span", {}, word)]);
       return command ? el("code", {}, ...words) : null;
     }},
-  ], [...reports, ...others]);
+  ];
+  // What no report records has no column.
+  return table(columns.filter(column => all.some(report => column.of(report) !== null)), all);
 }
 
 function absences() {
@@ -275,10 +303,11 @@ function absences() {
     cell: `${one.width} x ${one.height}, mask ${maskName(one)}`})), ...left, ...wrong];
   const none = refused.length || !reports.length ? []
     : [el("p", {}, "The reports of host bench name no variant that was asked for and not eligible, and no error.")];
+  if (!list.length && !reports.length) return nothing();
   return [...none, list.length ? table([
     {title: "variant or library", text: true, of: one => today(one.variant), sort: one => one.variant},
     {title: "cell", text: true, wide: true, of: one => one.cell, sort: one => one.cell},
     {title: "why there is no time", text: true, wide: true, of: one => one.reason, sort: one => one.reason},
     {title: "report", text: true, of: one => reportLink(one.report), sort: one => one.report.name},
-  ], list, {tall: true}) : null].filter(Boolean);
+  ], list) : null].filter(Boolean);
 }
