@@ -211,7 +211,7 @@ fn a_wrong_channel_is_named() {
     let wide = ErrorBound::with_constant(1e6);
     let mut near = right.clone();
     near.values_mut()[3 * (5 * 20 + 7)] ^= 1;
-    let found = expected.verify(&near.into(), wide).unwrap_err();
+    let found = expected.verify(&near.clone().into(), wide).unwrap_err();
     assert!(matches!(found, Wrong::Bits { count: 1, place: (7, 5, 0), .. }), "{found:?}");
     assert_eq!(expected.verify(&right.clone().into(), wide).unwrap().bits_equal_cpu, Some(true));
     // The class Normwise allows what is within its bound.
