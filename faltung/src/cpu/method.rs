@@ -249,11 +249,9 @@ fn residuals<'a>(problem: &'a Problem, column: &'a [f32], row: &'a Row) -> impl 
 
 /// `||M - c r|| / (u ||M||)`, rounded up: what the residuals add to the constant of a bound of the class Normwise.
 fn residual(problem: &Problem, column: &[f32], row: &Row) -> f64 {
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
-    let left = norm(&mut residuals(problem, column, row));
-    let of_mask = norm(&mut problem.window().coefficients().iter().map(|&value| f64::from(value)));
+    let left = residuals(problem, column, row).map(|value| value * value).sum::<f64>().sqrt();
     // The last one covers terms of second order, and the conversion of sums in fixed point.
-    if left == 0.0 { 1.0 } else { (left / (UNIT_ROUNDOFF * of_mask)).ceil() + 1.0 }
+    if left == 0.0 { 1.0 } else { (left / (UNIT_ROUNDOFF * problem.window().norm())).ceil() + 1.0 }
 }
 
 /// Where a larger part of the results is uncertain, the limits are graded: that takes longer for each result.

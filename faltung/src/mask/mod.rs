@@ -83,6 +83,11 @@ impl Mask {
         self.coefficients.iter().map(|&c| f64::from(c)).sum()
     }
 
+    /// The 2-norm of the coefficients, in f64.
+    pub(crate) fn norm(&self) -> f64 {
+        self.coefficients.iter().map(|&c| f64::from(c).powi(2)).sum::<f64>().sqrt()
+    }
+
     /// Whether the coefficients sum to 0: derivatives, Laplacians. A sum within 10^-6 of the sum of the absolute
     /// coefficients counts as 0, since each coefficient is rounded to `f32` (by at most 6 * 10^-8 of it). A sum that is
     /// not finite counts, too.

@@ -129,7 +129,7 @@ impl Integers {
             mask: (window.width() as u32, window.height() as u32),
             most,
             magnitudes: coefficients().map(f64::abs).sum(),
-            norm: coefficients().map(|coefficient| coefficient * coefficient).sum::<f64>().sqrt(),
+            norm: window.norm(),
             is_positive: coefficients().all(|coefficient| coefficient >= 0.0),
             scale: scale.into(),
             offset: offset.into(),

@@ -54,7 +54,7 @@ pub(super) fn values_of_passes(problem: &Problem, is_proven: bool) -> Vec<f32> {
 
 /// The bound of results that are not proven, for a kernel for images of `channels` channels.
 pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32) -> ErrorBound {
-    let norm = norm(problem.window());
+    let norm = problem.window().norm();
     if !norm.is_finite() {
         // All results are ordered sums.
         return ErrorBound::normwise(f64::from(transforms.constant()));
@@ -80,7 +80,7 @@ pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32)
 /// the error divided by `c u`.
 pub(super) fn expect_proofs(window: &Mask, transforms: Transforms) -> Result<(), Ineligible> {
     let sum: f64 = window.coefficients().iter().map(|&coefficient| f64::from(coefficient).abs()).sum();
-    let found = (sum / norm(window)) as f32;
+    let found = (sum / window.norm()) as f32;
     let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
     let norm_of_noise = (transforms.points() / 6.0).sqrt();
     let least = (4.0 * f64::from(transforms.constant()) * norm_of_noise / constant as f64) as f32;
@@ -90,11 +90,6 @@ pub(super) fn expect_proofs(window: &Mask, transforms: Transforms) -> Result<(),
     }
     let property = "the sum of the coefficients' magnitudes divided by their 2-norm";
     Err(Ineligible::Range { property, required: (least, f32::INFINITY), found: (found, found) })
-}
-
-/// The 2-norm of a mask.
-fn norm(window: &Mask) -> f64 {
-    window.coefficients().iter().map(|&coefficient| f64::from(coefficient).powi(2)).sum::<f64>().sqrt()
 }
 
 /// Writes `exp(-2 pi i j / points)` for each `j`.
@@ -124,7 +119,7 @@ fn header(window: &Mask, transforms: Transforms, is_proven: bool) -> Header {
     const MOST_PRODUCT: f64 = 1e37;
     let of =
         |value: fn(f64) -> f64| window.coefficients().iter().map(move |&coefficient| value(f64::from(coefficient)));
-    let norm = norm(window);
+    let norm = window.norm();
     let up = |value: f64| (value * ABOVE) as f32;
     let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
     let most_norm = MOST_NORM.min(MOST_PRODUCT / norm.max(f64::MIN_POSITIVE));

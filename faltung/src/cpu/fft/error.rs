@@ -72,8 +72,6 @@ pub(super) struct Bounds {
     output: PixelType,
     /// Whether integers are those of the ordered sums.
     has_ordered_bits: bool,
-    /// The constant of the class Normwise.
-    normwise_constant: f64,
 }
 
 /// When the sums of a tile are accepted.
@@ -92,12 +90,9 @@ impl Bounds {
         let mask = problem.window();
         let coefficients = super::coefficients(mask, |coefficient| coefficient);
         let (scale, offset) = problem.scale_and_offset();
-        let norm = coefficients.iter().map(|coefficient| coefficient * coefficient).sum::<f64>().sqrt();
-        let transforms = transforms(width, height, &coefficients);
         Self {
-            transforms,
+            transforms: transforms(width, height, &coefficients),
             has_ordered_bits: problem.required_class() == Accuracy::Exact,
-            normwise_constant: if norm > 0.0 { (transforms / (UNIT_ROUNDOFF * norm)).ceil() } else { 0.0 } + 1.0,
             mask_sum: coefficients.iter().map(|coefficient| coefficient.abs()).sum(),
             is_positive: mask.coefficients().iter().all(|&coefficient| coefficient >= 0.0),
             gamma: ErrorBound::direct(problem).gamma(),
@@ -113,9 +108,10 @@ impl Bounds {
         self.transforms * squares.sqrt()
     }
 
-    /// The constant of a bound of the class Normwise.
-    pub(super) fn normwise_constant(&self) -> f64 {
-        self.normwise_constant
+    /// The constant of a bound of the class Normwise, for a mask with this 2-norm.
+    pub(super) fn normwise_constant(&self, norm: f64) -> f64 {
+        let of_transforms = if norm > 0.0 { self.transforms / (UNIT_ROUNDOFF * norm) } else { 0.0 };
+        of_transforms.ceil() + 1.0
     }
 
     /// Whether the ordered sum rounds nothing, so that results have its bits in any format.

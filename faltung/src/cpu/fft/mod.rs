@@ -121,7 +121,9 @@ impl Fft {
         match problem.format().output {
             _ if problem.required_class() == Accuracy::Exact || self.bounds.is_exact() => direct,
             PixelType::F32 => ErrorBound::with_constant(direct.constant()),
-            PixelType::U8 | PixelType::U16 => ErrorBound::normwise(self.bounds.normwise_constant()),
+            PixelType::U8 | PixelType::U16 => {
+                ErrorBound::normwise(self.bounds.normwise_constant(problem.window().norm()))
+            }
         }
     }
 
