@@ -7,10 +7,12 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::process::{show, shown};
+use crate::stamp::Stamp;
 use crate::{aarch64, book, build_ptx, deny, outside, own_kernels, package, ptxas, quick_start, target, wheel};
 
-/// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels, of
-/// AArch64 and of kernels outside of the workspace where nothing changed, unless all is `full`: then the sweep over the devices is the full one, too.
+/// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels, of AArch64 and
+/// of kernels outside of the workspace where nothing changed, unless all is `full`: then the sweep over the devices is
+/// the full one, too.
 ///
 /// # Errors
 /// The step that failed.
@@ -36,6 +38,8 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
         show(&mut command)
     };
 
+    let is_covered = |stamp: fn(&Path) -> Result<Stamp>| -> Result<bool> { Ok(!full && stamp(root)?.is_current()) };
+
     step("format", &mut || {
         run(cargo(&["fmt", "--all", "--check"]))?;
         run(cargo(&["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))?;
@@ -44,10 +48,10 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     step("licences and sources of dependencies", &mut || deny::check(root))?;
     step("PTX is current", &mut || {
         build_ptx::test_builder(root, full)?;
-        if !full && build_ptx::stamp(root)?.is_current() { Ok(()) } else { build_ptx::check(root) }
+        if is_covered(build_ptx::stamp)? { Ok(()) } else { build_ptx::check(root) }
     })?;
     step("ptxas", &mut || {
-        if !full && ptxas::stamp(root)?.is_current() { Ok(()) } else { ptxas::check(root).map(drop) }
+        if is_covered(ptxas::stamp)? { Ok(()) } else { ptxas::check(root).map(drop) }
     })?;
     step("book", &mut || book::book(root))?;
     step("packages", &mut || package::check(root, false))?;
@@ -80,7 +84,7 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     step("quick starts", &mut || quick_start::run(root))?;
     step("Python module", &mut || wheel::test(root))?;
     step("CPU path on AArch64", &mut || {
-        if !full && aarch64::stamp(root)?.is_current() { Ok(()) } else { aarch64::check(root) }
+        if is_covered(aarch64::stamp)? { Ok(()) } else { aarch64::check(root) }
     })?;
     // `cargo run -p host -- bench`, with the program that the tests were built with.
     step("benchmark", &mut || {
@@ -90,7 +94,7 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     })?;
     step("program outside of the workspace", &mut || outside::check(root))?;
     step("kernels outside of the workspace", &mut || {
-        if !full && own_kernels::stamp(root)?.is_current() { Ok(()) } else { own_kernels::check(root) }
+        if is_covered(own_kernels::stamp)? { Ok(()) } else { own_kernels::check(root) }
     })?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());

@@ -179,10 +179,11 @@ impl<'a> Runner<'a> {
             return self.give_up(short);
         }
         let mut random = fastrand::Rng::with_seed(self.common.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut numbers = 0..;
-        let Ok(mut order) = filled(self.yielders.len(), || numbers.next().unwrap_or_default()) else {
-            return self.give_up(short_of_state(self.yielders.len()));
-        };
+        let threads = self.yielders.len();
+        let Ok(mut order) = filled(threads, || 0) else { return self.give_up(short_of_state(threads)) };
+        for (place, thread) in order.iter_mut().zip(0..) {
+            *place = thread;
+        }
         enter(self, || self.schedule(&mut order, &mut random, kernel));
         let mut shared = self.shared.borrow_mut();
         for copy in self.copies.borrow_mut().iter_mut().flat_map(Copies::abandon) {

@@ -59,8 +59,8 @@ pub enum Error {
     },
     /// No kernel wrote some elements of an array from [`Device::output`](crate::Device::output).
     #[error(
-        "{name}: {count} elements were never written, the first one is element {first}; allocate {name} with `zeros` if kernels \
-         may leave elements unwritten"
+        "{name}: {count} elements were never written, the first one is element {first}; allocate {name} with `zeros` \
+         if kernels may leave elements unwritten"
     )]
     Unwritten {
         /// The array.
