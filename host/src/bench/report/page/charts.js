@@ -131,16 +131,17 @@ function timeTable(some, others) {
 function dots(name) {
   const some = cellsOf(groupNames.includes(name) ? name : name + COLD);
   const kinds = [
-    ["GPU kernel", "gpu", row => row.onGpu, row => row.kernel_us],
-    ["GPU end to end", "gpu", row => row.onGpu && !row.pageLocked, row => row.end_to_end_us],
-    ["GPU end to end, page-locked memory", "gpu", row => row.onGpu && row.pageLocked, row => row.end_to_end_us],
-    ["GPU first call", "gpu", row => row.onGpu, row => row.first_call_us],
-    ["CPU kernel", "cpu", row => !row.onGpu, row => row.kernel_us],
-    ["CPU first call", "cpu", row => !row.onGpu, row => row.first_call_us],
+    ["GPU kernel", "gpu", "kernel", row => row.onGpu, row => row.kernel_us],
+    ["GPU end to end", "gpu", "end to end", row => row.onGpu && !row.pageLocked, row => row.end_to_end_us],
+    ["GPU end to end, page-locked memory", "gpu", "page-locked", row => row.onGpu && row.pageLocked,
+      row => row.end_to_end_us],
+    ["GPU first call", "gpu", "first call", row => row.onGpu, row => row.first_call_us],
+    ["CPU kernel", "cpu", "kernel", row => !row.onGpu, row => row.kernel_us],
+    ["CPU first call", "cpu", "first call", row => !row.onGpu, row => row.first_call_us],
   ];
   const place = new Map(some.map((cell, i) => [cell, 10 ** (-i / 10)]));
-  const series = kinds.map(([title, kind, is, of]) => ({
-    name: title, kind, time: title.includes("page-locked") ? "page-locked" : title.slice(4), points: some.flatMap(cell => {
+  const series = kinds.map(([title, kind, part, is, of]) => ({
+    name: title, kind, time: part, points: some.flatMap(cell => {
       const list = cell.rows.filter(row => is(row) && isNumber(of(row)) && (!row.onGpu || row.preferred || !cell.auto));
       return list.map(row => ({x: of(row), y: place.get(cell), tip: `${title} ${time(of(row))}\n${rowTip(row)}`,
         report: row.report, faint: row.disturbed && title.includes("end to end")}));

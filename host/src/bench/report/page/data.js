@@ -107,7 +107,8 @@ const comparesMethods = row => row.separable && row.onGpu && isNumber(row.speedu
 const onlyMethod = row => rows.find(one => !one.onGpu && one.report === row.report && one.cell === row.cell)?.name;
 
 /** "16 or 32": the different numbers of threads of some rows. */
-const threadsOf = list => [...new Set(list.map(row => row.threads).filter(isNumber))].sort((a, b) => a - b).join(" or ");
+const threadsOf = list => [...new Set(list.map(row => row.threads).filter(isNumber))].sort((a, b) => a - b)
+  .join(" or ");
 
 /** Text that is not broken into lines. */
 const solid = text => text.replaceAll(" ", "\u00a0");

@@ -212,8 +212,8 @@ function chart({x, y, series, roofs = [], labels = [], height = 420}) {
       : one.line)}));
     for (const point of one.points) {
       const mark = svgEl("a", {href: address(point.report), "data-tip": point.tip, "aria-label": point.tip},
-        svgEl("path", {class: `mark ${one.kind}${point.faint ? " faint" : ""}`, d: SHAPES[shape](one.kind === "library" ? 4 : 5),
-          transform: `translate(${px(point.x).toFixed(1)} ${py(point.y).toFixed(1)})`}));
+        svgEl("path", {class: `mark ${one.kind}${point.faint ? " faint" : ""}`,
+          d: SHAPES[shape](one.kind === "library" ? 4 : 5), transform: `translate(${px(point.x).toFixed(1)} ${py(point.y).toFixed(1)})`}));
       group.append(mark);
     }
     group.style.display = one.hidden ? "none" : "";

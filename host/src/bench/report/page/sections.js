@@ -25,8 +25,8 @@ function short() {
   return [...inShort(), ...notes, says(`
     “auto” is the choice that the program makes: the kernel with the shortest predicted time. Each line is a kernel
     that auto takes. The roofline is the least time: all bytes moved once at the measured copy
-    rate, or all products at the measured multiply-add rate, whichever takes longer. The share names that bound. Shares of different bounds do not compare. “above” is
-    faster than the roofline, so it has no share. “two methods”: do not use the CPU ratio of these separable rows. The
+    rate, or all products at the measured multiply-add rate, whichever takes longer. The share names that bound.
+    Shares of different bounds do not compare. “above” is faster than the roofline, so it has no share. “two methods”: do not use the CPU ratio of these separable rows. The
     GPU used two passes, the CPU computed all products. A click on a title sorts.`),
   overview()];
 }
@@ -35,8 +35,8 @@ function rooflineSection() {
   if (!timed.length) return nothing();
   return [says(`
     Each point is a measured kernel. Higher is faster. The speed is effective: it counts the operations of the plain
-    formula, two for each coefficient and value, whatever the kernel does. Points above the line need fewer operations than the formula,
-    or use tensor cores. Touch a point for its numbers, click for its report.`),
+    formula, two for each coefficient and value, whatever the kernel does. Points above the line need fewer
+    operations than the formula, or use tensor cores. Touch a point for its numbers, click for its report.`),
   ...roofline()];
 }
 

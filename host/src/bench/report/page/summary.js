@@ -78,7 +78,8 @@ function slow(taken, large) {
     + "Neither memory bandwidth nor FMA rate limits these kernels. The limit was not measured."));
   if (own.length) {
     list.push(told("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The roofline `
-      + "of these kernels counts memory traffic only. Their arithmetic takes longer. The share does not rate the kernel."));
+      + "of these kernels counts memory traffic only. Their arithmetic takes longer. The share does not rate the "
+      + "kernel."));
   }
   if (above.length) {
     const all = above.every(row => countedProducts(row) >= row.mask_width * row.mask_height);
@@ -93,8 +94,8 @@ function slow(taken, large) {
   }
   if (whole.length) {
     list.push(told("From host memory and back,", `a call on a large image takes `
-      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} the time of the kernel. The rest is copies `
-      + "and waiting." + (whole.some(row => row.name === "fft_passes") ? " fft_passes never travels in bands "
+      + `${span(whole.map(row => row.end_to_end_us / row.kernel_us), ratio)} the time of the kernel. The rest is `
+      + "copies and waiting." + (whole.some(row => row.name === "fft_passes") ? " fft_passes never travels in bands "
         + "(docs/kernels/fft.md)." : "")));
   }
   if (taken.length) {
@@ -125,8 +126,8 @@ function elsewhere() {
   const slower = both.filter(cell => cell.endToEnd.cpu.end_to_end_us < cell.endToEnd.gpu.end_to_end_us);
   if (slower.length) {
     list.push(told("The CPU is faster", `from host memory and back in ${slower.length} of ${both.length} cells: `
-      + `${kinds(slower.map(cell => cell.endToEnd.gpu))}. There the GPU is worth its transfers only if the image stays in `
-      + "GPU memory."));
+      + `${kinds(slower.map(cell => cell.endToEnd.gpu))}. There the GPU is worth its transfers only if the image `
+      + "stays in GPU memory."));
   }
   const python = pythonLosses();
   if (python.length) {
@@ -162,8 +163,8 @@ function cautions() {
   }
   const methods = timed.filter(comparesMethods).length;
   if (methods) {
-    list.push(told("Two methods:", `do not use the CPU ratio of ${methods} separable rows. The GPU used two passes, the `
-      + "CPU computed all products. They are struck through in “All rows”."));
+    list.push(told("Two methods:", `do not use the CPU ratio of ${methods} separable rows. The GPU used two passes, `
+      + "the CPU computed all products. They are struck through in “All rows”."));
   }
   const refused = reports.reduce((sum, {document}) => sum + (document.not_eligible?.length ?? 0)
     + (document.errors?.length ?? 0), 0);

@@ -22,7 +22,8 @@ function verdict(rows) {
     return most >= 0.5 ? "fair; its roofline counts copies, and its arithmetic is not in it"
       : "bound by its own arithmetic; its roofline counts copies only";
   }
-  const bounds = [...new Set(rows.filter(row => isNumber(row.floor_fraction) && row.floor_fraction < 0.75).map(row => row.floor_bound))].join(" and ");
+  const below = rows.filter(row => isNumber(row.floor_fraction) && row.floor_fraction < 0.75);
+  const bounds = [...new Set(below.map(row => row.floor_bound))].join(" and ");
   return `${most >= 0.75 ? "partly below" : least >= 0.5 ? "below" : "far below"} the limit (${bounds})`;
 }
 
@@ -97,7 +98,8 @@ function shareMap() {
   const masks = [...new Set([...list].sort(byMask).map(row => row.mask))];
   return heatMap([...new Set(list.map(format))].sort(), masks, (name, mask) => {
     const row = best.get(`${name}|${mask}`);
-    const text = row && (isAbove(row) ? "above" : [percent(row.floor_fraction), el("br"), el("small", {}, row.floor_bound)]);
+    const text = row && (isAbove(row) ? "above"
+      : [percent(row.floor_fraction), el("br"), el("small", {}, row.floor_bound)]);
     return row && {value: isAbove(row) ? null : row.floor_fraction, text, tip: rowTip(row), report: row.report};
   }, ({value}) => ({class: value === null ? "aside" : value >= 0.5 ? "good" : "bad",
     part: value === null ? 20 : tint(Math.abs(value - 0.5) * 90)}));
@@ -231,8 +233,8 @@ function allRows() {
     field("share", "floor_fraction", (value, row) => (row.above_floor_reason && isNumber(value)
       ? `${percent(value)} (${row.above_floor_reason})` : percent(value) ?? row.above_floor_reason)),
     field("bound", "floor_bound", value => value, {text: true}),
-    field("end to end", "end_to_end_us", (value, row) => (isNumber(value) && row.disturbed ? `${time(value)} (disturbed)`
-      : time(value))), field("first call", "first_call_us", time),
+    field("end to end", "end_to_end_us", (value, row) => (isNumber(value) && row.disturbed
+      ? `${time(value)} (disturbed)` : time(value))), field("first call", "first_call_us", time),
     field("error / bound", "error_over_bound", digits), field("accuracy", "accuracy", value => value, {text: true,
       empty: "not recorded"}),
     field("bits of the CPU", "bits_equal_cpu", yes, {empty: "not compared"}),
