@@ -4,7 +4,8 @@
 //! are reported as ignored, with the driver's reason, and never as passed.
 //!
 //! - `HOST_TEST_GPU=require` makes a missing device a failure.
-//! - `HOST_TEST_SWEEP=full` runs every case. The default is the quick sweep: each entry, border and tile boundary once.
+//! - `HOST_TEST_SWEEP=full` runs every case. The default is the quick sweep: each entry, border and tile boundary once,
+//!   and on the emulator a third of that for the variants that take longest.
 //! - `HOST_TEST_SEED=N` sets the seed of all random data. The first lines of the output show the seeds.
 
 #[path = "devices/bytes.rs"]
@@ -47,14 +48,20 @@ const ALONE: [&str; 3] = ["for_device_images", "array_filters_beside_a_capture",
 /// The number of cases of one test. A failure names a region of the sweep, and the report stays short.
 const GROUP: usize = 50;
 
+/// In the quick sweep the emulator runs the variants that take longest on one case of so many.
+const ONE_OF: usize = 3;
+
 /// Consecutive cases of the sweep, with the exact answers. The first device that needs an answer computes it for all.
 struct Group {
+    /// The number of the first case.
+    first: usize,
     cases: Vec<(Case, OnceLock<Checker>)>,
+    quick: bool,
 }
 
 impl Group {
-    fn new(cases: &[Case]) -> Self {
-        Self { cases: cases.iter().map(|case| (case.clone(), OnceLock::new())).collect() }
+    fn new(first: usize, cases: &[Case], quick: bool) -> Self {
+        Self { first, cases: cases.iter().map(|case| (case.clone(), OnceLock::new())).collect(), quick }
     }
 
     /// Runs all variants of a device on the cases, and collects what is wrong.
@@ -62,12 +69,16 @@ impl Group {
         let device = Device::select(device)?;
         let is_emulated = device.backend() == "emulator";
         let mut wrong = Vec::new();
-        for (case, checker) in &self.cases {
+        for (number, (case, checker)) in (self.first..).zip(&self.cases) {
+            let is_thinned = is_emulated && self.quick && number % ONE_OF != 0;
             let checker = checker.get_or_init(|| Checker::new(case.clone()).expect("each case is a problem"));
             // The CPU's results of f32 are the same in the classes Bounded and Normwise.
             let is_other = |accuracy| accuracy != Accuracy::Normwise || case.format.output != PixelType::F32;
             let is_wanted = |&(variant, accuracy): &(_, _)| {
-                is_other(accuracy) && case.concerns(variant) && !(is_emulated && takes_long(case, variant))
+                is_other(accuracy)
+                    && case.concerns(variant)
+                    && !(is_emulated && takes_long(case, variant))
+                    && !(is_thinned && takes_longest(variant))
             };
             for (variant, accuracy) in variants(&device).into_iter().filter(is_wanted) {
                 if let Verdict::Wrong(report) = checker.check(&device, variant, accuracy)? {
@@ -93,6 +104,11 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
         _ => return false,
     };
     case.image.0 * case.image.1 * case.mask.0 * case.mask.1 * case.format.channels > most
+}
+
+/// Whether a variant takes most of the emulator's time. It is one with the most threads and barriers for a result.
+fn takes_longest(choice: VariantChoice) -> bool {
+    matches!(choice.named(), Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore))
 }
 
 /// What a device computes with. On the CPU the accuracy class decides about the method.
@@ -123,7 +139,8 @@ fn main() -> ExitCode {
     };
     let cases = cases(quick, seed);
     println!("{} cases of seed {seed} (HOST_TEST_SEED sets another, HOST_TEST_SWEEP=full runs all)", cases.len());
-    let groups: Vec<Arc<Group>> = cases.chunks(GROUP).map(|cases| Arc::new(Group::new(cases))).collect();
+    let groups = cases.chunks(GROUP).zip((0..).step_by(GROUP));
+    let groups: Vec<Arc<Group>> = groups.map(|(cases, first)| Arc::new(Group::new(first, cases, quick))).collect();
     let no_gpu = Device::cuda(0).err().map(|error| error.to_string());
     let required = std::env::var("HOST_TEST_GPU").is_ok_and(|value| value == "require");
     if let Some(reason) = &no_gpu {
@@ -158,9 +175,9 @@ fn main() -> ExitCode {
         let run = move || on(device, false, || at_random(device, shuffled));
         let trial = Trial::test(format!("{device_name}::problems_at_random"), run);
         trials.push(trial.with_ignored_flag(ignored));
-        for (number, group) in groups.iter().map(Arc::clone).enumerate() {
-            let run = move || on(device, false, || group.run(device));
-            let trial = Trial::test(format!("{device_name}::cases_{:04}", number * GROUP), run);
+        for group in groups.iter().map(Arc::clone) {
+            let name = format!("{device_name}::cases_{:04}", group.first);
+            let trial = Trial::test(name, move || on(device, false, || group.run(device)));
             trials.push(trial.with_ignored_flag(ignored));
         }
         let of_kernels: &[Test] = if device == DeviceChoice::Cpu { &[] } else { &OF_KERNELS };

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "264c0e7ab3575bfc0be9a7ebcae3846be6f0bede04a3fdfd8fcbd0f0803d0a92";
+pub const SOURCE_HASH: &str = "749f7a72b3ffc639251bc5f903a37cfc7f11a9051035f1d23e27083a2ec5fa0c";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

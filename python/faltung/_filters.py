@@ -34,6 +34,9 @@ from faltung._on_device import OnDevice
 # The largest mean of a picture of `float32` that is computed as a sum of products.
 _SMALL_MEAN = 12
 
+# The same on a device, for arrays of floating point: there a running sum takes as long as that many products.
+_SMALL_MEAN_ON_DEVICE = 128
+
 # The difference of both neighbours.
 _DIFFERENCE = np.array([-1.0, 0.0, 1.0])
 
@@ -125,14 +128,13 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
     if not passes:
         assign(output, array)
     elif not separable_image(array, output, passes, cval, exact):
-        filters = [_pass(weights, axis, axis_mode, cval, exact) for axis, weights, _, axis_mode in passes]
-        one_after_another(array, output, filters)
+        one_after_another(array, output, [_pass(*one, cval, exact) for one in passes])
     return output
 
 
-def _pass(weights, axis, mode, cval, exact):
+def _pass(axis, weights, origin, mode, cval, exact):
     """A filter along one axis, as a function of source and target."""
-    return lambda source, target: correlate1d(source, weights, axis, target, mode, cval, 0, exact)
+    return lambda source, target: correlate1d(source, weights, axis, target, mode, cval, origin, exact)
 
 
 def uniform1d(array, size, axis, output, mode, cval, origin):
@@ -189,10 +191,16 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         return output
     weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
+    is_on_device = type(array) is OnDevice
     # Sums that do not grow with the size are worth more than one pass over memory with all products.
-    is_small = array.ndim != 2 or all(size <= _SMALL_MEAN for _, size, _, _ in passes)
+    most = _SMALL_MEAN_ON_DEVICE if is_on_device else _SMALL_MEAN
+    is_small = array.ndim != 2 or all(size <= most for _, size, _, _ in passes)
     if not (are_valid and is_small and separable_image(array, output, weighted, cval, exact)):
         if are_valid and filter_axes(array, output, passes, cval, exact):
+            return output
+        is_float = array.dtype.kind == output.dtype.kind == "f"
+        if are_valid and is_on_device and is_small and is_float and not exact:
+            one_after_another(array, output, [_pass(*one, cval, exact) for one in weighted])
             return output
         filters = [
             lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
@@ -220,8 +228,7 @@ def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
     passes += [(other, smoothing, 0, modes[other]) for other in others]
     check_cval(array, cval)
     if not filter_axes(array, output, passes, cval, exact):
-        filters = [_pass(weights, along, mode, cval, exact) for along, weights, _, mode in passes]
-        one_after_another(array, output, filters)
+        one_after_another(array, output, [_pass(*one, cval, exact) for one in passes])
     return output
 
 

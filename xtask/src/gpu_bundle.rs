@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::process::make_executable;
+
 /// The folder, relative to the root of the workspace; git ignores it.
 pub const FOLDER: &str = "gpu-bundle";
 
@@ -41,7 +43,7 @@ pub fn bundle(root: &Path) -> Result<()> {
     }
     let run = new.path().join("run.sh");
     fs::write(&run, RUN)?;
-    executable(&run)?;
+    make_executable(&run)?;
 
     let bytes = size(new.path())?;
     ensure!(bytes < MOST_BYTES, "the bundle has {bytes} bytes, at most {MOST_BYTES} were expected");
@@ -101,13 +103,7 @@ fn install(from: &Path, to: &Path) -> Result<()> {
         Ok(status) => ensure!(status.success(), "strip failed for {} ({status})", from.display()),
         Err(_) => println!("there is no program `strip`: {} keeps its symbols", to.display()),
     }
-    executable(to)
-}
-
-fn executable(_file: &Path) -> Result<()> {
-    #[cfg(unix)]
-    fs::set_permissions(_file, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    Ok(())
+    make_executable(to)
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
@@ -163,7 +159,7 @@ mod tests {
         for (name, text) in [("host", host), ("tests/one", test), ("run.sh", RUN)] {
             let text = if name == "run.sh" { text.to_owned() } else { format!("#!/bin/sh\n{text}\n") };
             fs::write(folder.path().join(name), text).unwrap();
-            executable(&folder.path().join(name)).unwrap();
+            make_executable(&folder.path().join(name)).unwrap();
         }
         let output = Command::new("bash")
             .arg(folder.path().join("run.sh"))

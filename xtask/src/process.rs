@@ -1,6 +1,7 @@
 //! Programs that are started: to their end or to a limit, with what they said.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,13 @@ pub struct Finished {
     pub stdout: String,
     /// What it wrote to standard error.
     pub stderr: String,
+}
+
+/// Lets everybody run a file.
+pub(crate) fn make_executable(_file: &Path) -> Result<()> {
+    #[cfg(unix)]
+    fs::set_permissions(_file, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(())
 }
 
 /// The program and its arguments, for messages.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::build_ptx::FOLDER;
-use crate::process::{capture, finish};
+use crate::process::{capture, finish, make_executable};
 use crate::stamp::Stamp;
 
 /// An assembler on PyPI.
@@ -169,8 +169,7 @@ fn find(root: &Path, assembler: &Assembler) -> Result<PathBuf> {
     }
     ensure!(ptxas.is_file(), "package {package} has no file {program}");
     // The package's files may come without the permission to run them.
-    #[cfg(unix)]
-    fs::set_permissions(&ptxas, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    make_executable(&ptxas)?;
     Ok(ptxas)
 }
 

@@ -62,11 +62,11 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// `PATH` with the folder of a Python in front.
-pub(crate) fn path_with(python: &Path) -> Result<OsString> {
-    let own = python.parent().context("a program lies in a folder")?.to_owned();
+/// `PATH` with the folders of some programs in front.
+pub(crate) fn path_with(programs: &[&Path]) -> Result<OsString> {
     let others = env::var_os("PATH").unwrap_or_default();
-    Ok(env::join_paths(std::iter::once(own).chain(env::split_paths(&others)))?)
+    let own = programs.iter().map(|program| program.parent().expect("a program lies in a folder").to_owned());
+    Ok(env::join_paths(own.chain(env::split_paths(&others)))?)
 }
 
 /// A path as text.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::process::{capture, show, shown};
+use crate::process::{capture, make_executable, show, shown};
 use crate::python::{DOWNLOAD_LIMIT, OLDEST_PYTHON, make_environment, path_text, path_with, pip};
 
 /// What builds the wheel, in the versions that were tried.
@@ -40,6 +40,19 @@ const CONTENTS: [&str; 8] = [
     "*/licenses/LICENSE-MIT",
     "*/sboms/faltung-python.cyclonedx.json",
 ];
+
+/// `cargo` for maturin, for the wheel of the tests. It builds the libraries of the whole workspace with all features, as
+/// `cargo test` does. For the module alone cargo would choose other features, and compile everything again.
+const CARGO: &str = r#"#!/bin/sh
+# The cargo behind this one.
+PATH="${PATH#*:}"
+if [ "$1" = rustc ]; then
+    # Their values differ from those of `cargo test`, so pyo3 would be compiled again.
+    unset PYO3_CONFIG_FILE PYO3_ENVIRONMENT_SIGNATURE PYO3_PYTHON PYTHON_SYS_EXECUTABLE
+    exec cargo build --workspace --all-features --lib --message-format json-render-diagnostics
+fi
+exec cargo "$@"
+"#;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 
@@ -74,12 +87,17 @@ fn build(root: &Path, build: Build) -> Result<PathBuf> {
     let mut maturin = Command::new(&python);
     maturin.current_dir(root.join("python")).args(["-m", "maturin", "build", "--out"]).arg(&folder);
     // maturin looks for Python and for Zig in the environment that is active.
-    maturin.env("VIRTUAL_ENV", environment(root)).env("PATH", path_with(&python)?);
+    maturin.env("VIRTUAL_ENV", environment(root)).env("PATH", path_with(&[&python])?);
     // A relative folder would be one of `python`.
     maturin.env("CARGO_TARGET_DIR", crate::target(root));
     match build {
         Build::Test => {
+            let cargo = folder.join("bin/cargo");
+            fs::create_dir_all(folder.join("bin"))?;
+            fs::write(&cargo, CARGO)?;
+            make_executable(&cargo)?;
             maturin.args(["--profile", "dev", "--compatibility", "linux"]);
+            maturin.env("PATH", path_with(&[&cargo, &python])?);
         }
         Build::Release if with_zig(&python) => {
             maturin.args(["--release", "--zig", "--compatibility", POLICY]);
@@ -157,7 +175,7 @@ fn problems(name: &str, size: u64, contents: &[&str]) -> Vec<String> {
 fn policy(root: &Path, wheel: &Path) -> Result<String> {
     let python = builder(root)?;
     let mut audit = Command::new(&python);
-    audit.args(["-m", "auditwheel", "show"]).arg(wheel).env("PATH", path_with(&python)?);
+    audit.args(["-m", "auditwheel", "show"]).arg(wheel).env("PATH", path_with(&[&python])?);
     let said = capture(&mut audit, DOWNLOAD_LIMIT)?;
     let found = said.split('"').find(|word| word.starts_with("manylinux") || word.starts_with("linux"));
     let found = found.with_context(|| format!("auditwheel named no platform:\n{said}"))?;

@@ -83,7 +83,10 @@ impl Instance {
             module: self.module(),
             parameters: &PARAMETERS,
             compute_capability: OLDEST,
-            launch_bounds: None,
+            launch_bounds: match self.task {
+                Task::Correlate | Task::Mirrored => Some((tile::THREADS, tile::blocks_per_sm(self.is_f32))),
+                Task::Means => None,
+            },
             convergent: self.convergent,
         }
     }

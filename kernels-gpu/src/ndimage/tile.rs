@@ -50,6 +50,13 @@ pub const RESULTS: u32 = 8;
 /// Threads of a block.
 pub const THREADS: u32 = TILE * TILE / RESULTS;
 
+/// Blocks that a multiprocessor runs at a time: while some wait for their elements, others compute. With more of them
+/// registers would spill.
+#[must_use]
+pub const fn blocks_per_sm(has_f32_sums: bool) -> u32 {
+    if has_f32_sums { 8 } else { 7 }
+}
+
 /// Words of a pass at the start of the list.
 pub const HEADER: u32 = 7;
 
@@ -71,8 +78,9 @@ pub const fn shared_bytes(columns: u64, rows: u64, words: u64, size: u64) -> u64
     if pass > results { pass } else { results }
 }
 
-/// Elements that a thread loads before it stores the first of them.
-const LOADS: usize = 4;
+/// Elements that a thread loads before it stores the first of them. That is all for a filter of 3 x 3, or of 9 along
+/// one axis.
+const LOADS: usize = 5;
 
 /// In the table of terms: here the border's value stands.
 const OUTSIDE: u64 = 1 << 63;
@@ -166,7 +174,6 @@ impl Block {
         let [columns, rows] = header(2);
         let [split, gap] = header(3);
         let [begin, count] = header(4);
-        let ([a, b], [c, d]) = (header(5), header(6));
         let pitch = pitch(columns);
         let words = Shared::<u64>::dynamic();
         let terms = words.offset(count);
@@ -229,6 +236,8 @@ impl Block {
         // SAFETY: as above.
         unsafe { thread::sync_threads() };
         let (row, column) = own();
+        // Loaded last: before, their registers are needed for the elements.
+        let ([a, b], [c, d]) = (header(5), header(6));
         Pass { words, values: tile.offset(row * pitch + column), numbers: [a, b, c, d] }
     }
 
@@ -313,20 +322,14 @@ impl<A: Sum> Fill<A> {
         let (mut slow, mut fast) = divide(number, length);
         let (slow_step, fast_step) = divide(THREADS, length);
         while number < total {
-            let mut values = [A::ZERO; N];
-            let mut places = [0; N];
+            // All terms, then all loads, then all stores: so the loads wait for memory together.
+            let (mut terms, mut places) = ([0; N], [0; N]);
             let mut i = 0;
             while i < N {
                 let is_one = number + i as u32 * THREADS < total;
                 let (row, column) = if by_rows { (fast, slow) } else { (slow, fast) };
                 let (row, column) = if is_one { (row, column) } else { (0, 0) };
-                let term = term(row, column);
-                let is_outside = term == OUTSIDE;
-                // The array's first element takes the place of one that does not exist, so that no load is conditional.
-                let from = self.input.offset(if is_outside { 0 } else { term as isize });
-                // SAFETY: the element is one of the array.
-                let value = A::of::<T>(unsafe { from.cast::<T::Stored>().load(0) });
-                values[i] = if is_outside { outside } else { value };
+                terms[i] = term(row, column);
                 places[i] = row * pitch(columns) + column;
                 slow += slow_step;
                 fast += fast_step;
@@ -334,6 +337,17 @@ impl<A: Sum> Fill<A> {
                     fast -= length;
                     slow += 1;
                 }
+                i += 1;
+            }
+            let mut values = [A::ZERO; N];
+            let mut i = 0;
+            while i < N {
+                let is_outside = terms[i] == OUTSIDE;
+                // The array's first element takes the place of one that does not exist, so that no load is conditional.
+                let from = self.input.offset(if is_outside { 0 } else { terms[i] as isize });
+                // SAFETY: the element is one of the array.
+                let value = A::of::<T>(unsafe { from.cast::<T::Stored>().load(0) });
+                values[i] = if is_outside { outside } else { value };
                 i += 1;
             }
             let mut i = 0;

@@ -1,4 +1,4 @@
-//! Screenshots for people: pages in light and dark, in a wide window and in one of 400 pixels.
+//! Screenshots for people: in light and dark, in a wide window and in one of 400 pixels.
 //!
 //! They lie in target/screenshots. CI keeps them beside its log.
 
@@ -11,7 +11,9 @@ use crate::browser::{Browser, Shown, with_probe};
 use crate::{all, page_of};
 
 /// Width, dark, and how the file ends.
-const LOOKS: [(u32, bool, &str); 4] =
+type Look = (u32, bool, &'static str);
+
+const LOOKS: [Look; 4] =
     [(1280, false, "wide-light"), (1280, true, "wide-dark"), (400, false, "400px-light"), (400, true, "400px-dark")];
 
 /// The pages of the book that are shown: drawings, tables, code, generated pages.
@@ -22,8 +24,8 @@ pub(crate) fn book() -> PathBuf {
     xtask::target(&xtask::root()).join("book")
 }
 
-fn shoot(browser: &Browser, name: &str, shown: Shown<'_>) -> Result<(), Failed> {
-    for (width, dark, look) in LOOKS {
+fn shoot(browser: &Browser, name: &str, shown: Shown<'_>, looks: impl IntoIterator<Item = Look>) -> Result<(), Failed> {
+    for (width, dark, look) in looks {
         let file = xtask::target(&xtask::root()).join("screenshots").join(format!("{name}-{look}.png"));
         browser.shoot(shown, width, dark, &file)?;
     }
@@ -31,12 +33,18 @@ fn shoot(browser: &Browser, name: &str, shown: Shown<'_>) -> Result<(), Failed> 
 }
 
 /// The pages of measurements, and one of a single report with rows of each kind.
+///
+/// Each page has two of the looks, and the next page the other two. They share their styles, and a shot takes seconds.
 pub(crate) fn pages(browser: &Browser) -> Result<(), Failed> {
-    for page in all()? {
-        shoot(browser, &format!("measurements-{}", page.name), Shown::Html(&page.html()))?;
-    }
+    let [wide_light, wide_dark, narrow_light, narrow_dark] = LOOKS;
+    let mut looks = [[wide_light, narrow_dark], [wide_dark, narrow_light]].into_iter().cycle();
     let report = fs::read_to_string(xtask::root().join("docs/measurements/h100/u8-8192.json"))?;
-    shoot(browser, "one-report", Shown::Html(&page_of(&[serde_json::from_str(&report)?])))
+    let one_report = page_of(&[serde_json::from_str(&report)?]);
+    let pages = all()?.into_iter().map(|page| (format!("measurements-{}", page.name), page.html()));
+    for ((name, html), looks) in pages.chain([("one-report".to_owned(), one_report)]).zip(&mut looks) {
+        shoot(browser, &name, Shown::Html(&html), looks)?;
+    }
+    Ok(())
 }
 
 /// The chapters of the book: nothing is wider than the window, and the colours are those of the system, also at the
@@ -56,7 +64,7 @@ pub(crate) fn of_the_book(browser: &Browser) -> Result<(), Failed> {
                 return Err(format!("{chapter}, {look}: {wide} pixels wide, dark: {dark}").into());
             }
         }
-        shoot(browser, &format!("book-{}", chapter.replace('/', "-")), shown)?;
+        shoot(browser, &format!("book-{}", chapter.replace('/', "-")), shown, LOOKS)?;
     }
     Ok(())
 }
