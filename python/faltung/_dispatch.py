@@ -144,16 +144,21 @@ def separable_image(array, output, passes, cval, exact):
 
 
 def filter_axes(array, output, passes, cval, exact):
-    """Filters a real array on the host along several axes; returns False for other arrays.
+    """Filters a real array along several axes in one call; returns False for other arrays.
 
     `passes` are axis, weights or size, origin and mode of each filter.
     """
-    if type(array) is OnDevice or array.dtype.kind == "c" or output.dtype.kind == "c":
+    if array.dtype.kind == "c" or output.dtype.kind == "c":
         return False
     filters = [
         (axis, weights if type(weights) is int else np.asarray(weights, np.float64), mode_code(mode), origin)
         for axis, weights, origin, mode in passes
     ]
+    if type(array) is OnDevice:
+        if len(filters) == 1 or array.overlaps(output):
+            return False
+        between = output.empty(output.dtype)
+        return _native.device_filter_axes(array.array, between.array, output.array, filters, cval, exact)
     is_f32 = has_f32_sums(array, output, exact)
 
     def compute(values, result):

@@ -125,9 +125,13 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
         for axis, width, degree, axis_mode, reach in passes
         if width > 1e-15
     ]
+    check_cval(array, cval)
     if not passes:
         assign(output, array)
-    elif not separable_image(array, output, passes, cval, exact):
+    elif not (
+        separable_image(array, output, passes, cval, exact)
+        or (type(array) is OnDevice and filter_axes(array, output, passes, cval, exact))
+    ):
         one_after_another(array, output, [_pass(*one, cval, exact) for one in passes])
     return output
 
@@ -193,14 +197,15 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
     is_on_device = type(array) is OnDevice
     # Sums that do not grow with the size are worth more than one pass over memory with all products.
-    most = _SMALL_MEAN_ON_DEVICE if is_on_device else _SMALL_MEAN
-    is_small = array.ndim != 2 or all(size <= most for _, size, _, _ in passes)
+    largest = max(size for _, size, _, _ in passes)
+    is_small = largest <= _SMALL_MEAN_ON_DEVICE if is_on_device else array.ndim != 2 or largest <= _SMALL_MEAN
     if not (are_valid and is_small and separable_image(array, output, weighted, cval, exact)):
-        if are_valid and filter_axes(array, output, passes, cval, exact):
-            return output
         is_float = array.dtype.kind == output.dtype.kind == "f"
-        if are_valid and is_on_device and is_small and is_float and not exact:
-            one_after_another(array, output, [_pass(*one, cval, exact) for one in weighted])
+        if is_on_device and is_small and is_float and are_valid and not exact:
+            if not filter_axes(array, output, weighted, cval, exact):
+                one_after_another(array, output, [_pass(*one, cval, exact) for one in weighted])
+            return output
+        if are_valid and filter_axes(array, output, passes, cval, exact):
             return output
         filters = [
             lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(

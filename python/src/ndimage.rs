@@ -150,26 +150,17 @@ pub(crate) fn uniform1d(
 }
 
 /// Filters `input` along several axes, one after the other. `output` has the same shape, or is `input`.
-///
-/// A filter is its axis, its weights or the size of its mean, the code of its mode, and its origin.
 #[pyfunction]
 pub(crate) fn filter_axes(
     py: Python<'_>,
     input: &Bound<'_, PyAny>,
     output: &Bound<'_, PyAny>,
-    filters: Vec<(usize, Bound<'_, PyAny>, u32, isize)>,
+    filters: Vec<FilterOfAxis<'_>>,
     cval: f64,
     is_f32: bool,
 ) -> PyResult<()> {
     let (input, output) = (Array::get(input)?, Array::get_output(output)?);
-    let mut kinds = Vec::with_capacity(filters.len());
-    for (axis, kind, mode, origin) in &filters {
-        let lines = Lines { axis: *axis, origin: *origin, border: border(*mode)?, value: cval };
-        kinds.push(match kind.extract::<usize>() {
-            Ok(size) => (Kind::Mean(size), lines),
-            Err(_) => (Kind::Weights(Weights::get(kind)?.values), lines),
-        });
-    }
+    let kinds = axis_filters(&filters, cval)?;
     let filters: Vec<_> = kinds.iter().map(|(kind, lines)| AxisFilter { along: kind.along(), lines: *lines }).collect();
     let are_bytes = input.layout().element.size() == 1 && output.layout().element.size() == 1;
     let steps = if are_bytes { 1 } else { kinds.iter().map(|(kind, _)| kind.steps()).sum() };
@@ -178,9 +169,27 @@ pub(crate) fn filter_axes(
     compute(py, work, |cancelled| nd::filter_axes(from, to, &filters, sums(is_f32), Some(cancelled)))
 }
 
-/// A filter of [`filter_axes`].
-enum Kind {
+/// A filter along an axis, from Python: the axis, the weights or the size of a mean, the code of the mode, the origin.
+pub(crate) type FilterOfAxis<'py> = (usize, Bound<'py, PyAny>, u32, isize);
+
+/// The filters along axes. `cval` is the value outside.
+pub(crate) fn axis_filters(filters: &[FilterOfAxis<'_>], cval: f64) -> PyResult<Vec<(Kind, Lines)>> {
+    let one = |(axis, kind, mode, origin): &FilterOfAxis<'_>| {
+        let lines = Lines { axis: *axis, origin: *origin, border: border(*mode)?, value: cval };
+        let kind = match kind.extract::<usize>() {
+            Ok(size) => Kind::Mean(size),
+            Err(_) => Kind::Weights(Weights::get(kind)?.values),
+        };
+        Ok((kind, lines))
+    };
+    filters.iter().map(one).collect()
+}
+
+/// What a filter along an axis computes.
+pub(crate) enum Kind {
+    /// The mean of so many elements.
     Mean(usize),
+    /// The correlation with these weights.
     Weights(Vec<f64>),
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(ndimage::device_correlate, module)?,
         wrap_pyfunction!(ndimage::device_correlate1d, module)?,
         wrap_pyfunction!(ndimage::device_uniform1d, module)?,
+        wrap_pyfunction!(ndimage::device_filter_axes, module)?,
         wrap_pyfunction!(call::release_finished, module)?,
         wrap_pyfunction!(handles::devices, module)?,
         wrap_pyfunction!(handles::info, module)?,
