@@ -84,7 +84,8 @@ function timeOverMask(name) {
   const line = list => [...grouped(list, row => row.mask).values()].map(fastest).sort(byMask).map(point);
   const own = rowSeries(lists, point, line);
   const others = [...grouped(some.flatMap(cell => cell.libraries), one => one.who)].map(([who, list]) => ({
-    name: who, kind: "library", line: true, hidden: /naive|cmask|numba/.test(list[0].id) || list.some(one => one.left_out),
+    name: who, kind: "library", line: true,
+    hidden: /naive|cmask|numba/.test(list[0].id) || list.some(one => one.left_out),
     points: list.map(one => ({x: one.k, y: one.us, tip: libraryTip(one), report: one.report})).sort((a,
       b) => a.x - b.x),
   }));
@@ -130,21 +131,27 @@ function timeTable(some, others) {
 /** Kernel, end to end and first call of the GPU beside the CPU, a line for each mask. */
 function dots(name) {
   const some = cellsOf(groupNames.includes(name) ? name : name + COLD);
+  const isUsual = row => row.onGpu && !row.pageLocked;
   const kinds = [
-    ["GPU kernel", "gpu", "kernel", row => row.onGpu, row => row.kernel_us],
-    ["GPU end to end", "gpu", "end to end", row => row.onGpu && !row.pageLocked, row => row.end_to_end_us],
+    ["GPU kernel", "gpu", "kernel", isUsual, row => row.kernel_us],
+    ["GPU end to end", "gpu", "end to end", isUsual, row => row.end_to_end_us],
     ["GPU end to end, page-locked memory", "gpu", "page-locked", row => row.onGpu && row.pageLocked,
       row => row.end_to_end_us],
-    ["GPU first call", "gpu", "first call", row => row.onGpu, row => row.first_call_us],
+    ["GPU first call", "gpu", "first call", isUsual, row => row.first_call_us],
     ["CPU kernel", "cpu", "kernel", row => !row.onGpu, row => row.kernel_us],
     ["CPU first call", "cpu", "first call", row => !row.onGpu, row => row.first_call_us],
   ];
   const place = new Map(some.map((cell, i) => [cell, 10 ** (-i / 10)]));
+  // One run for each kind: that of the fastest kernel. So the marks of a line belong together.
+  const run = (cell, is) => {
+    const list = cell.rows.filter(row => is(row) && (!row.onGpu || row.preferred || !cell.auto));
+    return fastest(list.filter(row => !row.disturbed)) ?? fastest(list);
+  };
   const series = kinds.map(([title, kind, part, is, of]) => ({
     name: title, kind, time: part, points: some.flatMap(cell => {
-      const list = cell.rows.filter(row => is(row) && isNumber(of(row)) && (!row.onGpu || row.preferred || !cell.auto));
-      return list.map(row => ({x: of(row), y: place.get(cell), tip: `${title} ${time(of(row))}\n${rowTip(row)}`,
-        report: row.report, faint: row.disturbed && title.includes("end to end")}));
+      const row = run(cell, is);
+      return row && isNumber(of(row)) ? [{x: of(row), y: place.get(cell), report: row.report,
+        tip: `${title} ${time(of(row))}\n${rowTip(row)}`, faint: row.disturbed && title.includes("end to end")}] : [];
     }),
   }));
   const names = new Map([...place].map(([cell, at]) => [at, cell.first.mask]));

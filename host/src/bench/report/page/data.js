@@ -163,12 +163,14 @@ function wholeCalls(list) {
   return gpu && cpu ? {gpu, cpu} : null;
 }
 
-/** The cells: all timed rows of one problem, in the order of the masks. */
+/** The cells: all timed rows of one problem, in the order of the masks. `chosen` is what the program takes there. */
 const cells = [...grouped(timed, row => row.cell).values()].map(list => {
   const auto = list.filter(row => row.onGpu && row.preferred);
+  const [gpu, cpu] = [fastest(list.filter(row => row.onGpu)), fastest(list.filter(row => !row.onGpu))];
   return {
-    rows: list, first: list[0], auto: fastest(auto), autos: auto, gpu: fastest(list.filter(row => row.onGpu)),
-    cpu: fastest(list.filter(row => !row.onGpu)), libraries: libraries.filter(one => one.cell === list[0].cell),
+    rows: list, first: list[0], auto: fastest(auto), autos: auto, gpu, cpu,
+    // Where the choice of the GPU was not measured, the CPU's is no answer.
+    chosen: fastest(auto) ?? (gpu ? null : cpu), libraries: libraries.filter(one => one.cell === list[0].cell),
     endToEnd: wholeCalls(list),
   };
 }).sort((a, b) => a.first.group.localeCompare(b.first.group, "en", {numeric: true}) || byMask(a.first, b.first));
@@ -183,8 +185,9 @@ const losses = cells.flatMap(cell => {
   const found = [];
   const add = (who, ours, us, other, theirs, report, name) => found.push({
     cell: cell.first, who, ours, us, theirs, report, other: name ?? seriesName(other), times: us / theirs,
-    // Another report has a faster choice for the same cell.
-    since: ours.onGpu && cell.auto && cell.auto.kernel_us < 0.95 * ours.kernel_us ? cell.auto : null,
+    // Another report has a faster choice for the same cell. It is about kernels, so it says nothing about whole calls.
+    since: who !== LOSSES[3] && ours.onGpu && cell.auto && cell.auto.kernel_us < 0.95 * ours.kernel_us ? cell.auto
+      : null,
   });
   const sides = (row, is) => fastest(cell.rows.filter(other => is(other) && other.kernel_us < 0.95 * row.kernel_us));
   // A report holds its own choice; a later report may have another kernel.

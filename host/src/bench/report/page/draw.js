@@ -58,8 +58,9 @@ document.addEventListener("focusout", () => { tip.hidden = true; });
 document.addEventListener("keydown", event => { if (event.key === "Escape") tip.hidden = true; });
 
 /**
- * A table. A column is {title, of, sort, text, wide, narrow, centred, empty}: `of` gives a row's content, as text, as an element, or null;
- * `sort` gives what the column is sorted by. `mark` gives attributes of a row, `cell` those of a cell.
+ * A table. A column is {title, of, sort, text, wide, narrow, centred, empty}: `of` gives a row's content, as text, as
+ * an element, or null; `sort` gives what the column is sorted by. `mark` gives attributes of a row, `cell` those of a
+ * cell.
  */
 function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({})} = {}) {
   const body = el("tbody");
@@ -72,8 +73,8 @@ function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({}
     return el("td", {...attributes, class: classes.join(" ") || null}, content ?? column.empty ?? "not measured");
   }))));
   const heads = columns.map(column => {
-    const head = el("th", {class: [column.text && "text", column.narrow && "narrow", column.centred && "centred"].filter(Boolean).join(" ")
-      || null, scope: "col"});
+    const classes = ["text", "narrow", "centred"].filter(name => column[name]).join(" ");
+    const head = el("th", {class: classes || null, scope: "col"});
     if (!column.sort) {
       head.append(column.title);
       return head;
@@ -89,9 +90,10 @@ function table(columns, list, {tall = false, mark = () => ({}), cell = () => ({}
   show(list);
   const place = el("div", {class: tall ? "scroll tall" : "scroll", tabindex: "0"},
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
-  // A high table scrolls, so it says that there is more.
-  return tall && list.length > 16 ? el("div", {}, place,
-    el("p", {class: "quiet more"}, `${list.length} rows: scroll within the table.`)) : place;
+  // A high table scrolls, and so does a wide one in a narrow window: they say that there is more.
+  const more = [tall && list.length > 16 ? `${list.length} rows` : null,
+    isNarrow && columns.length > 3 ? `${columns.length} columns` : null].filter(Boolean).join(", ");
+  return more ? el("div", {}, place, el("p", {class: "quiet more"}, `${more}: scroll within the table.`)) : place;
 }
 
 /** A sorted copy. What is missing comes last in both directions. */
@@ -213,7 +215,8 @@ function chart({x, y, series, roofs = [], labels = [], height = 420}) {
     for (const point of one.points) {
       const mark = svgEl("a", {href: address(point.report), "data-tip": point.tip, "aria-label": point.tip},
         svgEl("path", {class: `mark ${one.kind}${point.faint ? " faint" : ""}`,
-          d: SHAPES[shape](one.kind === "library" ? 4 : 5), transform: `translate(${px(point.x).toFixed(1)} ${py(point.y).toFixed(1)})`}));
+          d: SHAPES[shape](one.kind === "library" ? 4 : 5),
+          transform: `translate(${px(point.x).toFixed(1)} ${py(point.y).toFixed(1)})`}));
       group.append(mark);
     }
     group.style.display = one.hidden ? "none" : "";

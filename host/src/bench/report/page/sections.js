@@ -26,8 +26,9 @@ function short() {
     “auto” is the choice that the program makes: the kernel with the shortest predicted time. Each line is a kernel
     that auto takes. The roofline is the least time: all bytes moved once at the measured copy
     rate, or all products at the measured multiply-add rate, whichever takes longer. The share names that bound.
-    Shares of different bounds do not compare. “above” is faster than the roofline, so it has no share. “two methods”: do not use the CPU ratio of these separable rows. The
-    GPU used two passes, the CPU computed all products. A click on a title sorts.`),
+    Shares of different bounds do not compare. “above” is faster than the roofline, so it has no share. “two methods”:
+    do not use the CPU ratio of these separable rows. The GPU used two passes, the CPU computed all products. A click
+    on a title sorts.`),
   overview()];
 }
 
@@ -36,7 +37,8 @@ function rooflineSection() {
   return [says(`
     Each point is a measured kernel. Higher is faster. The speed is effective: it counts the operations of the plain
     formula, two for each coefficient and value, whatever the kernel does. Points above the line need fewer
-    operations than the formula, or use tensor cores. Touch a point for its numbers, click for its report.`),
+    operations than the formula, or use tensor cores. Their shares in the tables count another roofline: the copies
+    alone. Touch a point for its numbers, click for its report.`),
   ...roofline()];
 }
 
@@ -44,7 +46,8 @@ function masksSection() {
   if (!groups.length) return nothing();
   return [says(`
     Lower is faster. Filled marks are our kernels on the GPU. Hollow marks with solid lines: our CPU methods.
-    Hollow marks with dotted lines: other libraries. The thick dashed line is the roofline. The legend hides and shows a
+    Hollow marks with dotted lines: other libraries. The thick dashed line is the roofline of the plain sum: kernels
+    that need fewer operations may be below it. The legend hides and shows a
     line. A hollow button is a hidden line. The table below has the same times; a dash was not measured.`),
   ...choice("Images", groupNames, mainGroup, timeOverMask)];
 }
@@ -53,10 +56,10 @@ function matrixSection() {
   const parts = [];
   if (cells.length) {
     parts.push(el("h3", {}, "Share of the roofline, of the kernel that auto takes"), says(`
-      The largest measured image of each format. Green is above 50 %, red below, grey is above the roofline,
-      a dash was not measured. Below each share is its bound. The roofline of tensor_core_u8, separable_tensor_core,
-      fft_tile and fft_passes counts memory traffic only. Their arithmetic takes longer. The share does not rate the
-      kernel.`), shareMap());
+      The largest measured image of each format. Green is above 50 %, red below. A dash was not measured. Below each
+      share is its bound. Grey says nothing about the kernel: it is above its roofline, or its roofline counts memory
+      traffic only and its arithmetic takes longer (tensor_core_u8, separable_tensor_core, fft_tile, fft_passes).`),
+    shareMap());
   }
   if (matrix.length) {
     const sizes = [...new Set(matrix.map(cell => `${cell.width} x ${cell.height}`))];
@@ -82,9 +85,10 @@ function accuracySection() {
 function wholeSection() {
   if (!groups.length) return nothing();
   return [says(`
-    Left is faster. The kernel alone works on data in the GPU's memory. End to end is from host memory to host memory.
-    The first call also plans, loads the kernel and allocates. CPU times are of all threads. A pale mark is disturbed:
-    its end-to-end time is longer than its first call, or its runs differ by more than a factor of 2.`),
+    Left is faster. The marks of a mask are of one run. The kernel alone works on data in the GPU's memory. End to end
+    is from host memory to host memory. The first call also plans, loads the kernel and allocates. CPU times are of all
+    threads. A pale mark is disturbed: its end-to-end time is longer than its first call, or its runs differ by more than a
+    factor of 2.`),
   ...choice("Images", wholeNames, mainGroup.replace(COLD, ""), name => [...dots(name), says(`
     “First call”: planning, loading and allocation included; “(loaded)”: an earlier cell had loaded the kernel. “Warm
     caches”: a run finds there what the run before has left. `
@@ -100,7 +104,7 @@ function lossSection() {
       “library”: a library is faster than the kernel that auto took. “own kernel”: another of our kernels is more than
       5 % faster. “own CPU method”: the
       same for the choice of the CPU. “CPU, end to end”: the CPU computes the image faster than the GPU does with both
-      copies. The last column has the faster choice of auto in another report, for the same cell.`), lossTable());
+      copies. The last column: in another report auto takes a faster kernel for the same cell.`), lossTable());
   } else if (reports.length) {
     parts.push(says(`
       In no cell of these reports is a library faster than what auto takes, or another kernel more than 5 % faster.`));
@@ -118,8 +122,10 @@ function lossSection() {
 function pythonSection() {
   if (!pythonRows.length) return nothing();
   return data.python.flatMap(report => [says(`
-    Wall time of one call, the median. The number in brackets is that time divided by faltung's: above 1, green, faltung
-    is faster. A dash: the library has no such call, or was not measured.`), pythonTable(report)]);
+    faltung is the Python module of this project. Wall time of one call, the median. The number after convolve and
+    uniform is the side of the mask in pixels, that after gaussian the standard deviation in pixels. The number in
+    brackets is that time divided by faltung's: above 1, green, faltung is faster. A dash: the library has no such
+    call, or was not measured.`), pythonTable(report)]);
 }
 
 const SECTIONS = [

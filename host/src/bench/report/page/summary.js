@@ -4,9 +4,9 @@
 const otherMethod = cell => cell.first.separable && cell.cpu?.name === "direct";
 const cpuTimes = cell => cell.cpu.kernel_us / cell.auto.kernel_us;
 
-/** "f32, 1 channel, dense (3 x 3 to 21 x 21)", for rows. */
-function kinds(list) {
-  return [...grouped(list, row => `${row.format}, ${row.separable ? "separable" : "dense"}`)].map(([name, some]) =>
+/** "f32, 1 channel, dense (3 x 3 to 21 x 21)", for rows. `of` names the group of a row. */
+function kinds(list, of = row => `${row.format}, ${row.separable ? "separable" : "dense"}`) {
+  return [...grouped(list, of)].map(([name, some]) =>
     `${name} (${range([...some].sort(byMask).map(row => row.mask))})`).join("; ");
 }
 
@@ -38,19 +38,28 @@ function fast(large) {
     const [least, most] = [order[0], order[order.length - 1]];
     const place = ({first}) => solid(`${first.mask} on ${first.width} x ${first.height}`);
     const first = beside.filter(cell => times(cell) > 1).length;
-    list.push(told("Beside other libraries on this GPU", `(f32, one channel): our fastest choice is ahead in ${first} `
-      + `of ${beside.length} cells. The fastest library takes from ${ratio(times(least))} our time (${place(least)}) to `
-      + `${ratio(times(most))} (${place(most)}).`));
+    list.push(told("Beside other libraries on this GPU", `(f32, one channel): the choice of auto is ahead in ${first} `
+      + `of ${beside.length} cells. The fastest library takes from ${ratio(times(least))} our time (${place(least)}) `
+      + `to ${ratio(times(most))} (${place(most)}).`));
   }
   if (near.length) {
-    list.push(told("Near the limit of the GPU,", `at least 75 % of the roofline. ${near.length} of the `
-      + `${judged.length} cells with large images and a share are there. `
+    list.push(told("Near the limit of the GPU,", `at least 75 % of the roofline: ${near.length} of the `
+      + `${judged.length} cells with large images and a share. `
       + [...grouped(near, row => row.floor_bound)].map(([bound, some]) => `Of ${bound}: ${kinds(some)}.`).join(" ")));
+  }
+  const above = large.filter(isAbove);
+  if (above.length) {
+    const all = above.every(row => countedProducts(row) >= row.mask_width * row.mask_height);
+    list.push(told("Above the roofline:", `${[...new Set(above.map(row => row.name))].join(", ")}, ${kinds(above)}. `
+      + (all ? "Its roofline counts f32 multiply-adds for all products of the mask. The kernel filters columns, then "
+        + "rows, so it does fewer. It has no share."
+        : "The kernel is faster than the measured rates allow. It has no share.")));
   }
   const cpu = cells.filter(cell => cell.auto && cell.cpu && cell.auto.values >= 1e6 && !otherMethod(cell));
   if (cpu.length) {
-    list.push(told("Beside the CPU,", `with the image in the GPU's memory, the GPU is ${span(cpu.map(cpuTimes), ratio)} `
-      + `as fast on large images. The CPU had ${threadsOf(cpu.map(cell => cell.cpu))} threads.`));
+    list.push(told("Beside the CPU,", "with the image in the GPU's memory, the GPU is "
+      + `${span(cpu.map(cpuTimes), ratio)} as fast on large images. The CPU had `
+      + `${threadsOf(cpu.map(cell => cell.cpu))} threads.`));
   }
   const only = timed.filter(row => !row.onGpu);
   if (!large.length && only.length && !timed.some(row => row.onGpu)) {
@@ -71,26 +80,18 @@ function slow(taken, large) {
   const below = large.filter(row => isNumber(row.floor_fraction) && row.floor_fraction < 0.5);
   const far = below.filter(row => !MEMORY_ONLY.has(row.name));
   const own = below.filter(row => MEMORY_ONLY.has(row.name));
-  const above = large.filter(isAbove);
   const small = taken.filter(row => row.values < 1e6);
   const whole = large.filter(row => !row.pageLocked && isNumber(row.end_to_end_us) && !row.disturbed);
   if (far.length) list.push(told("Far from the limit,", `less than 50 % of the roofline: ${kinds(far)}. `
     + "Neither memory bandwidth nor FMA rate limits these kernels. The limit was not measured."));
   if (own.length) {
-    list.push(told("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The roofline `
-      + "of these kernels counts memory traffic only. Their arithmetic takes longer. The share does not rate the "
-      + "kernel."));
-  }
-  if (above.length) {
-    const all = above.every(row => countedProducts(row) >= row.mask_width * row.mask_height);
-    list.push(told("Above the roofline:", `${[...new Set(above.map(row => row.name))].join(", ")}, ${kinds(above)}. `
-      + (all ? "Its roofline counts f32 multiply-adds for all products of the mask. The kernel filters columns, then "
-        + "rows, so it does fewer. It has no share."
-        : "The kernel is faster than the measured rates allow. It has no share.")));
+    list.push(told("Bound by their own arithmetic:", `${[...new Set(own.map(row => row.name))].join(", ")}. The `
+      + "roofline of these kernels counts memory traffic only. Their arithmetic takes longer. The share does not rate "
+      + "the kernel."));
   }
   if (small.length) {
-    list.push(told("Small images", `take ${span(small.map(row => row.kernel_us), time)}, because a launch takes about as `
-      + "long as the kernel."));
+    list.push(told("Small images", `take ${span(small.map(row => row.kernel_us), time)}, because a launch takes about `
+      + "as long as the kernel."));
   }
   if (whole.length) {
     list.push(told("From host memory and back,", `a call on a large image takes `
@@ -126,8 +127,8 @@ function elsewhere() {
   const slower = both.filter(cell => cell.endToEnd.cpu.end_to_end_us < cell.endToEnd.gpu.end_to_end_us);
   if (slower.length) {
     list.push(told("The CPU is faster", `from host memory and back in ${slower.length} of ${both.length} cells: `
-      + `${kinds(slower.map(cell => cell.endToEnd.gpu))}. There the GPU is worth its transfers only if the image `
-      + "stays in GPU memory."));
+      + `${kinds(slower.map(cell => cell.endToEnd.gpu), row => row.group)}. There the GPU is worth its `
+      + "transfers only if the image stays in GPU memory."));
   }
   const python = pythonLosses();
   if (python.length) {
@@ -137,8 +138,10 @@ function elsewhere() {
     list.push(told("From Python,", `another library is faster than faltung: ${by.join(", ")}.`));
   }
   if (!list.length && both.length) {
-    const beside = libraries.length ? "" : " They have no times of other libraries.";
-    list.push(told("Nothing", `that these reports have.${beside}`));
+    const left = cells.filter(cell => cell.auto && cell.cpu && !cell.endToEnd).length;
+    list.push(told(...(libraries.length ? ["Nothing", "that these reports have."]
+      : ["Only our own kernels were compared.", "None is more than 5 % faster than the choice of auto."]), (left ? ` In ${left} cells the times from host memory and `
+      + "back are disturbed, so they do not count." : "")));
   } else if (list.length) list.push(el("li", {}, "Each case is in ", link("losses", "Where we lose"), "."));
   return list;
 }
@@ -153,8 +156,8 @@ function cautions() {
       + "of a cool GPU with enough power. The column “note” of ", link("rows", "All rows"), " has the reasons."));
   }
   if (noted("drift: ")) {
-    list.push(told("Times rose or fell", `by 5 % or more while they were measured in ${rowsOf(noted("drift: "))}. Measure `
-      + "these again. The column “note” of ", link("rows", "All rows"), " has them."));
+    list.push(told("Times rose or fell", `by 5 % or more while they were measured in ${rowsOf(noted("drift: "))}. `
+      + "Measure these again. The column “note” of ", link("rows", "All rows"), " has them."));
   }
   const disturbed = timed.filter(row => row.disturbed).length;
   if (disturbed) {

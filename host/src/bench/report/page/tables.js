@@ -2,7 +2,8 @@
 
 /** The row of a table that shows some fields of a report's row; a test compares the text with the report. */
 const field = (title, name, show, more = {}) => ({
-  title, name, sort: row => (Array.isArray(row[name]) ? row[name].join() : row[name]), of: row => show(row[name], row) ?? null, ...more,
+  title, name, sort: row => (Array.isArray(row[name]) ? row[name].join() : row[name]),
+  of: row => show(row[name], row) ?? null, ...more,
 });
 const fieldOf = (row, column) => (column.name ? {"data-field": column.name} : {});
 
@@ -32,14 +33,14 @@ const libraryTime = cell => Math.min(...cell.libraries.filter(one => !one.left_o
 
 /** A row for each kernel that is taken in a group of cells. */
 function overview() {
-  const chosen = cells.filter(cell => cell.auto ?? cell.cpu);
+  const chosen = cells.filter(cell => cell.chosen);
   const meaning = {title: "what it means", text: true, wide: true, of: one => verdict(one.taken)};
   // In a narrow window the reader sees two columns.
   const [early, late] = isNarrow ? [[meaning], []] : [[], [meaning]];
   const lines = [...grouped(chosen,
-    cell => `${cell.first.group}|${(cell.auto ?? cell.cpu).name}`).values()].map(some => {
-    const taken = some.map(cell => cell.auto ?? cell.cpu);
-    const beside = some.map(cell => libraryTime(cell) / (cell.auto ?? cell.cpu).kernel_us);
+    cell => `${cell.first.group}|${cell.chosen.name}`).values()].map(some => {
+    const taken = some.map(cell => cell.chosen);
+    const beside = some.map(cell => libraryTime(cell) / cell.chosen.kernel_us);
     const compared = some.filter(cell => cell.auto && cell.cpu && !otherMethod(cell));
     const cpu = compared.map(cpuTimes);
     const threads = threadsOf(compared.map(cell => cell.cpu));
@@ -69,7 +70,7 @@ function overview() {
 }
 
 /** The part of a colour in a cell, in per cent: enough to be seen on a dark page, little enough to read the text. */
-const tint = part => Math.round(Math.max(10, Math.min(40, part)));
+const tint = part => Math.round(Math.max(18, Math.min(40, part)));
 
 /** A heat map: a line for each format, a column for each mask. `of` gives {value, text, tip, report} or null. */
 function heatMap(formats, masks, of, colour) {
@@ -87,7 +88,7 @@ function heatMap(formats, masks, of, colour) {
 
 /** The share of the roofline of what auto takes, of the largest image of each format. */
 function shareMap() {
-  const chosen = cells.filter(cell => (cell.auto ?? cell.cpu)).map(cell => cell.auto ?? cell.cpu);
+  const chosen = cells.map(cell => cell.chosen).filter(Boolean);
   const format = row => `${row.format}, ${row.separable ? "separable" : "dense"}`;
   const best = new Map();
   for (const row of chosen) {
@@ -100,9 +101,11 @@ function shareMap() {
     const row = best.get(`${name}|${mask}`);
     const text = row && (isAbove(row) ? "above"
       : [percent(row.floor_fraction), el("br"), el("small", {}, row.floor_bound)]);
-    return row && {value: isAbove(row) ? null : row.floor_fraction, text, tip: rowTip(row), report: row.report};
-  }, ({value}) => ({class: value === null ? "aside" : value >= 0.5 ? "good" : "bad",
-    part: value === null ? 20 : tint(Math.abs(value - 0.5) * 90)}));
+    // A share that does not rate the kernel has no colour.
+    const rated = !isAbove(row ?? {}) && !MEMORY_ONLY.has(row?.name);
+    return row && {value: isAbove(row) ? null : row.floor_fraction, rated, text, tip: rowTip(row), report: row.report};
+  }, ({value, rated}) => ({class: !rated ? "aside" : value >= 0.5 ? "good" : "bad",
+    part: rated ? tint(Math.abs(value - 0.5) * 90) : 20}));
 }
 
 /** Whether register_tile is faster in a cell, but was not measured there: see h100.md. */
@@ -126,7 +129,8 @@ function matrixMap(size) {
     const cell = best.get(`${name}|${mask}`);
     const base = best.get(`f32, 1 channel, ${name.split(", ")[2]}|${mask}`);
     if (!cell || !base) return null;
-    const value = cell.us / cell.channels / base.us;
+    // The colour is that of the figure that is shown.
+    const value = Number(digits(cell.us / cell.channels / base.us));
     // Kernels that are faster were left out of the measurement of these cells.
     const standIn = isStandIn(cell, some);
     return {value, standIn, text: digits(value) + (standIn ? " †" : ""), report: data.matrix,
@@ -173,7 +177,8 @@ const arrayPlace = row => (row.arrays === "device" ? "on the GPU" : "in host mem
 
 function pythonLossTable() {
   return table([
-    {title: "call", text: true, of: ({row}) => `${row.filter}, ${row.type}, ${row.side} x ${row.side}, ${arrayPlace(row)}`,
+    {title: "call", text: true,
+      of: ({row}) => `${row.filter}, ${row.type}, ${row.side} x ${row.side}, ${arrayPlace(row)}`,
       sort: ({row}) => `${row.filter} ${row.type} ${row.side}`},
     {title: "faltung", of: ({own}) => time(own.median_us), sort: ({own}) => own.median_us},
     {title: "faster", text: true, of: ({row}) => row.library, sort: ({row}) => row.library},
@@ -197,7 +202,8 @@ function pythonTable(report) {
       sort: ([row]) => row.arrays},
     {title: "faltung, first call", of: line => time(of(line, "faltung")?.first_us), sort: line => of(line,
       "faltung")?.first_us},
-    ...names.map(name => ({title: name, library: name, empty: "–", sort: line => of(line, name)?.median_us, of: line => {
+    ...names.map(name => ({title: name, library: name, empty: "–", sort: line => of(line, name)?.median_us,
+      of: line => {
       const row = of(line, name);
       if (row?.status === "wrong") return "differs from SciPy";
       const own = of(line, "faltung")?.median_us;
@@ -221,7 +227,7 @@ function allRows() {
   return table([
     {title: "report", text: true, of: row => reportLink(row.report), sort: row => row.report.name},
     {title: "backend", text: true, of: row => row.backend, sort: row => row.backend},
-    {title: "variant", text: true, sort: row => row.name,
+    {title: "variant", text: true, narrow: true, sort: row => row.name,
       of: row => (row.name === row.variant ? row.name : `${row.name} (then ${row.variant})`)},
     {title: "format", text: true, of: row => row.format, sort: row => row.format},
     {title: "image", of: row => `${row.width} x ${row.height}`, sort: row => row.width * row.height},
@@ -304,7 +310,7 @@ function absences() {
     + one.reason,
     cell: `${one.width} x ${one.height}, mask ${maskName(one)}`})), ...left, ...wrong];
   const none = refused.length || !reports.length ? []
-    : [el("p", {}, "The reports of host bench name no variant that was asked for and not eligible, and no error.")];
+    : [el("p", {}, "In these reports each variant that was asked for has its times.")];
   if (!list.length && !reports.length) return nothing();
   return [...none, list.length ? table([
     {title: "variant or library", text: true, of: one => today(one.variant), sort: one => one.variant},
