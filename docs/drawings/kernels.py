@@ -103,7 +103,7 @@ def double_buffering():
     stages = [
         ("cp.async", "to P{}", "pale-orange", "orange"),
         ("row pass", "P{0} to F{0}", "pale-blue", "blue"),
-        ("col. pass", "F{} to sums", "pale-green", "green"),
+        ("col. pass", "adds F{}", "pale-green", "green"),
     ]
     for step in range(steps):
         d.text(left + step * width + width / 2, 44, f"step {step}", "dim", "middle", small=True)
@@ -153,11 +153,11 @@ def fixed_point_digits():
     for k in range(32):
         for n in range(8):
             if 0 <= k % 16 - phase - n < 7:
-                color = ("purple" if k < 16 else "blue")
-                d.rect(x + n * unit, y + k * unit, unit, unit, f"pale-{color}", color, stroke_width=0.5)
+                fill, stroke = ("grey", "dim") if k < 16 else ("dim", "page")
+                d.rect(x + n * unit, y + k * unit, unit, unit, fill, stroke, stroke_width=0.5)
     d.text(x, y - 6, "32 x 8", "dim", small=True)
-    d.text(x + 8 * unit + 5, y + 36, ["row k of", "the mask"], "purple", small=True)
-    d.text(x + 8 * unit + 5, y + 116, ["row k + 1"], "blue", small=True)
+    d.text(x + 8 * unit + 5, y + 36, ["row k of", "the mask"], "dim", small=True)
+    d.text(x + 8 * unit + 5, y + 116, ["row k + 1"], "dim", small=True)
     d.text(x + 108, y + 46, "=", anchor="middle", bold=True)
     x = 326
     d.rect(x, y, 8 * unit, 16 * unit, "pale-green", "green")
@@ -227,21 +227,21 @@ def overlap_save():
     y += 34
     d.text(14, y, "One block of 512 threads, all in one kernel", bold=True)
     steps = [
-        ("load A + iB", "minus mean"),
+        ("A + iB", "minus mean"),
         ("forward", "transform"),
         ("times the", "spectrum"),
         ("inverse", "transform"),
         ("proof of", "each result"),
     ]
-    width = 67
+    width = 70
     for i, words in enumerate(steps):
-        x = 8 + i * (width + 12)
+        x = 8 + i * (width + 9)
         last = i == len(steps) - 1
         d.box(x, y + 12, width, 40, [], "pale-green" if last else "grey", "green" if last else "line")
         for j, word in enumerate(words):
             d.text(x + width / 2, y + 29 + 14 * j, word, "green" if last else "ink", "middle", small=True)
         if i:
-            d.line([(x - 12, y + 32), (x - 1, y + 32)], "ink", arrow=True)
+            d.line([(x - 9, y + 32), (x - 1, y + 32)], "ink", arrow=True)
     y += 74
     d.text(14, y, "All results proven: the rows are stored.", "green")
     d.text(14, y + 16, "Up to 12 failures in each warp: warps add those windows.", "orange")

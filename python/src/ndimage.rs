@@ -31,14 +31,12 @@ impl Weights {
         let values = (0..layout.elements()).map(|i| unsafe { first.add(i).read_unaligned() }).collect();
         Ok(Self { values, shape: layout.shape.clone() })
     }
+}
 
-    /// As [`get`](Self::get), for all axes at once: there SciPy leaves the products with NaN out, as those with 0.
-    pub(crate) fn get_dense(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let mut weights = Self::get(object)?;
-        for weight in weights.values.iter_mut().filter(|weight| weight.is_nan()) {
-            *weight = 0.0;
-        }
-        Ok(weights)
+/// Weights for all axes at once: there SciPy leaves the products with NaN out, as those with 0.
+pub(crate) fn leave_nan_out(weights: &mut [f64]) {
+    for weight in weights.iter_mut().filter(|weight| weight.is_nan()) {
+        *weight = 0.0;
     }
 }
 
@@ -97,7 +95,8 @@ pub(crate) fn correlate(
     origins: Vec<isize>,
     is_f32: bool,
 ) -> PyResult<()> {
-    let (input, output, weights) = (Array::get(input)?, Array::get_output(output)?, Weights::get_dense(weights)?);
+    let (input, output, mut weights) = (Array::get(input)?, Array::get_output(output)?, Weights::get(weights)?);
+    leave_nan_out(&mut weights.values);
     let border = border(mode)?;
     let work = input.layout().elements().saturating_mul(weights.values.len());
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);

@@ -776,21 +776,25 @@ def test_objects_like_cupys(cupy):
 
 
 @pytest.mark.parametrize("function", ["correlate", "convolve"])
-def test_small_pictures_take_one_call(cupy, function):
+@pytest.mark.parametrize("type_", ["f4", "f8", "u1", "i2", "?"])
+def test_small_pictures_take_one_call(cupy, function, type_):
     ours, right = getattr(faltung.ndimage, function), getattr(scipy.ndimage, function)
-    values, random = image(12, 40), np.random.default_rng(5)
-    array = cupy.ndarray(values.shape, "f4", values)
+    random = np.random.default_rng(5)
+    values = (image(12, 40) * 10).astype(type_)
+    array = cupy.ndarray(values.shape, type_, values)
+    tolerance = {"f4": 1e-2, "f8": 1e-10}.get(type_, 0)
     for shape, origin, mode in [((3, 3), 0, "reflect"), ((2, 4), 0, "wrap"), ((4, 3), -1, "mirror"), ((5, 6), 2, "constant")]:
         weights = random.random(shape) - 0.3
         native = faltung._native.filter_picture(array, weights, mode, 1.5, origin, function == "convolve")
         result = ours(array, weights, mode=mode, cval=1.5, origin=origin)
         for found in (native, result):
-            assert type(found) is cupy.ndarray and found.dtype == np.float32
-            assert abs(found.get() - right(values, weights, mode=mode, cval=1.5, origin=origin)).max() < 1e-3
+            assert type(found) is cupy.ndarray and found.dtype == values.dtype
+            expected = right(values, weights, mode=mode, cval=1.5, origin=origin)
+            assert np.abs(found.get().astype("f8") - expected.astype("f8")).max() <= tolerance
     # All else takes the long way, which knows the errors, too.
     for weights, origin, cval in [([[1, 2]], 0, 0.0), (WEIGHTS, (0, 0), 0.0), (WEIGHTS, 0, 1j), (WEIGHTS, 0.5, 0.0)]:
         assert faltung._native.filter_picture(array, weights, "reflect", cval, origin, False) is None
-    for given in (values, cupy.ndarray(values.shape, "f8", values.astype("f8")), cupy.ndarray((40,), "f4", values[0]), [[1.0]]):
+    for given in (values, cupy.ndarray(values.shape, "c8", values.astype("c8")), cupy.ndarray((40,), "f4", values[0]), [[1.0]]):
         assert faltung._native.filter_picture(given, WEIGHTS, "reflect", 0.0, 0, False) is None
     assert faltung._native.filter_picture(array, WEIGHTS, "mirrors", 0.0, 0, False) is None
     assert faltung._native.filter_picture(array, WEIGHTS, "reflect", 0.0, 2, False) is None, "outside of the window"

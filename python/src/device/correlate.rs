@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use faltung::nd::{Correlation, Sums};
 use faltung::{
     Border, BorderMode, Device, DeviceImage, Error, Filter, Mask, Operation, Prepared, Problem, Recent, Stream,
     VariantChoice,
@@ -12,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::array::DeviceArray;
-use super::{call, interface, libraries};
-use crate::ndimage::{MODES, all_fit_f32};
+use super::{call, interface, libraries, ndimage};
+use crate::ndimage::{MODES, all_fit_f32, leave_nan_out};
 
 /// What is computed. Equal keys have equal results.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,9 +130,9 @@ pub(super) fn correlate2d_f32(
     correlate(&array, &output, &window, mode, cval)
 }
 
-/// Correlates a two-dimensional ``float32`` array with weights into a new array of its library; None, and nothing done,
-/// where `correlate2d_f32` returns False, for arrays that are on no device, and for arguments that are not these. A
-/// convolution if ``is_convolution``.
+/// Correlates a two-dimensional array of real numbers with weights into a new array of its library; None, and nothing
+/// done, for arrays that are on no device, for arguments that are not these, and for ``float32`` where
+/// `correlate2d_f32` returns False. A convolution if ``is_convolution``.
 ///
 /// ``weights`` is a NumPy array of ``float64`` with two axes, ``mode`` a name of SciPy's, ``cval`` the value outside
 /// for "constant", ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
@@ -149,8 +150,7 @@ pub(super) fn filter_picture<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = array.py();
     let Some(array) = interface::wrap(array)? else { return Ok(None) };
-    let is_picture = array.get().shape.len() == 2 && array.get().is_f32(py)?;
-    if !is_picture || !array.get().library.makes_arrays() {
+    if array.get().shape.len() != 2 || !array.get().library.makes_arrays() {
         return Ok(None);
     }
     let (Ok(cval), Ok(origin)) = (cval.extract::<f64>(), origin.extract::<isize>()) else { return Ok(None) };
@@ -167,8 +167,24 @@ pub(super) fn filter_picture<'py>(
         let (Some(row), Some(column)) = (reversed(rows), reversed(columns)) else { return Ok(None) };
         window.origins = (row, column);
     }
+    if array.get().is_f32(py)? {
+        let (object, output) = libraries::like(&array)?;
+        return Ok(correlate(&array, &output, &window, mode, cval)?.then_some(object));
+    }
+    let is_within = |side: usize| {
+        let middle = (side / 2).checked_add_signed(origin);
+        middle.is_some_and(|middle| middle < side)
+    };
+    if array.get().element(py)?.is_none() || !is_within(rows) || !is_within(columns) {
+        return Ok(None);
+    }
+    leave_nan_out(&mut window.weights);
+    let (shape, origins) = ([rows, columns], [window.origins.0, window.origins.1]);
+    let correlation =
+        Correlation { weights: &window.weights, shape: &shape, origins: &origins, border: mode, value: cval };
     let (object, output) = libraries::like(&array)?;
-    Ok(correlate(&array, &output, &window, mode, cval)?.then_some(object))
+    ndimage::enqueue_correlation(&array, &output, &correlation, Sums::F64)?;
+    Ok(Some(object))
 }
 
 /// The border mode with a name of SciPy's.

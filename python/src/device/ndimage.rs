@@ -1,36 +1,47 @@
 //! Filters on arrays of all real types and up to four axes, by the library's kernels for arrays.
 
-use faltung::nd::{self, Correlation, Element, Layout, Lines};
+use faltung::nd::{self, Correlation, Element, Layout, Lines, Sums};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::array::DeviceArray;
 use super::call;
 use crate::array;
-use crate::ndimage::{FilterOfAxis, Kind, Weights, all_fit_f32, axis_filters, border, sums};
+use crate::ndimage::{FilterOfAxis, Kind, Weights, all_fit_f32, axis_filters, border, leave_nan_out, sums};
 
 impl DeviceArray {
+    /// The type of the elements; None unless they are real numbers in the device's byte order.
+    pub(super) fn element(&self, py: Python<'_>) -> PyResult<Option<Element>> {
+        let dtype = self.dtype.bind(py);
+        if !dtype.getattr(pyo3::intern!(py, "isnative"))?.extract::<bool>()? {
+            return Ok(None);
+        }
+        let kind: char = dtype.getattr(pyo3::intern!(py, "kind"))?.extract()?;
+        Ok(Some(match (kind, self.item_size) {
+            ('b', 1) => Element::Bool,
+            ('i', 1) => Element::I8,
+            ('i', 2) => Element::I16,
+            ('i', 4) => Element::I32,
+            ('i', 8) => Element::I64,
+            ('u', 1) => Element::U8,
+            ('u', 2) => Element::U16,
+            ('u', 4) => Element::U32,
+            ('u', 8) => Element::U64,
+            ('f', 4) => Element::F32,
+            ('f', 8) => Element::F64,
+            _ => return Ok(None),
+        }))
+    }
+
     /// The type of the elements, and where they are.
     ///
     /// # Errors
-    /// `TypeError` if the elements are complex.
+    /// `TypeError` unless they are real numbers in the device's byte order.
     pub(crate) fn layout(&self, py: Python<'_>) -> PyResult<Layout> {
-        let dtype = self.dtype.bind(py);
-        let kind: String = dtype.getattr(pyo3::intern!(py, "kind"))?.extract()?;
-        let element = match (kind.as_str(), self.item_size) {
-            ("b", 1) => Element::Bool,
-            ("i", 1) => Element::I8,
-            ("i", 2) => Element::I16,
-            ("i", 4) => Element::I32,
-            ("i", 8) => Element::I64,
-            ("u", 1) => Element::U8,
-            ("u", 2) => Element::U16,
-            ("u", 4) => Element::U32,
-            ("u", 8) => Element::U64,
-            ("f", 4) => Element::F32,
-            ("f", 8) => Element::F64,
-            _ => return Err(PyTypeError::new_err(format!("the array's elements must be real numbers, not {dtype}"))),
-        };
+        let element = self.element(py)?.ok_or_else(|| {
+            let found = self.dtype.bind(py);
+            PyTypeError::new_err(format!("the array's elements must be real numbers in native byte order, not {found}"))
+        })?;
         Ok(Layout { element, shape: self.shape.clone(), strides: self.strides.clone() })
     }
 }
@@ -70,14 +81,24 @@ pub(super) fn device_correlate(
     origins: Vec<isize>,
     is_f32: bool,
 ) -> PyResult<()> {
-    let (weights, border) = (Weights::get_dense(weights)?, border(mode)?);
+    let (Weights { mut values, shape }, border) = (Weights::get(weights)?, border(mode)?);
+    leave_nan_out(&mut values);
+    let correlation = Correlation { weights: &values, shape: &shape, origins: &origins, border, value: cval };
+    enqueue_correlation(input, output, &correlation, sums(is_f32))
+}
+
+/// Enqueues a correlation. `output` is apart from `input`.
+pub(super) fn enqueue_correlation(
+    input: &Bound<'_, DeviceArray>,
+    output: &Bound<'_, DeviceArray>,
+    correlation: &Correlation<'_>,
+    sums: Sums,
+) -> PyResult<()> {
     enqueue(input, output, |device, input, output, stream| {
-        let Weights { values, shape } = &weights;
-        let correlation = Correlation { weights: values, shape, origins: &origins, border, value: cval };
         // SAFETY: the arrays have these elements on the device, as their libraries say. What frees or writes them is
-        // ordered behind the stream's work: by the libraries, or because the call keeps the arrays. The Python part has
-        // checked that they are apart.
-        unsafe { device.correlate_array(input, output, &correlation, sums(is_f32), stream) }
+        // ordered behind the stream's work: by the libraries, or because the call keeps the arrays. They are apart, as
+        // this function requires.
+        unsafe { device.correlate_array(input, output, correlation, sums, stream) }
     })
 }
 
