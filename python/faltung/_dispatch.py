@@ -6,7 +6,7 @@ All arguments are checked.
 import numpy as np
 
 from faltung import _native
-from faltung._arguments import MODE_NAMES, mode_code
+from faltung._arguments import MODE_NAMES, MODES, mode_code
 from faltung._on_device import OnDevice
 
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
@@ -121,13 +121,13 @@ def _image(array, column, row, shape, output, mode, cval, origins):
 
 
 def separable_image(array, output, passes, cval, exact):
-    """Filters a picture of float32 along its rows and columns at once; returns False if `passes` are other filters.
+    """Filters a picture of float32 on the host along its rows and columns at once; returns False for other arrays and
+    filters.
 
     `passes` are axis, weights, origin and mode of each filter.
     """
-    is_on_device = type(array) is OnDevice
-    is_picture = array.ndim == 2 or (array.ndim == 3 and array.shape[2] <= 4 and not is_on_device)
-    if not is_picture or not has_f32_sums(array, output, exact):
+    is_picture = array.ndim == 2 or (array.ndim == 3 and array.shape[2] <= 4)
+    if type(array) is OnDevice or not is_picture or not has_f32_sums(array, output, exact):
         return False
     if [axis for axis, *_ in passes] != [0, 1] or passes[0][3] != passes[1][3]:
         return False
@@ -136,11 +136,19 @@ def separable_image(array, output, passes, cval, exact):
     if mode == "constant" and cval != 0:
         return False  # the second filter meets this value where the first one has left another
     column, row = np.asarray(column, np.float64), np.asarray(row, np.float64)
-    if is_on_device:
-        name = passes[0][3]
-        return _native.correlate2d_f32(array.array, np.outer(column, row), output.array, name, cval, tuple(origins))
     fit = _native.fits_f32(column) and _native.fits_f32(row)
     return fit and _image(array, column, row, (len(column), len(row)), output, mode, cval, origins)
+
+
+def filter_all_axes(array, weights, mode, cval):
+    """Filters a device array along each of its axes into a new array, with all arguments but these at their defaults.
+
+    `weights` may be the size of a mean. Returns None where the long way is needed, which knows the errors, too.
+    """
+    code = MODES.get(mode) if type(mode) is str else None
+    if code is None or type(array) is np.ndarray or type(array) is OnDevice:
+        return None
+    return _native.filter_all_axes(array, weights, code, cval)
 
 
 def filter_axes(array, output, passes, cval, exact):
@@ -155,10 +163,7 @@ def filter_axes(array, output, passes, cval, exact):
         for axis, weights, origin, mode in passes
     ]
     if type(array) is OnDevice:
-        if len(filters) == 1 or array.overlaps(output):
-            return False
-        between = output.empty(output.dtype)
-        return _native.device_filter_axes(array.array, between.array, output.array, filters, cval, exact)
+        return _native.device_filter_axes(array.array, output.array, filters, cval, exact)
     is_f32 = has_f32_sums(array, output, exact)
 
     def compute(values, result):

@@ -23,6 +23,7 @@ from faltung._dispatch import (
     assign,
     correlate_dense,
     correlate_lines,
+    filter_all_axes,
     filter_axes,
     one_after_another,
     run_on_device,
@@ -33,9 +34,6 @@ from faltung._on_device import OnDevice
 
 # The largest mean of a picture of `float32` that is computed as a sum of products.
 _SMALL_MEAN = 12
-
-# The same on a device, for arrays of floating point: there a running sum takes as long as that many products.
-_SMALL_MEAN_ON_DEVICE = 128
 
 # The difference of both neighbours.
 _DIFFERENCE = np.array([-1.0, 0.0, 1.0])
@@ -109,6 +107,12 @@ def gaussian1d(array, sigma, axis, order, output, mode, cval, truncate, radius, 
 
 
 def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, exact):
+    plain = type(sigma) in (int, float) and type(order) is int and type(radius) in (int, type(None))
+    if plain and sigma > 1e-15 and order == 0 and output is None and axes is None and not exact:
+        weights = _gaussian_weights(sigma, 0, _gaussian_radius(sigma, truncate, radius))
+        result = filter_all_axes(array, weights, mode, cval)
+        if result is not None:
+            return result
     array = as_input(array)
     output = make_output(output, array)
     axes = checked_axes(axes, array.ndim)
@@ -129,8 +133,9 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
     if not passes:
         assign(output, array)
     elif not (
-        separable_image(array, output, passes, cval, exact)
-        or (type(array) is OnDevice and filter_axes(array, output, passes, cval, exact))
+        filter_axes(array, output, passes, cval, exact)
+        if type(array) is OnDevice
+        else separable_image(array, output, passes, cval, exact)
     ):
         one_after_another(array, output, [_pass(*one, cval, exact) for one in passes])
     return output
@@ -175,6 +180,11 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
 
 def uniform(array, size, output, mode, cval, origin, axes, exact):
     """A mean along each axis."""
+    plain = type(size) is int and type(origin) is int
+    if plain and size > 1 and origin == 0 and output is None and axes is None and not exact:
+        result = filter_all_axes(array, size, mode, cval)
+        if result is not None:
+            return result
     array = as_input(array)
     output = make_output(output, array, array.dtype.kind == "c")
     axes = checked_axes(axes, array.ndim)
@@ -193,18 +203,11 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
     if not passes:
         assign(output, array)
         return output
-    weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
-    is_on_device = type(array) is OnDevice
     # Sums that do not grow with the size are worth more than one pass over memory with all products.
-    largest = max(size for _, size, _, _ in passes)
-    is_small = largest <= _SMALL_MEAN_ON_DEVICE if is_on_device else array.ndim != 2 or largest <= _SMALL_MEAN
+    is_small = array.ndim != 2 or all(size <= _SMALL_MEAN for _, size, _, _ in passes)
+    weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
     if not (are_valid and is_small and separable_image(array, output, weighted, cval, exact)):
-        is_float = array.dtype.kind == output.dtype.kind == "f"
-        if is_on_device and is_small and is_float and are_valid and not exact:
-            if not filter_axes(array, output, weighted, cval, exact):
-                one_after_another(array, output, [_pass(*one, cval, exact) for one in weighted])
-            return output
         if are_valid and filter_axes(array, output, passes, cval, exact):
             return output
         filters = [

@@ -175,16 +175,13 @@ pub(crate) type FilterOfAxis<'py> = (usize, Bound<'py, PyAny>, u32, isize);
 pub(crate) fn axis_filters(filters: &[FilterOfAxis<'_>], cval: f64) -> PyResult<Vec<(Kind, Lines)>> {
     let one = |(axis, kind, mode, origin): &FilterOfAxis<'_>| {
         let lines = Lines { axis: *axis, origin: *origin, border: border(*mode)?, value: cval };
-        let kind = match kind.extract::<usize>() {
-            Ok(size) => Kind::Mean(size),
-            Err(_) => Kind::Weights(Weights::get(kind)?.values),
-        };
-        Ok((kind, lines))
+        Ok((Kind::get(kind)?, lines))
     };
     filters.iter().map(one).collect()
 }
 
 /// What a filter along an axis computes.
+#[derive(Clone)]
 pub(crate) enum Kind {
     /// The mean of so many elements.
     Mean(usize),
@@ -193,6 +190,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// A size or weights, from Python.
+    pub(crate) fn get(filter: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match filter.extract::<usize>() {
+            Ok(size) => Ok(Self::Mean(size)),
+            Err(_) => Ok(Self::Weights(Weights::get(filter)?.values)),
+        }
+    }
+
     fn along(&self) -> Along<'_> {
         match self {
             Self::Mean(size) => Along::Mean(*size),

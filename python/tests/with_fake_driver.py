@@ -353,6 +353,40 @@ def test_filters_along_all_axes(shape, dtype):
         np.testing.assert_allclose(found, expected, rtol=1e-5 if rounds else 0, atol=1e-3 if rounds else 0, err_msg=name)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i4"])
+@pytest.mark.parametrize("mode", ["reflect", "grid-constant", "wrap"])
+def test_filters_along_all_axes_take_one_call(cupy, dtype, mode):
+    values = (image(17, 23) * 10).astype(dtype)
+    array = cupy.ndarray(values.shape, dtype, values)
+    tolerance = {"f4": 1e-2, "f8": 1e-9}.get(dtype, 0)
+    weights = np.exp(-np.arange(-2, 3) ** 2 / 0.5)
+    weights /= weights.sum()
+    for cval in 0, 3.5:
+        native = [faltung._native.filter_all_axes(array, w, faltung._native.MODES[mode], cval) for w in (weights, 5, 200)]
+        found = [
+            *native,
+            faltung.ndimage.gaussian_filter(array, 0.5, mode=mode, cval=cval),
+            faltung.ndimage.uniform_filter(array, 5, mode=mode, cval=cval),
+            faltung.ndimage.uniform_filter(array, 200, mode=mode, cval=cval),
+        ]
+        expected = [
+            scipy.ndimage.gaussian_filter(values, 0.5, mode=mode, cval=cval),
+            *(scipy.ndimage.uniform_filter(values, size, mode=mode, cval=cval) for size in (5, 200)),
+        ] * 2
+        for result, right in zip(found, expected):
+            assert type(result) is cupy.ndarray and result.dtype == values.dtype
+            assert np.abs(result.get().astype("f8") - right.astype("f8")).max() <= tolerance
+    # All else takes the long way, which knows the errors, too.
+    reflect = faltung._native.MODES["reflect"]
+    for given in (values, [[1.0]], cupy.ndarray(values.shape, "c8", values.astype("c8"))):
+        assert faltung._native.filter_all_axes(given, 3, reflect, 0.0) is None
+    assert faltung._native.filter_all_axes(array, 3, reflect, 1j) is None
+    with pytest.raises(RuntimeError, match="boundary mode not supported"):
+        faltung.ndimage.gaussian_filter(array, 1.0, mode="mirrors")
+    with pytest.raises(ValueError, match="complex-valued cval"):
+        faltung.ndimage.gaussian_filter(array, 1.0, cval=1j)
+
+
 def test_a_filter_of_two_axes_in_place():
     values = image(9, 8).astype(np.float64)
     array = Array(values.copy())

@@ -23,6 +23,7 @@ struct Key {
     /// Rows and columns.
     size: (usize, usize),
     mask_size: (usize, usize),
+    is_separable: bool,
     mode: BorderMode,
     /// The bits of the value outside.
     value: u32,
@@ -61,7 +62,12 @@ fn border(mode: BorderMode, value: f32) -> Border {
 /// Makes a problem ready. None if the library can't compute it.
 fn prepare(device: &Device, key: &Key, weights: &[f64]) -> faltung::Result<Option<Prepared>> {
     let (rows, columns) = key.mask_size;
-    let coefficients: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
+    let coefficients: Vec<f32> = if key.is_separable {
+        let (column, row) = weights.split_at(rows);
+        column.iter().flat_map(|&factor| row.iter().map(move |&weight| (factor * weight) as f32)).collect()
+    } else {
+        weights.iter().map(|&weight| weight as f32).collect()
+    };
     // The anchor is SciPy's middle, moved by the origin.
     let anchor = |side: usize, origin: isize| (side / 2).checked_add_signed(origin).filter(|&anchor| anchor < side);
     let (Some(row), Some(column)) = (anchor(rows, key.origins.0), anchor(columns, key.origins.1)) else {
@@ -126,7 +132,8 @@ pub(super) fn correlate2d_f32(
     };
     let mode = border_mode(mode)
         .ok_or_else(|| PyValueError::new_err(format!("mode must be a border of scipy.ndimage, not \"{mode}\"")))?;
-    let window = Window { weights: weights.to_vec(array.py())?, size: (rows, columns), origins };
+    let weights = weights.to_vec(array.py())?;
+    let window = Window { weights, is_separable: false, size: (rows, columns), origins };
     correlate(&array, &output, &window, mode, cval)
 }
 
@@ -159,7 +166,8 @@ pub(super) fn filter_picture<'py>(
     };
     let Ok(buffer) = PyBuffer::<f64>::get(weights) else { return Ok(None) };
     let &[rows, columns] = buffer.shape() else { return Ok(None) };
-    let mut window = Window { weights: buffer.to_vec(py)?, size: (rows, columns), origins: (origin, origin) };
+    let weights = buffer.to_vec(py)?;
+    let mut window = Window { weights, is_separable: false, size: (rows, columns), origins: (origin, origin) };
     if is_convolution {
         window.weights.reverse();
         // An even side has no middle: its reverse has it one further.
@@ -193,15 +201,17 @@ fn border_mode(name: &str) -> Option<BorderMode> {
 }
 
 /// Weights by rows, in the order of the window.
-struct Window {
-    weights: Vec<f64>,
+pub(super) struct Window {
+    /// All weights; of a separable window those of its column, then those of its row.
+    pub(super) weights: Vec<f64>,
+    pub(super) is_separable: bool,
     /// Rows and columns.
-    size: (usize, usize),
-    origins: (isize, isize),
+    pub(super) size: (usize, usize),
+    pub(super) origins: (isize, isize),
 }
 
 /// Enqueues a correlation; false, and nothing done, where the library's kernels can't.
-fn correlate(
+pub(super) fn correlate(
     array: &Bound<'_, DeviceArray>,
     output: &Bound<'_, DeviceArray>,
     window: &Window,
@@ -222,9 +232,9 @@ fn correlate(
         return Ok(true);
     }
     let (Some(pitch), Some(to_pitch)) = (row_pitch(from), row_pitch(to)) else { return Ok(false) };
-    let &Window { ref weights, size: mask_size, origins } = window;
+    let &Window { ref weights, is_separable, size: mask_size, origins } = window;
     let value = if mode == BorderMode::Constant { (cval as f32).to_bits() } else { 0 };
-    let key = Key { device: from.device, size: (height, width), mask_size, mode, value, origins };
+    let key = Key { device: from.device, size: (height, width), mask_size, is_separable, mode, value, origins };
     let is_wanted = |ready: &Arc<Ready>| ready.key == key && same_bits(&ready.weights, weights);
     let ready = match READY.find(is_wanted) {
         Some(ready) => ready,

@@ -1,6 +1,7 @@
 //! Arrays on CUDA devices: in and out by the protocols of other libraries, without a copy and without waiting.
 
 mod array;
+mod axes;
 mod call;
 mod correlate;
 mod dlpack;
@@ -30,7 +31,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(ndimage::device_correlate, module)?,
         wrap_pyfunction!(ndimage::device_correlate1d, module)?,
         wrap_pyfunction!(ndimage::device_uniform1d, module)?,
-        wrap_pyfunction!(ndimage::device_filter_axes, module)?,
+        wrap_pyfunction!(axes::device_filter_axes, module)?,
+        wrap_pyfunction!(axes::filter_all_axes, module)?,
         wrap_pyfunction!(call::release_finished, module)?,
         wrap_pyfunction!(handles::devices, module)?,
         wrap_pyfunction!(handles::info, module)?,

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::array::DeviceArray;
 use super::call;
 use crate::array;
-use crate::ndimage::{FilterOfAxis, Kind, Weights, all_fit_f32, axis_filters, border, leave_nan_out, sums};
+use crate::ndimage::{Weights, border, leave_nan_out, sums};
 
 impl DeviceArray {
     /// The type of the elements; None unless they are real numbers in the device's byte order.
@@ -140,54 +140,4 @@ pub(super) fn device_uniform1d(
         // SAFETY: as in `device_correlate`.
         unsafe { device.uniform1d_array(input, output, size, &lines, stream) }
     })
-}
-
-/// Filters `input` along several axes, one after the other, in one call: on small arrays the calls take longer than the
-/// filters. Returns whether it did. False, and nothing done, if `between` is on another stream than `input`.
-///
-/// `between` is an array like `output` for the results of a filter that is not the last. The three arrays have one
-/// shape, and are apart. Sums are of `float32` where source and result are and `exact` is false.
-#[pyfunction]
-pub(super) fn device_filter_axes(
-    input: &Bound<'_, DeviceArray>,
-    between: &Bound<'_, DeviceArray>,
-    output: &Bound<'_, DeviceArray>,
-    filters: Vec<FilterOfAxis<'_>>,
-    cval: f64,
-    exact: bool,
-) -> PyResult<bool> {
-    let py = input.py();
-    let stream = input.get().stream;
-    if between.get().stream != stream {
-        return Ok(false);
-    }
-    let filters = axis_filters(&filters, cval)?;
-    let layouts = [input.get().layout(py)?, between.get().layout(py)?, output.get().layout(py)?];
-    let addresses = [input, between, output].map(|array| array.get().pointer);
-    call::enqueue(input, output, |device, _| {
-        let array = |number: usize| nd::DeviceArray { address: addresses[number], layout: &layouts[number] };
-        let mut source = array(0);
-        for (number, (kind, lines)) in filters.iter().enumerate() {
-            // The last one writes the output, and the ones before it take turns.
-            let target = array(if (filters.len() - number) % 2 == 1 { 2 } else { 1 });
-            let is_f32 = |weights: &[f64]| {
-                let are_f32 = [source, target].iter().all(|array| array.layout.element == Element::F32);
-                are_f32 && !exact && all_fit_f32(weights)
-            };
-            // SAFETY: as in `device_correlate`. `between` belongs to the stream: its library gives its memory to later
-            // work of that stream alone, or frees it after all work.
-            unsafe {
-                match kind {
-                    Kind::Mean(size) => device.uniform1d_array(source, target, *size, lines, stream as u64)?,
-                    Kind::Weights(weights) => {
-                        let sums = sums(is_f32(weights));
-                        device.correlate1d_array(source, target, weights, lines, sums, stream as u64)?;
-                    }
-                }
-            }
-            source = target;
-        }
-        Ok(())
-    })?;
-    Ok(true)
 }
