@@ -22,6 +22,7 @@ from faltung import _device
 CUDA = c.CDLL("libcuda.so.1")
 U64, HANDLE = c.c_uint64, c.c_uint64
 LEGACY = 1
+PROCESS = os.getpid()
 
 
 def check(status):
@@ -76,8 +77,10 @@ class Memory:
         self.size, self.address = size, self.address.value
 
     def __del__(self):
-        CUDA.cuMemFree_v2(U64(self.address))
-        CUDA.cuMemFreeHost(self.host)
+        # The threads of the driver are not in a child of fork.
+        if os.getpid() == PROCESS:
+            CUDA.cuMemFree_v2(U64(self.address))
+            CUDA.cuMemFreeHost(self.host)
 
     def write(self, data, stream):
         assert len(data) == self.size
@@ -828,7 +831,7 @@ def test_small_pictures_take_one_call(cupy, function, type_):
     # All else takes the long way, which knows the errors, too.
     for weights, origin, cval in [([[1, 2]], 0, 0.0), (WEIGHTS, (0, 0), 0.0), (WEIGHTS, 0, 1j), (WEIGHTS, 0.5, 0.0)]:
         assert faltung._native.filter_picture(array, weights, "reflect", cval, origin, False) is None
-    for given in (values, cupy.ndarray(values.shape, "c8", values.astype("c8")), cupy.ndarray((40,), "f4", values[0]), [[1.0]]):
+    for given in (values, cupy.ndarray(values.shape, "c8", values.astype("c8")), cupy.ndarray((40,), "f4", values[0].astype("f4")), [[1.0]]):
         assert faltung._native.filter_picture(given, WEIGHTS, "reflect", 0.0, 0, False) is None
     assert faltung._native.filter_picture(array, WEIGHTS, "mirrors", 0.0, 0, False) is None
     assert faltung._native.filter_picture(array, WEIGHTS, "reflect", 0.0, 2, False) is None, "outside of the window"
