@@ -169,7 +169,7 @@ fn of_schema_2(report: &str) -> Result<String, Failed> {
 
 /// The page of `host bench --html`: one report, no file beside it.
 fn a_page_of_one_report_is_whole(browser: &Browser) -> Result<(), Failed> {
-    for (file, schema) in [("h200/fft-8192.json", 1), ("h100/separable-8192.json", 1), ("h100/u8-8192.json", 2)] {
+    for (file, schema) in [("h200/fft-8192.json", 1), ("h200/separable-8192.json", 1), ("h100/u8-8192.json", 2)] {
         let document = fs::read_to_string(xtask::root().join("docs/measurements").join(file))?;
         let document = if schema == 1 { document } else { of_schema_2(&document)? };
         let data = format!("{{\"reports\":[{{\"name\":\"report\",\"document\":{document}}}]}}");
