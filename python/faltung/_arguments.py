@@ -35,7 +35,7 @@ def as_input(array):
         on_device = _on_device.wrap(array)
         if on_device is not None:
             dtype = on_device.dtype
-            if dtype.char not in DEVICE_TYPES or not dtype.isnative or on_device.ndim > _on_device.MOST_AXES:
+            if dtype.char not in DEVICE_TYPES or not dtype.isnative or on_device.ndim > _native.MOST_AXES:
                 raise Unsupported(f"arrays of {dtype} with {on_device.ndim} axes on a device")
             return on_device
     array = np.asarray(array)

@@ -146,9 +146,7 @@ def filter_all_axes(array, weights, mode, cval):
     `weights` may be the size of a mean. Returns None where the long way is needed, which knows the errors, too.
     """
     code = MODES.get(mode) if type(mode) is str else None
-    if code is None or type(array) is np.ndarray or type(array) is OnDevice:
-        return None
-    return _native.filter_all_axes(array, weights, code, cval)
+    return None if code is None else _native.filter_all_axes(array, weights, code, cval)
 
 
 def filter_axes(array, output, passes, cval, exact):

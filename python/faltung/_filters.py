@@ -106,9 +106,15 @@ def gaussian1d(array, sigma, axis, order, output, mode, cval, truncate, radius, 
     return correlate1d(array, weights, axis, output, mode, cval, 0, exact)
 
 
+def _may_take_one_call(array, output, axes, exact):
+    """Whether one call of the library may do all, if the array is on a device: on small ones the arguments take longer
+    than the filter."""
+    return output is None and axes is None and not exact and type(array) not in (np.ndarray, OnDevice)
+
+
 def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, exact):
-    plain = type(sigma) in (int, float) and type(order) is int and type(radius) in (int, type(None))
-    if plain and sigma > 1e-15 and order == 0 and output is None and axes is None and not exact:
+    is_plain = type(sigma) in (int, float) and type(order) is int and type(radius) in (int, type(None))
+    if _may_take_one_call(array, output, axes, exact) and is_plain and sigma > 1e-15 and order == 0:
         weights = _gaussian_weights(sigma, 0, _gaussian_radius(sigma, truncate, radius))
         result = filter_all_axes(array, weights, mode, cval)
         if result is not None:
@@ -180,8 +186,8 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
 
 def uniform(array, size, output, mode, cval, origin, axes, exact):
     """A mean along each axis."""
-    plain = type(size) is int and type(origin) is int
-    if plain and size > 1 and origin == 0 and output is None and axes is None and not exact:
+    is_plain = type(size) is int and type(origin) is int
+    if _may_take_one_call(array, output, axes, exact) and is_plain and size > 1 and origin == 0:
         result = filter_all_axes(array, size, mode, cval)
         if result is not None:
             return result
@@ -206,17 +212,19 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
     # Sums that do not grow with the size are worth more than one pass over memory with all products.
     is_small = array.ndim != 2 or all(size <= _SMALL_MEAN for _, size, _, _ in passes)
-    weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
-    if not (are_valid and is_small and separable_image(array, output, weighted, cval, exact)):
-        if are_valid and filter_axes(array, output, passes, cval, exact):
+    if are_valid and is_small:
+        weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
+        if separable_image(array, output, weighted, cval, exact):
             return output
-        filters = [
-            lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
-                source, size, axis, target, mode, cval, origin
-            )
-            for axis, size, origin, axis_mode in passes
-        ]
-        one_after_another(array, output, filters)
+    if are_valid and filter_axes(array, output, passes, cval, exact):
+        return output
+    filters = [
+        lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
+            source, size, axis, target, mode, cval, origin
+        )
+        for axis, size, origin, axis_mode in passes
+    ]
+    one_after_another(array, output, filters)
     return output
 
 
@@ -324,7 +332,7 @@ def gaussian_gradient_magnitude(array, sigma, output, mode, cval, axes, options,
 
 
 def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolution, axes, exact):
-    if type(array) is not np.ndarray and output is None and axes is None and not exact:
+    if _may_take_one_call(array, output, axes, exact):
         result = _native.filter_picture(array, weights, mode, cval, origin, is_convolution)
         if result is not None:
             return result

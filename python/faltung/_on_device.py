@@ -4,9 +4,6 @@ import numpy as np
 
 from faltung import _device, _native
 
-# Axes that the kernels take.
-MOST_AXES = 4
-
 
 class OnDevice:
     """An array of CuPy, PyTorch, Numba or another library: the object, and its description for the kernels."""

@@ -390,6 +390,13 @@ def test_filters_along_all_axes_take_one_call(cupy, dtype, mode):
         faltung.ndimage.gaussian_filter(array, 1.0, cval=1j)
 
 
+def test_weights_whose_products_are_below_float32():
+    array, output = Array(np.full((5, 6), 1e30, np.float32)), Array(np.zeros((5, 6), np.float32))
+    passes = [(axis, np.array([1e-25]), faltung._native.MODES["reflect"], 0) for axis in (0, 1)]
+    assert faltung._native.device_filter_axes(_device.wrap(array), _device.wrap(output), passes, 0.0, False)
+    np.testing.assert_allclose(numpy_of(_device.wrap(output)), np.full((5, 6), 1e-20), rtol=1e-5)
+
+
 def test_a_filter_of_two_axes_in_place():
     values = image(9, 8).astype(np.float64)
     array = Array(values.copy())

@@ -221,9 +221,10 @@ pub fn test(root: &Path) -> Result<()> {
     pip(&python, &["-r", path_text(&requirements)?, path_text(&wheel)?])?;
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&python);
-        // The build of the wheel made the driver library for tests, too.
         // Not in the folder `python`, whose package has no library.
-        command.current_dir(&folder).args(arguments).env("FALTUNG_REQUIRE_FAKE_CUDA", "1");
+        command.current_dir(&folder).args(arguments);
+        // The build of the wheel has made the driver library for tests, too.
+        command.env("FALTUNG_REQUIRE_FAKE_CUDA", "1");
         println!("{}", shown(&command));
         show(&mut command)
     };

@@ -15,8 +15,8 @@ use crate::ndimage::{FilterOfAxis, Kind, all_fit_f32, axis_filters, border, sums
 /// that do not grow with the size take more.
 const MOST_PRODUCTS_OF_MEAN: usize = 128;
 
-/// More axes than the kernels take.
-const MOST_AXES: usize = 4;
+/// The axes that the kernels take.
+pub(super) const MOST_AXES: usize = 4;
 
 /// Filters `input` along several axes, one after the other, into `output`, an array of the same shape. Returns whether
 /// it did. False, and nothing done, where the arrays overlap, or their library gives new arrays another stream.
@@ -72,13 +72,12 @@ fn filter_axes(
         filters.iter_mut().for_each(|(kind, _)| kind.make_products());
     }
     let are_f32 = are(Element::F32) && !exact;
-    if are_f32 && layouts[0].shape.len() == 2 {
-        let picture = picture_filter(&filters);
-        if let Some((window, mode, value)) = picture
-            && correlate(input, output, &window, mode, value)?
-        {
-            return Ok(true);
-        }
+    if are_f32
+        && layouts[0].shape.len() == 2
+        && let Some((window, mode, value)) = picture_filter(&filters)
+        && correlate(input, output, &window, mode, value)?
+    {
+        return Ok(true);
     }
     // Kernels can't filter an array in place.
     if device_overlap(input, output) {
@@ -90,13 +89,11 @@ fn filter_axes(
     }
     let [of_input, of_output] = &layouts;
     let of_between = &between.get().layout(py)?;
-    let addresses = [input, output, &between].map(|array| array.get().pointer);
+    let mut source = nd::DeviceArray { address: input.get().pointer, layout: of_input };
+    let last = nd::DeviceArray { address: output.get().pointer, layout: of_output };
+    let between = nd::DeviceArray { address: between.get().pointer, layout: of_between };
     let stream = input.get().stream as u64;
     call::enqueue(input, output, |device, _| {
-        let [first, last, between] = addresses;
-        let mut source = nd::DeviceArray { address: first, layout: of_input };
-        let last = nd::DeviceArray { address: last, layout: of_output };
-        let between = nd::DeviceArray { address: between, layout: of_between };
         for (number, (kind, lines)) in filters.iter().enumerate() {
             // The last one writes the output, and the ones before it take turns.
             let target = if (filters.len() - number) % 2 == 1 { last } else { between };

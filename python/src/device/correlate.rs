@@ -1,5 +1,6 @@
 //! Correlation of two-dimensional arrays of `float32` by the library's kernels.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use faltung::nd::{Correlation, Sums};
@@ -59,24 +60,28 @@ fn border(mode: BorderMode, value: f32) -> Border {
     }
 }
 
+/// The element of a window's side that lies on the result: SciPy's middle, moved by the origin. None if there is none.
+fn anchor(side: usize, origin: isize) -> Option<usize> {
+    (side / 2).checked_add_signed(origin).filter(|&anchor| anchor < side)
+}
+
 /// Makes a problem ready. None if the library can't compute it.
 fn prepare(device: &Device, key: &Key, weights: &[f64]) -> faltung::Result<Option<Prepared>> {
     let (rows, columns) = key.mask_size;
-    let coefficients: Vec<f32> = if key.is_separable {
+    let weights: Cow<'_, [f64]> = if key.is_separable {
         let (column, row) = weights.split_at(rows);
-        column.iter().flat_map(|&factor| row.iter().map(move |&weight| (factor * weight) as f32)).collect()
+        column.iter().flat_map(|&factor| row.iter().map(move |&weight| factor * weight)).collect()
     } else {
-        weights.iter().map(|&weight| weight as f32).collect()
+        weights.into()
     };
-    // The anchor is SciPy's middle, moved by the origin.
-    let anchor = |side: usize, origin: isize| (side / 2).checked_add_signed(origin).filter(|&anchor| anchor < side);
     let (Some(row), Some(column)) = (anchor(rows, key.origins.0), anchor(columns, key.origins.1)) else {
         return Ok(None);
     };
     // A weight beyond `f32` would make infinity of numbers, and one below it would lose its precision.
-    if !all_fit_f32(weights) {
+    if !all_fit_f32(&weights) {
         return Ok(None);
     }
+    let coefficients: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
     let make = || {
         let filter = Filter::new(Mask::new(columns, rows, coefficients)?)
             .operation(Operation::Correlate)
@@ -179,11 +184,8 @@ pub(super) fn filter_picture<'py>(
         let (object, output) = libraries::like(&array)?;
         return Ok(correlate(&array, &output, &window, mode, cval)?.then_some(object));
     }
-    let is_within = |side: usize| {
-        let middle = (side / 2).checked_add_signed(origin);
-        middle.is_some_and(|middle| middle < side)
-    };
-    if array.get().element(py)?.is_none() || !is_within(rows) || !is_within(columns) {
+    let has_anchor = anchor(rows, origin).is_some() && anchor(columns, origin).is_some();
+    if !has_anchor || array.get().element(py)?.is_none() {
         return Ok(None);
     }
     leave_nan_out(&mut window.weights);

@@ -21,6 +21,7 @@ use crate::compute::exception;
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<DeviceArray>()?;
     module.add_class::<handles::Device>()?;
+    module.add("MOST_AXES", axes::MOST_AXES)?;
     for function in [
         wrap_pyfunction!(interface::wrap, module)?,
         wrap_pyfunction!(interface::as_host, module)?,
