@@ -55,8 +55,7 @@ fn means(data: &Value) -> BTreeMap<String, f64> {
     }
     for cell in array(&data["peers"]["document"]["cells"]) {
         let who = cell["who"].as_str().unwrap_or_default();
-        let is_left_out = !data["peers"]["left_out"][who].is_null();
-        let us = ours.get(&format!("{} {}", cell["n"], cell["k"])).filter(|_| !is_left_out);
+        let us = ours.get(&format!("{} {}", cell["n"], cell["k"]));
         if let (Some(us), Some(ms)) = (us, cell["ms"].as_f64()) {
             let who = if who.starts_with("cuda-tile") { "cuda-tile" } else { who };
             times.entry(format!("kernels: {who}")).or_default().push(1e3 * ms / us);

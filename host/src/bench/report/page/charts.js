@@ -23,7 +23,7 @@ function rowTip(row) {
 
 function libraryTip(one) {
   return `${one.who}\n${one.cell}\n${time(one.us)}, ${digits(one.gpix)} Gpixel/s\nlargest relative error `
-    + `${digits(one.err)}${one.left_out ? `\nleft out: ${one.left_out}` : ""}\n${one.report.name}`;
+    + `${digits(one.err)}\n${one.report.name}`;
 }
 
 /** Rows of one machine's kernels as series, one for each variant. */
@@ -85,7 +85,7 @@ function timeOverMask(name) {
   const own = rowSeries(lists, point, line);
   const others = [...grouped(some.flatMap(cell => cell.libraries), one => one.who)].map(([who, list]) => ({
     name: who, kind: "library", line: true,
-    hidden: /naive|cmask|numba/.test(list[0].id) || list.some(one => one.left_out),
+    hidden: /naive|cmask|numba/.test(list[0].id),
     points: list.map(one => ({x: one.k, y: one.us, tip: libraryTip(one), report: one.report})).sort((a,
       b) => a.x - b.x),
   }));

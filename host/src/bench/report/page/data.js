@@ -44,7 +44,7 @@ const libraries = (data.peers?.document.cells ?? []).map((cell, index) => ({
   ...cell, index, us: 1000 * cell.ms, report: data.peers, id: programId(cell.who),
   who: data.peers.names?.[programId(cell.who)] ?? cell.who,
   group: `f32, 1 channel, ${cell.n} x ${cell.n}, dense masks`, cell: `f32, 1 channel, ${cell.n} x ${cell.n}, `
-    + `dense masks, ${cell.k} x ${cell.k}`, left_out: data.peers.left_out?.[cell.who] ?? null,
+    + `dense masks, ${cell.k} x ${cell.k}`,
 }));
 
 /** Times of all kernels that computed a cell, without the choice of `auto`. */
@@ -192,7 +192,7 @@ const losses = cells.flatMap(cell => {
   const sides = (row, is) => fastest(cell.rows.filter(other => is(other) && other.kernel_us < 0.95 * row.kernel_us));
   // A report holds its own choice; a later report may have another kernel.
   for (const auto of cell.autos) {
-    for (const one of cell.libraries.filter(one => !one.left_out && one.us < auto.kernel_us)) {
+    for (const one of cell.libraries.filter(one => one.us < auto.kernel_us)) {
       add("library", auto, auto.kernel_us, one, one.us, one.report, one.who);
     }
     const better = sides(auto, row => row.onGpu && row.name !== auto.name);
@@ -220,7 +220,7 @@ function pythonKey(row) {
 
 /** For each other library its times over ours, in the cells and calls that both have. */
 const besideOthers = [...grouped([
-  ...cells.filter(cell => cell.auto).flatMap(cell => cell.libraries.filter(one => !one.left_out)
+  ...cells.filter(cell => cell.auto).flatMap(cell => cell.libraries
     .map(one => ({who: one.who, id: one.id, times: one.us / cell.auto.kernel_us, what: "kernels"}))),
   ...pythonRows.filter(row => row.library !== "faltung" && row.status === "ok")
     .map(row => ({who: row.library, id: row.library, times: row.median_us / pythonOwn.get(pythonKey(row))?.median_us,

@@ -139,9 +139,10 @@ function elsewhere() {
   }
   if (!list.length && both.length) {
     const left = cells.filter(cell => cell.auto && cell.cpu && !cell.endToEnd).length;
-    list.push(told(...(libraries.length ? ["Nothing", "that these reports have."]
-      : ["Only our own kernels were compared.", "None is more than 5 % faster than the choice of auto."]), (left ? ` In ${left} cells the times from host memory and `
-      + "back are disturbed, so they do not count." : "")));
+    const found = libraries.length ? ["Nothing", "that these reports have."]
+      : ["Only our own kernels were compared.", "None is more than 5 % faster than the choice of auto."];
+    const disturbed = ` In ${left} cells the times from host memory and back are disturbed, so they do not count.`;
+    list.push(told(...found, left ? disturbed : ""));
   } else if (list.length) list.push(el("li", {}, "Each case is in ", link("losses", "Where we lose"), "."));
   return list;
 }

@@ -29,7 +29,7 @@ function verdict(rows) {
 }
 
 /** The time of the fastest library in a cell; infinite where none was timed. */
-const libraryTime = cell => Math.min(...cell.libraries.filter(one => !one.left_out).map(one => one.us));
+const libraryTime = cell => Math.min(...cell.libraries.map(one => one.us));
 
 /** A row for each kernel that is taken in a group of cells. */
 function overview() {
@@ -99,11 +99,12 @@ function shareMap() {
   const masks = [...new Set([...list].sort(byMask).map(row => row.mask))];
   return heatMap([...new Set(list.map(format))].sort(), masks, (name, mask) => {
     const row = best.get(`${name}|${mask}`);
-    const text = row && (isAbove(row) ? "above"
-      : [percent(row.floor_fraction), el("br"), el("small", {}, row.floor_bound)]);
+    if (!row) return null;
+    const above = isAbove(row);
+    const text = above ? "above" : [percent(row.floor_fraction), el("br"), el("small", {}, row.floor_bound)];
     // A share that does not rate the kernel has no colour.
-    const rated = !isAbove(row ?? {}) && !MEMORY_ONLY.has(row?.name);
-    return row && {value: isAbove(row) ? null : row.floor_fraction, rated, text, tip: rowTip(row), report: row.report};
+    const rated = !above && !MEMORY_ONLY.has(row.name);
+    return {value: above ? null : row.floor_fraction, rated, text, tip: rowTip(row), report: row.report};
   }, ({value, rated}) => ({class: !rated ? "aside" : value >= 0.5 ? "good" : "bad",
     part: rated ? tint(Math.abs(value - 0.5) * 90) : 20}));
 }
@@ -304,11 +305,9 @@ function absences() {
     .values()].map(some => ({variant: some[0].library, report: some[0].report,
     cell: `${some[0].type}: ${[...new Set(some.map(row => row.filter))].join(", ")}`,
     reason: "the results differ from SciPy's, so they were not timed"}));
-  const left = [...grouped(libraries.filter(one => one.left_out), one => one.who)].map(([who, list]) => ({
-    variant: who, report: data.peers, cell: `all ${list.length} cells`, reason: list[0].left_out}));
   const list = [...refused.map(one => ({...one, reason: (one.key === "errors" ? "error: " : "not eligible: ")
     + one.reason,
-    cell: `${one.width} x ${one.height}, mask ${maskName(one)}`})), ...left, ...wrong];
+    cell: `${one.width} x ${one.height}, mask ${maskName(one)}`})), ...wrong];
   const none = refused.length || !reports.length ? []
     : [el("p", {}, "In these reports each variant that was asked for has its times.")];
   if (!list.length && !reports.length) return nothing();
