@@ -183,6 +183,17 @@ impl Allocation {
     }
 }
 
+/// An error if the host can't give so many bytes and keep 8 MiB. Those are for small allocations, in the emulator and
+/// around it, which can't fail: they would end the program.
+pub(crate) fn must_have_room(bytes: usize) -> Result<(), TryReserveError> {
+    const KEPT: usize = 8 << 20;
+    let mut tried = Vec::<u8>::new();
+    tried.try_reserve_exact(bytes.saturating_add(KEPT))?;
+    // An allocation that nobody uses may be left out.
+    std::hint::black_box(&mut tried);
+    Ok(())
+}
+
 /// `length` values, or an error if the host has too little memory.
 pub(crate) fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryReserveError> {
     let mut values = Vec::new();
@@ -263,14 +274,16 @@ impl Memory {
     ///
     /// # Errors
     /// [`OutOfMemory`] if the host has too little memory. An array takes its bytes and 20 more for each element,
-    /// and from its first atomic access on 36 more.
+    /// and from its first atomic access on 36 more. 8 MiB must be left over.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;
         let address = FIRST_ADDRESS + self.used;
         // Allocations begin at multiples of 256 bytes, as those of CUDA do.
         self.used += (bytes + GAP).next_multiple_of(256);
-        let short = |_| OutOfMemory { bytes: bytes + 20 * length as u64, what: "an array and the record of its use" };
+        let all = bytes + 20 * length as u64;
+        let short = |_| OutOfMemory { bytes: all, what: "an array and the record of its use" };
+        must_have_room(usize::try_from(all).unwrap_or(usize::MAX)).map_err(short)?;
         let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
         let allocation = Allocation {
             name: name.to_owned(),

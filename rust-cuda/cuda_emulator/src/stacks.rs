@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::DefaultStack;
 
+use crate::memory::must_have_room;
+
 /// The size of a stack, if the program sets none. The system provides a page when it is touched first, and kernels
 /// touch few.
 pub(crate) const STACK_BYTES: usize = 128 * 1024;
@@ -19,10 +21,16 @@ static IDLE: Mutex<BTreeMap<usize, Vec<DefaultStack>>> = Mutex::new(BTreeMap::ne
 /// A stack of this size.
 ///
 /// # Errors
-/// The system's error if it has no memory for a new one.
+/// The system's error if it has no memory for a new one, or little besides.
 pub(crate) fn take(bytes: usize) -> std::io::Result<DefaultStack> {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&bytes).and_then(Vec::pop);
-    idle.map_or_else(|| DefaultStack::new(bytes), Ok)
+    idle.map_or_else(
+        || {
+            must_have_room(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+            DefaultStack::new(bytes)
+        },
+        Ok,
+    )
 }
 
 /// Keeps stacks of this size, or unmaps those that are too many.
