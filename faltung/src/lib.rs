@@ -152,6 +152,7 @@ mod problem;
 mod recent;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices copy rows"))]
 mod rows;
+mod share;
 mod spares;
 mod stream;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices have memory of their own"))]

@@ -11,7 +11,7 @@
 
 use super::simd::Level;
 
-/// The row of a mask in fixed point.
+/// The row of a mask in fixed point. There is one only where the CPU has the instructions for it.
 #[derive(Clone, Debug)]
 pub(super) struct ByteRow {
     /// For each group of four coefficients the three digits, the lowest first. Byte i is the digit of coefficient i.
@@ -88,12 +88,11 @@ impl ByteRow {
     /// `filtered[x] = sum over l of whole[l] * line[x + l * step]`, rounded once, to `f32`.
     ///
     /// # Panics
-    /// If `line` is shorter than [`line_bytes`](Self::line_bytes), `filtered` is not a multiple of 16 long, or this CPU
-    /// lacks the instructions.
+    /// If `line` is shorter than [`line_bytes`](Self::line_bytes), or `filtered` is not a multiple of 16 long.
     pub(super) fn filter(&self, line: &[u8], step: usize, filtered: &mut [f32]) {
         assert!(line.len() >= self.line_bytes(filtered.len(), step));
-        assert!(filtered.len().is_multiple_of(16) && (1..=4).contains(&step) && Level::Avx512.has_byte_instructions());
-        // SAFETY: the assertions above are what `filter` requires.
+        assert!(filtered.len().is_multiple_of(16) && (1..=4).contains(&step));
+        // SAFETY: the assertions above are what `filter` requires, and `of` has asked the CPU.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             filter(&self.groups, line, step, filtered);

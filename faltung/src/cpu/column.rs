@@ -82,9 +82,16 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize>(
     for s in height.max(R - 1)..height + R - 1 {
         step!(s, |r: usize, s: usize| s - r < height);
     }
-    for (r, sums) in sums.iter().enumerate() {
-        // SAFETY: first + r < count; the caller promises the pointer.
-        unsafe { finish(simd, window, sums, to[first + r], sink, (first + r, x)) };
+    // Not a loop: one that is not unrolled would keep the sums in memory.
+    macro_rules! finish_rows {
+        ($($r:literal)*) => { $(
+            if let Some(sums) = sums.get($r) {
+                // SAFETY: first + r < count; the caller promises the pointer.
+                unsafe { finish(simd, window, sums, to[first + $r], sink, (first + $r, x)) };
+            }
+        )* };
     }
+    finish_rows!(0 1 2 3);
+    const { assert!(R <= 4) };
     R
 }

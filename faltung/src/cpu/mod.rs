@@ -52,9 +52,8 @@ mod tests;
 
 use std::convert::Infallible;
 
-use rayon::prelude::*;
-
 use crate::image::values_of_mut;
+use crate::share::share;
 use crate::{ErrorBound, PixelFormat, PixelType, Problem, Result};
 use block::Blocks;
 use line::Values;
@@ -153,9 +152,10 @@ impl Convolution {
                 _ => (None, None),
             };
             let narrow = Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level };
-            let rows = result.par_chunks_mut(narrow::ROWS * problem.row_values()).enumerate();
-            rows.for_each_init(narrow::Scratch::default, |scratch, (i, results)| {
+            let rows = result.chunks_mut(narrow::ROWS * problem.row_values()).enumerate();
+            let Ok(()) = share(rows.len(), rows, narrow::Scratch::default, |scratch, (i, results)| {
                 narrow.compute(scratch, i * narrow::ROWS, results);
+                Ok::<(), Infallible>(())
             });
             return;
         }
@@ -261,33 +261,36 @@ fn in_blocks<U: Output, T: Default>(
     });
 }
 
-/// Cuts the result, rows of `width` values, into blocks and has all threads compute them. `compute` gets its thread's
-/// scratch memory, the row and the value in it where a block begins, and the parts of its rows.
+/// Cuts the result, rows of `width` values, into blocks. The calling thread and those of the rayon pool compute them.
+/// `compute` gets its thread's scratch memory, the row and the value in it where a block begins, and the parts of its
+/// rows.
 fn try_in_blocks<U: Send, T: Default, E: Send>(
     width: usize,
     cut: Cut,
     result: &mut [U],
     compute: impl Fn(&mut T, usize, usize, &mut [&mut [U]]) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let rows = result.par_chunks_mut(cut.rows * width).enumerate();
+    let bands = result.chunks_mut(cut.rows * width).enumerate();
     if cut.columns >= width {
-        rows.try_for_each_init(T::default, |scratch, (i, chunk)| {
-            let mut results: Vec<&mut [U]> = chunk.chunks_mut(width).collect();
+        let count = bands.len();
+        return share(count, bands, T::default, |scratch, (i, band)| {
+            let mut results: Vec<&mut [U]> = band.chunks_mut(width).collect();
             compute(scratch, i * cut.rows, 0, &mut results)
-        })
-    } else {
-        rows.try_for_each(|(i, chunk)| {
-            let mut parts: Vec<Vec<&mut [U]>> = (0..width.div_ceil(cut.columns)).map(|_| Vec::new()).collect();
-            for row in chunk.chunks_mut(width) {
-                for (part, results) in parts.iter_mut().zip(row.chunks_mut(cut.columns)) {
-                    part.push(results);
-                }
-            }
-            parts.par_iter_mut().enumerate().try_for_each_init(T::default, |scratch, (j, results)| {
-                compute(scratch, i * cut.rows, j * cut.columns, results)
-            })
-        })
+        });
     }
+    let mut blocks = Vec::new();
+    for (i, band) in bands {
+        let first = blocks.len();
+        blocks.extend((0..width).step_by(cut.columns).map(|left| (i * cut.rows, left, Vec::<&mut [U]>::new())));
+        for row in band.chunks_mut(width) {
+            for ((_, _, results), part) in blocks[first..].iter_mut().zip(row.chunks_mut(cut.columns)) {
+                results.push(part);
+            }
+        }
+    }
+    share(blocks.len(), blocks.into_iter(), T::default, |scratch, (top, left, mut results)| {
+        compute(scratch, top, left, &mut results)
+    })
 }
 
 /// The size of the blocks, in rows and in values of a row.

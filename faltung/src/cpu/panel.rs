@@ -129,18 +129,31 @@ impl Uncertain {
         self.limits == Limits::NONE || self.vectors * self.of_vector >= width
     }
 
-    /// Notes which lanes of vector `vector` of row `row` are uncertain.
+    /// Notes which lanes of `N` vectors of row `row` are uncertain, from vector `vector` on.
     #[inline(always)]
-    pub(super) fn note<S: Simd>(&mut self, simd: S, row: usize, vector: usize, results: S::Vector) {
-        let lanes = self.limits.uncertain(simd, results);
+    pub(super) fn note<S: Simd, const N: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        vector: usize,
+        results: &[S::Vector; N],
+    ) {
         let at = row * self.vectors + vector;
-        debug_assert!(at < self.lanes.len());
+        debug_assert!(at + N <= self.lanes.len());
         // SAFETY: whoever makes a sink asserts that there is room; there are ROWS rows.
-        unsafe { *self.lanes.get_unchecked_mut(at) = lanes };
-        if lanes != 0 && !self.values.is_empty() {
-            debug_assert_eq!(self.of_vector, S::LANES);
-            // SAFETY: `values` has a vector for each entry of `lanes`.
-            unsafe { simd.store(self.values.as_mut_ptr().add(at * S::LANES), results) };
+        let lanes = unsafe { &mut *self.lanes.as_mut_ptr().add(at).cast::<[u16; N]>() };
+        *lanes = [0; N];
+        // Few have any.
+        if !simd.any_far_from_whole(results, self.limits.any) {
+            return;
+        }
+        for (i, (lanes, &results)) in lanes.iter_mut().zip(results).enumerate() {
+            *lanes = self.limits.uncertain(simd, results);
+            if *lanes != 0 && !self.values.is_empty() {
+                debug_assert_eq!(self.of_vector, S::LANES);
+                // SAFETY: `values` has a vector for each entry of `lanes`.
+                unsafe { simd.store(self.values.as_mut_ptr().add((at + i) * S::LANES), results) };
+            }
         }
     }
 

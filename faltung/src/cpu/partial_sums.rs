@@ -213,22 +213,23 @@ unsafe fn decide<S: Simd>(
         if binade >= BINADES {
             break;
         }
-        let (end, sum_of_end) = (first, sum);
         let start = of.starts[binade] + of.margin;
-        let mut crosses = false;
-        while first > 0 && end - first < ROWS_AT_ONCE && !crosses {
-            // SAFETY: `first - 1` is a row of the window.
-            let filtered = unsafe { *filtered.get_unchecked(first - 1).get_unchecked(x) };
-            let before = sum - of.column[first - 1] * f64::from(filtered);
-            crosses = before < start;
-            if !crosses || end == first {
-                (sum, first) = (before, first - 1);
+        // SAFETY: `k` is a row of the window.
+        let product = |k: usize| of.column[k] * f64::from(unsafe { *filtered.get_unchecked(k).get_unchecked(x) });
+        let (end, sum_of_end) = (first, sum);
+        first = end.saturating_sub(ROWS_AT_ONCE);
+        sum -= products(first..end, product);
+        if sum < start {
+            // These rows leave the binade: only the last ones, which don't.
+            (first, sum) = (end - 1, sum_of_end - product(end - 1));
+            while first > 0 && sum >= start && sum - product(first - 1) >= start {
+                (first, sum) = (first - 1, sum - product(first - 1));
             }
-        }
-        if crosses && end - first == 1 && sum < start {
-            // The row leaves the binade.
-            bound += of.steps[first] * of.half_units[binade];
-            continue;
+            if sum < start {
+                // One row leaves it by itself.
+                bound += of.steps[first] * of.half_units[binade];
+                continue;
+            }
         }
         if binade != seen {
             (seen, bound) = (binade, bound + of.ties[binade]);
@@ -292,5 +293,26 @@ unsafe fn add_rows<S: Simd>(
     let mut lanes = [0.0_f32; GROUP];
     // SAFETY: a vector has at most GROUP lanes.
     unsafe { simd.store(lanes.as_mut_ptr(), total) };
-    f64::from(lanes.iter().sum::<f32>())
+    // By halves: no addition waits for more than three others.
+    let mut half = GROUP;
+    while half > 1 {
+        half /= 2;
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+    }
+    f64::from(lanes[0])
+}
+
+/// The sum of the products of some rows, in two chains: an addition waits for the one before.
+#[inline(always)]
+fn products(rows: std::ops::Range<usize>, product: impl Fn(usize) -> f64) -> f64 {
+    let (mut even, mut odd) = (0.0, 0.0);
+    let mut k = rows.start;
+    while k + 1 < rows.end {
+        even += product(k);
+        odd += product(k + 1);
+        k += 2;
+    }
+    if k < rows.end { even + odd + product(k) } else { even + odd }
 }

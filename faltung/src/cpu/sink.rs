@@ -117,9 +117,7 @@ impl<U: Integer> Sink for Integers<'_, U> {
         // SAFETY: `to` has room for N vectors, as this function requires.
         unsafe { U::store(simd, to, values) };
         if let Some(uncertain) = &mut self.uncertain {
-            for (i, &vector) in values.iter().enumerate() {
-                uncertain.note(simd, row, column / S::LANES + i, vector);
-            }
+            uncertain.note(simd, row, column / S::LANES, values);
         }
     }
 }

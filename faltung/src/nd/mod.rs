@@ -45,8 +45,6 @@ mod whole;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rayon::prelude::*;
-
 #[doc(hidden)]
 pub use array::extent;
 pub use array::{Element, Input, Layout, Output};
@@ -59,6 +57,7 @@ pub(crate) use device::ArrayLaunch;
 pub use device::DeviceArray;
 pub use lines::{Lines, correlate1d, uniform1d};
 
+use crate::share::share;
 use crate::{Error, Result};
 
 /// The type of the sums.
@@ -99,7 +98,7 @@ fn run_jobs<T>(
             Ok(())
         });
     }
-    (0..jobs).into_par_iter().try_for_each_init(scratch, |scratch, number| {
+    share(jobs, 0..jobs, scratch, |scratch, number| {
         check()?;
         job(scratch.as_mut().map_err(|error| error.clone())?, number);
         Ok(())

@@ -87,6 +87,17 @@ pub(crate) trait Simd: Copy {
     /// The lanes that are further than `limit` from the nearest whole number, as bits. A lane that is NaN is none.
     fn far_from_whole(self, vector: Self::Vector, limit: f32) -> u16;
 
+    /// Whether a lane of any of `N` vectors is further than `limit` from the nearest whole number.
+    #[inline(always)]
+    fn any_far_from_whole<const N: usize>(self, vectors: &[Self::Vector; N], limit: f32) -> bool {
+        // Not `any`: a closure would not be compiled with the level's instructions.
+        let mut far = 0;
+        for &vector in vectors {
+            far |= self.far_from_whole(vector, limit);
+        }
+        far != 0
+    }
+
     /// The lanes that are less than `limit`, as bits.
     fn below(self, vector: Self::Vector, limit: f32) -> u16;
 
@@ -214,7 +225,13 @@ impl Level {
     pub(super) const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Portable];
 
     /// Whether this CPU has it. The CPU is asked once; after that the answer costs one load.
+    #[inline]
     pub(crate) fn is_available(self) -> bool {
+        static AVAILABLE: OnceLock<[bool; Level::ALL.len()]> = OnceLock::new();
+        AVAILABLE.get_or_init(|| Self::ALL.map(Self::is_detected))[self as usize]
+    }
+
+    fn is_detected(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
@@ -222,7 +239,7 @@ impl Level {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
-                    && Self::Avx2.is_available()
+                    && Self::Avx2.is_detected()
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),

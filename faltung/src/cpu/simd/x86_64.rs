@@ -228,6 +228,19 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
         }
     }
     #[inline(always)]
+    fn any_far_from_whole<const N: usize>(self, vectors: &[__m512; N], limit: f32) -> bool {
+        /// `_mm512_range_ps`: the larger one of both magnitudes, with the sign 0.
+        const LARGER_MAGNITUDE: i32 = 0b10_11;
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let mut most = _mm512_setzero_ps();
+            for &vector in vectors {
+                most = _mm512_range_ps::<LARGER_MAGNITUDE>(most, _mm512_reduce_ps::<0>(vector));
+            }
+            _mm512_cmp_ps_mask::<_CMP_GT_OQ>(most, _mm512_set1_ps(limit)) != 0
+        }
+    }
+    #[inline(always)]
     fn differ_without_fractions(self, a: __m512, b: __m512) -> u16 {
         // SAFETY: `self` proves that the CPU has the instructions.
         unsafe { _mm512_cmpneq_epi32_mask(_mm512_cvttps_epi32(a), _mm512_cvttps_epi32(b)) }
