@@ -41,7 +41,7 @@ enum Task {
         #[arg(long)]
         verify: bool,
     },
-    /// Build and run examples/outside as a user of the library does
+    /// Build and run examples/outside as a user of the library does, and write its stamp
     Outside,
     /// Make a workspace for kernels of your own: a first kernel, its test in the emulator, and a program that launches
     /// it
@@ -111,7 +111,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ptxas { .. } => xtask::ptxas::write(&root),
         Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
         Task::Package { verify } => xtask::package::check(&root, verify),
-        Task::Outside => xtask::outside::check(&root),
+        Task::Outside => xtask::outside::write(&root),
         Task::NewKernel { name, parent } => xtask::new_kernel::new_kernel(&root, &parent, &name).map(drop),
         Task::OwnKernels { ptx: None, force } if !force && xtask::own_kernels::stamp(&root)?.is_current() => Ok(()),
         Task::OwnKernels { ptx: None, .. } => xtask::own_kernels::write(&root),

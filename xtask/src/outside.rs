@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::own_kernels::write_profiles;
 use crate::process::{show, shown};
+use crate::stamp::Stamp;
 use crate::target;
 
 /// The program's folder.
@@ -15,6 +16,31 @@ const FOLDER: &str = "examples/outside";
 
 /// `.cargo/config.toml` of a user, as the documentation of the library has it.
 const CONFIG: &str = "[env]\nCUDA_LIBRARY_PATH = \"/\"\n";
+
+/// What the check depends on: the library with the crates that it is made of, and the program.
+///
+/// # Errors
+/// A source can't be read.
+pub fn stamp(root: &Path) -> Result<Stamp> {
+    let mut stamp = Stamp::new(root, "outside", "outside");
+    for input in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "faltung", "kernels-gpu", "rust-cuda"] {
+        stamp = stamp.files(input)?;
+    }
+    for item in ["Cargo.toml", "src"] {
+        stamp = stamp.files(&format!("{FOLDER}/{item}"))?;
+    }
+    stamp.files("xtask/src/outside.rs")
+}
+
+/// Runs the [`check`], and writes the [`stamp`] if it has passed.
+///
+/// # Errors
+/// A step fails, or the stamp can't be written.
+pub fn write(root: &Path) -> Result<()> {
+    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
+    check(root)?;
+    stamp.write()
+}
 
 /// Checks the program without CUDA, then builds it with CUDA and runs it on every device of this machine.
 ///
