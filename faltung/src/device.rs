@@ -20,7 +20,7 @@ use crate::{Error, Filter, Image, Pixel, PixelFormat, Problem, Result, View};
 /// A device, ready to compute: the CPU, a CUDA device, or the emulator of one.
 ///
 /// It belongs to no thread: clones are cheap and are the same device, and all of its calls may come from several
-/// threads at once. What is computed on the CPU runs in the rayon pool of the thread that calls. A CUDA device is
+/// threads at once. What is computed on the CPU runs on the thread that calls and in its rayon pool. A CUDA device is
 /// closed when the last handle of it is dropped: clones, and what was made by it. The current CUDA context of the
 /// calling thread is the same after each call as before.
 ///

@@ -56,8 +56,8 @@
 //!
 //! - [`Device`], [`Prepared`], [`Pipeline`], [`Stream`] and [`DeviceImage`] are `Send` and `Sync`. Several threads may
 //!   call them at once. Clones, which all but an image have, are cheap and share everything.
-//! - The library computes and copies in the rayon pool of the calling thread. It makes no pool. Calls from rayon tasks
-//!   are safe. While a call waits, rayon may run another task of yours in the same thread: hold no lock across a call
+//! - The library computes and copies on the calling thread and in its rayon pool, or in the one that [`with_pool`]
+//!   names. It makes no pool. Calls from rayon tasks are safe. While a call waits, rayon may run another task of yours in the same thread: hold no lock across a call
 //!   that such a task takes.
 //! - The current CUDA context of the calling thread is the same after each call as before.
 //!
@@ -181,6 +181,7 @@ pub use pipeline::Pipeline;
 pub use plan::VariantChoice;
 pub use prepared::Prepared;
 pub use problem::{Filter, Operation, PixelFormat, Problem};
+pub use share::with_pool;
 pub use stream::{Event, Stream};
 pub use view::{View, ViewMut};
 

@@ -1,14 +1,69 @@
-//! Work that is shared among the threads of the current rayon pool.
+//! Work that is shared among the calling thread and those of a rayon pool.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rayon::{Scope, ThreadPool};
 
 /// How long a thread looks whether the others have ended before it sleeps.
 const PATIENCE: Duration = Duration::from_micros(50);
 
-/// Does `count` pieces of work on as many threads as the rayon pool has. The calling thread is one of them, so the work
-/// begins before another one wakes. Each thread has a state of its own.
+thread_local! {
+    /// The pool that [`with_pool`] has named.
+    static POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
+}
+
+/// Runs `job` on the calling thread. What it computes on the CPU is shared with the threads of `pool`, in place of those
+/// of the current rayon pool.
+///
+/// [`ThreadPool::install`] leaves all work to the pool's threads, while the calling thread sleeps. To wake another thread
+/// takes 10 µs and more. Small images are half done by then.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build()?);
+/// let image = faltung::Image::from_fn(512, 512, |x, y| (x ^ y) as u8)?;
+/// let cpu = faltung::Device::cpu();
+/// let blurred = faltung::with_pool(&pool, || cpu.apply(&faltung::Filter::gaussian(1.0), &image))?;
+/// # let _: faltung::Image<u8> = blurred;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
+    /// Names the pool before again, after a panic, too.
+    struct Restore(Option<Arc<ThreadPool>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            POOL.set(self.0.take());
+        }
+    }
+    let _restore = Restore(POOL.replace(Some(Arc::clone(pool))));
+    job()
+}
+
+/// The pool that [`with_pool`] has named in this thread.
+fn named_pool() -> Option<Arc<ThreadPool>> {
+    POOL.with_borrow(Option::clone)
+}
+
+/// Runs `job`, whose tasks run in the named pool, or else in the current one.
+fn in_scope<'scope>(job: impl FnOnce(&Scope<'scope>)) {
+    match named_pool() {
+        Some(pool) => pool.in_place_scope(job),
+        None => rayon::in_place_scope(job),
+    }
+}
+
+/// The number of threads that work is shared among.
+#[must_use]
+pub(crate) fn threads() -> usize {
+    named_pool().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads())
+}
+
+/// Does `count` pieces of work on [`threads`] threads. The calling thread is one of them, so the work begins before
+/// another one wakes. Each thread has a state of its own.
 ///
 /// # Errors
 /// The last error of `work`. After the first one no further piece begins.
@@ -33,8 +88,8 @@ pub(crate) fn share<P, T, E: Send>(
     };
     // Helpers that have begun and not ended.
     let running = AtomicUsize::new(0);
-    rayon::in_place_scope(|scope| {
-        for _ in 1..rayon::current_num_threads().min(count) {
+    in_scope(|scope| {
+        for _ in 1..threads().min(count) {
             scope.spawn(|_| {
                 running.fetch_add(1, Ordering::Relaxed);
                 run();
@@ -53,11 +108,9 @@ pub(crate) fn share<P, T, E: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::panic::AssertUnwindSafe;
 
-    fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(run)
-    }
+    use super::*;
 
     #[test]
     fn every_piece_is_done_once() {
@@ -70,11 +123,13 @@ mod tests {
                     done[i].fetch_add(1, Ordering::Relaxed);
                     Ok::<(), String>(())
                 };
-                // From within the pool and from outside.
-                in_pool(threads, || share(count, 0..count, state, work)).unwrap();
+                // From within the pool, from outside, and with the pool named.
+                let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
+                pool.install(|| share(count, 0..count, state, work)).unwrap();
                 share(count, 0..count, state, work).unwrap();
-                assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 2));
-                assert!(states.into_inner() <= (threads + rayon::current_num_threads()).max(2));
+                with_pool(&pool, || share(count, 0..count, state, work)).unwrap();
+                assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 3));
+                assert!(states.into_inner() <= 2 * threads + rayon::current_num_threads());
             }
         }
     }
@@ -82,7 +137,8 @@ mod tests {
     #[test]
     fn an_error_ends_the_work() {
         let begun = AtomicUsize::new(0);
-        let result = in_pool(1, || {
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
+        let result = with_pool(&pool, || {
             share(
                 100,
                 0..100,
@@ -94,5 +150,19 @@ mod tests {
             )
         });
         assert_eq!((result, begun.into_inner()), (Err(3), 4));
+    }
+
+    #[test]
+    fn a_pool_is_named_until_the_job_ends() {
+        let pool = |threads| Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
+        let (two, three) = (pool(2), pool(3));
+        let before = threads();
+        with_pool(&three, || {
+            assert_eq!(threads(), 3);
+            let panic = std::panic::catch_unwind(AssertUnwindSafe(|| with_pool(&two, || assert_eq!(threads(), 3))));
+            assert!(panic.is_err());
+            assert_eq!(threads(), 3);
+        });
+        assert_eq!(threads(), before);
     }
 }

@@ -35,8 +35,9 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
     Ok(pool)
 }
 
-/// Runs `job` in the pool, without the GIL. `work` is its number of multiply-adds. A long job can be interrupted: the
-/// flag that it gets becomes true when a signal handler raises an exception.
+/// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A long
+/// job leaves the calling thread free, and can be interrupted: the flag that it gets becomes true when a signal handler
+/// raises an exception.
 ///
 /// # Errors
 /// Those of the job, and what a signal handler raises.
@@ -51,7 +52,7 @@ pub(crate) fn compute(
     }
     let pool = pool()?;
     if work < LONG {
-        return py.detach(|| pool.install(|| job(&cancelled))).map_err(exception);
+        return py.detach(|| faltung::with_pool(&pool, || job(&cancelled))).map_err(exception);
     }
     py.detach(|| {
         std::thread::scope(|scope| {

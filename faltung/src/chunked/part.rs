@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{BoxError, ChunkSink, Window, WindowSource};
 use crate::gather::{AxisWindow, Gathered};
-use crate::{Error, Image, Pixel, Problem, Result, View, cpu};
+use crate::share::threads;
+use crate::{Error, Image, Pixel, Problem, Result, View};
 
 /// A chunk of the result, and the pixels that it is computed from.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl Part {
     fn scratch_bytes(&self) -> u64 {
         let rows = (self.mask_height + 16) as u64;
         let row = (self.columns.length * self.channels * size_of::<f32>()) as u64;
-        cpu::threads() as u64 * (2 * rows.min(256) * row + (1 << 20))
+        threads() as u64 * (2 * rows.min(256) * row + (1 << 20))
     }
 
     /// Reads the pixels, without repetition.

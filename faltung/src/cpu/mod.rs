@@ -53,7 +53,7 @@ mod tests;
 use std::convert::Infallible;
 
 use crate::image::values_of_mut;
-use crate::share::share;
+use crate::share::{share, threads};
 use crate::{ErrorBound, PixelFormat, PixelType, Problem, Result};
 use block::Blocks;
 use line::Values;
@@ -116,8 +116,7 @@ impl Convolution {
         self.method.bound(problem)
     }
 
-    /// Computes the problem on all threads of the current rayon pool, for interleaved values of its pixel format, as
-    /// bytes. The results do not depend on the number of threads.
+    /// Computes the problem on all [`threads`], for interleaved values of its pixel format, as bytes. The results do not depend on the number of threads.
     ///
     /// No type parameter: the instances are compiled in this crate, and not in each crate that calls a generic function
     /// of the library.
@@ -200,12 +199,6 @@ impl Convolution {
             }
         }
     }
-}
-
-/// The number of threads that a convolution uses.
-#[must_use]
-pub(crate) fn threads() -> usize {
-    rayon::current_num_threads()
 }
 
 /// The CPU's name as it gives it itself, or that of its architecture.

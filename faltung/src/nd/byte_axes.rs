@@ -19,6 +19,7 @@ use super::whole::{Correlated, Means};
 use super::{Element, Input, Layout, Output, run_jobs};
 use crate::Result;
 use crate::cpu::simd::{Level, Simd, Work};
+use crate::share::threads;
 
 /// The most weights of a filter: each of them is one pass over a row in the first-level cache.
 const MOST_WEIGHTS: usize = 16;
@@ -123,7 +124,7 @@ impl ByteAxes {
         let length = self.width * self.step;
         let work = self.height.saturating_mul(length).saturating_mul(2);
         // Each block reads `size - 1` rows more than it has.
-        let share = self.height.div_ceil(4 * rayon::current_num_threads());
+        let share = self.height.div_ceil(4 * threads());
         let rows = if work < super::SERIAL { self.height } else { share.max(3 * self.column.size) };
         let columns = PaddedRange::new(self.row.border, -(self.row.before as isize), self.padded(), self.width);
         let outside = vec![self.column.outside; length];

@@ -9,12 +9,12 @@
 //!   `size` rows have sums of the rows from each of them to the last one. A result adds one of these to a sum of the
 //!   rows that follow. That takes three additions for any size.
 
+use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
-use rayon::prelude::*;
 
 use super::axes::{Along, AxisFilter};
 use super::border::{PaddedRange, position};
@@ -24,6 +24,7 @@ use super::kernel::{SLACK, window_sums};
 use super::{Element, Input, Output, SERIAL, Sums, run_jobs};
 use crate::Result;
 use crate::cpu::simd::{Level, Simd, Work};
+use crate::share::{share, threads};
 
 /// Rows that are summed along at the same time: each step of a running sum waits for the one before.
 const TOGETHER: usize = 4;
@@ -155,15 +156,24 @@ impl<'a> FloatMeans<'a> {
 
     /// SciPy's running sums of `f64`.
     fn running<T: Value + Default + Send + Sync>(&self, level: Level, cancelled: Option<&AtomicBool>) -> Result<()> {
-        let threads = rayon::current_num_threads();
-        let is_serial = self.work() < SERIAL || threads == 1;
-        let rows = if is_serial { self.height } else { self.height.div_ceil(2 * threads).next_multiple_of(TOGETHER) };
+        let is_serial = self.work() < SERIAL || threads() == 1;
+        let share_of_thread = self.height.div_ceil(2 * threads()).next_multiple_of(TOGETHER);
+        let rows = if is_serial { self.height } else { share_of_thread };
         let bands = self.height.div_ceil(rows);
         let strip = |number: usize| number * CHUNK..self.width.min((number + 1) * CHUNK);
-        let strips = 0..if bands > 1 { self.width.div_ceil(CHUNK) } else { 0 };
+        let strips = if bands > 1 { self.width.div_ceil(CHUNK) } else { 0 };
         let starts =
             |number: usize| level.run(Starts::<T> { means: self, columns: strip(number), rows, of: PhantomData });
-        let starts: Vec<Vec<f64>> = strips.into_par_iter().map(starts).collect();
+        let mut starts_of_strips = vec![Vec::new(); strips];
+        let Ok(()) = share(
+            strips,
+            starts_of_strips.iter_mut().enumerate(),
+            || (),
+            |(), (number, to)| {
+                *to = starts(number);
+                Ok::<(), Infallible>(())
+            },
+        );
         let padded = self.width + self.row.size - 1;
         let scratch = || {
             let rows = std::array::from_fn(|_| vec![T::default(); padded]);
@@ -172,7 +182,7 @@ impl<'a> FloatMeans<'a> {
         let range = self.row.range(0, self.width, self.width);
         run_jobs(bands, self.work(), cancelled, scratch, |(sums, lines, quotients), number| {
             if number > 0 {
-                for (i, starts) in starts.iter().enumerate() {
+                for (i, starts) in starts_of_strips.iter().enumerate() {
                     let columns = strip(i);
                     sums[columns.clone()].copy_from_slice(&starts[(number - 1) * columns.len()..][..columns.len()]);
                 }
@@ -231,8 +241,8 @@ impl<'a> FloatMeans<'a> {
     fn windows(&self, level: Level, cancelled: Option<&AtomicBool>) -> Result<()> {
         let size = self.column.size;
         let strips = self.width.div_ceil(STRIP);
-        let share = self.height.div_ceil(4 * rayon::current_num_threads().div_ceil(strips));
-        let rows = share.next_multiple_of(size).max(3 * size).min(self.height.next_multiple_of(size));
+        let part = self.height.div_ceil(4 * threads().div_ceil(strips));
+        let rows = part.next_multiple_of(size).max(3 * size).min(self.height.next_multiple_of(size));
         let bands = self.height.div_ceil(rows);
         let padded = STRIP.min(self.width) + self.row.size - 1;
         let scratch = || {
