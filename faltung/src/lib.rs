@@ -56,8 +56,9 @@
 //!
 //! - [`Device`], [`Prepared`], [`Pipeline`], [`Stream`] and [`DeviceImage`] are `Send` and `Sync`. Several threads may
 //!   call them at once. Clones, which all but an image have, are cheap and share everything.
-//! - The library computes and copies on the calling thread and in its rayon pool, or in the one that [`with_pool`]
-//!   names. It makes no pool. Calls from rayon tasks are safe. While a call waits, rayon may run another task of yours in the same thread: hold no lock across a call
+//! - The library works on the calling thread and on the threads of the current rayon pool. [`with_pool`] names another
+//!   pool for work on the CPU. Copies for CUDA devices always use the current pool. Calls from rayon tasks are safe.
+//!   While a call waits, rayon may run another task of yours in the same thread: hold no lock across a call
 //!   that such a task takes.
 //! - The current CUDA context of the calling thread is the same after each call as before.
 //!

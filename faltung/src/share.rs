@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rayon::{Scope, ThreadPool};
 
-/// How long a thread looks whether the others have ended before it sleeps.
+/// How long the calling thread spins while helpers run. Then it sleeps until they are done.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 thread_local! {
@@ -15,11 +15,11 @@ thread_local! {
     static POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
 }
 
-/// Runs `job` on the calling thread. What it computes on the CPU is shared with the threads of `pool`, in place of those
-/// of the current rayon pool.
+/// Runs `job` on the calling thread. Its work on the CPU is shared with the threads of `pool`, in place of the current
+/// rayon pool.
 ///
-/// [`ThreadPool::install`] leaves all work to the pool's threads, while the calling thread sleeps. To wake another thread
-/// takes 10 µs and more. Small images are half done by then.
+/// With [`ThreadPool::install`] the calling thread only waits. To wake another thread takes 10 µs or more. That is a
+/// large part of the time of a small image.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,7 +32,7 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
-    /// Names the pool before again, after a panic, too.
+    /// Names the previous pool again when the job returns or panics.
     struct Restore(Option<Arc<ThreadPool>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -48,7 +48,7 @@ fn named_pool() -> Option<Arc<ThreadPool>> {
     POOL.with_borrow(Option::clone)
 }
 
-/// Runs `job`, whose tasks run in the named pool, or else in the current one.
+/// Runs `job` in a scope of the named pool, or of the current one if none is named.
 fn in_scope<'scope>(job: impl FnOnce(&Scope<'scope>)) {
     match named_pool() {
         Some(pool) => pool.in_place_scope(job),
@@ -63,10 +63,10 @@ pub(crate) fn threads() -> usize {
 }
 
 /// Does `count` pieces of work on [`threads`] threads. The calling thread is one of them, so the work begins before
-/// another one wakes. Each thread has a state of its own.
+/// another one wakes. Each thread calls `state` once, and passes the value to its calls of `work`.
 ///
 /// # Errors
-/// The last error of `work`. After the first one no further piece begins.
+/// An error of `work`. After it another thread begins at most one more piece.
 pub(crate) fn share<P, T, E: Send>(
     count: usize,
     pieces: impl Iterator<Item = P> + Send,
@@ -86,7 +86,7 @@ pub(crate) fn share<P, T, E: Send>(
             }
         }
     };
-    // Helpers that have begun and not ended.
+    // The number of running helpers.
     let running = AtomicUsize::new(0);
     in_scope(|scope| {
         for _ in 1..threads().min(count) {
@@ -97,7 +97,7 @@ pub(crate) fn share<P, T, E: Send>(
             });
         }
         run();
-        // Most helpers end their last piece before a thread that sleeps could wake.
+        // A running helper is mostly done before a sleeping thread could wake. Helpers that have not begun don't count.
         let begin = Instant::now();
         while running.load(Ordering::Relaxed) > 0 && begin.elapsed() < PATIENCE {
             std::hint::spin_loop();

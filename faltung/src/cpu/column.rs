@@ -1,7 +1,7 @@
 //! The register tile for windows of one column, above all the column of a separable mask.
 //!
 //! No load is shifted sideways, so the vectors of aligned rows do not straddle cache lines. `R` output rows share their
-//! source rows. A step loads a vector and does up to `R` multiply-adds with it:
+//! source rows. A step reads `V` vectors of one source row. Each serves up to `R` output rows:
 //! ```text
 //! for s in 0..R + height - 1
 //!     load V vectors of source row s
@@ -29,7 +29,7 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
 ) {
     let mut row = 0;
     while row < count {
-        // Eight sums hide the latency of a multiply-add.
+        // Eight sums hide the latency of a multiply-add. The last rows, and tiles of one vector, have fewer.
         // SAFETY: rows and pointers are as this function requires; each arm takes at most `count - row` rows.
         row += unsafe {
             match (V, count - row) {

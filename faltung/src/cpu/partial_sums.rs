@@ -21,7 +21,7 @@
 //! - else *bounded*: each step rounds by at most half a unit in the last place of `S[k + 1]`.
 //!
 //! ```text
-//! |ordered sum - (S + sum of the exact rows of (chains - column[k] f[k]))| <= bounds of the other rows + passes
+//! |ordered sum - (S + sum of the exact rows of (chains - column[k] f[k]))| <= bounds of the other rows + ties + passes
 //! ```
 //! Some rows become exact at a time, from the last one up, until the distance from the boundary is larger than the
 //! bound. Results that stay undecided are recomputed in order.
@@ -187,7 +187,7 @@ impl Work for Decide<'_> {
     }
 }
 
-/// Decides one candidate.
+/// Decides one candidate: a number on the ordered sum's side of the boundary, or NaN if it can't be told.
 ///
 /// # Safety
 /// - `filtered` and `lines` have a line for each row of the window.
@@ -202,10 +202,10 @@ unsafe fn decide<S: Simd>(
     sum: f32,
 ) -> f32 {
     let boundary = f64::from(sum).floor() + 0.5;
-    // The partial sum of the first `first` rows, and the estimate of the ordered sum less the boundary.
+    // `sum` is the partial sum of the rows `0..first`, `distance` the estimate of the ordered sum, less the boundary.
     let (mut sum, mut first) = (f64::from(sum), of.column.len());
     let mut distance = sum - boundary;
-    // What bounds the error of the estimate, but for the first `first` rows.
+    // The error of the estimate, without that of the rows `0..first`.
     let mut bound = of.passes;
     let mut seen = BINADES;
     while first > 0 {
@@ -220,13 +220,13 @@ unsafe fn decide<S: Simd>(
         first = end.saturating_sub(ROWS_AT_ONCE);
         sum -= products(first..end, product);
         if sum < start {
-            // These rows leave the binade: only the last ones, which don't.
+            // These rows leave the binade. Only the last ones are taken, which stay in it.
             (first, sum) = (end - 1, sum_of_end - product(end - 1));
             while first > 0 && sum >= start && sum - product(first - 1) >= start {
                 (first, sum) = (first - 1, sum - product(first - 1));
             }
             if sum < start {
-                // One row leaves it by itself.
+                // The last row alone leaves it: it is bounded.
                 bound += of.steps[first] * of.half_units[binade];
                 continue;
             }

@@ -183,13 +183,13 @@ impl Allocation {
     }
 }
 
-/// An error if the host can't give so many bytes and keep 8 MiB. Those are for small allocations, in the emulator and
-/// around it, which can't fail: they would end the program.
+/// Checks that the host can allocate `bytes` and 8 MiB more. The 8 MiB are for small allocations that return no error:
+/// if one of them fails, the process ends. The memory is freed at once, so nothing is reserved.
 pub(crate) fn must_have_room(bytes: usize) -> Result<(), TryReserveError> {
     const KEPT: usize = 8 << 20;
     let mut tried = Vec::<u8>::new();
     tried.try_reserve_exact(bytes.saturating_add(KEPT))?;
-    // An allocation that nobody uses may be left out.
+    // Without this the compiler may remove the allocation, which nobody uses.
     std::hint::black_box(&mut tried);
     Ok(())
 }
@@ -273,8 +273,8 @@ impl Memory {
     /// Allocates an array of `length` elements that nothing has written yet. Reports show `name`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the host has too little memory. An array takes its bytes and 20 more for each element,
-    /// and from its first atomic access on 36 more. 8 MiB must be left over.
+    /// [`OutOfMemory`] if the host has too little memory. An array takes its own bytes and 20 bytes for each element.
+    /// Its first atomic access adds 16 bytes for each element. 8 MiB of the host's memory must be left.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;
