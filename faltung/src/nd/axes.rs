@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::bands::Bands;
 use super::byte_axes::ByteAxes;
 use super::float_means::FloatMeans;
 use super::{Input, Lines, Output, Sums, correlate1d, uniform1d};
@@ -39,7 +40,8 @@ pub struct AxisFilter<'a> {
 
 /// Filters an array along one axis after the other. The second filter reads the results of the first one, in the type
 /// of the output. The results are those of [`correlate1d`] and [`uniform1d`], called one after the other. Two filters
-/// of arrays of bytes, and two means of floating-point numbers, take one pass over memory.
+/// of a two-dimensional array take one pass over memory, but for means of numbers larger than a byte, where only those
+/// of floating-point numbers do.
 ///
 /// Means of `f32` with sums of `f32` are sums of the window alone.
 ///
@@ -85,6 +87,9 @@ pub fn filter_axes(
     }
     if let Some(means) = FloatMeans::new(&input, &output, filters, sums) {
         return means.run(Level::chosen()?, cancelled);
+    }
+    if let Some(bands) = Bands::new(&input, &output, filters, sums) {
+        return bands.run(cancelled);
     }
     let mut from = input;
     for filter in filters {

@@ -4,6 +4,7 @@
 //! block and its border to rows of scratch memory, computes, and converts the results. Where the filtered axis is the
 //! one whose elements lie closest together, a block is a part of one line: one column.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
@@ -62,28 +63,38 @@ pub fn correlate1d(
     sums: Sums,
     cancelled: Option<&AtomicBool>,
 ) -> Result<()> {
+    correlate1d_part(input, output, weights, lines, sums, Part::All(cancelled))
+}
+
+/// [`correlate1d`] for a part of the filtered axis.
+pub(super) fn correlate1d_part(
+    input: Input<'_>,
+    output: Output<'_>,
+    weights: &[f64],
+    lines: &Lines,
+    sums: Sums,
+    part: Part<'_>,
+) -> Result<()> {
     sums.check(input.layout.element, output.layout.element)?;
     let (from, to) = (input.layout.element, output.layout.element);
     let filter = LineFilter::<f64>::of(weights);
     if sums == Sums::F32 {
         let weights: Vec<_> = weights.iter().map(|&weight| weight as f32).collect();
         let summed = Summed::new(LineFilter::<f32>::of(&weights), usize::MAX, |_| Final);
-        return run(input, output, lines, summed, cancelled);
+        return run(input, output, lines, summed, part);
     }
     let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
     if let Some(correlated) = Correlated::new(weights, from, to, outside) {
-        return run(input, output, lines, correlated, cancelled);
+        return run(input, output, lines, correlated, part);
     }
     let values = Values::new(from, outside);
     match Narrow::new(values, to, weights, filter.additions()) {
-        Some(Narrow::Exact) => {
-            run(input, output, lines, Summed::new(filter.narrowed(), usize::MAX, |_| Final), cancelled)
-        }
+        Some(Narrow::Exact) => run(input, output, lines, Summed::new(filter.narrowed(), usize::MAX, |_| Final), part),
         Some(Narrow::Proven(radius)) => {
             let again = |step| Again { order: filter.order(step), radius };
-            run(input, output, lines, Summed::new(filter.narrowed(), PARTIAL, again), cancelled)
+            run(input, output, lines, Summed::new(filter.narrowed(), PARTIAL, again), part)
         }
-        None => run(input, output, lines, Summed::new(filter, usize::MAX, |_| Final), cancelled),
+        None => run(input, output, lines, Summed::new(filter, usize::MAX, |_| Final), part),
     }
 }
 
@@ -106,23 +117,24 @@ pub fn uniform1d(
     let largest = from.largest().filter(|_| outside.fract() == 0.0);
     let most = largest.map(|largest| largest.max(outside.abs()) * size as f64);
     let has_fractions = matches!(to, Element::F32 | Element::F64);
+    let part = Part::All(cancelled);
     if let Some(means) = Means::new(size, from, to, outside) {
-        return run(input, output, lines, means, cancelled);
+        return run(input, output, lines, means, part);
     }
     match most {
         // A quotient that is no whole number is at least 1 / size away from one, and a rounding of `f32` moves it by
         // less: it loses the same fraction.
         Some(most) if most < 16_777_216.0 && !has_fractions => {
             let windows = LineFilter::<f32>::Windows(size);
-            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), cancelled)
+            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), part)
         }
         Some(most) if most < 9_007_199_254_740_992.0 => {
             let windows = LineFilter::<f64>::Windows(size);
-            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), cancelled)
+            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), part)
         }
         _ => {
             let running = LineFilter::<f64>::Running(size);
-            run(input, output, lines, Summed::new(running, usize::MAX, |_| Final), cancelled)
+            run(input, output, lines, Summed::new(running, usize::MAX, |_| Final), part)
         }
     }
 }
@@ -263,25 +275,38 @@ struct Buffers<A> {
     sums: Scratch<A>,
 }
 
+/// The results along the filtered axis that a call computes.
+pub(super) enum Part<'a> {
+    /// All, on all threads, until the flag becomes true.
+    All(Option<&'a AtomicBool>),
+    /// Some of an axis of `length` positions, on the calling thread.
+    Some {
+        /// The positions of the results. The output has these alone.
+        results: Range<usize>,
+        /// The position of the input's first elements. The input has what the results read.
+        first: usize,
+        length: usize,
+    },
+}
+
 /// Filters all lines.
-fn run<F: LineSums>(
-    input: Input<'_>,
-    output: Output<'_>,
-    lines: &Lines,
-    filter: F,
-    cancelled: Option<&AtomicBool>,
-) -> Result<()> {
+fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter: F, part: Part<'_>) -> Result<()> {
     let Lines { axis, origin, border, value } = *lines;
-    output.layout.check_shape(&input.layout)?;
     let size = filter.size();
-    lines.check(size, input.layout.shape.len())?;
+    let (results, first, length, cancelled, is_part) = match part {
+        Part::All(cancelled) => {
+            output.layout.check_shape(&input.layout)?;
+            lines.check(size, input.layout.shape.len())?;
+            (0..input.layout.shape[axis], 0, input.layout.shape[axis], cancelled, false)
+        }
+        Part::Some { results, first, length } => (results, first, length, None, true),
+    };
     if input.layout.elements() == 0 {
         return Ok(());
     }
     let level = Level::chosen()?;
-    let line =
-        Axis { length: input.layout.shape[axis], from: input.layout.strides[axis], to: output.layout.strides[axis] };
-    let is_in_place = std::ptr::eq(input.first, output.first);
+    let line = Axis { length: results.len(), from: input.layout.strides[axis], to: output.layout.strides[axis] };
+    let is_in_place = !is_part && std::ptr::eq(input.first, output.first);
     let is_running = filter.is_running();
     let cut =
         Cut::new(line, other_axes(&input, &output, axis), size, input.layout.element.size(), is_running, is_in_place);
@@ -294,8 +319,10 @@ fn run<F: LineSums>(
         Ok(Buffers { rows: Scratch::new(places), results, sums })
     };
     let filter = filter.ready(cut.width);
+    // Position 0 of the axis, which need not be there.
+    let position_0 = -(first as isize) * line.from;
     let before = (size / 2) as isize + origin;
-    let work = input.layout.elements().saturating_mul(size);
+    let work = if is_part { 0 } else { input.layout.elements().saturating_mul(size) };
     // The blocks of a line follow each other, so that what two of them read is still in a cache. A running sum goes on
     // from block to block, in one job.
     let (jobs, blocks_of_job) = if is_running { (outer * chunks, blocks) } else { (outer * chunks * blocks, 1) };
@@ -317,13 +344,13 @@ fn run<F: LineSums>(
             let rows = cut.rows.min(line.length - start);
             // A running sum also reads what leaves it.
             let more = usize::from(is_running && start > 0);
-            let range =
-                PaddedRange::new(border, start as isize - before - more as isize, rows + size - 1 + more, line.length);
+            let from_start = (results.start + start) as isize - before - more as isize;
+            let range = PaddedRange::new(border, from_start, rows + size - 1 + more, length);
             level.run(Block {
                 level,
                 input: &input,
                 output: &output,
-                from: input.first.wrapping_offset(from),
+                from: input.first.wrapping_offset(position_0 + from),
                 to: output.first.wrapping_offset(to + start as isize * line.to),
                 line,
                 stride: cut.columns,

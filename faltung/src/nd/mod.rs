@@ -27,6 +27,7 @@
 
 mod array;
 mod axes;
+mod bands;
 mod border;
 mod byte_axes;
 mod convert;

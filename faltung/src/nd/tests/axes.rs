@@ -1,6 +1,7 @@
 //! Two filters in one pass over memory against one filter after the other.
 
 use super::*;
+use crate::nd::bands::Bands;
 use crate::nd::byte_axes::ByteAxes;
 use crate::nd::float_means::FloatMeans;
 
@@ -27,7 +28,7 @@ fn lines(random: &mut fastrand::Rng, axis: usize, size: usize, value: f64) -> Li
 
 /// The filters by [`uniform1d`] and [`correlate1d`].
 fn one_after_another(input: &Array, output: &mut Array, filters: &[AxisFilter<'_>]) {
-    let mut between = Array { bytes: input.bytes.clone(), first: 0, layout: input.layout.clone() };
+    let mut between = Array { bytes: input.bytes.clone(), first: input.first, layout: input.layout.clone() };
     for filter in filters {
         match filter.along {
             Along::Mean(size) => uniform1d(between.input(), output.output(), size, &filter.lines, None).unwrap(),
@@ -35,7 +36,7 @@ fn one_after_another(input: &Array, output: &mut Array, filters: &[AxisFilter<'_
                 correlate1d(between.input(), output.output(), weights, &filter.lines, Sums::F64, None).unwrap();
             }
         }
-        between = Array { bytes: output.bytes.clone(), first: 0, layout: output.layout.clone() };
+        between = Array { bytes: output.bytes.clone(), first: output.first, layout: output.layout.clone() };
     }
 }
 
@@ -164,5 +165,70 @@ fn means_of_windows() {
             }
             assert!(first.get_or_insert_with(|| found.bytes.clone()) == &found.bytes, "seed {seed}, {level:?}");
         }
+    }
+}
+
+/// Filters with weights in bands have the bits of one filter after the other: arrays of all types, strides and borders.
+#[test]
+fn bands_of_rows() {
+    let mut served = [0, 0];
+    for seed in 0..600 {
+        let mut case = Case::new(seed, 1);
+        let random = &mut case.random;
+        let shape = [random.usize(1..90), random.usize(1..50)];
+        let [from, to] = std::array::from_fn(|_| ELEMENTS[random.usize(..ELEMENTS.len())]);
+        let mut input = Array::new(random, from, &shape);
+        for index in indices(&shape) {
+            // A negative number would be a large one of these types.
+            let least = if matches!(from, Element::U32 | Element::U64) { 0 } else { -100 };
+            input.set(&index, random.i64(least..1000));
+        }
+        let mut found = Array::new(random, to, &shape);
+        let first_axis = random.usize(..2);
+        let counts: [usize; 2] = std::array::from_fn(|_| random.usize(1..8));
+        let weights = counts.map(|count| case.weights(count));
+        let filters: [AxisFilter<'_>; 2] = std::array::from_fn(|i| {
+            let lines = lines(&mut case.random, first_axis ^ i, counts[i], 7.5);
+            AxisFilter { along: Along::Weights(&weights[i]), lines }
+        });
+        let mut expected = Array { bytes: found.bytes.clone(), first: found.first, layout: found.layout.clone() };
+        one_after_another(&input, &mut expected, &filters);
+        let rows = case.random.usize(1..40);
+        let (source, result) = (input.input(), found.output());
+        let Some(bands) = Bands::with_rows(&source, &result, &filters, Sums::F64, rows) else { continue };
+        bands.run(None).unwrap();
+        assert!(found.bytes == expected.bytes, "seed {seed}, {shape:?}, {rows} rows, {from:?} to {to:?}: {filters:?}");
+        served[first_axis] += 1;
+    }
+    println!("{served:?} of 600");
+    assert!(served.iter().all(|&count| count > 50), "{served:?}");
+}
+
+/// Large arrays are filtered in bands, by several threads, with sums of `f32`, too. A flag ends that.
+#[test]
+fn bands_of_large_arrays() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let (shape, weights) = ([700, 900], [0.25, 0.5, 0.125]);
+    let input = numbers(&mut random, Element::F32, &shape);
+    for axes in [[0, 1], [1, 0]] {
+        let filters =
+            axes.map(|axis| AxisFilter { along: Along::Weights(&weights), lines: lines(&mut random, axis, 3, 1.5) });
+        let filters = filters.map(|mut filter| {
+            filter.lines.border = BorderMode::Mirror;
+            filter
+        });
+        let (mut between, mut expected) = (dense(Element::F32, &shape), dense(Element::F32, &shape));
+        let correlate = |from: Input<'_>, to: Output<'_>, filter: &AxisFilter<'_>| {
+            correlate1d(from, to, &weights, &filter.lines, Sums::F32, None).unwrap();
+        };
+        correlate(input.input(), between.output(), &filters[0]);
+        correlate(between.input(), expected.output(), &filters[1]);
+        let mut found = dense(Element::F32, &shape);
+        assert!(Bands::new(&input.input(), &found.output(), &filters, Sums::F32).is_some());
+        filter_axes(input.input(), found.output(), &filters, Sums::F32, None).unwrap();
+        assert!(found.bytes == expected.bytes, "{axes:?}");
+        let flag = std::sync::atomic::AtomicBool::new(true);
+        let cancelled = filter_axes(input.input(), found.output(), &filters, Sums::F32, Some(&flag));
+        assert!(matches!(cancelled, Err(crate::Error::Cancelled)), "{cancelled:?}");
     }
 }
