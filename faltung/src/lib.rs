@@ -146,6 +146,7 @@ mod mask;
 pub mod memory;
 pub mod nd;
 mod page_locked;
+mod parallel;
 mod pipeline;
 pub mod plan;
 mod prepared;
@@ -153,7 +154,6 @@ mod problem;
 mod recent;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices copy rows"))]
 mod rows;
-mod share;
 mod spares;
 mod stream;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA devices have memory of their own"))]
@@ -178,11 +178,11 @@ pub use kernels_gpu::abi::border::BorderMode;
 pub use kernels_gpu::registry::{Ineligible, Variant};
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use page_locked::PageLocked;
+pub use parallel::with_pool;
 pub use pipeline::Pipeline;
 pub use plan::VariantChoice;
 pub use prepared::Prepared;
 pub use problem::{Filter, Operation, PixelFormat, Problem};
-pub use share::with_pool;
 pub use stream::{Event, Stream};
 pub use view::{View, ViewMut};
 

@@ -35,9 +35,9 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
     Ok(pool)
 }
 
-/// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A long
-/// job leaves the calling thread free, and can be interrupted: the flag that it gets becomes true when a signal handler
-/// raises an exception.
+/// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A
+/// long job leaves the calling thread free, and can be interrupted: the flag that it gets becomes true when a signal
+/// handler raises an exception.
 ///
 /// # Errors
 /// Those of the job, and what a signal handler raises.

@@ -73,11 +73,8 @@ pub fn stamp(root: &Path) -> Result<Stamp> {
 /// # Errors
 /// A test fails, something that is needed is missing, or the stamp can't be written.
 pub fn write(root: &Path) -> Result<()> {
-    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
     ensure!(!NATIVE, "this machine is AArch64: `cargo test` runs the tests here");
-    let library = prepare(root)?;
-    run(root, library)?;
-    stamp.write()
+    stamp(root)?.write_after(|| run(root, prepare(root)?))
 }
 
 /// Runs the tests.

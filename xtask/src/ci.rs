@@ -38,7 +38,9 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
         show(&mut command)
     };
 
-    let is_covered = |stamp: fn(&Path) -> Result<Stamp>| -> Result<bool> { Ok(!full && stamp(root)?.is_current()) };
+    let check_unless_covered = |stamp: fn(&Path) -> Result<Stamp>, check: fn(&Path) -> Result<()>| {
+        if !full && stamp(root)?.is_current() { Ok(()) } else { check(root) }
+    };
 
     step("format", &mut || {
         run(cargo(&["fmt", "--all", "--check"]))?;
@@ -48,11 +50,9 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     step("licences and sources of dependencies", &mut || deny::check(root))?;
     step("PTX is current", &mut || {
         build_ptx::test_builder(root, full)?;
-        if is_covered(build_ptx::stamp)? { Ok(()) } else { build_ptx::check(root) }
+        check_unless_covered(build_ptx::stamp, build_ptx::check)
     })?;
-    step("ptxas", &mut || {
-        if is_covered(ptxas::stamp)? { Ok(()) } else { ptxas::check(root).map(drop) }
-    })?;
+    step("ptxas", &mut || check_unless_covered(ptxas::stamp, |root| ptxas::check(root).map(drop)))?;
     step("book", &mut || book::book(root))?;
     step("packages", &mut || package::check(root, false))?;
 
@@ -83,21 +83,15 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     })?;
     step("quick starts", &mut || quick_start::run(root))?;
     step("Python module", &mut || wheel::test(root))?;
-    step("CPU path on AArch64", &mut || {
-        if is_covered(aarch64::stamp)? { Ok(()) } else { aarch64::check(root) }
-    })?;
+    step("CPU path on AArch64", &mut || check_unless_covered(aarch64::stamp, aarch64::check))?;
     // `cargo run -p host -- bench`, with the program that the tests were built with.
     step("benchmark", &mut || {
         let mut benchmark = Command::new(target(root).join("debug/host"));
         benchmark.current_dir(root).arg("bench");
         run(benchmark)
     })?;
-    step("program outside of the workspace", &mut || {
-        if is_covered(outside::stamp)? { Ok(()) } else { outside::check(root) }
-    })?;
-    step("kernels outside of the workspace", &mut || {
-        if is_covered(own_kernels::stamp)? { Ok(()) } else { own_kernels::check(root) }
-    })?;
+    step("program outside of the workspace", &mut || check_unless_covered(outside::stamp, outside::check))?;
+    step("kernels outside of the workspace", &mut || check_unless_covered(own_kernels::stamp, own_kernels::check))?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());
     for (name, seconds) in times {

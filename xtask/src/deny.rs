@@ -49,9 +49,7 @@ pub fn check(root: &Path) -> Result<()> {
 /// # Errors
 /// A dependency is not allowed, cargo-deny can't be had, or the stamp can't be written.
 pub fn write(root: &Path) -> Result<()> {
-    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
-    run(root, &find(root)?)?;
-    stamp.write()
+    stamp(root)?.write_after(|| run(root, &find(root)?))
 }
 
 fn run(root: &Path, program: &Path) -> Result<()> {

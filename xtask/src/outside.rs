@@ -37,9 +37,7 @@ pub fn stamp(root: &Path) -> Result<Stamp> {
 /// # Errors
 /// A step fails, or the stamp can't be written.
 pub fn write(root: &Path) -> Result<()> {
-    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
-    check(root)?;
-    stamp.write()
+    stamp(root)?.write_after(|| check(root))
 }
 
 /// Checks the program without CUDA, then builds it with CUDA and runs it on every device of this machine.

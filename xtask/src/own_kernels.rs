@@ -66,9 +66,7 @@ pub fn stamp(root: &Path) -> Result<Stamp> {
 /// # Errors
 /// A step fails, or the stamp can't be written.
 pub fn write(root: &Path) -> Result<()> {
-    let stamp = stamp(root)?; // before the check: what changes meanwhile has not passed
-    check(root)?;
-    stamp.write()
+    stamp(root)?.write_after(|| check(root))
 }
 
 /// Checks and tests the example, runs its program, then makes a new workspace, tests it and runs its program. A second

@@ -70,6 +70,16 @@ impl Stamp {
         is_current
     }
 
+    /// Runs the check, and writes the stamp if it has passed. The stamp is of the inputs before the check: what changes
+    /// meanwhile has not passed.
+    ///
+    /// # Errors
+    /// The check's, or the file can't be written.
+    pub fn write_after(self, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        check()?;
+        self.write()
+    }
+
     /// Writes the stamp. Only a check that has passed in full may do this.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{BoxError, ChunkSink, Window, WindowSource};
 use crate::gather::{AxisWindow, Gathered};
-use crate::share::threads;
+use crate::parallel::threads;
 use crate::{Error, Image, Pixel, Problem, Result, View};
 
 /// A chunk of the result, and the pixels that it is computed from.

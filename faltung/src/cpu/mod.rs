@@ -53,7 +53,7 @@ mod tests;
 use std::convert::Infallible;
 
 use crate::image::values_of_mut;
-use crate::share::{share, threads};
+use crate::parallel::{self, threads};
 use crate::{ErrorBound, PixelFormat, PixelType, Problem, Result};
 use block::Blocks;
 use line::Values;
@@ -116,7 +116,8 @@ impl Convolution {
         self.method.bound(problem)
     }
 
-    /// Computes the problem on all [`threads`], for interleaved values of its pixel format, as bytes. The results do not depend on the number of threads.
+    /// Computes the problem on all [`threads`], for interleaved values of its pixel format, as bytes. The results do not
+    /// depend on the number of threads.
     ///
     /// No type parameter: the instances are compiled in this crate, and not in each crate that calls a generic function
     /// of the library.
@@ -152,9 +153,8 @@ impl Convolution {
             };
             let narrow = Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level };
             let rows = result.chunks_mut(narrow::ROWS * problem.row_values()).enumerate();
-            let Ok(()) = share(rows.len(), rows, narrow::Scratch::default, |scratch, (i, results)| {
+            parallel::for_each(rows, narrow::Scratch::default, |scratch, (i, results)| {
                 narrow.compute(scratch, i * narrow::ROWS, results);
-                Ok::<(), Infallible>(())
             });
             return;
         }
@@ -265,8 +265,7 @@ fn try_in_blocks<U: Send, T: Default, E: Send>(
 ) -> Result<(), E> {
     let bands = result.chunks_mut(cut.rows * width).enumerate();
     if cut.columns >= width {
-        let count = bands.len();
-        return share(count, bands, T::default, |scratch, (i, band)| {
+        return parallel::try_for_each(bands, T::default, |scratch, (i, band)| {
             let mut results: Vec<&mut [U]> = band.chunks_mut(width).collect();
             compute(scratch, i * cut.rows, 0, &mut results)
         });
@@ -281,7 +280,7 @@ fn try_in_blocks<U: Send, T: Default, E: Send>(
             }
         }
     }
-    share(blocks.len(), blocks.into_iter(), T::default, |scratch, (top, left, mut results)| {
+    parallel::try_for_each(blocks.into_iter(), T::default, |scratch, (top, left, mut results)| {
         compute(scratch, top, left, &mut results)
     })
 }

@@ -184,6 +184,25 @@ fn words_of_levels() {
     }
 }
 
+/// Two filters of an array that is so large that it is filtered in bands.
+fn filter_large_array() -> Result<()> {
+    use crate::nd::{Along, AxisFilter, Element, Input, Layout, Lines, Output, Sums, filter_axes};
+
+    const SHAPE: [usize; 2] = [600, 300];
+    let (values, mut results) = (vec![1.0_f64; SHAPE[0] * SHAPE[1]], vec![0.0_f64; SHAPE[0] * SHAPE[1]]);
+    let layout = || Layout::dense(Element::F64, &SHAPE);
+    // SAFETY: both vectors have the elements of this layout, and live until the function returns.
+    let (input, output) = unsafe {
+        let input = Input::from_raw(values.as_ptr().cast(), layout())?;
+        (input, Output::from_raw(results.as_mut_ptr().cast(), layout())?)
+    };
+    let filters = [0, 1].map(|axis| {
+        let lines = Lines { axis, origin: 0, border: crate::BorderMode::Mirror, value: 0.0 };
+        AxisFilter { along: Along::Weights(&[0.25, 0.5, 0.25]), lines }
+    });
+    filter_axes(input, output, &filters, Sums::F64, None)
+}
+
 /// The variable is read once, so each value needs a process: this test starts itself.
 #[test]
 fn a_forced_level_takes_effect() {
@@ -195,6 +214,7 @@ fn a_forced_level_takes_effect() {
             Ok(prepared) => println!("<{} | {}>", device.describe(), prepared.reason()),
             Err(error) => {
                 assert_eq!(device.rates(), Err(error.clone()));
+                assert_eq!(filter_large_array(), Err(error.clone()));
                 println!("<{} | {error}>", device.describe());
             }
         }

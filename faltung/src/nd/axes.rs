@@ -82,11 +82,12 @@ pub fn filter_axes(
     if input.layout.elements() == 0 {
         return Ok(());
     }
+    let level = Level::chosen()?;
     if let Some(bytes) = ByteAxes::new(&input, &output, filters) {
-        return bytes.run(Level::chosen()?, &input, &output, cancelled);
+        return bytes.run(level, &input, &output, cancelled);
     }
     if let Some(means) = FloatMeans::new(&input, &output, filters, sums) {
-        return means.run(Level::chosen()?, cancelled);
+        return means.run(level, cancelled);
     }
     if let Some(bands) = Bands::new(&input, &output, filters, sums) {
         return bands.run(cancelled);

@@ -4,8 +4,8 @@
 //! ```text
 //! rows of the input --first filter--> band --second filter--> rows of the output
 //! ```
-//! If the second filter is the one along the columns, it reads rows beyond those of its results. Neighbouring bands both
-//! have these.
+//! If the second filter is the one along the columns, it reads rows beyond those of its results. Neighbouring bands
+//! both have these.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use super::border::PaddedRange;
 use super::lines::{Lines, Part, correlate1d_part};
 use super::{Along, AxisFilter, Input, Layout, Output, Sums, run_jobs};
 use crate::Result;
-use crate::share::threads;
+use crate::parallel::threads;
 
 /// Bytes of a band, unless the filter is high: half of a second-level cache.
 const BAND: usize = 512 << 10;
@@ -35,6 +35,8 @@ pub(super) struct Bands<'a> {
     width: usize,
     /// Rows of results of a band.
     rows: usize,
+    /// The most rows that a band needs of the first filter's results.
+    most_rows: usize,
 }
 
 impl<'a> Bands<'a> {
@@ -74,9 +76,10 @@ impl<'a> Bands<'a> {
         }
         let size = if axes.0 == 0 { first_weights.len() } else { second_weights.len() };
         let filters = [(first_weights, first.lines), (second_weights, second.lines)];
-        let bands = Self { input, output, filters, sums, height, width, rows };
+        let most_rows = rows + size;
+        let bands = Self { input, output, filters, sums, height, width, rows, most_rows };
         // With a periodic border the first rows need the last ones.
-        let is_near = |number| bands.needed(number).len() <= rows + size;
+        let is_near = |number| bands.needed(number).len() <= most_rows;
         (rows > 2 * size && is_near(0) && is_near(height.div_ceil(rows) - 1)).then_some(bands)
     }
 
@@ -88,17 +91,10 @@ impl<'a> Bands<'a> {
         let taps = self.filters.iter().map(|(weights, _)| weights.len()).sum();
         let work = self.height.saturating_mul(self.width).saturating_mul(taps);
         let bands = self.height.div_ceil(self.rows);
-        let bytes = |rows: usize| rows * self.width * self.output.layout.element.size();
-        let most = (0..bands).map(|number| self.needed(number).len()).max().unwrap_or(0);
-        run_jobs(
-            bands,
-            work,
-            cancelled,
-            || Ok(vec![0_u8; bytes(most)]),
-            |band, number| {
-                self.compute(number, band).expect("the filters and the types were checked");
-            },
-        )
+        let scratch = || Ok(vec![0_u8; self.most_rows * self.width * self.output.layout.element.size()]);
+        run_jobs(bands, work, cancelled, scratch, |band, number| {
+            self.compute(number, band).expect("the filters, the types and the instruction set were checked");
+        })
     }
 
     /// The rows of the results of a band.

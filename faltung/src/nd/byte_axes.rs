@@ -19,7 +19,7 @@ use super::whole::{Correlated, Means};
 use super::{Element, Input, Layout, Output, run_jobs};
 use crate::Result;
 use crate::cpu::simd::{Level, Simd, Work};
-use crate::share::threads;
+use crate::parallel::threads;
 
 /// The most weights of a filter: each of them is one pass over a row in the first-level cache.
 const MOST_WEIGHTS: usize = 16;
@@ -124,8 +124,8 @@ impl ByteAxes {
         let length = self.width * self.step;
         let work = self.height.saturating_mul(length).saturating_mul(2);
         // Each block reads `size - 1` rows more than it has.
-        let share = self.height.div_ceil(4 * threads());
-        let rows = if work < super::SERIAL { self.height } else { share.max(3 * self.column.size) };
+        let part = self.height.div_ceil(4 * threads());
+        let rows = if work < super::SERIAL { self.height } else { part.max(3 * self.column.size) };
         let columns = PaddedRange::new(self.row.border, -(self.row.before as isize), self.padded(), self.width);
         let outside = vec![self.column.outside; length];
         let scratch = || Ok(Scratch::new(length, (self.row.size - 1) * self.step));

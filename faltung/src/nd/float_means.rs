@@ -9,7 +9,6 @@
 //!   `size` rows have sums of the rows from each of them to the last one. A result adds one of these to a sum of the
 //!   rows that follow. That takes three additions for any size.
 
-use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +23,7 @@ use super::kernel::{SLACK, window_sums};
 use super::{Element, Input, Output, SERIAL, Sums, run_jobs};
 use crate::Result;
 use crate::cpu::simd::{Level, Simd, Work};
-use crate::share::{share, threads};
+use crate::parallel::{self, threads};
 
 /// Rows that are summed along at the same time: each step of a running sum waits for the one before.
 const TOGETHER: usize = 4;
@@ -157,23 +156,15 @@ impl<'a> FloatMeans<'a> {
     /// SciPy's running sums of `f64`.
     fn running<T: Value + Default + Send + Sync>(&self, level: Level, cancelled: Option<&AtomicBool>) -> Result<()> {
         let is_serial = self.work() < SERIAL || threads() == 1;
-        let share_of_thread = self.height.div_ceil(2 * threads()).next_multiple_of(TOGETHER);
-        let rows = if is_serial { self.height } else { share_of_thread };
+        let part_of_thread = self.height.div_ceil(2 * threads()).next_multiple_of(TOGETHER);
+        let rows = if is_serial { self.height } else { part_of_thread };
         let bands = self.height.div_ceil(rows);
         let strip = |number: usize| number * CHUNK..self.width.min((number + 1) * CHUNK);
         let strips = if bands > 1 { self.width.div_ceil(CHUNK) } else { 0 };
         let starts =
             |number: usize| level.run(Starts::<T> { means: self, columns: strip(number), rows, of: PhantomData });
         let mut starts_of_strips = vec![Vec::new(); strips];
-        let Ok(()) = share(
-            strips,
-            starts_of_strips.iter_mut().enumerate(),
-            || (),
-            |(), (number, to)| {
-                *to = starts(number);
-                Ok::<(), Infallible>(())
-            },
-        );
+        parallel::for_each(starts_of_strips.iter_mut().enumerate(), || (), |(), (number, to)| *to = starts(number));
         let padded = self.width + self.row.size - 1;
         let scratch = || {
             let rows = std::array::from_fn(|_| vec![T::default(); padded]);

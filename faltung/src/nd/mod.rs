@@ -58,8 +58,7 @@ pub(crate) use device::ArrayLaunch;
 pub use device::DeviceArray;
 pub use lines::{Lines, correlate1d, uniform1d};
 
-use crate::share::share;
-use crate::{Error, Result};
+use crate::{Error, Result, parallel};
 
 /// The type of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +98,7 @@ fn run_jobs<T>(
             Ok(())
         });
     }
-    share(jobs, 0..jobs, scratch, |scratch, number| {
+    parallel::try_for_each(0..jobs, scratch, |scratch, number| {
         check()?;
         job(scratch.as_mut().map_err(|error| error.clone())?, number);
         Ok(())

@@ -164,6 +164,7 @@ impl Allocation {
         }
         let length = self.writes.len();
         let short = |_| OutOfMemory { bytes: 16 * length as u64, what: "the record of an array's atomic accesses" };
+        must_have_room(16 * length).map_err(short)?;
         let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
         let atomics = Atomics { writes: records()?, reads: records()? };
         Ok(self.atomics.get_or_init(|| atomics))

@@ -88,7 +88,7 @@ impl Fft {
         })
     }
 
-    /// Computes `problem`, the one of [`new`](Self::new), on all [`threads`](crate::share::threads). Source and result
+    /// Computes `problem`, the one of [`new`](Self::new), on all [`threads`](crate::parallel::threads). Source and result
     /// are bytes of the interleaved values of its pixel format.
     ///
     /// # Errors

@@ -231,6 +231,7 @@ impl Level {
         AVAILABLE.get_or_init(|| Self::ALL.map(Self::is_detected))[self as usize]
     }
 
+    /// [`is_available`](Self::is_available), by asking the CPU.
     fn is_detected(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]

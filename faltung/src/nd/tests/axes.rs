@@ -211,11 +211,9 @@ fn bands_of_large_arrays() {
     let (shape, weights) = ([700, 900], [0.25, 0.5, 0.125]);
     let input = numbers(&mut random, Element::F32, &shape);
     for axes in [[0, 1], [1, 0]] {
-        let filters =
-            axes.map(|axis| AxisFilter { along: Along::Weights(&weights), lines: lines(&mut random, axis, 3, 1.5) });
-        let filters = filters.map(|mut filter| {
-            filter.lines.border = BorderMode::Mirror;
-            filter
+        let filters = axes.map(|axis| {
+            let lines = Lines { border: BorderMode::Mirror, ..lines(&mut random, axis, 3, 1.5) };
+            AxisFilter { along: Along::Weights(&weights), lines }
         });
         let (mut between, mut expected) = (dense(Element::F32, &shape), dense(Element::F32, &shape));
         let correlate = |from: Input<'_>, to: Output<'_>, filter: &AxisFilter<'_>| {

@@ -1,6 +1,7 @@
-//! Work that is shared among the calling thread and those of a rayon pool.
+//! Loops over pieces of work, on the calling thread and those of a rayon pool.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,33 +57,34 @@ fn in_scope<'scope>(job: impl FnOnce(&Scope<'scope>)) {
     }
 }
 
-/// The number of threads that work is shared among.
+/// The number of threads that work at once.
 #[must_use]
 pub(crate) fn threads() -> usize {
     named_pool().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads())
 }
 
-/// Does `count` pieces of work on [`threads`] threads. The calling thread is one of them, so the work begins before
+/// Calls `work` for each piece, on [`threads`] threads. The calling thread is one of them, so the work begins before
 /// another one wakes. Each thread calls `state` once, and passes the value to its calls of `work`.
 ///
 /// # Errors
-/// An error of `work`. After it another thread begins at most one more piece.
-pub(crate) fn share<P, T, E: Send>(
-    count: usize,
-    pieces: impl Iterator<Item = P> + Send,
+/// An error of `work`. No piece begins after it.
+pub(crate) fn try_for_each<P, T, E: Send>(
+    pieces: impl ExactSizeIterator<Item = P> + Send,
     state: impl Fn() -> T + Sync,
     work: impl Fn(&mut T, P) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let (pieces, failed) = (Mutex::new(pieces), Mutex::new(None));
-    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let go_on = || failed.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+    let count = pieces.len();
+    let left = Mutex::new((pieces, Ok(())));
+    let lock = || left.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = || {
+        let (pieces, result) = &mut *lock();
+        if result.is_ok() { pieces.next() } else { None }
+    };
     let run = || {
         let mut state = state();
-        while go_on()
-            && let Some(piece) = next()
-        {
+        while let Some(piece) = next() {
             if let Err(error) = work(&mut state, piece) {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                lock().1 = Err(error);
             }
         }
     };
@@ -103,7 +105,19 @@ pub(crate) fn share<P, T, E: Send>(
             std::hint::spin_loop();
         }
     });
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    left.into_inner().unwrap_or_else(PoisonError::into_inner).1
+}
+
+/// [`try_for_each`] for work that can't fail.
+pub(crate) fn for_each<P, T>(
+    pieces: impl ExactSizeIterator<Item = P> + Send,
+    state: impl Fn() -> T + Sync,
+    work: impl Fn(&mut T, P) + Sync,
+) {
+    let Ok(()) = try_for_each(pieces, state, |state, piece| {
+        work(state, piece);
+        Ok::<(), Infallible>(())
+    });
 }
 
 #[cfg(test)]
@@ -125,9 +139,9 @@ mod tests {
                 };
                 // From within the pool, from outside, and with the pool named.
                 let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
-                pool.install(|| share(count, 0..count, state, work)).unwrap();
-                share(count, 0..count, state, work).unwrap();
-                with_pool(&pool, || share(count, 0..count, state, work)).unwrap();
+                pool.install(|| try_for_each(0..count, state, work)).unwrap();
+                try_for_each(0..count, state, work).unwrap();
+                with_pool(&pool, || try_for_each(0..count, state, work)).unwrap();
                 assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 3));
                 assert!(states.into_inner() <= 2 * threads + rayon::current_num_threads());
             }
@@ -138,17 +152,11 @@ mod tests {
     fn an_error_ends_the_work() {
         let begun = AtomicUsize::new(0);
         let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
-        let result = with_pool(&pool, || {
-            share(
-                100,
-                0..100,
-                || (),
-                |(), i| {
-                    begun.fetch_add(1, Ordering::Relaxed);
-                    if i == 3 { Err(i) } else { Ok(()) }
-                },
-            )
-        });
+        let work = |(): &mut (), i| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if i == 3 { Err(i) } else { Ok(()) }
+        };
+        let result = with_pool(&pool, || try_for_each(0..100, || (), work));
         assert_eq!((result, begun.into_inner()), (Err(3), 4));
     }
 
