@@ -5,7 +5,9 @@
 
 Each problem is filtered by every library that is installed. Each result is compared with SciPy's before it is timed. A
 library whose result differs is listed as wrong, and has no time. The libraries take turns: one call of each in a round.
-The first call of a library on a problem has a column of its own; the median of the later ones is the time.
+The first call of a library on a problem has a column of its own; the median of the later ones is the time. A turn of
+short calls on NumPy arrays is one call that is not timed, and five that are. So no library pays for the caches that the
+one before has emptied, or for its own threads that sleep meanwhile.
 
 With a GPU (CuPy or PyTorch with CUDA) device arrays are timed too. A turn is then a batch of calls between two
 synchronisations. SciPy gets at most `--scipy-seconds` a problem, and at least one call, which also is the reference.
@@ -132,13 +134,17 @@ def to_numpy(array):
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
+# Calls on NumPy arrays up to this long are short ones, of which a turn times so many.
+SHORT_US, CALLS = 20_000, 5
+
+
 class Runner:
     """A library on a problem: its first call, and later ones until its time is used."""
 
     def __init__(self, library, arrays, call, seconds, synchronise=None, batch=1):
         self.library, self.arrays, self.call, self.seconds = library, arrays, call, seconds
         self.synchronise, self.batch = synchronise or (lambda: None), batch
-        self.first_us, self.times, self.spent, self.status = None, [], 0.0, "ok"
+        self.first_us, self.times, self.spent, self.turns, self.status = None, [], 0.0, 0, "ok"
 
     def first(self, problem, reference):
         self.synchronise()
@@ -156,9 +162,18 @@ class Runner:
         return result
 
     def wants_more(self, rounds):
-        return self.status == "ok" and len(self.times) < rounds and self.spent < self.seconds
+        return self.status == "ok" and self.turns < rounds and self.spent < self.seconds
 
     def turn(self):
+        self.turns += 1
+        if self.batch == 1 and self.first_us < SHORT_US:
+            self.call()
+            for _ in range(CALLS):
+                self.time_calls()
+        else:
+            self.time_calls()
+
+    def time_calls(self):
         self.synchronise()
         begin = time.perf_counter()
         for _ in range(self.batch):

@@ -138,11 +138,7 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
     check_cval(array, cval)
     if not passes:
         assign(output, array)
-    elif not (
-        filter_axes(array, output, passes, cval, exact)
-        if type(array) is OnDevice
-        else separable_image(array, output, passes, cval, exact)
-    ):
+    elif not (separable_image(array, output, passes, cval, exact) or filter_axes(array, output, passes, cval, exact)):
         one_after_another(array, output, [_pass(*one, cval, exact) for one in passes])
     return output
 

@@ -7,6 +7,7 @@
 //!
 //! - **Means** are running sums of 16 bits along the column. Along the row they are sums of 2, 4, 8, .. values.
 //! - **Whole weights** need the last 8 bits of each sum alone, so all sums are of 8 bits.
+//! - **Weights of a Gaussian kind** have sums of `f32`: [`byte_sums`](super::byte_sums).
 
 use std::sync::atomic::AtomicBool;
 
@@ -14,6 +15,7 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
 use super::border::{PaddedRange, position};
+use super::byte_sums::{self, Again, ByteSums};
 use super::kernel::SLACK;
 use super::whole::{Correlated, Means};
 use super::{Element, Input, Layout, Output, run_jobs};
@@ -29,6 +31,7 @@ enum Pass {
     Mean(Means),
     /// The place of each weight that is not 0, and its last 8 bits.
     Weights(Vec<(usize, u8)>),
+    Sums(ByteSums),
 }
 
 /// A pass and what it reads outside of the array.
@@ -48,11 +51,14 @@ impl AxisPass {
         let pass = match *along {
             // The mean of signed bytes would need sums with a sign.
             Along::Mean(size) if to == Element::U8 => Pass::Mean(Means::new(size, from, to, outside)?),
-            Along::Weights(weights) if weights.len() <= MOST_WEIGHTS => {
-                let correlated = Correlated::new(weights, from, to, Some(outside))?;
-                Pass::Weights(correlated.weights().iter().map(|&(place, weight)| (place, weight as u8)).collect())
-            }
-            _ => return None,
+            Along::Weights(weights) => match Correlated::new(weights, from, to, Some(outside)) {
+                Some(correlated) if weights.len() <= MOST_WEIGHTS => {
+                    Pass::Weights(correlated.weights().iter().map(|&(place, weight)| (place, weight as u8)).collect())
+                }
+                None if (from, to) == (Element::U8, Element::U8) => Pass::Sums(ByteSums::new(weights, outside)?),
+                _ => return None,
+            },
+            Along::Mean(_) => return None,
         };
         let size = along.size();
         let before = (size / 2).strict_add_signed(lines.origin);
@@ -97,7 +103,10 @@ impl ByteAxes {
         rows_without_gaps(&output.layout)?;
         let first_pass = AxisPass::new(first, from, to)?;
         let second_pass = AxisPass::new(second, to, to)?;
-        if matches!(first_pass.pass, Pass::Mean(_)) != matches!(second_pass.pass, Pass::Mean(_)) {
+        if std::mem::discriminant(&first_pass.pass) != std::mem::discriminant(&second_pass.pass) {
+            return None;
+        }
+        if matches!(first_pass.pass, Pass::Sums(_)) && width * step < byte_sums::FEWEST {
             return None;
         }
         let (column, row) = match (first.lines.axis, second.lines.axis) {
@@ -108,6 +117,21 @@ impl ByteAxes {
             _ => return None,
         };
         Some(Self { column, row, height, width, step })
+    }
+
+    /// Whether these are weights of a Gaussian kind. With `trust` no sum is summed again from now on.
+    #[cfg(test)]
+    pub(super) fn has_sums(&mut self, trust: bool) -> bool {
+        let mut has = false;
+        for axis in [&mut self.column, &mut self.row] {
+            if let Pass::Sums(sums) = &mut axis.pass {
+                has = true;
+                if trust {
+                    sums.trust_all();
+                }
+            }
+        }
+        has
     }
 
     /// Filters.
@@ -123,12 +147,16 @@ impl ByteAxes {
     ) -> Result<()> {
         let length = self.width * self.step;
         let work = self.height.saturating_mul(length).saturating_mul(2);
-        // Each block reads `size - 1` rows more than it has.
         let part = self.height.div_ceil(4 * threads());
-        let rows = if work < super::SERIAL { self.height } else { part.max(3 * self.column.size) };
+        let rows = match self.column.pass {
+            _ if work < super::SERIAL => self.height,
+            Pass::Sums(_) => part.next_multiple_of(byte_sums::ROWS),
+            // Each block reads `size - 1` rows more than it has.
+            Pass::Mean(_) | Pass::Weights(_) => part.max(3 * self.column.size),
+        };
         let columns = PaddedRange::new(self.row.border, -(self.row.before as isize), self.padded(), self.width);
         let outside = vec![self.column.outside; length];
-        let scratch = || Ok(Scratch::new(length, (self.row.size - 1) * self.step));
+        let scratch = || Ok(Scratch::new(self));
         run_jobs(self.height.div_ceil(rows), work, cancelled, scratch, |scratch, number| {
             let (top, bottom) = (number * rows, self.height.min((number + 1) * rows));
             level.run(Band { axes: self, input, output, columns: &columns, outside: &outside, top, bottom, scratch });
@@ -145,7 +173,8 @@ fn is_linear(pass: &AxisPass) -> bool {
     matches!(pass.pass, Pass::Weights(_)) && (pass.border != BorderMode::Constant || pass.outside == 0)
 }
 
-/// Memory that a thread uses again for each block.
+/// Memory that a thread uses again for each block. What the passes do not use is empty.
+#[derive(Default)]
 struct Scratch {
     /// The running sum of each column.
     sums: Vec<u16>,
@@ -154,13 +183,25 @@ struct Scratch {
     shorts: Vec<u16>,
     /// Sums along the row.
     row_sums: Vec<u16>,
+    /// The rows between filters with sums of `f32`.
+    floats: Vec<f32>,
+    again: Again,
 }
 
 impl Scratch {
-    fn new(length: usize, beyond: usize) -> Self {
-        let row_sums = vec![0; length + SLACK];
-        let padded = length + beyond + SLACK;
-        Self { sums: vec![0; length], bytes: vec![0; padded], shorts: vec![0; padded], row_sums }
+    fn new(axes: &ByteAxes) -> Self {
+        let length = axes.width * axes.step;
+        let padded = axes.padded() * axes.step + SLACK;
+        match axes.row.pass {
+            Pass::Mean(_) => Self {
+                sums: vec![0; length],
+                shorts: vec![0; padded],
+                row_sums: vec![0; length + SLACK],
+                ..Self::default()
+            },
+            Pass::Weights(_) => Self { bytes: vec![0; padded], ..Self::default() },
+            Pass::Sums(_) => Self { floats: vec![0.0; byte_sums::ROWS * padded], ..Self::default() },
+        }
     }
 }
 
@@ -184,7 +225,7 @@ impl Work for Band<'_> {
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { axes: &ByteAxes { ref column, ref row, step, .. }, top, bottom, columns, .. } = self;
-        let Scratch { sums, bytes, shorts, row_sums } = &mut *self.scratch;
+        let Scratch { sums, bytes, shorts, row_sums, floats, again } = &mut *self.scratch;
         let (length, first) = (self.outside.len(), row.before * step);
         let rows = Rows { input: self.input, axis: column, outside: self.outside, height: self.axes.height };
         let to = |y: usize| {
@@ -211,6 +252,19 @@ impl Work for Band<'_> {
                     pad(bytes, columns, step, length, row.outside);
                     let taps = of_row.iter().map(|&(place, weight)| (&bytes[place * step..][..length], weight));
                     weigh(taps, to(y));
+                }
+            }
+            (Pass::Sums(of_column), Pass::Sums(of_row)) => {
+                let pitch = floats.len() / byte_sums::ROWS;
+                let mut under = Vec::with_capacity(column.size + byte_sums::ROWS - 1);
+                for y in (top..bottom).step_by(byte_sums::ROWS) {
+                    under.clear();
+                    under.extend((0..column.size + byte_sums::ROWS - 1).map(|place| rows.row(y, place)));
+                    of_column.along_columns::<S, V>(simd, &under, &mut floats[first..], pitch, again);
+                    for (y, floats) in (y..bottom).zip(floats.chunks_exact_mut(pitch)) {
+                        pad(floats, columns, step, length, row.outside.into());
+                        of_row.along_row::<S, V>(simd, floats, step, to(y), again);
+                    }
                 }
             }
             _ => unreachable!("`new` takes filters of one kind"),

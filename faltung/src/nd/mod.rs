@@ -30,6 +30,7 @@ mod axes;
 mod bands;
 mod border;
 mod byte_axes;
+mod byte_sums;
 mod convert;
 mod dense;
 mod device;

@@ -109,6 +109,10 @@ impl Radius {
     #[cfg(test)]
     pub(super) const NONE: Self = Self(0.0);
 
+    pub(super) fn value(self) -> f32 {
+        self.0
+    }
+
     /// For sums of magnitudes up to `magnitude`.
     fn new(magnitude: f64, steps: usize, products: usize) -> Self {
         let unit = f64::from(f32::EPSILON / 2.0);
