@@ -3,7 +3,7 @@
 //! The weights are not negative, and their sum is about 1. So all sums lie from 0 to 255. The loops add up `S - 1/2`.
 //! Rounded to the nearest whole number, this is S without its fraction. [`narrow`](super::narrow) has the radius, and
 //! the sums that lie closer than that to a whole number are summed again in `f64`, in SciPy's order. Sums below 1 drop
-//! to 0 in any case. Where all values under a window are equal, as in a white background, the result comes from a table.
+//! to 0 in any case. Where all values under a window are equal, as in a white background, a table has the result.
 //!
 //! - **Along the columns**, a tile has [`ROWS`] rows of results. A byte is converted once for all of them.
 //! - **Along a row** the values are the whole numbers of the first pass, in `f32`.
@@ -115,7 +115,7 @@ impl ByteSums {
     }
 
     /// Sums of [`ROWS`] rows along the columns, without their fractions. `under` are the rows of bytes from the first
-    /// one under the first window to the last one under the last. Row r of the sums begins at value `r * pitch` of `to`.
+    /// one under the first window to the last one under the last. Row r of the sums begins at `to[r * pitch]`.
     #[inline(always)]
     pub(super) fn along_columns<S: Simd, const V: usize>(
         &self,

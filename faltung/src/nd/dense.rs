@@ -8,13 +8,14 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
-use super::convert::{Run, load, load_line, store};
+use super::convert::{Run, Target, load, load_line, store};
 use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, tile_sums, weighted_sums};
 use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Radius, Recheck, Values};
 use super::scratch::Scratch;
 use super::transformed::Tiles;
 use super::{Input, Output, Sums, run_jobs};
 use crate::cpu::simd::{Level, Simd, Work};
+use crate::parallel::threads;
 use crate::{Error, Result};
 
 /// Weights, and what stands outside of the array.
@@ -167,6 +168,10 @@ impl Axis {
 /// Bytes of a packed block: within the second-level cache.
 const BLOCK: usize = 384 << 10;
 
+/// Blocks for each thread, unless they would be smaller than so many values.
+const BLOCKS_OF_THREAD: usize = 4;
+const SMALLEST_BLOCK: usize = 8 << 10;
+
 /// Results of a row of a block: at least so many, and as many as are so many bytes of the input, which the CPU then
 /// fetches ahead well.
 const ROW: (usize, usize) = (512, 1024);
@@ -240,7 +245,9 @@ fn run<A: Real, R: Recheck<A>>(
         [.., _, last] if last.size == 1 && last.length <= 16 => axes.pop().unwrap_or(single),
         _ => single,
     };
-    set_blocks(&mut axes, inner.length, input.layout.element.size(), BLOCK / size_of::<A>());
+    // Some blocks for each thread.
+    let part = (input.layout.elements() / (BLOCKS_OF_THREAD * threads())).max(SMALLEST_BLOCK);
+    set_blocks(&mut axes, inner.length, input.layout.element.size(), part.min(BLOCK / size_of::<A>()));
     let mut places = inner.length;
     for axis in axes.iter_mut().rev() {
         axis.packed = places;
@@ -420,16 +427,16 @@ impl<A: Real, R> Block<'_, A, R> {
     /// - `to` is the place of the first result, and the row's other places belong to this block.
     #[inline(always)]
     unsafe fn write_row(&self, from: *const A, row: Axis, count: usize, to: *mut u8) {
-        let (element, inner) = (self.output.layout.element, self.inner);
+        let (target, inner) = (Target::new(self.output.layout.element, self.output.layout.elements()), self.inner);
         // SAFETY: the places are those of the row's results, and there are as many sums.
         unsafe {
             if row.to == inner.to * inner.length as isize || inner.length == 1 {
                 let (count, stride) =
                     if inner.length == 1 { (count, row.to) } else { (count * inner.length, inner.to) };
-                store::<_, true>(self.level, element, from, to, Run::ONE, Run::adjacent(count, stride));
+                store::<_, true>(self.level, target, from, to, Run::ONE, Run::adjacent(count, stride));
             } else {
                 let pixels = Run { count, stride: row.to, step: inner.length };
-                store::<_, true>(self.level, element, from, to, Run::adjacent(inner.length, inner.to), pixels);
+                store::<_, true>(self.level, target, from, to, Run::adjacent(inner.length, inner.to), pixels);
             }
         }
     }
