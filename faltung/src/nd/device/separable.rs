@@ -1,30 +1,28 @@
 //! Launches of two filters along two axes: where one launch takes both.
 
 use kernels_gpu::ndimage::Task;
-use kernels_gpu::ndimage::params::Axis;
 use kernels_gpu::ndimage::separable::{COLUMNS, FIRST_IS_ODD, MOST_PAIRS, SECOND_IS_ODD, shared_bytes};
 use kernels_gpu::ndimage::tile::{RESULTS, TILE};
 
 use super::DeviceArray;
 use super::plan::{ArrayLaunch, Common, check_number, kernel, merged_axes, words};
 use super::tiles::{Header, List, MOST_BYTES, Tiles};
-use crate::BorderMode;
-use crate::Result;
 use crate::nd::line_filter::is_odd;
 use crate::nd::{Along, AxisFilter, Element, Lines, Sums};
+use crate::{BorderMode, Result};
 
 /// Fewer results along an axis than half a tile has leave most threads without one.
 const FEWEST: [i64; 2] = [COLUMNS as i64 / 2, TILE as i64 / 2];
 
 /// One of the filters.
 #[derive(Clone, Copy)]
-struct Half<'a> {
+struct MirroredFilter<'a> {
     weights: &'a [f64],
     is_odd: bool,
     lines: &'a Lines,
 }
 
-impl<'a> Half<'a> {
+impl<'a> MirroredFilter<'a> {
     /// The filter if the kernel takes its weights.
     fn new(filter: &'a AxisFilter<'a>) -> Option<Self> {
         let Along::Weights(weights) = filter.along else { return None };
@@ -36,11 +34,6 @@ impl<'a> Half<'a> {
 
     fn pairs(&self) -> usize {
         self.weights.len() / 2
-    }
-
-    /// The distance of the outermost pair's first element from the result.
-    fn first(&self, axis: &Axis) -> i64 {
-        -axis.before
     }
 
     /// The middle weight, and the weights of the pairs, the outermost first.
@@ -58,8 +51,8 @@ fn have_one_border(first: &Lines, second: &Lines) -> bool {
 
 /// The launch for both filters, one after the other. None if one launch can't compute them, or two are faster.
 ///
-/// One launch reads and writes the arrays once. It reads more elements around a tile than two launches do: with the
-/// most weights that fit, 1.6 for each result. That is less than what two launches read and write.
+/// One launch reads and writes the arrays once. With the most weights it loads 1.6 elements for each result. That is
+/// less than what two launches read and write.
 pub(super) fn separable(
     input: DeviceArray<'_>,
     output: DeviceArray<'_>,
@@ -71,17 +64,17 @@ pub(super) fn separable(
         filter.lines.check(filter.along.size(), input.layout.shape.len())?;
     }
     let are_f64 = [input, output].iter().all(|array| array.layout.element == Element::F64) && sums == Sums::F64;
-    let [Some(first), Some(second)] = filters.each_ref().map(Half::new) else { return Ok(None) };
+    let [Some(first), Some(second)] = filters.each_ref().map(MirroredFilter::new) else { return Ok(None) };
     if !are_f64 || first.lines.axis == second.lines.axis || !have_one_border(first.lines, second.lines) {
         return Ok(None);
     }
     let along = |number: usize| {
-        let found = [first, second].into_iter().find(|half| half.lines.axis == number);
-        found.map_or((1, 0), |half| (half.weights.len(), half.lines.origin))
+        let found = [first, second].into_iter().find(|filter| filter.lines.axis == number);
+        found.map_or((1, 0), |filter| (filter.weights.len(), filter.lines.origin))
     };
     let filters = (0..input.layout.shape.len()).map(along);
     let Some(axes) = merged_axes(input, output, filters)? else { return Ok(None) };
-    let order = [second, first].map(|half| half.lines.axis);
+    let order = [second, first].map(|filter| filter.lines.axis);
     if check_number(&axes, input.layout).is_err() {
         return Ok(None);
     }
@@ -93,21 +86,21 @@ pub(super) fn separable(
 
     let along = |length: i64, most: u32| (length as u64).next_multiple_of(RESULTS.into()).min(most.into());
     let results = along(rows.length, TILE);
-    let size = |results: u64, half: Half<'_>| results + 2 * half.pairs() as u64;
+    let size = |results: u64, filter: MirroredFilter<'_>| results + 2 * filter.pairs() as u64;
     let (width, height) = (size(along(columns.length, COLUMNS), second), size(results, first));
     let words = [first.words(), second.words()].concat();
     let number_of_words = words.len() as u64;
     let list = List::of_one(
         Header {
             delta: [0; 2],
-            first: (second.first(&columns), first.first(&rows)),
+            first: (-columns.before, -rows.before),
             columns: width,
             rows: height,
             gap: (width, 0),
             numbers: [
                 first.pairs() as u32,
                 second.pairs() as u32,
-                u32::from(first.is_odd) * FIRST_IS_ODD | u32::from(second.is_odd) * SECOND_IS_ODD,
+                (u32::from(first.is_odd) * FIRST_IS_ODD) | (u32::from(second.is_odd) * SECOND_IS_ODD),
             ],
         },
         words,
