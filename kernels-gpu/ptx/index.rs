@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "653d17657e44aa1f00e1ae7cf8fecfd169ede081c5a032f2e53896e75125e0b9";
+pub const SOURCE_HASH: &str = "47885016175b5a9831e32ba1471ed28c79c93c732dc92c2d0f4abdcc659a5d09";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

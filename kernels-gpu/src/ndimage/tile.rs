@@ -126,7 +126,7 @@ pub struct Pass<A> {
     pub values: Shared<A>,
     /// Words 5 and 6 of the header.
     pub numbers: [u32; 4],
-    /// The term of each column, or [`OUTSIDE`].
+    /// The term of each column: what the addresses of its elements have in common, or that it is outside.
     pub terms: Shared<u64>,
     /// The element in the first column of the first row.
     pub tile: Shared<A>,
