@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "47885016175b5a9831e32ba1471ed28c79c93c732dc92c2d0f4abdcc659a5d09";
+pub const SOURCE_HASH: &str = "18b46acc8d530c5df722139c9684a836a90ab4c64407ec0a56801847fc240d11";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -9,7 +9,7 @@
 //!
 //! # Tiling
 //! A block has [`COLUMNS`] x [`TILE`](tile::TILE) results. It copies the elements under both filters to shared memory,
-//! as [`tile`](super::tile) says, in one pass. It filters all columns of the pass along axis 1, into a second tile. Then
+//! as [`tile`] says, in one pass. It filters all columns of the pass along axis 1, into a second tile. Then
 //! it filters the rows of that tile along axis 0. The first filter also computes the columns of the halo. So a tile has
 //! more columns than rows.
 //!
@@ -19,7 +19,7 @@
 //! into registers, each of them once.
 //!
 //! # The list
-//! That of [`tile`](super::tile) with one pass, and with these numbers in its header.
+//! That of [`tile`] with one pass, and with these numbers in its header.
 //!
 //! | word | low half | high half |
 //! | --- | --- | --- |
