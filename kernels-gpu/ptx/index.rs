@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "749f7a72b3ffc639251bc5f903a37cfc7f11a9051035f1d23e27083a2ec5fa0c";
+pub const SOURCE_HASH: &str = "18b46acc8d530c5df722139c9684a836a90ab4c64407ec0a56801847fc240d11";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -87,6 +87,7 @@ pub static MODULES: &[Module] = &[
     Module { name: "ndimage_mirrored_u32_f64", packed: packed!("ndimage_mirrored_u32_f64.ptx") },
     Module { name: "ndimage_mirrored_u64_f64", packed: packed!("ndimage_mirrored_u64_f64.ptx") },
     Module { name: "ndimage_mirrored_u8_f64", packed: packed!("ndimage_mirrored_u8_f64.ptx") },
+    Module { name: "ndimage_separable_f64_f64", packed: packed!("ndimage_separable_f64_f64.ptx") },
     Module { name: "proven_planes_u16_c1", packed: packed!("proven_planes_u16_c1.ptx") },
     Module { name: "proven_planes_u16_c2", packed: packed!("proven_planes_u16_c2.ptx") },
     Module { name: "proven_planes_u16_c3", packed: packed!("proven_planes_u16_c3.ptx") },

@@ -5,7 +5,8 @@ use cust::error::CudaError;
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::stream::{Stream, StreamFlags};
 use faltung::nd::{
-    Correlation, DeviceArray, Element, Input, Layout, Lines, Output, Sums, correlate, correlate1d, uniform1d,
+    Along, AxisFilter, Correlation, DeviceArray, Element, Input, Layout, Lines, Output, Sums, correlate, correlate1d,
+    uniform1d,
 };
 use faltung::{BorderMode, Device};
 
@@ -207,12 +208,34 @@ impl Drop for Place<'_> {
     }
 }
 
+/// The error of a [`Computation::OneLaunch`] that takes two.
+pub(super) const TWO_LAUNCHES: &str = "this takes two launches";
+
 /// What is computed.
 #[derive(Clone, Debug)]
 pub(super) enum Computation {
-    Correlate { weights: Vec<f64>, shape: Vec<usize>, origins: Vec<isize>, border: BorderMode, value: f64, sums: Sums },
-    Correlate1d { weights: Vec<f64>, lines: Lines, sums: Sums },
-    Uniform1d { size: usize, lines: Lines },
+    Correlate {
+        weights: Vec<f64>,
+        shape: Vec<usize>,
+        origins: Vec<isize>,
+        border: BorderMode,
+        value: f64,
+        sums: Sums,
+    },
+    Correlate1d {
+        weights: Vec<f64>,
+        lines: Lines,
+        sums: Sums,
+    },
+    Uniform1d {
+        size: usize,
+        lines: Lines,
+    },
+    /// Along two axes in one launch, an error where that takes two. On the CPU one filter after the other.
+    OneLaunch {
+        filters: [(Vec<f64>, Lines); 2],
+        sums: Sums,
+    },
 }
 
 impl Computation {
@@ -236,12 +259,26 @@ impl Computation {
                     device.correlate1d_array(input, output, weights, lines, *sums, stream)
                 }
                 Self::Uniform1d { size, lines } => device.uniform1d_array(input, output, *size, lines, stream),
+                Self::OneLaunch { filters, sums } => {
+                    let filters = filters
+                        .each_ref()
+                        .map(|(weights, lines)| AxisFilter { along: Along::Weights(weights), lines: *lines });
+                    let is_done = device.filter_axes_array(input, output, &filters, *sums, stream).map_err(words)?;
+                    return ensure(is_done, || TWO_LAUNCHES.to_owned());
+                }
             }
         }
         .map_err(words)
     }
 
     pub(super) fn on_cpu(&self, input: &Array, output: &mut Array) -> Checked {
+        if let Self::OneLaunch { filters, sums } = self {
+            let [first, second] =
+                filters.clone().map(|(weights, lines)| Self::Correlate1d { weights, lines, sums: *sums });
+            let mut between = output.clone();
+            first.on_cpu(input, &mut between)?;
+            return second.on_cpu(&between, output);
+        }
         let mut input = input.clone();
         // SAFETY: the memory has the elements of both layouts, and nothing else uses it.
         let (from, to) = unsafe {
@@ -253,6 +290,7 @@ impl Computation {
             Self::Correlate { sums, .. } => correlate(from, to, &self.correlation(), *sums, None),
             Self::Correlate1d { weights, lines, sums } => correlate1d(from, to, weights, lines, *sums, None),
             Self::Uniform1d { size, lines } => uniform1d(from, to, *size, lines, None),
+            Self::OneLaunch { .. } => unreachable!("computed above"),
         }
         .map_err(words)
     }

@@ -1,6 +1,7 @@
 //! What the library's handles promise, each as a test of one device. `devices` runs them on every device of the
 //! machine, `fake_driver` under a driver that begins work as late as it can and reports misuse.
 
+mod array_one_launch;
 mod array_streams;
 mod array_tiles;
 mod arrays;
@@ -29,7 +30,7 @@ pub(crate) type Checked = Result<(), String>;
 pub(crate) type Test = (&'static str, fn(&Device) -> Checked);
 
 /// For every device.
-pub(crate) const OF_ALL: [&[Test]; 8] = [
+pub(crate) const OF_ALL: [&[Test]; 9] = [
     threads::TESTS,
     pools::TESTS,
     streams::TESTS,
@@ -38,6 +39,7 @@ pub(crate) const OF_ALL: [&[Test]; 8] = [
     gaps::TESTS,
     arrays::TESTS,
     array_tiles::TESTS,
+    array_one_launch::TESTS,
 ];
 /// For CUDA devices, the fake driver's among them.
 pub(crate) const OF_CUDA: [&[Test]; 6] = [

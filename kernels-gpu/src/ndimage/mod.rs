@@ -4,9 +4,10 @@
 //! | --- | --- |
 //! | [`correlate`] | `sum over taps t of weight[t] * input[i + delta[t]]` |
 //! | [`mirrored`] | the same along one axis for symmetric and antisymmetric weights: half as many products |
+//! | [`separable`] | both of two such sums along two axes, of `f64` and with few weights, in one launch |
 //! | [`means`] | the mean of neighbouring elements along one axis, by running sums |
 //!
-//! [`tile`] copies elements to shared memory for the first two, and has their thread mapping. [`element`] converts
+//! [`tile`] copies elements to shared memory for the first three, and has their thread mapping. [`element`] converts
 //! elements to sums and sums to results, [`sum`] adds, [`position`] is the border map, and [`params`] has the launch
 //! parameters.
 //!
@@ -24,6 +25,7 @@ pub mod means;
 pub mod mirrored;
 pub mod params;
 pub mod position;
+pub mod separable;
 pub mod sum;
 pub mod tile;
 
@@ -46,6 +48,8 @@ pub enum Task {
     Correlate,
     /// [`mirrored`].
     Mirrored,
+    /// [`separable`].
+    Separable,
     /// [`means`].
     Means,
 }
@@ -85,6 +89,7 @@ impl Instance {
             compute_capability: OLDEST,
             launch_bounds: match self.task {
                 Task::Correlate | Task::Mirrored => Some((tile::THREADS, tile::blocks_per_sm(self.is_f32))),
+                Task::Separable => Some((separable::THREADS, separable::BLOCKS_PER_SM)),
                 Task::Means => None,
             },
             convergent: self.convergent,
@@ -94,7 +99,11 @@ impl Instance {
 
 /// All kernels of this folder.
 pub fn instances() -> impl Iterator<Item = &'static Instance> {
-    [correlate::INSTANCES, mirrored::INSTANCES, means::INSTANCES].into_iter().flatten().copied().flatten()
+    [correlate::INSTANCES, mirrored::INSTANCES, separable::INSTANCES, means::INSTANCES]
+        .into_iter()
+        .flatten()
+        .copied()
+        .flatten()
 }
 
 /// The same, as the PTX must declare them.
@@ -169,13 +178,14 @@ mod tests {
             let task = match one.task {
                 Task::Correlate => "correlate",
                 Task::Mirrored => "mirrored",
+                Task::Separable => "separable",
                 Task::Means => "means",
             };
             let sum = if one.is_f32 { "f32" } else { "f64" };
             assert_eq!(one.symbol, std::format!("ndimage_{task}_{}_{sum}", one.element));
             assert_eq!(find(one.task, one.element, one.is_f32).map(|found| found.symbol), Some(one.symbol));
         }
-        assert_eq!(kernels().count(), 11 + 11 + 10);
+        assert_eq!(kernels().count(), 11 + 11 + 1 + 10);
         assert!(find(Task::Means, "f32", true).is_none() && find(Task::Correlate, "u8", true).is_none());
     }
 }

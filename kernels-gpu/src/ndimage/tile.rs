@@ -3,7 +3,8 @@
 //! # Thread mapping
 //! A block of [`THREADS`] threads has [`TILE`] x [`TILE`] results: `TILE` columns along axis 0, and `TILE` rows along
 //! axis 1. Lane `i` of a warp has [`RESULTS`] adjacent results of row `i`. So a value that a thread loads from shared
-//! memory serves as many products, and the sums stay in registers.
+//! memory serves as many products, and the sums stay in registers. A [`TileBlock`] may have more columns, and as many
+//! times the threads.
 //!
 //! If axis 1 has too few positions, the rows are parts of axis 0: row `y` begins at position `y * fold`.
 //!
@@ -48,7 +49,14 @@ pub const TILE: u32 = 32;
 pub const RESULTS: u32 = 8;
 
 /// Threads of a block.
-pub const THREADS: u32 = TILE * TILE / RESULTS;
+pub const THREADS: u32 = threads(TILE);
+
+/// Threads of a block with so many columns of results.
+#[inline(always)]
+#[must_use]
+pub const fn threads(columns: u32) -> u32 {
+    columns * TILE / RESULTS
+}
 
 /// Blocks that a multiprocessor runs at a time: while some wait for their elements, others compute. With more of them
 /// registers would spill.
@@ -73,21 +81,37 @@ pub const fn pitch(columns: u32) -> u32 {
 /// The dynamic shared memory in bytes for a pass, and for the results. A value of the sums has `size` bytes.
 #[must_use]
 pub const fn shared_bytes(columns: u64, rows: u64, words: u64, size: u64) -> u64 {
-    let pass = (words + columns + rows) * 8 + rows * (columns | 1) * size;
-    let results = TILE as u64 * pitch(TILE) as u64 * size;
+    let pass = pass_bytes(columns, rows, words, size);
+    let results = result_bytes(TILE, size);
     if pass > results { pass } else { results }
 }
 
-/// Elements that a thread loads before it stores the first of them. That is all for a filter of 3 x 3, or of 9 along
-/// one axis.
+/// The bytes of a pass in shared memory.
+#[must_use]
+pub const fn pass_bytes(columns: u64, rows: u64, words: u64, size: u64) -> u64 {
+    (words + columns + rows) * 8 + rows * (columns | 1) * size
+}
+
+/// The bytes of the results of a block with so many columns in shared memory.
+#[must_use]
+pub const fn result_bytes(columns: u32, size: u64) -> u64 {
+    TILE as u64 * pitch(columns) as u64 * size
+}
+
+/// Elements that a thread of a [`Block`] loads before it stores the first of them. That is all for a filter of 3 x 3,
+/// or of 9 along one axis.
 const LOADS: usize = 5;
 
 /// In the table of terms: here the border's value stands.
-const OUTSIDE: u64 = 1 << 63;
+pub(super) const OUTSIDE: u64 = 1 << 63;
 
-/// A block's tile.
+/// A block with a tile of [`TILE`] x [`TILE`] results.
+pub type Block = TileBlock<TILE, LOADS>;
+
+/// A block's tile of `COLUMNS` columns and [`TILE`] rows of results. A thread loads `LOADS` elements before it stores
+/// the first of them.
 #[derive(Clone, Copy)]
-pub struct Block {
+pub struct TileBlock<const COLUMNS: u32, const LOADS: usize> {
     /// Position of the first column and of the first row, and the positions on axes 2 and 3.
     first: [i64; AXES],
 }
@@ -102,6 +126,14 @@ pub struct Pass<A> {
     pub values: Shared<A>,
     /// Words 5 and 6 of the header.
     pub numbers: [u32; 4],
+    /// The term of each column: what the addresses of its elements have in common, or that it is outside.
+    pub terms: Shared<u64>,
+    /// The element in the first column of the first row.
+    pub tile: Shared<A>,
+    /// Columns.
+    pub columns: u32,
+    /// Rows.
+    pub rows: u32,
 }
 
 /// The two numbers of a word.
@@ -113,7 +145,7 @@ pub fn halves(word: u64) -> [u32; 2] {
 
 /// The row of this thread's results in the tile, and the column of the first one.
 #[inline(always)]
-fn own() -> (u32, u32) {
+pub(super) fn own() -> (u32, u32) {
     let thread = thread::thread_idx_x();
     (thread % TILE, thread / TILE * RESULTS)
 }
@@ -133,13 +165,16 @@ fn sum_of(a: u64, b: u64) -> u64 {
     if a == OUTSIDE || b == OUTSIDE { OUTSIDE } else { a.wrapping_add(b) }
 }
 
-impl Block {
+impl<const COLUMNS: u32, const LOADS: usize> TileBlock<COLUMNS, LOADS> {
+    /// Threads of the block.
+    pub const THREADS: u32 = threads(COLUMNS);
+
     /// This block.
     #[inline(always)]
     #[must_use]
     pub fn new(params: &ArrayParams) -> Self {
         let [tile_0, tile_1, index_2, index_3] = params.tile();
-        Self { first: [tile_0 as i64 * TILE as i64, tile_1 as i64 * TILE as i64, index_2 as i64, index_3 as i64] }
+        Self { first: [tile_0 as i64 * COLUMNS as i64, tile_1 as i64 * TILE as i64, index_2 as i64, index_3 as i64] }
     }
 
     /// Whether the thread's first result is one of the array.
@@ -191,7 +226,7 @@ impl Block {
         while i < count {
             // SAFETY: the word is one of the pass. No other thread writes to its place.
             unsafe { words.store(i, list.load((begin + i) as isize)) };
-            i += THREADS;
+            i += Self::THREADS;
         }
         let mut i = thread;
         while i < columns + rows {
@@ -204,7 +239,7 @@ impl Block {
             let term = if is_column { term(params, 0, at) } else { term(params, 1, at) };
             // SAFETY: there is a place for the term of each column and row. No other thread writes to it.
             unsafe { terms.store(i, term) };
-            i += THREADS;
+            i += Self::THREADS;
         }
         // SAFETY: as above.
         unsafe { thread::sync_threads() };
@@ -213,7 +248,7 @@ impl Block {
             term(params, 2, self.first[2] + delta_2 as i32 as i64),
             term(params, 3, self.first[3] + delta_3 as i32 as i64),
         );
-        let fill = Fill { input, tile, columns, rows };
+        let fill = Fill { input, tile, columns, rows, threads: Self::THREADS };
         // SAFETY: each term is that of an element of the array. The tile has room for all elements.
         unsafe {
             if params.fold == 0 {
@@ -238,7 +273,8 @@ impl Block {
         let (row, column) = own();
         // Loaded last: before, their registers are needed for the elements.
         let ([a, b], [c, d]) = (header(5), header(6));
-        Pass { words, values: tile.offset(row * pitch + column), numbers: [a, b, c, d] }
+        let values = tile.offset(row * pitch + column);
+        Pass { words, values, numbers: [a, b, c, d], terms, tile, columns, rows }
     }
 
     /// Stores the results of all threads.
@@ -252,7 +288,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn store<A: Sum>(&self, output: GlobalMut<u8>, params: &ArrayParams, sums: [A; RESULTS as usize]) {
         let results = Shared::<A>::dynamic();
-        let pitch = pitch(TILE);
+        let pitch = pitch(COLUMNS);
         // The other threads may still read the last pass.
         // SAFETY: all threads are here, as this function requires.
         unsafe { thread::sync_threads() };
@@ -268,9 +304,8 @@ impl Block {
 
         let thread = thread::thread_idx_x();
         let by_rows = params.lanes & STORE_ROWS != 0;
-        let (fast, slow) = (thread % TILE, thread / TILE);
-        let (row, column) = if by_rows { (fast, slow) } else { (slow, fast) };
-        let (row_step, column_step) = if by_rows { (0, THREADS / TILE) } else { (THREADS / TILE, 0) };
+        let (row, column) = if by_rows { (thread % TILE, thread / TILE) } else { (thread / COLUMNS, thread % COLUMNS) };
+        let (row_step, column_step) = if by_rows { (0, Self::THREADS / TILE) } else { (Self::THREADS / COLUMNS, 0) };
         let [left, top, index_2, index_3] = self.first;
         let [axis_0, axis_1, axis_2, axis_3] = params.axes;
         let mut y = top + row as i64;
@@ -303,6 +338,7 @@ struct Fill<A> {
     tile: Shared<A>,
     columns: u32,
     rows: u32,
+    threads: u32,
 }
 
 impl<A: Sum> Fill<A> {
@@ -320,13 +356,13 @@ impl<A: Sum> Fill<A> {
         let (length, total) = (if by_rows { rows } else { columns }, rows * columns);
         let mut number = thread::thread_idx_x();
         let (mut slow, mut fast) = divide(number, length);
-        let (slow_step, fast_step) = divide(THREADS, length);
+        let (slow_step, fast_step) = divide(self.threads, length);
         while number < total {
             // All terms, then all loads, then all stores: so the loads wait for memory together.
             let (mut terms, mut places) = ([0; N], [0; N]);
             let mut i = 0;
             while i < N {
-                let is_one = number + i as u32 * THREADS < total;
+                let is_one = number + i as u32 * self.threads < total;
                 let (row, column) = if by_rows { (fast, slow) } else { (slow, fast) };
                 let (row, column) = if is_one { (row, column) } else { (0, 0) };
                 terms[i] = term(row, column);
@@ -352,13 +388,13 @@ impl<A: Sum> Fill<A> {
             }
             let mut i = 0;
             while i < N {
-                if number + i as u32 * THREADS < total {
+                if number + i as u32 * self.threads < total {
                     // SAFETY: the place is in the tile. No other thread writes to it.
                     unsafe { self.tile.store(places[i], values[i]) };
                 }
                 i += 1;
             }
-            number += N as u32 * THREADS;
+            number += N as u32 * self.threads;
         }
     }
 }

@@ -19,12 +19,15 @@
 
 mod emulated;
 mod plan;
+mod separable;
 mod tiles;
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
 pub(crate) use self::plan::ArrayLaunch;
-use super::{Correlation, Input, Layout, Lines, Output, Sums, correlate, correlate1d, uniform1d};
+use super::{
+    AxisFilter, Correlation, Input, Layout, Lines, Output, Sums, correlate, correlate1d, filter_axes, uniform1d,
+};
 use crate::device::Kind;
 use crate::{Device, Result};
 
@@ -46,8 +49,8 @@ pub struct DeviceArray<'a> {
 /// four axes. Axes of one element and axes that can be walked as one do not count, unless the filter reaches along
 /// them.
 ///
-/// The results have the bits of [`correlate`], [`correlate1d`] and [`uniform1d`]. Means of floating point are an
-/// exception: there the sums start afresh every 32 results, so roundings and NaN do not reach as far.
+/// The results have the bits of [`correlate`], [`correlate1d`], [`filter_axes`] and [`uniform1d`]. Means of floating
+/// point are an exception: there the sums start afresh every 32 results, so roundings and NaN do not reach as far.
 ///
 /// The first call with a filter copies its weights to the device and waits for this copy. The last filters are kept. So
 /// a stream that captures a graph needs one call with the same arguments before. The weights of a captured call stay on
@@ -145,6 +148,38 @@ impl Device {
         let launch = plan::uniform1d(input, output, size, lines)?;
         // SAFETY: as this function requires.
         unsafe { self.launch_array(launch, input, output, stream) }
+    }
+
+    /// [`filter_axes`] with two filters on arrays of this device, in one launch. Returns whether it did it.
+    ///
+    /// False, and nothing done, where the kernel does not take the filters, or two launches are expected to be faster.
+    /// Then call [`correlate1d_array`](Self::correlate1d_array) twice: the results are the same. A CUDA device and the
+    /// emulator take two symmetric or antisymmetric filters of 3 to 13 weights along different axes, from `f64` to
+    /// `f64`, with one border.
+    ///
+    /// # Errors
+    /// [Those of arrays of a device](Self#errors), but for too many axes.
+    ///
+    /// # Safety
+    /// [Those of arrays of a device](Self#safety).
+    pub unsafe fn filter_axes_array(
+        &self,
+        input: DeviceArray<'_>,
+        output: DeviceArray<'_>,
+        filters: &[AxisFilter<'_>; 2],
+        sums: Sums,
+        stream: u64,
+    ) -> Result<bool> {
+        if matches!(self.kind, Kind::Cpu) {
+            // SAFETY: the arrays are in host memory, as this function requires.
+            let (input, output) = unsafe { on_host(input, output)? };
+            return filter_axes(input, output, filters, sums, None).map(|()| true);
+        }
+        let launch = separable::separable(input, output, filters, sums)?;
+        let is_one = launch.is_some();
+        // SAFETY: as this function requires.
+        unsafe { self.launch_array(launch, input, output, stream)? };
+        Ok(is_one)
     }
 
     /// Runs a launch, if there is anything to compute.

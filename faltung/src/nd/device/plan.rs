@@ -95,10 +95,10 @@ pub(super) struct Filtered {
     pub(super) number: usize,
 }
 
-/// The axes of both arrays, in their order. None if there are no results.
+/// The axes of both arrays, in their order, as few as can be walked. None if there are no results.
 ///
 /// `filters` has the size and the origin along each axis, which were checked.
-fn axes(
+pub(super) fn merged_axes(
     input: DeviceArray<'_>,
     output: DeviceArray<'_>,
     filters: impl Iterator<Item = (usize, isize)>,
@@ -140,11 +140,27 @@ fn axes(
         axes[inner].axis.length *= length;
         axes.remove(outer);
     }
+    Ok(Some(axes))
+}
+
+/// Fails for more axes than the kernels have.
+pub(super) fn check_number(axes: &[Filtered], layout: &Layout) -> Result<()> {
     if axes.len() > AXES {
-        let found = format!("{} for a shape of {:?}", axes.len(), from.shape);
+        let found = format!("{} for a shape of {:?}", axes.len(), layout.shape);
         return Err(number("the number of axes that can't be walked as one", "at most 4", found));
     }
-    Ok(Some(axes))
+    Ok(())
+}
+
+/// The axes as [`merged_axes`] has them, at most four.
+fn axes(
+    input: DeviceArray<'_>,
+    output: DeviceArray<'_>,
+    filters: impl Iterator<Item = (usize, isize)>,
+) -> Result<Option<Vec<Filtered>>> {
+    let axes = merged_axes(input, output, filters)?;
+    check_number(axes.as_deref().unwrap_or_default(), input.layout)?;
+    Ok(axes)
 }
 
 /// Two axes, the outer one first, along which nothing is filtered and whose elements follow each other as those of one.
@@ -208,7 +224,7 @@ pub(super) fn of_launch(axes: impl IntoIterator<Item = Axis>) -> [Axis; AXES] {
 }
 
 /// The kernel for a task on an array of this type.
-fn kernel(task: Task, input: &Layout, output: &Layout, sums: Sums) -> Result<&'static Instance> {
+pub(super) fn kernel(task: Task, input: &Layout, output: &Layout, sums: Sums) -> Result<&'static Instance> {
     sums.check(input.element, output.element)?;
     let found = ndimage::find(task, name(input.element), sums == Sums::F32);
     Ok(found.expect("there is a kernel for each type of elements"))
@@ -220,6 +236,11 @@ pub(super) fn word(weight: f64, sums: Sums) -> u64 {
         Sums::F32 => (weight as f32).to_bits().into(),
         Sums::F64 => weight.to_bits(),
     }
+}
+
+/// Weights as words of the list.
+pub(super) fn words(weights: &[f64], sums: Sums) -> Vec<u64> {
+    weights.iter().map(|&weight| word(weight, sums)).collect()
 }
 
 /// The launch for [`correlate`](crate::nd::correlate); None if there are no results.

@@ -2,14 +2,14 @@
 
 use kernels_gpu::ndimage::mirrored::NONE;
 use kernels_gpu::ndimage::params::{AXES, Axis, LOAD_ROWS, STORE_ROWS};
-use kernels_gpu::ndimage::tile::{HEADER, RESULTS, THREADS, TILE, pitch, shared_bytes};
+use kernels_gpu::ndimage::tile::{HEADER, RESULTS, TILE, pitch, shared_bytes, threads};
 
-use super::plan::{ArrayLaunch, Common, Filtered, of_launch, word};
+use super::plan::{ArrayLaunch, Common, Filtered, of_launch, word, words};
 use crate::nd::Sums;
 use crate::{Error, Result};
 
 /// The most shared memory of a block: what every device has without being asked.
-const MOST_BYTES: u64 = 48 << 10;
+pub(super) const MOST_BYTES: u64 = 48 << 10;
 
 /// Fewer rows of a tile than these leave most lanes without results.
 const FEW_ROWS: i64 = 8;
@@ -85,20 +85,20 @@ impl<'a> Pass<'a> {
 }
 
 /// The numbers of a pass in its header, but for the place of its words.
-struct Header {
+pub(super) struct Header {
     /// Along axes 2 and 3.
-    delta: [i32; 2],
-    first: (i64, i64),
-    columns: u64,
-    rows: u64,
+    pub(super) delta: [i32; 2],
+    pub(super) first: (i64, i64),
+    pub(super) columns: u64,
+    pub(super) rows: u64,
     /// Columns before the gap, and the positions that it leaves out.
-    gap: (u64, i64),
-    numbers: [u32; 3],
+    pub(super) gap: (u64, i64),
+    pub(super) numbers: [u32; 3],
 }
 
 /// The list of passes.
 #[derive(Default)]
-struct List {
+pub(super) struct List {
     headers: Vec<Header>,
     words: Vec<Vec<u64>>,
 }
@@ -108,6 +108,11 @@ fn pair(low: u32, high: u32) -> u64 {
 }
 
 impl List {
+    /// The list of one pass.
+    pub(super) fn of_one(header: Header, words: Vec<u64>) -> Self {
+        Self { headers: vec![header], words: vec![words] }
+    }
+
     /// The list as the kernels read it.
     fn build(&self) -> Result<Vec<u64>> {
         let mut begin = self.headers.len() * HEADER as usize;
@@ -180,8 +185,24 @@ impl Tiles {
             }
         }
         order.append(&mut rest);
+        Self::of_order(&order, is_folded)
+    }
+
+    /// Axes 0 and 1 are those with these numbers in the array; None if one of them is no more.
+    pub(super) fn of_two(axes: &[Filtered], numbers: [usize; 2]) -> Option<Self> {
+        let mut rest = axes.to_vec();
+        let mut order = Vec::new();
+        for number in numbers {
+            let place = rest.iter().position(|one| one.number == number)?;
+            order.push(rest.remove(place));
+        }
+        order.append(&mut rest);
+        Some(Self::of_order(&order, false))
+    }
+
+    fn of_order(order: &[Filtered], is_folded: bool) -> Self {
         let mut numbers = [None; AXES];
-        for (to, one) in numbers.iter_mut().zip(&order) {
+        for (to, one) in numbers.iter_mut().zip(order) {
             *to = (one.number != usize::MAX).then_some(one.number);
         }
         Self { axes: of_launch(order.iter().map(|one| one.axis)), numbers, is_folded }
@@ -232,14 +253,14 @@ impl Tiles {
         passes
     }
 
-    /// The launch with a list.
-    fn launch(&self, common: &Common, list: &List, sums: Sums) -> Result<ArrayLaunch> {
+    /// The launch with a list, of blocks with so many columns of results.
+    pub(super) fn launch(&self, common: &Common, list: &List, sums: Sums, width: u32) -> Result<ArrayLaunch> {
         let [mut columns, rows, others @ ..] = self.axes.map(|axis| axis.length);
         if self.is_folded {
             columns = TILE.into();
         }
-        let mut launch = common.launch(self.axes, [columns, rows, others[0], others[1]], (TILE, TILE))?;
-        launch.block = (THREADS, 1);
+        let mut launch = common.launch(self.axes, [columns, rows, others[0], others[1]], (width, TILE))?;
+        launch.block = (threads(width), 1);
         let (is_narrow, is_flat) = (columns < FEW_ROWS, rows < FEW_ROWS);
         let is_closer = |stride: fn(&Axis) -> i64| {
             let [columns, rows] = [0, 1].map(|axis| stride(&self.axes[axis]).unsigned_abs());
@@ -282,7 +303,7 @@ impl Tiles {
                 numbers: [pass.runs.len() as u32, 0, 0],
             });
         }
-        self.launch(common, &list, sums)
+        self.launch(common, &list, sums, TILE)
     }
 
     /// The launch of [`mirrored`](kernels_gpu::ndimage::mirrored) along axis 0.
@@ -290,7 +311,6 @@ impl Tiles {
         let (half, (width, rows)) = (weights.len() / 2, self.tile());
         // The distance of the middle element.
         let middle = half as i64 - self.axes[0].before;
-        let words = |weights: &[f64]| weights.iter().map(|&weight| word(weight, sums)).collect::<Vec<_>>();
         let header = |first: i64, columns: u64, gap: (u64, i64), numbers: [u32; 3]| Header {
             delta: [0; 2],
             first: (first, 0),
@@ -303,11 +323,11 @@ impl Tiles {
         let mut list = List::default();
         let all = width + 2 * half as u64;
         if bytes(all, 1 + half as u64) <= MOST_BYTES {
-            list.words.push([words(&weights[half..=half]), words(&weights[..half])].concat());
+            list.words.push([words(&weights[half..=half], sums), words(&weights[..half], sums)].concat());
             let numbers = [half as u32, (all - width) as u32, half as u32];
             list.headers.push(header(middle - half as i64, all, (all, 0), numbers));
         } else {
-            list.words.push(words(&weights[half..=half]));
+            list.words.push(words(&weights[half..=half], sums));
             list.headers.push(header(middle, width, (width, 0), [0; 3]));
             // The columns of the left elements, and after a gap as many for the right ones.
             let side = |pairs: usize| width - 1 + pairs as u64;
@@ -319,12 +339,12 @@ impl Tiles {
                 let innermost = outermost - pairs as i64 + 1;
                 let gap = (split, innermost + outermost - split as i64);
                 let numbers = [NONE, (2 * split - width) as u32, pairs as u32];
-                list.words.push(words(part));
+                list.words.push(words(part, sums));
                 list.headers.push(header(middle - outermost, 2 * split, gap, numbers));
                 outermost = innermost - 1;
             }
         }
-        let mut launch = self.launch(common, &list, sums)?;
+        let mut launch = self.launch(common, &list, sums, TILE)?;
         launch.params.is_odd = is_odd.into();
         Ok(launch)
     }
