@@ -75,7 +75,9 @@ impl Tiles {
         let weights = correlation.weights;
         let mut filtered: Vec<usize> =
             (0..correlation.shape.len()).filter(|&axis| correlation.shape[axis] > 1).collect();
-        if filtered.len() != 2 || !weights.iter().all(narrow::is_normal) {
+        let direct = weights.len() as f64 * PRODUCT * 16.0 / level.lanes() as f64;
+        let is_large = direct > TileSize::LEAST_NANOSECONDS;
+        if !is_large || filtered.len() != 2 || !weights.iter().all(narrow::is_normal) {
             return Ok(None);
         }
         filtered.sort_by_key(|&axis| std::cmp::Reverse(output.layout.strides[axis].unsigned_abs()));
@@ -93,7 +95,6 @@ impl Tiles {
         let Some(size) = TileSize::of([columns.size, rows.size], [columns.length, rows.length]) else {
             return Ok(None);
         };
-        let direct = weights.len() as f64 * PRODUCT * 16.0 / level.lanes() as f64;
         let magnitude = values.magnitude(weights);
         let radius = {
             let transformed = transforms(size.width, size.height, weights) * values.norm(size.width * size.height);

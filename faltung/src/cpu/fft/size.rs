@@ -20,6 +20,9 @@ pub(crate) struct TileSize {
 }
 
 impl TileSize {
+    /// Nanoseconds of one core for each value, that no tile goes below: the shortest transforms are of 8 values.
+    pub(crate) const LEAST_NANOSECONDS: f64 = PER_RESULT + PER_VALUE + PER_STAGE * 2.0 * 4.0;
+
     /// The cheapest for a mask and an image of these widths and heights, whatever the number of threads. None if the
     /// mask is too large.
     pub(crate) fn of(mask: [usize; 2], image: [usize; 2]) -> Option<Self> {

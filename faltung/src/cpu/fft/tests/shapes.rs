@@ -132,7 +132,7 @@ fn sizes() {
         let TileSize { width: across, height: down, columns, rows, nanoseconds } = size(width, height, mask);
         assert!(columns <= width && rows <= height && columns > 0 && rows > 0);
         assert!(across >= columns + mask - 1 && down >= rows + mask - 1, "{across} x {down}");
-        assert!(across < 4 * (width + mask).max(8) && nanoseconds > 0.0);
+        assert!(across < 4 * (width + mask).max(8) && nanoseconds >= TileSize::LEAST_NANOSECONDS);
     }
     assert!(size(2048, 2048, 127).width > size(2048, 2048, 15).width);
 }
