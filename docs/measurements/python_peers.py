@@ -4,13 +4,15 @@
     python docs/measurements/python_peers.py --json table.json --markdown table.md
 
 Each problem is filtered by every library that is installed. Each result is compared with SciPy's before it is timed. A
-library whose result differs is listed as wrong, and has no time. The libraries take turns: one call of each in a round.
-The first call of a library on a problem has a column of its own; the median of the later ones is the time. A turn of
-short calls on NumPy arrays is one call that is not timed, and five that are. So no library pays for the caches that the
-one before has emptied, or for its own threads that sleep meanwhile.
+library whose result differs is listed as wrong, and has no time. The first call of a library on a problem has a column
+of its own. The median of the later ones is the time. The libraries take turns:
 
-With a GPU (CuPy or PyTorch with CUDA) device arrays are timed too. A turn is then a batch of calls between two
-synchronisations. SciPy gets at most `--scipy-seconds` a problem, and at least one call, which also is the reference.
+- A turn of short calls on NumPy arrays is one call that is not timed, and five that are. So no library pays for caches
+  that the one before has emptied, or for its own threads that sleep meanwhile. A turn of long calls is one call.
+- With a GPU (CuPy or PyTorch with CUDA) device arrays are timed too. A turn is then a batch of calls between two
+  synchronisations, after five calls that are not timed.
+
+SciPy gets at most `--scipy-seconds` a problem, and at least one call, which also is the reference.
 """
 
 import argparse
@@ -136,6 +138,8 @@ def to_numpy(array):
 
 # Calls on NumPy arrays up to this long are short ones, of which a turn times so many.
 SHORT_US, CALLS = 20_000, 5
+# Calls on device arrays that are not timed before a batch is.
+UNTIMED = 5
 
 
 class Runner:
@@ -166,11 +170,10 @@ class Runner:
 
     def turn(self):
         self.turns += 1
-        if self.batch == 1 and self.first_us < SHORT_US:
+        is_short = self.batch == 1 and self.first_us < SHORT_US
+        for _ in range(is_short + UNTIMED * (self.batch > 1)):
             self.call()
-            for _ in range(CALLS):
-                self.time_calls()
-        else:
+        for _ in range(CALLS if is_short else 1):
             self.time_calls()
 
     def time_calls(self):
