@@ -124,9 +124,9 @@ impl<'a> Bands<'a> {
         let [(first_weights, first), (second_weights, second)] = &self.filters;
         // What a filter computes along its axis: of the columns some rows, of the rows all. `from` is the input's first
         // row.
-        let part = |lines: &Lines, rows: &Range<usize>, from: usize, elements: usize| match lines.axis {
-            0 => Part::Some { results: rows.clone(), first: from, length: self.height, elements },
-            _ => Part::Some { results: 0..self.width, first: 0, length: self.width, elements },
+        let part = |lines: &Lines, rows: &Range<usize>, from: usize| match lines.axis {
+            0 => Part::Some { results: rows.clone(), first: from, length: self.height },
+            _ => Part::Some { results: 0..self.width, first: 0, length: self.width },
         };
         let rows_of =
             |layout: &Layout, rows: &Range<usize>| Layout { shape: vec![rows.len(), self.width], ..layout.clone() };
@@ -140,14 +140,12 @@ impl<'a> Bands<'a> {
             let start = self.input.first.offset(at(from, read.start));
             (Input::from_raw(start, rows_of(from, &read))?, Output::from_raw(band.as_mut_ptr(), layout.clone())?)
         };
-        let elements = layout.elements();
-        correlate1d_part(input, filtered, first_weights, first, self.sums, part(first, &needed, 0, elements))?;
+        correlate1d_part(input, filtered, first_weights, first, self.sums, part(first, &needed, 0))?;
         // SAFETY: the band's rows are written. Those of the results are rows of the output, and of this band alone.
         let (filtered, output) = unsafe {
             let start = self.output.first.offset(at(to, results.start));
             (Input::from_raw(band.as_ptr(), layout)?, Output::from_raw(start, rows_of(to, &results))?)
         };
-        let second_part = part(second, &results, needed.start, to.elements());
-        correlate1d_part(filtered, output, second_weights, second, self.sums, second_part)
+        correlate1d_part(filtered, output, second_weights, second, self.sums, part(second, &results, needed.start))
     }
 }

@@ -255,24 +255,6 @@ pub(super) unsafe fn load_line<A: Scalar>(
     }
 }
 
-/// Bytes of an output from which on it is larger than the caches. What is written there is not read again soon.
-const LARGE: usize = 16 << 20;
-
-/// Where results are stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) element: Element,
-    /// Sums that are elements already go past the caches: an ordinary store first reads the line that it overwrites.
-    is_large: bool,
-}
-
-impl Target {
-    /// An array. If it is a part of a larger one, that one has so many elements.
-    pub(super) fn new(element: Element, elements: usize) -> Self {
-        Self { element, is_large: elements.saturating_mul(element.size()) >= LARGE }
-    }
-}
-
 /// Converts sums to the elements of some rows. `IS_DENSE` is for the results of [`correlate`](super::correlate).
 ///
 /// # Safety
@@ -281,18 +263,18 @@ impl Target {
 #[inline(never)]
 pub(super) unsafe fn store<A: Scalar, const IS_DENSE: bool>(
     level: Level,
-    target: Target,
+    element: Element,
     from: *const A,
     to: *mut u8,
     rows: Run,
     row: Run,
 ) {
-    level.run(Store::<A, IS_DENSE> { target, from, to, rows, row });
+    level.run(Store::<A, IS_DENSE> { element, from, to, rows, row });
 }
 
 /// The arguments of [`store`].
 struct Store<A, const IS_DENSE: bool> {
-    target: Target,
+    element: Element,
     from: *const A,
     to: *mut u8,
     rows: Run,
@@ -303,19 +285,10 @@ impl<A: Scalar, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { target: Target { element, is_large }, from, to, rows, row: Run { count, stride, step } } = self;
-        let is_copied = A::ELEMENT == Some(element) && stride == element.size() as isize && step == 1;
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { element, from, to, rows, row: Run { count, stride, step } } = self;
         // SAFETY: `store` requires that the sums and the places of their elements exist.
         unsafe {
-            if is_large && is_copied {
-                for number in 0..rows.count {
-                    let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
-                    stream(simd, from.cast(), to, count * element.size());
-                }
-                simd.fence();
-                return;
-            }
             for_element!(element, T => {
                 for number in 0..rows.count {
                     let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
@@ -332,25 +305,5 @@ impl<A: Scalar, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
                 }
             });
         }
-    }
-}
-
-/// Copies bytes past the caches. A [fence](Simd::fence) must follow.
-///
-/// # Safety
-/// `from` is valid for reads, and `to` for writes, of so many bytes.
-#[inline(always)]
-unsafe fn stream<S: Simd>(simd: S, from: *const u8, to: *mut u8, bytes: usize) {
-    let vector = size_of::<f32>() * S::LANES;
-    let head = to.align_offset(vector).min(bytes);
-    let whole = (bytes - head) / vector * vector;
-    let end = head + whole;
-    // SAFETY: all places are below `bytes`. Vectors are written to multiples of their size.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from, to, head);
-        for at in (head..end).step_by(vector) {
-            simd.stream(to.add(at).cast(), simd.load(from.add(at).cast()));
-        }
-        std::ptr::copy_nonoverlapping(from.add(end), to.add(end), bytes - end);
     }
 }

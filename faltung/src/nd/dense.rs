@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
-use super::convert::{Run, Target, load, load_line, store};
+use super::convert::{Run, load, load_line, store};
 use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, tile_sums, weighted_sums};
 use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Radius, Recheck, Values};
 use super::scratch::Scratch;
@@ -427,16 +427,16 @@ impl<A: Real, R> Block<'_, A, R> {
     /// - `to` is the place of the first result, and the row's other places belong to this block.
     #[inline(always)]
     unsafe fn write_row(&self, from: *const A, row: Axis, count: usize, to: *mut u8) {
-        let (target, inner) = (Target::new(self.output.layout.element, self.output.layout.elements()), self.inner);
+        let (element, inner) = (self.output.layout.element, self.inner);
         // SAFETY: the places are those of the row's results, and there are as many sums.
         unsafe {
             if row.to == inner.to * inner.length as isize || inner.length == 1 {
                 let (count, stride) =
                     if inner.length == 1 { (count, row.to) } else { (count * inner.length, inner.to) };
-                store::<_, true>(self.level, target, from, to, Run::ONE, Run::adjacent(count, stride));
+                store::<_, true>(self.level, element, from, to, Run::ONE, Run::adjacent(count, stride));
             } else {
                 let pixels = Run { count, stride: row.to, step: inner.length };
-                store::<_, true>(self.level, target, from, to, Run::adjacent(inner.length, inner.to), pixels);
+                store::<_, true>(self.level, element, from, to, Run::adjacent(inner.length, inner.to), pixels);
             }
         }
     }

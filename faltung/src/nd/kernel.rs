@@ -3,15 +3,11 @@
 
 use std::ops::{Add, Div, Sub};
 
-use super::Element;
 use super::convert::Value;
 use crate::cpu::simd::Simd;
 
 /// A type that elements are converted to before they are summed. All bits 0 are the number 0.
 pub(super) trait Scalar: Copy + Send + Sync + 'static {
-    /// The elements that are sums as they are, if there are such.
-    const ELEMENT: Option<Element>;
-
     fn from_f64(value: f64) -> Self;
 
     /// An element in this type.
@@ -58,11 +54,9 @@ pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Ou
 }
 
 macro_rules! real {
-    ($type:ty, $element:ident, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident, $store:ident,
+    ($type:ty, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident, $store:ident,
      |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
         impl Scalar for $type {
-            const ELEMENT: Option<Element> = Some(Element::$element);
-
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
                 value as $type
@@ -129,9 +123,9 @@ macro_rules! real {
         }
     };
 }
-real! { f32, F32, Vector, S::LANES, splat, add, sub, load, store,
+real! { f32, Vector, S::LANES, splat, add, sub, load, store,
 |simd, weight, value, sum| simd.fma(weight, value, sum) }
-real! { f64, F64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, store_f64,
+real! { f64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, store_f64,
 |simd, weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value)) }
 
 /// Registers of sums that are computed together: as many as hide the latency of an addition.

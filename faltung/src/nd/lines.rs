@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
-use super::convert::{Run, Target, load, store};
+use super::convert::{Run, load, store};
 use super::kernel::{SLACK, Scalar};
 use super::line_filter::{LineFilter, Summed};
 use super::narrow::{Again, Final, Narrow, PARTIAL, Values};
@@ -286,8 +286,6 @@ pub(super) enum Part<'a> {
         /// The position of the input's first elements. The input has what the results read.
         first: usize,
         length: usize,
-        /// Elements of the array that the output is a part of.
-        elements: usize,
     },
 }
 
@@ -295,13 +293,13 @@ pub(super) enum Part<'a> {
 fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter: F, part: Part<'_>) -> Result<()> {
     let Lines { axis, origin, border, value } = *lines;
     let size = filter.size();
-    let (results, first, length, elements, cancelled, is_part) = match part {
+    let (results, first, length, cancelled, is_part) = match part {
         Part::All(cancelled) => {
             output.layout.check_shape(&input.layout)?;
             lines.check(size, input.layout.shape.len())?;
-            (0..input.layout.shape[axis], 0, input.layout.shape[axis], output.layout.elements(), cancelled, false)
+            (0..input.layout.shape[axis], 0, input.layout.shape[axis], cancelled, false)
         }
-        Part::Some { results, first, length, elements } => (results, first, length, elements, None, true),
+        Part::Some { results, first, length } => (results, first, length, None, true),
     };
     if input.layout.elements() == 0 {
         return Ok(());
@@ -352,7 +350,6 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
                 level,
                 input: &input,
                 output: &output,
-                elements,
                 from: input.first.wrapping_offset(position_0 + from),
                 to: output.first.wrapping_offset(to + start as isize * line.to),
                 line,
@@ -375,8 +372,6 @@ struct Block<'a, F: ReadySums> {
     level: Level,
     input: &'a Input<'a>,
     output: &'a Output<'a>,
-    /// Elements of the array that the output is a part of.
-    elements: usize,
     /// The element of the input at position 0 of the first line.
     from: *const u8,
     /// The first result.
@@ -452,9 +447,8 @@ impl<F: ReadySums> Block<'_, F> {
         let across = Run::adjacent(columns, stride.to);
         let is_along = line.to.unsigned_abs() < stride.to.unsigned_abs();
         let (outer, inner) = if columns == 1 || is_along { (across, along) } else { (along, across) };
-        let target = Target::new(self.output.layout.element, self.elements);
         // SAFETY: row and column are those of a result of this block, in scratch memory and output.
-        unsafe { store::<_, false>(self.level, target, from, to, outer, inner) };
+        unsafe { store::<_, false>(self.level, self.output.layout.element, from, to, outer, inner) };
     }
 }
 

@@ -8,7 +8,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::border::PaddedRange;
-use super::convert::{Run, Target, load_line, store};
+use super::convert::{Run, load_line, store};
 use super::dense::{Correlation, counts_as_0};
 use super::kernel::{SLACK, Tap};
 use super::narrow::{Order, TOGETHER, Values};
@@ -197,7 +197,6 @@ impl Tiles {
         };
         let (of_rows, of_columns) = (range(&rows, top, counts[0]), range(&columns, left, counts[1]));
         let (read, outside) = (counts[1] + columns.size - 1, correlation.value as f32);
-        let target = Target::new(to_element, counts[0] * counts[1]);
         let Memory { values, results, buffers } = memory;
         for (y, position) in of_rows.iter().enumerate() {
             // SAFETY: the memory has room for the rows that all results of a tile read, and the position is within the
@@ -228,7 +227,7 @@ impl Tiles {
                 let (sums, to_sums) = (&buffers.row[..counts[1]], results.as_mut_ptr());
                 level.run(Judge { order: &self.order, radius: self.radius, sums, from, to: to_sums });
                 let to = to.wrapping_offset((top + y) as isize * rows.to).wrapping_offset(left as isize * columns.to);
-                store::<_, true>(level, target, to_sums, to, Run::ONE, Run::adjacent(counts[1], columns.to));
+                store::<_, true>(level, to_element, to_sums, to, Run::ONE, Run::adjacent(counts[1], columns.to));
             }
         }
     }

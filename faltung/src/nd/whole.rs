@@ -13,8 +13,6 @@ use crate::cpu::simd::Simd;
 use crate::cpu::whole::window_sums;
 
 impl Scalar for u16 {
-    const ELEMENT: Option<Element> = None;
-
     /// The last bits of a whole number below 2^63.
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
