@@ -7,8 +7,8 @@ Each problem is filtered by every library that is installed. Each result is comp
 library whose result differs is listed as wrong, and has no time. The first call of a library on a problem has a column
 of its own. The median of the later ones is the time. The libraries take turns:
 
-- A turn of short calls on NumPy arrays is one call that is not timed, and five that are. So no library pays for caches
-  that the one before has emptied, or for its own threads that sleep meanwhile. A turn of long calls is one call.
+- A turn of short calls on NumPy arrays is one call that is not timed, and five that are. The untimed call fills the
+  caches again and wakes the library's threads. A turn of long calls is one timed call.
 - With a GPU (CuPy or PyTorch with CUDA) device arrays are timed too. A turn is then a batch of calls between two
   synchronisations, after five calls that are not timed.
 
@@ -138,6 +138,8 @@ def to_numpy(array):
 
 # Calls on NumPy arrays up to this long are short ones, of which a turn times so many.
 SHORT_US, CALLS = 20_000, 5
+# Longer first calls have no untimed ones after them.
+LONG_US = 500_000
 # Calls on device arrays that are not timed before a batch is.
 UNTIMED = 5
 
@@ -170,10 +172,16 @@ class Runner:
 
     def turn(self):
         self.turns += 1
-        is_short = self.batch == 1 and self.first_us < SHORT_US
-        for _ in range(is_short + UNTIMED * (self.batch > 1)):
+        calls = 1
+        if self.batch > 1:
+            for _ in range(UNTIMED):
+                self.call()
+        elif self.first_us < LONG_US:
+            begin = time.perf_counter()
             self.call()
-        for _ in range(CALLS if is_short else 1):
+            if 1e6 * (time.perf_counter() - begin) < SHORT_US:
+                calls = CALLS
+        for _ in range(calls):
             self.time_calls()
 
     def time_calls(self):

@@ -162,7 +162,8 @@ pub(crate) fn filter_axes(
     let kinds = axis_filters(&filters, cval)?;
     let filters: Vec<_> = kinds.iter().map(|(kind, lines)| AxisFilter { along: kind.along(), lines: *lines }).collect();
     let are_bytes = input.layout().element.size() == 1 && output.layout().element.size() == 1;
-    let steps = if are_bytes { 1 } else { kinds.iter().map(|(kind, _)| kind.steps()).sum() };
+    let are_sums_of_bytes = are_bytes && kinds.iter().all(|(kind, _)| kind.is_whole());
+    let steps = if are_sums_of_bytes { 1 } else { kinds.iter().map(|(kind, _)| kind.steps()).sum() };
     let work = input.layout().elements().saturating_mul(steps);
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
     compute(py, work, |cancelled| nd::filter_axes(from, to, &filters, sums(is_f32), Some(cancelled)))
@@ -202,6 +203,14 @@ impl Kind {
         match self {
             Self::Mean(size) => Along::Mean(*size),
             Self::Weights(weights) => Along::Weights(weights),
+        }
+    }
+
+    /// Whether sums of bytes are computed in integers.
+    fn is_whole(&self) -> bool {
+        match self {
+            Self::Mean(_) => true,
+            Self::Weights(weights) => weights.iter().all(|weight| weight.fract() == 0.0),
         }
     }
 

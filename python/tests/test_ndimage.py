@@ -303,6 +303,12 @@ def test_sums_of_gaussian_derivatives(data):
     compare(name, image, (sigma,), local_maximum(image, gain, options), 4 * count, **options)
 
 
+def test_weights_that_overflow_f32():
+    image = np.zeros((8, 8), np.float32)
+    found = ndimage.gaussian_filter(image, 1e-10, order=4)  # the weight is 3e40
+    np.testing.assert_array_equal(found, nd.gaussian_filter(image, 1e-10, order=4))
+
+
 def test_squares_that_overflow():
     image = np.array([[1.25]], np.float32)
     options = {"mode": "constant", "cval": 1e20}

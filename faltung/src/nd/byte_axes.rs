@@ -15,7 +15,7 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
 use super::border::{PaddedRange, position};
-use super::byte_sums::{self, Again, ByteSums};
+use super::byte_sums::{self, ByteSums, RecomputeQueue};
 use super::kernel::SLACK;
 use super::whole::{Correlated, Means};
 use super::{Element, Input, Layout, Output, run_jobs};
@@ -31,7 +31,7 @@ enum Pass {
     Mean(Means),
     /// The place of each weight that is not 0, and its last 8 bits.
     Weights(Vec<(usize, u8)>),
-    Sums(ByteSums),
+    Proven(Box<ByteSums>),
 }
 
 /// A pass and what it reads outside of the array.
@@ -55,7 +55,9 @@ impl AxisPass {
                 Some(correlated) if weights.len() <= MOST_WEIGHTS => {
                     Pass::Weights(correlated.weights().iter().map(|&(place, weight)| (place, weight as u8)).collect())
                 }
-                None if (from, to) == (Element::U8, Element::U8) => Pass::Sums(ByteSums::new(weights, outside)?),
+                None if (from, to) == (Element::U8, Element::U8) => {
+                    Pass::Proven(Box::new(ByteSums::new(weights, outside)?))
+                }
                 _ => return None,
             },
             Along::Mean(_) => return None,
@@ -106,7 +108,7 @@ impl ByteAxes {
         if std::mem::discriminant(&first_pass.pass) != std::mem::discriminant(&second_pass.pass) {
             return None;
         }
-        if matches!(first_pass.pass, Pass::Sums(_)) && width * step < byte_sums::FEWEST {
+        if matches!(first_pass.pass, Pass::Proven(_)) && width * step < byte_sums::MIN_ROW_BYTES {
             return None;
         }
         let (column, row) = match (first.lines.axis, second.lines.axis) {
@@ -119,19 +121,14 @@ impl ByteAxes {
         Some(Self { column, row, height, width, step })
     }
 
-    /// Whether these are weights of a Gaussian kind. With `trust` no sum is summed again from now on.
+    /// As if all results of such weights were certain.
     #[cfg(test)]
-    pub(super) fn has_sums(&mut self, trust: bool) -> bool {
-        let mut has = false;
+    pub(super) fn trust_all(&mut self) {
         for axis in [&mut self.column, &mut self.row] {
-            if let Pass::Sums(sums) = &mut axis.pass {
-                has = true;
-                if trust {
-                    sums.trust_all();
-                }
+            if let Pass::Proven(sums) = &mut axis.pass {
+                sums.trust_all();
             }
         }
-        has
     }
 
     /// Filters.
@@ -146,11 +143,11 @@ impl ByteAxes {
         cancelled: Option<&AtomicBool>,
     ) -> Result<()> {
         let length = self.width * self.step;
-        let work = self.height.saturating_mul(length).saturating_mul(2);
+        let work = self.height.saturating_mul(length).saturating_mul(self.steps());
         let part = self.height.div_ceil(4 * threads());
         let rows = match self.column.pass {
             _ if work < super::SERIAL => self.height,
-            Pass::Sums(_) => part.next_multiple_of(byte_sums::ROWS),
+            Pass::Proven(_) => part.next_multiple_of(byte_sums::ROWS),
             // Each block reads `size - 1` rows more than it has.
             Pass::Mean(_) | Pass::Weights(_) => part.max(3 * self.column.size),
         };
@@ -161,6 +158,14 @@ impl ByteAxes {
             let (top, bottom) = (number * rows, self.height.min((number + 1) * rows));
             level.run(Band { axes: self, input, output, columns: &columns, outside: &outside, top, bottom, scratch });
         })
+    }
+
+    /// About how many additions a result takes.
+    fn steps(&self) -> usize {
+        match self.row.pass {
+            Pass::Mean(_) | Pass::Weights(_) => 2,
+            Pass::Proven(_) => self.column.size + self.row.size,
+        }
     }
 
     /// Pixels of a row with its border.
@@ -185,7 +190,7 @@ struct Scratch {
     row_sums: Vec<u16>,
     /// The rows between filters with sums of `f32`.
     floats: Vec<f32>,
-    again: Again,
+    queue: RecomputeQueue,
 }
 
 impl Scratch {
@@ -200,7 +205,7 @@ impl Scratch {
                 ..Self::default()
             },
             Pass::Weights(_) => Self { bytes: vec![0; padded], ..Self::default() },
-            Pass::Sums(_) => Self { floats: vec![0.0; byte_sums::ROWS * padded], ..Self::default() },
+            Pass::Proven(_) => Self { floats: vec![0.0; byte_sums::ROWS * padded], ..Self::default() },
         }
     }
 }
@@ -225,7 +230,7 @@ impl Work for Band<'_> {
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { axes: &ByteAxes { ref column, ref row, step, .. }, top, bottom, columns, .. } = self;
-        let Scratch { sums, bytes, shorts, row_sums, floats, again } = &mut *self.scratch;
+        let Scratch { sums, bytes, shorts, row_sums, floats, queue } = &mut *self.scratch;
         let (length, first) = (self.outside.len(), row.before * step);
         let rows = Rows { input: self.input, axis: column, outside: self.outside, height: self.axes.height };
         let to = |y: usize| {
@@ -254,16 +259,16 @@ impl Work for Band<'_> {
                     weigh(taps, to(y));
                 }
             }
-            (Pass::Sums(of_column), Pass::Sums(of_row)) => {
+            (Pass::Proven(of_column), Pass::Proven(of_row)) => {
                 let pitch = floats.len() / byte_sums::ROWS;
-                let mut under = Vec::with_capacity(column.size + byte_sums::ROWS - 1);
+                let mut input_rows = Vec::with_capacity(column.size + byte_sums::ROWS - 1);
                 for y in (top..bottom).step_by(byte_sums::ROWS) {
-                    under.clear();
-                    under.extend((0..column.size + byte_sums::ROWS - 1).map(|place| rows.row(y, place)));
-                    of_column.along_columns::<S, V>(simd, &under, &mut floats[first..], pitch, again);
+                    input_rows.clear();
+                    input_rows.extend((0..column.size + byte_sums::ROWS - 1).map(|place| rows.row(y, place)));
+                    of_column.along_columns::<S, V>(simd, &input_rows, &mut floats[first..], pitch, queue);
                     for (y, floats) in (y..bottom).zip(floats.chunks_exact_mut(pitch)) {
                         pad(floats, columns, step, length, row.outside.into());
-                        of_row.along_row::<S, V>(simd, floats, step, to(y), again);
+                        of_row.along_row::<S, V>(simd, floats, step, to(y), queue);
                     }
                 }
             }

@@ -1,53 +1,53 @@
-//! Symmetric weights of a Gaussian kind: sums of `f32` of bytes, which drop to the integers of SciPy's sums of `f64`.
+//! Filters of bytes with symmetric weights that are not negative, as a Gaussian has them. Sums of `f32` give the
+//! integers that SciPy's sums of `f64` are truncated to.
 //!
-//! The weights are not negative, and their sum is about 1. So all sums lie from 0 to 255. The loops add up `S - 1/2`.
-//! Rounded to the nearest whole number, this is S without its fraction. [`narrow`](super::narrow) has the radius, and
-//! the sums that lie closer than that to a whole number are summed again in `f64`, in SciPy's order. Sums below 1 drop
-//! to 0 in any case. Where all values under a window are equal, as in a white background, a table has the result.
+//! The weights add up to at most 1.002. So all sums `S` lie from 0 to 255.5. The loops add up `S - 1/2`. Rounded to the
+//! nearest integer, this is S without its fraction. [`narrow`](super::narrow) bounds the error. A sum that is closer to
+//! an integer than this bound is recomputed in `f64`, in SciPy's order. Sums below 1 are truncated to 0 in any case.
+//! Where all values under a window are equal, as in a white background, a table has the result.
 //!
 //! - **Along the columns**, a tile has [`ROWS`] rows of results. A byte is converted once for all of them.
-//! - **Along a row** the values are the whole numbers of the first pass, in `f32`.
+//! - **Along a row** the values are the integers of the first pass, in `f32`.
 
 use std::sync::OnceLock;
 
 use super::Element;
-use super::kernel::Tap;
-use super::line_filter::is_odd;
+use super::line_filter::{LineFilter, is_odd};
 use super::narrow::{Narrow, Order, TOGETHER, Values};
 use crate::cpu::simd::Simd;
 
-/// The most weights of a filter. With more of them most groups have a sum that is summed again.
+/// The most weights of a filter. With more of them most groups have a sum that is recomputed.
 const MOST_WEIGHTS: usize = 255;
 
 /// Rows of results in a tile.
 pub(super) const ROWS: usize = 4;
 
 /// The fewest bytes of a row: a group of vectors of the widest instructions.
-pub(super) const FEWEST: usize = 64;
+pub(super) const MIN_ROW_BYTES: usize = 64;
 
-/// Vectors that are summed again at a time.
+/// Vectors that are recomputed at a time.
 const VECTORS: usize = TOGETHER / 2;
 
 /// The most values of these vectors.
 const BATCH: usize = 16 * VECTORS;
 
-/// 1.5 * 2^23: an addition rounds to a whole number, and the subtraction of the same leaves that.
-const TO_WHOLE: f32 = 12_582_912.0;
+/// 1.5 * 2^23: its addition rounds to an integer, and its subtraction leaves that integer.
+const ROUNDING: f32 = 12_582_912.0;
 
 /// The filter along one axis.
 pub(super) struct ByteSums {
     weights: Vec<f32>,
-    /// How far from the nearest whole number `S - 1/2` may be at most.
+    /// The largest distance of `S - 1/2` from an integer at which the result is certain.
     limit: f32,
     /// SciPy's sum, for values that are [`BATCH`] places apart.
     order: Order,
     /// The result for each value, if all values under the window are equal.
-    flat: OnceLock<[u8; 256]>,
+    of_constants: OnceLock<[u8; 256]>,
 }
 
-/// What is summed again, and memory for it.
+/// Vectors with results that are not certain, and memory to recompute them.
 #[derive(Default)]
-pub(super) struct Again {
+pub(super) struct RecomputeQueue {
     /// The row of the tile, and the first byte of a vector.
     starts: Vec<(usize, usize)>,
     /// [`BATCH`] values for each weight.
@@ -55,7 +55,7 @@ pub(super) struct Again {
     sums: Vec<f32>,
 }
 
-impl Again {
+impl RecomputeQueue {
     /// Makes room for values of so many weights.
     fn clear(&mut self, weights: usize) {
         self.starts.clear();
@@ -63,11 +63,18 @@ impl Again {
         self.sums.resize(BATCH, 0.0);
     }
 
-    /// Notes the vectors with sums that are not certain.
+    /// Adds the vectors with sums that are not certain.
     #[inline(always)]
-    fn note<S: Simd, const V: usize>(&mut self, simd: S, sums: &[S::Vector; V], limit: f32, row: usize, x: usize) {
+    fn push_uncertain<S: Simd, const V: usize>(
+        &mut self,
+        simd: S,
+        sums: &[S::Vector; V],
+        limit: f32,
+        row: usize,
+        x: usize,
+    ) {
         for (v, &sum) in sums.iter().enumerate() {
-            // All sums from 0 up to 1 drop to 0.
+            // All sums from 0 up to 1 are truncated to 0.
             if simd.far_from_whole(sum, limit) & !simd.below(sum, 0.25) != 0 {
                 self.starts.push((row, x + v * S::LANES));
             }
@@ -78,7 +85,8 @@ impl Again {
 impl ByteSums {
     /// None unless the filter is of this kind. `outside` is the value of the border, 0 if there is none.
     pub(super) fn new(weights: &[f64], outside: f64) -> Option<Self> {
-        if weights.len() > MOST_WEIGHTS || is_odd(weights) != Some(false) {
+        // One weight is no filter along an axis.
+        if !(3..=MOST_WEIGHTS).contains(&weights.len()) || is_odd(weights) != Some(false) {
             return None;
         }
         // As SciPy does: the weights before the middle are those of both sides.
@@ -93,47 +101,48 @@ impl ByteSums {
         let Narrow::Proven(radius) = Narrow::new(Some(values), Element::U8, &weights, weights.len() + 1)? else {
             return None;
         };
-        let pairs = (1..=before.len()).rev().zip(before);
-        let pairs = pairs.map(|(places, &weight)| Tap { offset: (places * BATCH) as isize, weight }).collect();
         Some(Self {
             weights: weights.iter().map(|&weight| weight as f32).collect(),
             limit: (0.5 - radius.value()).next_down(),
-            order: Order::Mirrored { middle, pairs, is_odd: false },
-            flat: OnceLock::new(),
+            order: LineFilter::of(&weights).order(BATCH),
+            of_constants: OnceLock::new(),
         })
     }
 
-    /// The table of the results for equal values.
-    fn flat(&self) -> &[u8; 256] {
-        self.flat.get_or_init(|| {
+    /// The results for windows of equal values.
+    fn of_constants(&self) -> &[u8; 256] {
+        self.of_constants.get_or_init(|| {
             std::array::from_fn(|value| {
-                let Order::Mirrored { middle, pairs, .. } = &self.order else { unreachable!("as `new` makes it") };
+                let Order::Mirrored { middle, pairs, .. } = &self.order else {
+                    unreachable!("the weights are symmetric")
+                };
                 let value = value as f64;
                 pairs.iter().fold(middle * value, |sum, pair| sum + pair.weight * (value + value)) as u8
             })
         })
     }
 
-    /// Sums of [`ROWS`] rows along the columns, without their fractions. `under` are the rows of bytes from the first
-    /// one under the first window to the last one under the last. Row r of the sums begins at `to[r * pitch]`.
+    /// Truncated sums of [`ROWS`] rows along the columns. `input_rows` are the rows of bytes from the first one under
+    /// the first window to the last one under the last. Row r of the sums begins at `to[r * pitch]`.
     #[inline(always)]
     pub(super) fn along_columns<S: Simd, const V: usize>(
         &self,
         simd: S,
-        under: &[&[u8]],
+        input_rows: &[&[u8]],
         to: &mut [f32],
         pitch: usize,
-        again: &mut Again,
+        queue: &mut RecomputeQueue,
     ) {
+        const { assert!(V * S::LANES <= MIN_ROW_BYTES && (V * S::LANES).is_multiple_of(16)) };
         let size = self.weights.len();
-        let length = under[0].len();
-        assert!(under.len() == size + ROWS - 1 && under.iter().all(|row| row.len() == length));
+        let length = input_rows[0].len();
+        assert!(input_rows.len() == size + ROWS - 1 && input_rows.iter().all(|row| row.len() == length));
         assert!(length >= V * S::LANES && pitch >= length && to.len() >= (ROWS - 1) * pitch + length);
-        again.clear(size);
+        queue.clear(size);
         for x in groups(length, V * S::LANES) {
-            if let Some(first) = equal_rows(under, x, V * S::LANES) {
+            if let Some(first) = equal_rows(input_rows, x, V * S::LANES) {
                 for (i, &value) in first.iter().enumerate() {
-                    let result = self.flat()[usize::from(value)].into();
+                    let result = self.of_constants()[usize::from(value)].into();
                     for row in 0..ROWS {
                         to[row * pitch + x + i] = result;
                     }
@@ -141,30 +150,30 @@ impl ByteSums {
                 continue;
             }
             // SAFETY: V vectors of each row from x on.
-            let sums = unsafe { self.tile::<S, V>(simd, under, x) };
+            let sums = unsafe { self.tile::<S, V>(simd, input_rows, x) };
             for (row, sums) in sums.iter().enumerate() {
                 for (v, &sum) in sums.iter().enumerate() {
-                    let whole = simd.sub(simd.add(sum, simd.splat(TO_WHOLE)), simd.splat(TO_WHOLE));
+                    let whole = simd.sub(simd.add(sum, simd.splat(ROUNDING)), simd.splat(ROUNDING));
                     // SAFETY: as above, and `to` has rows of this length.
                     unsafe { simd.store(to.as_mut_ptr().add(row * pitch + x + v * S::LANES), whole) };
                 }
                 if simd.any_far_from_whole(sums, self.limit) {
-                    again.note(simd, sums, self.limit, row, x);
+                    queue.push_uncertain(simd, sums, self.limit, row, x);
                 }
             }
         }
-        let Again { starts, values, sums } = again;
+        let RecomputeQueue { starts, values, sums } = queue;
         for starts in starts.chunks(VECTORS) {
             for (i, &(row, x)) in starts.iter().enumerate() {
                 for (place, values) in values.chunks_exact_mut(BATCH).enumerate() {
                     // SAFETY: a vector of a row, and `i` is below VECTORS.
                     unsafe {
-                        let bytes = simd.load_u8(under.get_unchecked(row + place).as_ptr().add(x));
+                        let bytes = simd.load_u8(input_rows.get_unchecked(row + place).as_ptr().add(x));
                         simd.store(values.as_mut_ptr().add(i * S::LANES), bytes);
                     }
                 }
             }
-            self.sum_again(simd, values, sums);
+            self.recompute(simd, values, sums);
             for (sums, &(row, x)) in sums.chunks_exact(S::LANES).zip(starts) {
                 to[row * pitch + x..][..S::LANES].copy_from_slice(sums);
             }
@@ -174,9 +183,9 @@ impl ByteSums {
     /// `S - 1/2` for V vectors of [`ROWS`] rows.
     ///
     /// # Safety
-    /// `under` has a row for each weight and [`ROWS`] - 1 more, each with V vectors from byte `x` on.
+    /// `input_rows` has a row for each weight and [`ROWS`] - 1 more, each with V vectors from byte `x` on.
     #[inline(always)]
-    unsafe fn tile<S: Simd, const V: usize>(&self, simd: S, under: &[&[u8]], x: usize) -> [[S::Vector; V]; ROWS] {
+    unsafe fn tile<S: Simd, const V: usize>(&self, simd: S, input_rows: &[&[u8]], x: usize) -> [[S::Vector; V]; ROWS] {
         let size = self.weights.len();
         let mut sums = [[simd.splat(-0.5); V]; ROWS];
         macro_rules! step {
@@ -185,7 +194,7 @@ impl ByteSums {
                 let mut values = [simd.splat(0.0); V];
                 for (v, value) in values.iter_mut().enumerate() {
                     // SAFETY: as this function requires.
-                    *value = unsafe { simd.load_u8(under.get_unchecked(s).as_ptr().add(x + v * S::LANES)) };
+                    *value = unsafe { simd.load_u8(input_rows.get_unchecked(s).as_ptr().add(x + v * S::LANES)) };
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
                     if $serves(r, s) {
@@ -210,7 +219,7 @@ impl ByteSums {
         sums
     }
 
-    /// Sums along a row, without their fractions. `line` has the values from the first one under the first window on,
+    /// Truncated sums along a row. `line` has the values from the first one under the first window on,
     /// `step` values apart.
     #[inline(always)]
     pub(super) fn along_row<S: Simd, const V: usize>(
@@ -219,16 +228,16 @@ impl ByteSums {
         line: &[f32],
         step: usize,
         to: &mut [u8],
-        again: &mut Again,
+        queue: &mut RecomputeQueue,
     ) {
         let (size, length) = (self.weights.len(), to.len());
         assert!(length >= V * S::LANES && line.len() >= length + (size - 1) * step);
-        again.clear(size);
+        queue.clear(size);
         for x in groups(length, V * S::LANES) {
             let (from, to) = (&line[x..][..V * S::LANES + (size - 1) * step], &mut to[x..][..V * S::LANES]);
             if is_periodic(from, step) {
                 // The last bits of the sum are those of the whole number.
-                let result = |value: f32| self.flat()[(value + 8_388_608.0).to_bits() as usize & 255];
+                let result = |value: f32| self.of_constants()[(value + 8_388_608.0).to_bits() as usize & 255];
                 if step == 1 {
                     to.fill(result(from[0]));
                     continue;
@@ -250,17 +259,17 @@ impl ByteSums {
             // SAFETY: room for V vectors.
             unsafe { simd.store_u8(to.as_mut_ptr(), &sums) };
             if simd.any_far_from_whole(&sums, self.limit) {
-                again.note(simd, &sums, self.limit, 0, x);
+                queue.push_uncertain(simd, &sums, self.limit, 0, x);
             }
         }
-        let Again { starts, values, sums } = again;
+        let RecomputeQueue { starts, values, sums } = queue;
         for starts in starts.chunks(VECTORS) {
             for (i, &(_, x)) in starts.iter().enumerate() {
                 for (place, values) in values.chunks_exact_mut(BATCH).enumerate() {
                     values[i * S::LANES..][..S::LANES].copy_from_slice(&line[x + place * step..][..S::LANES]);
                 }
             }
-            self.sum_again(simd, values, sums);
+            self.recompute(simd, values, sums);
             for (sums, &(_, x)) in sums.chunks_exact(S::LANES).zip(starts) {
                 for (to, &sum) in to[x..][..S::LANES].iter_mut().zip(sums) {
                     *to = sum as u8;
@@ -269,9 +278,9 @@ impl ByteSums {
         }
     }
 
-    /// SciPy's sums of a batch, without their fractions.
+    /// SciPy's sums of a batch, truncated.
     #[inline(always)]
-    fn sum_again<S: Simd>(&self, simd: S, values: &[f32], sums: &mut [f32]) {
+    fn recompute<S: Simd>(&self, simd: S, values: &[f32], sums: &mut [f32]) {
         let mut starts = [0; TOGETHER];
         for (i, start) in starts.iter_mut().enumerate() {
             *start = i * S::LANES / 2;
@@ -279,11 +288,12 @@ impl ByteSums {
         let middle = self.weights.len() / 2;
         assert!(values.len() >= self.weights.len() * BATCH && sums.len() >= BATCH);
         const { assert!(TOGETHER * S::LANES / 2 <= BATCH) };
-        // SAFETY: each weight has BATCH values, and so many sums are written at most.
+        // SAFETY: each weight has BATCH values, and BATCH sums have room. From each start on half a vector is read and
+        // written, which ends within the batch.
         unsafe { self.order.sum(simd, values.as_ptr().add(middle * BATCH), sums.as_mut_ptr(), &starts) };
     }
 
-    /// As if no sum needed to be summed again, to see that wrong results are noticed.
+    /// As if all results were certain, to see that wrong results are noticed.
     #[cfg(test)]
     pub(super) fn trust_all(&mut self) {
         self.limit = 0.5;

@@ -15,7 +15,6 @@ use super::scratch::Scratch;
 use super::transformed::Tiles;
 use super::{Input, Output, Sums, run_jobs};
 use crate::cpu::simd::{Level, Simd, Work};
-use crate::parallel::threads;
 use crate::{Error, Result};
 
 /// Weights, and what stands outside of the array.
@@ -168,10 +167,6 @@ impl Axis {
 /// Bytes of a packed block: within the second-level cache.
 const BLOCK: usize = 384 << 10;
 
-/// Blocks for each thread, unless they would be smaller than so many values.
-const BLOCKS_OF_THREAD: usize = 4;
-const SMALLEST_BLOCK: usize = 8 << 10;
-
 /// Results of a row of a block: at least so many, and as many as are so many bytes of the input, which the CPU then
 /// fetches ahead well.
 const ROW: (usize, usize) = (512, 1024);
@@ -245,9 +240,7 @@ fn run<A: Real, R: Recheck<A>>(
         [.., _, last] if last.size == 1 && last.length <= 16 => axes.pop().unwrap_or(single),
         _ => single,
     };
-    // Some blocks for each thread.
-    let part = (input.layout.elements() / (BLOCKS_OF_THREAD * threads())).max(SMALLEST_BLOCK);
-    set_blocks(&mut axes, inner.length, input.layout.element.size(), part.min(BLOCK / size_of::<A>()));
+    set_blocks(&mut axes, inner.length, input.layout.element.size(), BLOCK / size_of::<A>());
     let mut places = inner.length;
     for axis in axes.iter_mut().rev() {
         axis.packed = places;

@@ -218,7 +218,8 @@ fn other_axes(input: &Input<'_>, output: &Output<'_>, filtered: usize) -> Vec<Ax
     merged
 }
 
-/// Scratch values of a block without the border: 128 KiB of `f64`. With the results it is within the second-level cache.
+/// Scratch values of a block without the border: 128 KiB of `f64`. With its results, it is within the second-level
+/// cache.
 const BLOCK: usize = 16 << 10;
 
 /// Bytes of the input in a row of a block: as many as the CPU fetches ahead well.

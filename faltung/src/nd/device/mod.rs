@@ -49,7 +49,7 @@ pub struct DeviceArray<'a> {
 /// four axes. Axes of one element and axes that can be walked as one do not count, unless the filter reaches along
 /// them.
 ///
-/// The results have the bits of [`correlate`], [`correlate1d`], [`filter_axes`] and [`uniform1d`]. Means of floating
+/// The results are bit-exact with [`correlate`], [`correlate1d`], [`filter_axes`] and [`uniform1d`]. Means of floating
 /// point are an exception: there the sums start afresh every 32 results, so roundings and NaN do not reach as far.
 ///
 /// The first call with a filter copies its weights to the device and waits for this copy. The last filters are kept. So
@@ -150,12 +150,15 @@ impl Device {
         unsafe { self.launch_array(launch, input, output, stream) }
     }
 
-    /// [`filter_axes`] with two filters on arrays of this device, in one launch. Returns whether it did it.
+    /// [`filter_axes`] with two filters on arrays of this device, in one launch.
     ///
-    /// False, and nothing done, where the kernel does not take the filters, or two launches are expected to be faster.
-    /// Then call [`correlate1d_array`](Self::correlate1d_array) twice: the results are the same. A CUDA device and the
-    /// emulator take two symmetric or antisymmetric filters of 3 to 13 weights along different axes, from `f64` to
-    /// `f64`, with one border.
+    /// Returns true if it enqueued the work. Returns false, without side effects, if the kernel does not take the
+    /// filters, or if two launches are expected to be faster. Then call [`correlate1d_array`](Self::correlate1d_array)
+    /// or [`uniform1d_array`](Self::uniform1d_array) for each filter: the results are the same.
+    ///
+    /// A CUDA device and the emulator take two symmetric or antisymmetric filters of 3 to 13 weights along different
+    /// axes, from `f64` to `f64`, with the same border mode and value. The array has at least 32 elements along the
+    /// second filter's axis, and 16 along the first one's.
     ///
     /// # Errors
     /// [Those of arrays of a device](Self#errors), but for too many axes.

@@ -1,4 +1,4 @@
-//! Launches of two filters along two axes: where one launch takes both.
+//! Plans one launch for two filters along two axes.
 
 use kernels_gpu::ndimage::Task;
 use kernels_gpu::ndimage::separable::{COLUMNS, FIRST_IS_ODD, MOST_PAIRS, SECOND_IS_ODD, shared_bytes};
@@ -11,7 +11,7 @@ use crate::nd::line_filter::is_odd;
 use crate::nd::{Along, AxisFilter, Element, Lines, Sums};
 use crate::{BorderMode, Result};
 
-/// Fewer results along an axis than half a tile has leave most threads without one.
+/// With fewer results along an axis than half a tile, most threads are idle.
 const FEWEST: [i64; 2] = [COLUMNS as i64 / 2, TILE as i64 / 2];
 
 /// One of the filters.
@@ -43,7 +43,7 @@ impl<'a> MirroredFilter<'a> {
     }
 }
 
-/// Whether the second filter meets outside of the array what the first one would read there.
+/// Whether both filters have the same border mode and value.
 fn have_one_border(first: &Lines, second: &Lines) -> bool {
     let is_one_value = first.value.to_bits() == second.value.to_bits();
     first.border == second.border && (first.border != BorderMode::Constant || is_one_value)

@@ -124,14 +124,15 @@ fn gaussians_of_bytes() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut shape = vec![random.usize(1..130), random.usize(22..200)];
         if random.bool() {
-            shape.push(random.usize(1..5));
+            shape.push(random.choice([1, 3, 4, 70]).unwrap());
         }
         let input = if random.bool() { bytes(&mut random, Element::U8, &shape) } else { areas(&mut random, &shape) };
         let value = random.choice([0.0, 200.0, 255.0]).unwrap();
+        let scale = random.choice([1.0, 1.0, 0.6]).unwrap();
         let weights: [_; 2] = std::array::from_fn(|_| {
             let most = random.choice([5, 20, 100]).unwrap();
-            let size = 2 * random.usize(1..most) + 1;
-            gaussian(&mut random, size)
+            let size = 2 * random.usize(..most) + 1;
+            gaussian(&mut random, size).iter().map(|weight| weight * scale).collect::<Vec<_>>()
         });
         let filters: [_; 2] = std::array::from_fn(|axis| AxisFilter {
             along: Along::Weights(&weights[axis]),
@@ -143,7 +144,9 @@ fn gaussians_of_bytes() {
             let mut found = bytes(&mut random, Element::U8, &shape);
             let output = found.output();
             let Some(mut axes) = ByteAxes::new(&input.input(), &output, &filters) else { continue };
-            assert!(axes.has_sums(trust));
+            if trust {
+                axes.trust_all();
+            }
             axes.run(level, &input.input(), &output, None).unwrap();
             let at = found.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
             if trust {
