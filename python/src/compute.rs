@@ -47,10 +47,11 @@ pub(crate) fn compute(
     job: impl FnOnce(&AtomicBool) -> faltung::Result<()> + Send,
 ) -> PyResult<()> {
     let cancelled = AtomicBool::new(false);
-    if work < faltung::nd::SERIAL {
-        return job(&cancelled).map_err(exception);
-    }
     let pool = pool()?;
+    if work < faltung::nd::SERIAL {
+        // The pool is named for short jobs, too: rayon's global pool has no threads in a child of `fork`.
+        return faltung::with_pool(&pool, || job(&cancelled)).map_err(exception);
+    }
     if work < LONG {
         return py.detach(|| faltung::with_pool(&pool, || job(&cancelled))).map_err(exception);
     }

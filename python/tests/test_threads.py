@@ -138,6 +138,35 @@ def test_fork_after_use():
     assert result.returncode == 7, result.stderr
 
 
+@needs_fork
+def test_fork_after_short_calls():
+    program = """
+        import os, signal, sys
+        import numpy as np
+        from faltung import ndimage
+        for side in [100, 300, 500, 600, 724, 900]:
+            for kind in ["u1", "f4", "f8"]:
+                image = np.zeros((side, side), kind)
+                for work in [
+                    lambda: ndimage.uniform_filter(image, 5),
+                    lambda: ndimage.sobel(image),
+                    lambda: ndimage.gaussian_filter(image, 1),
+                    lambda: ndimage.convolve(image, np.ones((2, 2)) / 4),
+                ]:
+                    work()
+                    child = os.fork()
+                    if child == 0:
+                        signal.alarm(20)
+                        work()
+                        os._exit(0)
+                    _, status = os.waitpid(child, 0)
+                    if status:
+                        sys.exit(f"{side} {kind}: {status}")
+    """
+    result = run(program)
+    assert result.returncode == 0, result.stderr
+
+
 def in_child(seed):
     image, mask = problem(seed)
     return ndimage.convolve(image, mask)
