@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "18b46acc8d530c5df722139c9684a836a90ab4c64407ec0a56801847fc240d11";
+pub const SOURCE_HASH: &str = "1bc18f62de49ed88571cd37f072829c4a31a8d11a91a826582e57b5a23616e71";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -30,13 +30,13 @@
 //! of the pairs, the outermost first.
 //!
 //! # Border
-//! A column outside of the array has the elements of the column that stands for it. So the first filter has the same
-//! results there. Under [`BorderMode::Constant`](crate::abi::border::BorderMode::Constant) no column stands for it, and
-//! the second filter meets the border's value there, not a filtered one.
+//! A column outside of the array is a copy of an inside column. So the first filter gives the same results there. Under
+//! [`BorderMode::Constant`](crate::abi::border::BorderMode::Constant) it is not a copy. The second filter reads the
+//! border's value there, not a filtered one.
 //!
 //! # Cost
 //! 9 weights along each axis: 72 x 40 elements for 64 x 32 results, which is 1.41 loads from L2 for each result. The
-//! first filter computes 72 x 32 sums. A sum has 14 operations of `f64`. It takes two loads from shared memory.
+//! first filter computes 72 x 32 sums. Each sum takes 14 operations of `f64` and two loads from shared memory.
 
 use cuda_std::prelude::*;
 
@@ -104,21 +104,21 @@ pub unsafe fn separable<T: Value, A: Sum>(
     let staging = TileBlock::<COLUMNS, LOADS>::new(&params);
     // SAFETY: the list has the pass, and all threads are here.
     let pass = unsafe { staging.stage::<T, A>(input, list, &params, 0) };
-    let [first, second, odd, _] = pass.numbers;
+    let [first_pairs, second_pairs, odd_flags, _] = pass.numbers;
     let between = pass.tile.offset(pass.rows * pitch(pass.columns));
-    let groups = (pass.rows - 2 * first) / RESULTS;
-    let is_odd = odd & FIRST_IS_ODD != 0;
+    let groups = (pass.rows - 2 * first_pairs) / RESULTS;
+    let is_odd = odd_flags & FIRST_IS_ODD != 0;
     let outside = A::from_f64(params.value);
 
     let (mut group, mut column) = divide(thread::thread_idx_x(), pass.columns);
     while group < groups {
-        // Hidden from the compiler: what it computes from it before the loop takes the registers of elements.
+        // The compiler can't see this value. Otherwise it would compute addresses before the loop, and spill registers.
         let pitch = thread::black_box(pitch(pass.columns));
         let place = group * RESULTS * pitch + column;
-        let middle = pass.tile.offset(place + first * pitch);
+        let middle = pass.tile.offset(place + first_pairs * pitch);
         // SAFETY: the elements are in the pass, and the words are its weights. All were written before its last
         // barrier.
-        let sums = unsafe { sums(middle, pitch, pass.words, first, is_odd) };
+        let sums = unsafe { line_sums(middle, pitch, pass.words, first_pairs, is_odd) };
         // SAFETY: each column has a term, which was written before that barrier, too.
         let is_outside = unsafe { pass.terms.load(column) } == OUTSIDE;
         let mut to = between.offset(place);
@@ -146,12 +146,12 @@ pub unsafe fn separable<T: Value, A: Sum>(
     let block = TileBlock::<COLUMNS, LOADS>::new(&params);
     let mut results = [A::ZERO; RESULTS as usize];
     if block.has_results(&params) {
-        let (row, column) = tile::own();
-        let middle = between.offset(row * pitch(pass.columns) + column + second);
-        let is_odd = odd & SECOND_IS_ODD != 0;
+        let (row, column) = tile::result_position();
+        let middle = between.offset(row * pitch(pass.columns) + column + second_pairs);
+        let is_odd = odd_flags & SECOND_IS_ODD != 0;
         // SAFETY: the second tile has the row, because the result is one of the array, and the columns under the
         // filter. The words after those of the first filter are the weights. All were written before the barrier.
-        results = unsafe { sums(middle, 1, pass.words.offset(1 + first), second, is_odd) };
+        results = unsafe { line_sums(middle, 1, pass.words.offset(1 + first_pairs), second_pairs, is_odd) };
     }
     // SAFETY: the output is as this function requires, and all threads are here.
     unsafe { block.store(output, &params, results) };
@@ -172,7 +172,7 @@ const VALUES: usize = RESULTS as usize + 2 * MIDDLE;
 /// - `weights` are the middle weight and those of the pairs.
 /// - All were written before the last barrier.
 #[inline(always)]
-unsafe fn sums<A: Sum>(
+unsafe fn line_sums<A: Sum>(
     middle: Shared<A>,
     step: u32,
     weights: Shared<u64>,

@@ -3,8 +3,8 @@
 //! # Thread mapping
 //! A block of [`THREADS`] threads has [`TILE`] x [`TILE`] results: `TILE` columns along axis 0, and `TILE` rows along
 //! axis 1. Lane `i` of a warp has [`RESULTS`] adjacent results of row `i`. So a value that a thread loads from shared
-//! memory serves as many products, and the sums stay in registers. A [`TileBlock`] may have more columns, and as many
-//! times the threads.
+//! memory serves as many products, and the sums stay in registers. A [`TileBlock`] may have more columns. It then has
+//! proportionally more threads.
 //!
 //! If axis 1 has too few positions, the rows are parts of axis 0: row `y` begins at position `y * fold`.
 //!
@@ -121,8 +121,7 @@ pub struct TileBlock<const COLUMNS: u32, const LOADS: usize> {
 pub struct Pass<A> {
     /// The words of the pass.
     pub words: Shared<u64>,
-    /// The element in the first column of the pass, in the thread's row, as many columns later as the thread's first
-    /// result is.
+    /// The first column's element in this thread's row, offset by the column of the thread's first result.
     pub values: Shared<A>,
     /// Words 5 and 6 of the header.
     pub numbers: [u32; 4],
@@ -145,7 +144,7 @@ pub fn halves(word: u64) -> [u32; 2] {
 
 /// The row of this thread's results in the tile, and the column of the first one.
 #[inline(always)]
-pub(super) fn own() -> (u32, u32) {
+pub(super) fn result_position() -> (u32, u32) {
     let thread = thread::thread_idx_x();
     (thread % TILE, thread / TILE * RESULTS)
 }
@@ -181,7 +180,7 @@ impl<const COLUMNS: u32, const LOADS: usize> TileBlock<COLUMNS, LOADS> {
     #[inline(always)]
     #[must_use]
     pub fn has_results(&self, params: &ArrayParams) -> bool {
-        let (row, column) = own();
+        let (row, column) = result_position();
         let y = self.first[1] + row as i64;
         let x = self.first[0] + column as i64 + y * params.fold as i64;
         x < params.axes[0].length && y < params.axes[1].length
@@ -270,7 +269,7 @@ impl<const COLUMNS: u32, const LOADS: usize> TileBlock<COLUMNS, LOADS> {
         }
         // SAFETY: as above.
         unsafe { thread::sync_threads() };
-        let (row, column) = own();
+        let (row, column) = result_position();
         // Loaded last: before, their registers are needed for the elements.
         let ([a, b], [c, d]) = (header(5), header(6));
         let values = tile.offset(row * pitch + column);
@@ -292,7 +291,7 @@ impl<const COLUMNS: u32, const LOADS: usize> TileBlock<COLUMNS, LOADS> {
         // The other threads may still read the last pass.
         // SAFETY: all threads are here, as this function requires.
         unsafe { thread::sync_threads() };
-        let (row, column) = own();
+        let (row, column) = result_position();
         let mut r = 0;
         while r < RESULTS {
             // SAFETY: the place is in the tile of the results. No other thread writes to it.

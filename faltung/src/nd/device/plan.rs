@@ -95,7 +95,7 @@ pub(super) struct Filtered {
     pub(super) number: usize,
 }
 
-/// The axes of both arrays, in their order, as few as can be walked. None if there are no results.
+/// The axes of both arrays, in their order, with adjacent unfiltered axes merged. None if there are no results.
 ///
 /// `filters` has the size and the origin along each axis, which were checked.
 pub(super) fn merged_axes(

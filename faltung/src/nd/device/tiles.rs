@@ -188,7 +188,7 @@ impl Tiles {
         Self::of_order(&order, is_folded)
     }
 
-    /// Axes 0 and 1 are those with these numbers in the array; None if one of them is no more.
+    /// Axes 0 and 1 are those with these numbers in the array. None if the plan dropped one of them.
     pub(super) fn of_two(axes: &[Filtered], numbers: [usize; 2]) -> Option<Self> {
         let mut rest = axes.to_vec();
         let mut order = Vec::new();
