@@ -3,7 +3,7 @@
 //! ```text
 //! rows of the input --along the column--> one row, border written out --along the row--> row of the output
 //! ```
-//! The row between both filters has the bytes that SciPy's first filter would write. It stays in the first-level cache.
+//! The row between both filters has the numbers that SciPy's first filter would write as bytes. It stays in a cache.
 //!
 //! - **Means** are running sums of 16 bits along the column. Along the row they are sums of 2, 4, 8, .. values.
 //! - **Whole weights** need the last 8 bits of each sum alone, so all sums are of 8 bits.

@@ -88,8 +88,8 @@ impl Fft {
         })
     }
 
-    /// Computes `problem`, the one of [`new`](Self::new), on all [`threads`](crate::parallel::threads). Source and result
-    /// are bytes of the interleaved values of its pixel format.
+    /// Computes `problem`, the one of [`new`](Self::new), on all [`threads`](crate::parallel::threads). Source and
+    /// result are bytes of the interleaved values of its pixel format.
     ///
     /// # Errors
     /// [`Error::HostMemory`](crate::Error::HostMemory) if there is too little for a tile.

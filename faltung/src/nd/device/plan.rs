@@ -243,6 +243,12 @@ pub(super) fn words(weights: &[f64], sums: Sums) -> Vec<u64> {
     weights.iter().map(|&weight| word(weight, sums)).collect()
 }
 
+/// The words of symmetric or antisymmetric weights: the middle weight, and those before it, the outermost first.
+pub(super) fn mirrored_words(weights: &[f64], sums: Sums) -> Vec<u64> {
+    let middle = weights.len() / 2;
+    std::iter::once(&weights[middle]).chain(&weights[..middle]).map(|&weight| word(weight, sums)).collect()
+}
+
 /// The launch for [`correlate`](crate::nd::correlate); None if there are no results.
 pub(super) fn correlate(
     input: DeviceArray<'_>,

@@ -5,7 +5,7 @@ use kernels_gpu::ndimage::separable::{COLUMNS, FIRST_IS_ODD, MOST_PAIRS, SECOND_
 use kernels_gpu::ndimage::tile::{RESULTS, TILE};
 
 use super::DeviceArray;
-use super::plan::{ArrayLaunch, Common, check_number, kernel, merged_axes, words};
+use super::plan::{ArrayLaunch, Common, check_number, kernel, merged_axes, mirrored_words};
 use super::tiles::{Header, List, MOST_BYTES, Tiles};
 use crate::nd::line_filter::is_odd;
 use crate::nd::{Along, AxisFilter, Element, Lines, Sums};
@@ -34,12 +34,6 @@ impl<'a> MirroredFilter<'a> {
 
     fn pairs(&self) -> usize {
         self.weights.len() / 2
-    }
-
-    /// The middle weight, and the weights of the pairs, the outermost first.
-    fn words(&self) -> Vec<u64> {
-        let pairs = self.pairs();
-        [words(&self.weights[pairs..=pairs], Sums::F64), words(&self.weights[..pairs], Sums::F64)].concat()
     }
 }
 
@@ -88,7 +82,7 @@ pub(super) fn separable(
     let results = along(rows.length, TILE);
     let size = |results: u64, filter: MirroredFilter<'_>| results + 2 * filter.pairs() as u64;
     let (width, height) = (size(along(columns.length, COLUMNS), second), size(results, first));
-    let words = [first.words(), second.words()].concat();
+    let words = [first, second].map(|filter| mirrored_words(filter.weights, Sums::F64)).concat();
     let number_of_words = words.len() as u64;
     let list = List::of_one(
         Header {

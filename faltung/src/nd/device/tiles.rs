@@ -4,7 +4,7 @@ use kernels_gpu::ndimage::mirrored::NONE;
 use kernels_gpu::ndimage::params::{AXES, Axis, LOAD_ROWS, STORE_ROWS};
 use kernels_gpu::ndimage::tile::{HEADER, RESULTS, TILE, pitch, shared_bytes, threads};
 
-use super::plan::{ArrayLaunch, Common, Filtered, of_launch, word, words};
+use super::plan::{ArrayLaunch, Common, Filtered, mirrored_words, of_launch, word, words};
 use crate::nd::Sums;
 use crate::{Error, Result};
 
@@ -323,7 +323,7 @@ impl Tiles {
         let mut list = List::default();
         let all = width + 2 * half as u64;
         if bytes(all, 1 + half as u64) <= MOST_BYTES {
-            list.words.push([words(&weights[half..=half], sums), words(&weights[..half], sums)].concat());
+            list.words.push(mirrored_words(weights, sums));
             let numbers = [half as u32, (all - width) as u32, half as u32];
             list.headers.push(header(middle - half as i64, all, (all, 0), numbers));
         } else {
