@@ -73,8 +73,9 @@ struct Ended {
 impl From<Output> for Ended {
     fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let status = output.status.code().expect("no signal ends it");
-        Self { status, stdout: text(output.stdout), stderr: text(output.stderr) }
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        let status = output.status.code().unwrap_or_else(|| panic!("{}: {stderr}", output.status));
+        Self { status, stdout, stderr }
     }
 }
 

@@ -111,6 +111,7 @@ impl Ledger {
         Reservation { ledger: self, bytes, is_lasting: false }
     }
 
+    /// The reservation, if the system has the bytes and nobody else is promised them.
     fn attempt(&'static self, state: &mut State, bytes: u64) -> Option<Reservation> {
         let recent = state.last.filter(|(then, seen)| {
             let is_small = |free: u64| {

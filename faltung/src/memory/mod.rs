@@ -65,7 +65,7 @@ fn observe() -> Observation {
     let swap = kilobytes(&machine, "SwapFree").unwrap_or(0);
     let machine = kilobytes(&machine, "MemAvailable").map(|bytes| bytes.saturating_add(swap));
     let [resident, mapped] = ["VmRSS", "VmSize"].map(|key| kilobytes(&own, key).unwrap_or(0));
-    let space = address_limit(&read("/proc/self/limits")).map(|limit| limit.saturating_sub(mapped));
+    let space = address_limit(&read("/proc/self/limits")).map(|limit| limit.saturating_sub(mapped + SPARE));
     Observation { memory: [machine, groups().free()].into_iter().flatten().min(), resident, space, mapped }
 }
 
@@ -93,9 +93,12 @@ pub fn claim(bytes: u64) -> Reservation {
     LEDGER.claim(bytes)
 }
 
-/// The allocator's own view: it may have no address space in one piece.
+/// Whether the allocator gives so many bytes. In a limited address space the ledger has counted them already; a trial
+/// would, for a moment, leave nothing for other threads' small allocations.
 fn is_granted(bytes: u64) -> bool {
-    usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
+    static IS_LIMITED: OnceLock<bool> = OnceLock::new();
+    *IS_LIMITED.get_or_init(|| address_space().is_some())
+        || usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
 }
 
 /// Requests below this many bytes are not held against the system's limits: to ask would take longer than to fill them.
@@ -110,11 +113,14 @@ fn reserve_large<T>(length: usize, what: &str) -> Result<Option<Reservation>> {
     LEDGER.reserve(bytes).map(Some).ok_or_else(|| short::<T>(length, what))
 }
 
-/// What is left of the address space, if that is limited.
+/// What is kept of a limited address space for small allocations. They return no error: if one fails, the process ends.
+const SPARE: u64 = 4 << 20;
+
+/// What is left of the address space for large allocations, if it is limited.
 pub fn address_space() -> Option<u64> {
     let limit = address_limit(&std::fs::read_to_string("/proc/self/limits").ok()?)?;
     let mapped = kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmSize")?;
-    Some(limit.saturating_sub(mapped))
+    Some(limit.saturating_sub(mapped + SPARE))
 }
 
 /// The bytes of a line such as `MemAvailable:  123 kB`.

@@ -163,9 +163,11 @@ impl Allocation {
             return Ok(atomics);
         }
         let length = self.writes.len();
-        let short = |_| OutOfMemory { bytes: 16 * length as u64, what: "the record of an array's atomic accesses" };
-        must_have_room(16 * length).map_err(short)?;
-        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
+        let short = || OutOfMemory { bytes: 16 * length as u64, what: "the record of an array's atomic accesses" };
+        if !has_room(16 * length) {
+            return Err(short());
+        }
+        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(|_| short());
         let atomics = Atomics { writes: records()?, reads: records()? };
         Ok(self.atomics.get_or_init(|| atomics))
     }
@@ -184,15 +186,35 @@ impl Allocation {
     }
 }
 
-/// Checks that the host can allocate `bytes` and 8 MiB more. The 8 MiB are for small allocations that return no error:
-/// if one of them fails, the process ends. The memory is freed at once, so nothing is reserved.
-pub(crate) fn must_have_room(bytes: usize) -> Result<(), TryReserveError> {
+/// Whether the host can allocate `bytes` and 8 MiB more. The 8 MiB are for small allocations that return no error: if
+/// one of them fails, the process ends. Nothing is reserved.
+pub(crate) fn has_room(bytes: usize) -> bool {
     const KEPT: usize = 8 << 20;
+    let bytes = bytes.saturating_add(KEPT);
+    if let Some(left) = address_space() {
+        // A trial allocation of all that is left would, for a moment, leave nothing for other threads.
+        return bytes <= left;
+    }
     let mut tried = Vec::<u8>::new();
-    tried.try_reserve_exact(bytes.saturating_add(KEPT))?;
+    let is_granted = tried.try_reserve_exact(bytes).is_ok();
     // Without this the compiler may remove the allocation, which nobody uses.
     std::hint::black_box(&mut tried);
-    Ok(())
+    is_granted
+}
+
+/// Bytes that are left of the address space (`ulimit -v`). None if it has no limit, or none that this system tells.
+/// The limit is taken to stay what it was at the first call.
+fn address_space() -> Option<usize> {
+    static LIMIT: OnceLock<Option<usize>> = OnceLock::new();
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let limit = (*LIMIT.get_or_init(|| number_after(&read("/proc/self/limits"), "Max address space")))?;
+    let mapped = number_after(&read("/proc/self/status"), "VmSize:").unwrap_or(0);
+    Some(limit.saturating_sub(mapped.saturating_mul(1024)))
+}
+
+/// The number that follows `key` in a line of a listing.
+fn number_after(listing: &str, key: &str) -> Option<usize> {
+    listing.lines().find_map(|line| line.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
 }
 
 /// `length` values, or an error if the host has too little memory.
@@ -283,9 +305,11 @@ impl Memory {
         // Allocations begin at multiples of 256 bytes, as those of CUDA do.
         self.used += (bytes + GAP).next_multiple_of(256);
         let all = bytes + 20 * length as u64;
-        let short = |_| OutOfMemory { bytes: all, what: "an array and the record of its use" };
-        must_have_room(usize::try_from(all).unwrap_or(usize::MAX)).map_err(short)?;
-        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(short);
+        let short = || OutOfMemory { bytes: all, what: "an array and the record of its use" };
+        if !usize::try_from(all).is_ok_and(has_room) {
+            return Err(short());
+        }
+        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(|_| short());
         let allocation = Allocation {
             name: name.to_owned(),
             address,
@@ -293,8 +317,8 @@ impl Memory {
             element,
             role,
             // All ones are NaN in every type that has one.
-            words: filled(bytes.div_ceil(4) as usize, || AtomicU32::new(u32::MAX)).map_err(short)?,
-            known: filled(length, || AtomicU32::new(0)).map_err(short)?,
+            words: filled(bytes.div_ceil(4) as usize, || AtomicU32::new(u32::MAX)).map_err(|_| short())?,
+            known: filled(length, || AtomicU32::new(0)).map_err(|_| short())?,
             writes: records()?,
             reads: records()?,
             atomics: OnceLock::new(),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::DefaultStack;
 
-use crate::memory::must_have_room;
+use crate::memory::has_room;
 
 /// The size of a stack, if the program sets none. The system provides a page when it is touched first, and kernels
 /// touch few.
@@ -24,13 +24,11 @@ static IDLE: Mutex<BTreeMap<usize, Vec<DefaultStack>>> = Mutex::new(BTreeMap::ne
 /// The system's error if it has no memory for a new one, or little besides.
 pub(crate) fn take(bytes: usize) -> std::io::Result<DefaultStack> {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&bytes).and_then(Vec::pop);
-    idle.map_or_else(
-        || {
-            must_have_room(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-            DefaultStack::new(bytes)
-        },
-        Ok,
-    )
+    match idle {
+        Some(stack) => Ok(stack),
+        None if has_room(bytes) => DefaultStack::new(bytes),
+        None => Err(std::io::ErrorKind::OutOfMemory.into()),
+    }
 }
 
 /// Keeps stacks of this size, or unmaps those that are too many.
