@@ -1,12 +1,14 @@
 //! Loops over pieces of work, on the calling thread and those of a rayon pool.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rayon::{Scope, ThreadPool};
+use rayon::ThreadPool;
 
 /// How long the calling thread spins while helpers run. Then it sleeps until they are done.
 const PATIENCE: Duration = Duration::from_micros(50);
@@ -49,14 +51,6 @@ fn named_pool() -> Option<Arc<ThreadPool>> {
     POOL.with_borrow(Option::clone)
 }
 
-/// Runs `job` in a scope of the named pool, or of the current one if none is named.
-fn in_scope<'scope>(job: impl FnOnce(&Scope<'scope>)) {
-    match named_pool() {
-        Some(pool) => pool.in_place_scope(job),
-        None => rayon::in_place_scope(job),
-    }
-}
-
 /// The number of threads that work at once.
 #[must_use]
 pub(crate) fn threads() -> usize {
@@ -88,23 +82,7 @@ pub(crate) fn try_for_each<P, T, E: Send>(
             }
         }
     };
-    // The number of running helpers.
-    let running = AtomicUsize::new(0);
-    in_scope(|scope| {
-        for _ in 1..threads().min(count) {
-            scope.spawn(|_| {
-                running.fetch_add(1, Ordering::Relaxed);
-                run();
-                running.fetch_sub(1, Ordering::Relaxed);
-            });
-        }
-        run();
-        // A running helper is mostly done before a sleeping thread could wake. Helpers that have not begun don't count.
-        let begin = Instant::now();
-        while running.load(Ordering::Relaxed) > 0 && begin.elapsed() < PATIENCE {
-            std::hint::spin_loop();
-        }
-    });
+    share(threads().min(count).saturating_sub(1), &run);
     left.into_inner().unwrap_or_else(PoisonError::into_inner).1
 }
 
@@ -120,10 +98,94 @@ pub(crate) fn for_each<P, T>(
     });
 }
 
+/// Calls `run` on the calling thread, and on as many threads of the pool as wake before that call returns, at most
+/// `helpers`. It does not wait for threads that have not begun: to wake a thread may take longer than the work.
+fn share(helpers: usize, run: &(dyn Fn() + Sync)) {
+    /// Lets nobody in any more, and waits for those within, after a panic too.
+    struct Close(Arc<Door>);
+    impl Drop for Close {
+        fn drop(&mut self) {
+            self.0.close();
+        }
+    }
+    let door = Close(Arc::new(Door::default()));
+    // SAFETY: only helpers use the reference, and only between `enter` and `leave`. This function does not end before
+    // `close`, which waits until the last of them has left; nobody enters later.
+    let of_helpers: &'static (dyn Fn() + Sync) = unsafe { std::mem::transmute(run) };
+    let pool = named_pool();
+    for _ in 0..helpers {
+        let door = Arc::clone(&door.0);
+        let help = move || {
+            if door.enter() {
+                door.leave(catch_unwind(AssertUnwindSafe(of_helpers)));
+            }
+        };
+        match &pool {
+            Some(pool) => pool.spawn(help),
+            None => rayon::spawn(help),
+        }
+    }
+    run();
+    let panic = door.0.close();
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+}
+
+/// Counts the helpers that work.
+#[derive(Default)]
+struct Door {
+    /// [`CLOSED`], and the number of helpers within.
+    state: AtomicUsize,
+    /// What the first helper that panicked said.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    left: Condvar,
+}
+
+/// The bit of a closed door.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+impl Door {
+    /// Whether the door is open. Then the helper is within, until it leaves.
+    fn enter(&self) -> bool {
+        let enter = |state| (state & CLOSED == 0).then_some(state + 1);
+        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).is_ok()
+    }
+
+    fn leave(&self, result: Result<(), Box<dyn Any + Send>>) {
+        if let Err(panic) = result {
+            self.lock().get_or_insert(panic);
+        }
+        if self.state.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
+            // With the lock: whoever closes is either before its look at the state or within its wait.
+            let _lock = self.lock();
+            self.left.notify_all();
+        }
+    }
+
+    /// Closes the door, waits until nobody is within, and returns what the first helper that panicked said.
+    fn close(&self) -> Option<Box<dyn Any + Send>> {
+        self.state.fetch_or(CLOSED, Ordering::Relaxed);
+        let is_within = || self.state.load(Ordering::Acquire) != CLOSED;
+        // A helper is mostly done before a sleeping thread could wake.
+        let begin = Instant::now();
+        while is_within() && begin.elapsed() < PATIENCE {
+            std::hint::spin_loop();
+        }
+        let mut panic = self.lock();
+        while is_within() {
+            panic = self.left.wait(panic).unwrap_or_else(PoisonError::into_inner);
+        }
+        panic.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Any + Send>>> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::panic::AssertUnwindSafe;
-
     use super::*;
 
     #[test]
@@ -158,6 +220,69 @@ mod tests {
         };
         let result = with_pool(&pool, || try_for_each(0..100, || (), work));
         assert_eq!((result, begun.into_inner()), (Err(3), 4));
+    }
+
+    /// Whoever waited for all threads would wait for ever.
+    #[test]
+    fn threads_that_have_not_begun_are_not_waited_for() {
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap());
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        for _ in 0..3 {
+            let blocked = Arc::clone(&blocked);
+            pool.spawn(move || assert!(blocked.lock().unwrap().recv().is_err()));
+        }
+        let caller = std::thread::current().id();
+        let done = AtomicUsize::new(0);
+        with_pool(&pool, || {
+            for_each(
+                0..10,
+                || (),
+                |(), _| {
+                    assert_eq!(std::thread::current().id(), caller);
+                    done.fetch_add(1, Ordering::Relaxed);
+                },
+            );
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 10);
+        // Now the helpers come, and find the door closed.
+        drop(release);
+        pool.broadcast(|_| ());
+        assert_eq!(done.into_inner(), 10);
+    }
+
+    #[test]
+    fn a_panic_of_a_helper_is_one_of_the_caller() {
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+        let caller = std::thread::current().id();
+        let both = std::sync::Barrier::new(2);
+        let work = |(): &mut (), _| {
+            both.wait();
+            assert_eq!(std::thread::current().id(), caller, "not the caller");
+        };
+        let call = || with_pool(&pool, || for_each(0..2, || (), work));
+        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("not the caller"));
+    }
+
+    /// Loops within loops, each with helpers, and with more than there are threads.
+    #[test]
+    fn loops_within_loops() {
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap());
+        for _ in 0..200 {
+            let sum = AtomicUsize::new(0);
+            let add = |(): &mut (), i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            };
+            let outer = |(): &mut (), _| for_each(0..100, || (), add);
+            std::thread::scope(|threads| {
+                for _ in 0..3 {
+                    threads.spawn(|| with_pool(&pool, || for_each(0..7, || (), outer)));
+                }
+                threads.spawn(|| pool.install(|| for_each(0..7, || (), outer)));
+            });
+            assert_eq!(sum.into_inner(), 4 * 7 * 4950);
+        }
     }
 
     #[test]

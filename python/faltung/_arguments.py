@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from faltung import _native, _on_device
+from faltung._memory import empty
 from faltung._on_device import OnDevice
 
 # The library's numbers of the border modes, by SciPy's names.
@@ -112,7 +113,7 @@ def make_output(output, array, is_complex=False):
         dtype = array.dtype
         if is_complex:
             dtype = np.promote_types(dtype, np.complex64)
-        return np.empty(array.shape, dtype)
+        return empty(array.shape, dtype)
     if isinstance(output, (type, np.dtype, str)):
         dtype = np.dtype(output)
         if isinstance(output, str):
@@ -125,7 +126,7 @@ def make_output(output, array, is_complex=False):
             dtype = np.promote_types(dtype, np.complex64)
         if dtype.char not in TYPES:
             raise Unsupported(f"results of {dtype}")
-        return np.empty(array.shape, dtype)
+        return empty(array.shape, dtype)
     output = np.asarray(output)
     if output.shape != array.shape:
         raise RuntimeError(f"output shape not correct: it must be {array.shape}, and is {output.shape}")

@@ -7,6 +7,7 @@ import numpy as np
 
 from faltung import _native
 from faltung._arguments import MODE_NAMES, MODES, mode_code
+from faltung._memory import empty
 from faltung._on_device import OnDevice
 
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
@@ -35,7 +36,7 @@ def run_on_host(array, output, compute, may_be_same):
     if direct and array.ndim:
         compute(array, output)
         return
-    result = np.empty(output.shape, output.dtype.newbyteorder("="))
+    result = empty(output.shape, output.dtype.newbyteorder("="))
     if array.ndim:
         compute(array, result)
     else:
@@ -90,7 +91,7 @@ def _complex_parts(function, array, weights, output, cval):
         return
     if np.may_share_memory(array, output):
         real, imaginary = (real[0].copy(), real[1]), (imaginary[0].copy(), imaginary[1])
-    product = np.empty(array.shape, part)
+    product = empty(array.shape, part)
     function(real[0], weights.real, output.real, real[1])
     function(imaginary[0], weights.imag, product, imaginary[1])
     output.real -= product

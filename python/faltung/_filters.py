@@ -30,6 +30,7 @@ from faltung._dispatch import (
     run_on_host,
     separable_image,
 )
+from faltung._memory import empty
 from faltung._on_device import OnDevice
 
 # The largest mean of a picture of `float32` that is computed as a sum of products.
@@ -258,7 +259,7 @@ def _sum_over_axes(array, output, mode, axes, derivative, square):
     source = array
     if len(axes) > 1 and overlaps:
         # The first one overwrites the input, which the others still need.
-        source = array.empty(array.dtype) if is_on_device else np.empty_like(array)
+        source = array.empty(array.dtype) if is_on_device else empty(array.shape, array.dtype)
         assign(source, array)
     derivative(source, axes[0], output, modes[0])
     if square:

@@ -11,6 +11,7 @@ import numpy as np
 
 from faltung import _native, _on_device
 from faltung._dispatch import assign
+from faltung._memory import empty
 from faltung._on_device import OnDevice
 
 # OpenCV's numbers of depths.
@@ -434,7 +435,7 @@ def _result(image, kind, dst):
     shape = _shape_of_result(image)
     is_on_device = type(image) is OnDevice
     if dst is None:
-        result = image.empty(kind, shape) if is_on_device else np.empty(shape, kind)
+        result = image.empty(kind, shape) if is_on_device else empty(shape, kind)
         return result, result
     if is_on_device:
         dst = _on_device.wrap(dst)
@@ -454,7 +455,7 @@ def _result(image, kind, dst):
         raise ValueError("dst: a writable array is required, this one is read-only")
     values = _without_single_channel(dst)
     is_direct = values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image)
-    return dst, values if is_direct else np.empty(shape, kind)
+    return dst, values if is_direct else empty(shape, kind)
 
 
 def _shape_of_result(image):
@@ -465,7 +466,7 @@ def _shape_of_result(image):
 def _empty_like(image, kind, channels=None):
     """A new array of the image's rows and columns, with as many channels or others."""
     shape = image.shape if channels is None else (*image.shape[:2], channels)
-    return image.empty(kind, shape) if type(image) is OnDevice else np.empty(shape, kind)
+    return image.empty(kind, shape) if type(image) is OnDevice else empty(shape, kind)
 
 
 def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border, accuracy):

@@ -79,6 +79,17 @@ pub(crate) fn compute(
     })
 }
 
+/// [`compute`] for jobs with rayon's own loops. They run on the threads of the pool alone: on the calling thread these
+/// loops would take the global pool, which has no threads in a child of `fork`.
+pub(crate) fn compute_in_pool(
+    py: Python<'_>,
+    work: usize,
+    job: impl FnOnce(&AtomicBool) -> faltung::Result<()> + Send,
+) -> PyResult<()> {
+    let pool = pool()?;
+    compute(py, work, |cancelled| pool.install(|| job(cancelled)))
+}
+
 /// The exception for an error of the library.
 pub(crate) fn exception(error: faltung::Error) -> PyErr {
     use faltung::Error as E;

@@ -6,6 +6,7 @@ mod device;
 mod ndimage;
 mod opencv;
 mod opencv_f64;
+mod result_memory;
 
 /// The native part of `faltung`: filters on arrays that the Python part has checked.
 #[pyo3::pymodule(name = "_native", gil_used = false)]
@@ -18,6 +19,8 @@ mod native {
     use crate::opencv::{correlate_image, device_correlate_image};
     #[pymodule_export]
     use crate::opencv_f64::{blur_array, correlate_array};
+    #[pymodule_export]
+    use crate::result_memory::empty_large;
 
     /// One line about the CPU that computes.
     #[pyfunction]
@@ -28,6 +31,7 @@ mod native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::device::register(module)?;
+        module.add("LARGE", crate::result_memory::LARGE)?;
         module.add("MODES", crate::ndimage::modes(module.py())?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

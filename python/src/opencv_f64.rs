@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use crate::array::{Array, check_apart};
-use crate::compute::{compute, exception};
+use crate::compute::{compute_in_pool, exception};
 use crate::opencv::numbers;
 
 /// Results that one job converts.
@@ -94,7 +94,7 @@ pub(crate) fn correlate_array(
     let lines = |axis| Lines { axis, origin: origin(axis), border: border.mode(), value: border.value().into() };
     let steps = if row.is_some() { mask.0.saturating_add(mask.1) } else { mask.0.saturating_mul(mask.1) };
     let work = steps.saturating_mul(source.layout().elements());
-    compute(py, work, |cancelled| {
+    compute_in_pool(py, work, |cancelled| {
         let cancelled = Some(cancelled);
         let mut scale = scale * normalize(&mut column);
         if let Some(mut row) = row {
@@ -140,7 +140,7 @@ pub(crate) fn blur_array(
     let along_rows = Lines { axis: 1, origin, border: border.mode(), value: border.value().into() };
     // A running sum is as much work as some multiply-adds.
     let work = 16 * source.layout().elements();
-    compute(py, work, |cancelled| {
+    compute_in_pool(py, work, |cancelled| {
         let cancelled = Some(cancelled);
         let passes = Passes {
             row: |from: Input<'_>, to: Output<'_>| uniform1d(from, to, mask.1, &along_rows, cancelled),

@@ -142,6 +142,7 @@ def test_fork_after_use():
 def test_fork_after_short_calls():
     program = """
         import os, signal, sys
+        import faltung
         import numpy as np
         from faltung import ndimage
         for side in [100, 300, 500, 600, 724, 900]:
@@ -152,6 +153,9 @@ def test_fork_after_short_calls():
                     lambda: ndimage.sobel(image),
                     lambda: ndimage.gaussian_filter(image, 1),
                     lambda: ndimage.convolve(image, np.ones((2, 2)) / 4),
+                    lambda: faltung.blur(image, (5, 5)),
+                    lambda: faltung.filter2D(image, -1, np.ones((5, 5))),
+                    lambda: faltung.GaussianBlur(image, (5, 5), 1),
                 ]:
                     work()
                     child = os.fork()
