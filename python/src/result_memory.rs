@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-/// The least bytes of a large result. The C library keeps the memory of smaller ones itself.
-pub(crate) const LARGE: usize = 8 << 20;
+/// The least bytes of a large result. glibc keeps the memory of smaller ones itself.
+pub(crate) const LARGE: usize = 32 << 20;
 
 /// The most bytes that are kept.
 const MOST_KEPT: usize = 512 << 20;

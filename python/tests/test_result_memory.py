@@ -139,11 +139,11 @@ def test_a_fork_has_memory_of_its_own():
         import os
         import numpy as np
         from faltung._memory import empty
-        kept = empty((1 << 24,), np.uint8)
+        kept = empty((1 << 26,), np.uint8)
         kept[:] = 1
         del kept
         child = os.fork()
-        array = empty((1 << 24,), np.uint8)
+        array = empty((1 << 26,), np.uint8)
         array[:] = 2 if child else 3
         if child == 0:
             os._exit(0 if (array == 3).all() else 1)
