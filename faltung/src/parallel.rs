@@ -98,8 +98,18 @@ pub(crate) fn for_each<P, T>(
     });
 }
 
-/// Calls `run` on the calling thread, and on as many threads of the pool as wake before that call returns, at most
-/// `helpers`. It does not wait for threads that have not begun: to wake a thread may take longer than the work.
+thread_local! {
+    /// The helpers that this thread has asked for and that have not begun.
+    static ASKED: Arc<AtomicUsize> = Arc::default();
+}
+
+/// The most helpers that a thread asks for and that have not begun, for each one that it may have. Those of earlier
+/// calls, which are late, count too: they must not pile up while another call holds the pool.
+const MOST_LATE: usize = 8;
+
+/// Calls `run` on the calling thread, and on at most `helpers` threads of the pool: on those that wake before `run`
+/// returns on the calling thread. It does not wait for threads that have not begun: to wake a thread may take longer
+/// than the work.
 fn share(helpers: usize, run: &(dyn Fn() + Sync)) {
     /// Lets nobody in any more, and waits for those within, after a panic too.
     struct Close(Arc<Door>);
@@ -108,16 +118,21 @@ fn share(helpers: usize, run: &(dyn Fn() + Sync)) {
             self.0.close();
         }
     }
+    if helpers == 0 {
+        return run();
+    }
     let door = Close(Arc::new(Door::default()));
-    // SAFETY: only helpers use the reference, and only between `enter` and `leave`. This function does not end before
-    // `close`, which waits until the last of them has left; nobody enters later.
-    let of_helpers: &'static (dyn Fn() + Sync) = unsafe { std::mem::transmute(run) };
-    let pool = named_pool();
-    for _ in 0..helpers {
-        let door = Arc::clone(&door.0);
+    let (asked, pool, run_of_helpers) = (ASKED.with(Arc::clone), named_pool(), Run::new(run));
+    let late = asked.load(Ordering::Relaxed);
+    for _ in 0..helpers.min((MOST_LATE * helpers).saturating_sub(late)) {
+        let (door, asked) = (Arc::clone(&door.0), Arc::clone(&asked));
+        asked.fetch_add(1, Ordering::Relaxed);
         let help = move || {
+            asked.fetch_sub(1, Ordering::Relaxed);
             if door.enter() {
-                door.leave(catch_unwind(AssertUnwindSafe(of_helpers)));
+                // SAFETY: `share` does not end before `close`, which waits until this helper leaves.
+                let result = catch_unwind(AssertUnwindSafe(|| unsafe { run_of_helpers.call() }));
+                door.leave(result);
             }
         };
         match &pool {
@@ -129,6 +144,27 @@ fn share(helpers: usize, run: &(dyn Fn() + Sync)) {
     let panic = door.0.close();
     if let Some(panic) = panic {
         resume_unwind(panic);
+    }
+}
+
+/// The address of the work of a [`share`]. Helpers that come late still have it, but do not use it.
+#[derive(Clone, Copy)]
+struct Run(*const (dyn Fn() + Sync));
+
+// SAFETY: threads may share what it points to, and whoever uses it promises that it is there.
+unsafe impl Send for Run {}
+
+impl Run {
+    fn new(run: &(dyn Fn() + Sync)) -> Self {
+        // SAFETY: a pointer with another lifetime, which is not used here.
+        Self(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync)>(run) })
+    }
+
+    /// # Safety
+    /// - What was given to [`new`](Self::new) is still there.
+    unsafe fn call(self) {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.0)() }
     }
 }
 
@@ -222,7 +258,7 @@ mod tests {
         assert_eq!((result, begun.into_inner()), (Err(3), 4));
     }
 
-    /// Whoever waited for all threads would wait for ever.
+    /// A loop that waited for all threads would hang here.
     #[test]
     fn threads_that_have_not_begun_are_not_waited_for() {
         let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap());
@@ -232,23 +268,38 @@ mod tests {
             let blocked = Arc::clone(&blocked);
             pool.spawn(move || assert!(blocked.lock().unwrap().recv().is_err()));
         }
-        let caller = std::thread::current().id();
         let done = AtomicUsize::new(0);
-        with_pool(&pool, || {
-            for_each(
-                0..10,
-                || (),
-                |(), _| {
-                    assert_eq!(std::thread::current().id(), caller);
-                    done.fetch_add(1, Ordering::Relaxed);
-                },
-            );
-        });
-        assert_eq!(done.load(Ordering::Relaxed), 10);
-        // Now the helpers come, and find the door closed.
+        let work = |(): &mut (), _| {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        with_pool(&pool, || (0..1000).for_each(|_| for_each(0..10, || (), work)));
+        // The helpers of all these calls are late, and few.
+        let asked = ASKED.with(Arc::clone);
+        assert_eq!(asked.load(Ordering::Relaxed), MOST_LATE * 2);
         drop(release);
-        pool.broadcast(|_| ());
-        assert_eq!(done.into_inner(), 10);
+        while asked.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(done.into_inner(), 10_000);
+    }
+
+    #[test]
+    fn a_closed_door_lets_nobody_in() {
+        let door = Door::default();
+        assert!(door.enter() && door.enter());
+        std::thread::scope(|threads| {
+            let closing = threads.spawn(|| door.close());
+            std::thread::sleep(4 * PATIENCE);
+            while door.enter() {
+                door.leave(Ok(()));
+            }
+            door.leave(Err(Box::new("first")));
+            std::thread::sleep(4 * PATIENCE);
+            assert!(!closing.is_finished());
+            door.leave(Err(Box::new("second")));
+            assert_eq!(closing.join().unwrap().unwrap().downcast_ref::<&str>(), Some(&"first"));
+        });
+        assert!(!door.enter() && door.close().is_none());
     }
 
     #[test]
@@ -265,7 +316,7 @@ mod tests {
         assert!(panic.downcast_ref::<String>().unwrap().contains("not the caller"));
     }
 
-    /// Loops within loops, each with helpers, and with more than there are threads.
+    /// Loops within loops, each with helpers, from more threads than the pool has.
     #[test]
     fn loops_within_loops() {
         let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap());

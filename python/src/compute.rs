@@ -79,13 +79,17 @@ pub(crate) fn compute(
     })
 }
 
-/// [`compute`] for jobs with rayon's own loops. They run on the threads of the pool alone: on the calling thread these
-/// loops would take the global pool, which has no threads in a child of `fork`.
+/// [`compute`] for jobs with rayon's own loops. On the calling thread such a loop would take the global pool, which has
+/// no threads in a child of `fork`. So the job runs on the threads of the pool alone. A job of less `work` than
+/// [`SERIAL`](faltung::nd::SERIAL) must have no such loop: it runs on the calling thread.
 pub(crate) fn compute_in_pool(
     py: Python<'_>,
     work: usize,
     job: impl FnOnce(&AtomicBool) -> faltung::Result<()> + Send,
 ) -> PyResult<()> {
+    if work < faltung::nd::SERIAL {
+        return compute(py, work, job);
+    }
     let pool = pool()?;
     compute(py, work, |cancelled| pool.install(|| job(cancelled)))
 }

@@ -184,7 +184,7 @@ where
         let bands = height.div_ceil(rows).next_multiple_of(rayon::current_num_threads().min(height));
         let rows = if work < SERIAL { height } else { height.div_ceil(bands).max(self.height).min(height) };
         let result = &*result;
-        (0..height.div_ceil(rows)).into_par_iter().try_for_each_init(Sums64::default, |sums, band| {
+        let filter = |sums: &mut Sums64, band: usize| {
             let (first, last) = (band * rows, height.min((band + 1) * rows));
             let filtered = last - first + self.height - 1;
             sums.resize(filtered, shape)?;
@@ -197,7 +197,11 @@ where
             // SAFETY: each band has rows of its own.
             unsafe { result.write(first * values, &sums.values[..(last - first) * values], &finish) };
             Ok(())
-        })
+        };
+        match height.div_ceil(rows) {
+            1 => filter(&mut Sums64::default(), 0),
+            bands => (0..bands).into_par_iter().try_for_each_init(Sums64::default, filter),
+        }
     }
 
     /// Filters `count` rows from `first` on, which may lie outside of the image.
@@ -337,11 +341,14 @@ impl Image {
             let first: *mut T = with_exposed_provenance_mut(self.array.address());
             slice::from_raw_parts_mut(first.add(start), sums.len())
         };
-        let jobs = results.par_chunks_mut(CONVERTED).zip(sums.par_chunks(CONVERTED));
-        jobs.for_each(|(results, sums)| {
+        let convert = |(results, sums): (&mut [T], &[f64])| {
             for (result, &sum) in results.iter_mut().zip(sums) {
                 *result = value(sum);
             }
-        });
+        };
+        if sums.len() < SERIAL {
+            return convert((results, sums));
+        }
+        results.par_chunks_mut(CONVERTED).zip(sums.par_chunks(CONVERTED)).for_each(convert);
     }
 }

@@ -15,8 +15,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-/// The least bytes of a large result. glibc keeps the memory of smaller ones itself.
-pub(crate) const LARGE: usize = 32 << 20;
+/// Results of at least so many bytes are large. Of smaller ones glibc itself keeps the memory, after the first of them.
+/// Only Linux takes back pages that are kept.
+pub(crate) const LARGE: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
 
 /// The most bytes that are kept.
 const MOST_KEPT: usize = 512 << 20;
@@ -50,7 +51,7 @@ impl Block {
                 Advice::HugePages => libc::MADV_HUGEPAGE,
                 Advice::Free => libc::MADV_FREE,
             };
-            // Whole pages only.
+            // Whole huge pages, and nothing beyond the block.
             let bytes = self.layout.size() & !(HUGE - 1);
             // SAFETY: the block's own memory. No advice but `Free` changes a byte, and that one is for unused blocks.
             unsafe { libc::madvise(self.first.as_ptr().cast(), bytes, advice) == 0 }
@@ -90,9 +91,9 @@ fn blocks() -> MutexGuard<'static, Blocks> {
 }
 
 impl Blocks {
-    /// A kept block of this size, or a new one.
+    /// A kept block of this size, or a new one. Of the last one that was kept the system has taken the fewest pages.
     fn take(&mut self, bytes: usize) -> Option<Block> {
-        if let Some(index) = self.kept.iter().position(|block| block.layout.size() == bytes) {
+        if let Some(index) = self.kept.iter().rposition(|block| block.layout.size() == bytes) {
             return Some(self.kept.remove(index));
         }
         Block::new(bytes, alloc::alloc).or_else(|| {
@@ -111,11 +112,12 @@ impl Blocks {
 
     /// Keeps a block, if the system can take its pages all the same.
     fn give_back(&mut self, block: Block) {
-        // In a limited address space what is kept would be missing.
-        let is_kept = (LARGE..=MOST_KEPT).contains(&block.layout.size())
-            && faltung::memory::address_space().is_none()
-            && block.advise(Advice::Free);
-        if !is_kept {
+        if faltung::memory::address_space().is_some() {
+            // What is kept would be missing.
+            self.kept.clear();
+            return;
+        }
+        if !(LARGE..=MOST_KEPT).contains(&block.layout.size()) || !block.advise(Advice::Free) {
             return;
         }
         self.kept.push(block);
@@ -250,7 +252,8 @@ impl NumPy {
 pub(crate) fn empty_large<'py>(shape: &Bound<'py, PyTuple>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = shape.py();
     let numpy = NumPy::get(py)?;
-    let empty = || numpy.empty.bind(py).call1((shape, dtype));
+    let arguments = PyTuple::new(py, [shape.as_any(), dtype])?;
+    let empty = || numpy.empty.bind(py).call1(&arguments);
     let before = numpy.set(numpy.handler.bind(py))?;
     // Whoever has set an allocator wants that one.
     let result = before.is(numpy.default.bind(py)).then(empty);

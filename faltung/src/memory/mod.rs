@@ -94,7 +94,8 @@ pub fn claim(bytes: u64) -> Reservation {
 }
 
 /// Whether the allocator gives so many bytes. In a limited address space the ledger has counted them already; a trial
-/// would, for a moment, leave nothing for other threads' small allocations.
+/// would, for a moment, leave nothing for other threads' small allocations. The address space is taken to stay limited,
+/// or not, as at the first call.
 fn is_granted(bytes: u64) -> bool {
     static IS_LIMITED: OnceLock<bool> = OnceLock::new();
     *IS_LIMITED.get_or_init(|| address_space().is_some())

@@ -208,7 +208,7 @@ fn address_space() -> Option<usize> {
     static LIMIT: OnceLock<Option<usize>> = OnceLock::new();
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let limit = (*LIMIT.get_or_init(|| number_after(&read("/proc/self/limits"), "Max address space")))?;
-    let mapped = number_after(&read("/proc/self/status"), "VmSize:").unwrap_or(0);
+    let mapped = number_after(&read("/proc/self/status"), "VmSize:").unwrap_or(usize::MAX);
     Some(limit.saturating_sub(mapped.saturating_mul(1024)))
 }
 
