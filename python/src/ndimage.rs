@@ -6,7 +6,7 @@ use faltung::BorderMode;
 use faltung::nd::{self, Along, AxisFilter, Correlation, Element, Lines, Sums};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt};
 
 use crate::array::Array;
 use crate::compute::{compute, exception};
@@ -193,10 +193,11 @@ pub(crate) enum Kind {
 impl Kind {
     /// A size or weights, from Python.
     pub(crate) fn get(filter: &Bound<'_, PyAny>) -> PyResult<Self> {
-        match filter.extract::<usize>() {
-            Ok(size) => Ok(Self::Mean(size)),
-            Err(_) => Ok(Self::Weights(Weights::get(filter)?.values)),
+        // To try `extract` on an array would make an exception.
+        if let Ok(size) = filter.cast::<PyInt>() {
+            return Ok(Self::Mean(size.extract()?));
         }
+        Ok(Self::Weights(Weights::get(filter)?.values))
     }
 
     fn along(&self) -> Along<'_> {
