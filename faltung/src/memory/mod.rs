@@ -65,7 +65,7 @@ fn observe() -> Observation {
     let swap = kilobytes(&machine, "SwapFree").unwrap_or(0);
     let machine = kilobytes(&machine, "MemAvailable").map(|bytes| bytes.saturating_add(swap));
     let [resident, mapped] = ["VmRSS", "VmSize"].map(|key| kilobytes(&own, key).unwrap_or(0));
-    let space = address_limit(&read("/proc/self/limits")).map(|limit| limit.saturating_sub(mapped + SPARE));
+    let space = space_left(&read("/proc/self/limits"), mapped);
     Observation { memory: [machine, groups().free()].into_iter().flatten().min(), resident, space, mapped }
 }
 
@@ -119,9 +119,14 @@ const SPARE: u64 = 4 << 20;
 
 /// What is left of the address space for large allocations, if it is limited.
 pub fn address_space() -> Option<u64> {
-    let limit = address_limit(&std::fs::read_to_string("/proc/self/limits").ok()?)?;
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let mapped = kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmSize")?;
-    Some(limit.saturating_sub(mapped + SPARE))
+    space_left(&limits, mapped)
+}
+
+/// The same for a process that has `mapped` bytes of it.
+fn space_left(limits: &str, mapped: u64) -> Option<u64> {
+    Some(address_limit(limits)?.saturating_sub(mapped + SPARE))
 }
 
 /// The bytes of a line such as `MemAvailable:  123 kB`.
