@@ -163,8 +163,9 @@ def filter_axes(array, output, passes, cval, exact):
     ]
     if type(array) is OnDevice:
         return _native.device_filter_axes(array.array, output.array, filters, cval, exact)
-    fit = all(type(weights) is int or _native.fits_f32(weights) for _, weights, _, _ in filters)
-    is_f32 = fit and has_f32_sums(array, output, exact)
+    is_f32 = has_f32_sums(array, output, exact) and all(
+        type(weights) is int or _native.fits_f32(weights) for _, weights, _, _ in filters
+    )
 
     def compute(values, result):
         _native.filter_axes(values, result, filters, cval, is_f32)
