@@ -146,7 +146,8 @@ mod mask;
 pub mod memory;
 pub mod nd;
 mod page_locked;
-mod parallel;
+#[doc(hidden)] // its loops are for the Python module
+pub mod parallel;
 mod pipeline;
 pub mod plan;
 mod prepared;

@@ -53,7 +53,7 @@ fn named_pool() -> Option<Arc<ThreadPool>> {
 
 /// The number of threads that work at once.
 #[must_use]
-pub(crate) fn threads() -> usize {
+pub fn threads() -> usize {
     named_pool().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads())
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn threads() -> usize {
 ///
 /// # Errors
 /// An error of `work`. No piece begins after it.
-pub(crate) fn try_for_each<P, T, E: Send>(
+pub fn try_for_each<P, T, E: Send>(
     pieces: impl ExactSizeIterator<Item = P> + Send,
     state: impl Fn() -> T + Sync,
     work: impl Fn(&mut T, P) -> Result<(), E> + Sync,
@@ -87,7 +87,7 @@ pub(crate) fn try_for_each<P, T, E: Send>(
 }
 
 /// [`try_for_each`] for work that can't fail.
-pub(crate) fn for_each<P, T>(
+pub fn for_each<P, T>(
     pieces: impl ExactSizeIterator<Item = P> + Send,
     state: impl Fn() -> T + Sync,
     work: impl Fn(&mut T, P) + Sync,

@@ -49,7 +49,8 @@ pub(crate) fn compute(
     let cancelled = AtomicBool::new(false);
     let pool = pool()?;
     if work < faltung::nd::SERIAL {
-        // The pool is named for short jobs, too: rayon's global pool has no threads in a child of `fork`.
+        // The pool is named for short jobs, too: rayon's global pool has no threads in a child of `fork`. For the same
+        // reason a job's loops are those of `faltung::parallel`.
         return faltung::with_pool(&pool, || job(&cancelled)).map_err(exception);
     }
     if work < LONG {
@@ -77,21 +78,6 @@ pub(crate) fn compute(
             result.map_err(exception)
         })
     })
-}
-
-/// [`compute`] for jobs with rayon's own loops. On the calling thread such a loop would take the global pool, which has
-/// no threads in a child of `fork`. So the job runs on the threads of the pool alone. A job of less `work` than
-/// [`SERIAL`](faltung::nd::SERIAL) must have no such loop: it runs on the calling thread.
-pub(crate) fn compute_in_pool(
-    py: Python<'_>,
-    work: usize,
-    job: impl FnOnce(&AtomicBool) -> faltung::Result<()> + Send,
-) -> PyResult<()> {
-    if work < faltung::nd::SERIAL {
-        return compute(py, work, job);
-    }
-    let pool = pool()?;
-    compute(py, work, |cancelled| pool.install(|| job(cancelled)))
 }
 
 /// The exception for an error of the library.

@@ -7,13 +7,12 @@ use std::slice;
 
 use faltung::nd::{Correlation, Element, Input, Layout, Lines, Output, SERIAL, Sums};
 use faltung::nd::{correlate, correlate1d, position, uniform1d};
-use faltung::{Border, BorderMode, memory};
+use faltung::{Border, BorderMode, memory, parallel};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rayon::prelude::*;
 
 use crate::array::{Array, check_apart};
-use crate::compute::{compute_in_pool, exception};
+use crate::compute::{compute, exception};
 use crate::opencv::numbers;
 
 /// Results that one job converts.
@@ -94,7 +93,7 @@ pub(crate) fn correlate_array(
     let lines = |axis| Lines { axis, origin: origin(axis), border: border.mode(), value: border.value().into() };
     let steps = if row.is_some() { mask.0.saturating_add(mask.1) } else { mask.0.saturating_mul(mask.1) };
     let work = steps.saturating_mul(source.layout().elements());
-    compute_in_pool(py, work, |cancelled| {
+    compute(py, work, |cancelled| {
         let cancelled = Some(cancelled);
         let mut scale = scale * normalize(&mut column);
         if let Some(mut row) = row {
@@ -140,7 +139,7 @@ pub(crate) fn blur_array(
     let along_rows = Lines { axis: 1, origin, border: border.mode(), value: border.value().into() };
     // A running sum is as much work as some multiply-adds.
     let work = 16 * source.layout().elements();
-    compute_in_pool(py, work, |cancelled| {
+    compute(py, work, |cancelled| {
         let cancelled = Some(cancelled);
         let passes = Passes {
             row: |from: Input<'_>, to: Output<'_>| uniform1d(from, to, mask.1, &along_rows, cancelled),
@@ -181,7 +180,7 @@ where
         let values: usize = shape.iter().product();
         // The rows above and below a band are filtered for its neighbours, too. So it has as many rows of its own.
         let rows = (BAND / size_of::<f64>() / values).saturating_sub(self.height).max(self.height).max(8);
-        let bands = height.div_ceil(rows).next_multiple_of(rayon::current_num_threads().min(height));
+        let bands = height.div_ceil(rows).next_multiple_of(parallel::threads().min(height));
         let rows = if work < SERIAL { height } else { height.div_ceil(bands).max(self.height).min(height) };
         let result = &*result;
         let filter = |sums: &mut Sums64, band: usize| {
@@ -198,10 +197,7 @@ where
             unsafe { result.write(first * values, &sums.values[..(last - first) * values], &finish) };
             Ok(())
         };
-        match height.div_ceil(rows) {
-            1 => filter(&mut Sums64::default(), 0),
-            bands => (0..bands).into_par_iter().try_for_each_init(Sums64::default, filter),
-        }
+        parallel::try_for_each(0..height.div_ceil(rows), Sums64::default, filter)
     }
 
     /// Filters `count` rows from `first` on, which may lie outside of the image.
@@ -341,14 +337,12 @@ impl Image {
             let first: *mut T = with_exposed_provenance_mut(self.array.address());
             slice::from_raw_parts_mut(first.add(start), sums.len())
         };
-        let convert = |(results, sums): (&mut [T], &[f64])| {
+        let jobs = results.chunks_mut(CONVERTED).zip(sums.chunks(CONVERTED));
+        let convert = |(): &mut (), (results, sums): (&mut [T], &[f64])| {
             for (result, &sum) in results.iter_mut().zip(sums) {
                 *result = value(sum);
             }
         };
-        if sums.len() < SERIAL {
-            return convert((results, sums));
-        }
-        results.par_chunks_mut(CONVERTED).zip(sums.par_chunks(CONVERTED)).for_each(convert);
+        parallel::for_each(jobs, || (), convert);
     }
 }
