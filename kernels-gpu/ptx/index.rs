@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "1bc18f62de49ed88571cd37f072829c4a31a8d11a91a826582e57b5a23616e71";
+pub const SOURCE_HASH: &str = "fb0eb437d9181825800fe3dd64dc5e5f96908d2f33d45a8edba171cc7b01749f";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -72,6 +72,21 @@ impl Judge {
         Self { tiles }
     }
 
+    /// That of one tile. Number by number, or it would lie in local memory.
+    #[inline(always)]
+    pub(super) fn of(&self, second: bool) -> TileJudge {
+        let of = |number: fn(&TileJudge) -> f32| {
+            let [of_first, of_second] = [number(&self.tiles[0]), number(&self.tiles[1])];
+            if second { of_second } else { of_first }
+        };
+        TileJudge {
+            mean: of(|tile| tile.mean),
+            coefficients: self.tiles[0].coefficients,
+            inverse: of(|tile| tile.inverse),
+            least: of(|tile| tile.least),
+        }
+    }
+
     /// The sums of both tiles.
     #[inline(always)]
     pub(super) fn sums(&self, transformed: Complex) -> [f32; 2] {

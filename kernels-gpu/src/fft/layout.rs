@@ -4,13 +4,16 @@
 //! | --- | --- |
 //! | [`Header`], 8 numbers | 0 |
 //! | 128 complex factors `exp(-2 pi i t q / 128)`, number `4 q + t` | [`TWIDDLES`] |
-//! | the spectrum of the mask, 128 x 128 complex numbers | [`SPECTRUM`] |
+//! | half of the spectrum of the mask, [`STORED`] complex numbers | [`SPECTRUM`] |
 //! | the coefficients in window order | [`COEFFICIENTS`] |
 //!
 //! # The spectrum
 //! Let `F[a, b]` be the transform of the mask, padded with zeros to 128 x 128, at row frequency `a` and column
 //! frequency `b`. The kernel multiplies by `conj(F) / 128^2`: the conjugate makes the circular convolution a
 //! correlation, whose output `(y, x)` is the window that begins there. [`frequency`] gives the order.
+//!
+//! The mask is real, so `F[-a, -b]` is the conjugate of `F[a, b]`. So column frequencies `b` with `b % 32 <= 16` are
+//! enough.
 
 use cuda_std::prelude::*;
 
@@ -24,7 +27,7 @@ pub const TWIDDLES: usize = Header::LENGTH;
 /// Where the spectrum begins.
 pub const SPECTRUM: usize = TWIDDLES + 2 * SIDE as usize;
 /// Where the coefficients begin.
-pub const COEFFICIENTS: usize = SPECTRUM + 2 * (SIDE * SIDE) as usize;
+pub const COEFFICIENTS: usize = SPECTRUM + 2 * STORED as usize;
 
 /// The values for a mask.
 #[must_use]
@@ -36,10 +39,14 @@ pub const fn length((width, height): (u32, u32)) -> usize {
 pub(super) const LONG: u32 = 32;
 /// What is left of an axis.
 pub(super) const SHORT: u32 = SIDE / LONG;
-/// Groups of 16 points: what a thread multiplies at a time.
-pub(super) const GROUPS: u32 = LONG * LONG;
+/// Points of a group: what a thread multiplies at a time.
+pub(super) const GROUP: u32 = SHORT * SHORT;
+/// Groups of the stored half of a spectrum: those with `group / 32 <= 16`.
+pub(super) const STORED_GROUPS: u32 = LONG * (LONG / 2 + 1);
+/// Complex numbers of the stored half.
+pub const STORED: u32 = STORED_GROUPS * GROUP;
 
-/// Row and column frequency of complex number `index` of the spectrum.
+/// Row and column frequency of complex number `index` of the stored half of the spectrum.
 ///
 /// A group is the 4 x 4 points with frequencies `group % 32 + 32 s` and `group / 32 + 32 t`. Eight vectors of two
 /// points hold it. Vector `v` of all groups comes before vector `v + 1` of all groups, so that neighbouring threads
@@ -47,7 +54,7 @@ pub(super) const GROUPS: u32 = LONG * LONG;
 #[must_use]
 pub const fn frequency(index: u32) -> (u32, u32) {
     let (vector, half) = (index / 2, index % 2);
-    let (point, group) = (vector / GROUPS * 2 + half, vector % GROUPS);
+    let (point, group) = (vector / STORED_GROUPS * 2 + half, vector % STORED_GROUPS);
     (group % LONG + LONG * (point / SHORT), group / LONG + LONG * (point % SHORT))
 }
 
@@ -100,11 +107,18 @@ mod tests {
 
     use super::*;
 
+    /// Each one is there, or its negative is. Only those which are multiples of 16 columns have both.
     #[test]
     fn each_frequency_is_there_once() {
         let mut seen = std::vec![false; (SIDE * SIDE) as usize];
-        for (row, column) in (0..SIDE * SIDE).map(frequency) {
+        let mut see = |(row, column): (u32, u32)| {
             assert!(!core::mem::replace(&mut seen[(row * SIDE + column) as usize], true), "{row}, {column}");
+        };
+        for (row, column) in (0..STORED).map(frequency) {
+            see((row, column));
+            if column % 16 != 0 {
+                see(((SIDE - row) % SIDE, SIDE - column));
+            }
         }
         assert!(seen.iter().all(|&seen| seen));
     }

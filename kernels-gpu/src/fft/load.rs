@@ -30,7 +30,7 @@ pub(super) struct Pair<const C: u32> {
 }
 
 /// Pixels of a row that a lane loads.
-const PIXELS: usize = 2 * SIDE as usize / 32;
+pub(super) const PIXELS: usize = 2 * SIDE as usize / 32;
 
 /// The tile and the column of pixel `i` of a lane. Whether it is the second tile.
 ///

@@ -9,6 +9,7 @@ pub mod layout;
 mod load;
 pub mod passes;
 mod place;
+mod results;
 mod spectral;
 pub mod tile;
 mod transform;

@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-use super::layout::SIDE;
+use super::layout::{SHORT, SIDE};
 use super::load::Pair;
 use super::tile::{SharedParts, valid};
 use crate::abi::params::Params;
@@ -27,13 +27,54 @@ pub(super) struct Place<const C: u32> {
     pub(super) wanted_rows: i32,
 }
 
+/// How many blocks later [`Place::prefetch_later`] looks: as many as run at a time on an H100, one on each
+/// multiprocessor.
+const LATER: u32 = 132;
+
 impl<const C: u32> Place<C> {
+    /// That of the calling block.
     #[inline(always)]
     pub(super) fn of_block(params: &Params) -> Self {
+        Self::of(params, (thread::black_box(thread::block_idx_x()), thread::black_box(thread::block_idx_y())))
+    }
+
+    /// Requests the pixels of a later block for the second-level cache, which then has them when that block begins.
+    ///
+    /// A block loads all its pixels before it computes, and no other block fits beside it. So it waits for them.
+    #[inline(always)]
+    pub(super) fn prefetch_later(params: &Params, image: Global<f32>, thread: u32) {
+        let blocks = thread::grid_dim_x();
+        let later = thread::block_idx_y() * blocks + thread::block_idx_x() + LATER;
+        if later / blocks >= thread::grid_dim_y() {
+            return;
+        }
+        let place = Self::of(params, (later % blocks, later / blocks));
+        let [left, of_second] = place.x.map(|x| x - params.origin_x);
+        let y = place.y - params.origin_y + (thread / SHORT) as i32;
+        if y < 0 || y >= params.height {
+            return;
+        }
+        /// Values of a line of the cache.
+        const LINE: i32 = 32;
+        let end = (of_second + SIDE as i32).min(params.width) * C as i32;
+        let mut value = left * C as i32 + (thread % SHORT) as i32 * LINE;
+        while value < end {
+            thread::no_unroll();
+            if value >= 0 {
+                // SAFETY: row and value lie in the image.
+                unsafe { image.prefetch(params.src_index(value, y)) };
+            }
+            value += SHORT as i32 * LINE;
+        }
+    }
+
+    /// That of the block with this column and row of the grid.
+    #[inline(always)]
+    fn of(params: &Params, (column, row): (u32, u32)) -> Self {
         let valid = valid((params.mask_width as u32, params.mask_height as u32));
-        let first = thread::black_box(thread::block_idx_x()) * 2;
+        let first = column * 2;
         let x = [first, first + 1].map(|tile| (tile / C * valid.0) as i32);
-        let y = (thread::black_box(thread::block_idx_y()) * valid.1) as i32 + params.first_row;
+        let y = (row * valid.1) as i32 + params.first_row;
         Self {
             x,
             y,

@@ -3,8 +3,8 @@
 use cuda_std::prelude::*;
 
 use super::complex::Complex;
-use super::layout::{GROUPS, LONG, SHORT, SPECTRUM};
-use super::tile::{PITCH, SharedParts, THREADS, this_thread, twiddle};
+use super::layout::{GROUP, LONG, SHORT, SPECTRUM, STORED_GROUPS};
+use super::tile::{PITCH, SharedParts, THREADS, WARPS, this_thread, twiddle};
 use super::transform::{POINTS, reversed, transform_4, transform_32};
 use super::warp_sum;
 use crate::abi::kernel::Convergent;
@@ -105,14 +105,25 @@ pub(super) unsafe fn transform<const C: u32>(
             let z = if q == 0 { z } else { z.times(twiddle(parts, q as u32, s)) };
             exchange.store(place(k * LONG + q as u32, point), z.into());
         }
+        let thread = this_thread(parts);
+        let [mut group, second_group] = groups(thread);
+        // It is under way while the warp waits for others.
+        let mut spectrum = load_spectrum(mask, group);
         thread::sync_threads();
 
-        let thread = this_thread(parts);
-        let mut group = thread;
-        while group < GROUPS {
+        let mut multiplied = 0;
+        while multiplied < thread::black_box(2) {
             thread::no_unroll();
-            multiply(exchange, mask, group);
-            group += THREADS;
+            if multiplied == 1 {
+                spectrum = if second_group < STORED_GROUPS {
+                    load_spectrum(mask, second_group)
+                } else {
+                    mirrored(&spectrum, group % LONG == 0)
+                };
+                group = second_group;
+            }
+            multiply(exchange, &spectrum, group);
+            multiplied += 1;
         }
         thread::sync_threads();
 
@@ -148,16 +159,59 @@ fn place(group: u32, point: u32) -> u32 {
     group * 16 + (point ^ (group % 16))
 }
 
-/// The 4 x 4 points of a group: transform, product by the spectrum, inverse transform.
+/// The two groups that a thread multiplies.
+///
+/// Column frequencies `k` and `32 - k` belong to one warp, and a thread has group `(k, q)` and its negative. The last
+/// warp has column frequencies 0 and 16, which are their own negatives.
+#[inline(always)]
+fn groups(thread: u32) -> [u32; 2] {
+    let (warp, q) = (thread / 32, thread % 32);
+    if warp == WARPS - 1 {
+        [q, LONG / 2 * LONG + q]
+    } else {
+        [(warp + 1) * LONG + q, (LONG - 1 - warp) * LONG + (LONG - q) % LONG]
+    }
+}
+
+/// The spectrum of the mask at the points of a group.
+///
+/// # Safety
+/// - `mask` is as [`layout`](super::layout) describes, and `group` below [`STORED_GROUPS`].
+#[inline(always)]
+unsafe fn load_spectrum(mask: Global<f32>, group: u32) -> [Complex; GROUP as usize] {
+    let spectrum = mask.offset(SPECTRUM as isize).cast::<F32x4>().offset(group as isize);
+    let mut points = [Complex::ZERO; GROUP as usize];
+    for vector in 0..GROUP / 2 {
+        // SAFETY: the spectrum has as many vectors of each stored group.
+        let F32x4([re, im, next_re, next_im]) = unsafe { spectrum.load((vector * STORED_GROUPS) as isize) };
+        points[2 * vector as usize] = Complex { re, im };
+        points[2 * vector as usize + 1] = Complex { re: next_re, im: next_im };
+    }
+    points
+}
+
+/// The spectrum at the points of the negative of a group: the mask is real, so these are conjugates.
+///
+/// The negative of `q + 32 s` is `(32 - q) + 32 (3 - s)`, or `32 (4 - s)` for `q = 0`. Column frequencies of such groups
+/// are not 0.
+#[inline(always)]
+fn mirrored(points: &[Complex; GROUP as usize], is_row_0: bool) -> [Complex; GROUP as usize] {
+    core::array::from_fn(|point| {
+        let (s, t) = (point / 4, 3 - point % 4);
+        let Complex { re, im } = if is_row_0 { points[(4 - s) % 4 * 4 + t] } else { points[(3 - s) * 4 + t] };
+        Complex { re, im: -im }
+    })
+}
+
+/// The 4 x 4 points of a group: transform, product by the spectrum of the mask, inverse transform.
 ///
 /// # Safety
 /// - The exchange holds the group, which is the calling thread's alone until the next barrier.
-/// - `mask` is as [`layout`](super::layout) describes.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
-unsafe fn multiply(exchange: Shared<F32x2>, mask: Global<f32>, group: u32) {
-    let mut w = [Complex::ZERO; 16];
-    for point in 0..16 {
+unsafe fn multiply(exchange: Shared<F32x2>, spectrum: &[Complex; GROUP as usize], group: u32) {
+    let mut w = [Complex::ZERO; GROUP as usize];
+    for point in 0..w.len() {
         // SAFETY: the place is the thread's own.
         w[point] = unsafe { exchange.load(place(group, point as u32)) }.into();
     }
@@ -167,12 +221,8 @@ unsafe fn multiply(exchange: Shared<F32x2>, mask: Global<f32>, group: u32) {
     for t in 0..4 {
         transform_4::<false>(&mut w, t, 4);
     }
-    let spectrum = mask.offset(SPECTRUM as isize).cast::<F32x4>().offset(group as isize);
-    for vector in 0..8 {
-        // SAFETY: the spectrum has 8 vectors of each of 1024 groups.
-        let F32x4([re, im, next_re, next_im]) = unsafe { spectrum.load((vector as u32 * GROUPS) as isize) };
-        w[2 * vector] = w[2 * vector].times(Complex { re, im });
-        w[2 * vector + 1] = w[2 * vector + 1].times(Complex { re: next_re, im: next_im });
+    for point in 0..w.len() {
+        w[point] = w[point].times(spectrum[point]);
     }
     for t in 0..4 {
         transform_4::<true>(&mut w, t, 4);
@@ -180,7 +230,7 @@ unsafe fn multiply(exchange: Shared<F32x2>, mask: Global<f32>, group: u32) {
     for s in 0..4 {
         transform_4::<true>(&mut w, 4 * s, 1);
     }
-    for point in 0..16 {
+    for point in 0..w.len() {
         // SAFETY: the place is the thread's own.
         unsafe { exchange.store(place(group, point as u32), w[point].into()) };
     }

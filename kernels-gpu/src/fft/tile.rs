@@ -47,8 +47,9 @@ use super::error::Transforms;
 use super::failures::{self, Failures, count};
 use super::judge::Judge;
 use super::layout::{COEFFICIENTS, Header, LARGEST_MASK, SHORT, SIDE, TWIDDLES};
-use super::load::{Facts, pixel_of_lane};
+use super::load::Facts;
 use super::place::Place;
+use super::results::{PARTS_OF_WARP, Results, position};
 use super::spectral::{self, Normalization, transform};
 use super::transform::{POINTS, reversed};
 use super::warp_sum;
@@ -84,8 +85,10 @@ const _: () = assert!(4 * MOST_FAILURES == 8 * SIDE + 4 * 2 * SIDE);
 /// The convergent instructions of the source, for images of `channels` channels.
 const fn convergent(channels: u32) -> Convergent {
     Convergent {
-        // Tables; facts; transformed rows; whether there are failures; the pixels for the direct sums.
-        barriers: 5,
+        // Tables; facts; whether there are failures; the pixels for the direct sums.
+        barriers: 4,
+        // Transformed rows.
+        warp_barriers: 1,
         // Facts: 4 numbers, or 6.
         shuffles: 5 * if channels == 1 { 4 } else { 6 },
         ..Convergent::NONE
@@ -147,6 +150,16 @@ pub(super) unsafe fn this_thread(parts: &SharedParts) -> u32 {
     thread::thread_idx_x() + unsafe { parts.zero.load(0) }
 }
 
+/// The same for a number that the assembler would otherwise load again at each use.
+///
+/// # Safety
+/// - The zero is in shared memory, and a barrier has passed since.
+#[inline(always)]
+unsafe fn in_register(parts: &SharedParts, value: f32) -> f32 {
+    // SAFETY: as this function requires.
+    f32::from_bits(value.to_bits().wrapping_add(unsafe { parts.zero.load(0) }))
+}
+
 /// The factor `exp(-2 pi i t q / 128)`.
 ///
 /// # Safety
@@ -191,6 +204,7 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
     }
     // SAFETY: the tables are filled; each warp loads its own rows.
     let facts = unsafe { pair.load(&params, parts.exchange, (warp, lane)) };
+    Place::<C>::prefetch_later(&params, image, thread);
     // SAFETY: all threads of the block call these, with a barrier between. It completes the pixels and the factors,
     // too.
     let transformed = unsafe {
@@ -212,7 +226,6 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
     let thread = unsafe { this_thread(&parts) };
     let (warp, lane) = (thread / 32, thread % 32);
     let place = Place::<C>::of_block(&params);
-    let Place { wanted_columns, wanted_rows, .. } = place;
     let (row, t) = (thread / SHORT, thread % SHORT);
     for j in 0..POINTS {
         let column = t + SHORT * j as u32;
@@ -220,71 +233,34 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
         // their last reads.
         unsafe { parts.exchange.store(row * PITCH + column, transformed[reversed(j)].into()) };
     }
-    // SAFETY: all threads of the block are here. The mask begins with its header. Thread 0 stored the facts and
-    // the scales, and the squares were complete, at a barrier within `transform`.
+    // SAFETY: all lanes of the warp are here. It loads only rows that it has stored. The mask begins with its header.
+    // Thread 0 stored the facts and the scales, and the squares were complete, at a barrier within `transform`.
     let judge = unsafe {
-        thread::sync_threads();
+        warp::sync_warp();
         judge::<C>(&Header::load(mask), &parts, &Facts::load(parts.facts, WARPS))
     };
+    let results = Results { sums: parts.exchange, judge, place, result, lane };
+    let first_row = warp * ROWS_OF_WARP;
     let (factor, summand) = params.exact_finish();
-    // Otherwise each result loads it again.
-    let factor = f32::from_bits(thread::black_box(factor.to_bits()));
-    // With several channels all results of a lane are of one tile.
-    let is_second = lane % 2 != 0;
-    let own = if is_second { judge.tiles[1] } else { judge.tiles[0] };
-    let wanted_of_own = if is_second { wanted_columns[1] } else { wanted_columns[0] };
-    let (mut failures, mut q) = (0, 0);
-    while q < thread::black_box(ROWS_OF_WARP) {
-        thread::no_unroll();
-        let row = warp * ROWS_OF_WARP + q;
-        q += 1;
-        if row as i32 >= wanted_rows {
-            break;
-        }
-        let mut keep = |to: GlobalMut<f32>, index: u32, sum: f32, is_wanted: bool, holds: bool| {
-            // No branches.
-            if is_wanted & holds {
-                // SAFETY: the column lies in the result, and no other thread stores there.
-                unsafe { to.store(index as isize, fma(sum, factor, summand)) };
-            }
-            failures += u32::from(is_wanted & !holds);
-        };
-        if C == 1 {
-            let first = result.offset(place.index(&params, false, (lane, row)));
-            let tiles = [first, first.offset(place.valid.0 as isize)];
-            for group in 0..SIDE / 32 {
-                let column = group * 32;
-                // SAFETY: row and column are below 128.
-                let sums = judge.sums(unsafe { parts.exchange.load(row * PITCH + column + lane) }.into());
-                for tile in 0..2 {
-                    let is_wanted = ((column + lane) as i32) < wanted_columns[tile];
-                    keep(tiles[tile], column, sums[tile], is_wanted, judge.accepts(tile, sums[tile]));
-                }
-            }
+    // SAFETY: the zero is in shared memory. The warp has stored the sums of its rows, and their results are its own.
+    let all_hold = unsafe {
+        let finish = (in_register(&parts, factor), in_register(&parts, summand));
+        if results.are_whole() {
+            results.store::<true>(first_row, &params, finish)
         } else {
-            let (_, first) = pixel_of_lane::<C>(0, lane);
-            let to = result.offset(place.index(&params, is_second, (first, row)));
-            for group in 0..2 * SIDE / 32 {
-                let (_, column) = pixel_of_lane::<C>(group, 0);
-                // SAFETY: a row has 256 numbers. The lane has one of each 32, all of its tile.
-                let number = unsafe { parts.exchange.offset(row * PITCH).cast::<f32>().load(group * 32 + lane) };
-                let (sum, is_wanted) = (own.sum(number), ((column + first) as i32) < wanted_of_own);
-                keep(to, column * C, sum, is_wanted, own.accepts(sum));
-            }
+            results.store::<false>(first_row, &params, finish)
         }
-    }
+    };
     // SAFETY: all threads of the block are here.
-    if !unsafe { thread::sync_threads_or(failures > 0) } {
+    if !unsafe { thread::sync_threads_or(!all_hold) } {
         return;
     }
     let coefficients = mask.offset(COEFFICIENTS as isize);
-    /// Groups of 32 columns of both tiles.
-    const GROUPS_OF_ROW: u32 = 2 * SIDE / 32;
     // SAFETY: all threads of the block are here, and after the barrier they take the same branch. Nobody uses the
     // squares, the factors and the tables any more, but for the tables in the first branch. In that branch, nobody uses
-    // the tile any more. Row and column are below 128.
+    // the tile any more.
     unsafe {
-        let (number, before) = count::<WARPS>(parts.squares, failures);
+        let (number, before) = count::<WARPS>(parts.squares, results.failures(first_row));
         if number > MOST_FAILURES {
             let pair = place.pair(&params, image, &parts);
             let direct = Direct { place, pair, params, coefficients, result };
@@ -293,23 +269,15 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
         }
         let mut failures = Failures::<WARPS>::new(parts.twiddles.cast(), before);
         let mut part = 0;
-        // 4 groups of columns of 2 tiles in each row. The bound is opaque, so that the loop stays rolled.
-        while part < thread::black_box(ROWS_OF_WARP * GROUPS_OF_ROW) {
+        while part < thread::black_box(PARTS_OF_WARP) {
             thread::no_unroll();
-            let (row, group) = (warp * ROWS_OF_WARP + part / GROUPS_OF_ROW, part % GROUPS_OF_ROW);
+            let (fails, number) = results.fails(first_row, part);
+            failures.add(fails, number);
             part += 1;
-            let (column, is_second) = (group / 2 * 32 + lane, group % 2 != 0);
-            let [of_first, of_second] = judge.sums(parts.exchange.load(row * PITCH + column).into());
-            let fails = if is_second {
-                (column as i32) < wanted_columns[1] && !judge.accepts(1, of_second)
-            } else {
-                (column as i32) < wanted_columns[0] && !judge.accepts(0, of_first)
-            };
-            let number = (row * 2 + u32::from(is_second)) * SIDE + column;
-            failures.add(fails && (row as i32) < wanted_rows, number);
         }
         failures.compute::<C>(number, (image, result, coefficients), &params, |number| {
-            place.position(!(number / SIDE).is_multiple_of(2), (number % SIDE, number / SIDE / 2))
+            let (is_second, in_tile) = position(number);
+            place.position(is_second, in_tile)
         });
     }
 }
