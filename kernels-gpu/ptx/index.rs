@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "fb0eb437d9181825800fe3dd64dc5e5f96908d2f33d45a8edba171cc7b01749f";
+pub const SOURCE_HASH: &str = "f27a3a9525ed6626b4620b11961d9289541c69ef2199baa69f48327aa4fb9636";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -69,11 +69,16 @@ impl<const C: u32> Place<C> {
     }
 
     /// That of the block with this column and row of the grid.
+    ///
+    /// The last row of tiles comes first, then the others from the top. Blocks at the upper and lower edge of the image
+    /// take longest: they meet the border, and the results in the corners are the hardest to prove. So none of them
+    /// runs at the end of the launch, when other multiprocessors have nothing left to do.
     #[inline(always)]
     fn of(params: &Params, (column, row): (u32, u32)) -> Self {
         let valid = valid((params.mask_width as u32, params.mask_height as u32));
         let first = column * 2;
         let x = [first, first + 1].map(|tile| (tile / C * valid.0) as i32);
+        let row = if row == 0 { thread::grid_dim_y() - 1 } else { row - 1 };
         let y = (row * valid.1) as i32 + params.first_row;
         Self {
             x,
