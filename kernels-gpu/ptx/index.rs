@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "f27a3a9525ed6626b4620b11961d9289541c69ef2199baa69f48327aa4fb9636";
+pub const SOURCE_HASH: &str = "14740d9e74c446a1fb7c10790a4a00b23730d91b2fe074eb34ee976932234747";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

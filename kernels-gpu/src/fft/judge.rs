@@ -2,7 +2,6 @@
 
 use cuda_std::prelude::*;
 
-use super::complex::Complex;
 use super::layout::Header;
 
 /// What turns transformed numbers of a tile into sums, and accepts them or not; see [`error`](super::error).
@@ -19,7 +18,7 @@ pub(super) struct TileJudge {
 }
 
 impl TileJudge {
-    /// The sum of a transformed number.
+    /// The sum of a transformed number: the real part for the first tile, the imaginary one for the second.
     #[inline(always)]
     pub(super) fn sum(&self, transformed: f32) -> f32 {
         fma(self.mean, self.coefficients, transformed * self.inverse)
@@ -35,7 +34,7 @@ impl TileJudge {
 /// Those of both tiles.
 #[derive(Clone, Copy)]
 pub(super) struct Judge {
-    pub(super) tiles: [TileJudge; 2],
+    tiles: [TileJudge; 2],
 }
 
 impl Judge {
@@ -72,7 +71,7 @@ impl Judge {
         Self { tiles }
     }
 
-    /// That of one tile. Number by number, or it would lie in local memory.
+    /// That of one tile, field by field. An array indexed at run time would lie in local memory.
     #[inline(always)]
     pub(super) fn of(&self, second: bool) -> TileJudge {
         let of = |number: fn(&TileJudge) -> f32| {
@@ -85,17 +84,5 @@ impl Judge {
             inverse: of(|tile| tile.inverse),
             least: of(|tile| tile.least),
         }
-    }
-
-    /// The sums of both tiles.
-    #[inline(always)]
-    pub(super) fn sums(&self, transformed: Complex) -> [f32; 2] {
-        [self.tiles[0].sum(transformed.re), self.tiles[1].sum(transformed.im)]
-    }
-
-    /// Whether a sum of a tile holds. A NaN does not.
-    #[inline(always)]
-    pub(super) fn accepts(&self, tile: usize, sum: f32) -> bool {
-        self.tiles[tile].accepts(sum)
     }
 }

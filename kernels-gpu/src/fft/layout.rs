@@ -12,8 +12,7 @@
 //! frequency `b`. The kernel multiplies by `conj(F) / 128^2`: the conjugate makes the circular convolution a
 //! correlation, whose output `(y, x)` is the window that begins there. [`frequency`] gives the order.
 //!
-//! The mask is real, so `F[-a, -b]` is the conjugate of `F[a, b]`. So column frequencies `b` with `b % 32 <= 16` are
-//! enough.
+//! The mask is real: `F[-a, -b]` is the conjugate of `F[a, b]`. Column frequencies with `b % 32 <= 16` are enough.
 
 use cuda_std::prelude::*;
 

@@ -1,8 +1,8 @@
-//! The results of a pair of tiles: from shared memory into the result, as far as they hold.
+//! Stores the proven results of a pair of tiles: from shared memory to the image.
 
 use cuda_std::prelude::*;
 
-use super::complex::Complex;
+use super::failures::Failures;
 use super::judge::Judge;
 use super::layout::SIDE;
 use super::load::{PIXELS, pixel_of_lane};
@@ -10,47 +10,46 @@ use super::place::Place;
 use super::tile::{PITCH, ROWS_OF_WARP};
 use crate::abi::params::Params;
 
-/// The results of a pair of tiles.
+/// The results of a pair of tiles, as the calling thread sees them.
 #[derive(Clone, Copy)]
 pub(super) struct Results<const C: u32> {
-    /// The transformed sums of both, in rows of [`PITCH`] pairs.
+    /// The transformed sums of both tiles, in rows of [`PITCH`] pairs.
     pub(super) sums: Shared<F32x2>,
     pub(super) judge: Judge,
     pub(super) place: Place<C>,
     pub(super) result: GlobalMut<f32>,
-    /// The calling thread's.
     pub(super) lane: u32,
 }
 
-/// With this many columns of results the last group of columns of a row alone needs a test.
-const WHOLE_COLUMNS: u32 = 96;
-/// Groups of 32 columns of both tiles.
+/// If both tiles have this many columns of results, only the last 32 columns of their rows need a test of bounds.
+const WIDE: u32 = 96;
+/// Groups of 32 results of one tile in a row.
 const GROUPS_OF_ROW: u32 = 2 * SIDE / 32;
-/// Parts of a warp's rows: each lane has a result of each.
-pub(super) const PARTS_OF_WARP: u32 = ROWS_OF_WARP * GROUPS_OF_ROW;
+/// Groups of 32 results of one tile in a warp's rows. Each lane has one result of each group.
+const GROUPS_OF_WARP: u32 = ROWS_OF_WARP * GROUPS_OF_ROW;
 
-/// Whether a result with a number lies in the second tile, and its column and row there.
+/// The place of a result from its number in the list of failures: whether it lies in the second tile, column and row.
 #[inline(always)]
-pub(super) fn position(number: u32) -> (bool, (u32, u32)) {
+pub(super) fn place_in_tile(number: u32) -> (bool, (u32, u32)) {
     (!(number / SIDE).is_multiple_of(2), (number % SIDE, number / SIDE / 2))
 }
 
 impl<const C: u32> Results<C> {
-    /// Whether the first [`WHOLE_COLUMNS`] columns of both tiles are results of the image.
+    /// Whether both tiles have [`WIDE`] columns of results in the image.
     #[inline(always)]
-    pub(super) fn are_whole(&self) -> bool {
-        self.place.wanted_columns[0].min(self.place.wanted_columns[1]) >= WHOLE_COLUMNS as i32
+    pub(super) fn have_wide_rows(&self) -> bool {
+        self.place.wanted(false).min(self.place.wanted(true)) >= WIDE as i32
     }
 
-    /// Stores the results of a warp's rows that hold, times a factor, plus a summand. Whether all of the calling thread
-    /// hold.
+    /// Stores the proven results of a warp's rows, each as `fma(sum, factor, summand)`. Returns whether all results of
+    /// the calling thread are proven.
     ///
     /// # Safety
-    /// - All lanes of the warp call this, with its first row. The sums of its rows are in shared memory.
-    /// - The result is as `params` say, and no other block stores in these places.
-    /// - `WHOLE` only if [`are_whole`](Self::are_whole).
+    /// - The sums of the warp's rows are in shared memory. `first_row` is its first row.
+    /// - The result is as `params` say, and no other warp stores in these places.
+    /// - `IS_WIDE` only if [`have_wide_rows`](Self::have_wide_rows).
     #[inline(always)]
-    pub(super) unsafe fn store<const WHOLE: bool>(
+    pub(super) unsafe fn store<const IS_WIDE: bool>(
         &self,
         first_row: u32,
         params: &Params,
@@ -59,11 +58,11 @@ impl<const C: u32> Results<C> {
         // As the pixels were loaded. With several channels all results of a lane are of one tile.
         let [(is_second, column), (other, _)] = [0, 1].map(|i| pixel_of_lane::<C>(i, self.lane));
         let tiles = [is_second, other];
-        let judges = tiles.map(|second| self.judge.of(second));
-        let [of_first, of_second] = self.place.wanted_columns;
-        let wanted = tiles.map(|second| if second { of_second } else { of_first } - column as i32);
-        let mut to = tiles.map(|second| self.result.offset(self.place.index(params, second, (column, first_row))));
-        let mut all_hold = true;
+        let judges = tiles.map(|is_second| self.judge.of(is_second));
+        let wanted = tiles.map(|is_second| self.place.wanted(is_second) - column as i32);
+        let mut to =
+            tiles.map(|is_second| self.result.offset(self.place.index(params, is_second, (column, first_row))));
+        let mut are_proven = true;
         let mut q = 0;
         while q < thread::black_box(ROWS_OF_WARP) {
             thread::no_unroll();
@@ -76,23 +75,23 @@ impl<const C: u32> Results<C> {
             for (i, &number) in numbers.iter().enumerate() {
                 let (judge, to) = (judges[i % 2], to[i % 2]);
                 let [(_, from), (_, last)] = [0, 31].map(|lane| pixel_of_lane::<C>(i as u32, lane));
-                let is_wanted = (WHOLE && last < WHOLE_COLUMNS) || (from as i32) < wanted[i % 2];
+                let is_wanted = (IS_WIDE && last < WIDE) || (from as i32) < wanted[i % 2];
                 let sum = judge.sum(number);
-                let holds = judge.accepts(sum);
-                // No other branches.
-                if is_wanted & holds {
+                let is_proven = judge.accepts(sum);
+                // The only branch: a predicated store.
+                if is_wanted & is_proven {
                     // SAFETY: the column lies in the result, and no other thread stores there.
                     unsafe { to.store((from * C) as isize, fma(sum, factor, summand)) };
                 }
-                all_hold &= !is_wanted | holds;
+                are_proven &= !is_wanted | is_proven;
             }
             to = to.map(|to| to.offset(params.dst_pitch as isize));
             q += 1;
         }
-        all_hold
+        are_proven
     }
 
-    /// The lane's numbers of a row.
+    /// The lane's transformed sums of a row, in the order of [`pixel_of_lane`].
     ///
     /// # Safety
     /// - The row is below 128, and its sums are in shared memory.
@@ -113,37 +112,54 @@ impl<const C: u32> Results<C> {
         numbers
     }
 
-    /// How many results of the calling lane fail in a warp's rows.
+    /// How many results of the calling thread are not proven.
     ///
     /// # Safety
-    /// - The sums of these rows are in shared memory.
+    /// - The sums of the warp's rows are in shared memory. `first_row` is its first row.
     #[inline(always)]
     pub(super) unsafe fn failures(&self, first_row: u32) -> u32 {
-        let (mut failures, mut part) = (0, 0);
-        while part < thread::black_box(PARTS_OF_WARP) {
+        let (mut failures, mut group) = (0, 0);
+        while group < thread::black_box(GROUPS_OF_WARP) {
             thread::no_unroll();
             // SAFETY: as this function requires.
-            failures += u32::from(unsafe { self.fails(first_row, part) }.0);
-            part += 1;
+            failures += u32::from(unsafe { self.fails(first_row, group) }.0);
+            group += 1;
         }
         failures
     }
 
-    /// Whether the lane's result of a part fails, and the number of that result; see [`position`].
+    /// Adds these results to a list, each as a number; see [`place_in_tile`].
     ///
     /// # Safety
-    /// - The sums of these rows are in shared memory, and `part` is below [`PARTS_OF_WARP`].
+    /// - All lanes of the warp call this together, and the list has room for their failures.
+    /// - The sums of the warp's rows are in shared memory. `first_row` is its first row.
     #[inline(always)]
-    pub(super) unsafe fn fails(&self, first_row: u32, part: u32) -> (bool, u32) {
-        let (row, group) = (first_row + part / GROUPS_OF_ROW, part % GROUPS_OF_ROW);
+    pub(super) unsafe fn list<const WARPS: u32>(&self, first_row: u32, failures: &mut Failures<WARPS>) {
+        let mut group = 0;
+        while group < thread::black_box(GROUPS_OF_WARP) {
+            thread::no_unroll();
+            // SAFETY: as this function requires.
+            unsafe {
+                let (fails, number) = self.fails(first_row, group);
+                failures.add(fails, number);
+            }
+            group += 1;
+        }
+    }
+
+    /// Whether the lane's result of a group is wanted and not proven, and its number.
+    ///
+    /// # Safety
+    /// - The sums of the warp's rows are in shared memory, and `group` is below [`GROUPS_OF_WARP`].
+    #[inline(always)]
+    unsafe fn fails(&self, first_row: u32, group: u32) -> (bool, u32) {
+        let (row, group) = (first_row + group / GROUPS_OF_ROW, group % GROUPS_OF_ROW);
         let (column, is_second) = (group / 2 * 32 + self.lane, group % 2 != 0);
         // SAFETY: row and column are below 128.
-        let transformed = Complex::from(unsafe { self.sums.load(row * PITCH + column) });
-        let transformed = if is_second { transformed.im } else { transformed.re };
-        let [of_first, of_second] = self.place.wanted_columns;
-        let wanted = if is_second { of_second } else { of_first };
+        let F32x2([first, second]) = unsafe { self.sums.load(row * PITCH + column) };
         let judge = self.judge.of(is_second);
-        let is_wanted = (column as i32) < wanted && (row as i32) < self.place.wanted_rows;
-        (is_wanted && !judge.accepts(judge.sum(transformed)), (row * 2 + u32::from(is_second)) * SIDE + column)
+        let sum = judge.sum(if is_second { second } else { first });
+        let is_wanted = (column as i32) < self.place.wanted(is_second) && (row as i32) < self.place.wanted_rows;
+        (is_wanted && !judge.accepts(sum), (row * 2 + u32::from(is_second)) * SIDE + column)
     }
 }

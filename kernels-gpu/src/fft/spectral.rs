@@ -112,6 +112,7 @@ pub(super) unsafe fn transform<const C: u32>(
         thread::sync_threads();
 
         let mut multiplied = 0;
+        // Rolled: one copy of the code.
         while multiplied < thread::black_box(2) {
             thread::no_unroll();
             if multiplied == 1 {
@@ -161,8 +162,8 @@ fn place(group: u32, point: u32) -> u32 {
 
 /// The two groups that a thread multiplies.
 ///
-/// Column frequencies `k` and `32 - k` belong to one warp, and a thread has group `(k, q)` and its negative. The last
-/// warp has column frequencies 0 and 16, which are their own negatives.
+/// A group has row frequencies `q` and column frequencies `k` modulo 32. Columns `k` and `32 - k` belong to one warp: a
+/// thread has group `(q, k)` and its negative. The last warp has columns 0 and 16, which are their own negatives.
 #[inline(always)]
 fn groups(thread: u32) -> [u32; 2] {
     let (warp, q) = (thread / 32, thread % 32);
@@ -182,7 +183,7 @@ unsafe fn load_spectrum(mask: Global<f32>, group: u32) -> [Complex; GROUP as usi
     let spectrum = mask.offset(SPECTRUM as isize).cast::<F32x4>().offset(group as isize);
     let mut points = [Complex::ZERO; GROUP as usize];
     for vector in 0..GROUP / 2 {
-        // SAFETY: the spectrum has as many vectors of each stored group.
+        // SAFETY: a stored group has GROUP / 2 vectors, STORED_GROUPS apart.
         let F32x4([re, im, next_re, next_im]) = unsafe { spectrum.load((vector * STORED_GROUPS) as isize) };
         points[2 * vector as usize] = Complex { re, im };
         points[2 * vector as usize + 1] = Complex { re: next_re, im: next_im };
@@ -190,15 +191,15 @@ unsafe fn load_spectrum(mask: Global<f32>, group: u32) -> [Complex; GROUP as usi
     points
 }
 
-/// The spectrum at the points of the negative of a group: the mask is real, so these are conjugates.
+/// The spectrum at the points of the negative of a group. The mask is real, so these are the conjugates.
 ///
-/// The negative of `q + 32 s` is `(32 - q) + 32 (3 - s)`, or `32 (4 - s)` for `q = 0`. Column frequencies of such groups
-/// are not 0.
+/// Modulo 128 the negative of `q + 32 s` is `(32 - q) + 32 (3 - s)`, and `32 (4 - s)` for `q = 0`. The same holds for
+/// columns, whose `k` is never 0 here.
 #[inline(always)]
-fn mirrored(points: &[Complex; GROUP as usize], is_row_0: bool) -> [Complex; GROUP as usize] {
+fn mirrored(points: &[Complex; GROUP as usize], q_is_0: bool) -> [Complex; GROUP as usize] {
     core::array::from_fn(|point| {
         let (s, t) = (point / 4, 3 - point % 4);
-        let Complex { re, im } = if is_row_0 { points[(4 - s) % 4 * 4 + t] } else { points[(3 - s) * 4 + t] };
+        let Complex { re, im } = if q_is_0 { points[(4 - s) % 4 * 4 + t] } else { points[(3 - s) * 4 + t] };
         Complex { re, im: -im }
     })
 }

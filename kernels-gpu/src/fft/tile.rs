@@ -22,9 +22,10 @@
 //!                                 times the spectrum, and back
 //! columns, rows                   the inverse transforms in the opposite order
 //! ```
-//! Between two steps the tile goes through shared memory. The threads that have a column frequency belong to one warp,
-//! so two of these exchanges need no barrier of the block. Rows of the image go through shared memory, too, so that a
-//! warp reads and writes neighbouring pixels.
+//! Between two steps the tile goes through shared memory, with a barrier before the stores and one before the loads.
+//! Half a warp has a whole column frequency, so a barrier of the warp is enough before the stores of both column steps.
+//! Rows of the image go through shared memory, too, so that a warp reads and writes neighbouring pixels. A warp stores
+//! whole rows, so a barrier of the warp is enough before it loads its results.
 //!
 //! # Bank conflicts
 //! Rows of pixels are 132 complex numbers apart. The order after the row step is by column frequency, and neighbouring
@@ -49,7 +50,7 @@ use super::judge::Judge;
 use super::layout::{COEFFICIENTS, Header, LARGEST_MASK, SHORT, SIDE, TWIDDLES};
 use super::load::Facts;
 use super::place::Place;
-use super::results::{PARTS_OF_WARP, Results, position};
+use super::results::{Results, place_in_tile};
 use super::spectral::{self, Normalization, transform};
 use super::transform::{POINTS, reversed};
 use super::warp_sum;
@@ -150,14 +151,14 @@ pub(super) unsafe fn this_thread(parts: &SharedParts) -> u32 {
     thread::thread_idx_x() + unsafe { parts.zero.load(0) }
 }
 
-/// The same for a number that the assembler would otherwise load again at each use.
+/// A parameter plus a zero from shared memory. Otherwise the assembler loads it again at each use.
 ///
 /// # Safety
 /// - The zero is in shared memory, and a barrier has passed since.
 #[inline(always)]
 unsafe fn in_register(parts: &SharedParts, value: f32) -> f32 {
     // SAFETY: as this function requires.
-    f32::from_bits(value.to_bits().wrapping_add(unsafe { parts.zero.load(0) }))
+    f32::from_bits(value.to_bits() + unsafe { parts.zero.load(0) })
 }
 
 /// The factor `exp(-2 pi i t q / 128)`.
@@ -204,7 +205,8 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
     }
     // SAFETY: the tables are filled; each warp loads its own rows.
     let facts = unsafe { pair.load(&params, parts.exchange, (warp, lane)) };
-    Place::<C>::prefetch_later(&params, image, thread);
+    // SAFETY: the image is as this function requires.
+    unsafe { Place::<C>::prefetch_later(&params, image, thread) };
     // SAFETY: all threads of the block call these, with a barrier between. It completes the pixels and the factors,
     // too.
     let transformed = unsafe {
@@ -243,16 +245,16 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
     let first_row = warp * ROWS_OF_WARP;
     let (factor, summand) = params.exact_finish();
     // SAFETY: the zero is in shared memory. The warp has stored the sums of its rows, and their results are its own.
-    let all_hold = unsafe {
+    let are_proven = unsafe {
         let finish = (in_register(&parts, factor), in_register(&parts, summand));
-        if results.are_whole() {
+        if results.have_wide_rows() {
             results.store::<true>(first_row, &params, finish)
         } else {
             results.store::<false>(first_row, &params, finish)
         }
     };
     // SAFETY: all threads of the block are here.
-    if !unsafe { thread::sync_threads_or(!all_hold) } {
+    if !unsafe { thread::sync_threads_or(!are_proven) } {
         return;
     }
     let coefficients = mask.offset(COEFFICIENTS as isize);
@@ -268,15 +270,9 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
             return;
         }
         let mut failures = Failures::<WARPS>::new(parts.twiddles.cast(), before);
-        let mut part = 0;
-        while part < thread::black_box(PARTS_OF_WARP) {
-            thread::no_unroll();
-            let (fails, number) = results.fails(first_row, part);
-            failures.add(fails, number);
-            part += 1;
-        }
+        results.list(first_row, &mut failures);
         failures.compute::<C>(number, (image, result, coefficients), &params, |number| {
-            let (is_second, in_tile) = position(number);
+            let (is_second, in_tile) = place_in_tile(number);
             place.position(is_second, in_tile)
         });
     }

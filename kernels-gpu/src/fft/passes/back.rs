@@ -94,13 +94,15 @@ pub(super) unsafe fn back(
     let mut failing = [0_u32; 2];
     for j in 0..ELEMENTS {
         let column = (lane + LONG * j as u32) as i32;
-        let sums = judge.sums(v[reversed(j)]);
+        let Complex { re, im } = v[reversed(j)];
         for tile in 0..2 {
+            let judge = judge.of(tile == 1);
+            let sum = judge.sum(if tile == 0 { re } else { im });
             if is_wanted && column < pair.wanted_columns[tile] {
-                if judge.accepts(tile, sums[tile]) {
+                if judge.accepts(sum) {
                     let index = params.dst_index(pair.x + column + tile as i32 * pair.distance, pair.y + row as i32);
                     // SAFETY: the result lies in the image. The warp has the row for itself, and the lane the column.
-                    unsafe { result.store(index, fma(sums[tile], factor, summand)) };
+                    unsafe { result.store(index, fma(sum, factor, summand)) };
                 } else {
                     failing[tile] |= 1 << j;
                 }
