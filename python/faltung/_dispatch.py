@@ -3,6 +3,8 @@
 All arguments are checked.
 """
 
+import functools
+
 import numpy as np
 
 from faltung import _native
@@ -12,6 +14,14 @@ from faltung._on_device import OnDevice
 
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
 _NO_WEIGHT = float(np.finfo(np.float64).eps)
+
+# The types of arrays in host memory that one function filters along axes, whatever their shape: real ones, but for
+# float32, whose pictures take another one.
+_ALIKE = frozenset("?bBhHiIlLqQd")
+
+# The largest mean of a picture of float32 that is computed as a sum of products. Above, sums that do not grow with the
+# size are worth more than one pass over memory with all products.
+SMALL_MEAN = 12
 
 # Weights below which the products with 0 are left out one by one.
 _FEW = 64
@@ -142,12 +152,49 @@ def separable_image(array, output, passes, cval, exact):
 
 
 def filter_all_axes(array, weights, mode, cval):
-    """Filters a device array along each of its axes into a new array, with all arguments but these at their defaults.
+    """Filters an array along each of its axes into a new array, with all arguments but these at their defaults.
 
-    `weights` may be the size of a mean. Returns None where the long way is needed, which knows the errors, too.
+    `weights` may be the size of a mean. Returns None where the long way is needed, which knows all arrays and errors.
+    On small arrays that takes longer than the filter.
     """
     code = MODES.get(mode) if type(mode) is str else None
-    return None if code is None else _native.filter_all_axes(array, weights, code, cval)
+    if code is None:
+        return None
+    if type(array) is not np.ndarray:
+        return _native.filter_all_axes(array, weights, code, cval)
+    dtype = array.dtype
+    if not dtype.isnative or not array.ndim or type(cval) is not float:
+        return None
+    if dtype.char == "f":
+        return _smoothed_picture(array, weights, MODE_NAMES[code], cval)
+    if dtype.char not in _ALIKE:
+        return None
+    output = empty(array.shape, dtype)
+    filters = [(axis, weights, code, 0) for axis in range(array.ndim)]
+    _native.filter_axes(array, output, filters, cval, False)
+    return output
+
+
+def _smoothed_picture(array, weights, mode, cval):
+    """`filter_all_axes` of a picture of float32."""
+    if array.ndim != 2 or (mode == "constant" and cval != 0):
+        return None
+    if type(weights) is int:
+        if weights > SMALL_MEAN:
+            return None
+        weights = _mean_weights(weights)
+    output = empty(array.shape, array.dtype)
+    shape = (len(weights), len(weights))
+    done = _native.fits_f32(weights) and _image(array, weights, weights, shape, output, mode, cval, (0, 0))
+    return output if done else None
+
+
+@functools.lru_cache(maxsize=SMALL_MEAN)
+def _mean_weights(size):
+    """The weights of a mean."""
+    weights = np.full(size, 1 / size)
+    weights.flags.writeable = False
+    return weights
 
 
 def filter_axes(array, output, passes, cval, exact):
@@ -231,7 +278,7 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
         return
     is_f32 = has_f32_sums(array, output, exact) and _native.fits_f32(weights)
     if is_f32 and (array.ndim == 2 or (array.ndim == 3 and weights.shape[2] == 1 and array.shape[2] <= 4)):
-        has_zeros = np.count_nonzero(np.abs(weights) > _NO_WEIGHT) < weights.size
+        has_zeros = not _native.are_above(weights, _NO_WEIGHT)
         # SciPy leaves out products with 0, which matters where the array is not finite.
         if not (has_zeros and weights.size < _FEW):
             name = MODE_NAMES[mode]

@@ -20,11 +20,13 @@ from faltung._arguments import (
     refuse_others,
 )
 from faltung._dispatch import (
+    SMALL_MEAN,
     assign,
     correlate_dense,
     correlate_lines,
     filter_all_axes,
     filter_axes,
+    has_f32_sums,
     one_after_another,
     run_on_device,
     run_on_host,
@@ -33,11 +35,10 @@ from faltung._dispatch import (
 from faltung._memory import empty
 from faltung._on_device import OnDevice
 
-# The largest mean of a picture of `float32` that is computed as a sum of products.
-_SMALL_MEAN = 12
-
-# The difference of both neighbours.
+# The difference of both neighbours, and what Sobel and Prewitt smooth it with.
 _DIFFERENCE = np.array([-1.0, 0.0, 1.0])
+SOBEL = np.array([1.0, 2.0, 1.0])
+PREWITT = np.array([1.0, 1.0, 1.0])
 
 # The index that reverses an axis.
 _REVERSED = (slice(None, None, -1),)
@@ -108,9 +109,8 @@ def gaussian1d(array, sigma, axis, order, output, mode, cval, truncate, radius, 
 
 
 def _may_take_one_call(array, output, axes, exact):
-    """Whether one call of the library may do all, if the array is on a device: on small ones the arguments take longer
-    than the filter."""
-    return output is None and axes is None and not exact and type(array) not in (np.ndarray, OnDevice)
+    """Whether one call of the library may do all: on small arrays the arguments take longer than the filter."""
+    return output is None and axes is None and not exact and type(array) is not OnDevice
 
 
 def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, exact):
@@ -207,9 +207,8 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         assign(output, array)
         return output
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
-    # Sums that do not grow with the size are worth more than one pass over memory with all products.
-    is_small = array.ndim != 2 or all(size <= _SMALL_MEAN for _, size, _, _ in passes)
-    if are_valid and is_small:
+    is_small = array.ndim != 2 or all(size <= SMALL_MEAN for _, size, _, _ in passes)
+    if are_valid and is_small and has_f32_sums(array, output, exact):
         weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
         if separable_image(array, output, weighted, cval, exact):
             return output
@@ -233,7 +232,7 @@ def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
     modes = per_axis(mode, array.ndim, "mode")
     if array.ndim == 2:
         weights = [smoothing, smoothing]
-        weights[axis] = [-1, 0, 1]
+        weights[axis] = _DIFFERENCE
         if separable_image(array, output, [(0, weights[0], 0, modes[0]), (1, weights[1], 0, modes[1])], cval, exact):
             return output
     others = (other for other in range(array.ndim) if other != axis)
@@ -329,7 +328,7 @@ def gaussian_gradient_magnitude(array, sigma, output, mode, cval, axes, options,
 
 
 def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolution, axes, exact):
-    if _may_take_one_call(array, output, axes, exact):
+    if _may_take_one_call(array, output, axes, exact) and type(array) is not np.ndarray:
         result = _native.filter_picture(array, weights, mode, cval, origin, is_convolution)
         if result is not None:
             return result

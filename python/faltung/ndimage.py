@@ -311,7 +311,7 @@ def sobel(input, axis=-1, output=None, mode="reflect", cval=0.0, *, _exact=False
            [ 4, 12,  8],
            [ 4, 12,  8]])
     """
-    return _filters.smoothed_difference(input, axis, output, mode, cval, [1, 2, 1], _exact)
+    return _filters.smoothed_difference(input, axis, output, mode, cval, _filters.SOBEL, _exact)
 
 
 @public
@@ -329,7 +329,7 @@ def prewitt(input, axis=-1, output=None, mode="reflect", cval=0.0, *, _exact=Fal
            [3, 9, 6],
            [3, 9, 6]])
     """
-    return _filters.smoothed_difference(input, axis, output, mode, cval, [1, 1, 1], _exact)
+    return _filters.smoothed_difference(input, axis, output, mode, cval, _filters.PREWITT, _exact)
 
 
 @public

@@ -14,7 +14,7 @@ mod native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::ndimage::{correlate, correlate1d, count, counts, filter_axes, fits_f32, uniform1d};
+    use crate::ndimage::{are_above, correlate, correlate1d, count, counts, filter_axes, fits_f32, uniform1d};
     #[pymodule_export]
     use crate::opencv::{correlate_image, device_correlate_image};
     #[pymodule_export]

@@ -72,6 +72,12 @@ pub(crate) fn fits_f32(weights: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(all_fit_f32(&Weights::get(weights)?.values))
 }
 
+/// Whether the magnitudes of all weights of a C-contiguous array of float64 are above a number. A NaN is not.
+#[pyfunction]
+pub(crate) fn are_above(weights: &Bound<'_, PyAny>, least: f64) -> PyResult<bool> {
+    Ok(Weights::get(weights)?.values.iter().all(|weight| weight.abs() > least))
+}
+
 /// The border for a code of the Python part.
 pub(crate) fn border(code: u32) -> PyResult<BorderMode> {
     let found = BorderMode::ALL.into_iter().find(|mode| mode.code() == code);
