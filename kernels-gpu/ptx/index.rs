@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "14740d9e74c446a1fb7c10790a4a00b23730d91b2fe074eb34ee976932234747";
+pub const SOURCE_HASH: &str = "df9a4efdfc85f00f12a66b5a5bd1117e1573bb6ed5048488e85f45e18b764dff";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

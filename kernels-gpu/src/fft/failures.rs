@@ -54,21 +54,29 @@ impl<const WARPS: u32> Failures<WARPS> {
         Self { list, next: before }
     }
 
-    /// Adds the results of a warp's lanes that fail, each as a number.
+    /// Adds the results of a warp's lanes that fail. Each lane has one result of each of so many `groups`: `result`
+    /// says whether it fails, and its number.
     ///
     /// # Safety
-    /// - All lanes of the warp call this together. Over all calls, the warps add as many failures as [`count`] said.
+    /// - All lanes of the warp call this together. The warps add as many failures as [`count`] said.
     /// - The list has room for them, and nobody uses its place for something else.
     #[inline(always)]
-    pub(super) unsafe fn add(&mut self, fails: bool, failure: u32) {
-        // SAFETY: as this function requires. Each failure has a place of its own.
-        unsafe {
-            let of_warp = warp::ballot(fails);
-            if fails {
-                let earlier = of_warp & ((1 << (thread::thread_idx_x() % 32)) - 1);
-                self.list.store(self.next + earlier.count_ones(), failure);
+    pub(super) unsafe fn add(&mut self, groups: u32, result: impl Fn(u32) -> (bool, u32)) {
+        let mut group = 0;
+        // The bound is opaque, so that the loop stays rolled.
+        while group < thread::black_box(groups) {
+            thread::no_unroll();
+            let (fails, failure) = result(group);
+            // SAFETY: as this function requires. Each failure has a place of its own.
+            unsafe {
+                let of_warp = warp::ballot(fails);
+                if fails {
+                    let earlier = of_warp & ((1 << (thread::thread_idx_x() % 32)) - 1);
+                    self.list.store(self.next + earlier.count_ones(), failure);
+                }
+                self.next += of_warp.count_ones();
             }
-            self.next += of_warp.count_ones();
+            group += 1;
         }
     }
 

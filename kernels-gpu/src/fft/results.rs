@@ -2,7 +2,6 @@
 
 use cuda_std::prelude::*;
 
-use super::failures::Failures;
 use super::judge::Judge;
 use super::layout::SIDE;
 use super::load::{PIXELS, pixel_of_lane};
@@ -26,7 +25,7 @@ const WIDE: u32 = 96;
 /// Groups of 32 results of one tile in a row.
 const GROUPS_OF_ROW: u32 = 2 * SIDE / 32;
 /// Groups of 32 results of one tile in a warp's rows. Each lane has one result of each group.
-const GROUPS_OF_WARP: u32 = ROWS_OF_WARP * GROUPS_OF_ROW;
+pub(super) const GROUPS_OF_WARP: u32 = ROWS_OF_WARP * GROUPS_OF_ROW;
 
 /// The place of a result from its number in the list of failures: whether it lies in the second tile, column and row.
 #[inline(always)]
@@ -128,31 +127,12 @@ impl<const C: u32> Results<C> {
         failures
     }
 
-    /// Adds these results to a list, each as a number; see [`place_in_tile`].
-    ///
-    /// # Safety
-    /// - All lanes of the warp call this together, and the list has room for their failures.
-    /// - The sums of the warp's rows are in shared memory. `first_row` is its first row.
-    #[inline(always)]
-    pub(super) unsafe fn list<const WARPS: u32>(&self, first_row: u32, failures: &mut Failures<WARPS>) {
-        let mut group = 0;
-        while group < thread::black_box(GROUPS_OF_WARP) {
-            thread::no_unroll();
-            // SAFETY: as this function requires.
-            unsafe {
-                let (fails, number) = self.fails(first_row, group);
-                failures.add(fails, number);
-            }
-            group += 1;
-        }
-    }
-
-    /// Whether the lane's result of a group is wanted and not proven, and its number.
+    /// Whether the lane's result of a group is wanted and not proven, and its number; see [`place_in_tile`].
     ///
     /// # Safety
     /// - The sums of the warp's rows are in shared memory, and `group` is below [`GROUPS_OF_WARP`].
     #[inline(always)]
-    unsafe fn fails(&self, first_row: u32, group: u32) -> (bool, u32) {
+    pub(super) unsafe fn fails(&self, first_row: u32, group: u32) -> (bool, u32) {
         let (row, group) = (first_row + group / GROUPS_OF_ROW, group % GROUPS_OF_ROW);
         let (column, is_second) = (group / 2 * 32 + self.lane, group % 2 != 0);
         // SAFETY: row and column are below 128.

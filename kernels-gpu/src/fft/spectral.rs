@@ -106,26 +106,18 @@ pub(super) unsafe fn transform<const C: u32>(
             exchange.store(place(k * LONG + q as u32, point), z.into());
         }
         let thread = this_thread(parts);
-        let [mut group, second_group] = groups(thread);
+        let [first, second] = groups(thread);
         // It is under way while the warp waits for others.
-        let mut spectrum = load_spectrum(mask, group);
+        let spectrum = load_spectrum(mask, first);
         thread::sync_threads();
 
-        let mut multiplied = 0;
-        // Rolled: one copy of the code.
-        while multiplied < thread::black_box(2) {
-            thread::no_unroll();
-            if multiplied == 1 {
-                spectrum = if second_group < STORED_GROUPS {
-                    load_spectrum(mask, second_group)
-                } else {
-                    mirrored(&spectrum, group % LONG == 0)
-                };
-                group = second_group;
-            }
-            multiply(exchange, &spectrum, group);
-            multiplied += 1;
-        }
+        multiply(exchange, &spectrum, first);
+        let spectrum = if second < STORED_GROUPS {
+            load_spectrum(mask, second)
+        } else {
+            mirrored(&spectrum, first.is_multiple_of(LONG))
+        };
+        multiply(exchange, &spectrum, second);
         thread::sync_threads();
 
         let (k, point, s) = of_columns(this_thread(parts));

@@ -50,7 +50,7 @@ use super::judge::Judge;
 use super::layout::{COEFFICIENTS, Header, LARGEST_MASK, SHORT, SIDE, TWIDDLES};
 use super::load::Facts;
 use super::place::Place;
-use super::results::{Results, place_in_tile};
+use super::results::{GROUPS_OF_WARP, Results, place_in_tile};
 use super::spectral::{self, Normalization, transform};
 use super::transform::{POINTS, reversed};
 use super::warp_sum;
@@ -270,7 +270,7 @@ pub unsafe fn fft_tile<const C: u32>(image: Global<f32>, result: GlobalMut<f32>,
             return;
         }
         let mut failures = Failures::<WARPS>::new(parts.twiddles.cast(), before);
-        results.list(first_row, &mut failures);
+        failures.add(GROUPS_OF_WARP, |group| results.fails(first_row, group));
         failures.compute::<C>(number, (image, result, coefficients), &params, |number| {
             let (is_second, in_tile) = place_in_tile(number);
             place.position(is_second, in_tile)

@@ -122,16 +122,15 @@ pub(super) unsafe fn back(
         return;
     }
     let mut failures = Failures::<WARPS>::new(parts.exchange.cast(), before);
-    let mut group = 0;
-    // The bound is opaque, so that the loop stays rolled: 32 groups of columns of 2 tiles.
-    while group < thread::black_box(2 * ELEMENTS as u32) {
-        thread::no_unroll();
-        let (j, is_second) = (group / 2, group % 2 != 0);
-        group += 1;
-        let bits = if is_second { failing[1] } else { failing[0] };
-        let column = LONG * j + lane + if is_second { pair.distance as u32 } else { 0 };
-        // SAFETY: all lanes of the warp are here. No thread uses the exchange any more.
-        unsafe { failures.add(bits >> j & 1 != 0, column | warp << 16) };
+    // SAFETY: all lanes of the warp are here. No thread uses the exchange any more.
+    unsafe {
+        // 32 groups of columns of 2 tiles.
+        failures.add(2 * ELEMENTS as u32, |group| {
+            let (j, is_second) = (group / 2, group % 2 != 0);
+            let bits = if is_second { failing[1] } else { failing[0] };
+            let column = LONG * j + lane + if is_second { pair.distance as u32 } else { 0 };
+            (bits >> j & 1 != 0, column | warp << 16)
+        });
     }
     // SAFETY: all threads of the block are here. All failures are results in the image.
     unsafe {
