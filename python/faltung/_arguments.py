@@ -20,8 +20,8 @@ MODE_NAMES = {code: name for name, code in reversed(MODES.items())}
 # made of these.
 TYPES = frozenset("?bBhHiIlLqQfdFD")
 
-# Those of arrays on a device.
-DEVICE_TYPES = TYPES - frozenset("FD")
+# The real ones: those of arrays on a device.
+REAL_TYPES = TYPES - frozenset("FD")
 
 
 class Unsupported(Exception):
@@ -36,7 +36,7 @@ def as_input(array):
         on_device = _on_device.wrap(array)
         if on_device is not None:
             dtype = on_device.dtype
-            if dtype.char not in DEVICE_TYPES or not dtype.isnative or on_device.ndim > _native.MOST_AXES:
+            if dtype.char not in REAL_TYPES or not dtype.isnative or on_device.ndim > _native.MOST_AXES:
                 raise Unsupported(f"arrays of {dtype} with {on_device.ndim} axes on a device")
             return on_device
     array = np.asarray(array)

@@ -8,16 +8,12 @@ import functools
 import numpy as np
 
 from faltung import _native
-from faltung._arguments import MODE_NAMES, MODES, mode_code
+from faltung._arguments import MODE_NAMES, MODES, REAL_TYPES, mode_code
 from faltung._memory import empty
 from faltung._on_device import OnDevice
 
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
 _NO_WEIGHT = float(np.finfo(np.float64).eps)
-
-# The types of arrays in host memory that one function filters along axes, whatever their shape: real ones, but for
-# float32, whose pictures take another one.
-_ALIKE = frozenset("?bBhHiIlLqQd")
 
 # The largest mean of a picture of float32 that is computed as a sum of products. Above, sums that do not grow with the
 # size are worth more than one pass over memory with all products.
@@ -163,12 +159,10 @@ def filter_all_axes(array, weights, mode, cval):
     if type(array) is not np.ndarray:
         return _native.filter_all_axes(array, weights, code, cval)
     dtype = array.dtype
-    if not dtype.isnative or not array.ndim or type(cval) is not float:
+    if dtype.char not in REAL_TYPES or not dtype.isnative or not array.ndim or type(cval) is not float:
         return None
     if dtype.char == "f":
         return _smoothed_picture(array, weights, MODE_NAMES[code], cval)
-    if dtype.char not in _ALIKE:
-        return None
     output = empty(array.shape, dtype)
     filters = [(axis, weights, code, 0) for axis in range(array.ndim)]
     _native.filter_axes(array, output, filters, cval, False)
