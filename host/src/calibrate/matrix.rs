@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
 use faltung::plan::{Considered, Limits, Plan};
-use faltung::{Accuracy, Device, Result, Variant, VariantChoice};
+use faltung::{Accuracy, Device, Error, Result, Variant, VariantChoice};
 use kernels_gpu::registry::{Entry, entries};
 
 use super::timer::Timer;
@@ -68,6 +68,13 @@ fn case(format: Format, side: usize, mask: usize, is_separable: bool) -> Case {
     Case { format, image: (side, side), mask: (mask, mask), is_separable, is_centred: true }
 }
 
+/// The kernel that a plan for a device with `limits` chooses, and whether it computes planes.
+fn choice(case: &Case, limits: Limits) -> Result<(&'static Entry, bool)> {
+    let problem = case.problem()?.with_accuracy(Accuracy::default());
+    let plan = Plan::new(&problem, limits, VariantChoice::Auto)?;
+    Ok((plan.entry, plan.planes.is_some()))
+}
+
 /// Whether the kernel takes an image of any format as fast as its planes.
 fn is_for_any_format(entry: &Entry) -> bool {
     matches!(entry.variant, Variant::Naive | Variant::ConstantMask)
@@ -77,8 +84,9 @@ impl Matrix {
     /// Measures all kernels on all cases. Takes some minutes.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the device. [`Error::NoTime`] for a device that is not a GPU.
     pub fn measure(device: &Device, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let limits = device.gpu().ok_or(Error::NoTime)?.limits();
         let mut timer = Timer::new(device)?;
         let mut cells = BTreeMap::new();
         for format in Format::all().filter(|format| format.channels != 2) {
@@ -89,11 +97,15 @@ impl Matrix {
             let kernels: Vec<_> = direct.chain(planes).collect();
             for mask in MASKS {
                 for is_separable in [false, true] {
-                    // The kernels that are worth a measurement.
+                    // The kernels that are worth a measurement. The choice of a plan always is.
                     let mut candidates = kernels.clone();
                     for side in SIDES {
                         let case = case(format, side, mask, is_separable);
                         let mut times = Vec::new();
+                        let choice = choice(&case, limits)?;
+                        if !candidates.contains(&choice) {
+                            candidates.push(choice);
+                        }
                         for &(entry, in_planes) in &candidates {
                             let Some((_, us)) = timer.time(&case, entry, in_planes)? else { continue };
                             times.push(Time { entry, in_planes, us });

@@ -18,14 +18,14 @@ use crate::common::border_table;
 
 /// Bytes of a vector: the largest asynchronous copy.
 pub(crate) const VECTOR_BYTES: u32 = 16;
-/// Pixels of a vector of `f32`.
+/// Values of a vector of `f32`.
 pub(crate) const VECTOR: u32 = VECTOR_BYTES / size_of::<f32>() as u32;
 /// Rows that [`RowCopies`] copies at a time.
 pub(crate) const STEP_ROWS: usize = 16;
 
-/// Bits of a number from 0 to [`VECTOR_BYTES`].
-const BYTES_BITS: u32 = VECTOR_BYTES.ilog2() + 1;
-const _: () = assert!(VECTOR_BYTES < 1 << BYTES_BITS);
+/// Bits of a number from 0 to [`VECTOR`].
+const COUNT_BITS: u32 = VECTOR.ilog2() + 1;
+const _: () = assert!(VECTOR < 1 << COUNT_BITS);
 
 /// How many values of the vector that begins with value `first` of a row lie in the row.
 ///
@@ -58,13 +58,13 @@ pub(crate) unsafe fn copy_zfill<T: Scalar>(
 
 /// The vectors of a row that lie in the image and are aligned, from the first to the one past the last.
 ///
-/// The row has `vectors` vectors and begins in column `left`.
+/// The row has `vectors` vectors and begins with value `left` of the image's row.
 #[inline(always)]
-pub(crate) fn interior_vectors(left: i32, vectors: u32, params: &Params) -> (u32, u32) {
+pub(crate) fn interior_vectors<const C: u32>(left: i32, vectors: u32, params: &Params) -> (u32, u32) {
     if (params.src_pitch | left) & (VECTOR as i32 - 1) != 0 {
         return (0, 0);
     }
-    let end = ((params.width - left).max(0) as u32 / VECTOR).min(vectors);
+    let end = ((params.row_values::<C>() - left).max(0) as u32 / VECTOR).min(vectors);
     ((left.min(0).unsigned_abs() / VECTOR).min(end), end)
 }
 
@@ -82,18 +82,19 @@ const fn partition_stride(threads: u32) -> u32 {
     threads / STEP_ROWS as u32
 }
 
-/// Whether the byte counts of a thread's [`Partition`] fit in one `u32`: [`RowCopies::partition_bytes`] packs them.
-pub(crate) const fn bytes_fit_in_word(vectors: u32, threads: u32) -> bool {
-    BYTES_BITS * vectors.div_ceil(partition_stride(threads)) <= u32::BITS
+/// Whether the counts of a thread's [`Partition`] fit in one `u32`: [`RowCopies::partition_counts`] packs them.
+pub(crate) const fn counts_fit_in_word(vectors: u32, threads: u32) -> bool {
+    COUNT_BITS * vectors.div_ceil(partition_stride(threads)) <= u32::BITS
 }
 
-/// The copies of one step of rows after the other, by a block of `THREADS` threads.
-pub(crate) struct RowCopies<const THREADS: u32> {
+/// The copies of one step of rows after the other, by a block of `THREADS` threads. Pixels have `C` channels, which
+/// stay interleaved.
+pub(crate) struct RowCopies<const C: u32, const THREADS: u32> {
     pub(crate) image: Global<f32>,
     pub(crate) params: Params,
     /// From [`interior_vectors`].
     pub(crate) interior: (u32, u32),
-    /// The column in which each row begins. It may lie outside.
+    /// The value of the image's row with which each row begins. It may lie outside.
     pub(crate) left: i32,
     /// The next row. It may lie outside.
     pub(crate) y: i32,
@@ -101,13 +102,13 @@ pub(crate) struct RowCopies<const THREADS: u32> {
     pub(crate) to: Shared<f32>,
     /// Vectors of a row.
     pub(crate) vectors: u32,
-    /// Pixels from one row to the next in shared memory.
+    /// Values from one row to the next in shared memory.
     pub(crate) pitch: u32,
-    /// The columns of the border: see [`border_table`].
+    /// The values of the border: see [`border_table`].
     pub(crate) table: Shared<i32>,
 }
 
-impl<const THREADS: u32> RowCopies<THREADS> {
+impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
     /// The vectors of a row that are not in the interior.
     #[inline(always)]
     fn border_vectors(&self) -> u32 {
@@ -118,7 +119,7 @@ impl<const THREADS: u32> RowCopies<THREADS> {
     ///
     /// # Safety
     /// - All threads of the block call this, each with its rank.
-    /// - The table has an element for each pixel of the vectors.
+    /// - The table has an element for each value of the vectors.
     /// - No thread reads the table before the next barrier.
     #[inline(always)]
     pub(crate) unsafe fn fill_table(&self, thread: u32) {
@@ -126,14 +127,14 @@ impl<const THREADS: u32> RowCopies<THREADS> {
             // SAFETY: all threads call this, `thread` is below THREADS, and the table has this length.
             unsafe {
                 let length = self.vectors * VECTOR;
-                border_table::fill::<1>(self.table, &self.params, self.left, length, (thread, THREADS));
+                border_table::fill::<C>(self.table, &self.params, self.left, length, (thread, THREADS));
             }
         }
     }
 
     /// Begins the copies of the next [`STEP_ROWS`] rows, a warp per row, and commits them as one group.
     ///
-    /// `at` is the distance of the destination from the first buffer, in pixels.
+    /// `at` is the distance of the destination from the first buffer, in values.
     ///
     /// # Safety
     /// - All threads of the block call this. `to` is the beginning of row `thread / 32` in the first buffer.
@@ -204,11 +205,11 @@ impl<const THREADS: u32> RowCopies<THREADS> {
         Partition { row: thread / 8 % rows, vector: thread % 8 + thread / (8 * rows) * 8 }
     }
 
-    /// The bytes that each vector of a thread's partition has in a row of the image, [`BYTES_BITS`] bits a vector.
+    /// The values that each vector of a thread's partition has in a row of the image, [`COUNT_BITS`] bits a vector.
     ///
-    /// [`bytes_fit_in_word`] holds. A vector that is copied pixel by pixel counts 0.
+    /// [`counts_fit_in_word`] holds. A vector that is copied value by value counts 0.
     #[inline(always)]
-    pub(crate) fn partition_bytes(&self, partition: Partition) -> u32 {
+    pub(crate) fn partition_counts(&self, partition: Partition) -> u32 {
         let stride = const {
             assert!(THREADS.is_multiple_of(8 * STEP_ROWS as u32));
             partition_stride(THREADS)
@@ -216,10 +217,11 @@ impl<const THREADS: u32> RowCopies<THREADS> {
         let mut packed = 0;
         for pass in 0..self.vectors.div_ceil(stride) {
             let vector = partition.vector + pass * stride;
-            let count = values_in_row::<f32>(true, self.left + (vector * VECTOR) as i32, self.params.width) as u32;
+            let count =
+                values_in_row::<f32>(true, self.left + (vector * VECTOR) as i32, self.params.row_values::<C>()) as u32;
             let is_interior = vector >= self.interior.0 && vector < self.interior.1;
             if vector < self.vectors && (is_interior || self.fills_with_zeros()) {
-                packed |= (4 * count) << (BYTES_BITS * pass);
+                packed |= count << (COUNT_BITS * pass);
             }
         }
         packed
@@ -227,16 +229,16 @@ impl<const THREADS: u32> RowCopies<THREADS> {
 
     /// Begins the copies of the next [`STEP_ROWS`] rows, the same number for each thread, and does not commit them.
     ///
-    /// `at` is the distance of the destination from the first buffer, in pixels; `bytes` comes from
-    /// [`partition_bytes`](Self::partition_bytes). Where the border is zero, blocks at the edge are as fast as others.
+    /// `at` is the distance of the destination from the first buffer, in values; `counts` comes from
+    /// [`partition_counts`](Self::partition_counts). Where the border is zero, blocks at the edge are as fast as others.
     ///
     /// # Safety
     /// - All threads of the block call this. `to` is the destination of the first vector of `partition`.
-    /// - `bytes` are those of `partition`, and [`bytes_fit_in_word`] holds.
+    /// - `counts` are those of `partition`, and [`counts_fit_in_word`] holds.
     /// - The border table is filled, and a barrier has passed since.
     /// - No thread reads or writes the destination until the copies have been waited for and a barrier has passed.
     #[inline(always)]
-    pub(crate) unsafe fn copy_partitioned(&mut self, at: u32, partition: Partition, bytes: u32) {
+    pub(crate) unsafe fn copy_partitioned(&mut self, at: u32, partition: Partition, counts: u32) {
         let params = &self.params;
         let Partition { row, vector: first } = partition;
         let to = self.to.offset(at);
@@ -245,11 +247,11 @@ impl<const THREADS: u32> RowCopies<THREADS> {
         let y = self.y + row as i32;
         if fills || self.y >= 0 && self.y + STEP_ROWS as i32 <= params.height {
             let inside = (y as u32) < params.height as u32;
-            let bytes = if inside { bytes } else { 0 };
-            // Where the vector has no bytes, the address is computed and never read.
+            let counts = if inside { counts } else { 0 };
+            // Where the vector has no values, the address is computed and never read.
             let from = self.image.offset(params.src_index(self.left + (first * VECTOR) as i32, y));
             for pass in 0..self.vectors.div_ceil(stride) {
-                let of_vector = (bytes >> (BYTES_BITS * pass)) & ((1 << BYTES_BITS) - 1);
+                let of_vector = size_of::<f32>() as u32 * (counts >> (COUNT_BITS * pass) & ((1 << COUNT_BITS) - 1));
                 // A vector that the loop below copies must not be filled here: the order of the two is undefined.
                 let predicate = first + pass * stride < self.vectors && (fills || of_vector > 0);
                 let offset = pass * stride * VECTOR;
@@ -316,7 +318,7 @@ impl<const THREADS: u32> RowCopies<THREADS> {
         let row = self.image.offset(params.src_index(0, y));
         if self.fills_with_zeros() {
             let x = self.left + first as i32;
-            let count = values_in_row::<f32>(y >= 0, x, params.width);
+            let count = values_in_row::<f32>(y >= 0, x, params.row_values::<C>());
             // SAFETY: `count` pixels lie in the row, and `fills_with_zeros` says that vectors are aligned.
             unsafe { copy_zfill(to, row, (x, count), self.image) };
             return;
@@ -366,7 +368,7 @@ mod tests {
                         let first = left + 4 * *i as i32;
                         aligned && first >= 0 && first + 4 <= width
                     };
-                    let (begin, end) = interior_vectors(left, vectors, &params);
+                    let (begin, end) = interior_vectors::<1>(left, vectors, &params);
                     assert!(begin <= end && end <= vectors, "{width}, {left}: {begin}..{end} of {vectors}");
                     assert!((0..vectors).filter(inside).eq(begin..end), "{width}, {left}: {begin}..{end} of {vectors}");
                 }
@@ -380,7 +382,7 @@ mod tests {
         for vectors in 1..100 {
             let mut seen = [[0; 100]; STEP_ROWS];
             for thread in 0..THREADS {
-                let Partition { row, vector } = RowCopies::<THREADS>::partition(thread);
+                let Partition { row, vector } = RowCopies::<1, THREADS>::partition(thread);
                 for vector in (vector..vectors).step_by(partition_stride(THREADS) as usize) {
                     seen[row as usize][vector as usize] += 1;
                 }

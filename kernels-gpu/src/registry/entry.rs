@@ -173,6 +173,9 @@ impl Entry {
     ///
     /// `gridDim.x` is `blocks_across`. The device has `sm_count` multiprocessors with `shared_per_sm` bytes of shared
     /// memory each.
+    ///
+    /// There are as many waves as the kernel asks for. If more than a quarter of them would be idle, because many blocks
+    /// lie side by side, there are up to two more.
     #[must_use]
     pub fn grid_dim_y(
         &self,
@@ -186,9 +189,21 @@ impl Entry {
         let Grid::Partition(partition) = self.variant.spec().grid else { return None };
         let Occupancy { blocks_per_sm, waves } = (partition.occupancy)(self, mask);
         let fitting = shared_per_sm / (self.shared_bytes(mask) + RESERVED);
-        let blocks = u64::from(waves) * u64::from(sm_count) * fitting.clamp(1, blocks_per_sm.into());
+        let resident = u64::from(sm_count) * fitting.clamp(1, blocks_per_sm.into());
         let most = rows.div_ceil((partition.least_rows)(self, mask.1)).min(most);
-        Some((blocks / u64::from(blocks_across)).clamp(1, most.into()) as u32)
+        let of_waves = |waves: u32| (u64::from(waves) * resident / u64::from(blocks_across)).clamp(1, most.into());
+        // The part of the waves that the blocks fill.
+        let filled = |dim: &u64| {
+            let blocks = dim * u64::from(blocks_across);
+            blocks as f64 / blocks.next_multiple_of(resident) as f64
+        };
+        let dim = of_waves(waves);
+        if filled(&dim) >= 0.75 {
+            return Some(dim as u32);
+        }
+        // Of equal ones the first, which is the last for `max_by`.
+        let more = (waves..=waves + 2).rev().map(of_waves);
+        more.max_by(|a, b| filled(a).total_cmp(&filled(b))).map(|dim| dim as u32)
     }
 
     /// The entry as the PTX must hold it.

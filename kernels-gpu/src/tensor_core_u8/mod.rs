@@ -359,6 +359,7 @@ crate::registry::instances! {
         |image, result, mask, params| tensor_core_u8::<C, 0>(image, result, mask, params)
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3, 5, 7, 9, 11];
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1], K in [13, 15, 21, 31];
+    sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [3, 4], K in [13, 15, 21, 31];
         |image, result, mask, params| tensor_core_u8::<C, K>(image, result, mask, params)
 }
 

@@ -3,8 +3,10 @@
 use super::SUBTILE;
 use crate::common::async_rows::VECTOR;
 
-/// Buffers of pixels, one step each.
-pub(super) const STAGES: u32 = 3;
+/// Buffers of pixels, one step each. Several channels also have buffers of results.
+pub(super) const fn stages(channels: u32) -> u32 {
+    if channels == 1 { 3 } else { 2 }
+}
 
 /// Blocks of 8 rows or columns that the windows of 8 neighbouring outputs touch.
 ///
@@ -28,10 +30,10 @@ pub const fn subtiles(blocks: u32) -> u32 {
     4 / tiles(blocks)
 }
 
-/// Warps of a block: as many as registers allow.
+/// Warps of a block: as many as registers allow, and equally many for each channel.
 #[must_use]
-pub const fn warps(blocks: u32) -> u32 {
-    if blocks <= 9 && tiles(blocks) == 1 { 16 } else { 12 }
+pub const fn warps(channels: u32, blocks: u32) -> u32 {
+    if blocks <= 9 && tiles(blocks) == 1 && channels != 3 { 16 } else { 12 }
 }
 
 /// Rows of a step.
@@ -40,31 +42,38 @@ pub const fn rows(blocks: u32) -> u32 {
     SUBTILE * subtiles(blocks)
 }
 
-/// Output columns of a block.
+/// Output columns of a block, in pixels.
 #[must_use]
-pub const fn columns(blocks: u32) -> u32 {
-    16 * tiles(blocks) * warps(blocks)
+pub const fn columns(channels: u32, blocks: u32) -> u32 {
+    16 * tiles(blocks) * warps(channels, blocks) / channels
 }
 
-/// Columns from the first pixel that a block reads, at a multiple of 4, to its first window.
-pub(super) const fn lead(origin_x: i32) -> u32 {
-    origin_x.wrapping_neg() as u32 % VECTOR
+/// Values from the first one that a block reads, at a multiple of 4, to its first window.
+pub(super) const fn lead(channels: u32, origin_x: i32) -> u32 {
+    (origin_x.wrapping_neg() as u32).wrapping_mul(channels) % VECTOR
 }
 
-/// Whether a window begins in the second pixel of a pair. Lanes read pixels in pairs.
+/// Whether a window begins in the second pixel of a pair. Of one channel, lanes read pixels in pairs.
 pub(super) const fn odd(origin_x: i32) -> u32 {
-    lead(origin_x) % 2
+    lead(1, origin_x) % 2
 }
 
-/// Vectors of a row of pixels: those under the windows of all columns, padded to whole blocks, and two columns.
-pub(super) const fn vectors(blocks: u32) -> u32 {
-    (columns(blocks) - 16 + SUBTILE * (blocks + 1) + 2).div_ceil(VECTOR)
+/// Vectors of a row of pixels: those under the windows of all columns, padded to whole blocks, and the [`lead`].
+pub(super) const fn vectors(channels: u32, blocks: u32) -> u32 {
+    let columns = columns(channels, blocks) - 16 + SUBTILE * (blocks + 1);
+    (channels * columns + VECTOR - 1).div_ceil(VECTOR)
 }
 
-/// Pixels from one row to the next in shared memory: pairs from 4 rows access all banks.
-pub(super) const fn pitch(blocks: u32) -> u32 {
-    let columns = vectors(blocks) * VECTOR;
-    columns.saturating_sub(8).next_multiple_of(32) + 8
+/// Values from one row of pixels to the next in shared memory.
+///
+/// The lanes of a warp read 8 rows at once. Of one channel, pairs from 4 rows access all banks. Of three channels,
+/// pixels from 8 rows do. Of two and four channels, two and four lanes share a bank.
+pub(super) const fn pitch(channels: u32, blocks: u32) -> u32 {
+    let vectors = vectors(channels, blocks);
+    if channels > 2 {
+        return VECTOR * (vectors | 1);
+    }
+    (VECTOR * vectors).saturating_sub(8).next_multiple_of(32) + 8
 }
 
 /// Elements of each table of coefficients.
@@ -75,11 +84,63 @@ pub(super) const fn elements(blocks: u32) -> u32 {
 /// Tables of coefficients: `tf32` parts of the row, `bf16` pairs of the row, both of the column.
 pub(super) const TABLES: u32 = 3;
 
+/// Values from one row of the results of a step to the next, where they are collected in shared memory.
+///
+/// With three channels all lanes of a warp store to banks of their own.
+pub(super) const fn staged_pitch(channels: u32, blocks: u32) -> u32 {
+    channels * columns(channels, blocks) + 4
+}
+
+/// Values of the results of a step in shared memory. With one channel there are none.
+pub(super) const fn staged_values(channels: u32, blocks: u32) -> u32 {
+    if channels > 1 { rows(blocks) * staged_pitch(channels, blocks) } else { 0 }
+}
+
 /// The dynamic shared memory of a block, in bytes, for masks of up to this many [`blocks`].
 ///
-/// It holds pixels, the tables of coefficients, and the border table.
+/// It holds pixels, the tables of coefficients, the border table, and the results of two steps of several channels.
 #[must_use]
-pub const fn shared_bytes(blocks: u32) -> u64 {
-    let words = STAGES * rows(blocks) * pitch(blocks) + TABLES * 4 * elements(blocks) + VECTOR * vectors(blocks);
-    4 * words as u64
+pub const fn shared_bytes(channels: u32, blocks: u32) -> u64 {
+    let pixels = stages(channels) * rows(blocks) * pitch(channels, blocks);
+    let tables = TABLES * 4 * elements(blocks) + VECTOR * vectors(channels, blocks);
+    4 * (pixels + tables + 2 * staged_values(channels, blocks)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most different words of a bank that the lanes of a warp access at once.
+    fn words_of_a_bank(word: impl Fn(u32, u32) -> u32) -> usize {
+        let words: [u32; 32] = core::array::from_fn(|lane| word(lane as u32 / 4, lane as u32 % 4));
+        let is_first = |lane: &usize| !words[..*lane].contains(&words[*lane]);
+        let of_bank = |bank| (0..32).filter(is_first).filter(|&lane| words[lane] % 32 == bank).count();
+        (0..32).map(of_bank).max().unwrap()
+    }
+
+    /// What the comments say of banks.
+    #[test]
+    fn lanes_access_banks_of_their_own() {
+        for blocks in [5, 7, 9, 13, 17] {
+            let pixels = [2, 3, 4].map(|c| words_of_a_bank(|g, t| g * pitch(c, blocks) + t * c));
+            assert_eq!(pixels, [2, 1, 4], "{blocks}");
+            let results = [2, 3, 4].map(|c| words_of_a_bank(|g, t| g * c + 2 * t * staged_pitch(c, blocks)));
+            assert_eq!(results, [2, 1, 4], "{blocks}");
+            // A pair has two words: a warp reads 64 words in two passes, 4 rows at a time.
+            let pairs = words_of_a_bank(|g, t| if g < 4 { g * pitch(1, blocks) + 2 * t } else { 0 });
+            assert_eq!(pairs, 1, "{blocks}");
+        }
+    }
+
+    /// The vectors hold what the lanes of all warps read, whatever the lead.
+    #[test]
+    fn rows_hold_all_pixels() {
+        for (channels, blocks) in [(1, 5), (1, 7), (1, 17), (2, 9), (3, 5), (3, 17), (4, 13)] {
+            let last_pixel = columns(channels, blocks) - 16 + SUBTILE * (blocks + 1) - 1;
+            let last =
+                (0..4).map(|origin| lead(channels, origin) + last_pixel * channels + channels - 1).max().unwrap();
+            let values = vectors(channels, blocks) * VECTOR;
+            assert!(last < values && values <= pitch(channels, blocks), "{channels} channels, {blocks} blocks");
+        }
+    }
 }

@@ -19,6 +19,11 @@
 //! The left operand is a Toeplitz matrix of coefficients: 16 rows, each with the mask's row one column further right.
 //! The right operand is pixels, 8 columns of 8 rows. So 16 outputs take `ceil((K + 15) / 8)` products.
 //!
+//! # Channels
+//! Interleaved channels stay interleaved in shared memory. A warp has one channel: from pixel to pixel it steps by
+//! their number. Its results are pieces of 4 bytes between those of the other channels, which device memory takes
+//! slowly. So the block collects the results of a step in shared memory. In the next step it stores whole rows.
+//!
 //! # Column pass
 //! The accumulators of the row pass, 16 columns of 8 rows, lie in the lanes as the left operand of the column pass
 //! needs them. Only the order of the rows differs, and the coefficients are permuted instead. So no lane exchanges
@@ -27,7 +32,8 @@
 //!
 //! # Thread mapping and tiling
 //! A warp owns 16 or 32 columns ([`tiles`]) and walks down a strip in steps of 32 or 16 rows ([`subtiles`]). The block
-//! copies the rows of the step after next to shared memory ([`cuda_std::cp_async`]), with one barrier a step.
+//! copies the rows of the step after next, or with several channels of the next step, to shared memory
+//! ([`cuda_std::cp_async`]), with one barrier a step.
 //!
 //! # Design constraints
 //! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. A step
@@ -56,7 +62,7 @@
 //! For 256 outputs there are `2 (blocks + 1)` products of either kind in the row pass, `2 blocks` in the column pass. A
 //! tensor core of compute capability 9.0 takes 6.8 cycles for one.
 //!
-//! H100, 2026-11-21, 8192 x 8192: 263 µs up to 65 x 65, 464 µs up to 129 x 129; memory alone takes 178 µs.
+//! H100, 2026-11-21, 8192 x 8192, one channel: 263 µs up to 65 x 65, 464 µs up to 129 x 129; memory alone takes 178 µs.
 
 mod error;
 mod layout;
@@ -69,15 +75,15 @@ use cuda_std::cp_async::{commit_group, wait_group};
 use cuda_std::prelude::*;
 
 pub use self::error::error_constant;
-use self::layout::{STAGES, TABLES, elements, lead, odd, pitch, vectors};
+use self::layout::{TABLES, elements, lead, odd, pitch, staged_values, stages, vectors};
 pub use self::layout::{blocks, columns, rows, shared_bytes, subtiles, tiles, warps};
 use self::passes::{are_finite, black_box_f32, filter_columns, filter_rows};
 use self::split::{Operand, bf16_pairs, tf32_parts};
-use self::store::Results;
+use self::store::{Results, Staged};
 use super::block_tile;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
-use crate::common::async_rows::{Partition, RowCopies, STEP_ROWS, VECTOR, bytes_fit_in_word, interior_vectors};
+use crate::common::async_rows::{Partition, RowCopies, STEP_ROWS, VECTOR, counts_fit_in_word, interior_vectors};
 use crate::common::partition::block_rows;
 use crate::registry::{
     Accuracy, Arithmetic, FactorPlaces, Grid, Ineligible, MaskClass, MaskForm, MaskMemory, Occupancy, RowPartition,
@@ -85,7 +91,7 @@ use crate::registry::{
 };
 
 /// Threads of the largest blocks. [`warps`] has those of each kernel.
-pub const BLOCK: (u32, u32) = (32 * warps(9), 1);
+pub const BLOCK: (u32, u32) = (32 * warps(1, 9), 1);
 /// Blocks that the registers of a multiprocessor hold at a time, on compute capability 9.0.
 pub const BLOCKS_PER_SM: u32 = 1;
 /// Blocks of a launch for each resident block of the device.
@@ -97,14 +103,14 @@ pub const STRIP_STEP: u32 = 32;
 
 /// The convergent instructions of the source, for masks of up to this many [`blocks`].
 #[must_use]
-pub const fn convergent(blocks: u32) -> Convergent {
+pub const fn convergent(channels: u32, blocks: u32) -> Convergent {
     let tiles = tiles(blocks) * subtiles(blocks);
     // Each product is done with the tf32 parts and with the bf16 pairs. The 16 outputs of a tile need one block more in
     // the row pass.
     let (row_pass, column_pass) = (2 * tiles * (blocks + 1), 2 * tiles * blocks);
     Convergent {
-        // One after which the tables are complete, one in each step.
-        barriers: 2,
+        // One after which the tables are complete, one in each step. With several channels, one before the last stores.
+        barriers: if channels == 1 { 2 } else { 3 },
         warp_barriers: 0,
         matrix_products: row_pass + column_pass,
         // `pin_register`: the partition of the copies, the offset in the table, the offset in the pixels.
@@ -123,7 +129,7 @@ type Sums = [f32; 4];
 /// Filtered pixels as operands: 16 columns of 8 rows in a warp.
 type Filtered = [Operand; 4];
 
-/// The kernel for masks of up to `BLOCKS` [`blocks`].
+/// The kernel for images of `C` interleaved channels, and masks of up to `BLOCKS` [`blocks`].
 ///
 /// `PENDING` is `BLOCKS - 1`. `TILES`, `SUBTILES` and `ROWS` are [`tiles`], [`subtiles`] and [`rows`]. `COLUMNS` is `16
 /// * TILES`, `THREADS` 32 times [`warps`].
@@ -136,6 +142,7 @@ type Filtered = [Operand; 4];
 /// - The block is one row of `THREADS`, the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
 pub unsafe fn tensor_core<
+    const C: u32,
     const BLOCKS: usize,
     const PENDING: usize,
     const TILES: usize,
@@ -150,16 +157,17 @@ pub unsafe fn tensor_core<
     params: Params,
 ) {
     const {
-        assert!(BLOCKS == PENDING + 1 && PENDING.is_multiple_of(SUBTILES) && THREADS == 32 * warps(BLOCKS as u32));
+        assert!(BLOCKS == PENDING + 1 && PENDING.is_multiple_of(SUBTILES) && THREADS == 32 * warps(C, BLOCKS as u32));
         assert!(TILES as u32 == tiles(BLOCKS as u32) && SUBTILES as u32 == subtiles(BLOCKS as u32));
         assert!(COLUMNS == 16 * TILES as u32 && ROWS == rows(BLOCKS as u32));
-        assert!(bytes_fit_in_word(vectors(BLOCKS as u32), THREADS));
+        assert!(counts_fit_in_word(vectors(C, BLOCKS as u32), THREADS));
     };
     let blocks = BLOCKS as u32;
-    let (pitch, vectors, elements) = (pitch(blocks), vectors(blocks), elements(blocks));
-    let (lead, odd) = (lead(params.origin_x), odd(params.origin_x));
-    let first_column = (thread::block_idx_x() * columns(blocks)) as i32;
-    let left = first_column - params.origin_x - lead as i32;
+    let (pitch, vectors, elements) = (pitch(C, blocks), vectors(C, blocks), elements(blocks));
+    let stages = const { stages(C) };
+    let (lead, odd) = (lead(C, params.origin_x), if C == 1 { odd(params.origin_x) } else { 0 });
+    let first_column = (thread::block_idx_x() * columns(C, blocks)) as i32;
+    let left = (first_column - params.origin_x) * C as i32 - lead as i32;
     let (first, rows) = block_rows::<STRIP_STEP>(&params);
     if rows <= 0 {
         return;
@@ -167,21 +175,23 @@ pub unsafe fn tensor_core<
     let thread = thread::thread_idx_x();
 
     let pixels = Shared::<f32>::dynamic();
-    let tables = pixels.offset(STAGES * ROWS * pitch);
+    let tables = pixels.offset(stages * ROWS * pitch);
+    let border_table = tables.offset(TABLES * 4 * elements);
+    let staged = border_table.offset(VECTOR * vectors);
     // SAFETY: all threads are here: only whole blocks have returned.
-    let partition = RowCopies::<THREADS>::partition(unsafe { pin_register(thread) });
-    let mut copies = RowCopies::<THREADS> {
+    let partition = RowCopies::<C, THREADS>::partition(unsafe { pin_register(thread) });
+    let mut copies = RowCopies::<C, THREADS> {
         image,
         params,
-        interior: interior_vectors(left, vectors, &params),
+        interior: interior_vectors::<C>(left, vectors, &params),
         left,
         y: first - params.origin_y,
         to: pixels.offset(partition.row * pitch + partition.vector * VECTOR),
         vectors,
         pitch,
-        table: tables.offset(TABLES * 4 * elements).cast(),
+        table: border_table.cast(),
     };
-    // SAFETY: the border table has an element for each pixel of the vectors, as in `shared_bytes`; it is read after the
+    // SAFETY: the border table has an element for each value of the vectors, as in `shared_bytes`; it is read after the
     // next barrier.
     unsafe { copies.fill_table(thread) };
     let tables = tables.cast::<F32x4>();
@@ -193,7 +203,8 @@ pub unsafe fn tensor_core<
             // SAFETY: 0 <= k < count, and `mask` holds the `count` coefficients from `from` on.
             if k >= 0 && k < count { unsafe { mask.load((from + k) as isize) } } else { 0.0 }
         };
-        let of_row = [0, -8, 1, -7].map(|k| coefficient(0, params.mask_width, first - odd as i32 + k));
+        let of_row = if C == 1 { [0, -8, 1, -7] } else { [0, -8, 4, -4] };
+        let of_row = of_row.map(|k| coefficient(0, params.mask_width, first - odd as i32 + k));
         let of_column = [0, 1].map(|k| coefficient(params.mask_width, params.mask_height, first + k));
         let of_column = [of_column[0], of_column[1], 0.0, 0.0];
         let (first, second) = (tf32_parts(of_column), bf16_pairs(of_column));
@@ -208,12 +219,15 @@ pub unsafe fn tensor_core<
 
     let (warp, lane) = (thread / 32, thread % 32);
     let (g, t) = (lane / 4, lane % 4);
+    // The lane's first pixel of 8: of one channel it has a pair, of several channels this one and the fourth after it.
+    let pixel = if C == 1 { 2 * t } else { t };
     // SAFETY: all threads are here: only whole blocks have returned.
-    let row_table = tables.offset(unsafe { pin_register(7 + 2 * t - g) });
-    let column_table = row_table.offset(2 * elements);
+    let row_table = tables.offset(unsafe { pin_register(7 + pixel - g) });
+    let column_table = row_table.offset(2 * elements + 2 * t - pixel);
+    let (column, channel) = (warp / C * COLUMNS, warp % C);
     // SAFETY: all threads are here: only whole blocks have returned.
-    let own = pixels.offset(unsafe { pin_register(g * pitch + warp * COLUMNS + lead - odd + 2 * t) });
-    let bytes = copies.partition_bytes(partition);
+    let own = pixels.offset(unsafe { pin_register(g * pitch + (column + pixel) * C + channel + lead - odd) });
+    let counts = copies.partition_counts(partition);
 
     // After the barrier the tables are complete.
     // SAFETY: all threads are here: only whole blocks have returned.
@@ -222,55 +236,83 @@ pub unsafe fn tensor_core<
     unsafe {
         let mut i = 0;
         // black_box keeps LLVM from unrolling the loop.
-        while i < thread::black_box(2) {
+        while i < thread::black_box(stages - 1) {
             thread::no_unroll();
-            copy_step::<THREADS, ROWS>(&mut copies, i * ROWS * pitch, partition, bytes);
+            copy_step::<C, THREADS, ROWS>(&mut copies, i * ROWS * pitch, partition, counts);
             i += 1;
         }
     }
+    let staged =
+        Staged::<C, BLOCKS, THREADS> { values: staged, result, params, first: (first_column * C as i32, first), rows };
+    // Where the results of this step are collected, and those of the step before.
+    let (mut fill, mut ready) = (0, staged_values(C, blocks));
     let mut pending = [[[0.0; 4]; TILES]; PENDING];
     // The first output row that this step finishes, relative to the strip. The first steps only begin sums.
     let mut done = -((SUBTILE as usize * PENDING) as i32);
-    let (mut write, mut read) = (2 * ROWS * pitch, 0);
+    let (mut write, mut read) = ((stages - 1) * ROWS * pitch, 0);
     loop {
         thread::no_unroll();
         // After the barrier this step's rows have arrived, and the buffer of the step before is free.
-        wait_group::<1>();
+        if stages == 3 {
+            wait_group::<1>();
+        } else {
+            wait_group::<0>();
+        }
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
-        if done + 2 * (ROWS as i32) < rows {
+        if done + (((stages - 1) * ROWS) as i32) < rows {
             // SAFETY: the branch is uniform; the buffer is free since the barrier.
-            unsafe { copy_step::<THREADS, ROWS>(&mut copies, write, partition, bytes) };
+            unsafe { copy_step::<C, THREADS, ROWS>(&mut copies, write, partition, counts) };
         } else {
             commit_group();
         }
-        let from = own.offset(read).cast::<F32x2>();
+        if C > 1 && done >= ROWS as i32 {
+            // SAFETY: all threads are here. The step before has put the values there, and the barrier has passed.
+            unsafe { staged.store(ready, done - ROWS as i32) };
+        }
+        let from = own.offset(read);
         // SAFETY: all lanes are here. The rows arrived and the tables were written before the barrier. Rows `done` to
         // `rows - 1` of the strip, and the warp's columns, belong to this warp alone.
         unsafe {
-            let filtered = filter_rows::<BLOCKS, TILES, SUBTILES>(from, pitch, row_table, elements);
+            let filtered = filter_rows::<C, BLOCKS, TILES, SUBTILES>(from, pitch, row_table, elements);
             let zero = (params.width >> 31) as u32;
             filter_columns(&filtered, column_table, zero, &mut pending, |finished: &[[Sums; TILES]; SUBTILES]| {
                 let most = rows - done;
                 // Rematerialized in each step, so that no register holds it.
-                let corner = first_column + (thread::black_box(thread::thread_idx_x()) / 32 * COLUMNS) as i32;
+                let warp = thread::black_box(thread::thread_idx_x()) / 32;
+                let (column, channel) = (warp / C * COLUMNS, warp % C);
+                let (x, y) = (first_column + column as i32, first + done);
                 // black_box_f32: also rematerialized.
                 let params = Params { scale: black_box_f32(params.scale), ..params };
                 let (scale, offset) = params.exact_finish();
-                let results = Results { result, params, x: corner, y: first + done, scale, offset };
                 if done < 0 {
                     return;
                 }
+                let (images, corner) = ((image, mask), (x, y, channel));
+                if C > 1 {
+                    if are_finite(finished) {
+                        staged.put(fill, finished, (column, channel), (scale, offset));
+                    } else {
+                        nonfinite_fallback::filter::<C, COLUMNS, SUBTILES>(
+                            images,
+                            &params,
+                            corner,
+                            |lane, row, sum| {
+                                staged.put_value(fill, (column + lane, channel), row, fma(sum, scale, offset));
+                            },
+                        );
+                    }
+                    return;
+                }
+                let results = Results { result, params, x, y, scale, offset };
                 if !are_finite(finished) {
-                    nonfinite_fallback::filter::<COLUMNS, SUBTILES>(
-                        image,
-                        result,
-                        mask,
-                        &params,
-                        (corner, first + done),
-                        most,
-                    );
-                } else if corner + COLUMNS as i32 <= params.width && most >= ROWS as i32 {
+                    nonfinite_fallback::filter::<C, COLUMNS, SUBTILES>(images, &params, corner, |lane, row, sum| {
+                        if x + (lane as i32) < params.width && (row as i32) < most {
+                            let to = result.offset(params.dst_index(x + lane as i32, y + row as i32));
+                            to.store(0, fma(sum, scale, offset));
+                        }
+                    });
+                } else if x + COLUMNS as i32 <= params.width && most >= ROWS as i32 {
                     results.store(finished);
                 } else {
                     results.store_clipped(finished, most);
@@ -279,10 +321,19 @@ pub unsafe fn tensor_core<
         }
         done += ROWS as i32;
         if done >= rows {
+            if C > 1 {
+                // SAFETY: all threads are here: the loop depends on the block alone. After the barrier the values of
+                // this step are there.
+                unsafe {
+                    thread::sync_threads();
+                    staged.store(fill, done - ROWS as i32);
+                }
+            }
             return;
         }
+        (fill, ready) = (ready, fill);
         write = read;
-        read = if read == (STAGES - 1) * ROWS * pitch { 0 } else { read + ROWS * pitch };
+        read = if read == (stages - 1) * ROWS * pitch { 0 } else { read + ROWS * pitch };
     }
 }
 
@@ -291,16 +342,16 @@ pub unsafe fn tensor_core<
 /// # Safety
 /// As for [`RowCopies::copy_partitioned`].
 #[inline(always)]
-unsafe fn copy_step<const THREADS: u32, const ROWS: u32>(
-    copies: &mut RowCopies<THREADS>,
+unsafe fn copy_step<const C: u32, const THREADS: u32, const ROWS: u32>(
+    copies: &mut RowCopies<C, THREADS>,
     at: u32,
     partition: Partition,
-    bytes: u32,
+    counts: u32,
 ) {
     let mut row = 0;
     while row < ROWS {
         // SAFETY: the conditions are those of `copy_step`, for STEP_ROWS of the rows.
-        unsafe { copies.copy_partitioned(at + row * copies.pitch, partition, bytes) };
+        unsafe { copies.copy_partitioned(at + row * copies.pitch, partition, counts) };
         row += STEP_ROWS as u32;
     }
     commit_group();
@@ -319,15 +370,18 @@ unsafe fn pin_register(number: u32) -> u32 {
 crate::registry::instances! {
     SeparableTensorCore;
     sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [1], BLOCKS in [5, 7, 9, 13, 17];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3], BLOCKS in [5, 9, 13, 17];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [4], BLOCKS in [5, 9, 13];
         |image, result, mask, params| {
             tensor_core::<
+                C,
                 { BLOCKS as usize },
                 { BLOCKS as usize - 1 },
                 { tiles(BLOCKS) as usize },
                 { subtiles(BLOCKS) as usize },
                 { 16 * tiles(BLOCKS) },
                 { rows(BLOCKS) },
-                { 32 * warps(BLOCKS) },
+                { 32 * warps(C, BLOCKS) },
             >(image, result.cast(), mask, params)
         }
 }
@@ -365,11 +419,11 @@ pub const SPEC: Spec = Spec {
         launch_row_alignment: STRIP_STEP,
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
-    block: |entry| (32 * warps(entry.class()), 1),
-    outputs: |entry, _| (columns(entry.class()), rows(entry.class())),
+    block: |entry| (32 * warps(entry.channels, entry.class()), 1),
+    outputs: |entry, _| (entry.channels * columns(entry.channels, entry.class()), rows(entry.class())),
     pixels_together: 1,
-    shared_bytes: |entry, _| shared_bytes(entry.class()),
+    shared_bytes: |entry, _| shared_bytes(entry.channels, entry.class()),
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.
-    launch_bounds: |entry| Some((32 * warps(entry.class()), 1)),
-    convergent: |entry| convergent(entry.class()),
+    launch_bounds: |entry| Some((32 * warps(entry.channels, entry.class()), 1)),
+    convergent: |entry| convergent(entry.channels, entry.class()),
 };

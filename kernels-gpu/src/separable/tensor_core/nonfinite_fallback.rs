@@ -7,27 +7,24 @@ use super::SUBTILE;
 use crate::abi::image_view::{Channel, ImageView};
 use crate::abi::params::Params;
 
-/// Computes `COLUMNS` columns of `SUBTILES` times 8 rows, from column `x` and row `y` on.
+/// Computes `COLUMNS` columns of `SUBTILES` times 8 rows of a channel, from column `x` and row `y` on.
 ///
-/// It stores the first `most` rows, and the columns that lie in the image.
+/// Each lane calls `store` for its column with each row, counted from `y`, and the sum. Columns may lie outside.
 ///
 /// # Safety
-/// - `image`, `result` and `mask` satisfy the conditions of [`tensor_core`](super::tensor_core).
-/// - All lanes of the warp call it. Row `y` lies in the image, and so do `most` rows from there on.
-/// - No other warp stores these outputs.
+/// - `image` and `mask` satisfy the conditions of [`tensor_core`](super::tensor_core).
+/// - All lanes of the warp call it. Row `y` lies in the image.
 #[inline(always)]
-pub(super) unsafe fn filter<const COLUMNS: u32, const SUBTILES: usize>(
-    image: Global<f32>,
-    result: GlobalMut<f32>,
-    mask: Global<f32>,
+pub(super) unsafe fn filter<const C: u32, const COLUMNS: u32, const SUBTILES: usize>(
+    (image, mask): (Global<f32>, Global<f32>),
     params: &Params,
-    (x, y): (i32, i32),
-    most: i32,
+    (x, y, channel): (i32, i32, u32),
+    mut store: impl FnMut(u32, u32, f32),
 ) {
     let lane = thread::thread_idx_x() % 32;
     let x = x + lane as i32;
     // SAFETY: the image has the size and the pitch of `params`, and the kernel does not write it.
-    let view = unsafe { ImageView::<f32, 1>::new(image, params) };
+    let view = unsafe { ImageView::<f32, C>::new(image, params) };
     let mut sums = [[0.0_f32; SUBTILE as usize]; SUBTILES];
     let mut p = 0;
     while p < (SUBTILES as u32 * SUBTILE) as i32 - 1 + params.mask_height {
@@ -37,7 +34,7 @@ pub(super) unsafe fn filter<const COLUMNS: u32, const SUBTILES: usize>(
         let mut l = 0;
         while l < params.mask_width {
             thread::no_unroll();
-            let pixel = row.value(x - params.origin_x + l, Channel::FIRST);
+            let pixel = row.value(x - params.origin_x + l, Channel::of_value(channel));
             // SAFETY: l < mask_width, a coefficient of the row.
             filtered = fma(pixel, unsafe { mask.load(l as isize) }, filtered);
             l += 1;
@@ -51,14 +48,9 @@ pub(super) unsafe fn filter<const COLUMNS: u32, const SUBTILES: usize>(
         }
         p += 1;
     }
-    // Not a ColumnStore: its second branch costs registers in the main loop.
-    let (scale, offset) = params.exact_finish();
-    let mut to = result.offset(params.dst_index(x, y));
-    for (i, &sum) in sums.as_flattened().iter().enumerate() {
-        if lane < COLUMNS && x < params.width && (i as i32) < most {
-            // SAFETY: x and row y + i lie in the result, and column x is this lane's alone.
-            unsafe { to.store(0, fma(sum, scale, offset)) };
+    if lane < COLUMNS {
+        for (row, &sum) in sums.as_flattened().iter().enumerate() {
+            store(lane, row as u32, sum);
         }
-        to = to.offset(params.dst_pitch as isize);
     }
 }

@@ -7,15 +7,15 @@ use super::{Filtered, SUBTILE, Sums};
 
 /// Filters the rows of a step, in the columns of a warp.
 ///
-/// `from` is the lane's first pair of pixels. `table` is the lane's first element of the row's `tf32` table; the `bf16`
+/// `from` is the lane's first pixel. `table` is the lane's first element of the row's `tf32` table; the `bf16`
 /// table begins `elements` later.
 ///
 /// # Safety
 /// - All lanes of the warp call it.
 /// - The rows have arrived and the tables are filled, and a barrier has passed since.
 #[inline(always)]
-pub(super) unsafe fn filter_rows<const BLOCKS: usize, const TILES: usize, const SUBTILES: usize>(
-    from: Shared<F32x2>,
+pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES: usize, const SUBTILES: usize>(
+    from: Shared<f32>,
     pitch: u32,
     table: Shared<F32x4>,
     elements: u32,
@@ -24,9 +24,11 @@ pub(super) unsafe fn filter_rows<const BLOCKS: usize, const TILES: usize, const 
     let mut low = [[[0.0; 4]; TILES]; SUBTILES];
     let load = |block: usize| -> [[Operand; 2]; SUBTILES] {
         core::array::from_fn(|subtile| {
-            let at = subtile as u32 * SUBTILE * pitch / 2 + 4 * block as u32;
+            let from = from.offset(subtile as u32 * SUBTILE * pitch + SUBTILE * C * block as u32);
             // SAFETY: block <= BLOCKS + 2 * (TILES - 1), so the pixels lie in the row.
-            unsafe { from.load(at) }.0.map(Operand::of)
+            let pixels =
+                unsafe { if C == 1 { from.cast::<F32x2>().load(0).0 } else { [from.load(0), from.load(4 * C)] } };
+            pixels.map(Operand::of)
         })
     };
     // The columns of the second tile begin two blocks later.

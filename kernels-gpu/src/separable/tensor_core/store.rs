@@ -3,9 +3,10 @@
 use cuda_std::prelude::*;
 
 use super::Sums;
+use super::layout::{columns, rows, staged_pitch};
 use crate::abi::params::Params;
 
-/// The place of a warp's results of a step.
+/// The place of a warp's results of a step, in an image of one channel.
 pub(super) struct Results {
     pub(super) result: GlobalMut<f32>,
     pub(super) params: Params,
@@ -75,6 +76,94 @@ impl Results {
                 }
                 row = row.offset(if odd == 0 { pitch } else { 7 * pitch });
             }
+        }
+    }
+}
+
+/// The results of several channels, collected in shared memory as they are interleaved in the result.
+///
+/// There are two *buffers* of a step each. A buffer is named by its first value. It has [`ROWS`](rows) rows of the
+/// block's values, [`staged_pitch`] apart.
+#[derive(Clone, Copy)]
+pub(super) struct Staged<const C: u32, const BLOCKS: usize, const THREADS: u32> {
+    /// Both buffers.
+    pub(super) values: Shared<f32>,
+    pub(super) result: GlobalMut<f32>,
+    pub(super) params: Params,
+    /// The first value of the block, and the first row of its strip.
+    pub(super) first: (i32, i32),
+    /// The rows of the strip.
+    pub(super) rows: i32,
+}
+
+impl<const C: u32, const BLOCKS: usize, const THREADS: u32> Staged<C, BLOCKS, THREADS> {
+    const PITCH: u32 = staged_pitch(C, BLOCKS as u32);
+
+    /// Puts `scale * sum + offset` into a buffer for each sum of a warp, whose first column is `column` of the block.
+    ///
+    /// # Safety
+    /// - No other warp has the column and the channel.
+    /// - No thread reads the buffer before the next barrier.
+    #[inline(always)]
+    pub(super) unsafe fn put<const TILES: usize, const SUBTILES: usize>(
+        self,
+        buffer: u32,
+        sums: &[[Sums; TILES]; SUBTILES],
+        (column, channel): (u32, u32),
+        (scale, offset): (f32, f32),
+    ) {
+        let lane = thread::black_box(thread::thread_idx_x()) % 32;
+        let (g, t) = (lane / 4, lane % 4);
+        let to = self.values.offset(buffer + (column + g) * C + channel + 2 * t * Self::PITCH);
+        for (subtile, sums) in sums.iter().enumerate() {
+            for (tile, sums) in sums.iter().enumerate() {
+                for (i, &sum) in sums.iter().enumerate() {
+                    let (right, odd) = (i / 2, i % 2);
+                    let (column, row) = ((16 * tile + 8 * right) as u32, (8 * subtile + odd) as u32);
+                    // SAFETY: the warp's columns and rows are values of the block; this one is the lane's alone.
+                    unsafe { to.store(row * Self::PITCH + column * C, fma(sum, scale, offset)) };
+                }
+            }
+        }
+    }
+
+    /// Puts one value into a buffer, in a column of the block and a row of the step.
+    ///
+    /// # Safety
+    /// The conditions of [`put`](Self::put). Column and channel are those of the calling lane alone.
+    #[inline(always)]
+    pub(super) unsafe fn put_value(self, buffer: u32, (column, channel): (u32, u32), row: u32, value: f32) {
+        // SAFETY: as this function requires.
+        unsafe { self.values.store(buffer + row * Self::PITCH + column * C + channel, value) };
+    }
+
+    /// Stores a buffer's rows, as far as they lie in the strip and in the result. The first one is row `done` of the
+    /// strip.
+    ///
+    /// # Safety
+    /// - All threads of the block call this. A barrier has passed since the buffer was filled.
+    /// - The strip lies in the result, and no other block stores the block's values in it.
+    #[inline(always)]
+    pub(super) unsafe fn store(self, buffer: u32, done: i32) {
+        let values = const { C * columns(C, BLOCKS as u32) };
+        let rows_at_once = const {
+            assert!(THREADS.is_multiple_of(C * columns(C, BLOCKS as u32)));
+            THREADS / (C * columns(C, BLOCKS as u32))
+        };
+        let thread = thread::black_box(thread::thread_idx_x());
+        let (row, value) = (thread / values, thread % values);
+        let (v, y) = (self.first.0 + value as i32, self.first.1 + done + row as i32);
+        let mut from = self.values.offset(buffer + row * Self::PITCH + value);
+        let mut to = self.result.offset(self.params.dst_index(v, y));
+        let mut left = if v < self.params.row_values::<C>() { self.rows - done - row as i32 } else { 0 };
+        for _ in 0..rows(BLOCKS as u32) / rows_at_once {
+            if left > 0 {
+                // SAFETY: value `v` and the row lie in the result, and are this thread's alone.
+                unsafe { to.store(0, from.load(0)) };
+            }
+            from = from.offset(rows_at_once * Self::PITCH);
+            to = to.offset(rows_at_once as isize * self.params.dst_pitch as isize);
+            left -= rows_at_once as i32;
         }
     }
 }
