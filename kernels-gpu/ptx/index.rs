@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "46e924659fd405a7d1f532ca4eefbe8a358deefc2288b50c5c9f4d84f27acca5";
+pub const SOURCE_HASH: &str = "28f83b7a8f863d19b1858d0cc354f589b27d5833c63e7b5ff3eaa8e4cf931001";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -131,7 +131,6 @@ pub static MODULES: &[Module] = &[
     Module { name: "separable_tensor_core_f32_c1_blocks_7", packed: packed!("separable_tensor_core_f32_c1_blocks_7.ptx") },
     Module { name: "separable_tensor_core_f32_c1_blocks_9", packed: packed!("separable_tensor_core_f32_c1_blocks_9.ptx") },
     Module { name: "separable_tensor_core_f32_c2_blocks_13", packed: packed!("separable_tensor_core_f32_c2_blocks_13.ptx") },
-    Module { name: "separable_tensor_core_f32_c2_blocks_17", packed: packed!("separable_tensor_core_f32_c2_blocks_17.ptx") },
     Module { name: "separable_tensor_core_f32_c2_blocks_5", packed: packed!("separable_tensor_core_f32_c2_blocks_5.ptx") },
     Module { name: "separable_tensor_core_f32_c2_blocks_9", packed: packed!("separable_tensor_core_f32_c2_blocks_9.ptx") },
     Module { name: "separable_tensor_core_f32_c3_blocks_13", packed: packed!("separable_tensor_core_f32_c3_blocks_13.ptx") },

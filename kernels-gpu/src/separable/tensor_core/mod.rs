@@ -244,8 +244,6 @@ pub unsafe fn tensor_core<
     }
     let staged =
         Staged::<C, BLOCKS, THREADS> { values: staged, result, params, first: (first_column * C as i32, first), rows };
-    // Where the results of this step are collected, and those of the step before.
-    let (mut fill, mut ready) = (0, staged_values(C, blocks));
     let mut pending = [[[0.0; 4]; TILES]; PENDING];
     // The first output row that this step finishes, relative to the strip. The first steps only begin sums.
     let mut done = -((SUBTILE as usize * PENDING) as i32);
@@ -266,7 +264,11 @@ pub unsafe fn tensor_core<
         } else {
             commit_group();
         }
+        // Where the results of this step are collected. With several channels there are two buffers of pixels as well, so
+        // that `read` tells odd steps from even ones.
+        let fill = if read == 0 { 0 } else { staged_values(C, blocks) };
         if C > 1 && done >= ROWS as i32 {
+            let ready = staged_values(C, blocks) - fill;
             // SAFETY: all threads are here. The step before has put the values there, and the barrier has passed.
             unsafe { staged.store(ready, done - ROWS as i32) };
         }
@@ -331,7 +333,6 @@ pub unsafe fn tensor_core<
             }
             return;
         }
-        (fill, ready) = (ready, fill);
         write = read;
         read = if read == (stages - 1) * ROWS * pitch { 0 } else { read + ROWS * pitch };
     }
@@ -370,8 +371,8 @@ unsafe fn pin_register(number: u32) -> u32 {
 crate::registry::instances! {
     SeparableTensorCore;
     sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [1], BLOCKS in [5, 7, 9, 13, 17];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3], BLOCKS in [5, 9, 13, 17];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [4], BLOCKS in [5, 9, 13];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [3], BLOCKS in [5, 9, 13, 17];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 4], BLOCKS in [5, 9, 13];
         |image, result, mask, params| {
             tensor_core::<
                 C,
@@ -400,7 +401,7 @@ pub const SPEC: Spec = Spec {
     mask_class: Some(MaskClass {
         contains: |class, (width, height), origin_x| blocks(width, height, origin_x) <= class,
         example: |class| (2, 8 * class - 7),
-        masks: "masks of up to 129 columns and rows, with some anchors 128 columns",
+        masks: "masks of up to 129 columns and rows, for two and four channels 97, with some anchors one column less",
     }),
     results: f32_result,
     border_is_pixel: |_| false,
