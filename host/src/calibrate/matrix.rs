@@ -23,7 +23,7 @@ const SLOW_RATIO: f64 = 10.0;
 /// See [`SLOW_RATIO`]. Microseconds.
 const SLOW_US: f64 = 1000.0;
 
-/// The times of a case that are kept: up to this many times that of the fastest kernel.
+/// The times of a case that are kept: up to this many times that of the fastest kernel, and that of the choice.
 const KEPT_RATIO: f64 = 3.0;
 
 /// The measured times: for each case those of the kernels that were measured.
@@ -84,7 +84,7 @@ impl Matrix {
     /// Measures all kernels on all cases. Takes some minutes.
     ///
     /// # Errors
-    /// Those of the device. [`Error::NoTime`] for a device that is not a GPU.
+    /// Those of the device and of [`Plan::new`]. [`Error::NoTime`] for a device that is not a GPU.
     pub fn measure(device: &Device, progress: &mut dyn FnMut(&str)) -> Result<Self> {
         let limits = device.gpu().ok_or(Error::NoTime)?.limits();
         let mut timer = Timer::new(device)?;
@@ -97,7 +97,7 @@ impl Matrix {
             let kernels: Vec<_> = direct.chain(planes).collect();
             for mask in MASKS {
                 for is_separable in [false, true] {
-                    // The kernels that are worth a measurement. The choice of a plan always is.
+                    // The kernels that are worth a measurement. The choice by the coefficients in use always is.
                     let mut candidates = kernels.clone();
                     for side in SIDES {
                         let case = case(format, side, mask, is_separable);
@@ -114,7 +114,8 @@ impl Matrix {
                         let is_slow = |us: f64| us > SLOW_RATIO * fastest && us > SLOW_US;
                         let promising = times.iter().filter(|time| !is_slow(time.us));
                         candidates = promising.map(|time| (time.entry, time.in_planes)).collect();
-                        times.retain(|time| time.us <= KEPT_RATIO * fastest);
+                        let is_choice = |time: &Time| (time.entry, time.in_planes) == choice;
+                        times.retain(|time| time.us <= KEPT_RATIO * fastest || is_choice(time));
                         cells.insert(case, times);
                     }
                 }

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | in the interior | one copy of 16 bytes |
 //! | across or beyond the edge, border of zeros | one copy that fills with zeros |
-//! | across or beyond the edge, any other border | pixel by pixel, through a [`border_table`] |
+//! | across or beyond the edge, any other border | value by value, through a [`border_table`] |
 
 use cuda_std::cp_async::{commit_group, cp_async_4, cp_async_16_if, cp_async_16_zfill};
 use cuda_std::prelude::*;
@@ -87,8 +87,8 @@ pub(crate) const fn counts_fit_in_word(vectors: u32, threads: u32) -> bool {
     COUNT_BITS * vectors.div_ceil(partition_stride(threads)) <= u32::BITS
 }
 
-/// The copies of one step of rows after the other, by a block of `THREADS` threads. Pixels have `C` channels, which
-/// stay interleaved.
+/// Copies rows to shared memory, one step after the other, by a block of `THREADS` threads. The `C` channels stay
+/// interleaved.
 pub(crate) struct RowCopies<const C: u32, const THREADS: u32> {
     pub(crate) image: Global<f32>,
     pub(crate) params: Params,
@@ -317,19 +317,19 @@ impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
         // For OUTSIDE the pointer is computed and never read.
         let row = self.image.offset(params.src_index(0, y));
         if self.fills_with_zeros() {
-            let x = self.left + first as i32;
-            let count = values_in_row::<f32>(y >= 0, x, params.row_values::<C>());
-            // SAFETY: `count` pixels lie in the row, and `fills_with_zeros` says that vectors are aligned.
-            unsafe { copy_zfill(to, row, (x, count), self.image) };
+            let v = self.left + first as i32;
+            let count = values_in_row::<f32>(y >= 0, v, params.row_values::<C>());
+            // SAFETY: `count` values lie in the row, and `fills_with_zeros` says that vectors are aligned.
+            unsafe { copy_zfill(to, row, (v, count), self.image) };
             return;
         }
         for i in 0..VECTOR {
-            // SAFETY: the table has an entry for the column: a column of the image or OUTSIDE.
-            let x = if y >= 0 { unsafe { self.table.load(first + i) } } else { y };
-            // SAFETY: x >= 0 only if row `y` exists and has column x; `to` has room for VECTOR values of this thread.
+            // SAFETY: the table has an entry for the value: one of the image's row or OUTSIDE.
+            let v = if y >= 0 { unsafe { self.table.load(first + i) } } else { y };
+            // SAFETY: v >= 0 only if row `y` exists and has value v; `to` has room for VECTOR values of this thread.
             unsafe {
-                if x >= 0 {
-                    cp_async_4(to.offset(i), row.offset(x as isize));
+                if v >= 0 {
+                    cp_async_4(to.offset(i), row.offset(v as isize));
                 } else {
                     to.store(i, params.border_value);
                 }
@@ -359,6 +359,11 @@ mod tests {
 
     #[test]
     fn interior_vectors_lie_in_the_image() {
+        check_interior_vectors::<1>();
+        check_interior_vectors::<3>();
+    }
+
+    fn check_interior_vectors<const C: u32>() {
         for (width, pitch) in [(1, 4), (15, 16), (16, 16), (40, 44), (40, 41)] {
             let params = Params { src_pitch: pitch, ..Params::of_image(width, 1) };
             for left in -20..24 {
@@ -366,9 +371,9 @@ mod tests {
                     let aligned = left % 4 == 0 && pitch % 4 == 0;
                     let inside = |i: &u32| {
                         let first = left + 4 * *i as i32;
-                        aligned && first >= 0 && first + 4 <= width
+                        aligned && first >= 0 && first + 4 <= width * C as i32
                     };
-                    let (begin, end) = interior_vectors::<1>(left, vectors, &params);
+                    let (begin, end) = interior_vectors::<C>(left, vectors, &params);
                     assert!(begin <= end && end <= vectors, "{width}, {left}: {begin}..{end} of {vectors}");
                     assert!((0..vectors).filter(inside).eq(begin..end), "{width}, {left}: {begin}..{end} of {vectors}");
                 }

@@ -174,8 +174,9 @@ impl Entry {
     /// `gridDim.x` is `blocks_across`. The device has `sm_count` multiprocessors with `shared_per_sm` bytes of shared
     /// memory each.
     ///
-    /// There are as many waves as the kernel asks for. If more than a quarter of them would be idle, because many blocks
-    /// lie side by side, there are up to two more.
+    /// A *wave* is as many blocks as the device holds at a time. The blocks fill the waves that the kernel asks for, as
+    /// far as whole rows of blocks do. Where more than a quarter of the waves would stay empty, the kernel may have up
+    /// to two more waves. The number that takes the least time is taken: the waves, times the rows that a block reads.
     #[must_use]
     pub fn grid_dim_y(
         &self,
@@ -191,19 +192,14 @@ impl Entry {
         let fitting = shared_per_sm / (self.shared_bytes(mask) + RESERVED);
         let resident = u64::from(sm_count) * fitting.clamp(1, blocks_per_sm.into());
         let most = rows.div_ceil((partition.least_rows)(self, mask.1)).min(most);
-        let of_waves = |waves: u32| (u64::from(waves) * resident / u64::from(blocks_across)).clamp(1, most.into());
-        // The part of the waves that the blocks fill.
-        let filled = |dim: &u64| {
-            let blocks = dim * u64::from(blocks_across);
-            blocks as f64 / blocks.next_multiple_of(resident) as f64
-        };
+        let across = u64::from(blocks_across);
+        let of_waves = |waves: u32| (u64::from(waves) * resident / across).clamp(1, most.into());
+        let in_waves = |dim: u64| (dim * across).div_ceil(resident);
         let dim = of_waves(waves);
-        if filled(&dim) >= 0.75 {
-            return Some(dim as u32);
-        }
-        // Of equal ones the first, which is the last for `max_by`.
-        let more = (waves..=waves + 2).rev().map(of_waves);
-        more.max_by(|a, b| filled(a).total_cmp(&filled(b))).map(|dim| dim as u32)
+        let is_filled = 4 * dim * across >= 3 * resident * in_waves(dim);
+        let time = |&dim: &u64| in_waves(dim) * (u64::from(rows).div_ceil(dim) + u64::from(mask.1));
+        let dim = if is_filled { dim } else { (waves..=waves + 2).map(of_waves).min_by_key(time).unwrap_or(dim) };
+        Some(dim as u32)
     }
 
     /// The entry as the PTX must hold it.

@@ -205,6 +205,7 @@ pub struct Occupancy {
     /// Resident blocks per multiprocessor that the host plans for. Shared memory may allow fewer.
     pub blocks_per_sm: u32,
     /// Blocks of a launch, divided by the resident blocks of the device. More waves shorten the idle time at the end.
+    /// [`Entry::grid_dim_y`] may take more.
     pub waves: u32,
 }
 

@@ -190,7 +190,7 @@ pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
 }
 
 /// The same for the kernels for separable masks of interleaved channels: of each type, number of channels and class of
-/// masks one image with a block without an edge, one that ends near a block, and a small one.
+/// masks one image with a block without an edge, convolved and correlated, one that ends near a block, and a small one.
 pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     const COLUMNS: [usize; 7] = [3, 1, 16, 9, 2, 17, 5];
     const BORDERS: [Border; 6] =
@@ -198,10 +198,10 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     let is_separable =
         |entry: &&Entry| matches!(entry.variant.spec().mask_form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_));
     let kinds = entries().filter(|entry| !entry.is_plane()).filter(is_separable);
-    let turns = kinds.flat_map(|entry| (0..3).map(move |turn| (entry, turn))).enumerate();
+    let turns = kinds.flat_map(|entry| (0..4).map(move |turn| (entry, turn))).enumerate();
     let case = |(number, (entry, turn)): (usize, (&Entry, usize))| {
         let (channels, threads) = (entry.channels as usize, entry.block().0 as usize);
-        // The class is the rows of the halo, or else the example has the most rows.
+        // A class is the rows of the halo, or, with tensor cores, a number of blocks. Then the example has the most rows.
         let most_rows = entry.example_mask().1.max(entry.class() + 1) as usize;
         let (columns, rows) = (COLUMNS[number % COLUMNS.len()], most_rows - number % 15);
         // In the emulator the other variants take long for more products.
@@ -209,14 +209,14 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
         let output = (entry.variant.spec().results)(entry.pixel)[0];
         Case {
             image: match turn {
-                0 => ((2 * threads + 90) / channels + number % 5, (rows + 8).max(33) + number % 7),
+                0 | 3 => ((2 * threads + 90) / channels + number % 5, (rows + 8).max(33) + number % 7),
                 1 => (threads / channels + number % 3 - 1, 17 + number % 4),
                 _ => (1 + 11 * number % 40, 1 + 5 * number % 23),
             },
             mask: (columns, rows),
-            // A step of 3 cases from kind to kind: the quotient brings the other borders.
-            border: BORDERS[(number + number / 6) % BORDERS.len()],
-            operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
+            // Turns 0 and 3 have the same border and the other operation, so that each border is met with both.
+            border: BORDERS[(number / 4 + turn % 3) % BORDERS.len()],
+            operation: if (number / 4 + turn) % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
             anchor: (turn == 1).then_some((rows - 1, number % columns)),
             scale: match output {
                 PixelType::F32 if number % 5 == 3 => (-2.5, 0.25),
@@ -232,11 +232,13 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for one `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 columns at a time.
-/// The masks are long, so that all variants can be compared.
+/// The same for `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 values at a time. The
+/// masks are long, so that all variants can be compared. With several channels they are wide: [`interleaved`] has high
+/// ones.
 pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
     const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];
+    const WIDE: [(usize, usize); 4] = [(31, 4), (62, 3), (95, 2), (126, 2)];
     let turns = MASKS.iter().flat_map(|&mask| (0..4).map(move |turn| (mask, turn))).enumerate();
     let case = |(number, (mask, turn)): (usize, ((usize, usize), usize))| Case {
         image: IMAGES[number % IMAGES.len()],
@@ -250,7 +252,12 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
         content: if turn % 2 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(700_000 + number as u64),
     };
-    turns.map(case).collect()
+    let of_channels = (0..12).map(|number| {
+        let (channels, mask) = (2 + number % 3, WIDE[number / 3]);
+        let format = PixelFormat { channels, ..PixelFormat::PLANE };
+        Case { image: (150 + number, 34), format, ..case((100 + number, (mask, number % 4))) }
+    });
+    turns.map(case).chain(of_channels).collect()
 }
 
 /// Columns and rows.

@@ -285,8 +285,9 @@ crate::registry::instances! {
                 image, result.cast(), params,
             )
         }
-    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for
-        T in [f32], C in [2, 3, 4], HALO in [16];
+    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [2, 3, 4], HALO in [16];
+    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [2], HALO in [48, 64];
+    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [4], HALO in [32, 48, 64];
         |image, result, _mask, params| {
             interleaved::interleaved::<
                 T, C, { interleaved::groups(HALO) }, { interleaved::group(HALO) }, { interleaved::threads(HALO) }, false,
@@ -320,7 +321,7 @@ pub const SPEC: Spec = Spec {
     mask_class: Some(MaskClass {
         contains: |class, (_, height), _| padded_halo(height) == class,
         example: |class| (3, class),
-        masks: "masks of 2 to 129 rows, of several channels of 2 to 65 rows",
+        masks: "masks of 2 to 129 rows; two channels 2 to 17 and 34 to 65, three 2 to 17, four 2 to 65",
     }),
     results: f32_result,
     border_is_pixel: |_| false,

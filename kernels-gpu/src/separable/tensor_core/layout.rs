@@ -3,7 +3,7 @@
 use super::SUBTILE;
 use crate::common::async_rows::VECTOR;
 
-/// Buffers of pixels, one step each. Several channels also have buffers of results.
+/// Buffers for the pixels of a step. With several channels the results need shared memory, too.
 pub(super) const fn stages(channels: u32) -> u32 {
     if channels == 1 { 3 } else { 2 }
 }
@@ -48,7 +48,7 @@ pub const fn columns(channels: u32, blocks: u32) -> u32 {
     16 * tiles(blocks) * warps(channels, blocks) / channels
 }
 
-/// Values from the first one that a block reads, at a multiple of 4, to its first window.
+/// Values from the first one that a block copies to its first window. The first one is at a multiple of 4 in its row.
 pub(super) const fn lead(channels: u32, origin_x: i32) -> u32 {
     (origin_x.wrapping_neg() as u32).wrapping_mul(channels) % VECTOR
 }
@@ -66,8 +66,8 @@ pub(super) const fn vectors(channels: u32, blocks: u32) -> u32 {
 
 /// Values from one row of pixels to the next in shared memory.
 ///
-/// The lanes of a warp read 8 rows at once. Of one channel, pairs from 4 rows access all banks. Of three channels,
-/// pixels from 8 rows do. Of two and four channels, two and four lanes share a bank.
+/// The lanes of a warp read 8 rows at once. With one channel, the pairs of 4 rows fill all banks. With three channels, no
+/// two lanes share a bank. With two and four channels there are conflicts of two and of four lanes.
 pub(super) const fn pitch(channels: u32, blocks: u32) -> u32 {
     let vectors = vectors(channels, blocks);
     if channels > 2 {
@@ -84,9 +84,7 @@ pub(super) const fn elements(blocks: u32) -> u32 {
 /// Tables of coefficients: `tf32` parts of the row, `bf16` pairs of the row, both of the column.
 pub(super) const TABLES: u32 = 3;
 
-/// Values from one row of the results of a step to the next, where they are collected in shared memory.
-///
-/// With three channels all lanes of a warp store to banks of their own.
+/// Values from one row of collected results to the next. With three channels the stores of a warp have no bank conflict.
 pub(super) const fn staged_pitch(channels: u32, blocks: u32) -> u32 {
     channels * columns(channels, blocks) + 4
 }
@@ -110,24 +108,24 @@ pub const fn shared_bytes(channels: u32, blocks: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// The most different words of a bank that the lanes of a warp access at once.
-    fn words_of_a_bank(word: impl Fn(u32, u32) -> u32) -> usize {
+    /// The largest bank conflict of a warp: the most different words of one bank.
+    fn conflict(word: impl Fn(u32, u32) -> u32) -> usize {
         let words: [u32; 32] = core::array::from_fn(|lane| word(lane as u32 / 4, lane as u32 % 4));
         let is_first = |lane: &usize| !words[..*lane].contains(&words[*lane]);
         let of_bank = |bank| (0..32).filter(is_first).filter(|&lane| words[lane] % 32 == bank).count();
         (0..32).map(of_bank).max().unwrap()
     }
 
-    /// What the comments say of banks.
+    /// The comments say which conflicts there are.
     #[test]
-    fn lanes_access_banks_of_their_own() {
+    fn bank_conflicts_are_as_stated() {
         for blocks in [5, 7, 9, 13, 17] {
-            let pixels = [2, 3, 4].map(|c| words_of_a_bank(|g, t| g * pitch(c, blocks) + t * c));
+            let pixels = [2, 3, 4].map(|c| conflict(|g, t| g * pitch(c, blocks) + t * c));
             assert_eq!(pixels, [2, 1, 4], "{blocks}");
-            let results = [2, 3, 4].map(|c| words_of_a_bank(|g, t| g * c + 2 * t * staged_pitch(c, blocks)));
+            let results = [2, 3, 4].map(|c| conflict(|g, t| g * c + 2 * t * staged_pitch(c, blocks)));
             assert_eq!(results, [2, 1, 4], "{blocks}");
             // A pair has two words: a warp reads 64 words in two passes, 4 rows at a time.
-            let pairs = words_of_a_bank(|g, t| if g < 4 { g * pitch(1, blocks) + 2 * t } else { 0 });
+            let pairs = conflict(|g, t| if g < 4 { g * pitch(1, blocks) + 2 * t } else { 0 });
             assert_eq!(pairs, 1, "{blocks}");
         }
     }
@@ -135,7 +133,7 @@ mod tests {
     /// The vectors hold what the lanes of all warps read, whatever the lead.
     #[test]
     fn rows_hold_all_pixels() {
-        for (channels, blocks) in [(1, 5), (1, 7), (1, 17), (2, 9), (3, 5), (3, 17), (4, 13)] {
+        for (channels, blocks) in (1..=4).flat_map(|channels| [5, 7, 9, 13, 17].map(|blocks| (channels, blocks))) {
             let last_pixel = columns(channels, blocks) - 16 + SUBTILE * (blocks + 1) - 1;
             let last =
                 (0..4).map(|origin| lead(channels, origin) + last_pixel * channels + channels - 1).max().unwrap();

@@ -20,9 +20,9 @@
 //! The right operand is pixels, 8 columns of 8 rows. So 16 outputs take `ceil((K + 15) / 8)` products.
 //!
 //! # Channels
-//! Interleaved channels stay interleaved in shared memory. A warp has one channel: from pixel to pixel it steps by
-//! their number. Its results are pieces of 4 bytes between those of the other channels, which device memory takes
-//! slowly. So the block collects the results of a step in shared memory. In the next step it stores whole rows.
+//! Interleaved channels stay interleaved in shared memory. A warp computes one channel. Its lanes step by `C` values from
+//! pixel to pixel. The results of a warp are `C` values apart in a row, so its stores would not be coalesced. Instead the
+//! block collects the results of a step in shared memory. It stores them as whole rows in the next step.
 //!
 //! # Column pass
 //! The accumulators of the row pass, 16 columns of 8 rows, lie in the lanes as the left operand of the column pass
@@ -32,14 +32,14 @@
 //!
 //! # Thread mapping and tiling
 //! A warp owns 16 or 32 columns ([`tiles`]) and walks down a strip in steps of 32 or 16 rows ([`subtiles`]). The block
-//! copies the rows of the step after next, or with several channels of the next step, to shared memory
-//! ([`cuda_std::cp_async`]), with one barrier a step.
+//! copies rows to shared memory ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several.
+//! A step has one barrier.
 //!
 //! # Design constraints
 //! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. A step
 //!   of 32 rows uses each load four times.
 //! - *Registers.* A lane has 4 sums for each group of 8 unfinished outputs, up to 64. So the kernels for 5 and 9
-//!   [`blocks`] have 16 warps a multiprocessor, the others 12.
+//!   [`blocks`] have 16 warps a multiprocessor, with three channels 12. The others have 12.
 //! - *Truncation.* The tensor cores take the first 11 bits of a pixel anyway, so splitting it is three instructions.
 //! - *Edge.* If the border is zero, the copies fill it in: blocks at the edge are as fast as others.
 //!
@@ -219,7 +219,8 @@ pub unsafe fn tensor_core<
 
     let (warp, lane) = (thread / 32, thread % 32);
     let (g, t) = (lane / 4, lane % 4);
-    // The lane's first pixel of 8: of one channel it has a pair, of several channels this one and the fourth after it.
+    // The lane's first pixel of each 8. With one channel it reads this one and the next, with several channels this one
+    // and the fourth after it.
     let pixel = if C == 1 { 2 * t } else { t };
     // SAFETY: all threads are here: only whole blocks have returned.
     let row_table = tables.offset(unsafe { pin_register(7 + pixel - g) });
@@ -264,8 +265,7 @@ pub unsafe fn tensor_core<
         } else {
             commit_group();
         }
-        // Where the results of this step are collected. With several channels there are two buffers of pixels as well, so
-        // that `read` tells odd steps from even ones.
+        // The buffer for the results of this step. With several channels `read` is 0 in every other step.
         let fill = if read == 0 { 0 } else { staged_values(C, blocks) };
         if C > 1 && done >= ROWS as i32 {
             let ready = staged_values(C, blocks) - fill;
@@ -274,7 +274,8 @@ pub unsafe fn tensor_core<
         }
         let from = own.offset(read);
         // SAFETY: all lanes are here. The rows arrived and the tables were written before the barrier. Rows `done` to
-        // `rows - 1` of the strip, and the warp's columns, belong to this warp alone.
+        // `rows - 1` of the strip belong to this warp alone, in its columns and its channel. The step before has stored
+        // what was in buffer `fill`.
         unsafe {
             let filtered = filter_rows::<C, BLOCKS, TILES, SUBTILES>(from, pitch, row_table, elements);
             let zero = (params.width >> 31) as u32;
@@ -310,6 +311,7 @@ pub unsafe fn tensor_core<
                 if !are_finite(finished) {
                     nonfinite_fallback::filter::<C, COLUMNS, SUBTILES>(images, &params, corner, |lane, row, sum| {
                         if x + (lane as i32) < params.width && (row as i32) < most {
+                            // SAFETY: the row and the column lie in the result. The column is this lane's alone.
                             let to = result.offset(params.dst_index(x + lane as i32, y + row as i32));
                             to.store(0, fma(sum, scale, offset));
                         }
@@ -371,8 +373,9 @@ unsafe fn pin_register(number: u32) -> u32 {
 crate::registry::instances! {
     SeparableTensorCore;
     sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [1], BLOCKS in [5, 7, 9, 13, 17];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [3], BLOCKS in [5, 9, 13, 17];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 4], BLOCKS in [5, 9, 13];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3, 4], BLOCKS in [5, 9];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3], BLOCKS in [13];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [3], BLOCKS in [17];
         |image, result, mask, params| {
             tensor_core::<
                 C,
@@ -401,7 +404,7 @@ pub const SPEC: Spec = Spec {
     mask_class: Some(MaskClass {
         contains: |class, (width, height), origin_x| blocks(width, height, origin_x) <= class,
         example: |class| (2, 8 * class - 7),
-        masks: "masks of up to 129 columns and rows, for two and four channels 97, with some anchors one column less",
+        masks: "masks of up to 129 columns and rows (two channels 97, four 65); one column less with some anchors",
     }),
     results: f32_result,
     border_is_pixel: |_| false,

@@ -9,7 +9,8 @@ use crate::abi::params::Params;
 
 /// Computes `COLUMNS` columns of `SUBTILES` times 8 rows of a channel, from column `x` and row `y` on.
 ///
-/// Each lane calls `store` for its column with each row, counted from `y`, and the sum. Columns may lie outside.
+/// Each lane calls `store` with its column, each row, and the sum. Columns count from `x`, rows from `y`. Both may lie
+/// outside of the result.
 ///
 /// # Safety
 /// - `image` and `mask` satisfy the conditions of [`tensor_core`](super::tensor_core).

@@ -82,8 +82,8 @@ impl Results {
 
 /// The results of several channels, collected in shared memory as they are interleaved in the result.
 ///
-/// There are two *buffers* of a step each. A buffer is named by its first value. It has [`ROWS`](rows) rows of the
-/// block's values, [`staged_pitch`] apart.
+/// There are two buffers, for the results of a step each. `buffer` is the offset of a buffer's first value. A row holds
+/// the block's values. Rows are [`staged_pitch`] apart.
 #[derive(Clone, Copy)]
 pub(super) struct Staged<const C: u32, const BLOCKS: usize, const THREADS: u32> {
     /// Both buffers.
@@ -99,11 +99,12 @@ pub(super) struct Staged<const C: u32, const BLOCKS: usize, const THREADS: u32> 
 impl<const C: u32, const BLOCKS: usize, const THREADS: u32> Staged<C, BLOCKS, THREADS> {
     const PITCH: u32 = staged_pitch(C, BLOCKS as u32);
 
-    /// Puts `scale * sum + offset` into a buffer for each sum of a warp, whose first column is `column` of the block.
+    /// Puts `scale * sum + offset` into a buffer, for each sum of a warp. `column` is the warp's first one, counted from
+    /// the block's.
     ///
     /// # Safety
-    /// - No other warp has the column and the channel.
-    /// - No thread reads the buffer before the next barrier.
+    /// - No other warp has the columns and the channel.
+    /// - A barrier has passed since a thread read the buffer. No thread reads it before the next barrier.
     #[inline(always)]
     pub(super) unsafe fn put<const TILES: usize, const SUBTILES: usize>(
         self,
@@ -137,11 +138,12 @@ impl<const C: u32, const BLOCKS: usize, const THREADS: u32> Staged<C, BLOCKS, TH
         unsafe { self.values.store(buffer + row * Self::PITCH + column * C + channel, value) };
     }
 
-    /// Stores a buffer's rows, as far as they lie in the strip and in the result. The first one is row `done` of the
-    /// strip.
+    /// Stores the rows of a buffer that lie in the strip, and of these the values that lie in the result. The first row
+    /// is row `done` of the strip.
     ///
     /// # Safety
-    /// - All threads of the block call this. A barrier has passed since the buffer was filled.
+    /// - All threads of the block call this. A barrier has passed since the buffer was filled. No thread fills it before
+    ///   the next barrier.
     /// - The strip lies in the result, and no other block stores the block's values in it.
     #[inline(always)]
     pub(super) unsafe fn store(self, buffer: u32, done: i32) {
