@@ -68,11 +68,9 @@ fn case(format: Format, side: usize, mask: usize, is_separable: bool) -> Case {
     Case { format, image: (side, side), mask: (mask, mask), is_separable, is_centred: true }
 }
 
-/// The kernel that a plan for a device with `limits` chooses, and whether it computes planes.
-fn choice(case: &Case, limits: Limits) -> Result<(&'static Entry, bool)> {
-    let problem = case.problem()?.with_accuracy(Accuracy::default());
-    let plan = Plan::new(&problem, limits, VariantChoice::Auto)?;
-    Ok((plan.entry, plan.planes.is_some()))
+/// What `auto` makes of a case on a device with `limits`, in the default class.
+fn plan(case: &Case, limits: Limits) -> Result<Plan> {
+    Plan::new(&case.problem()?.with_accuracy(Accuracy::default()), limits, VariantChoice::Auto)
 }
 
 /// Whether the kernel takes an image of any format as fast as its planes.
@@ -102,7 +100,8 @@ impl Matrix {
                     for side in SIDES {
                         let case = case(format, side, mask, is_separable);
                         let mut times = Vec::new();
-                        let choice = choice(&case, limits)?;
+                        let plan = plan(&case, limits)?;
+                        let choice = (plan.entry, plan.planes.is_some());
                         if !candidates.contains(&choice) {
                             candidates.push(choice);
                         }
@@ -138,8 +137,7 @@ impl Matrix {
         };
         let measured: HashSet<_> = self.cells.iter().flat_map(kernels).collect();
         for (case, times) in &self.cells {
-            let problem = case.problem()?.with_accuracy(Accuracy::default());
-            let plan = Plan::new(&problem, limits, VariantChoice::Auto)?;
+            let plan = plan(case, limits)?;
             let Some(best) = times.iter().min_by(|a, b| a.us.total_cmp(&b.us)) else { continue };
             // They are sorted: the first one that can is the choice.
             let is_measured =
