@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "c18e86a80561a0ff53eb78f9436ea54d15241abc9e842ce073411a1a03a01866";
+pub const SOURCE_HASH: &str = "3f606d616f12d2d6bf12c2e0df45a9a66efb466872d03009b98e11a7b7dea2de";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -122,13 +122,8 @@ pub static MODULES: &[Module] = &[
     Module { name: "separable_block_tile_f32_c1_halo_80", packed: packed!("separable_block_tile_f32_c1_halo_80.ptx") },
     Module { name: "separable_block_tile_f32_c1_halo_96", packed: packed!("separable_block_tile_f32_c1_halo_96.ptx") },
     Module { name: "separable_block_tile_f32_c2_halo_16", packed: packed!("separable_block_tile_f32_c2_halo_16.ptx") },
-    Module { name: "separable_block_tile_f32_c2_halo_48", packed: packed!("separable_block_tile_f32_c2_halo_48.ptx") },
-    Module { name: "separable_block_tile_f32_c2_halo_64", packed: packed!("separable_block_tile_f32_c2_halo_64.ptx") },
     Module { name: "separable_block_tile_f32_c3_halo_16", packed: packed!("separable_block_tile_f32_c3_halo_16.ptx") },
     Module { name: "separable_block_tile_f32_c4_halo_16", packed: packed!("separable_block_tile_f32_c4_halo_16.ptx") },
-    Module { name: "separable_block_tile_f32_c4_halo_32", packed: packed!("separable_block_tile_f32_c4_halo_32.ptx") },
-    Module { name: "separable_block_tile_f32_c4_halo_48", packed: packed!("separable_block_tile_f32_c4_halo_48.ptx") },
-    Module { name: "separable_block_tile_f32_c4_halo_64", packed: packed!("separable_block_tile_f32_c4_halo_64.ptx") },
     Module { name: "separable_ring_f32_c1", packed: packed!("separable_ring_f32_c1.ptx") },
     Module { name: "separable_tensor_core_f32_c1_blocks_13", packed: packed!("separable_tensor_core_f32_c1_blocks_13.ptx") },
     Module { name: "separable_tensor_core_f32_c1_blocks_17", packed: packed!("separable_tensor_core_f32_c1_blocks_17.ptx") },
@@ -136,12 +131,15 @@ pub static MODULES: &[Module] = &[
     Module { name: "separable_tensor_core_f32_c1_blocks_7", packed: packed!("separable_tensor_core_f32_c1_blocks_7.ptx") },
     Module { name: "separable_tensor_core_f32_c1_blocks_9", packed: packed!("separable_tensor_core_f32_c1_blocks_9.ptx") },
     Module { name: "separable_tensor_core_f32_c2_blocks_13", packed: packed!("separable_tensor_core_f32_c2_blocks_13.ptx") },
+    Module { name: "separable_tensor_core_f32_c2_blocks_17", packed: packed!("separable_tensor_core_f32_c2_blocks_17.ptx") },
     Module { name: "separable_tensor_core_f32_c2_blocks_5", packed: packed!("separable_tensor_core_f32_c2_blocks_5.ptx") },
     Module { name: "separable_tensor_core_f32_c2_blocks_9", packed: packed!("separable_tensor_core_f32_c2_blocks_9.ptx") },
     Module { name: "separable_tensor_core_f32_c3_blocks_13", packed: packed!("separable_tensor_core_f32_c3_blocks_13.ptx") },
     Module { name: "separable_tensor_core_f32_c3_blocks_17", packed: packed!("separable_tensor_core_f32_c3_blocks_17.ptx") },
     Module { name: "separable_tensor_core_f32_c3_blocks_5", packed: packed!("separable_tensor_core_f32_c3_blocks_5.ptx") },
     Module { name: "separable_tensor_core_f32_c3_blocks_9", packed: packed!("separable_tensor_core_f32_c3_blocks_9.ptx") },
+    Module { name: "separable_tensor_core_f32_c4_blocks_13", packed: packed!("separable_tensor_core_f32_c4_blocks_13.ptx") },
+    Module { name: "separable_tensor_core_f32_c4_blocks_17", packed: packed!("separable_tensor_core_f32_c4_blocks_17.ptx") },
     Module { name: "separable_tensor_core_f32_c4_blocks_5", packed: packed!("separable_tensor_core_f32_c4_blocks_5.ptx") },
     Module { name: "separable_tensor_core_f32_c4_blocks_9", packed: packed!("separable_tensor_core_f32_c4_blocks_9.ptx") },
     Module { name: "separable_u8_u8_c1_halo_16", packed: packed!("separable_u8_u8_c1_halo_16.ptx") },

@@ -1,5 +1,5 @@
 //! The machine code of every entry, without a GPU: NVIDIA's assembler says how many registers it takes, and whether it
-//! keeps anything in local memory, which no kernel that ships may do.
+//! keeps anything in local memory, which few kernels that ship may do.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -67,6 +67,21 @@ const INSTALLED: &str = "ptxas";
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
 const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
 
+/// Entries that may have a stack frame of up to [`MOST_STACK`] bytes.
+///
+/// They need fewer than 255 registers, but not in the groups of two and four that products of matrices take. What is
+/// spilled is stored and loaded once in a step of 16 rows. On an H100, kernels for the same masks without spills are
+/// slower.
+const SPILLING: [&str; 6] = [
+    "separable_tensor_core_f32_c1_blocks_7",
+    "separable_tensor_core_f32_c2_blocks_13",
+    "separable_tensor_core_f32_c2_blocks_17",
+    "separable_tensor_core_f32_c4_blocks_13",
+    "separable_tensor_core_f32_c4_blocks_17",
+    "separable_tensor_core_f32_c4_blocks_9",
+];
+const MOST_STACK: u32 = 128;
+
 /// What ptxas says about one entry on one architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Usage {
@@ -90,6 +105,14 @@ pub fn write(root: &Path) -> Result<()> {
     if check(root)? { stamp(root)?.write() } else { Ok(()) }
 }
 
+impl Usage {
+    /// Whether an entry may take this.
+    fn is_allowed(&self, entry: &str) -> bool {
+        let most = if SPILLING.contains(&entry) { MOST_STACK } else { 0 };
+        self.stack <= most && (most > 0 || self.spill_stores + self.spill_loads == 0)
+    }
+}
+
 /// What the check depends on. This file names the assemblers and architectures.
 ///
 /// # Errors
@@ -101,9 +124,8 @@ pub fn stamp(root: &Path) -> Result<Stamp> {
 /// Assembles every committed module for each architecture and prints the registers of each entry. Returns whether each
 /// architecture had its own assembler.
 ///
-/// # Errors
-/// A module does not assemble, or an entry has a stack frame or spills. Where ptxas can't be had: an error on
-/// a CI machine, elsewhere a message.
+/// # Errors A module does not assemble, or an entry has a stack frame or spills that it may not have. Where ptxas can't
+/// be had: an error on a CI machine, elsewhere a message.
 pub fn check(root: &Path) -> Result<bool> {
     let modules = modules(root)?;
     let mut usages = Usages::new();
@@ -136,9 +158,9 @@ pub fn check(root: &Path) -> Result<bool> {
                 print!(" {:>6} ", "-");
                 continue;
             };
-            let is_bad = usage.stack + usage.spill_stores + usage.spill_loads > 0;
-            print!(" {:>6}{}", usage.registers, if is_bad { '*' } else { ' ' });
-            if is_bad && is_strict(arch) {
+            let has_frame = usage.stack + usage.spill_stores + usage.spill_loads > 0;
+            print!(" {:>6}{}", usage.registers, if has_frame { '*' } else { ' ' });
+            if !usage.is_allowed(entry) && is_strict(arch) {
                 let Usage { stack, spill_stores, spill_loads, .. } = usage;
                 bad.push(format!(
                     "{entry} on {arch}: {stack} bytes of stack, {spill_stores} stored, {spill_loads} loaded"
@@ -149,7 +171,10 @@ pub fn check(root: &Path) -> Result<bool> {
     }
     ensure!(bad.is_empty(), "0 bytes of stack frame and spills are required, found:\n  {}", bad.join("\n  "));
     let strict = architectures().find(|arch| is_strict(arch)).unwrap_or_default();
-    println!("{} entries: no stack frame, no spills from {strict} on", usages.len());
+    let (all, spilling) = (usages.len(), SPILLING.len());
+    println!(
+        "{all} entries: no stack frame and no spills from {strict} on, but for {spilling} with {MOST_STACK} bytes"
+    );
     Ok(is_complete)
 }
 
@@ -298,6 +323,14 @@ fn before(line: &str, unit: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_entries_may_spill() {
+        let spills = || Usage { registers: 255, stack: 24, spill_stores: 20, spill_loads: 28 };
+        assert!(spills().is_allowed(SPILLING[0]) && !spills().is_allowed("separable_tensor_core_f32_c1_blocks_17"));
+        assert!(!Usage { stack: MOST_STACK + 8, ..spills() }.is_allowed(SPILLING[0]));
+        assert!(Usage { registers: 255, ..Usage::default() }.is_allowed("separable_tensor_core_f32_c1_blocks_17"));
+    }
 
     #[test]
     fn the_oldest_architecture_is_assembled_for() {

@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn choices_are_near_the_fastest() {
         let quality = recorded().quality(Limits::H100).unwrap();
-        assert!(quality.cells > 1000 && quality.share() >= 0.952, "{quality:?}");
+        assert!(quality.cells > 1000 && quality.share() >= 0.95, "{quality:?}");
         // Times below some 30 us are noisy.
         assert!(quality.above_1_25 <= 11 && quality.without_time == 0, "{quality:?}");
     }

@@ -23,9 +23,16 @@ pub(crate) const VECTOR: u32 = VECTOR_BYTES / size_of::<f32>() as u32;
 /// Rows that [`RowCopies`] copies at a time.
 pub(crate) const STEP_ROWS: usize = 16;
 
-/// Bits of a number from 0 to [`VECTOR`].
-const COUNT_BITS: u32 = VECTOR.ilog2() + 1;
-const _: () = assert!(VECTOR < 1 << COUNT_BITS);
+/// The values of a vector are a multiple of this many: the largest power of two that divides the channels.
+const fn count_unit(channels: u32) -> u32 {
+    let unit = 1 << channels.trailing_zeros();
+    if unit < VECTOR { unit } else { VECTOR }
+}
+
+/// Bits of a number of units from 0 to all units of a vector.
+const fn count_bits(channels: u32) -> u32 {
+    (VECTOR / count_unit(channels)).ilog2() + 1
+}
 
 /// How many values of the vector that begins with value `first` of a row lie in the row.
 ///
@@ -83,8 +90,8 @@ const fn partition_stride(threads: u32) -> u32 {
 }
 
 /// Whether the counts of a thread's [`Partition`] fit in one `u32`: [`RowCopies::partition_counts`] packs them.
-pub(crate) const fn counts_fit_in_word(vectors: u32, threads: u32) -> bool {
-    COUNT_BITS * vectors.div_ceil(partition_stride(threads)) <= u32::BITS
+pub(crate) const fn counts_fit_in_word(channels: u32, vectors: u32, threads: u32) -> bool {
+    count_bits(channels) * vectors.div_ceil(partition_stride(threads)) <= u32::BITS
 }
 
 /// Copies rows to shared memory, one step after the other, by a block of `THREADS` threads. The `C` channels stay
@@ -205,7 +212,8 @@ impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
         Partition { row: thread / 8 % rows, vector: thread % 8 + thread / (8 * rows) * 8 }
     }
 
-    /// The values that each vector of a thread's partition has in a row of the image, [`COUNT_BITS`] bits a vector.
+    /// The values that each vector of a thread's partition has in a row of the image, in units of [`count_unit`], and
+    /// [`count_bits`] bits a vector.
     ///
     /// [`counts_fit_in_word`] holds. A vector that is copied value by value counts 0.
     #[inline(always)]
@@ -221,7 +229,7 @@ impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
                 values_in_row::<f32>(true, self.left + (vector * VECTOR) as i32, self.params.row_values::<C>()) as u32;
             let is_interior = vector >= self.interior.0 && vector < self.interior.1;
             if vector < self.vectors && (is_interior || self.fills_with_zeros()) {
-                packed |= count << (COUNT_BITS * pass);
+                packed |= (count / const { count_unit(C) }) << (const { count_bits(C) } * pass);
             }
         }
         packed
@@ -230,7 +238,8 @@ impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
     /// Begins the copies of the next [`STEP_ROWS`] rows, the same number for each thread, and does not commit them.
     ///
     /// `at` is the distance of the destination from the first buffer, in values; `counts` comes from
-    /// [`partition_counts`](Self::partition_counts). Where the border is zero, blocks at the edge are as fast as others.
+    /// [`partition_counts`](Self::partition_counts). Where the border is zero, blocks at the edge are as fast as
+    /// others.
     ///
     /// # Safety
     /// - All threads of the block call this. `to` is the destination of the first vector of `partition`.
@@ -251,7 +260,8 @@ impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
             // Where the vector has no values, the address is computed and never read.
             let from = self.image.offset(params.src_index(self.left + (first * VECTOR) as i32, y));
             for pass in 0..self.vectors.div_ceil(stride) {
-                let of_vector = size_of::<f32>() as u32 * (counts >> (COUNT_BITS * pass) & ((1 << COUNT_BITS) - 1));
+                let (bits, bytes_of_unit) = const { (count_bits(C), count_unit(C) * size_of::<f32>() as u32) };
+                let of_vector = bytes_of_unit * (counts >> (bits * pass) & ((1 << bits) - 1));
                 // A vector that the loop below copies must not be filled here: the order of the two is undefined.
                 let predicate = first + pass * stride < self.vectors && (fills || of_vector > 0);
                 let offset = pass * stride * VECTOR;
@@ -376,6 +386,45 @@ mod tests {
                     let (begin, end) = interior_vectors::<C>(left, vectors, &params);
                     assert!(begin <= end && end <= vectors, "{width}, {left}: {begin}..{end} of {vectors}");
                     assert!((0..vectors).filter(inside).eq(begin..end), "{width}, {left}: {begin}..{end} of {vectors}");
+                }
+            }
+        }
+    }
+
+    /// The packed counts of a thread are those of its vectors, whatever the channels.
+    #[test]
+    fn counts_are_those_of_the_vectors() {
+        check_counts::<1>();
+        check_counts::<2>();
+        check_counts::<3>();
+        check_counts::<4>();
+    }
+
+    fn check_counts<const C: u32>() {
+        const THREADS: u32 = 256;
+        let vectors = 16 * (u32::BITS / count_bits(C)).min(12);
+        assert!(counts_fit_in_word(C, vectors, THREADS));
+        for width in [1, 37, 90, 300] {
+            let params = Params { src_pitch: 4 * width * C as i32, ..Params::of_image(width, 1) };
+            for left in [-64, -4, 0, 60] {
+                let copies = RowCopies::<C, THREADS> {
+                    image: Global::new(core::ptr::null()),
+                    interior: interior_vectors::<C>(left, vectors, &params),
+                    params,
+                    left,
+                    y: 0,
+                    to: Shared::dynamic(),
+                    vectors,
+                    pitch: VECTOR * vectors,
+                    table: Shared::dynamic(),
+                };
+                for vector in 0..16 {
+                    let packed = copies.partition_counts(Partition { row: 0, vector });
+                    for (pass, vector) in (vector..vectors).step_by(16).enumerate() {
+                        let count = packed >> (count_bits(C) * pass as u32) & ((1 << count_bits(C)) - 1);
+                        let values = values_in_row::<f32>(true, left + 4 * vector as i32, width * C as i32);
+                        assert_eq!(count * count_unit(C), values as u32, "{C} channels, {width}, {left}, {vector}");
+                    }
                 }
             }
         }

@@ -286,8 +286,6 @@ crate::registry::instances! {
             )
         }
     sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [2, 3, 4], HALO in [16];
-    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [2], HALO in [48, 64];
-    sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [4], HALO in [32, 48, 64];
         |image, result, _mask, params| {
             interleaved::interleaved::<
                 T, C, { interleaved::groups(HALO) }, { interleaved::group(HALO) }, { interleaved::threads(HALO) }, false,

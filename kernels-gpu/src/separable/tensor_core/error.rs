@@ -3,8 +3,8 @@
 use super::subtiles;
 use crate::separable::error_bound::MASK_ERROR;
 
-/// The constant `c` of the error bound `|O - exact| <= gamma(c) * sum |M I|`, for masks of up to this many
-/// [`blocks`](super::blocks).
+/// The constant `c` of the error bound `|O - exact| <= gamma(c) * sum |M I|`, for images of so many channels and masks
+/// of up to this many [`blocks`](super::blocks).
 ///
 /// The form of the bound is that of [`error_bound::error_constant`](crate::separable::error_bound::error_constant). Let
 /// `u = 2^-24`, and let `A` be the sum of a pass's absolute products.
@@ -42,7 +42,7 @@ use crate::separable::error_bound::MASK_ERROR;
 /// `2 u` each. That is `22 u` times the sum so far, which is at most `A`. A chain of the row pass has `blocks + 1`
 /// products of matrices, a chain of the column pass has [`subtiles`].
 #[must_use]
-pub const fn error_constant(blocks: u32) -> u64 {
-    let (blocks, subtiles) = (blocks as u64, subtiles(blocks) as u64);
+pub const fn error_constant(channels: u32, blocks: u32) -> u64 {
+    let (blocks, subtiles) = (blocks as u64, subtiles(channels, blocks) as u64);
     2 * 153 + 22 * (blocks + 1) + 22 * subtiles + 3 + blocks + MASK_ERROR as u64 + 2
 }

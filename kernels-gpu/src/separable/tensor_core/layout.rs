@@ -1,11 +1,22 @@
 //! How a block partitions the columns, and the layout of shared memory.
 
 use super::SUBTILE;
-use crate::common::async_rows::VECTOR;
+use crate::common::async_rows::{STEP_ROWS, VECTOR};
 
-/// Buffers for the pixels of a step. With several channels the results need shared memory, too.
+/// Buffers for the pixels of a step. With several channels shared memory has room for two.
 pub(super) const fn stages(channels: u32) -> u32 {
     if channels == 1 { 3 } else { 2 }
+}
+
+/// Channels that a warp computes together. It loads and stores them as vectors, which three values are not.
+#[must_use]
+pub const fn together(channels: u32, blocks: u32) -> u32 {
+    match channels {
+        // The sums of four channels would not fit in registers.
+        4 if blocks > 9 => 2,
+        2 | 4 => channels,
+        _ => 1,
+    }
 }
 
 /// Blocks of 8 rows or columns that the windows of 8 neighbouring outputs touch.
@@ -18,34 +29,51 @@ pub const fn blocks(mask_width: u32, mask_height: u32, origin_x: i32) -> u32 {
     (if width > mask_height { width } else { mask_height } + SUBTILE - 1).div_ceil(SUBTILE)
 }
 
-/// Tiles of 16 columns of a warp: two where 4 [`subtiles`] would not divide the groups of pending sums.
+/// Tiles of a warp: 16 columns of a channel each.
+///
+/// One for each channel that a warp computes. With one such channel two neighbours, where 4 [`subtiles`] would not
+/// divide the groups of pending sums.
 #[must_use]
-pub const fn tiles(blocks: u32) -> u32 {
-    if (blocks - 1).is_multiple_of(4) { 1 } else { 2 }
+pub const fn tiles(channels: u32, blocks: u32) -> u32 {
+    match together(channels, blocks) {
+        1 if !(blocks - 1).is_multiple_of(4) => 2,
+        together => together,
+    }
 }
 
-/// Groups of 8 rows in a step.
+/// Groups of 8 rows that a warp filters at a time.
 #[must_use]
-pub const fn subtiles(blocks: u32) -> u32 {
-    4 / tiles(blocks)
+pub const fn subtiles(channels: u32, blocks: u32) -> u32 {
+    4 / tiles(channels, blocks)
 }
 
 /// Warps of a block: as many as registers allow, and equally many for each channel.
 #[must_use]
 pub const fn warps(channels: u32, blocks: u32) -> u32 {
-    if blocks <= 9 && tiles(blocks) == 1 && channels != 3 { 16 } else { 12 }
+    match 4 * tiles(channels, blocks) * (blocks - 1) {
+        // Pending sums of a lane.
+        ..=32 if channels != 3 => 16,
+        ..=64 if channels % 2 == 1 => 12,
+        _ => 8,
+    }
 }
 
-/// Rows of a step.
+/// Rows of a step: those that a warp filters at a time, but at least as many as are copied at a time.
 #[must_use]
-pub const fn rows(blocks: u32) -> u32 {
-    SUBTILE * subtiles(blocks)
+pub const fn rows(channels: u32, blocks: u32) -> u32 {
+    (SUBTILE * subtiles(channels, blocks)).next_multiple_of(STEP_ROWS as u32)
+}
+
+/// Columns of a warp, in pixels.
+#[must_use]
+pub const fn warp_columns(channels: u32, blocks: u32) -> u32 {
+    16 * tiles(channels, blocks) / together(channels, blocks)
 }
 
 /// Output columns of a block, in pixels.
 #[must_use]
 pub const fn columns(channels: u32, blocks: u32) -> u32 {
-    16 * tiles(blocks) * warps(channels, blocks) / channels
+    warp_columns(channels, blocks) * warps(channels, blocks) * together(channels, blocks) / channels
 }
 
 /// Values from the first one that a block copies to its first window. The first one is at a multiple of 4 in its row.
@@ -66,14 +94,17 @@ pub(super) const fn vectors(channels: u32, blocks: u32) -> u32 {
 
 /// Values from one row of pixels to the next in shared memory.
 ///
-/// The lanes of a warp read 8 rows at once. With one channel, the pairs of 4 rows fill all banks. With three channels, no
-/// two lanes share a bank. With two and four channels there are conflicts of two and of four lanes.
+/// The lanes of a warp read 8 rows at once. Vectors of two values come from 4 rows at a time, those of four values from
+/// 2 rows. They fill all banks. With three channels, no two lanes share a bank. If a lane reads two of four channels,
+/// two lanes share a bank.
 pub(super) const fn pitch(channels: u32, blocks: u32) -> u32 {
-    let vectors = vectors(channels, blocks);
-    if channels > 2 {
-        return VECTOR * (vectors | 1);
-    }
-    (VECTOR * vectors).saturating_sub(8).next_multiple_of(32) + 8
+    let values = VECTOR * vectors(channels, blocks);
+    let remainder = match channels {
+        3 => return values | VECTOR,
+        4 => 16,
+        _ => 8,
+    };
+    values.saturating_sub(remainder).next_multiple_of(32) + remainder
 }
 
 /// Elements of each table of coefficients.
@@ -84,49 +115,65 @@ pub(super) const fn elements(blocks: u32) -> u32 {
 /// Tables of coefficients: `tf32` parts of the row, `bf16` pairs of the row, both of the column.
 pub(super) const TABLES: u32 = 3;
 
-/// Values from one row of collected results to the next. With three channels the stores of a warp have no bank conflict.
+/// Whether the results of a step are collected in shared memory: where a lane can't store the channels of a pixel as
+/// vectors.
+pub(super) const fn is_staged(channels: u32) -> bool {
+    channels == 3
+}
+
+/// Values from one row of collected results to the next. With three channels the stores of a warp have no bank
+/// conflict.
 pub(super) const fn staged_pitch(channels: u32, blocks: u32) -> u32 {
     channels * columns(channels, blocks) + 4
 }
 
-/// Values of the results of a step in shared memory. With one channel there are none.
+/// Values of the results of a step in shared memory.
 pub(super) const fn staged_values(channels: u32, blocks: u32) -> u32 {
-    if channels > 1 { rows(blocks) * staged_pitch(channels, blocks) } else { 0 }
+    if is_staged(channels) { rows(channels, blocks) * staged_pitch(channels, blocks) } else { 0 }
 }
 
 /// The dynamic shared memory of a block, in bytes, for masks of up to this many [`blocks`].
 ///
-/// It holds pixels, the tables of coefficients, the border table, and the results of two steps of several channels.
+/// It holds pixels, the tables of coefficients, the border table, and the results of two steps that are collected.
 #[must_use]
 pub const fn shared_bytes(channels: u32, blocks: u32) -> u64 {
-    let pixels = stages(channels) * rows(blocks) * pitch(channels, blocks);
+    let pixels = stages(channels) * rows(channels, blocks) * pitch(channels, blocks);
     let tables = TABLES * 4 * elements(blocks) + VECTOR * vectors(channels, blocks);
     4 * (pixels + tables + 2 * staged_values(channels, blocks)) as u64
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    /// The largest bank conflict of a warp: the most different words of one bank.
-    fn conflict(word: impl Fn(u32, u32) -> u32) -> usize {
-        let words: [u32; 32] = core::array::from_fn(|lane| word(lane as u32 / 4, lane as u32 % 4));
-        let is_first = |lane: &usize| !words[..*lane].contains(&words[*lane]);
-        let of_bank = |bank| (0..32).filter(is_first).filter(|&lane| words[lane] % 32 == bank).count();
-        (0..32).map(of_bank).max().unwrap()
+    /// The most different words of one bank that the vectors of some lanes have. Vector `i` has `words` words from the
+    /// word `first(g, t)` of its lane on. A request reads 32 words.
+    fn conflict(words: u32, first: impl Fn(u32, u32) -> u32) -> usize {
+        let lanes = 32 / words;
+        let of_request = |request: u32| {
+            let read: BTreeSet<u32> = (request * lanes..(request + 1) * lanes)
+                .flat_map(|lane| (0..words).map(move |word| (lane, word)))
+                .map(|(lane, word)| first(lane / 4, lane % 4) + word)
+                .collect();
+            (0..32).map(|bank| read.iter().filter(|&word| word % 32 == bank).count()).max().unwrap()
+        };
+        (0..words).map(of_request).max().unwrap()
     }
 
     /// The comments say which conflicts there are.
     #[test]
     fn bank_conflicts_are_as_stated() {
         for blocks in [5, 7, 9, 13, 17] {
-            let pixels = [2, 3, 4].map(|c| conflict(|g, t| g * pitch(c, blocks) + t * c));
-            assert_eq!(pixels, [2, 1, 4], "{blocks}");
-            let results = [2, 3, 4].map(|c| conflict(|g, t| g * c + 2 * t * staged_pitch(c, blocks)));
-            assert_eq!(results, [2, 1, 4], "{blocks}");
-            // A pair has two words: a warp reads 64 words in two passes, 4 rows at a time.
-            let pairs = conflict(|g, t| if g < 4 { g * pitch(1, blocks) + 2 * t } else { 0 });
-            assert_eq!(pairs, 1, "{blocks}");
+            // With one channel a lane reads a pair of pixels, else the channels of a pixel that the warp computes.
+            let pixels = [1, 2, 3, 4].map(|c| {
+                let words = if c == 1 { 2 } else { together(c, blocks) };
+                conflict(words, |g, t| g * pitch(c, blocks) + t * c.max(2))
+            });
+            assert_eq!(pixels, [1, 1, 1, if blocks > 9 { 2 } else { 1 }], "{blocks}");
+            assert_eq!(conflict(1, |g, t| g * 3 + 2 * t * staged_pitch(3, blocks)), 1, "{blocks}");
         }
     }
 

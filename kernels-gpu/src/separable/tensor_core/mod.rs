@@ -19,10 +19,13 @@
 //! The left operand is a Toeplitz matrix of coefficients: 16 rows, each with the mask's row one column further right.
 //! The right operand is pixels, 8 columns of 8 rows. So 16 outputs take `ceil((K + 15) / 8)` products.
 //!
-//! # Channels
-//! Interleaved channels stay interleaved in shared memory. A warp computes one channel. Its lanes step by `C` values from
-//! pixel to pixel. The results of a warp are `C` values apart in a row, so its stores would not be coalesced. Instead the
-//! block collects the results of a step in shared memory. It stores them as whole rows in the next step.
+//! # Channels Interleaved channels stay interleaved in shared memory. With two and four channels a warp computes them
+//! [`together`]. A lane loads the channels of a pixel as a vector, and stores those of a result as one. Each channel is
+//! a tile of the column pass.
+//!
+//! With three channels a warp computes one channel. Its lanes step by three values from pixel to pixel. The results of
+//! a warp are three values apart in a row, so its stores would not be coalesced. Instead the block collects the results
+//! of a step in shared memory. It stores them as whole rows in the next step.
 //!
 //! # Column pass
 //! The accumulators of the row pass, 16 columns of 8 rows, lie in the lanes as the left operand of the column pass
@@ -31,15 +34,15 @@
 //! groups. Unfinished sums stay in registers.
 //!
 //! # Thread mapping and tiling
-//! A warp owns 16 or 32 columns ([`tiles`]) and walks down a strip in steps of 32 or 16 rows ([`subtiles`]). The block
-//! copies rows to shared memory ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several.
-//! A step has one barrier.
+//! A warp owns 16 or 32 columns ([`warp_columns`]) and walks down a strip in steps of 32 or 16 [`rows`]. It filters all
+//! rows of a step at a time, with four channels 8 rows ([`subtiles`]). The block copies rows to shared memory
+//! ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several. A step has one barrier.
 //!
 //! # Design constraints
-//! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. A step
-//!   of 32 rows uses each load four times.
-//! - *Registers.* A lane has 4 sums for each group of 8 unfinished outputs, up to 64. So the kernels for 5 and 9
-//!   [`blocks`] have 16 warps a multiprocessor, with three channels 12. The others have 12.
+//! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. Each
+//!   load is used four times: for 32 rows, for two tiles of 16 rows, or for four channels of 8 rows.
+//! - *Registers.* A lane has 4 sums for each tile and each group of 8 unfinished outputs, up to 128. So a
+//!   multiprocessor has 8 to 16 [`warps`].
 //! - *Truncation.* The tensor cores take the first 11 bits of a pixel anyway, so splitting it is three instructions.
 //! - *Edge.* If the border is zero, the copies fill it in: blocks at the edge are as fast as others.
 //!
@@ -75,8 +78,9 @@ use cuda_std::cp_async::{commit_group, wait_group};
 use cuda_std::prelude::*;
 
 pub use self::error::error_constant;
-use self::layout::{TABLES, elements, lead, odd, pitch, staged_values, stages, vectors};
-pub use self::layout::{blocks, columns, rows, shared_bytes, subtiles, tiles, warps};
+use self::layout::{TABLES, elements, is_staged, lead, odd, pitch, staged_values, stages, vectors};
+pub use self::layout::{blocks, columns, rows, shared_bytes, subtiles, tiles, together, warp_columns, warps};
+use self::nonfinite_fallback::filter;
 use self::passes::{are_finite, black_box_f32, filter_columns, filter_rows};
 use self::split::{Operand, bf16_pairs, tf32_parts};
 use self::store::{Results, Staged};
@@ -104,13 +108,13 @@ pub const STRIP_STEP: u32 = 32;
 /// The convergent instructions of the source, for masks of up to this many [`blocks`].
 #[must_use]
 pub const fn convergent(channels: u32, blocks: u32) -> Convergent {
-    let tiles = tiles(blocks) * subtiles(blocks);
+    let tiles = tiles(channels, blocks) * subtiles(channels, blocks);
     // Each product is done with the tf32 parts and with the bf16 pairs. The 16 outputs of a tile need one block more in
     // the row pass.
     let (row_pass, column_pass) = (2 * tiles * (blocks + 1), 2 * tiles * blocks);
     Convergent {
-        // One after which the tables are complete, one in each step. With several channels, one before the last stores.
-        barriers: if channels == 1 { 2 } else { 3 },
+        // One after which the tables are complete, one in each step. One before the last stores of collected results.
+        barriers: if is_staged(channels) { 3 } else { 2 },
         warp_barriers: 0,
         matrix_products: row_pass + column_pass,
         // `pin_register`: the partition of the copies, the offset in the table, the offset in the pixels.
@@ -131,12 +135,12 @@ type Filtered = [Operand; 4];
 
 /// The kernel for images of `C` interleaved channels, and masks of up to `BLOCKS` [`blocks`].
 ///
-/// `PENDING` is `BLOCKS - 1`. `TILES`, `SUBTILES` and `ROWS` are [`tiles`], [`subtiles`] and [`rows`]. `COLUMNS` is `16
-/// * TILES`, `THREADS` 32 times [`warps`].
+/// `PENDING` is `BLOCKS - 1`. `TOGETHER`, `TILES`, `SUBTILES`, `COLUMNS` and `ROWS` are [`together`], [`tiles`],
+/// [`subtiles`], [`warp_columns`] and [`rows`]. `THREADS` is 32 times [`warps`].
 ///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
-/// - `image` and `result` begin at multiples of 16 bytes.
+/// - `image`, `result` and each row of `result` begin at multiples of 16 bytes.
 /// - `mask` holds the `mask_width` coefficients of the row, then the `mask_height` of the column.
 /// - [`blocks`] of the mask is at most `BLOCKS`.
 /// - The block is one row of `THREADS`, the dynamic shared memory at least [`shared_bytes`].
@@ -145,6 +149,7 @@ pub unsafe fn tensor_core<
     const C: u32,
     const BLOCKS: usize,
     const PENDING: usize,
+    const TOGETHER: usize,
     const TILES: usize,
     const SUBTILES: usize,
     const COLUMNS: u32,
@@ -157,10 +162,13 @@ pub unsafe fn tensor_core<
     params: Params,
 ) {
     const {
-        assert!(BLOCKS == PENDING + 1 && PENDING.is_multiple_of(SUBTILES) && THREADS == 32 * warps(C, BLOCKS as u32));
-        assert!(TILES as u32 == tiles(BLOCKS as u32) && SUBTILES as u32 == subtiles(BLOCKS as u32));
-        assert!(COLUMNS == 16 * TILES as u32 && ROWS == rows(BLOCKS as u32));
-        assert!(counts_fit_in_word(vectors(C, BLOCKS as u32), THREADS));
+        let blocks = BLOCKS as u32;
+        assert!(BLOCKS == PENDING + 1 && PENDING.is_multiple_of(SUBTILES) && THREADS == 32 * warps(C, blocks));
+        assert!(TILES as u32 == tiles(C, blocks) && SUBTILES as u32 == subtiles(C, blocks));
+        assert!(
+            TOGETHER as u32 == together(C, blocks) && COLUMNS == warp_columns(C, blocks) && ROWS == rows(C, blocks)
+        );
+        assert!(counts_fit_in_word(C, vectors(C, blocks), THREADS));
     };
     let blocks = BLOCKS as u32;
     let (pitch, vectors, elements) = (pitch(C, blocks), vectors(C, blocks), elements(blocks));
@@ -225,7 +233,7 @@ pub unsafe fn tensor_core<
     // SAFETY: all threads are here: only whole blocks have returned.
     let row_table = tables.offset(unsafe { pin_register(7 + pixel - g) });
     let column_table = row_table.offset(2 * elements + 2 * t - pixel);
-    let (column, channel) = (warp / C * COLUMNS, warp % C);
+    let (column, channel) = place::<C, TOGETHER, COLUMNS>(warp);
     // SAFETY: all threads are here: only whole blocks have returned.
     let own = pixels.offset(unsafe { pin_register(g * pitch + (column + pixel) * C + channel + lead - odd) });
     let counts = copies.partition_counts(partition);
@@ -265,67 +273,78 @@ pub unsafe fn tensor_core<
         } else {
             commit_group();
         }
-        // The buffer for the results of this step. With several channels `read` is 0 in every other step.
+        // The buffer for the results of this step, if they are collected. Then `read` is 0 in every other step.
         let fill = if read == 0 { 0 } else { staged_values(C, blocks) };
-        if C > 1 && done >= ROWS as i32 {
+        if is_staged(C) && done >= ROWS as i32 {
             let ready = staged_values(C, blocks) - fill;
             // SAFETY: all threads are here. The step before has put the values there, and the barrier has passed.
             unsafe { staged.store(ready, done - ROWS as i32) };
         }
-        let from = own.offset(read);
-        // SAFETY: all lanes are here. The rows arrived and the tables were written before the barrier. Rows `done` to
-        // `rows - 1` of the strip belong to this warp alone, in its columns and its channel. The step before has stored
-        // what was in buffer `fill`.
-        unsafe {
-            let filtered = filter_rows::<C, BLOCKS, TILES, SUBTILES>(from, pitch, row_table, elements);
-            let zero = (params.width >> 31) as u32;
-            filter_columns(&filtered, column_table, zero, &mut pending, |finished: &[[Sums; TILES]; SUBTILES]| {
-                let most = rows - done;
-                // Rematerialized in each step, so that no register holds it.
-                let warp = thread::black_box(thread::thread_idx_x()) / 32;
-                let (column, channel) = (warp / C * COLUMNS, warp % C);
-                let (x, y) = (first_column + column as i32, first + done);
-                // black_box_f32: also rematerialized.
-                let params = Params { scale: black_box_f32(params.scale), ..params };
-                let (scale, offset) = params.exact_finish();
-                if done < 0 {
-                    return;
-                }
-                let (images, corner) = ((image, mask), (x, y, channel));
-                if C > 1 {
-                    if are_finite(finished) {
+        let mut pass = 0;
+        let rows_of_pass = SUBTILES as u32 * SUBTILE;
+        // black_box keeps LLVM from unrolling the loop, where it is one.
+        while pass < if ROWS > rows_of_pass { thread::black_box(ROWS) } else { ROWS } {
+            if ROWS > rows_of_pass {
+                thread::no_unroll();
+            }
+            let done = done + pass as i32;
+            let from = own.offset(read + pass * pitch);
+            // SAFETY: all lanes are here. The rows arrived and the tables were written before the barrier. Rows `done`
+            // to `rows - 1` of the strip belong to this warp alone, in its columns and its channels. The step before
+            // has stored what was in buffer `fill`.
+            unsafe {
+                let filtered = filter_rows::<C, BLOCKS, TILES, SUBTILES>(from, pitch, row_table, elements);
+                let zero = (params.width >> 31) as u32;
+                filter_columns(&filtered, column_table, zero, &mut pending, |finished: &[[Sums; TILES]; SUBTILES]| {
+                    let most = rows - done;
+                    // Rematerialized in each step, so that no register holds it.
+                    let warp = thread::black_box(thread::thread_idx_x()) / 32;
+                    let (column, channel) = place::<C, TOGETHER, COLUMNS>(warp);
+                    let (x, y) = (first_column + column as i32, first + done);
+                    // black_box_f32: also rematerialized.
+                    let params = Params { scale: black_box_f32(params.scale), ..params };
+                    let (scale, offset) = params.exact_finish();
+                    if done < 0 {
+                        return;
+                    }
+                    if !are_finite(finished) {
+                        let end = channel + TOGETHER as u32;
+                        let mut channel = channel;
+                        while channel < end {
+                            if TOGETHER > 1 {
+                                thread::no_unroll();
+                            }
+                            let corner = (x, y, channel);
+                            filter::<C, COLUMNS, SUBTILES>((image, mask), &params, corner, |lane, row, sum| {
+                                let value = fma(sum, scale, offset);
+                                if is_staged(C) {
+                                    staged.put_value(fill, (column + lane, channel), row, value);
+                                } else if x + (lane as i32) < params.width && (row as i32) < most {
+                                    // SAFETY: the value lies in the result. The column is this lane's alone.
+                                    let v = (x + lane as i32) * C as i32 + channel as i32;
+                                    result.offset(params.dst_index(v, y + row as i32)).store(0, value);
+                                }
+                            });
+                            channel += 1;
+                        }
+                    } else if is_staged(C) {
                         staged.put(fill, finished, (column, channel), (scale, offset));
                     } else {
-                        nonfinite_fallback::filter::<C, COLUMNS, SUBTILES>(
-                            images,
-                            &params,
-                            corner,
-                            |lane, row, sum| {
-                                staged.put_value(fill, (column + lane, channel), row, fma(sum, scale, offset));
-                            },
-                        );
-                    }
-                    return;
-                }
-                let results = Results { result, params, x, y, scale, offset };
-                if !are_finite(finished) {
-                    nonfinite_fallback::filter::<C, COLUMNS, SUBTILES>(images, &params, corner, |lane, row, sum| {
-                        if x + (lane as i32) < params.width && (row as i32) < most {
-                            // SAFETY: the row and the column lie in the result. The column is this lane's alone.
-                            let to = result.offset(params.dst_index(x + lane as i32, y + row as i32));
-                            to.store(0, fma(sum, scale, offset));
+                        let results = Results::<C, TOGETHER> { result, params, x, y, channel, scale, offset };
+                        let is_clipped = x + COLUMNS as i32 > params.width || most < rows_of_pass as i32;
+                        if is_clipped {
+                            results.store_clipped(finished, most);
+                        } else {
+                            results.store(finished);
                         }
-                    });
-                } else if x + COLUMNS as i32 <= params.width && most >= ROWS as i32 {
-                    results.store(finished);
-                } else {
-                    results.store_clipped(finished, most);
-                }
-            });
+                    }
+                });
+            }
+            pass += rows_of_pass;
         }
         done += ROWS as i32;
         if done >= rows {
-            if C > 1 {
+            if is_staged(C) {
                 // SAFETY: all threads are here: the loop depends on the block alone. After the barrier the values of
                 // this step are there.
                 unsafe {
@@ -338,6 +357,13 @@ pub unsafe fn tensor_core<
         write = read;
         read = if read == (stages - 1) * ROWS * pitch { 0 } else { read + ROWS * pitch };
     }
+}
+
+/// The first column and the first channel of a warp. Warps with the same columns and other channels follow each other.
+#[inline(always)]
+fn place<const C: u32, const TOGETHER: usize, const COLUMNS: u32>(warp: u32) -> (u32, u32) {
+    let warps = const { C / TOGETHER as u32 };
+    (warp / warps * COLUMNS, warp % warps * TOGETHER as u32)
 }
 
 /// Begins the copies of a step's rows and commits them as one group.
@@ -373,18 +399,17 @@ unsafe fn pin_register(number: u32) -> u32 {
 crate::registry::instances! {
     SeparableTensorCore;
     sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [1], BLOCKS in [5, 7, 9, 13, 17];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3, 4], BLOCKS in [5, 9];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3], BLOCKS in [13];
-    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [3], BLOCKS in [17];
+    sm_80 "separable_tensor_core_{T}_c{C}_blocks_{BLOCKS}" for T in [f32], C in [2, 3, 4], BLOCKS in [5, 9, 13, 17];
         |image, result, mask, params| {
             tensor_core::<
                 C,
                 { BLOCKS as usize },
                 { BLOCKS as usize - 1 },
-                { tiles(BLOCKS) as usize },
-                { subtiles(BLOCKS) as usize },
-                { 16 * tiles(BLOCKS) },
-                { rows(BLOCKS) },
+                { together(C, BLOCKS) as usize },
+                { tiles(C, BLOCKS) as usize },
+                { subtiles(C, BLOCKS) as usize },
+                { warp_columns(C, BLOCKS) },
+                { rows(C, BLOCKS) },
                 { 32 * warps(C, BLOCKS) },
             >(image, result.cast(), mask, params)
         }
@@ -396,7 +421,7 @@ pub const SPEC: Spec = Spec {
     summary: "separable masks in the tensor cores, each number split into two",
     reason: "a separable mask: rows, then columns, in the tensor cores, within an error bound",
     accuracy: Accuracy::Bounded {
-        error_constant: |entry, _| error_constant(entry.class()),
+        error_constant: |entry, _| error_constant(entry.channels, entry.class()),
         arithmetic: Arithmetic::SplitTf32,
     },
     mask_memory: MaskMemory::Global,
@@ -404,7 +429,7 @@ pub const SPEC: Spec = Spec {
     mask_class: Some(MaskClass {
         contains: |class, (width, height), origin_x| blocks(width, height, origin_x) <= class,
         example: |class| (2, 8 * class - 7),
-        masks: "masks of up to 129 columns and rows (two channels 97, four 65); one column less with some anchors",
+        masks: "masks of up to 129 columns and rows; one column less with some anchors",
     }),
     results: f32_result,
     border_is_pixel: |_| false,
@@ -418,13 +443,13 @@ pub const SPEC: Spec = Spec {
     },
     uses_fp32_units: false,
     grid: Grid::Partition(RowPartition {
-        least_rows: |entry, mask_height| rows(entry.class()) + block_tile::padded_halo(mask_height),
+        least_rows: |entry, mask_height| rows(entry.channels, entry.class()) + block_tile::padded_halo(mask_height),
         block_row_alignment: STRIP_STEP,
         launch_row_alignment: STRIP_STEP,
         occupancy: |_, _| Occupancy { blocks_per_sm: BLOCKS_PER_SM, waves: WAVES },
     }),
     block: |entry| (32 * warps(entry.channels, entry.class()), 1),
-    outputs: |entry, _| (entry.channels * columns(entry.channels, entry.class()), rows(entry.class())),
+    outputs: |entry, _| (entry.channels * columns(entry.channels, entry.class()), rows(entry.channels, entry.class())),
     pixels_together: 1,
     shared_bytes: |entry, _| shared_bytes(entry.channels, entry.class()),
     // One resident block is enough. So ptxas may give each thread its part of all 65,536 registers.

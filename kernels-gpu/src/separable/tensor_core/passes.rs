@@ -2,10 +2,11 @@
 
 use cuda_std::prelude::*;
 
+use super::layout::together;
 use super::split::{Operand, add_bf16, add_bf16_columns, add_tf32, add_tf32_columns};
 use super::{Filtered, SUBTILE, Sums};
 
-/// Filters the rows of a step, in the columns of a warp.
+/// Filters 8 rows for each of the `SUBTILES`, in the columns and the channels of a warp.
 ///
 /// `from` is the lane's first pixel. `table` is the lane's first element of the row's `tf32` table; the `bf16`
 /// table begins `elements` later.
@@ -22,39 +23,39 @@ pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES:
 ) -> [[Filtered; TILES]; SUBTILES] {
     let mut high = [[[0.0; 4]; TILES]; SUBTILES];
     let mut low = [[[0.0; 4]; TILES]; SUBTILES];
-    let load = |block: usize| -> [[Operand; 2]; SUBTILES] {
+    // The pixels of a block for each subtile, and for each channel that the warp computes.
+    let load = |block: usize| -> [[[Operand; 2]; 4]; SUBTILES] {
         core::array::from_fn(|subtile| {
             let from = from.offset(subtile as u32 * SUBTILE * pitch + SUBTILE * C * block as u32);
-            // SAFETY: block <= BLOCKS + 2 * (TILES - 1), so the pixels lie in the row.
-            let pixels =
-                unsafe { if C == 1 { from.cast::<F32x2>().load(0).0 } else { [from.load(0), from.load(4 * C)] } };
-            pixels.map(Operand::of)
+            // SAFETY: block <= BLOCKS + 2 * (neighbours - 1), so the pixels lie in the row. The vectors are aligned.
+            unsafe { load_pixels::<C>(from, const { together(C, BLOCKS as u32) }) }
         })
     };
-    // The columns of the second tile begin two blocks later.
-    let tile_blocks = 2 * (TILES - 1);
+    let together = const { together(C, BLOCKS as u32) as usize };
+    let neighbours = TILES / together;
+    // The columns of the second neighbour begin two blocks later.
+    let ahead = 2 * (neighbours - 1);
     let mut pixels = [load(0), load(0), load(0)];
-    for block in 0..tile_blocks {
+    for block in 0..ahead {
         pixels = [pixels[1], pixels[2], load(block)];
     }
     // A tile has 16 outputs, which need one block more than 8.
     for block in 0..BLOCKS + 1 {
-        pixels = [pixels[1], pixels[2], load(block + tile_blocks)];
+        pixels = [pixels[1], pixels[2], load(block + ahead)];
+        let of_tile = |subtile: usize, tile: usize| pixels[2 - ahead + 2 * (tile / together)][subtile][tile % together];
         let at = SUBTILE * block as u32;
         // SAFETY: block <= BLOCKS, so the elements lie in the tables of the row.
         let (F32x4(tf32), F32x4(bf16)) = unsafe { (table.load(at), table.load(elements + at)) };
-        for subtile in 0..SUBTILES {
-            for tile in 0..TILES {
-                let pixels = pixels[2 - tile_blocks + 2 * tile][subtile];
+        for (subtile, high) in high.iter_mut().enumerate() {
+            for (tile, sums) in high.iter_mut().enumerate() {
                 // SAFETY: all lanes are here: the loops and conditions are equal in all of them.
-                high[subtile][tile] = unsafe { add_tf32(tf32, pixels, high[subtile][tile]) };
+                *sums = unsafe { add_tf32(tf32, of_tile(subtile, tile), *sums) };
             }
         }
-        for subtile in 0..SUBTILES {
-            for tile in 0..TILES {
-                let pixels = pixels[2 - tile_blocks + 2 * tile][subtile];
+        for (subtile, low) in low.iter_mut().enumerate() {
+            for (tile, sums) in low.iter_mut().enumerate() {
                 // SAFETY: all lanes are here: the loops and conditions are equal in all of them.
-                low[subtile][tile] = unsafe { add_bf16(bf16, pixels, low[subtile][tile]) };
+                *sums = unsafe { add_bf16(bf16, of_tile(subtile, tile), *sums) };
             }
         }
     }
@@ -63,6 +64,33 @@ pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES:
             core::array::from_fn(|i| Operand::of(high[subtile][tile][i] + low[subtile][tile][i]))
         })
     })
+}
+
+/// The two pixels of a lane in a block, for each of `together` channels. The other channels repeat the first one.
+///
+/// With one channel in the image they are neighbours. Else the second one is four pixels after the first.
+///
+/// # Safety
+/// The pixels lie in shared memory, and `from` is aligned to `together` values, or to two with one channel.
+#[inline(always)]
+unsafe fn load_pixels<const C: u32>(from: Shared<f32>, together: u32) -> [[Operand; 2]; 4] {
+    // SAFETY: the pixels are there and aligned, as this function requires.
+    let (first, second) = unsafe {
+        match together {
+            4 => (from.cast::<F32x4>().load(0).0, from.cast::<F32x4>().load(4).0),
+            2 => {
+                let pair = |pixel: u32| from.offset(pixel * C).cast::<F32x2>().load(0).0;
+                let ([a, b], [c, d]) = (pair(0), pair(4));
+                ([a, b, a, a], [c, d, c, c])
+            }
+            _ if C == 1 => {
+                let F32x2([first, second]) = from.cast().load(0);
+                ([first; 4], [second; 4])
+            }
+            _ => ([from.load(0); 4], [from.load(4 * C); 4]),
+        }
+    };
+    core::array::from_fn(|channel| [first[channel], second[channel]].map(Operand::of))
 }
 
 /// Adds filtered rows to the sums of all outputs that need them.
@@ -127,7 +155,7 @@ pub(super) unsafe fn filter_columns<const PENDING: usize, const TILES: usize, co
                 new[tile] = core::array::from_fn(|i| black_box_f32(pending[group][tile][i] + new[tile][i]));
             }
         }
-        if group >= SUBTILES && PENDING > 8 {
+        if group >= SUBTILES && (PENDING > 8 || TILES * PENDING > 12) {
             // The offset is 0, which the assembler cannot know. It would load the coefficients of all groups first, and
             // run out of registers.
             table = table.offset(new[0][0].to_bits() & zero);
