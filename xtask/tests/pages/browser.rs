@@ -97,9 +97,10 @@ impl Browser {
         Ok(Seen { probe: serde_json::from_str(&probe)?, console })
     }
 
-    /// Writes a screenshot of a whole page in a window of this width.
-    pub(crate) fn shoot(&self, shown: Shown<'_>, width: u32, dark: bool, file: &Path) -> Result<(), Failed> {
-        let height = self.see(shown, width, dark)?.probe["height"].as_u64().ok_or("a height")?;
+    /// Loads a page as [`see`](Self::see) does, and writes a screenshot of all of it.
+    pub(crate) fn shoot(&self, shown: Shown<'_>, width: u32, dark: bool, file: &Path) -> Result<Seen, Failed> {
+        let seen = self.see(shown, width, dark)?;
+        let height = seen.probe["height"].as_u64().ok_or("a height")?;
         // A browser draws no more at once.
         let height = height.clamp(200, 16_000);
         let frame = shown.frame("border: 0; display: block; margin: 0 auto", width, height);
@@ -114,7 +115,7 @@ impl Browser {
         let number =
             |at: usize| bytes.get(at..at + 4).map(|four| four.iter().fold(0, |all, &one| all << 8 | u64::from(one)));
         if number(16) == Some(width.max(500).into()) && number(20) == Some(height) {
-            return Ok(());
+            return Ok(seen);
         }
         Err(format!("{} is {:?} x {:?} pixels", file.display(), number(16), number(20)).into())
     }

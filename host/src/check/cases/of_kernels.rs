@@ -233,12 +233,11 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
 }
 
 /// The same for `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 values at a time. The
-/// masks are long, so that all variants can be compared. With several channels they are wide: [`interleaved`] has high
-/// ones.
+/// masks are long in one direction, so that all variants can be compared.
 pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
     const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];
-    const WIDE: [(usize, usize); 4] = [(31, 4), (62, 3), (95, 2), (126, 2)];
+    const OF_CHANNELS: [(usize, usize); 8] = [(31, 4), (62, 3), (95, 2), (126, 2), (4, 33), (3, 63), (2, 97), (3, 127)];
     let turns = MASKS.iter().flat_map(|&mask| (0..4).map(move |turn| (mask, turn))).enumerate();
     let case = |(number, (mask, turn)): (usize, ((usize, usize), usize))| Case {
         image: IMAGES[number % IMAGES.len()],
@@ -252,10 +251,12 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
         content: if turn % 2 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(700_000 + number as u64),
     };
-    let of_channels = (0..12).map(|number| {
-        let (channels, mask) = (2 + number % 3, WIDE[number / 3]);
+    // Images with several blocks side by side, and with one.
+    let of_channels = (0..2 * 3 * OF_CHANNELS.len()).map(|number| {
+        let (channels, mask) = (2 + number % 3, OF_CHANNELS[number / 3 % OF_CHANNELS.len()]);
         let format = PixelFormat { channels, ..PixelFormat::PLANE };
-        Case { image: (150 + number, 34), format, ..case((100 + number, (mask, number % 4))) }
+        let image = if number < 24 { (260 + number, 34) } else { (11 + number, 66 + number) };
+        Case { image, format, ..case((100 + number, (mask, number % 4))) }
     });
     turns.map(case).chain(of_channels).collect()
 }
