@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "3f606d616f12d2d6bf12c2e0df45a9a66efb466872d03009b98e11a7b7dea2de";
+pub const SOURCE_HASH: &str = "2ed8d1753773a6c5b15eb63b0228f75d92bd5a6fc2a04b95342de244b17aaee4";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

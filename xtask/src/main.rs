@@ -27,7 +27,8 @@ enum Task {
         #[arg(long, requires = "check")]
         force: bool,
     },
-    /// Assemble the committed PTX: registers of every entry; a stack frame or a spill is an error
+    /// Assemble the committed PTX: registers of every entry; a stack frame or a spill is an error, but for listed
+    /// entries
     Ptxas {
         /// Assemble even if the stamp says that the PTX is unchanged
         #[arg(long)]

@@ -67,20 +67,18 @@ const INSTALLED: &str = "ptxas";
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(300);
 const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
 
-/// Entries that may have a stack frame of up to [`MOST_STACK`] bytes.
+/// Entries that have a stack frame, and its most bytes.
 ///
-/// They need fewer than 255 registers, but not in the groups of two and four that products of matrices take. What is
-/// spilled is stored and loaded once in a step of 16 rows. On an H100, kernels for the same masks without spills are
-/// slower.
-const SPILLING: [&str; 6] = [
-    "separable_tensor_core_f32_c1_blocks_7",
-    "separable_tensor_core_f32_c2_blocks_13",
-    "separable_tensor_core_f32_c2_blocks_17",
-    "separable_tensor_core_f32_c4_blocks_13",
-    "separable_tensor_core_f32_c4_blocks_17",
-    "separable_tensor_core_f32_c4_blocks_9",
+/// They need fewer than 255 registers, but not in the aligned groups of two and four that products of matrices take. On
+/// an H100, a kernel for four channels and 63 x 63 that computes two channels at a time spills nothing, and takes 8 %
+/// longer.
+const SPILLING: [(&str, u32); 5] = [
+    ("separable_tensor_core_f32_c2_blocks_13", 64),
+    ("separable_tensor_core_f32_c2_blocks_17", 64),
+    ("separable_tensor_core_f32_c4_blocks_13", 32),
+    ("separable_tensor_core_f32_c4_blocks_17", 64),
+    ("separable_tensor_core_f32_c4_blocks_9", 80),
 ];
-const MOST_STACK: u32 = 128;
 
 /// What ptxas says about one entry on one architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,8 +106,15 @@ pub fn write(root: &Path) -> Result<()> {
 impl Usage {
     /// Whether an entry may take this.
     fn is_allowed(&self, entry: &str) -> bool {
-        let most = if SPILLING.contains(&entry) { MOST_STACK } else { 0 };
-        self.stack <= most && (most > 0 || self.spill_stores + self.spill_loads == 0)
+        match SPILLING.iter().find(|(name, _)| *name == entry) {
+            Some(&(_, most)) => self.stack <= most,
+            None => !self.has_frame(),
+        }
+    }
+
+    /// Whether the entry keeps anything in local memory.
+    fn has_frame(&self) -> bool {
+        self.stack + self.spill_stores + self.spill_loads > 0
     }
 }
 
@@ -124,7 +129,8 @@ pub fn stamp(root: &Path) -> Result<Stamp> {
 /// Assembles every committed module for each architecture and prints the registers of each entry. Returns whether each
 /// architecture had its own assembler.
 ///
-/// # Errors A module does not assemble, or an entry has a stack frame or spills that it may not have. Where ptxas can't
+/// # Errors
+/// A module does not assemble, or an entry has a stack frame or spills that it may not have. Where ptxas can't
 /// be had: an error on a CI machine, elsewhere a message.
 pub fn check(root: &Path) -> Result<bool> {
     let modules = modules(root)?;
@@ -158,8 +164,7 @@ pub fn check(root: &Path) -> Result<bool> {
                 print!(" {:>6} ", "-");
                 continue;
             };
-            let has_frame = usage.stack + usage.spill_stores + usage.spill_loads > 0;
-            print!(" {:>6}{}", usage.registers, if has_frame { '*' } else { ' ' });
+            print!(" {:>6}{}", usage.registers, if usage.has_frame() { '*' } else { ' ' });
             if !usage.is_allowed(entry) && is_strict(arch) {
                 let Usage { stack, spill_stores, spill_loads, .. } = usage;
                 bad.push(format!(
@@ -169,12 +174,20 @@ pub fn check(root: &Path) -> Result<bool> {
         }
         println!();
     }
-    ensure!(bad.is_empty(), "0 bytes of stack frame and spills are required, found:\n  {}", bad.join("\n  "));
+    for (entry, _) in SPILLING {
+        let spills = |(arch, usage): (&&str, &Usage)| is_strict(arch) && usage.has_frame();
+        if is_complete && !usages.get(entry).is_some_and(|of_entry| of_entry.iter().any(spills)) {
+            bad.push(format!("{entry} is listed as one that spills, and does not"));
+        }
+    }
+    ensure!(
+        bad.is_empty(),
+        "stack frames and spills are as listed in xtask/src/ptxas.rs, but for:\n  {}",
+        bad.join("\n  ")
+    );
     let strict = architectures().find(|arch| is_strict(arch)).unwrap_or_default();
     let (all, spilling) = (usages.len(), SPILLING.len());
-    println!(
-        "{all} entries: no stack frame and no spills from {strict} on, but for {spilling} with {MOST_STACK} bytes"
-    );
+    println!("{all} entries: no stack frame and no spills from {strict} on, but for the {spilling} that are listed");
     Ok(is_complete)
 }
 
@@ -326,10 +339,11 @@ mod tests {
 
     #[test]
     fn few_entries_may_spill() {
-        let spills = || Usage { registers: 255, stack: 24, spill_stores: 20, spill_loads: 28 };
-        assert!(spills().is_allowed(SPILLING[0]) && !spills().is_allowed("separable_tensor_core_f32_c1_blocks_17"));
-        assert!(!Usage { stack: MOST_STACK + 8, ..spills() }.is_allowed(SPILLING[0]));
-        assert!(Usage { registers: 255, ..Usage::default() }.is_allowed("separable_tensor_core_f32_c1_blocks_17"));
+        let (listed, most) = SPILLING[0];
+        let spills = |stack| Usage { registers: 255, stack, spill_stores: 20, spill_loads: 28 };
+        assert!(spills(most).is_allowed(listed) && !spills(most + 8).is_allowed(listed));
+        assert!(!spills(8).is_allowed("shared_tile_f32_c1") && !spills(0).is_allowed("shared_tile_f32_c1"));
+        assert!(Usage { registers: 255, ..Usage::default() }.is_allowed("shared_tile_f32_c1"));
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) const VECTOR: u32 = VECTOR_BYTES / size_of::<f32>() as u32;
 /// Rows that [`RowCopies`] copies at a time.
 pub(crate) const STEP_ROWS: usize = 16;
 
-/// The values of a vector are a multiple of this many: the largest power of two that divides the channels.
+/// The unit of a vector's count. A row has whole pixels, so the count is a multiple of the largest power of two that
+/// divides the channels.
 const fn count_unit(channels: u32) -> u32 {
     let unit = 1 << channels.trailing_zeros();
     if unit < VECTOR { unit } else { VECTOR }
@@ -212,8 +213,8 @@ impl<const C: u32, const THREADS: u32> RowCopies<C, THREADS> {
         Partition { row: thread / 8 % rows, vector: thread % 8 + thread / (8 * rows) * 8 }
     }
 
-    /// The values that each vector of a thread's partition has in a row of the image, in units of [`count_unit`], and
-    /// [`count_bits`] bits a vector.
+    /// For each vector of the partition, how many of its values lie in the row. Counts are in units of [`count_unit`].
+    /// Each takes [`count_bits`] bits.
     ///
     /// [`counts_fit_in_word`] holds. A vector that is copied value by value counts 0.
     #[inline(always)]

@@ -200,7 +200,9 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     let kinds = entries().filter(|entry| !entry.is_plane()).filter(is_separable);
     let turns = kinds.flat_map(|entry| (0..4).map(move |turn| (entry, turn))).enumerate();
     let case = |(number, (entry, turn)): (usize, (&Entry, usize))| {
-        let (channels, threads) = (entry.channels as usize, entry.block().0 as usize);
+        let channels = entry.channels as usize;
+        // Values of a row that a block computes.
+        let values = entry.outputs(entry.example_mask()).0 as usize;
         // A class is the rows of the halo, or, with tensor cores, a number of blocks. Then the example has the most rows.
         let most_rows = entry.example_mask().1.max(entry.class() + 1) as usize;
         let (columns, rows) = (COLUMNS[number % COLUMNS.len()], most_rows - number % 15);
@@ -209,8 +211,8 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
         let output = (entry.variant.spec().results)(entry.pixel)[0];
         Case {
             image: match turn {
-                0 | 3 => ((2 * threads + 90) / channels + number % 5, (rows + 8).max(33) + number % 7),
-                1 => (threads / channels + number % 3 - 1, 17 + number % 4),
+                0 | 3 => ((2 * values + 90) / channels + number % 5, (rows + 8).max(33) + number % 7),
+                1 => (values / channels + number % 3 - 1, 17 + number % 4),
                 _ => (1 + 11 * number % 40, 1 + 5 * number % 23),
             },
             mask: (columns, rows),

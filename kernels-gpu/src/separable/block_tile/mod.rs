@@ -319,7 +319,7 @@ pub const SPEC: Spec = Spec {
     mask_class: Some(MaskClass {
         contains: |class, (_, height), _| padded_halo(height) == class,
         example: |class| (3, class),
-        masks: "masks of 2 to 129 rows; two channels 2 to 17 and 34 to 65, three 2 to 17, four 2 to 65",
+        masks: "masks of 2 to 129 rows; several channels 2 to 17",
     }),
     results: f32_result,
     border_is_pixel: |_| false,

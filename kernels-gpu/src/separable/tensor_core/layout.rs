@@ -3,7 +3,7 @@
 use super::SUBTILE;
 use crate::common::async_rows::{STEP_ROWS, VECTOR};
 
-/// Buffers for the pixels of a step. With several channels shared memory has room for two.
+/// Buffers for the pixels of a step. With three channels a third one did not change the time.
 pub(super) const fn stages(channels: u32) -> u32 {
     if channels == 1 { 3 } else { 2 }
 }
@@ -31,8 +31,8 @@ pub const fn blocks(mask_width: u32, mask_height: u32, origin_x: i32) -> u32 {
 
 /// Tiles of a warp: 16 columns of a channel each.
 ///
-/// One for each channel that a warp computes. With one such channel two neighbours, where 4 [`subtiles`] would not
-/// divide the groups of pending sums.
+/// There is one for each channel that a warp computes. If that is one channel, there are two neighbours where 4
+/// [`subtiles`] would not divide the groups of pending sums.
 #[must_use]
 pub const fn tiles(channels: u32, blocks: u32) -> u32 {
     match together(channels, blocks) {
@@ -47,14 +47,19 @@ pub const fn subtiles(channels: u32, blocks: u32) -> u32 {
     4 / tiles(channels, blocks)
 }
 
-/// Warps of a block: as many as registers allow, and equally many for each channel.
+/// Warps of a block, by the pending sums of a lane. More of them have no registers, or are not faster.
 #[must_use]
 pub const fn warps(channels: u32, blocks: u32) -> u32 {
-    match 4 * tiles(channels, blocks) * (blocks - 1) {
-        // Pending sums of a lane.
-        ..=32 if channels != 3 => 16,
-        ..=64 if channels % 2 == 1 => 12,
-        _ => 8,
+    let sums = 4 * tiles(channels, blocks) * (blocks - 1);
+    if channels == 3 {
+        // A multiple of the channels.
+        12
+    } else if sums <= 32 {
+        16
+    } else if channels == 1 {
+        12
+    } else {
+        8
     }
 }
 
@@ -73,7 +78,7 @@ pub const fn warp_columns(channels: u32, blocks: u32) -> u32 {
 /// Output columns of a block, in pixels.
 #[must_use]
 pub const fn columns(channels: u32, blocks: u32) -> u32 {
-    warp_columns(channels, blocks) * warps(channels, blocks) * together(channels, blocks) / channels
+    16 * tiles(channels, blocks) * warps(channels, blocks) / channels
 }
 
 /// Values from the first one that a block copies to its first window. The first one is at a multiple of 4 in its row.
@@ -94,9 +99,9 @@ pub(super) const fn vectors(channels: u32, blocks: u32) -> u32 {
 
 /// Values from one row of pixels to the next in shared memory.
 ///
-/// The lanes of a warp read 8 rows at once. Vectors of two values come from 4 rows at a time, those of four values from
-/// 2 rows. They fill all banks. With three channels, no two lanes share a bank. If a lane reads two of four channels,
-/// two lanes share a bank.
+/// The lanes of a warp read 8 rows. A request reads 32 words: pairs of 4 rows, or vectors of four of 2 rows. They fill
+/// all banks. With three channels, no two lanes share a bank. If a lane reads two of four channels, two lanes share a
+/// bank.
 pub(super) const fn pitch(channels: u32, blocks: u32) -> u32 {
     let values = VECTOR * vectors(channels, blocks);
     let remainder = match channels {
@@ -115,8 +120,8 @@ pub(super) const fn elements(blocks: u32) -> u32 {
 /// Tables of coefficients: `tf32` parts of the row, `bf16` pairs of the row, both of the column.
 pub(super) const TABLES: u32 = 3;
 
-/// Whether the results of a step are collected in shared memory: where a lane can't store the channels of a pixel as
-/// vectors.
+/// Whether the results of a step are collected in shared memory. With three channels a lane has one of them. Its stores
+/// would be 12 bytes apart.
 pub(super) const fn is_staged(channels: u32) -> bool {
     channels == 3
 }

@@ -19,9 +19,10 @@
 //! The left operand is a Toeplitz matrix of coefficients: 16 rows, each with the mask's row one column further right.
 //! The right operand is pixels, 8 columns of 8 rows. So 16 outputs take `ceil((K + 15) / 8)` products.
 //!
-//! # Channels Interleaved channels stay interleaved in shared memory. With two and four channels a warp computes them
-//! [`together`]. A lane loads the channels of a pixel as a vector, and stores those of a result as one. Each channel is
-//! a tile of the column pass.
+//! # Channels
+//! Interleaved channels stay interleaved in shared memory. With two and four channels a warp computes two or four of
+//! them [`together`]. A lane loads these channels of a pixel as a vector, and stores those of a result as one. Each
+//! channel is a tile of the column pass.
 //!
 //! With three channels a warp computes one channel. Its lanes step by three values from pixel to pixel. The results of
 //! a warp are three values apart in a row, so its stores would not be coalesced. Instead the block collects the results
@@ -34,9 +35,10 @@
 //! groups. Unfinished sums stay in registers.
 //!
 //! # Thread mapping and tiling
-//! A warp owns 16 or 32 columns ([`warp_columns`]) and walks down a strip in steps of 32 or 16 [`rows`]. It filters all
-//! rows of a step at a time, with four channels 8 rows ([`subtiles`]). The block copies rows to shared memory
-//! ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several. A step has one barrier.
+//! A warp owns 16 or 32 columns ([`warp_columns`]) and walks down a strip in steps of 32 or 16 [`rows`]. It filters 32,
+//! 16 or 8 rows at a time ([`subtiles`]). A warp that computes four channels filters twice in a step. The block copies
+//! rows to shared memory ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several. A step
+//! has one barrier.
 //!
 //! # Design constraints
 //! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. Each
@@ -49,15 +51,15 @@
 //! # Order and rounding
 //! Within a step the tensor cores add everything, from the left and from above. The sums of the steps are added in
 //! `f32`. [`error_constant`] bounds the error. The order within a tensor core is not documented: bits differ between
-//! generations of devices, and with the place of an output in its 16 columns and 32 rows. They do not depend on the
+//! generations of devices, and with the place of an output in its 16 columns and 8 to 32 rows. They do not depend on the
 //! partition, the number of blocks or the run, if launches begin a multiple of [`STRIP_STEP`] rows apart.
 //!
 //! # NaN, infinity, overflow
 //! A zero of the Toeplitz matrix times infinity is NaN, in outputs whose window does not hold the infinity. So where a
-//! warp has a sum that is not finite, `nonfinite_fallback` computes its outputs of the step again, in `f32`. NaN and
-//! infinity then reach only the outputs that they must. The fallback is up to a hundred times as slow. The test covers
-//! the whole step, including rows below the last row of the launch. A NaN in their windows selects the fallback, which
-//! may change the last bits of the rows above.
+//! warp has a sum that is not finite, `nonfinite_fallback` computes its outputs again, in `f32`. NaN and infinity then
+//! reach only the outputs that they must. The fallback is up to a hundred times as slow. The test covers all rows and
+//! channels that the warp filters at a time, including rows below the last row of the launch. A NaN selects the fallback
+//! for all of them, which may change their last bits.
 //!
 //! The host uses the kernel only for coefficients far from the ends of the range: [`EXPONENTS`].
 //!
@@ -169,8 +171,14 @@ pub unsafe fn tensor_core<
             TOGETHER as u32 == together(C, blocks) && COLUMNS == warp_columns(C, blocks) && ROWS == rows(C, blocks)
         );
         assert!(counts_fit_in_word(C, vectors(C, blocks), THREADS));
+        // The warps of a block have all channels of whole pixels, and a step that is collected is filtered at once.
+        assert!((warps(C, blocks) * TOGETHER as u32).is_multiple_of(C));
+        assert!(!is_staged(C) || ROWS == SUBTILES as u32 * SUBTILE);
     };
     let blocks = BLOCKS as u32;
+    // The rows that a warp filters at a time, and whether it does so twice in a step.
+    let rows_at_once = const { SUBTILES as u32 * SUBTILE };
+    let repeats = const { ROWS > SUBTILES as u32 * SUBTILE };
     let (pitch, vectors, elements) = (pitch(C, blocks), vectors(C, blocks), elements(blocks));
     let stages = const { stages(C) };
     let (lead, odd) = (lead(C, params.origin_x), if C == 1 { odd(params.origin_x) } else { 0 });
@@ -281,10 +289,10 @@ pub unsafe fn tensor_core<
             unsafe { staged.store(ready, done - ROWS as i32) };
         }
         let mut pass = 0;
-        let rows_of_pass = SUBTILES as u32 * SUBTILE;
         // black_box keeps LLVM from unrolling the loop, where it is one.
-        while pass < if ROWS > rows_of_pass { thread::black_box(ROWS) } else { ROWS } {
-            if ROWS > rows_of_pass {
+        let end = if repeats { thread::black_box(ROWS) } else { ROWS };
+        while pass < end {
+            if repeats {
                 thread::no_unroll();
             }
             let done = done + pass as i32;
@@ -293,7 +301,7 @@ pub unsafe fn tensor_core<
             // to `rows - 1` of the strip belong to this warp alone, in its columns and its channels. The step before
             // has stored what was in buffer `fill`.
             unsafe {
-                let filtered = filter_rows::<C, BLOCKS, TILES, SUBTILES>(from, pitch, row_table, elements);
+                let filtered = filter_rows::<C, BLOCKS, TOGETHER, TILES, SUBTILES>(from, pitch, row_table, elements);
                 let zero = (params.width >> 31) as u32;
                 filter_columns(&filtered, column_table, zero, &mut pending, |finished: &[[Sums; TILES]; SUBTILES]| {
                     let most = rows - done;
@@ -304,7 +312,8 @@ pub unsafe fn tensor_core<
                     // black_box_f32: also rematerialized.
                     let params = Params { scale: black_box_f32(params.scale), ..params };
                     let (scale, offset) = params.exact_finish();
-                    if done < 0 {
+                    // The second pass of a step may begin below the last row.
+                    if done < 0 || repeats && most <= 0 {
                         return;
                     }
                     if !are_finite(finished) {
@@ -331,7 +340,7 @@ pub unsafe fn tensor_core<
                         staged.put(fill, finished, (column, channel), (scale, offset));
                     } else {
                         let results = Results::<C, TOGETHER> { result, params, x, y, channel, scale, offset };
-                        let is_clipped = x + COLUMNS as i32 > params.width || most < rows_of_pass as i32;
+                        let is_clipped = x + COLUMNS as i32 > params.width || most < rows_at_once as i32;
                         if is_clipped {
                             results.store_clipped(finished, most);
                         } else {
@@ -340,7 +349,7 @@ pub unsafe fn tensor_core<
                     }
                 });
             }
-            pass += rows_of_pass;
+            pass += rows_at_once;
         }
         done += ROWS as i32;
         if done >= rows {

@@ -1,5 +1,5 @@
-//! The fallback for a warp whose sums are not all finite: it computes its outputs of the step in `f32`, in the order of
-//! the other separable kernels.
+//! The fallback for a warp whose sums are not all finite. It computes the same outputs in `f32`, in the order of the
+//! other separable kernels.
 
 use cuda_std::prelude::*;
 

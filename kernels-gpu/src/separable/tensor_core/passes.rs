@@ -2,11 +2,10 @@
 
 use cuda_std::prelude::*;
 
-use super::layout::together;
 use super::split::{Operand, add_bf16, add_bf16_columns, add_tf32, add_tf32_columns};
 use super::{Filtered, SUBTILE, Sums};
 
-/// Filters 8 rows for each of the `SUBTILES`, in the columns and the channels of a warp.
+/// Filters `8 * SUBTILES` rows, in the columns and the channels of a warp.
 ///
 /// `from` is the lane's first pixel. `table` is the lane's first element of the row's `tf32` table; the `bf16`
 /// table begins `elements` later.
@@ -15,7 +14,13 @@ use super::{Filtered, SUBTILE, Sums};
 /// - All lanes of the warp call it.
 /// - The rows have arrived and the tables are filled, and a barrier has passed since.
 #[inline(always)]
-pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES: usize, const SUBTILES: usize>(
+pub(super) unsafe fn filter_rows<
+    const C: u32,
+    const BLOCKS: usize,
+    const TOGETHER: usize,
+    const TILES: usize,
+    const SUBTILES: usize,
+>(
     from: Shared<f32>,
     pitch: u32,
     table: Shared<F32x4>,
@@ -24,15 +29,14 @@ pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES:
     let mut high = [[[0.0; 4]; TILES]; SUBTILES];
     let mut low = [[[0.0; 4]; TILES]; SUBTILES];
     // The pixels of a block for each subtile, and for each channel that the warp computes.
-    let load = |block: usize| -> [[[Operand; 2]; 4]; SUBTILES] {
+    let load = |block: usize| -> [[[Operand; 2]; TOGETHER]; SUBTILES] {
         core::array::from_fn(|subtile| {
             let from = from.offset(subtile as u32 * SUBTILE * pitch + SUBTILE * C * block as u32);
             // SAFETY: block <= BLOCKS + 2 * (neighbours - 1), so the pixels lie in the row. The vectors are aligned.
-            unsafe { load_pixels::<C>(from, const { together(C, BLOCKS as u32) }) }
+            unsafe { load_pixels::<C, TOGETHER>(from) }
         })
     };
-    let together = const { together(C, BLOCKS as u32) as usize };
-    let neighbours = TILES / together;
+    let neighbours = TILES / TOGETHER;
     // The columns of the second neighbour begin two blocks later.
     let ahead = 2 * (neighbours - 1);
     let mut pixels = [load(0), load(0), load(0)];
@@ -42,7 +46,7 @@ pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES:
     // A tile has 16 outputs, which need one block more than 8.
     for block in 0..BLOCKS + 1 {
         pixels = [pixels[1], pixels[2], load(block + ahead)];
-        let of_tile = |subtile: usize, tile: usize| pixels[2 - ahead + 2 * (tile / together)][subtile][tile % together];
+        let of_tile = |subtile: usize, tile: usize| pixels[2 - ahead + 2 * (tile / TOGETHER)][subtile][tile % TOGETHER];
         let at = SUBTILE * block as u32;
         // SAFETY: block <= BLOCKS, so the elements lie in the tables of the row.
         let (F32x4(tf32), F32x4(bf16)) = unsafe { (table.load(at), table.load(elements + at)) };
@@ -66,17 +70,17 @@ pub(super) unsafe fn filter_rows<const C: u32, const BLOCKS: usize, const TILES:
     })
 }
 
-/// The two pixels of a lane in a block, for each of `together` channels. The other channels repeat the first one.
+/// The two pixels of a lane in a block, for each channel that the warp computes.
 ///
 /// With one channel in the image they are neighbours. Else the second one is four pixels after the first.
 ///
 /// # Safety
-/// The pixels lie in shared memory, and `from` is aligned to `together` values, or to two with one channel.
+/// The pixels lie in shared memory, and `from` is aligned to `TOGETHER` values, or to two with one channel.
 #[inline(always)]
-unsafe fn load_pixels<const C: u32>(from: Shared<f32>, together: u32) -> [[Operand; 2]; 4] {
+unsafe fn load_pixels<const C: u32, const TOGETHER: usize>(from: Shared<f32>) -> [[Operand; 2]; TOGETHER] {
     // SAFETY: the pixels are there and aligned, as this function requires.
     let (first, second) = unsafe {
-        match together {
+        match TOGETHER {
             4 => (from.cast::<F32x4>().load(0).0, from.cast::<F32x4>().load(4).0),
             2 => {
                 let pair = |pixel: u32| from.offset(pixel * C).cast::<F32x2>().load(0).0;
@@ -155,7 +159,7 @@ pub(super) unsafe fn filter_columns<const PENDING: usize, const TILES: usize, co
                 new[tile] = core::array::from_fn(|i| black_box_f32(pending[group][tile][i] + new[tile][i]));
             }
         }
-        if group >= SUBTILES && (PENDING > 8 || TILES * PENDING > 12) {
+        if group >= SUBTILES && (TILES * PENDING >= 12) {
             // The offset is 0, which the assembler cannot know. It would load the coefficients of all groups first, and
             // run out of registers.
             table = table.offset(new[0][0].to_bits() & zero);
