@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "2ed8d1753773a6c5b15eb63b0228f75d92bd5a6fc2a04b95342de244b17aaee4";
+pub const SOURCE_HASH: &str = "dc0d9a0c57d358c7ed6b09b95eff38d32e95fbbb632be2f9b0f8c8e8c9516865";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

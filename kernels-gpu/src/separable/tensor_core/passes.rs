@@ -159,7 +159,7 @@ pub(super) unsafe fn filter_columns<const PENDING: usize, const TILES: usize, co
                 new[tile] = core::array::from_fn(|i| black_box_f32(pending[group][tile][i] + new[tile][i]));
             }
         }
-        if group >= SUBTILES && (TILES * PENDING >= 12) {
+        if group >= SUBTILES && (PENDING > 8 || TILES * PENDING > 12) {
             // The offset is 0, which the assembler cannot know. It would load the coefficients of all groups first, and
             // run out of registers.
             table = table.offset(new[0][0].to_bits() & zero);
