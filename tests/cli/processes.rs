@@ -53,6 +53,14 @@ fn unfinished(place: &Place, folder: &str) -> Vec<String> {
     names.filter(|name| name.starts_with(".host-unfinished-")).collect()
 }
 
+/// Whether all threads of a process stand still.
+fn is_stopped(process: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    // The state comes after the name, which is in parentheses and may hold any character.
+    let state = |stat: String| stat.rsplit_once(") ").map(|(_, rest)| rest.starts_with('T'));
+    tasks.flatten().all(|task| fs::read_to_string(task.path().join("stat")).ok().and_then(state) == Some(true))
+}
+
 /// `nohup host filter …`, and what a shell starts in the background: a signal that was ignored stays ignored.
 #[test]
 fn ignored_signals_stay_ignored() {
@@ -88,6 +96,9 @@ fn left_over_files_are_removed() {
     let begun = until(&mut alive, || unfinished(&place, "out").into_iter().find(|name| !left.contains(name)));
     send("-STOP", &alive);
     begun.expect("a temporary file of a living run");
+    // Until then a thread may finish its file.
+    let process = alive.id();
+    until(&mut alive, || is_stopped(process).then_some(())).expect("a process that stands still");
     let of_the_living: Vec<_> = unfinished(&place, "out").into_iter().filter(|name| !left.contains(name)).collect();
     place.filter(&["in/00.png", "-o", "out/another.png", "--identity", "-q"]).quietly();
     let after_it = unfinished(&place, "out");
