@@ -91,20 +91,6 @@ struct Usage {
     spill_loads: u32,
 }
 
-/// Whether a missing tool is an error: on a CI machine, which shall not pass without having looked.
-#[must_use]
-pub fn in_ci() -> bool {
-    env::var("CI").is_ok_and(|value| value == "true" || value == "1")
-}
-
-/// Checks as [`check`], and writes the [`stamp`] if nothing was skipped.
-///
-/// # Errors
-/// Those of [`check`], or the stamp can't be written.
-pub fn write(root: &Path) -> Result<()> {
-    if check(root)? { stamp(root)?.write() } else { Ok(()) }
-}
-
 impl Usage {
     /// Whether an entry may take this.
     fn is_allowed(&self, entry: &str) -> bool {
@@ -120,6 +106,20 @@ impl Usage {
     }
 }
 
+/// Whether a missing tool is an error: on a CI machine, which shall not pass without having looked.
+#[must_use]
+pub fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// Checks as [`check`], and writes the [`stamp`] if nothing was skipped.
+///
+/// # Errors
+/// Those of [`check`], or the stamp can't be written.
+pub fn write(root: &Path) -> Result<()> {
+    if check(root)? { stamp(root)?.write() } else { Ok(()) }
+}
+
 /// What the check depends on. This file names the assemblers and architectures.
 ///
 /// # Errors
@@ -132,8 +132,8 @@ pub fn stamp(root: &Path) -> Result<Stamp> {
 /// architecture had its own assembler.
 ///
 /// # Errors
-/// A module does not assemble, or an entry has a stack frame or spills that it may not have. Where ptxas can't
-/// be had: an error on a CI machine, elsewhere a message.
+/// A module does not assemble, or an entry has a stack frame or spills that it may not have, or has none though it is
+/// listed. Where ptxas can't be had: an error on a CI machine, elsewhere a message.
 pub fn check(root: &Path) -> Result<bool> {
     let modules = modules(root)?;
     let mut usages = Usages::new();

@@ -253,11 +253,12 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
         content: if turn % 2 == 1 { Content::Special } else { Content::Random },
         seed: seed.wrapping_add(700_000 + number as u64),
     };
-    // Images with several blocks side by side, and with one.
-    let of_channels = (0..2 * 3 * OF_CHANNELS.len()).map(|number| {
+    // All masks with images of several blocks side by side, then all with images of one.
+    let of_each = 3 * OF_CHANNELS.len();
+    let of_channels = (0..2 * of_each).map(|number| {
         let (channels, mask) = (2 + number % 3, OF_CHANNELS[number / 3 % OF_CHANNELS.len()]);
         let format = PixelFormat { channels, ..PixelFormat::PLANE };
-        let image = if number < 24 { (260 + number, 34) } else { (11 + number, 66 + number) };
+        let image = if number < of_each { (260 + number, 34) } else { (11 + number, 66 + number) };
         Case { image, format, ..case((100 + number, (mask, number % 4))) }
     });
     turns.map(case).chain(of_channels).collect()
