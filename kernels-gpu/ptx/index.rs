@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "dc0d9a0c57d358c7ed6b09b95eff38d32e95fbbb632be2f9b0f8c8e8c9516865";
+pub const SOURCE_HASH: &str = "f19c28f69e9e8ba79a7700278570bdd4029be404d4a42c645a854b08842f7b4d";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

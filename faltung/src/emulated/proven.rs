@@ -43,9 +43,11 @@ pub(super) fn ordered(problem: &Problem, source: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A plan for planes by an entry. None where the entry can't.
+/// A plan for planes by an entry, for a device with few or many multiprocessors: the tiles of the conversion have many
+/// or few rows. None where the entry can't.
 fn planned(problem: &Problem, entry: &'static Entry) -> Option<Plan> {
-    let plan = Plan::new(problem, LIMITS, VariantChoice::Kernel { entry, in_planes: true }).ok()?;
+    let limits = Limits { sm_count: if problem.width().is_multiple_of(2) { 1 } else { LIMITS.sm_count }, ..LIMITS };
+    let plan = Plan::new(problem, limits, VariantChoice::Kernel { entry, in_planes: true }).ok()?;
     assert!(plan.proof.is_some() && plan.bound(problem).class() == Accuracy::Exact);
     Some(plan)
 }
@@ -241,6 +243,25 @@ fn scaled_whole_sums_have_the_bits_of_ordered_sums() {
             let found = run(&problem, plan, &source, usize::MAX, None);
             assert_eq!(differing(&found, &ordered(&problem, &source), kind), 0, "{} {format}, {scale}", entry.symbol);
         }
+    }
+}
+
+/// Sums without a unit: their pixels are used as they are.
+#[test]
+fn sums_without_a_unit_have_the_bits_of_ordered_sums() {
+    let mut random = fastrand::Rng::with_seed(90);
+    for (kind, channels, width) in [(PixelType::U8, 1, 140), (PixelType::U8, 3, 77), (PixelType::U16, 2, 130)] {
+        let filter = Filter::new(separable(5, 3, true, &mut random)).border(Border::Mirror);
+        let format = PixelFormat { channels, input: kind, output: kind };
+        let problem = Problem::new(width, 70, &filter).unwrap().with_format(format).unwrap();
+        let ring = bounded().find(|entry| entry.variant == Variant::SeparableRing).unwrap();
+        let mut plan = planned(&problem, ring).unwrap();
+        let proof = plan.proof.as_mut().unwrap();
+        assert!(proof.unit > 0.0);
+        (proof.unit, proof.certain) = (0.0, ValueLimits::uniform(-1.0));
+        let source = bytes(kind, (0..problem.values()).map(|_| random.u16(..)));
+        let found = run(&problem, plan, &source, usize::MAX, None);
+        assert_eq!(differing(&found, &ordered(&problem, &source), kind), 0, "{format}");
     }
 }
 

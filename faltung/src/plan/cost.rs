@@ -23,9 +23,10 @@
 //! | `unaligned` | `row` (any mask: `row_coefficient`), if the bytes of an image row are no multiple of 16; else 0 |
 //! | `off_centre` | the same, if the window reaches further to one side than to the other; else 0 |
 //!
-//! The conversion of planes to integers with a proof ([`PROOF`]) has the terms `launch`, `dram_mb` or `l2_mb`; `row`
-//! and `row_width`, where the rows of a block are those under the windows of its tile, for each channel; and
-//! `uncertain`, which counts millions of values in the place of megabytes.
+//! The conversion of planes to integers with a proof ([`PROOF`]) has these terms: `launch`; `dram_mb` or `l2_mb`;
+//! `round_coefficient`, where a block counts as one row; `row` and `row_width`, where the rows of a block are those under
+//! the windows of its tile, for each channel; and `uncertain`, which counts millions of values in the place of
+//! megabytes.
 //!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
@@ -184,14 +185,19 @@ pub(super) fn proof(proof: &Proof, (width, height): (usize, usize), mask: (u32, 
     let Proof { conversion, uncertain, .. } = *proof;
     let mut terms = Terms::default();
     let values = width * height * conversion.channels as usize;
-    terms[LAUNCH] = height.div_ceil(proven::MOST_ROWS as usize) as f64;
+    terms[LAUNCH] = height.div_ceil(conversion.most_rows() as usize) as f64;
     traffic(&mut terms, (values * (2 * conversion.pixel.bytes() + size_of::<f32>())) as f64 / 1e6, limits);
-    let (across, down) = (width.div_ceil(proven::TILE.0 as usize), height.div_ceil(proven::TILE.1 as usize));
-    let per_sm = (across * down).div_ceil(limits.sm_count as usize) as f64;
-    let rows = f64::from((proven::TILE.1 + mask.1 - 1) * conversion.channels);
+    let size = (width as u32, height as u32);
+    let tile_rows = conversion.tile_rows(size, limits.sm_count);
+    let (across, down) = conversion.grid(size, tile_rows);
+    let per_sm = (across * down).div_ceil(limits.sm_count);
+    let coefficients = f64::from(mask.0) * f64::from(mask.1);
+    terms[ROUND + 1] = f64::from(per_sm.div_ceil(proven::BLOCKS_PER_SM)) * coefficients;
+    let per_sm = f64::from(per_sm);
+    let rows = f64::from((tile_rows + mask.1 - 1) * conversion.channels);
     terms[ROW] = per_sm * rows;
     terms[ROW + 3] = per_sm * rows * f64::from(mask.0);
-    terms[UNCERTAIN] = values as f64 / 1e6 * f64::from(mask.0) * f64::from(mask.1) * f64::from(uncertain);
+    terms[UNCERTAIN] = values as f64 / 1e6 * coefficients * f64::from(uncertain);
     terms
 }
 

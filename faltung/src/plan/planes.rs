@@ -199,7 +199,7 @@ impl Plan {
         plane_bytes: usize,
         planes: Place,
     ) -> impl Iterator<Item = Step> {
-        let Proof { conversion, certain, .. } = *proof;
+        let Proof { conversion, certain, unit, .. } = *proof;
         let values = self.params.width as usize * format.channels;
         let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
         let convolution = Params {
@@ -209,33 +209,40 @@ impl Plan {
             ..self.params
         };
         let plane_pitch = (self.plane_pitch() / size_of::<f32>()) as i32;
-        let most = proven::MOST_ROWS as usize;
-        let end = outputs.end;
+        let most = conversion.most_rows() as usize;
+        let (end, sm_count) = (outputs.end, self.limits.sm_count);
         outputs.clone().step_by(most).map(move |first| {
             let rows = most.min(end - first);
+            let size = (convolution.width as u32, rows as u32);
+            let tile_rows = conversion.tile_rows(size, sm_count);
             let params = ProvenParams {
                 convolution: Params { first_row: first as i32, ..convolution },
                 rows: rows as i32,
                 plane_pitch,
                 plane_stride: (plane_bytes / size_of::<f32>()) as i64,
                 certain,
+                unit,
+                tile_rows,
             };
-            let grid = proven::grid(convolution.width as u32, rows as u32);
+            let grid = conversion.grid(size, tile_rows);
             // The proof fits the device, far below 2^32.
             let shared_bytes = conversion.shared_bytes((mask_width, mask_height)) as u32;
             Step::Prove { conversion, grid, shared_bytes, params, planes }
         })
     }
 
-    /// The coefficients of the ordered sums, if there is a proof: rows in window order, filled up with zeros.
+    /// The coefficients of the ordered sums, if there is a proof: rows in window order, filled up with zeros, in the
+    /// unit that the proof's sums have.
     pub(crate) fn ordered_coefficients(&self, problem: &Problem) -> Option<Vec<f32>> {
-        self.proof?;
+        let proof = self.proof?;
         let window = problem.window();
         let pitch = padded_mask_width(window.width() as u32) as usize;
         let mut coefficients = vec![0.0; pitch * window.height()];
         let rows = window.coefficients().chunks_exact(window.width());
         for (to, from) in coefficients.chunks_exact_mut(pitch).zip(rows) {
-            to[..from.len()].copy_from_slice(from);
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = proof.coefficient(from);
+            }
         }
         Some(coefficients)
     }

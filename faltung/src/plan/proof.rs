@@ -41,7 +41,7 @@ use kernels_gpu::separable::error_bound;
 use kernels_gpu::util::planes::proven::{CLASSES, Conversion, ValueLimits, proven_planes};
 
 use super::Factors;
-use super::direct_sum::{ABOVE, DirectSum, half_unit, power};
+use super::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 use crate::accuracy::UNIT_ROUNDOFF;
 use crate::{ErrorBound, PixelType, Problem};
 
@@ -57,6 +57,35 @@ pub struct Proof {
     pub certain: ValueLimits,
     /// The part of the values that is expected to be uncertain.
     pub uncertain: f32,
+    /// The unit of the ordered sums: see [`ProvenParams::unit`](kernels_gpu::util::planes::proven::ProvenParams::unit).
+    pub unit: f32,
+}
+
+impl Proof {
+    /// A coefficient for the ordered sums in the proof's unit.
+    pub(super) fn coefficient(&self, coefficient: f32) -> f32 {
+        if self.unit == 0.0 {
+            return coefficient;
+        }
+        let factor = f64::from(self.unit) * power(self.conversion.factor_exponent());
+        (f64::from(coefficient) / factor) as f32
+    }
+}
+
+/// The smallest power of two with which the ordered sums of these coefficients can be computed in a unit: with pixels
+/// that are multiplied by `2^factor_exponent`. None if there is none.
+///
+/// A coefficient in the unit must be below `2^128`. The sums must be rounded as they are without a unit, which floats
+/// below `2^-126` are not in general. All sums are multiples of the least bit that is set in a coefficient. In the unit
+/// that bit is at least `2^-149`, so all sums below `2^-125` are exact, with a unit and without.
+fn unit(coefficients: impl Iterator<Item = f32>, factor_exponent: i32) -> Option<f32> {
+    let nonzero = coefficients.filter(|&coefficient| coefficient != 0.0);
+    let (least, most) = nonzero.fold((i32::MAX, f32::MIN_POSITIVE), |(least, most), coefficient| {
+        (least.min(unit_of(coefficient)), most.max(coefficient.abs()))
+    });
+    // 2^127 <= most / 2^(factor_exponent + exponent) < 2^128
+    let exponent = (i32::from((most.to_bits() >> 23) as u8) - 127) - 127 - factor_exponent;
+    (exponent >= -126 && least.saturating_sub(exponent) >= -149).then(|| power(exponent) as f32)
 }
 
 /// What a problem with integer results brings to the proofs for all kernels.
@@ -67,6 +96,8 @@ pub(super) struct Integers {
     mask: (u32, u32),
     /// The largest pixel.
     pub(super) most: f64,
+    /// The unit of the ordered sums, or 0.
+    unit: f32,
     /// The sum of the magnitudes of the coefficients.
     magnitudes: f64,
     /// Their 2-norm.
@@ -128,6 +159,7 @@ impl Integers {
             direct,
             mask: (window.width() as u32, window.height() as u32),
             most,
+            unit: unit(window.coefficients().iter().copied(), conversion.factor_exponent()).unwrap_or(0.0),
             magnitudes: coefficients().map(f64::abs).sum(),
             norm: window.norm(),
             is_positive: coefficients().all(|coefficient| coefficient >= 0.0),
@@ -159,7 +191,7 @@ impl Integers {
             let (most, found) = (MOST_UNCERTAIN as f32, uncertain as f32);
             return Err(Ineligible::Uncertain { most, found });
         }
-        Ok(Proof { conversion: self.conversion, certain, uncertain: uncertain as f32 })
+        Ok(Proof { conversion: self.conversion, certain, uncertain: uncertain as f32, unit: self.unit })
     }
 
     /// The error of the entry's sums.
@@ -317,6 +349,56 @@ mod tests {
             }
         }
         (wrong, all)
+    }
+
+    /// Ordered sums in the unit, times the unit, are the ordered sums; also where coefficients are subnormal numbers.
+    #[test]
+    fn sums_in_the_unit_are_the_ordered_sums() {
+        let seed = 17;
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut with_unit = 0;
+        for _ in 0..3000 {
+            // Magnitudes from 2^middle on, or up to it.
+            let (middle, spread) = (random.i32(-149..30), random.i32(-150..60));
+            let coefficients: Vec<f32> = (0..40)
+                .map(|_| {
+                    let exponent = middle + spread.signum() * random.i32(0..=spread.abs());
+                    let magnitude = f64::from(1.0 + random.f32()) * power(exponent.clamp(-160, 90));
+                    if random.u8(..4) == 0 { 0.0 } else { (magnitude * if random.bool() { 1.0 } else { -0.7 }) as f32 }
+                })
+                .collect();
+            for (pixel, most) in [(PixelType::U8, 255), (PixelType::U16, 65_535)] {
+                let conversion = proven_planes(pixel, 1).unwrap();
+                let Some(unit) = unit(coefficients.iter().copied(), conversion.factor_exponent()) else { continue };
+                let certain = ValueLimits::uniform(0.0);
+                let proof = Proof { conversion, certain, uncertain: 0.0, unit };
+                let (mut sum, mut in_unit) = (0.0_f32, 0.0_f32);
+                for &coefficient in &coefficients {
+                    let pixel = f32::from(random.u16(..=most));
+                    let factor = (f64::from(pixel) * power(conversion.factor_exponent())) as f32;
+                    sum = coefficient.mul_add(pixel, sum);
+                    in_unit = proof.coefficient(coefficient).mul_add(factor, in_unit);
+                    assert_eq!(in_unit * unit, sum, "unit {unit:e}, coefficients {coefficients:?}");
+                }
+                with_unit += 1;
+            }
+        }
+        assert!(with_unit > 2000, "only {with_unit} masks have a unit");
+    }
+
+    /// Blurs have a unit. Masks with coefficients of very different magnitudes have none.
+    #[test]
+    fn most_masks_have_a_unit() {
+        let exponent = |pixel| proven_planes(pixel, 1).unwrap().factor_exponent();
+        for pixel in [PixelType::U8, PixelType::U16] {
+            for coefficients in [vec![0.0], vec![1e-3, 1e-12], vec![-4.0, 1.0], vec![1e-45, 1e-4], vec![1e8, -1e-9]] {
+                assert!(unit(coefficients.iter().copied(), exponent(pixel)).is_some(), "{coefficients:?}");
+            }
+            for coefficients in [[1e-45, 1.0], [1e-30, 1e10], [1e-45, 1e-1]] {
+                assert_eq!(unit(coefficients.into_iter(), exponent(pixel)), None, "{coefficients:?}");
+            }
+        }
     }
 
     #[test]

@@ -42,22 +42,13 @@ impl ValueLimits {
 }
 
 impl Group {
-    /// Converts the values of the planes to results in shared memory. Returns a bit for each value that is uncertain.
+    /// Loads the values of the planes, pixel by pixel, channels interleaved.
     ///
     /// # Safety
-    /// - The group's pixels lie in the planes, and rows of the planes begin at multiples of 16 bytes.
-    /// - `results` holds the results of the tile. No other thread accesses those of the group before the next barrier.
+    /// The group's pixels lie in the planes, and rows of the planes begin at multiples of 16 bytes.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
-    pub(super) unsafe fn convert<T: Whole, const C: u32>(
-        self,
-        planes: Global<f32>,
-        results: Shared<u32>,
-        params: &ProvenParams,
-    ) -> u32 {
-        if self.pixels == 0 {
-            return 0;
-        }
+    pub(super) unsafe fn load<const C: u32>(self, planes: Global<f32>, params: &ProvenParams) -> [f32; MAX_WORDS] {
         let mut values = [0.0; MAX_WORDS];
         for c in 0..C as usize {
             let row = c as i64 * params.plane_stride + i64::from(self.y) * i64::from(params.plane_pitch);
@@ -77,6 +68,21 @@ impl Group {
                 }
             }
         }
+        values
+    }
+
+    /// Converts the values of the planes to results in shared memory. Returns a bit for each value that is uncertain.
+    ///
+    /// # Safety
+    /// `results` holds the results of the tile. No other thread accesses those of the group before the next barrier.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    pub(super) unsafe fn convert<T: Whole, const C: u32>(
+        self,
+        values: &[f32; MAX_WORDS],
+        results: Shared<u32>,
+        params: &ProvenParams,
+    ) -> u32 {
         let mut uncertain = 0;
         for i in 0..(GROUP * C) as usize {
             if params.certain.leaves_open::<T>(values[i]) {
@@ -85,7 +91,7 @@ impl Group {
         }
         let count = const { words_of::<T, C>() };
         let to = results.offset(self.number * count as u32);
-        let word = |i: usize| f32::from_bits(T::pack(&values, i));
+        let word = |i: usize| f32::from_bits(T::pack(values, i));
         // SAFETY: the group's results are this thread's; they begin at a multiple of their size.
         unsafe {
             if count.is_multiple_of(4) {
@@ -99,7 +105,7 @@ impl Group {
                 }
             } else {
                 for i in 0..count {
-                    to.store(i as u32, T::pack(&values, i));
+                    to.store(i as u32, T::pack(values, i));
                 }
             }
         }

@@ -5,27 +5,36 @@ use cuda_std::prelude::*;
 use super::{BLOCK, Whole};
 use crate::abi::params::Params;
 
-/// Columns and rows of the pixels that a block converts.
-pub const TILE: (u32, u32) = (64, 32);
+/// Warps of a block.
+pub(super) const WARPS: u32 = BLOCK.0 / 32;
+
+/// Banks of shared memory, of four bytes each.
+const BANKS: u32 = 32;
 
 /// Neighbouring pixels that a thread converts at a time: see [`PIXELS`](crate::util::planes::PIXELS).
 pub(super) const GROUP: u32 = crate::util::planes::PIXELS;
 
+/// Bits of a group in the word of a thread's uncertain values: one for each value, and a power of two.
+pub(super) const fn group_bits(channels: u32) -> u32 {
+    GROUP * channels.next_power_of_two()
+}
+
+/// Groups that a thread converts: those whose bits fit a word, of 32 pixels at the most.
+pub(super) const fn groups_of_thread(channels: u32) -> u32 {
+    u32::BITS / group_bits(channels)
+}
+
 /// Groups of a row of the tile.
-pub(super) const GROUPS_OF_ROW: u32 = TILE.0 / GROUP;
+pub(super) const fn groups_of_row(channels: u32) -> u32 {
+    if channels <= 2 { 32 } else { 16 }
+}
 
-/// Groups that a thread converts.
-pub(super) const GROUPS_OF_THREAD: u32 = GROUPS_OF_ROW * TILE.1 / BLOCK.0;
-
-const _: () = assert!(GROUPS_OF_THREAD * BLOCK.0 == GROUPS_OF_ROW * TILE.1);
-
-/// Bits of a group in the word of a thread's uncertain values: one for each value, four channels at most.
-pub(super) const GROUP_BITS: u32 = 4 * GROUP;
-
-const _: () = assert!(GROUP_BITS * GROUPS_OF_THREAD == u32::BITS);
-
-/// Warps of a block.
-pub(super) const WARPS: u32 = BLOCK.0 / 32;
+/// Columns and rows of the pixels that a block converts.
+#[must_use]
+pub const fn tile(channels: u32) -> (u32, u32) {
+    let groups = groups_of_row(channels);
+    (groups * GROUP, groups_of_thread(channels) * BLOCK.0 / groups)
+}
 
 /// Columns of the mask in device memory: rows are filled up with zeros, so that each begins at a multiple of 16 bytes.
 #[must_use]
@@ -33,30 +42,33 @@ pub const fn padded_mask_width(mask_width: u32) -> u32 {
     mask_width.next_multiple_of(GROUP)
 }
 
-/// Groups of a row of the windows of a tile.
+/// Groups from one row of the windows of a tile to the next. The number is odd: see [`GroupPlace::of`].
 ///
-/// A window begins up to three pixels after the first group. One word more than the window is read.
-const fn window_groups(mask_width: u32) -> u32 {
-    GROUPS_OF_ROW + padded_mask_width(mask_width) / GROUP + 1
+/// A window begins at any pixel of a group, so one group more than the window is read.
+const fn window_pitch(channels: u32, mask_width: u32) -> u32 {
+    (groups_of_row(channels) + padded_mask_width(mask_width) / GROUP + 1) | 1
+}
+
+/// Groups from one channel of the windows to the next: that of the same pixels is in the same bank.
+const fn window_plane(channels: u32, (width, height): (u32, u32)) -> u32 {
+    (window_pitch(channels, width) * (tile(channels).1 + height - 1)).next_multiple_of(BANKS)
 }
 
 /// Bytes of the results of a tile.
 const fn result_bytes(value_bytes: u32, channels: u32) -> u32 {
-    TILE.0 * TILE.1 * channels * value_bytes
+    tile(channels).0 * tile(channels).1 * channels * value_bytes
 }
 
 /// Bytes of the list: it has room for all values of a tile, in two bytes each.
 const fn list_bytes(channels: u32) -> u32 {
-    TILE.0 * TILE.1 * channels * 2
+    result_bytes(2, channels)
 }
 
 /// The dynamic shared memory of a block in bytes, for values of `value_bytes` bytes.
-#[must_use]
-pub const fn shared_bytes(value_bytes: usize, channels: u32, (width, height): (u32, u32)) -> u64 {
-    let row = (window_groups(width) * GROUP) as u64 * value_bytes as u64;
-    let windows = row * (TILE.1 + height - 1) as u64 * channels as u64;
+pub(super) const fn shared_bytes(value_bytes: usize, channels: u32, mask: (u32, u32)) -> u64 {
+    let windows = (window_plane(channels, mask) * GROUP * channels) as u64 * value_bytes as u64;
     let value_bytes = value_bytes as u32;
-    (result_bytes(value_bytes, channels) + list_bytes(channels) + 4 * WARPS) as u64 + windows
+    (result_bytes(value_bytes, channels) + list_bytes(channels) + 4 * BLOCK.0) as u64 + windows
 }
 
 /// The parts of a block's shared memory.
@@ -66,92 +78,102 @@ pub(super) struct SharedParts {
     pub(super) results: Shared<u32>,
     /// The uncertain values: see [`ListEntry`].
     pub(super) list: Shared<u16>,
-    /// The number of uncertain values of each warp.
+    /// The number of uncertain values of each thread.
     pub(super) counts: Shared<u32>,
     /// The pixels under the windows of the tile: planes of the channels, each row by row.
     pub(super) windows: Shared<u32>,
+    /// Groups from one row of the windows to the next.
+    pub(super) pitch: u32,
     /// Words from one row of the windows to the next.
     pub(super) row_words: u32,
     /// Words from one channel of the windows to the next.
     pub(super) plane_words: u32,
-    /// Groups of a row of the windows.
-    pub(super) groups: u32,
 }
 
 impl SharedParts {
     #[inline(always)]
     pub(super) fn new<T: Whole, const C: u32>(params: &Params) -> Self {
         let bytes = size_of::<T>() as u32;
-        let groups = window_groups(params.mask_width as u32);
-        let row_words = groups * bytes;
+        let mask = (params.mask_width as u32, params.mask_height as u32);
+        let pitch = window_pitch(C, mask.0);
         let results = Shared::<u8>::dynamic();
         let list = results.offset(const { result_bytes(size_of::<T>() as u32, C) });
         let counts = list.offset(const { list_bytes(C) });
-        let windows = counts.offset(4 * WARPS);
+        let windows = counts.offset(4 * BLOCK.0);
         Self {
             results: results.cast(),
             list: list.cast(),
             counts: counts.cast(),
             windows: windows.cast(),
-            row_words,
-            plane_words: row_words * (TILE.1 + params.mask_height as u32 - 1),
-            groups,
+            pitch,
+            row_words: pitch * bytes,
+            plane_words: window_plane(C, mask) * bytes,
         }
     }
 }
 
-/// The place of a value in a tile.
+/// The place of a group in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ListEntry {
-    /// The group, counted row by row.
-    pub(super) group: u32,
-    /// The value in the group: pixel by pixel, channels interleaved.
-    pub(super) value: u32,
+pub(super) struct GroupPlace {
+    pub(super) row: u32,
+    /// Groups before it in the row.
+    pub(super) column: u32,
 }
 
-impl ListEntry {
+impl GroupPlace {
+    /// Group `part` of a thread, with rows of the windows `pitch` groups apart.
+    ///
+    /// In the windows, the first pixels of all groups of a lane are in the same bank, for pixels of a byte; other lanes
+    /// have other banks. To that end a warp takes the groups of a row in an order that the pitch turns. The warp's 32
+    /// groups are a row, or the halves of two rows whose banks differ by 16 because the pitch is odd.
     #[inline(always)]
-    pub(super) fn pack(self) -> u16 {
-        ((self.group * GROUP_BITS) | self.value) as u16
+    pub(super) fn of<const C: u32>(thread: u32, part: u32, pitch: u32) -> Self {
+        let row = thread / 32 + part * WARPS;
+        let turned = thread.wrapping_sub(row * pitch) % BANKS;
+        let columns = const { groups_of_row(C) };
+        Self { row: row + turned / columns * (BANKS / 2), column: turned % columns }
     }
 
+    /// The number of the group, counted row by row.
     #[inline(always)]
-    pub(super) fn unpack(packed: u16) -> Self {
-        let packed = u32::from(packed);
-        Self { group: packed / GROUP_BITS, value: packed % GROUP_BITS }
-    }
-
-    /// Row, column and channel in the tile.
-    #[inline(always)]
-    pub(super) fn place<const C: u32>(self) -> (u32, u32, u32) {
-        let column = self.group % GROUPS_OF_ROW * GROUP + self.value / C;
-        (self.group / GROUPS_OF_ROW, column, self.value % C)
-    }
-
-    /// The index among the tile's results.
-    #[inline(always)]
-    pub(super) fn index<const C: u32>(self) -> u32 {
-        self.group * GROUP * C + self.value
+    pub(super) fn number<const C: u32>(self) -> u32 {
+        self.row * groups_of_row(C) + self.column
     }
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec;
+
     use super::*;
 
-    /// Each value has an entry of its own, which is the value's place.
+    /// The threads have all groups of a tile, each once. In each channel those of a lane are in the bank that the
+    /// others of the lane are in.
     #[test]
-    fn entries_are_places() {
+    fn lanes_have_banks() {
         fn check<const C: u32>() {
-            let mut index = 0;
-            for (row, column) in (0..TILE.1).flat_map(|row| (0..TILE.0).map(move |column| (row, column))) {
-                for channel in 0..C {
-                    let group = row * GROUPS_OF_ROW + column / GROUP;
-                    let entry = ListEntry { group, value: column % GROUP * C + channel };
-                    assert_eq!(ListEntry::unpack(entry.pack()), entry);
-                    assert_eq!((entry.place::<C>(), entry.index::<C>()), ((row, column, channel), index));
-                    index += 1;
+            let (columns, rows) = tile(C);
+            assert_eq!(groups_of_thread(C) * BLOCK.0 * GROUP, columns * rows);
+            for mask_width in 1..200 {
+                let (pitch, plane) = (window_pitch(C, mask_width), window_plane(C, (mask_width, 5)));
+                let mut seen = vec![false; (columns / GROUP * rows) as usize];
+                let mut banks = [None; 32];
+                for (thread, part) in
+                    (0..BLOCK.0).flat_map(|thread| (0..groups_of_thread(C)).map(move |part| (thread, part)))
+                {
+                    let place = GroupPlace::of::<C>(thread, part, pitch);
+                    assert!(place.column < columns / GROUP && place.row < rows);
+                    assert!(!std::mem::replace(&mut seen[place.number::<C>() as usize], true));
+                    for channel in 0..C {
+                        let bank = (channel * plane + place.row * pitch + place.column) % BANKS;
+                        assert_eq!(*banks[(thread % 32) as usize].get_or_insert(bank), bank);
+                    }
                 }
+                let mut banks = banks.map(Option::unwrap);
+                banks.sort_unstable();
+                assert!(banks.iter().zip(0..).all(|(&bank, lane)| bank == lane), "a mask of {mask_width} columns");
             }
         }
         check::<1>();
@@ -160,17 +182,15 @@ mod tests {
         check::<4>();
     }
 
-    /// The last window of a tile, wherever the first one begins in its group, and the word after it.
+    /// The last window of a tile, and the word after it.
     #[test]
     fn windows_lie_in_shared_memory() {
-        for mask_width in 1..200 {
-            let (columns, groups) = (padded_mask_width(mask_width), window_groups(mask_width));
-            for lead in 0..GROUP {
-                let last = lead + TILE.0 - 1;
-                // Of u8 a word is a group, of u16 it is half a group.
-                assert!(last / 4 + columns / 4 < groups, "{mask_width} columns, {lead} before");
-                assert!(last / 2 + columns / 2 < 2 * groups, "{mask_width} columns, {lead} before");
-            }
+        for (channels, mask_width) in (1..=4).flat_map(|channels| (1..200).map(move |width| (channels, width))) {
+            let (columns, groups) = (padded_mask_width(mask_width), window_pitch(channels, mask_width));
+            let last = tile(channels).0 - 1;
+            // Of u8 a word is a group, of u16 it is half a group.
+            assert!(last / 4 + columns / 4 < groups, "{mask_width} columns");
+            assert!(last / 2 + columns / 2 < 2 * groups, "{mask_width} columns");
         }
     }
 }

@@ -19,25 +19,41 @@
 //! | `proven_planes_{T}_c{C}` | `C` interleaved channels of `T` |
 //!
 //! # Thread mapping
-//! A block of 256 threads converts a tile of 64 x 32 pixels, all channels:
-//! 1. Each thread converts two groups of four pixels. The results go to shared memory. A bit for each value tells
-//!    whether it is uncertain.
-//! 2. A prefix sum over the bits gives each uncertain value a place in a list, which has room for all values.
+//! A block of 256 threads converts a [`tile`], all channels: 128 x 64 pixels of one channel, 128 x 32 of two, 64 x 32 of
+//! three or four. A large tile has uncertain values for more threads. In a small image it has fewer rows.
+//! 1. Each thread converts eight, four or two groups of four pixels. The results go to shared memory. A bit for each
+//!    value tells whether it is uncertain.
+//! 2. Each uncertain value gets a place in a [`List`](list::List), which has room for all values.
 //! 3. If the list is not empty, the block loads the pixels under all windows of its tile into shared memory, as a plane
 //!    for each channel. The border is resolved here, so the sums know no border.
-//! 4. Each thread takes a value from the list and adds the products of its window, until the list is done.
-//! 5. Each thread stores the two groups from shared memory to the result.
+//! 4. The lanes of a warp take two values each, and add the products of both windows with the same coefficients, until
+//!    the list is done.
+//! 5. Each thread stores its groups from shared memory to the result.
+//!
+//! # Banks of shared memory
+//! Windows begin anywhere in the tile. If the lanes of a warp read 32 of them in any order, a word of each takes three
+//! to four cycles. So all groups that a lane converts have their first pixels in one bank, and other lanes have other
+//! banks. The list has the values of lane 0 first, then those of lane 1, and so on, and each lane computes a 32nd of it.
+//! Lanes that have found about as many values as the others then read their own bank, or that of a neighbour: two
+//! cycles. This is for pixels of a byte; those of two bytes have the banks of two lanes.
 //!
 //! # Sums
 //! A window begins at any pixel, words do not. `prmt` takes four neighbouring bytes, or two neighbouring values of
-//! `u16`, from two words. One more `prmt` and a subtraction make an `f32` of each. All lanes of a warp are at the same
-//! coefficient, which comes from L1 as a vector for the whole warp.
+//! `u16`, from two words. One more `prmt` makes a float of each, which is the pixel times a power of two: see
+//! [`Whole::factor`]. The coefficients are multiplied by another power of two, and the sum times
+//! [`ProvenParams::unit`] is the ordered sum. For masks whose coefficients differ too much in magnitude, a subtraction
+//! makes the pixel itself.
+//!
+//! All lanes of a warp are at the same coefficients. To load four of them into the registers of 32 lanes takes four
+//! cycles, as long as to load the pixels of two values. So two values share them. Four values would leave most warps
+//! without work.
 //!
 //! Rows of the mask are filled up with zeros to a multiple of four coefficients. A product with 0 leaves a sum as it
 //! is, because pixels are finite; the sign of a zero does not show in an integer.
 
 mod certain;
 mod layout;
+mod list;
 mod recompute;
 mod whole;
 mod windows;
@@ -45,30 +61,29 @@ mod windows;
 use cuda_std::prelude::*;
 
 use self::certain::Group;
-use self::layout::{GROUP, GROUP_BITS, GROUPS_OF_ROW, GROUPS_OF_THREAD, ListEntry, SharedParts, WARPS};
+use self::layout::{GROUP, GroupPlace, SharedParts, WARPS, group_bits, groups_of_thread};
+use self::list::{List, ListEntry};
 use self::recompute::recompute;
 use self::windows::load;
 use crate::abi::kernel::{Convergent, Kernel, OLDEST, Parameter};
 use crate::abi::params::Params;
 use crate::abi::pixel::{Pixel, PixelType};
+use crate::util::planes::words::MAX_WORDS;
 
-pub use self::layout::{TILE, padded_mask_width, shared_bytes};
+pub use self::layout::{padded_mask_width, tile};
 pub use self::whole::Whole;
 
 /// Threads of a block in x and y.
 pub const BLOCK: (u32, u32) = (256, 1);
 
+/// Blocks that a multiprocessor holds.
+pub const BLOCKS_PER_SM: u32 = 4;
+
+/// The fewest rows that a block converts: then each warp has at most 256 pixels.
+const LEAST_TILE_ROWS: u32 = 16;
+
 /// Classes of values with a limit of their own.
 pub const CLASSES: usize = 4;
-
-/// The most rows that one launch converts: the limit of `gridDim.y` times the rows of a tile.
-pub const MOST_ROWS: u32 = 65_535 * TILE.1;
-
-/// `gridDim.x` and `gridDim.y` for `rows` rows of `width` pixels, at most [`MOST_ROWS`].
-#[must_use]
-pub const fn grid(width: u32, rows: u32) -> (u32, u32) {
-    (width.div_ceil(TILE.0), rows.div_ceil(TILE.1))
-}
 
 /// Which values are certain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,15 +118,21 @@ pub struct ProvenParams {
     pub plane_stride: i64,
     /// Which values are certain.
     pub certain: ValueLimits,
+    /// The sum of the coefficients times [factors](Whole::factor), times this, is the ordered sum. 0 if the coefficients
+    /// are for the pixels themselves.
+    pub unit: f32,
+    /// The rows that a block converts: [`Conversion::tile_rows`].
+    pub tile_rows: u32,
 }
 
 // The host and the PTX are built at different times. This fixes the layout for both.
 const _: () = {
     use core::mem::offset_of;
-    assert!(size_of::<ProvenParams>() == 104 && align_of::<ProvenParams>() == 8);
+    assert!(size_of::<ProvenParams>() == 112 && align_of::<ProvenParams>() == 8);
     assert!(offset_of!(ProvenParams, rows) == 56 && offset_of!(ProvenParams, plane_pitch) == 60);
     assert!(offset_of!(ProvenParams, plane_stride) == 64 && offset_of!(ProvenParams, certain) == 72);
-    assert!(offset_of!(ValueLimits, below) == 16);
+    assert!(offset_of!(ValueLimits, below) == 16 && offset_of!(ProvenParams, unit) == 104);
+    assert!(offset_of!(ProvenParams, tile_rows) == 108);
 };
 
 /// The kernel for images of `C` interleaved channels of `T`.
@@ -122,12 +143,14 @@ const _: () = {
 ///   `p.width` values, `plane_pitch` values apart.
 /// - `source` and `result` hold `p.height` rows of `p.width` pixels, `p.src_pitch` and `p.dst_pitch` values apart. They
 ///   do not overlap.
-/// - `mask` holds `p.mask_height` rows of [`padded_mask_width`] coefficients.
+/// - `mask` holds `p.mask_height` rows of [`padded_mask_width`] coefficients. If `unit` is not 0, they are divided by
+///   `unit * 2^FACTOR_EXPONENT`.
 /// - Each row of a plane, of the source, of the result and of the mask begins at a multiple of 16 bytes.
 /// - The rows to convert are rows of the image: `first_row + rows <= p.height`.
 /// - `C * p.width`, `p.height` and the pitches are at most [`MAX_SIDE`](crate::abi::params::MAX_SIDE).
 /// - The border's value is one of `T`.
-/// - The grid is that of [`grid`], the blocks are [`BLOCK`] with [`shared_bytes`] of shared memory.
+/// - `tile_rows` is at most the rows of a [`tile`]. The grid is that of [`Conversion::grid`], the blocks are [`BLOCK`]
+///   with [`Conversion::shared_bytes`] of shared memory.
 #[inline(always)]
 pub unsafe fn proven<T: Whole, const C: u32>(
     planes: Global<f32>,
@@ -140,74 +163,80 @@ pub unsafe fn proven<T: Whole, const C: u32>(
     let parts = SharedParts::new::<T, C>(convolution);
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / 32, thread % 32);
-    let x = (thread::block_idx_x() * TILE.0) as i32;
-    let row = (thread::block_idx_y() * TILE.1) as i32;
-    let rows = if params.rows - row < TILE.1 as i32 { (params.rows - row) as u32 } else { TILE.1 };
+    let x = (thread::block_idx_x() * const { tile(C).0 }) as i32;
+    let row = thread::block_idx_y() * params.tile_rows;
+    let rows = (params.rows as u32 - row).min(params.tile_rows);
+    let row = row as i32;
     let y = convolution.first_row + row;
     // A thread's groups.
+    let place = |part: u32| GroupPlace::of::<C>(thread, part, parts.pitch);
     let group = |part: u32| {
-        let group = thread + part * BLOCK.0;
-        let (row, x) = (group / GROUPS_OF_ROW, x + (group % GROUPS_OF_ROW * GROUP) as i32);
+        let place = place(part);
+        let (row, x) = (place.row, x + (place.column * GROUP) as i32);
         let left = convolution.width - x;
         let pixels = if row >= rows || left < 0 { 0 } else { (left as u32).min(GROUP) };
-        Group { number: group, x, y: y + row as i32, pixels }
+        Group { number: place.number::<C>(), x, y: y + row as i32, pixels }
     };
 
+    let parts_of_thread = const { groups_of_thread(C) };
+    let mut values = [[0.0; MAX_WORDS]; groups_of_thread(1) as usize];
+    for part in 0..parts_of_thread {
+        // SAFETY: the group's pixels lie in the image, and in the rows to convert.
+        values[part as usize] = unsafe { group(part).load::<C>(planes, &params) };
+    }
     let mut uncertain = 0;
-    for part in 0..GROUPS_OF_THREAD {
-        // SAFETY: the group's pixels lie in the image, and in the rows to convert. No other thread has the group.
-        let bits = unsafe { group(part).convert::<T, C>(planes, parts.results, &params) };
-        uncertain |= bits << (part * GROUP_BITS);
+    for part in 0..parts_of_thread {
+        // SAFETY: no other thread has the group.
+        let bits = unsafe { group(part).convert::<T, C>(&values[part as usize], parts.results, &params) };
+        uncertain |= bits << (part * group_bits(C));
     }
 
-    // The uncertain values of this lane and of all lanes before it.
-    let own = uncertain.count_ones();
-    let mut sum = own;
-    // SAFETY: all lanes are here.
-    if unsafe { warp::ballot(own != 0) } != 0 {
-        for i in 0..5 {
-            let distance = 1 << i;
-            // SAFETY: all lanes are here: the vote is equal in all of them.
-            let before = unsafe { warp::shuffle(sum, lane.wrapping_sub(distance) % 32) };
-            sum += if lane >= distance { before } else { 0 };
-        }
-    }
-    if lane == 31 {
-        // SAFETY: warp < WARPS.
-        unsafe { parts.counts.store(warp, sum) };
-    }
+    // SAFETY: each thread has a place among the counts.
+    unsafe { parts.counts.store(thread, uncertain.count_ones()) };
     // SAFETY: all threads are here.
     unsafe { thread::sync_threads() };
-    let (mut place, mut total) = (sum - own, 0);
+    // The uncertain values of this lane in warps before this one, and in all warps.
+    let (mut rank, mut of_lane) = (0, 0);
     for other in 0..WARPS {
-        // SAFETY: each warp has stored its count before the barrier.
-        let count = unsafe { parts.counts.load(other) };
-        place += if other < warp { count } else { 0 };
-        total += count;
+        // SAFETY: each thread has stored its count before the barrier.
+        let count = unsafe { parts.counts.load(other * 32 + lane) };
+        rank += if other < warp { count } else { 0 };
+        of_lane += count;
     }
-
-    if total > 0 {
+    // SAFETY: all lanes are here. The counts of the lanes are equal in all warps.
+    if unsafe { warp::ballot(of_lane != 0) } != 0 {
+        // SAFETY: all lanes are here: the vote is equal in all of them.
+        let list = unsafe { List::new(of_lane, lane) };
         while uncertain != 0 {
             thread::no_unroll();
             let bit = uncertain.trailing_zeros();
             uncertain &= uncertain - 1;
-            let entry = ListEntry { group: thread + bit / GROUP_BITS * BLOCK.0, value: bit % GROUP_BITS };
-            // SAFETY: the list has room for all values, and the place is this value's alone.
-            unsafe { parts.list.store(place, entry.pack()) };
-            place += 1;
+            let group = place(bit / group_bits(C)).number::<C>();
+            let entry = ListEntry { group, value: bit % group_bits(C) };
+            // SAFETY: the list has room for all values, and the index is this value's alone.
+            unsafe { parts.list.store(list.index(rank), entry.pack::<C>()) };
+            rank += 1;
         }
-        // SAFETY: all threads are here, as `total` is equal in all of them. The windows belong to the tile's rows.
+        // SAFETY: all threads are here, as the vote is equal in all warps. The windows belong to the tile's rows.
         unsafe {
-            let lead = load::<T, C>(source, &parts, convolution, (x, y), rows, thread);
+            load::<T, C>(source, &parts, convolution, (x, y), rows, thread);
             thread::sync_threads();
-            recompute::<T, C>(mask, &parts, convolution, lead, total, thread);
+            if params.unit != 0.0 {
+                recompute::<T, C, true>(mask, &parts, &params, &list, warp);
+            } else {
+                recompute::<T, C, false>(mask, &parts, &params, &list, warp);
+            }
             thread::sync_threads();
         }
     }
 
-    for part in 0..GROUPS_OF_THREAD {
+    // The places of the groups are computed again: they would take registers from the sums.
+    let mut part = thread::black_box(0);
+    while part < parts_of_thread {
+        thread::no_unroll();
         // SAFETY: the group was converted, and a barrier has passed since another thread has changed its results.
         unsafe { group(part).store::<T, C>(parts.results, result, convolution) };
+        part += 1;
     }
 }
 
@@ -220,8 +249,8 @@ const PARAMETERS: [Parameter; 5] = [
     Parameter::value::<ProvenParams>(),
 ];
 
-/// Three barriers; the prefix sum has a vote and five shuffles.
-const CONVERGENT: Convergent = Convergent { shuffles: 5, votes: 1, ..Convergent::barriers(3) };
+/// Three barriers; the list begins with a vote and takes a prefix sum of six shuffles.
+const CONVERGENT: Convergent = Convergent { shuffles: 6, votes: 1, ..Convergent::barriers(3) };
 
 /// A conversion as a function of the host, for an executor to run. Arguments: planes, source, result, mask, params.
 ///
@@ -253,7 +282,37 @@ impl Conversion {
     /// The dynamic shared memory of a block in bytes, for a mask of this width and height.
     #[must_use]
     pub const fn shared_bytes(&self, mask: (u32, u32)) -> u64 {
-        shared_bytes(self.pixel.bytes(), self.channels, mask)
+        layout::shared_bytes(self.pixel.bytes(), self.channels, mask)
+    }
+
+    /// The most rows that one launch converts: the limit of `gridDim.y` times the rows of a tile.
+    #[must_use]
+    pub const fn most_rows(&self) -> u32 {
+        65_535 * tile(self.channels).1
+    }
+
+    /// The rows that a block converts, of `rows` rows of `width` pixels on a device with `sm_count` multiprocessors:
+    /// those of a tile, or fewer where there would be fewer blocks than multiprocessors.
+    #[must_use]
+    pub const fn tile_rows(&self, (width, rows): (u32, u32), sm_count: u32) -> u32 {
+        let (columns, mut tile_rows) = tile(self.channels);
+        let across = width.div_ceil(columns);
+        while tile_rows > LEAST_TILE_ROWS && across * rows.div_ceil(tile_rows) < sm_count {
+            tile_rows /= 2;
+        }
+        tile_rows
+    }
+
+    /// `gridDim.x` and `gridDim.y` for `rows` rows of `width` pixels, at most [`most_rows`](Self::most_rows).
+    #[must_use]
+    pub const fn grid(&self, (width, rows): (u32, u32), tile_rows: u32) -> (u32, u32) {
+        (width.div_ceil(tile(self.channels).0), rows.div_ceil(tile_rows))
+    }
+
+    /// The exponent of the power of two by which [`Whole::factor`] multiplies pixels.
+    #[must_use]
+    pub const fn factor_exponent(&self) -> i32 {
+        if matches!(self.pixel, PixelType::U8) { u8::FACTOR_EXPONENT } else { u16::FACTOR_EXPONENT }
     }
 
     /// The kernel as the PTX must hold it.
@@ -264,7 +323,7 @@ impl Conversion {
             module: self.module(),
             parameters: &PARAMETERS,
             compute_capability: OLDEST,
-            launch_bounds: Some((BLOCK.0 * BLOCK.1, 4)),
+            launch_bounds: Some((BLOCK.0 * BLOCK.1, BLOCKS_PER_SM)),
             convergent: CONVERGENT,
         }
     }
