@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "f19c28f69e9e8ba79a7700278570bdd4029be404d4a42c645a854b08842f7b4d";
+pub const SOURCE_HASH: &str = "fea661d5035a05aeb2c12ce14a17e2fe643fd17d6223477c7b883e696ed63f7f";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -142,15 +142,11 @@ pub static MODULES: &[Module] = &[
     Module { name: "separable_tensor_core_f32_c4_blocks_17", packed: packed!("separable_tensor_core_f32_c4_blocks_17.ptx") },
     Module { name: "separable_tensor_core_f32_c4_blocks_5", packed: packed!("separable_tensor_core_f32_c4_blocks_5.ptx") },
     Module { name: "separable_tensor_core_f32_c4_blocks_9", packed: packed!("separable_tensor_core_f32_c4_blocks_9.ptx") },
-    Module { name: "separable_u8_u8_c1_halo_16", packed: packed!("separable_u8_u8_c1_halo_16.ptx") },
     Module { name: "separable_u8_u8_c1_halo_32", packed: packed!("separable_u8_u8_c1_halo_32.ptx") },
-    Module { name: "separable_u8_u8_c1_halo_48", packed: packed!("separable_u8_u8_c1_halo_48.ptx") },
-    Module { name: "separable_u8_u8_c1_halo_64", packed: packed!("separable_u8_u8_c1_halo_64.ptx") },
     Module { name: "separable_u8_u8_c2_halo_16", packed: packed!("separable_u8_u8_c2_halo_16.ptx") },
     Module { name: "separable_u8_u8_c2_halo_32", packed: packed!("separable_u8_u8_c2_halo_32.ptx") },
     Module { name: "separable_u8_u8_c3_halo_16", packed: packed!("separable_u8_u8_c3_halo_16.ptx") },
     Module { name: "separable_u8_u8_c3_halo_32", packed: packed!("separable_u8_u8_c3_halo_32.ptx") },
-    Module { name: "separable_u8_u8_c4_halo_16", packed: packed!("separable_u8_u8_c4_halo_16.ptx") },
     Module { name: "separable_u8_u8_c4_halo_32", packed: packed!("separable_u8_u8_c4_halo_32.ptx") },
     Module { name: "shared_tile_async_f32_c1_11x11", packed: packed!("shared_tile_async_f32_c1_11x11.ptx") },
     Module { name: "shared_tile_async_f32_c1_13x13", packed: packed!("shared_tile_async_f32_c1_13x13.ptx") },

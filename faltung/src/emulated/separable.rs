@@ -71,7 +71,7 @@ fn bytes_have_the_bits_of_ordered_sums() {
 #[test]
 fn large_masks_have_the_bits_of_ordered_sums() {
     let mut random = fastrand::Rng::with_seed(96);
-    for (channels, radius, (width, height)) in [(1, 15, (530, 40)), (3, 15, (180, 35)), (1, 31, (400, 24))] {
+    for (channels, radius, (width, height)) in [(1, 15, (530, 40)), (3, 15, (180, 35)), (4, 16, (140, 24))] {
         let mask = Mask::gaussian(radius as f64 / 3.0, Some(radius)).unwrap();
         let format = PixelFormat { channels, input: BYTES, output: BYTES };
         let filter = Filter::new(mask).border(Border::Reflect);
@@ -110,11 +110,12 @@ fn a_radius_of_zero_is_noticed() {
 fn bands_and_strips_are_the_whole() {
     let mut random = fastrand::Rng::with_seed(97);
     for (number, channels) in (0..2).flat_map(|turn| (1..=4).map(move |channels| (turn * 4 + channels, channels))) {
-        let mask = separable(5, 7, true, &mut random);
+        let rows = if channels == 2 { 7 } else { 18 };
+        let mask = separable(5, rows, true, &mut random);
         let filter = Filter::new(mask).border(BORDERS[number % 6]).anchor(number % 7, number % 5);
         let format = PixelFormat { channels, input: BYTES, output: BYTES };
         let problem = Problem::new(70 + number, 90, &filter).unwrap().with_format(format).unwrap();
-        let mut plan = planned(&problem, entry(Variant::SeparableU8, BYTES, channels, 7));
+        let mut plan = planned(&problem, entry(Variant::SeparableU8, BYTES, channels, rows));
         // Every second value is computed again, whatever the proof.
         if number % 2 == 0 {
             plan.proven_sums = plan.proven_sums.map(|sums| ProvenSums { constant: 0.25, ..sums });

@@ -3,18 +3,18 @@
 //! The kernel is [`interleaved()`]. It proves most bytes, and computes the others again in order.
 
 use super::interleaved::{
-    CLASS, CONVERGENT, GRID, ROWS, certain_offset, exponents_fit, group, groups, interleaved, ordered_offset,
-    ordered_pitch, places, shared_bytes, threads,
+    CLASS, CONVERGENT, GRID, ROWS, THREADS, certain_offset, exponents_fit, groups, interleaved, ordered_offset,
+    ordered_pitch, places, shared_bytes,
 };
 use crate::abi::pixel::PixelType;
 use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, ProvenPlaces, Spec};
 
 crate::registry::instances! {
     SeparableU8;
-    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [1], HALO in [16, 32, 48, 64];
-    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [2, 3, 4], HALO in [16, 32];
+    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [1, 4], HALO in [32];
+    sm_80 "separable_u8_{T}_c{C}_halo_{HALO}" for T in [u8], C in [2, 3], HALO in [16, 32];
         |image, result, _mask, params| {
-            interleaved::<T, C, { groups(HALO) }, { group(HALO) }, { threads(HALO) }, true>(image, result, params)
+            interleaved::<T, C, { groups(HALO) }, true>(image, result, params)
         }
 }
 
@@ -37,10 +37,10 @@ pub const SPEC: Spec = Spec {
     requirement: exponents_fit,
     uses_fp32_units: true,
     grid: Grid::Partition(GRID),
-    block: |entry| (threads(entry.class()), 1),
-    outputs: |entry, _| (threads(entry.class()), ROWS),
+    block: |_| (THREADS, 1),
+    outputs: |_, _| (THREADS, ROWS),
     pixels_together: 1,
     shared_bytes: |entry, mask| shared_bytes(entry.class(), (entry.channels, 1), mask, true),
-    launch_bounds: |entry| Some((threads(entry.class()), 1)),
+    launch_bounds: |_| Some((THREADS, 1)),
     convergent: |_| CONVERGENT,
 };

@@ -128,7 +128,7 @@ fn bytes_take_the_tensor_cores_where_they_can() {
     }
     // Every sum has a half behind the point in every other case. The error of separable sums adds a hundredth.
     let halves = Filter::new(Mask::new(5, 5, vec![0.5; 25]).unwrap());
-    let problem = Problem::new(1920, 1080, &halves).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
+    let problem = Problem::new(1920, 1080, &halves).unwrap().with_format(PixelFormat::of::<u8, u8>(3)).unwrap();
     let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap();
     assert!(!matches!(plan.entry.variant, Variant::TensorCoreU8 | Variant::SeparableU8), "{}", plan.reason);
     assert!(plan.reason.contains("required 0 to 0.1, found 0.5"), "{}", plan.reason);

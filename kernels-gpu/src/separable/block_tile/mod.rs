@@ -287,15 +287,13 @@ crate::registry::instances! {
         }
     sm_80 "separable_block_tile_{T}_c{C}_halo_{HALO}" for T in [f32], C in [2, 3, 4], HALO in [16];
         |image, result, _mask, params| {
-            interleaved::interleaved::<
-                T, C, { interleaved::groups(HALO) }, { interleaved::group(HALO) }, { interleaved::threads(HALO) }, false,
-            >(image, result, params)
+            interleaved::interleaved::<T, C, { interleaved::groups(HALO) }, false>(image, result, params)
         }
 }
 
 /// Threads of a block of an entry, and values of a row that it computes.
 fn threads_of(entry: &Entry) -> u32 {
-    if entry.is_plane() { threads(entry.side(), entry.class()) } else { interleaved::threads(entry.class()) }
+    if entry.is_plane() { threads(entry.side(), entry.class()) } else { interleaved::THREADS }
 }
 
 /// See [`Spec`].

@@ -12,6 +12,7 @@
 use cuda_std::cp_async::{commit_group, cp_async_4};
 use cuda_std::prelude::*;
 
+use super::layout::THREADS;
 use crate::abi::border;
 use crate::abi::params::Params;
 use crate::abi::pixel::Pixel;
@@ -26,8 +27,8 @@ const fn word_values<T>() -> u32 {
     WORD / size_of::<T>() as u32
 }
 
-/// The copies of one step of rows after the other, by a block of `THREADS` threads.
-pub(super) struct WordCopies<T, const C: u32, const THREADS: u32> {
+/// The copies of one step of rows after the other, by a block of [`THREADS`].
+pub(super) struct WordCopies<T, const C: u32> {
     image: Global<T>,
     params: Params,
     /// The value of a row with which the words begin. It may lie outside.
@@ -50,7 +51,7 @@ pub(super) fn lead<T>(window: i32) -> u32 {
     (window as u32).wrapping_mul(size_of::<T>() as u32) % WORD
 }
 
-impl<T: Pixel, const C: u32, const THREADS: u32> WordCopies<T, C, THREADS> {
+impl<T: Pixel, const C: u32> WordCopies<T, C> {
     /// The copies of `values` values of each row from value `window` on, and of those before it in the same word. The
     /// first row is `y`.
     #[inline(always)]
@@ -80,7 +81,7 @@ impl<T: Pixel, const C: u32, const THREADS: u32> WordCopies<T, C, THREADS> {
     pub(super) unsafe fn fill_table(&self, thread: u32) {
         if self.interior != (0, self.words) {
             let length = self.words * word_values::<T>();
-            // SAFETY: all threads call this, `thread` is below THREADS, and the table has this length.
+            // SAFETY: all threads call this, `thread` is below `THREADS`, and the table has this length.
             unsafe { border_table::fill::<C>(self.table, &self.params, self.left, length, (thread, THREADS)) };
         }
     }

@@ -8,22 +8,13 @@ use crate::separable::block_tile::padded_halo;
 /// Rows of a step.
 pub(in crate::separable) const ROWS: u32 = STEP_ROWS as u32;
 
-/// Threads of a block, and values of a row that it computes: as many as registers allow.
-#[must_use]
-pub const fn threads(padded_halo: u32) -> u32 {
-    if padded_halo >= 48 { 384 } else { 512 }
-}
+/// Threads of a block, and values of a row that it computes.
+pub const THREADS: u32 = 512;
 
-/// Outputs of a column whose sums form a group. As many filtered rows are added to a group at a time.
-#[must_use]
-pub const fn group(padded_halo: u32) -> usize {
-    if padded_halo >= 48 { 8 } else { STEP_ROWS }
-}
-
-/// The groups of unfinished sums: the padded halo in groups.
+/// The groups of unfinished sums of a column, each of the sums of 16 outputs: the padded halo in groups.
 #[must_use]
 pub const fn groups(padded_halo: u32) -> usize {
-    padded_halo as usize / group(padded_halo)
+    padded_halo as usize / STEP_ROWS
 }
 
 /// The index of the column's first coefficient in constant memory. The kernel does not read what lies before it.
@@ -68,15 +59,13 @@ pub(super) const fn stages(padded_halo: u32, is_proven: bool) -> u32 {
 /// all banks.
 ///
 /// A thread reads whole steps of coefficients, and two vectors more.
-pub(super) const fn pitch(threads: u32, channels: u32, value_bytes: u32, mask_width: u32) -> u32 {
-    let values = threads + mask_width.next_multiple_of(ROWS) * channels;
+pub(super) const fn pitch(channels: u32, value_bytes: u32, mask_width: u32) -> u32 {
+    let values = THREADS + mask_width.next_multiple_of(ROWS) * channels;
     (((values * value_bytes).div_ceil(16) + 2) | 1) * 16
 }
 
 /// Values from one filtered row to the next: an odd number of vectors.
-pub(super) const fn filtered_pitch(threads: u32) -> u32 {
-    ((threads / 4) | 1) * 4
-}
+pub(super) const FILTERED_PITCH: u32 = ((THREADS / 4) | 1) * 4;
 
 /// Lists of uncertain values: one is filled while the other is computed again.
 pub(super) const LISTS: u32 = 2;
@@ -104,21 +93,21 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Those of a block of `threads` threads.
+    /// Those of a block.
     #[inline(always)]
     pub(super) const fn new(
-        (threads, padded_halo): (u32, u32),
+        padded_halo: u32,
         (channels, value_bytes): (u32, u32),
         (mask_width, mask_height): (u32, u32),
         is_proven: bool,
     ) -> Self {
-        let pitch = pitch(threads, channels, value_bytes, mask_width);
+        let pitch = pitch(channels, value_bytes, mask_width);
         let filtered = 0;
-        let pixels = filtered + 2 * ROWS * filtered_pitch(threads) * size_of::<f32>() as u32;
+        let pixels = filtered + 2 * ROWS * FILTERED_PITCH * size_of::<f32>() as u32;
         let ordered = pixels + stages(padded_halo, is_proven) * ROWS * pitch;
         let proven = is_proven as u32;
         let lists = ordered + proven * ordered_pitch(mask_width) * mask_height * size_of::<f32>() as u32;
-        let counts = lists + proven * LISTS * ROWS * threads * size_of::<u16>() as u32;
+        let counts = lists + proven * LISTS * ROWS * THREADS * size_of::<u16>() as u32;
         let table = counts + proven * 4 * size_of::<u32>() as u32;
         Self { filtered, pixels, ordered, lists, counts, table, end: table + pitch / value_bytes * 4 }
     }
@@ -167,10 +156,10 @@ mod tests {
     /// Every part begins at a multiple of 16 bytes, and numbers in constant memory do not overlap.
     #[test]
     fn parts_are_aligned() {
-        for (width, height) in [(1, 2), (3, 3), (31, 17), (30, 18), (63, 65), (129, 33)] {
+        for (width, height) in [(1, 2), (3, 3), (31, 17), (30, 18), (63, 32), (129, 33)] {
             let halo = padded_halo(height);
             for (channels, bytes) in [(1, 1), (3, 1), (4, 2), (3, 4)] {
-                let parts = Parts::new((threads(halo), halo), (channels, bytes), (width, height), bytes == 1);
+                let parts = Parts::new(halo, (channels, bytes), (width, height), bytes == 1);
                 for at in [parts.pixels, parts.ordered, parts.lists, parts.counts, parts.table] {
                     assert!(at.is_multiple_of(16), "{width} x {height}");
                 }

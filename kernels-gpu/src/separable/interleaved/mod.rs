@@ -47,9 +47,9 @@ use cuda_std::prelude::*;
 
 use self::copies::WordCopies;
 pub(super) use self::layout::ROWS;
-use self::layout::{COUNTS, Parts, part, stages};
+use self::layout::{COUNTS, FILTERED_PITCH, Parts, part, stages};
+pub use self::layout::{THREADS, column_offset, groups, row_offset};
 pub(super) use self::layout::{certain_offset, ordered_offset, ordered_pitch};
-pub use self::layout::{column_offset, group, groups, row_offset, threads};
 use self::proven::{ByteColumn, Certain, append};
 use self::recompute::Recompute;
 use self::row_pass::filter;
@@ -80,10 +80,10 @@ pub(super) const fn shared_bytes(
     mask: (u32, u32),
     is_proven: bool,
 ) -> u64 {
-    Parts::new((threads(padded_halo), padded_halo), (channels, value_bytes), mask, is_proven).end as u64
+    Parts::new(padded_halo, (channels, value_bytes), mask, is_proven).end as u64
 }
 
-/// The kernel for images of `C` interleaved channels of `T`, and masks with a [`padded_halo`] of `GROUPS * GROUP`.
+/// The kernel for images of `C` interleaved channels of `T`, and masks with a [`padded_halo`] of `GROUPS` times 16.
 ///
 /// Results are `f32`, or, if `PROVEN`, bytes with the bits of the ordered sum.
 ///
@@ -93,24 +93,17 @@ pub(super) const fn shared_bytes(
 /// - [`struct@MASK`] holds the column at [`column_offset`] and the row at [`row_offset`], times the powers of `T`.
 /// - If `PROVEN`, images are bytes. `MASK` holds the numbers of `Certain` and the coefficients of the ordered sums.
 /// - For bytes the exponents of both factors are in [`EXPONENTS`].
-/// - The block is one row of `THREADS`, a multiple of 32 and at most 512.
+/// - The block is one row of [`THREADS`].
 /// - The dynamic shared memory is that of [`Entry::shared_bytes`].
 #[inline(always)]
-pub unsafe fn interleaved<
-    T: Source,
-    const C: u32,
-    const GROUPS: usize,
-    const GROUP: usize,
-    const THREADS: u32,
-    const PROVEN: bool,
->(
+pub unsafe fn interleaved<T: Source, const C: u32, const GROUPS: usize, const PROVEN: bool>(
     image: Global<T>,
     result: OutputPtr,
     params: Params,
 ) {
     let thread = thread::thread_idx_x();
     let (mask_width, mask_height) = (params.mask_width as u32, params.mask_height as u32);
-    let halo = (GROUPS * GROUP) as u32;
+    let halo = GROUPS as u32 * ROWS;
     let skip = halo + 1 - mask_height;
     let row_values = params.row_values::<C>();
     let first_value = (thread::block_idx_x() * THREADS) as i32;
@@ -120,15 +113,14 @@ pub unsafe fn interleaved<
     }
 
     let value_bytes = size_of::<T>() as u32;
-    let parts = Parts::new((THREADS, halo), (C, value_bytes), (mask_width, mask_height), PROVEN);
-    let pitch = layout::pitch(THREADS, C, value_bytes, mask_width);
-    let filtered_pitch = const { layout::filtered_pitch(THREADS) };
+    let parts = Parts::new(halo, (C, value_bytes), (mask_width, mask_height), PROVEN);
+    let pitch = layout::pitch(C, value_bytes, mask_width);
     let pixels = part::<u8>(parts.pixels);
     let filtered = part::<f32>(parts.filtered);
     let window = first_value - params.origin_x * C as i32;
     let lead = copies::lead::<T>(window);
     let outputs = (row_values - first_value).clamp(0, THREADS as i32) as u32;
-    let mut copies = WordCopies::<T, C, THREADS>::new(
+    let mut copies = WordCopies::<T, C>::new(
         (image, params),
         (window, first - params.origin_y - skip as i32),
         outputs + (mask_width - 1) * C,
@@ -137,7 +129,7 @@ pub unsafe fn interleaved<
     // SAFETY: the table has an element for each value of a row; it is read after the next barrier.
     unsafe { copies.fill_table(thread) };
     // What the row pass reads behind the last window of a row counts for no result.
-    let stage_rows = const { ROWS * stages((GROUPS * GROUP) as u32, PROVEN) };
+    let stage_rows = const { ROWS * stages(GROUPS as u32 * ROWS, PROVEN) };
     let mut i = thread;
     while i < stage_rows * pitch / 16 {
         thread::no_unroll();
@@ -166,14 +158,14 @@ pub unsafe fn interleaved<
     // In the row pass 16 consecutive threads have 16 rows, and each thread 16 values.
     let (row, column) = (thread % ROWS, thread / ROWS * ROWS);
     let (source, to) =
-        (pixels.offset(row * pitch + column * value_bytes), filtered.offset(row * filtered_pitch + column));
+        (pixels.offset(row * pitch + column * value_bytes), filtered.offset(row * FILTERED_PITCH + column));
     let v = first_value + thread as i32;
     let is_active = v < row_values;
     // SAFETY: an active thread's column lies in the result, and its rows from `first` on belong to this block alone.
     // Only one of the two stores is used.
     let (mut store, mut bytes) = unsafe {
         let certain = if PROVEN {
-            let at = const { certain_offset((GROUPS * GROUP) as u32) } as usize;
+            let at = const { certain_offset(GROUPS as u32 * ROWS) } as usize;
             Certain { limit: MASK.load(at), slope: MASK.load(at + 1) }
         } else {
             Certain { limit: 0.0, slope: 0.0 }
@@ -183,11 +175,11 @@ pub unsafe fn interleaved<
             ByteColumn::new(result, &params, (v, first), certain, is_active),
         )
     };
-    let recompute = Recompute::<C, THREADS> { result, params, pixels, rows: stage_rows, pitch, lead, ordered };
-    let mut sums = [[0.0; GROUP]; GROUPS];
+    let recompute = Recompute::<C> { result, params, pixels, rows: stage_rows, pitch, lead, ordered };
+    let mut sums = [[0.0; STEP]; GROUPS];
     // The halves of the filtered rows that this step reads and writes, and the first rows of the
     // stages that it copies to and filters.
-    let (mut read, mut write) = (0, ROWS * filtered_pitch);
+    let (mut read, mut write) = (0, ROWS * FILTERED_PITCH);
     let (mut copied, mut arrived) = (0, 0);
     // The list that this step fills, and its number in the counts.
     let (mut list, mut count) = (0, 0);
@@ -208,7 +200,7 @@ pub unsafe fn interleaved<
         if done >= begin - ROWS as i32 && done + (ROWS as i32) < rows {
             // SAFETY: the pixels arrived before the barrier; the 16 filtered values are this thread's alone.
             unsafe {
-                let first = const { row_offset((GROUPS * GROUP) as u32) } as usize;
+                let first = const { row_offset(GROUPS as u32 * ROWS) } as usize;
                 let sums = filter::<T, C>(source.offset(arrived * pitch), lead, first, mask_width);
                 let to = to.offset(write).cast::<F32x4>();
                 for i in 0..ROWS as usize / 4 {
@@ -229,37 +221,27 @@ pub unsafe fn interleaved<
         }
         if done >= begin && done < rows {
             let from = filtered.offset(read + thread);
-            let mut r = 0;
-            // black_box keeps LLVM from unrolling the loop.
-            while r < if GROUP < STEP { thread::black_box(ROWS) } else { ROWS } {
-                if GROUP < STEP {
-                    thread::no_unroll();
-                }
-                // SAFETY: the 16 rows were filtered in the step before.
-                let values: [f32; GROUP] =
-                    core::array::from_fn(|i| unsafe { from.load((r + i as u32) * filtered_pitch) });
+            // SAFETY: the 16 rows were filtered in the step before.
+            let values: [f32; STEP] = core::array::from_fn(|i| unsafe { from.load(i as u32 * FILTERED_PITCH) });
+            // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
+            let finished = unsafe { add(&sums[0], &values, GROUPS, GROUPS, skip) };
+            for g in 1..GROUPS {
                 // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
-                let finished = unsafe { add(&sums[0], &values, GROUPS, GROUPS, skip) };
-                for g in 1..GROUPS {
-                    // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
-                    sums[g - 1] = unsafe { add(&sums[g], &values, GROUPS - g, GROUPS, skip) };
-                }
-                // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
-                sums[GROUPS - 1] = unsafe { add(&[0.0; GROUP], &values, 0, GROUPS, skip) };
-                let done = done + r as i32;
-                if done >= 0 {
-                    // SAFETY: rows `done` to `rows - 1` of the strip lie in the result. The list has room for all
-                    // values of a step, and the counts are as the comment on them says.
-                    unsafe {
-                        if PROVEN {
-                            let bits = bytes.store(&finished, rows - done);
-                            append(lists.offset(list), counts.offset(count), bits, (thread, r));
-                        } else {
-                            store.store(&finished, rows - done);
-                        }
+                sums[g - 1] = unsafe { add(&sums[g], &values, GROUPS - g, GROUPS, skip) };
+            }
+            // SAFETY: MASK holds the column at `column_offset`, which puts `skip` elements before it.
+            sums[GROUPS - 1] = unsafe { add(&[0.0; STEP], &values, 0, GROUPS, skip) };
+            if done >= 0 {
+                // SAFETY: rows `done` to `rows - 1` of the strip lie in the result. The list has room for all values
+                // of a step, and the counts are as the comment on them says.
+                unsafe {
+                    if PROVEN {
+                        let bits = bytes.store(&finished, rows - done);
+                        append(lists.offset(list), counts.offset(count), bits, thread);
+                    } else {
+                        store.store(&finished, rows - done);
                     }
                 }
-                r += GROUP as u32;
             }
         }
         if PROVEN {
@@ -309,7 +291,7 @@ pub(super) const fn waves(channels: u32) -> u32 {
 pub(super) const CLASS: MaskClass = MaskClass {
     contains: |class, (_, height), _| padded_halo(height) == class,
     example: |class| (3, class),
-    masks: "masks of 2 to 65 rows",
+    masks: "masks of 2 to 33 rows",
 };
 
 /// The grid: blocks of 16 rows and more.

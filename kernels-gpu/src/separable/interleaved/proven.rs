@@ -111,13 +111,13 @@ impl ByteColumn {
     }
 }
 
-/// Appends the uncertain values of a thread's column to a list. Bit `i` of `bits` is row `first + i` of the step.
+/// Appends the uncertain values of a thread's column to a list. Bit `i` of `bits` is row `i` of the step.
 ///
 /// # Safety
 /// - The list has room for all values of a step, and nobody reads list and count before the next barrier.
 /// - No value is appended twice.
 #[inline(always)]
-pub(super) unsafe fn append(list: Shared<u16>, count: Shared<u32>, bits: u32, (column, first): (u32, u32)) {
+pub(super) unsafe fn append(list: Shared<u16>, count: Shared<u32>, bits: u32, column: u32) {
     if bits == 0 {
         return;
     }
@@ -126,7 +126,7 @@ pub(super) unsafe fn append(list: Shared<u16>, count: Shared<u32>, bits: u32, (c
     let mut bits = bits;
     while bits != 0 {
         thread::no_unroll();
-        let row = first + bits.trailing_zeros();
+        let row = bits.trailing_zeros();
         debug_assert!(row < ROWS);
         bits &= bits - 1;
         // SAFETY: the place is this value's alone.

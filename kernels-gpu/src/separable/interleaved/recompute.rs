@@ -3,7 +3,7 @@
 use cuda_std::bytes::byte_perm;
 use cuda_std::prelude::*;
 
-use super::layout::{ListEntry, ROWS, ordered_pitch};
+use super::layout::{ListEntry, ROWS, THREADS, ordered_pitch};
 use super::source::{Source, byte_as_factor};
 use crate::abi::params::Params;
 use crate::abi::pixel::Pixel as _;
@@ -13,7 +13,7 @@ const STEP: u32 = 16;
 
 /// The ordered sums of a list of values.
 #[derive(Clone, Copy)]
-pub(super) struct Recompute<const C: u32, const THREADS: u32> {
+pub(super) struct Recompute<const C: u32> {
     pub(super) result: GlobalMut<u8>,
     pub(super) params: Params,
     /// All rows of pixels in shared memory. The row after the last one is the first one.
@@ -65,7 +65,7 @@ impl<const C: u32> Position<C> {
     }
 }
 
-impl<const C: u32, const THREADS: u32> Recompute<C, THREADS> {
+impl<const C: u32> Recompute<C> {
     /// Computes the first `total` values of `list` and stores them.
     ///
     /// Row 0 of the step is row `y` of the result, and its windows begin in row `top` of the pixels. Value 0 of the
