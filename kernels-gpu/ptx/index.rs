@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "fea661d5035a05aeb2c12ce14a17e2fe643fd17d6223477c7b883e696ed63f7f";
+pub const SOURCE_HASH: &str = "db0d3ae84c2b138cc2d05e6fd1acb6b35d926eb5f320cfdf5884c8eecfc03157";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

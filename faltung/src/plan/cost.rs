@@ -23,10 +23,14 @@
 //! | `unaligned` | `row` (any mask: `row_coefficient`), if the bytes of an image row are no multiple of 16; else 0 |
 //! | `off_centre` | the same, if the window reaches further to one side than to the other; else 0 |
 //!
-//! The conversion of planes to integers with a proof ([`PROOF`]) has these terms: `launch`; `dram_mb` or `l2_mb`;
-//! `round_coefficient`, where a block counts as one row; `row` and `row_width`, where the rows of a block are those under
-//! the windows of its tile, for each channel; and `uncertain`, which counts millions of values in the place of
-//! megabytes.
+//! The conversion of planes to integers with a proof ([`PROOF`]) has these terms:
+//!
+//! | term | what it counts |
+//! | --- | --- |
+//! | `launch`, `l2_mb`, `dram_mb` | as above |
+//! | `round_coefficient` | rounds, times the mask's coefficients |
+//! | `row`, `row_width` | as above. A block has the rows under the windows of its tile, for each channel |
+//! | `uncertain` | as above, with millions of values in the place of megabytes |
 //!
 //! The terms with the mask in their name are 0 for kernels of one mask size. Those of `launch` count one launch.
 
@@ -190,10 +194,10 @@ pub(super) fn proof(proof: &Proof, (width, height): (usize, usize), mask: (u32, 
     let size = (width as u32, height as u32);
     let tile_rows = conversion.tile_rows(size, limits.sm_count);
     let (across, down) = conversion.grid(size, tile_rows);
-    let per_sm = (across * down).div_ceil(limits.sm_count);
+    let per_sm = (u64::from(across) * u64::from(down)).div_ceil(limits.sm_count.into());
     let coefficients = f64::from(mask.0) * f64::from(mask.1);
-    terms[ROUND + 1] = f64::from(per_sm.div_ceil(proven::BLOCKS_PER_SM)) * coefficients;
-    let per_sm = f64::from(per_sm);
+    terms[ROUND + 1] = per_sm.div_ceil(proven::BLOCKS_PER_SM.into()) as f64 * coefficients;
+    let per_sm = per_sm as f64;
     let rows = f64::from((tile_rows + mask.1 - 1) * conversion.channels);
     terms[ROW] = per_sm * rows;
     terms[ROW + 3] = per_sm * rows * f64::from(mask.0);

@@ -57,7 +57,8 @@ pub struct Proof {
     pub certain: ValueLimits,
     /// The part of the values that is expected to be uncertain.
     pub uncertain: f32,
-    /// The unit of the ordered sums: see [`ProvenParams::unit`](kernels_gpu::util::planes::proven::ProvenParams::unit).
+    /// The unit of the ordered sums, or 0: see
+    /// [`ProvenParams::unit`](kernels_gpu::util::planes::proven::ProvenParams::unit).
     pub unit: f32,
 }
 
@@ -72,20 +73,21 @@ impl Proof {
     }
 }
 
-/// The smallest power of two with which the ordered sums of these coefficients can be computed in a unit: with pixels
-/// that are multiplied by `2^factor_exponent`. None if there is none.
+/// The unit of the ordered sums: the smallest power of two with which all coefficients stay below `2^128`. The pixels
+/// are multiplied by `2^factor_exponent`. None if a sum would be rounded differently.
 ///
-/// A coefficient in the unit must be below `2^128`. The sums must be rounded as they are without a unit, which floats
-/// below `2^-126` are not in general. All sums are multiples of the least bit that is set in a coefficient. In the unit
-/// that bit is at least `2^-149`, so all sums below `2^-125` are exact, with a unit and without.
-fn unit(coefficients: impl Iterator<Item = f32>, factor_exponent: i32) -> Option<f32> {
+/// That may happen to sums that are subnormal in the unit or without it. All sums are multiples of the least bit that is
+/// set in a coefficient. If that bit is at least `2^-149` in the unit, all sums below `2^-125` are exact in both.
+///
+/// The coefficients are finite, and their sums with pixels far from overflow. So the unit is a normal number.
+fn sum_unit(coefficients: impl Iterator<Item = f32>, factor_exponent: i32) -> Option<f32> {
     let nonzero = coefficients.filter(|&coefficient| coefficient != 0.0);
     let (least, most) = nonzero.fold((i32::MAX, f32::MIN_POSITIVE), |(least, most), coefficient| {
         (least.min(unit_of(coefficient)), most.max(coefficient.abs()))
     });
     // 2^127 <= most / 2^(factor_exponent + exponent) < 2^128
     let exponent = (i32::from((most.to_bits() >> 23) as u8) - 127) - 127 - factor_exponent;
-    (exponent >= -126 && least.saturating_sub(exponent) >= -149).then(|| power(exponent) as f32)
+    (least.saturating_sub(exponent) >= -149).then(|| power(exponent) as f32)
 }
 
 /// What a problem with integer results brings to the proofs for all kernels.
@@ -159,7 +161,7 @@ impl Integers {
             direct,
             mask: (window.width() as u32, window.height() as u32),
             most,
-            unit: unit(window.coefficients().iter().copied(), conversion.factor_exponent()).unwrap_or(0.0),
+            unit: sum_unit(window.coefficients().iter().copied(), conversion.factor_exponent()).unwrap_or(0.0),
             magnitudes: coefficients().map(f64::abs).sum(),
             norm: window.norm(),
             is_positive: coefficients().all(|coefficient| coefficient >= 0.0),
@@ -370,7 +372,7 @@ mod tests {
                 .collect();
             for (pixel, most) in [(PixelType::U8, 255), (PixelType::U16, 65_535)] {
                 let conversion = proven_planes(pixel, 1).unwrap();
-                let Some(unit) = unit(coefficients.iter().copied(), conversion.factor_exponent()) else { continue };
+                let Some(unit) = sum_unit(coefficients.iter().copied(), conversion.factor_exponent()) else { continue };
                 let certain = ValueLimits::uniform(0.0);
                 let proof = Proof { conversion, certain, uncertain: 0.0, unit };
                 let (mut sum, mut in_unit) = (0.0_f32, 0.0_f32);
@@ -393,10 +395,10 @@ mod tests {
         let exponent = |pixel| proven_planes(pixel, 1).unwrap().factor_exponent();
         for pixel in [PixelType::U8, PixelType::U16] {
             for coefficients in [vec![0.0], vec![1e-3, 1e-12], vec![-4.0, 1.0], vec![1e-45, 1e-4], vec![1e8, -1e-9]] {
-                assert!(unit(coefficients.iter().copied(), exponent(pixel)).is_some(), "{coefficients:?}");
+                assert!(sum_unit(coefficients.iter().copied(), exponent(pixel)).is_some(), "{coefficients:?}");
             }
             for coefficients in [[1e-45, 1.0], [1e-30, 1e10], [1e-45, 1e-1]] {
-                assert_eq!(unit(coefficients.into_iter(), exponent(pixel)), None, "{coefficients:?}");
+                assert_eq!(sum_unit(coefficients.into_iter(), exponent(pixel)), None, "{coefficients:?}");
             }
         }
     }

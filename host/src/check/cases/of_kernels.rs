@@ -352,8 +352,8 @@ pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     twice.map(case).chain(of_bytes).collect()
 }
 
-/// The same for integers of planes, with a proof: tiles of 64 x 32 pixels, and what is left. The results are spread
-/// over the range of the type. Words can be proven for small masks only.
+/// The same for integers of planes, with a proof, on images of about 64 and 128 columns. The results are spread over the
+/// range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {
     type Turn = ((PixelType, Sides), usize, bool);
     const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];

@@ -11,7 +11,7 @@ pub(in crate::separable) const ROWS: u32 = STEP_ROWS as u32;
 /// Threads of a block, and values of a row that it computes.
 pub const THREADS: u32 = 512;
 
-/// The groups of unfinished sums of a column, each of the sums of 16 outputs: the padded halo in groups.
+/// Groups of unfinished sums of a column. Each has the sums of 16 outputs.
 #[must_use]
 pub const fn groups(padded_halo: u32) -> usize {
     padded_halo as usize / STEP_ROWS
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn entries_are_places() {
-        for (row, column) in (0..ROWS).flat_map(|row| (0..512).map(move |column| (row, column))) {
+        for (row, column) in (0..ROWS).flat_map(|row| (0..THREADS).map(move |column| (row, column))) {
             let entry = ListEntry { column, row };
             assert_eq!(ListEntry::unpack(entry.pack()), entry);
         }

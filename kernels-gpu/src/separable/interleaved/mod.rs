@@ -291,7 +291,7 @@ pub(super) const fn waves(channels: u32) -> u32 {
 pub(super) const CLASS: MaskClass = MaskClass {
     contains: |class, (_, height), _| padded_halo(height) == class,
     example: |class| (3, class),
-    masks: "masks of 2 to 33 rows",
+    masks: "masks of 18 to 33 rows; two and three channels 2 to 33",
 };
 
 /// The grid: blocks of 16 rows and more.

@@ -14,7 +14,7 @@ const BANKS: u32 = 32;
 /// Neighbouring pixels that a thread converts at a time: see [`PIXELS`](crate::util::planes::PIXELS).
 pub(super) const GROUP: u32 = crate::util::planes::PIXELS;
 
-/// Bits of a group in the word of a thread's uncertain values: one for each value, and a power of two.
+/// Bits of a group in a thread's word of uncertain values: one for each value, rounded up to a power of two.
 pub(super) const fn group_bits(channels: u32) -> u32 {
     GROUP * channels.next_power_of_two()
 }
@@ -49,7 +49,8 @@ const fn window_pitch(channels: u32, mask_width: u32) -> u32 {
     (groups_of_row(channels) + padded_mask_width(mask_width) / GROUP + 1) | 1
 }
 
-/// Groups from one channel of the windows to the next: that of the same pixels is in the same bank.
+/// Groups from one channel of the windows to the next. It is a multiple of 32. So in all channels the groups of the same
+/// pixels are in the same bank.
 const fn window_plane(channels: u32, (width, height): (u32, u32)) -> u32 {
     (window_pitch(channels, width) * (tile(channels).1 + height - 1)).next_multiple_of(BANKS)
 }
@@ -66,7 +67,10 @@ const fn list_bytes(channels: u32) -> u32 {
 
 /// The dynamic shared memory of a block in bytes, for values of `value_bytes` bytes.
 pub(super) const fn shared_bytes(value_bytes: usize, channels: u32, mask: (u32, u32)) -> u64 {
-    let windows = (window_plane(channels, mask) * GROUP * channels) as u64 * value_bytes as u64;
+    // For any mask, also one far too large.
+    let (pitch, rows) = (window_pitch(channels, mask.0) as u64, (tile(channels).1 + mask.1 - 1) as u64);
+    let plane = (pitch * rows).next_multiple_of(BANKS as u64);
+    let windows = plane * (GROUP * channels) as u64 * value_bytes as u64;
     let value_bytes = value_bytes as u32;
     (result_bytes(value_bytes, channels) + list_bytes(channels) + 4 * BLOCK.0) as u64 + windows
 }

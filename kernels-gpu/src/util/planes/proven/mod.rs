@@ -23,7 +23,7 @@
 //! three or four. A large tile has uncertain values for more threads. In a small image it has fewer rows.
 //! 1. Each thread converts eight, four or two groups of four pixels. The results go to shared memory. A bit for each
 //!    value tells whether it is uncertain.
-//! 2. Each uncertain value gets a place in a [`List`](list::List), which has room for all values.
+//! 2. Each uncertain value gets a place in a list, which has room for all values.
 //! 3. If the list is not empty, the block loads the pixels under all windows of its tile into shared memory, as a plane
 //!    for each channel. The border is resolved here, so the sums know no border.
 //! 4. The lanes of a warp take two values each, and add the products of both windows with the same coefficients, until
@@ -79,7 +79,7 @@ pub const BLOCK: (u32, u32) = (256, 1);
 /// Blocks that a multiprocessor holds.
 pub const BLOCKS_PER_SM: u32 = 4;
 
-/// The fewest rows that a block converts: then each warp has at most 256 pixels.
+/// The fewest rows of a tile, but for the last one of an image.
 const LEAST_TILE_ROWS: u32 = 16;
 
 /// Classes of values with a limit of their own.
@@ -149,7 +149,7 @@ const _: () = {
 /// - The rows to convert are rows of the image: `first_row + rows <= p.height`.
 /// - `C * p.width`, `p.height` and the pitches are at most [`MAX_SIDE`](crate::abi::params::MAX_SIDE).
 /// - The border's value is one of `T`.
-/// - `tile_rows` is at most the rows of a [`tile`]. The grid is that of [`Conversion::grid`], the blocks are [`BLOCK`]
+/// - `tile_rows` is at least 1 and at most the rows of a [`tile`]. The grid is that of [`Conversion::grid`], the blocks are [`BLOCK`]
 ///   with [`Conversion::shared_bytes`] of shared memory.
 #[inline(always)]
 pub unsafe fn proven<T: Whole, const C: u32>(
@@ -230,7 +230,7 @@ pub unsafe fn proven<T: Whole, const C: u32>(
         }
     }
 
-    // The places of the groups are computed again: they would take registers from the sums.
+    // black_box keeps LLVM from using the places that were computed above: they would take registers from the sums.
     let mut part = thread::black_box(0);
     while part < parts_of_thread {
         thread::no_unroll();
@@ -297,7 +297,7 @@ impl Conversion {
     pub const fn tile_rows(&self, (width, rows): (u32, u32), sm_count: u32) -> u32 {
         let (columns, mut tile_rows) = tile(self.channels);
         let across = width.div_ceil(columns);
-        while tile_rows > LEAST_TILE_ROWS && across * rows.div_ceil(tile_rows) < sm_count {
+        while tile_rows > LEAST_TILE_ROWS && across as u64 * (rows.div_ceil(tile_rows) as u64) < sm_count as u64 {
             tile_rows /= 2;
         }
         tile_rows

@@ -7,7 +7,7 @@ use super::layout::{GROUP, SharedParts, WARPS, padded_mask_width};
 use super::list::{List, ListEntry};
 use super::{ProvenParams, Whole};
 
-/// Columns of the mask in an iteration of the inner loop, in groups.
+/// Groups of columns that an iteration of the inner loop adds.
 const STEP: usize = 4;
 
 /// Values that a thread computes at a time. They share the coefficients.

@@ -23,7 +23,7 @@ pub trait Whole: Packed {
     /// Value `i` of a word, times `2^FACTOR_EXPONENT`.
     ///
     /// This is one instruction, [`value`](Self::value) is two. An integer `n < 2^24`, read as the bits of an `f32`, is
-    /// `n * 2^-149`. The selection of the bytes also moves them up by one or two.
+    /// `n * 2^-149`. The selector also moves the value up: `u8` by two bytes, `u16` by one.
     fn factor(word: u32, i: usize) -> f32;
 
     /// Four interleaved pixels as four values of each channel.
