@@ -250,21 +250,24 @@ impl EmulatorConvolution {
         &self,
         emulator: Emulator,
         memory: &mut Memory,
-        Passes { pairs, params }: Passes,
+        passes: Passes,
         (image, result, scratch, mask): (Global<u8>, GlobalMut<u8>, GlobalMut<u8>, Global<f32>),
     ) -> std::result::Result<Counts, cuda_emulator::Error> {
         let Function::F32(rows) = self.plan.entry.function else { unreachable!("its pixels are f32") };
+        let Passes { pairs, channels, params } = passes;
+        let [columns, back] = passes.later_kernels();
+        let back_function = passes::BACK_FUNCTIONS[channels as usize - 1];
         let [of_rows, of_columns, of_back] = passes::shapes(pairs)
             .map(|(grid, block, shared_bytes)| cuda_emulator::Launch::flat(grid, block, shared_bytes));
         // SAFETY: the emulator checks every access; none reaches memory of this program.
         let run = || unsafe { rows(image.cast(), scratch, mask, params) };
         let mut counts = emulator.launch(self.plan.entry.symbol, &of_rows, memory, run)?;
         // SAFETY: as above.
-        let run = || unsafe { passes::fft_passes_columns(scratch.cast(), mask, params) };
-        counts += emulator.launch(passes::COLUMNS.symbol, &of_columns, memory, run)?;
+        let run = || unsafe { passes::fft_passes_columns(scratch.cast(), mask, params, channels) };
+        counts += emulator.launch(columns.symbol, &of_columns, memory, run)?;
         // SAFETY: as above.
-        let run = || unsafe { passes::fft_passes_back(scratch.cast(), image.cast(), result.cast(), mask, params) };
-        counts += emulator.launch(passes::BACK.symbol, &of_back, memory, run)?;
+        let run = || unsafe { back_function(scratch.cast(), image.cast(), result.cast(), mask, params) };
+        counts += emulator.launch(back.symbol, &of_back, memory, run)?;
         Ok(counts)
     }
 

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "db0d3ae84c2b138cc2d05e6fd1acb6b35d926eb5f320cfdf5884c8eecfc03157";
+pub const SOURCE_HASH: &str = "011cd295b0eae25eea128d6e1934078f3368bdaa52d8f5c60c0d1b13adc0edf5";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -24,9 +24,15 @@ pub static MODULES: &[Module] = &[
     Module { name: "constant_mask_u8_c3", packed: packed!("constant_mask_u8_c3.ptx") },
     Module { name: "constant_mask_u8_c4", packed: packed!("constant_mask_u8_c4.ptx") },
     Module { name: "copy_quads", packed: packed!("copy_quads.ptx") },
-    Module { name: "fft_passes_back", packed: packed!("fft_passes_back.ptx") },
+    Module { name: "fft_passes_back_c1", packed: packed!("fft_passes_back_c1.ptx") },
+    Module { name: "fft_passes_back_c2", packed: packed!("fft_passes_back_c2.ptx") },
+    Module { name: "fft_passes_back_c3", packed: packed!("fft_passes_back_c3.ptx") },
+    Module { name: "fft_passes_back_c4", packed: packed!("fft_passes_back_c4.ptx") },
     Module { name: "fft_passes_columns", packed: packed!("fft_passes_columns.ptx") },
     Module { name: "fft_passes_f32_c1", packed: packed!("fft_passes_f32_c1.ptx") },
+    Module { name: "fft_passes_f32_c2", packed: packed!("fft_passes_f32_c2.ptx") },
+    Module { name: "fft_passes_f32_c3", packed: packed!("fft_passes_f32_c3.ptx") },
+    Module { name: "fft_passes_f32_c4", packed: packed!("fft_passes_f32_c4.ptx") },
     Module { name: "fft_tile_f32_c1", packed: packed!("fft_tile_f32_c1.ptx") },
     Module { name: "fft_tile_f32_c2", packed: packed!("fft_tile_f32_c2.ptx") },
     Module { name: "fft_tile_f32_c3", packed: packed!("fft_tile_f32_c3.ptx") },

@@ -1,5 +1,6 @@
-//! `fft_tile` on interleaved channels, in the emulator, against the oracle within the bound: which tiles make a pair,
-//! channels of very different magnitudes, and each way to a result.
+//! The Fourier transforms of tiles on interleaved channels, in the emulator. `fft_tile` against the oracle within the
+//! bound: which tiles make a pair, channels of very different magnitudes, and each way to a result. `fft_passes` against
+//! its results for each channel alone.
 
 use faltung::plan::{Limits, Plan};
 use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Operation, PixelFormat, Problem, Result, VariantChoice};
@@ -12,6 +13,7 @@ use super::fft::{ordered, positive};
 use super::{is_in_sweep, noise};
 
 const FFT_TILE: VariantChoice = VariantChoice::Named(Variant::FftTile);
+const FFT_PASSES: VariantChoice = VariantChoice::Named(Variant::FftPasses);
 
 /// A problem on images of `channels` channels of `f32`.
 fn problem((width, height, channels): (usize, usize, usize), filter: &Filter) -> Result<Problem> {
@@ -214,6 +216,54 @@ fn grids_have_each_tile_of_each_channel_once() -> Result<()> {
             )?;
             let [launch] = plan.launches(100, 0..100).try_into().expect("one launch");
             assert_eq!(launch.grid, ((tiles * channels as u32).div_ceil(2), 2), "{width} x {channels}");
+        }
+    }
+    Ok(())
+}
+
+/// `fft_passes` gives each channel the bits that it gives the channel alone, by each way to a result: a transform, a
+/// window by a warp, and all results of a block in order. The images are one tile, a pair that lies in the image, and two
+/// rows of tiles.
+#[test]
+fn passes_of_channels_have_the_bits_of_each_channel() -> Result<()> {
+    let first = |filter: Filter| filter.operation(Operation::Correlate).anchor(0, 0).scale(-2.5).offset(0.25);
+    let cases = [
+        ((300, 60), Filter::new(positive(66, 40, 1)?).border(Border::Mirror)),
+        ((2000, 12), first(Filter::new(positive(66, 16, 2)?).border(Border::Wrap))),
+        ((30, 980), Filter::new(positive(20, 66, 3)?).border(Border::Constant(2.5))),
+    ];
+    for (number, ((width, height), filter)) in cases.into_iter().enumerate() {
+        for channels in 2..=4 {
+            if !is_in_sweep(3 * number + channels - 2, 7) {
+                continue;
+            }
+            let light = bright((width, height, channels), 10 + number as u64)?;
+            let image = image((width, height, channels), |x, y, channel| {
+                let value = light.row(y)[x * channels + channel];
+                match channel {
+                    // Few windows have no pixel that is not 0.
+                    0 if x < 80 && y < 50 => 0.0,
+                    // Nothing of a pair of tiles is proven beside one of these.
+                    1 if (x, y) == (0, 0) => 1e9,
+                    2 if (x, y) == (5, 5) => f32::NAN,
+                    3 => 1e-12 * value,
+                    _ => value,
+                }
+            })?;
+            let interleaved = Device::emulator(1).prepare(&problem((width, height, channels), &filter)?, FFT_PASSES)?;
+            let alone = Device::emulator(1).prepare(&problem((width, height, 1), &filter)?, FFT_PASSES)?;
+            let found: Image = interleaved.apply(&image)?;
+            for channel in 0..channels {
+                let right: Image = alone.apply(&image.channel(channel))?;
+                let bits = |image: &Image| image.values().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                let context = format!("channel {channel} of {channels}, {width} x {height}");
+                assert!(bits(&right) == bits(&found.channel(channel)), "{context}");
+                let part = ordered_part(&filter, &image, &found, channel)?;
+                println!("{context}: {part} are ordered sums");
+                // Of 30 columns a block has too few results for sums in order.
+                let is_in_order = width > 64 && (channel == 1 || channel == 2);
+                assert!(if is_in_order { part > 0.5 } else { part < 0.5 }, "{context}: {part}");
+            }
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use cust::module::Module;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
 use kernels_gpu::fft::passes;
 use kernels_gpu::teaching::constant_mask::MASK;
+use kernels_gpu::util::planes::proven;
 
 use super::event::ForeignEvents;
 use super::launch::{self, Area, Images, PassAreas, ProofAreas, Target};
@@ -18,7 +19,7 @@ use super::status::DriverResultExt;
 use super::stream::{OwnStream, events_behind};
 use super::{Gpu, driver};
 use crate::image::bytes_of;
-use crate::plan::{Passes, Place, Plan, Rows, Step, VariantChoice, device_pitch};
+use crate::plan::{Place, Plan, Rows, Step, VariantChoice, device_pitch};
 use crate::rows::HostRows;
 use crate::{Error, PixelFormat, Problem, Result, View};
 
@@ -119,8 +120,7 @@ impl Kernel {
         let without_proof =
             self.plan.planes.iter().flat_map(|planes| [planes.to, planes.from.filter(|_| proof.is_none())]);
         let without_proof = without_proof.flatten().map(|conversion| (conversion.symbol, conversion.module()));
-        let passes = (self.plan.scratch_bytes() > 0).then_some([passes::COLUMNS, passes::BACK]);
-        let passes = passes.into_iter().flatten().map(|kernel| (kernel.symbol, kernel.module));
+        let passes = self.plan.later_passes().into_iter().flatten().map(|kernel| (kernel.symbol, kernel.module));
         let with_proof = proof.map(|proof| (proof.conversion.symbol, proof.conversion.module()));
         let symbols: Vec<_> = without_proof.chain(with_proof).chain(passes.clone()).collect();
         for (symbol, name) in symbols {
@@ -134,7 +134,8 @@ impl Kernel {
         let block = self.ordered.insert(self.gpu.ready_block(size_of_val::<[f32]>(&ordered))?);
         copy(&self.gpu, block.area(), &ordered, "copy the coefficients of ordered sums to the device")?;
         let mask = (problem.window().width() as u32, problem.window().height() as u32);
-        let shared_bytes = proof.conversion.shared_bytes(mask) as u32;
+        // Tiles of fewer rows need less.
+        let shared_bytes = proof.conversion.shared_bytes(mask, proven::tile(proof.conversion.channels).1) as u32;
         allow_shared_memory(&self.gpu, self.conversion(proof.conversion.symbol), shared_bytes)
     }
 
@@ -193,13 +194,12 @@ impl Kernel {
                     // caller's promise.
                     unsafe { launch::convolution(&self.function, &launch, images, mask, target)? };
                 }
-                Step::Transform { passes: Passes { pairs, params }, from, to, scratch } => {
-                    let functions =
-                        [&self.function, self.conversion(passes::COLUMNS.symbol), self.conversion(passes::BACK.symbol)];
+                Step::Transform { passes, from, to, scratch } => {
+                    let [columns, back] = passes.later_kernels().map(|kernel| self.conversion(kernel.symbol));
                     let mask = mask.expect("passes read the mask from global memory");
                     let areas = PassAreas { source: area(from), result: area(to), scratch: area(scratch), mask };
                     // SAFETY: the functions are the three passes; the rest is the caller's promise.
-                    unsafe { launch::passes(functions, (pairs, params), areas, target)? };
+                    unsafe { launch::passes([&self.function, columns, back], &passes, areas, target)? };
                 }
                 Step::Convert { conversion, grid, params, from, to } => {
                     let function = self.conversion(conversion.symbol);

@@ -11,7 +11,6 @@ use cust::function::Function;
 use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUstream};
-use kernels_gpu::abi::params::Params;
 use kernels_gpu::fft::passes;
 use kernels_gpu::util::planes::proven::{self, ProvenParams};
 use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
@@ -19,7 +18,7 @@ use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
 use super::graph::GraphBuilder;
 use super::status::{DriverResultExt, Failure, checked};
 use crate::nd::ArrayLaunch;
-use crate::plan::Launch;
+use crate::plan::{Launch, Passes};
 use crate::{Error, PixelFormat, Result};
 
 unsafe extern "C" {
@@ -188,7 +187,7 @@ pub(super) struct PassAreas {
     pub(super) mask: Area,
 }
 
-/// Launches the three passes of [`kernels_gpu::fft::passes`] for `pairs` pairs of tiles.
+/// Launches the three passes of [`kernels_gpu::fft::passes`].
 ///
 /// # Errors
 /// As for [`convolution`].
@@ -200,12 +199,12 @@ pub(super) struct PassAreas {
 /// - `functions` are the three kernels, in order. The pairs are those of rows of the image of `params`.
 pub(super) unsafe fn passes(
     functions: [&Function<'_>; 3],
-    (pairs, params): (u32, Params),
+    &Passes { pairs, mut channels, mut params }: &Passes,
     areas: PassAreas,
     target: Target<'_>,
 ) -> Result<()> {
-    let (width, height, channels) = (params.width as usize, params.height as usize, 1);
-    let of_image = |pitch: i32| ((height - 1) * pitch as usize + width) * size_of::<f32>();
+    let (width, height, of_pixel) = (params.width as usize, params.height as usize, channels as usize);
+    let of_image = |pitch: i32| ((height - 1) * pitch as usize + width * of_pixel) * size_of::<f32>();
     let mask = (params.mask_width as u32, params.mask_height as u32);
     let lengths = [
         ("bytes of the source", areas.source, of_image(params.src_pitch)),
@@ -215,14 +214,13 @@ pub(super) unsafe fn passes(
     ];
     for (what, Area { bytes: found, .. }, required) in lengths {
         if found < required {
-            return Err(Error::Length { what, width, height, channels, required, found });
+            return Err(Error::Length { what, width, height, channels: of_pixel, required, found });
         }
     }
     let [mut source, mut result, mut scratch, mut mask] = lengths.map(|(_, area, _)| area.address);
-    let mut params = params;
     let [source, result, scratch, mask]: [*mut c_void; 4] =
         [(&raw mut source).cast(), (&raw mut result).cast(), (&raw mut scratch).cast(), (&raw mut mask).cast()];
-    let params: *mut c_void = (&raw mut params).cast();
+    let [params, channels]: [*mut c_void; 2] = [(&raw mut params).cast(), (&raw mut channels).cast()];
     let [of_rows, of_columns, of_back] = passes::shapes(pairs);
     let [rows, columns, back] = functions;
     // SAFETY: the parameter lists are those of the kernels, and the lengths were checked above. This function requires
@@ -230,7 +228,7 @@ pub(super) unsafe fn passes(
     // used otherwise until the launches are done. They run one after the other, on a stream and in a graph.
     unsafe {
         enqueue(rows, of_rows, [source, scratch, mask, params], target)
-            .and_then(|()| enqueue(columns, of_columns, [scratch, mask, params], target))
+            .and_then(|()| enqueue(columns, of_columns, [scratch, mask, params, channels], target))
             .and_then(|()| enqueue(back, of_back, [scratch, source, result, mask, params], target))
     }
     .context("launch a convolution in three passes")

@@ -192,7 +192,7 @@ pub(super) fn proof(proof: &Proof, (width, height): (usize, usize), mask: (u32, 
     terms[LAUNCH] = height.div_ceil(conversion.most_rows() as usize) as f64;
     traffic(&mut terms, (values * (2 * conversion.pixel.bytes() + size_of::<f32>())) as f64 / 1e6, limits);
     let size = (width as u32, height as u32);
-    let tile_rows = conversion.tile_rows(size, limits.sm_count);
+    let tile_rows = conversion.tile_rows(size, mask, (limits.sm_count, limits.shared_bytes));
     let (across, down) = conversion.grid(size, tile_rows);
     let per_sm = (u64::from(across) * u64::from(down)).div_ceil(limits.sm_count.into());
     let coefficients = f64::from(mask.0) * f64::from(mask.1);

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use kernels_gpu::abi::kernel::Kernel;
 use kernels_gpu::abi::params::Params;
-use kernels_gpu::fft::passes::{layout, pairs_across, valid};
+use kernels_gpu::fft::passes::{self, layout, pairs_across, valid};
 use kernels_gpu::registry::MaskForm;
 
 use super::{Considered, Place, Plan, Step, VariantChoice};
@@ -16,15 +17,28 @@ const SCRATCH: usize = 256 << 20;
 /// One launch of each of the three passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Passes {
-    /// Pairs of tiles.
+    /// Pairs of tiles, of all channels.
     pub(crate) pairs: u32,
+    /// Interleaved channels of image and result.
+    pub(crate) channels: u32,
     /// The parameters of all three.
     pub(crate) params: Params,
 }
 
+impl Passes {
+    /// The kernels of the second and the third pass.
+    pub(crate) fn later_kernels(&self) -> [Kernel; 2] {
+        later_kernels(self.channels)
+    }
+}
+
+fn later_kernels(channels: u32) -> [Kernel; 2] {
+    [passes::COLUMNS, passes::BACK[channels as usize - 1]]
+}
+
 /// Rows of tiles of a plan.
 struct Tiles {
-    /// Pairs of tiles of a row.
+    /// Pairs of tiles of a row, of all channels.
     across: usize,
     /// Rows of results of a tile.
     rows: usize,
@@ -37,7 +51,7 @@ impl Plan {
     fn tiles(&self) -> Option<Tiles> {
         let MaskForm::SpectrumOfPasses = self.entry.variant.spec().mask_form else { return None };
         let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
-        let across = pairs_across(self.params.width as u32, mask) as usize;
+        let across = (pairs_across(self.params.width as u32, mask) * self.entry.channels) as usize;
         let rows = valid(mask).1 as usize;
         let most = (SCRATCH / (across * size_of::<f32>() * layout::PAIR)).max(1);
         Some(Tiles { across, rows, at_once: most.min((self.params.height as usize).div_ceil(rows)) })
@@ -46,6 +60,12 @@ impl Plan {
     /// Bytes of scratch memory, whatever the rows of an image.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.tiles().map_or(0, |tiles| tiles.across * tiles.at_once * layout::PAIR * size_of::<f32>())
+    }
+
+    /// The kernels of the second and the third pass, for kernels with passes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn later_passes(&self) -> Option<[Kernel; 2]> {
+        self.tiles().map(|_| later_kernels(self.entry.channels))
     }
 
     /// For a device whose memory is too small for the scratch memory: the kernel that takes none and is predicted to be
@@ -72,7 +92,7 @@ impl Plan {
         let step = |first: usize| {
             let tiles = (outputs.end - first).div_ceil(rows).min(at_once);
             let params = Params { height: height as i32, first_row: first as i32, ..self.params };
-            let passes = Passes { pairs: (tiles * across) as u32, params };
+            let passes = Passes { pairs: (tiles * across) as u32, channels: self.entry.channels, params };
             Step::Transform { passes, from, to, scratch: Place::Planes(0) }
         };
         outputs.clone().step_by(rows * at_once).map(step).collect()

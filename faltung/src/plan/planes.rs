@@ -201,7 +201,7 @@ impl Plan {
     ) -> impl Iterator<Item = Step> {
         let Proof { conversion, certain, unit, .. } = *proof;
         let values = self.params.width as usize * format.channels;
-        let (mask_width, mask_height) = (self.params.mask_width as u32, self.params.mask_height as u32);
+        let mask = (self.params.mask_width as u32, self.params.mask_height as u32);
         let convolution = Params {
             height: *height as i32,
             src_pitch: device_pitch(values, format.input.bytes()) as i32,
@@ -210,11 +210,11 @@ impl Plan {
         };
         let plane_pitch = (self.plane_pitch() / size_of::<f32>()) as i32;
         let most = conversion.most_rows() as usize;
-        let (end, sm_count) = (outputs.end, self.limits.sm_count);
+        let (end, device) = (outputs.end, (self.limits.sm_count, self.limits.shared_bytes));
         outputs.clone().step_by(most).map(move |first| {
             let rows = most.min(end - first);
             let size = (convolution.width as u32, rows as u32);
-            let tile_rows = conversion.tile_rows(size, sm_count);
+            let tile_rows = conversion.tile_rows(size, mask, device);
             let params = ProvenParams {
                 convolution: Params { first_row: first as i32, ..convolution },
                 rows: rows as i32,
@@ -226,7 +226,7 @@ impl Plan {
             };
             let grid = conversion.grid(size, tile_rows);
             // The proof fits the device, far below 2^32.
-            let shared_bytes = conversion.shared_bytes((mask_width, mask_height)) as u32;
+            let shared_bytes = conversion.shared_bytes(mask, tile_rows) as u32;
             Step::Prove { conversion, grid, shared_bytes, params, planes }
         })
     }

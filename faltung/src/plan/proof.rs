@@ -182,7 +182,7 @@ impl Integers {
         factors: Option<&Factors>,
         shared_limit: u64,
     ) -> Result<Proof, Ineligible> {
-        let (most, needed) = (shared_limit, self.conversion.shared_bytes(self.mask));
+        let (most, needed) = (shared_limit, self.conversion.least_shared_bytes(self.mask));
         if needed > most {
             return Err(Ineligible::SharedMemory { most, needed });
         }

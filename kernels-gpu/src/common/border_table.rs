@@ -54,6 +54,31 @@ pub(crate) unsafe fn fill<const CHANNELS: u32>(
     }
 }
 
+/// Fills `table` for `length` columns of one channel, from column `left` on. Its elements are the indices of values in a
+/// row, counted from the first value of the channel, or [`OUTSIDE`](border::OUTSIDE).
+///
+/// `thread` is the calling thread's rank among the `threads` threads of the block.
+///
+/// # Safety
+/// Those of [`fill`].
+#[inline(always)]
+pub(crate) unsafe fn fill_columns<const CHANNELS: u32>(
+    table: Shared<i32>,
+    params: &Params,
+    left: i32,
+    length: u32,
+    (thread, threads): (u32, u32),
+) {
+    let mut i = thread;
+    while i < length {
+        thread::no_unroll();
+        let x = border::map(params.border, left + i as i32, params.width);
+        // SAFETY: i < length, and `i % threads` is this thread's alone.
+        unsafe { table.store(i, if x < 0 { x } else { x * CHANNELS as i32 }) };
+        i += threads;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

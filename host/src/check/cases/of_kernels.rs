@@ -327,7 +327,7 @@ pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     let case = |(number, (&(mask, image), is_convolution)): (usize, (&(Sides, Sides), bool))| Case {
         image,
         mask,
-        border: BORDERS[number / 2],
+        border: BORDERS[number / 2 % BORDERS.len()],
         operation: if is_convolution { Operation::Convolve } else { Operation::Correlate },
         anchor: (number % 3 == 2).then_some((mask.1 - 1, mask.0 / 4)),
         scale: if number % 4 == 1 { (-2.5, 0.25) } else { (1.0, 0.0) },
@@ -349,7 +349,14 @@ pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
         content: Content::Random,
         seed: seed.wrapping_add(1_100_000 + channels as u64),
     });
-    twice.map(case).chain(of_bytes).collect()
+    // Interleaved channels: tiles of one pair, a second pair, and an image within a tile.
+    const CHANNELS: [(usize, Sides, Sides); 4] =
+        [(2, (512, 2), (515, 15)), (3, (512, 2), (1030, 9)), (4, (512, 2), (516, 9)), (3, (40, 30), (70, 41))];
+    let interleaved = CHANNELS.into_iter().enumerate().map(|(number, (channels, mask, image))| Case {
+        format: PixelFormat { channels, ..PixelFormat::PLANE },
+        ..case((number + 12, (&(mask, image), number % 2 == 1)))
+    });
+    twice.map(case).chain(interleaved).chain(of_bytes).collect()
 }
 
 /// The same for integers of planes, with a proof, on images of about 64 and 128 columns. The results are spread over the

@@ -30,12 +30,12 @@ const MOST_FAILURES: u32 = WARPS * 64;
 /// The kernel: block (x, y) computes the results of rows `8 y` to `8 y + 7` of pair `x`.
 ///
 /// # Safety
-/// - `image` and `result` hold `height` rows of `width` pixels at their pitches, and do not overlap.
+/// - `image` and `result` hold `height` rows of `width` pixels of `C` channels at their pitches, and do not overlap.
 /// - `scratch` holds what the second pass made of the pairs, with the same `mask` and `params`.
 /// - The shape of the launch is that of [`shapes`](super::shapes).
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
-pub(super) unsafe fn back(
+pub(super) unsafe fn back<const C: u32>(
     scratch: GlobalMut<f32>,
     image: Global<f32>,
     result: GlobalMut<f32>,
@@ -46,7 +46,7 @@ pub(super) unsafe fn back(
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / 32, thread % 32);
     let number = thread::block_idx_x();
-    let pair = Pair::new(&params, number);
+    let pair = Pair::new(&params, number, C);
     let first = thread::block_idx_y() * ROWS;
     if first as i32 >= pair.wanted_rows {
         return;
@@ -100,7 +100,8 @@ pub(super) unsafe fn back(
             let sum = judge.sum(if tile == 0 { re } else { im });
             if is_wanted && column < pair.wanted_columns[tile] {
                 if judge.accepts(sum) {
-                    let index = params.dst_index(pair.x + column + tile as i32 * pair.distance, pair.y + row as i32);
+                    let x = pair.x + column + tile as i32 * pair.distance;
+                    let index = params.dst_index(x * C as i32 + pair.channel as i32, pair.y + row as i32);
                     // SAFETY: the result lies in the image. The warp has the row for itself, and the lane the column.
                     unsafe { result.store(index, fma(sum, factor, summand)) };
                 } else {
@@ -116,7 +117,7 @@ pub(super) unsafe fn back(
     }
     let coefficients = mask.offset(COEFFICIENTS as isize);
     if number > MOST_FAILURES {
-        let ordered = Ordered { image, result, coefficients, params, pair, first: first as i32 };
+        let ordered = Ordered::<C> { image, result, coefficients, params, pair, first: first as i32 };
         // SAFETY: all threads of the block take this branch, and none uses the exchange any more.
         unsafe { ordered.rows(parts.exchange.cast(), thread) };
         return;
@@ -134,8 +135,8 @@ pub(super) unsafe fn back(
     }
     // SAFETY: all threads of the block are here. All failures are results in the image.
     unsafe {
-        failures.compute::<1>(number, (image, result, coefficients), &params, |failure| {
-            (pair.x + (failure % 65536) as i32, pair.y + first as i32 + (failure / 65536) as i32, 0)
+        failures.compute::<C>(number, (image, result, coefficients), &params, |failure| {
+            (pair.x + (failure % 65536) as i32, pair.y + first as i32 + (failure / 65536) as i32, pair.channel)
         });
     }
 }

@@ -28,16 +28,17 @@ pub(super) const EXCHANGE: u32 = LONG * PITCH;
 /// facts, too.
 ///
 /// # Safety
-/// - `scratch` holds what the first pass made of the pairs, with the same `mask` and `params`.
+/// - `scratch` holds what the first pass made of the pairs, with the same `mask` and `params`, and for an image with so
+///   many `channels`.
 /// - The shape of the launch is that of [`shapes`](super::shapes).
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
-pub(super) unsafe fn columns(scratch: GlobalMut<f32>, mask: Global<f32>, params: Params) {
+pub(super) unsafe fn columns(scratch: GlobalMut<f32>, mask: Global<f32>, params: Params, channels: u32) {
     let parts = SharedParts::new(EXCHANGE);
     let thread = thread::thread_idx_x();
     let (column, t) = (thread % GROUP, thread / GROUP);
     let (group, number) = (thread::block_idx_x(), thread::block_idx_y());
-    let pair = Pair::new(&params, number);
+    let pair = Pair::new(&params, number, channels);
     let scratch = of_pair(scratch, number);
     if group == 0 {
         // SAFETY: all threads of the block take this branch. The first pass has stored the facts of the needed rows.

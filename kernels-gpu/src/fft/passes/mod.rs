@@ -6,6 +6,8 @@
 //! The circular correlation of a tile with a mask of `w x h` is right at its first `1025 - w` columns and `1025 - h`
 //! rows. So tiles begin that far apart. Two tiles side by side make one complex tile: the pixels of the first are the
 //! real parts, those of the second the imaginary parts. The mask is real, so the same holds for the results.
+//! Interleaved channels have pairs of their own. Those of one place follow each other, so the L2 cache still has the
+//! pixels when the next channel reads them.
 //!
 //! # Passes
 //! | kernel | reads | writes |
@@ -139,7 +141,7 @@ unsafe fn sum_of_block(parts: &SharedParts, values: [f32; 2], (warp, lane): (u32
 /// Grid, block and bytes of shared memory of a launch.
 pub type Shape = ((u32, u32), (u32, u32), u32);
 
-/// The shapes of the launches of the three passes for `pairs` pairs of tiles.
+/// The shapes of the launches of the three passes for `pairs` pairs of tiles, of all channels together.
 #[must_use]
 pub const fn shapes(pairs: u32) -> [Shape; 3] {
     let rows = ((pairs, POINTS / ROWS), (THREADS, 1), SHARED_BYTES);
@@ -149,8 +151,8 @@ pub const fn shapes(pairs: u32) -> [Shape; 3] {
 
 crate::registry::instances! {
     FftPasses;
-    sm_70 "fft_passes_{T}_c{C}" for T in [f32], C in [1];
-        |image, scratch, mask, params| rows::rows(image, scratch.cast(), mask, params)
+    sm_70 "fft_passes_{T}_c{C}" for T in [f32], C in [1, 2, 3, 4];
+        |image, scratch, mask, params| rows::rows::<C>(image, scratch.cast(), mask, params)
 }
 
 /// The second pass.
@@ -158,52 +160,70 @@ crate::registry::instances! {
 /// # Safety
 /// The conditions of `columns::columns` hold.
 #[kernel(no_launcher)]
-pub unsafe fn fft_passes_columns(scratch: GlobalMut<f32>, mask: Global<f32>, params: Params) {
+pub unsafe fn fft_passes_columns(scratch: GlobalMut<f32>, mask: Global<f32>, params: Params, channels: u32) {
     // SAFETY: the conditions of this function are those of the body.
-    unsafe { columns::columns(scratch, mask, params) }
-}
-
-/// The third pass.
-///
-/// # Safety
-/// The conditions of `back::back` hold.
-#[kernel(no_launcher)]
-pub unsafe fn fft_passes_back(
-    scratch: GlobalMut<f32>,
-    image: Global<f32>,
-    result: GlobalMut<f32>,
-    mask: Global<f32>,
-    params: Params,
-) {
-    // SAFETY: the conditions of this function are those of the body.
-    unsafe { back::back(scratch, image, result, mask, params) }
+    unsafe { columns::columns(scratch, mask, params, channels) }
 }
 
 /// The second pass, as the PTX must hold it.
 pub const COLUMNS: Kernel = Kernel {
     symbol: "fft_passes_columns",
     module: "fft_passes_columns",
-    parameters: &[Parameter::POINTER, Parameter::POINTER, Parameter::value::<Params>()],
+    parameters: &[Parameter::POINTER, Parameter::POINTER, Parameter::value::<Params>(), Parameter::value::<u32>()],
     compute_capability: OLDEST,
     launch_bounds: Some((columns::THREADS, 4)),
     convergent: columns::CONVERGENT,
 };
 
-/// The third pass, as the PTX must hold it.
-pub const BACK: Kernel = Kernel {
-    symbol: "fft_passes_back",
-    module: "fft_passes_back",
-    parameters: &[
-        Parameter::POINTER,
-        Parameter::POINTER,
-        Parameter::POINTER,
-        Parameter::POINTER,
-        Parameter::value::<Params>(),
-    ],
-    compute_capability: OLDEST,
-    launch_bounds: Some((THREADS, 2)),
-    convergent: back::CONVERGENT,
-};
+/// The third pass compiled for the host. Arguments: scratch, image, result, mask, params.
+#[cfg(not(target_arch = "nvptx64"))]
+pub type Back = unsafe fn(GlobalMut<f32>, Global<f32>, GlobalMut<f32>, Global<f32>, Params);
+
+/// The third pass for each number of channels from 1 on.
+macro_rules! third_passes {
+    ($($symbol:ident $channels:literal),+) => {
+        $(
+            /// The third pass.
+            ///
+            /// # Safety
+            /// The conditions of `back::back` hold.
+            #[kernel(no_launcher)]
+            pub unsafe fn $symbol(
+                scratch: GlobalMut<f32>,
+                image: Global<f32>,
+                result: GlobalMut<f32>,
+                mask: Global<f32>,
+                params: Params,
+            ) {
+                // SAFETY: the conditions of this function are those of the body.
+                unsafe { back::back::<$channels>(scratch, image, result, mask, params) }
+            }
+        )+
+
+        /// The third pass, as the PTX must hold it.
+        pub const BACK: [Kernel; 4] = [$(back_kernel(stringify!($symbol))),+];
+
+        /// The third pass, for an executor to run.
+        #[cfg(not(target_arch = "nvptx64"))]
+        pub const BACK_FUNCTIONS: [Back; 4] = [$($symbol),+];
+    };
+}
+
+third_passes! { fft_passes_back_c1 1, fft_passes_back_c2 2, fft_passes_back_c3 3, fft_passes_back_c4 4 }
+
+const fn back_kernel(symbol: &'static str) -> Kernel {
+    /// Scratch, image, result, mask, params.
+    const PARAMETERS: [Parameter; 5] =
+        [Parameter::POINTER, Parameter::POINTER, Parameter::POINTER, Parameter::POINTER, Parameter::value::<Params>()];
+    Kernel {
+        symbol,
+        module: symbol,
+        parameters: &PARAMETERS,
+        compute_capability: OLDEST,
+        launch_bounds: Some((THREADS, 2)),
+        convergent: back::CONVERGENT,
+    }
+}
 
 /// The masks that a tile has room for, and for which transforms of this length prove something.
 fn requirement(request: &Request) -> Result<(), Ineligible> {

@@ -19,7 +19,7 @@ const _: () = assert!(ROWS as usize == ROWS_OF_THREAD);
 
 /// What the ordered sums of a block need.
 #[derive(Clone, Copy)]
-pub(super) struct Ordered {
+pub(super) struct Ordered<const C: u32> {
     pub(super) image: Global<f32>,
     pub(super) result: GlobalMut<f32>,
     /// The mask in window order.
@@ -30,7 +30,7 @@ pub(super) struct Ordered {
     pub(super) first: i32,
 }
 
-impl Ordered {
+impl<const C: u32> Ordered<C> {
     /// Computes all results of the block.
     ///
     /// # Safety
@@ -51,13 +51,14 @@ impl Ordered {
         // `max` shows the compiler that it does not divide by 0.
         let rows_of_piece = (2 * EXCHANGE - 2 * columns) / pitch.max(1);
         // SAFETY: each half fills its own table, and a barrier follows.
-        unsafe { border_table::fill::<1>(table, params, x - params.origin_x, columns, (thread_of_tile, HALF)) };
+        unsafe { border_table::fill_columns::<C>(table, params, x - params.origin_x, columns, (thread_of_tile, HALF)) };
 
         let column = thread_of_tile * COLUMNS as u32;
         let top = pair.y + self.first - params.origin_y;
         let mut sums = [[0.0; COLUMNS]; ROWS_OF_THREAD];
+        let image = self.image.offset(pair.channel as isize);
         let mut source = RowReader {
-            pixels: self.image,
+            pixels: image,
             table: table.offset(column),
             edge: true,
             exists: true,
@@ -86,7 +87,7 @@ impl Ordered {
             let mut r = 0;
             while is_needed && r < (rows + ROWS - 1) as i32 {
                 thread::no_unroll();
-                source.move_to(self.image, params, top + k as i32 + r);
+                source.move_to(image, params, top + k as i32 + r);
                 let needed = MaskRowBits::at(r, rows as i32);
                 // SAFETY: the table has all columns of the thread. The piece has row r - o for each needed row o.
                 unsafe { add_row::<true>(&mut sums, &source, piece, (mask_width, rows), r, needed) };
@@ -99,7 +100,8 @@ impl Ordered {
             for (c, &sum) in sums.iter().enumerate() {
                 let column = column as i32 + c as i32;
                 if column < wanted && row < pair.wanted_rows {
-                    let index = params.dst_index(x + column, pair.y + row);
+                    let value = (x + column) * C as i32 + pair.channel as i32;
+                    let index = params.dst_index(value, pair.y + row);
                     // SAFETY: the result lies in the image, and one thread has it.
                     unsafe { self.result.store(index, params.finish(sum)) };
                 }

@@ -9,6 +9,7 @@ use crate::abi::border;
 use crate::abi::image_view::{Channel, ImageView};
 use crate::abi::kernel::Convergent;
 use crate::abi::params::Params;
+use crate::common::border_table;
 use crate::fft::complex::Complex;
 use crate::fft::transform::{POINTS as ELEMENTS, reversed, transform_32};
 
@@ -25,18 +26,23 @@ pub(super) const CONVERGENT: Convergent = Convergent {
 /// The kernel: block (x, y) transforms rows `8 y` to `8 y + 7` of pair `x`.
 ///
 /// # Safety
-/// - `image` holds `height` rows of `width` pixels at their pitch.
+/// - `image` holds `height` rows of `width` pixels of `C` channels at their pitch.
 /// - `scratch` holds the memory of all pairs of the launch.
 /// - `mask` is as [`layout`](super::layout) describes, for the mask in `params`. It is aligned to 16 bytes.
 /// - The shape of the launch is that of [`shapes`](super::shapes).
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
-pub(super) unsafe fn rows(image: Global<f32>, scratch: GlobalMut<f32>, mask: Global<f32>, params: Params) {
+pub(super) unsafe fn rows<const C: u32>(
+    image: Global<f32>,
+    scratch: GlobalMut<f32>,
+    mask: Global<f32>,
+    params: Params,
+) {
     let parts = SharedParts::new(EXCHANGE);
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / 32, thread % 32);
     let number = thread::block_idx_x();
-    let pair = Pair::new(&params, number);
+    let pair = Pair::new(&params, number, C);
     let first = thread::block_idx_y() * ROWS;
     if first as i32 >= pair.needed_rows {
         return;
@@ -44,7 +50,8 @@ pub(super) unsafe fn rows(image: Global<f32>, scratch: GlobalMut<f32>, mask: Glo
     let row = first + warp;
     let (left, top) = pair.corner(&params);
     let y = top + row as i32;
-    let edge = !params.contains::<1>(left, top + first as i32, pair.distance + POINTS as i32, ROWS as i32)
+    let values = (pair.distance + POINTS as i32) * C as i32;
+    let edge = !params.contains::<C>(left * C as i32, top + first as i32, values, ROWS as i32)
         || first as i32 + ROWS as i32 > pair.needed_rows;
     // It is done with before the transform exchanges numbers there.
     let table = parts.exchange.cast::<i32>();
@@ -54,17 +61,13 @@ pub(super) unsafe fn rows(image: Global<f32>, scratch: GlobalMut<f32>, mask: Glo
         // SAFETY: all threads of the block take this branch. The exchange has room for 2048 columns.
         unsafe {
             let columns = (pair.distance + pair.needed_columns[1]).max(pair.needed_columns[0]) as u32;
-            let mut column = thread;
-            while column < columns {
-                thread::no_unroll();
-                table.store(column, border::map(params.border, left + column as i32, params.width));
-                column += THREADS;
-            }
+            border_table::fill_columns::<C>(table, &params, left, columns, (thread, THREADS));
             thread::sync_threads();
         }
     }
 
-    let sample = sample(&pair, image, &params, thread);
+    let sample = sample::<C>(&pair, image, &params, thread);
+    let image = image.offset(pair.channel as isize);
     let mut v = [Complex::ZERO; ELEMENTS];
     if edge {
         let y = border::map(params.border, y, params.height);
@@ -84,11 +87,11 @@ pub(super) unsafe fn rows(image: Global<f32>, scratch: GlobalMut<f32>, mask: Glo
             v[j] = Complex { re: loaded[0], im: loaded[1] };
         }
     } else {
-        let pixels = image.offset(params.src_index(left, y) + lane as isize);
+        let pixels = image.offset(params.src_index(left * C as i32, y) + (lane * C) as isize);
         for j in 0..ELEMENTS {
-            let column = (LONG * j as u32) as isize;
+            let value = (LONG * j as u32 * C) as isize;
             // SAFETY: no pixel of these rows of the pair lies outside of the image.
-            let [re, im] = unsafe { [pixels.load(column), pixels.load(column + pair.distance as isize)] };
+            let [re, im] = unsafe { [pixels.load(value), pixels.load(value + pair.distance as isize * C as isize)] };
             v[j] = Complex { re, im };
         }
     }
@@ -160,9 +163,9 @@ fn subtract<const EDGE: bool>(v: &mut [Complex; ELEMENTS], mean: [f32; 2], neede
 
 /// A pixel of each tile: 16 x 16 of them, evenly spread, for the 256 threads of a block.
 #[inline(always)]
-fn sample(pair: &Pair, image: Global<f32>, params: &Params, thread: u32) -> [f32; 2] {
+fn sample<const C: u32>(pair: &Pair, image: Global<f32>, params: &Params, thread: u32) -> [f32; 2] {
     // SAFETY: the image is as `params` say, and the kernel does not write it.
-    let view = unsafe { ImageView::<f32, 1>::new(image, params) };
+    let view = unsafe { ImageView::<f32, C>::new(image, params) };
     let (left, top) = pair.corner(params);
     let spread = |number: u32, side: i32| (2 * number as i32 + 1) * side / 32;
     let row = view.row(top + spread(thread / 16, pair.needed_rows));
@@ -171,7 +174,7 @@ fn sample(pair: &Pair, image: Global<f32>, params: &Params, thread: u32) -> [f32
         let columns = pair.needed_columns[tile];
         if columns > 0 {
             let x = left + tile as i32 * pair.distance + spread(thread % 16, columns);
-            *pixel = row.value(x, Channel::FIRST);
+            *pixel = row.value(x, Channel::of_value(pair.channel));
         }
     }
     pixels

@@ -26,9 +26,10 @@ pub const fn pairs_across(width: u32, mask: (u32, u32)) -> u32 {
     width.div_ceil(2 * valid(mask).0)
 }
 
-/// A pair of tiles of a launch.
+/// A pair of tiles of a launch. Both have the same channel.
 #[derive(Clone, Copy)]
 pub(super) struct Pair {
+    pub(super) channel: u32,
     /// The first result of the first tile.
     pub(super) x: i32,
     pub(super) y: i32,
@@ -43,19 +44,22 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// The pair with this number, of an image with so many channels. Pairs of one place follow each other.
     #[inline(always)]
-    pub(super) fn new(params: &Params, number: u32) -> Self {
+    pub(super) fn new(params: &Params, number: u32, channels: u32) -> Self {
+        // `max` shows the compiler that it does not divide by 0.
+        let (place, channel) = (number / channels.max(1), number % channels.max(1));
         let mask = (params.mask_width as u32, params.mask_height as u32);
         let valid = valid(mask);
-        // `max` shows the compiler that it does not divide by 0.
         let across = pairs_across(params.width as u32, mask).max(1);
-        let x = (number % across * 2 * valid.0) as i32;
-        let y = (number / across * valid.1) as i32 + params.first_row;
+        let x = (place % across * 2 * valid.0) as i32;
+        let y = (place / across * valid.1) as i32 + params.first_row;
         let distance = valid.0 as i32;
         let wanted_columns = [0, distance].map(|left| (params.width - x - left).clamp(0, distance));
         let wanted_rows = (params.height - y).clamp(0, valid.1 as i32);
         let needed = |wanted: i32, side: i32| if wanted > 0 { wanted + side - 1 } else { 0 };
         Self {
+            channel,
             x,
             y,
             distance,

@@ -74,7 +74,7 @@ impl Group {
     /// Converts the values of the planes to results in shared memory. Returns a bit for each value that is uncertain.
     ///
     /// # Safety
-    /// `results` holds the results of the tile. No other thread accesses those of the group before the next barrier.
+    /// `results` holds the results of the rows to convert. No other thread accesses those of the group before the next barrier.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
     pub(super) unsafe fn convert<T: Whole, const C: u32>(
@@ -83,6 +83,9 @@ impl Group {
         results: Shared<u32>,
         params: &ProvenParams,
     ) -> u32 {
+        if self.pixels == 0 {
+            return 0;
+        }
         let mut uncertain = 0;
         for i in 0..(GROUP * C) as usize {
             if params.certain.leaves_open::<T>(values[i]) {

@@ -42,37 +42,40 @@ pub const fn padded_mask_width(mask_width: u32) -> u32 {
     mask_width.next_multiple_of(GROUP)
 }
 
-/// Groups from one row of the windows of a tile to the next. The number is odd: see [`GroupPlace::of`].
+/// Groups of a row of the windows of a tile.
 ///
-/// A window begins at any pixel of a group, so one group more than the window is read.
+/// The last window begins at any pixel of the tile's last group. So it ends in the group that many groups later.
+const fn window_groups(channels: u32, mask_width: u32) -> u32 {
+    groups_of_row(channels) + padded_mask_width(mask_width) / GROUP
+}
+
+/// Groups from one row of the windows to the next. The number is odd: see [`GroupPlace::of`].
 const fn window_pitch(channels: u32, mask_width: u32) -> u32 {
-    (groups_of_row(channels) + padded_mask_width(mask_width) / GROUP + 1) | 1
+    window_groups(channels, mask_width) | 1
 }
 
-/// Groups from one channel of the windows to the next. It is a multiple of 32. So in all channels the groups of the same
-/// pixels are in the same bank.
-const fn window_plane(channels: u32, (width, height): (u32, u32)) -> u32 {
-    (window_pitch(channels, width) * (tile(channels).1 + height - 1)).next_multiple_of(BANKS)
-}
-
-/// Bytes of the results of a tile.
-const fn result_bytes(value_bytes: u32, channels: u32) -> u32 {
-    tile(channels).0 * tile(channels).1 * channels * value_bytes
-}
-
-/// Bytes of the list: it has room for all values of a tile, in two bytes each.
-const fn list_bytes(channels: u32) -> u32 {
-    result_bytes(2, channels)
-}
-
-/// The dynamic shared memory of a block in bytes, for values of `value_bytes` bytes.
-pub(super) const fn shared_bytes(value_bytes: usize, channels: u32, mask: (u32, u32)) -> u64 {
+/// Groups from one channel of the windows of `rows` rows to the next. It is a multiple of 32. So in all channels the
+/// groups of the same pixels are in the same bank.
+const fn window_plane(channels: u32, (width, height): (u32, u32), rows: u32) -> u64 {
     // For any mask, also one far too large.
-    let (pitch, rows) = (window_pitch(channels, mask.0) as u64, (tile(channels).1 + mask.1 - 1) as u64);
-    let plane = (pitch * rows).next_multiple_of(BANKS as u64);
-    let windows = plane * (GROUP * channels) as u64 * value_bytes as u64;
+    (window_pitch(channels, width) as u64 * (rows + height - 1) as u64).next_multiple_of(BANKS as u64)
+}
+
+/// Bytes of the results of `rows` rows.
+const fn result_bytes(value_bytes: u32, channels: u32, rows: u32) -> u32 {
+    tile(channels).0 * rows * channels * value_bytes
+}
+
+/// Bytes of the list: it has room for all values of `rows` rows, in two bytes each.
+const fn list_bytes(channels: u32, rows: u32) -> u32 {
+    result_bytes(2, channels, rows)
+}
+
+/// The dynamic shared memory of a block in bytes, for values of `value_bytes` bytes and tiles of `rows` rows.
+pub(super) const fn shared_bytes(value_bytes: usize, channels: u32, mask: (u32, u32), rows: u32) -> u64 {
+    let windows = window_plane(channels, mask, rows) * (GROUP * channels) as u64 * value_bytes as u64;
     let value_bytes = value_bytes as u32;
-    (result_bytes(value_bytes, channels) + list_bytes(channels) + 4 * BLOCK.0) as u64 + windows
+    (result_bytes(value_bytes, channels, rows) + list_bytes(channels, rows) + 4 * BLOCK.0) as u64 + windows
 }
 
 /// The parts of a block's shared memory.
@@ -86,6 +89,8 @@ pub(super) struct SharedParts {
     pub(super) counts: Shared<u32>,
     /// The pixels under the windows of the tile: planes of the channels, each row by row.
     pub(super) windows: Shared<u32>,
+    /// Groups of a row of the windows.
+    pub(super) row_groups: u32,
     /// Groups from one row of the windows to the next.
     pub(super) pitch: u32,
     /// Words from one row of the windows to the next.
@@ -96,22 +101,23 @@ pub(super) struct SharedParts {
 
 impl SharedParts {
     #[inline(always)]
-    pub(super) fn new<T: Whole, const C: u32>(params: &Params) -> Self {
+    pub(super) fn new<T: Whole, const C: u32>(params: &Params, rows: u32) -> Self {
         let bytes = size_of::<T>() as u32;
         let mask = (params.mask_width as u32, params.mask_height as u32);
         let pitch = window_pitch(C, mask.0);
         let results = Shared::<u8>::dynamic();
-        let list = results.offset(const { result_bytes(size_of::<T>() as u32, C) });
-        let counts = list.offset(const { list_bytes(C) });
+        let list = results.offset(result_bytes(bytes, C, rows));
+        let counts = list.offset(list_bytes(C, rows));
         let windows = counts.offset(4 * BLOCK.0);
         Self {
             results: results.cast(),
             list: list.cast(),
             counts: counts.cast(),
             windows: windows.cast(),
+            row_groups: window_groups(C, mask.0),
             pitch,
             row_words: pitch * bytes,
-            plane_words: window_plane(C, mask) * bytes,
+            plane_words: window_plane(C, mask, rows) as u32 * bytes,
         }
     }
 }
@@ -161,7 +167,7 @@ mod tests {
             let (columns, rows) = tile(C);
             assert_eq!(groups_of_thread(C) * BLOCK.0 * GROUP, columns * rows);
             for mask_width in 1..200 {
-                let (pitch, plane) = (window_pitch(C, mask_width), window_plane(C, (mask_width, 5)));
+                let (pitch, plane) = (window_pitch(C, mask_width), window_plane(C, (mask_width, 5), rows) as u32);
                 let mut seen = vec![false; (columns / GROUP * rows) as usize];
                 let mut banks = [None; 32];
                 for (thread, part) in
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn windows_lie_in_shared_memory() {
         for (channels, mask_width) in (1..=4).flat_map(|channels| (1..200).map(move |width| (channels, width))) {
-            let (columns, groups) = (padded_mask_width(mask_width), window_pitch(channels, mask_width));
+            let (columns, groups) = (padded_mask_width(mask_width), window_groups(channels, mask_width));
             let last = tile(channels).0 - 1;
             // Of u8 a word is a group, of u16 it is half a group.
             assert!(last / 4 + columns / 4 < groups, "{mask_width} columns");

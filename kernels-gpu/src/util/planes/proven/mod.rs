@@ -20,7 +20,8 @@
 //!
 //! # Thread mapping
 //! A block of 256 threads converts a [`tile`], all channels: 128 x 64 pixels of one channel, 128 x 32 of two, 64 x 32 of
-//! three or four. A large tile has uncertain values for more threads. In a small image it has fewer rows.
+//! three or four. A large tile has uncertain values for more threads. In a small image, or with a large mask, it has
+//! fewer rows.
 //! 1. Each thread converts eight, four or two groups of four pixels. The results go to shared memory. A bit for each
 //!    value tells whether it is uncertain.
 //! 2. Each uncertain value gets a place in a list, which has room for all values.
@@ -149,8 +150,8 @@ const _: () = {
 /// - The rows to convert are rows of the image: `first_row + rows <= p.height`.
 /// - `C * p.width`, `p.height` and the pitches are at most [`MAX_SIDE`](crate::abi::params::MAX_SIDE).
 /// - The border's value is one of `T`.
-/// - `tile_rows` is at least 1 and at most the rows of a [`tile`]. The grid is that of [`Conversion::grid`], the blocks are [`BLOCK`]
-///   with [`Conversion::shared_bytes`] of shared memory.
+/// - `tile_rows` is a multiple of 16, and at most the rows of a [`tile`]. The grid is that of [`Conversion::grid`], the
+///   blocks are [`BLOCK`] with [`Conversion::shared_bytes`] of shared memory.
 #[inline(always)]
 pub unsafe fn proven<T: Whole, const C: u32>(
     planes: Global<f32>,
@@ -160,7 +161,7 @@ pub unsafe fn proven<T: Whole, const C: u32>(
     params: ProvenParams,
 ) {
     let convolution = &params.convolution;
-    let parts = SharedParts::new::<T, C>(convolution);
+    let parts = SharedParts::new::<T, C>(convolution, params.tile_rows);
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / 32, thread % 32);
     let x = (thread::block_idx_x() * const { tile(C).0 }) as i32;
@@ -281,8 +282,14 @@ impl Conversion {
 
     /// The dynamic shared memory of a block in bytes, for a mask of this width and height.
     #[must_use]
-    pub const fn shared_bytes(&self, mask: (u32, u32)) -> u64 {
-        layout::shared_bytes(self.pixel.bytes(), self.channels, mask)
+    pub const fn shared_bytes(&self, mask: (u32, u32), tile_rows: u32) -> u64 {
+        layout::shared_bytes(self.pixel.bytes(), self.channels, mask, tile_rows)
+    }
+
+    /// The least that a block may have for such a mask.
+    #[must_use]
+    pub const fn least_shared_bytes(&self, mask: (u32, u32)) -> u64 {
+        self.shared_bytes(mask, LEAST_TILE_ROWS)
     }
 
     /// The most rows that one launch converts: the limit of `gridDim.y` times the rows of a tile.
@@ -291,13 +298,24 @@ impl Conversion {
         65_535 * tile(self.channels).1
     }
 
-    /// The rows that a block converts, of `rows` rows of `width` pixels on a device with `sm_count` multiprocessors:
-    /// those of a tile, or fewer where there would be fewer blocks than multiprocessors.
+    /// The rows that a block converts, of `rows` rows of `width` pixels, on a device with `sm_count` multiprocessors and
+    /// so much shared memory for a block.
+    ///
+    /// They are those of a tile. They are fewer where there would be fewer blocks than multiprocessors, or where the
+    /// windows of a large mask need the memory.
     #[must_use]
-    pub const fn tile_rows(&self, (width, rows): (u32, u32), sm_count: u32) -> u32 {
+    pub const fn tile_rows(
+        &self,
+        (width, rows): (u32, u32),
+        mask: (u32, u32),
+        (sm_count, shared_limit): (u32, u64),
+    ) -> u32 {
         let (columns, mut tile_rows) = tile(self.channels);
-        let across = width.div_ceil(columns);
-        while tile_rows > LEAST_TILE_ROWS && across as u64 * (rows.div_ceil(tile_rows) as u64) < sm_count as u64 {
+        let across = width.div_ceil(columns) as u64;
+        while tile_rows > LEAST_TILE_ROWS
+            && (across * (rows.div_ceil(tile_rows) as u64) < sm_count as u64
+                || self.shared_bytes(mask, tile_rows) > shared_limit)
+        {
             tile_rows /= 2;
         }
         tile_rows
@@ -390,5 +408,25 @@ mod tests {
         }
         assert_eq!(CONVERSIONS.len(), 8);
         assert!(proven_planes(PixelType::F32, 2).is_none() && proven_planes(PixelType::U8, 5).is_none());
+    }
+
+    /// A tile fits the device whenever the least one does, and has fewer rows only if it must.
+    #[test]
+    fn tiles_fit_the_device() {
+        for conversion in CONVERSIONS {
+            let most = tile(conversion.channels).1;
+            for (side, shared_limit) in
+                (1..400).flat_map(|side| [64 << 10, 99 << 10, 227 << 10].map(|limit| (side, limit)))
+            {
+                if conversion.least_shared_bytes((side, side)) > shared_limit {
+                    continue;
+                }
+                let rows = conversion.tile_rows((8192, 8192), (side, side), (132, shared_limit));
+                let fits = |rows: u32| conversion.shared_bytes((side, side), rows) <= shared_limit;
+                assert!(fits(rows) && (rows == most || !fits(2 * rows)), "{}, {side}: {rows}", conversion.symbol);
+                let few = conversion.tile_rows((100, 64), (side, side), (132, shared_limit));
+                assert_eq!(few, LEAST_TILE_ROWS, "{}, {side}", conversion.symbol);
+            }
+        }
     }
 }

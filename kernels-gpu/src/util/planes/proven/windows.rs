@@ -38,7 +38,7 @@ pub(super) unsafe fn load<T: Whole, const C: u32>(
         thread::no_unroll();
         let y = border::map(params.border, top + row as i32, params.height);
         let mut group = thread % 32;
-        while group < parts.pitch {
+        while group < parts.row_groups {
             thread::no_unroll();
             // SAFETY: as this function requires; y is a row of the image, or negative.
             let pixels = unsafe { load_group::<T, C>(source, params, (left + (group * GROUP) as i32, y)) };
