@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "011cd295b0eae25eea128d6e1934078f3368bdaa52d8f5c60c0d1b13adc0edf5";
+pub const SOURCE_HASH: &str = "9176d3ead7833ab4955df0406348f39613b9c06edd5be150b37ad13c92f87a9c";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

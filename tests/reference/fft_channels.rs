@@ -1,6 +1,6 @@
 //! The Fourier transforms of tiles on interleaved channels, in the emulator. `fft_tile` against the oracle within the
-//! bound: which tiles make a pair, channels of very different magnitudes, and each way to a result. `fft_passes` against
-//! its results for each channel alone.
+//! bound: which tiles make a pair, channels of very different magnitudes, and each way to a result. `fft_passes`
+//! against its results for each channel alone.
 
 use faltung::plan::{Limits, Plan};
 use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Operation, PixelFormat, Problem, Result, VariantChoice};
@@ -222,8 +222,8 @@ fn grids_have_each_tile_of_each_channel_once() -> Result<()> {
 }
 
 /// `fft_passes` gives each channel the bits that it gives the channel alone, by each way to a result: a transform, a
-/// window by a warp, and all results of a block in order. The images are one tile, a pair that lies in the image, and two
-/// rows of tiles.
+/// window by a warp, and all results of a block in order. The images are one tile, a pair that lies in the image, and
+/// two rows of tiles.
 #[test]
 fn passes_of_channels_have_the_bits_of_each_channel() -> Result<()> {
     let first = |filter: Filter| filter.operation(Operation::Correlate).anchor(0, 0).scale(-2.5).offset(0.25);

@@ -54,8 +54,8 @@ pub(crate) unsafe fn fill<const CHANNELS: u32>(
     }
 }
 
-/// Fills `table` for `length` columns of one channel, from column `left` on. Its elements are the indices of values in a
-/// row, counted from the first value of the channel, or [`OUTSIDE`](border::OUTSIDE).
+/// Fills `table` for `length` columns of one channel, from column `left` on. Its elements are the indices of values in
+/// a row, counted from the first value of the channel, or [`OUTSIDE`](border::OUTSIDE).
 ///
 /// `thread` is the calling thread's rank among the `threads` threads of the block.
 ///

@@ -74,7 +74,8 @@ impl Group {
     /// Converts the values of the planes to results in shared memory. Returns a bit for each value that is uncertain.
     ///
     /// # Safety
-    /// `results` holds the results of the rows to convert. No other thread accesses those of the group before the next barrier.
+    /// `results` holds the results of the rows to convert. No other thread accesses those of the group before the next
+    /// barrier.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
     pub(super) unsafe fn convert<T: Whole, const C: u32>(

@@ -44,7 +44,8 @@ pub const fn padded_mask_width(mask_width: u32) -> u32 {
 
 /// Groups of a row of the windows of a tile.
 ///
-/// The last window begins at any pixel of the tile's last group. So it ends in the group that many groups later.
+/// The last window begins in the tile's last group, at any of its pixels. So behind that group it takes as many groups
+/// as the mask has.
 const fn window_groups(channels: u32, mask_width: u32) -> u32 {
     groups_of_row(channels) + padded_mask_width(mask_width) / GROUP
 }

@@ -19,8 +19,8 @@
 //! | `proven_planes_{T}_c{C}` | `C` interleaved channels of `T` |
 //!
 //! # Thread mapping
-//! A block of 256 threads converts a [`tile`], all channels: 128 x 64 pixels of one channel, 128 x 32 of two, 64 x 32 of
-//! three or four. A large tile has uncertain values for more threads. In a small image, or with a large mask, it has
+//! A block of 256 threads converts a [`tile`], all channels: 128 x 64 pixels of one channel, 128 x 32 of two, 64 x 32
+//! of three or four. A large tile has uncertain values for more threads. In a small image, or with a large mask, it has
 //! fewer rows.
 //! 1. Each thread converts eight, four or two groups of four pixels. The results go to shared memory. A bit for each
 //!    value tells whether it is uncertain.
@@ -119,8 +119,8 @@ pub struct ProvenParams {
     pub plane_stride: i64,
     /// Which values are certain.
     pub certain: ValueLimits,
-    /// The sum of the coefficients times [factors](Whole::factor), times this, is the ordered sum. 0 if the coefficients
-    /// are for the pixels themselves.
+    /// The sum of the coefficients times [factors](Whole::factor), times this, is the ordered sum. 0 if the
+    /// coefficients are for the pixels themselves.
     pub unit: f32,
     /// The rows that a block converts: [`Conversion::tile_rows`].
     pub tile_rows: u32,
@@ -280,13 +280,13 @@ impl Conversion {
         self.symbol
     }
 
-    /// The dynamic shared memory of a block in bytes, for a mask of this width and height.
+    /// The dynamic shared memory of a block in bytes, for a mask of this width and height and tiles of so many rows.
     #[must_use]
     pub const fn shared_bytes(&self, mask: (u32, u32), tile_rows: u32) -> u64 {
         layout::shared_bytes(self.pixel.bytes(), self.channels, mask, tile_rows)
     }
 
-    /// The least that a block may have for such a mask.
+    /// The shared memory of a block with the smallest tile, for a mask of this width and height.
     #[must_use]
     pub const fn least_shared_bytes(&self, mask: (u32, u32)) -> u64 {
         self.shared_bytes(mask, LEAST_TILE_ROWS)
@@ -298,8 +298,8 @@ impl Conversion {
         65_535 * tile(self.channels).1
     }
 
-    /// The rows that a block converts, of `rows` rows of `width` pixels, on a device with `sm_count` multiprocessors and
-    /// so much shared memory for a block.
+    /// The rows that a block converts, of `rows` rows of `width` pixels, on a device with `sm_count` multiprocessors
+    /// and so much shared memory for a block.
     ///
     /// They are those of a tile. They are fewer where there would be fewer blocks than multiprocessors, or where the
     /// windows of a large mask need the memory.
