@@ -9,7 +9,7 @@ use kernels_gpu::teaching::constant_mask::MASK;
 use kernels_gpu::util::planes;
 
 use crate::image::{bytes_of, bytes_of_mut};
-use crate::plan::{Launch, Limits, Passes, Place, Plan, Rows, Step, VariantChoice, device_pitch};
+use crate::plan::{Launch, Limits, Passes, Place, Plan, Rows, Step, VariantChoice, device_pitch, later_passes};
 use crate::rows::{HostRows, HostRowsMut};
 use crate::strips::{Cut, Strip};
 use crate::{Error, Pixel, PixelType, Problem, Result, memory};
@@ -250,12 +250,11 @@ impl EmulatorConvolution {
         &self,
         emulator: Emulator,
         memory: &mut Memory,
-        passes: Passes,
+        Passes { pairs, channels, params }: Passes,
         (image, result, scratch, mask): (Global<u8>, GlobalMut<u8>, GlobalMut<u8>, Global<f32>),
     ) -> std::result::Result<Counts, cuda_emulator::Error> {
         let Function::F32(rows) = self.plan.entry.function else { unreachable!("its pixels are f32") };
-        let Passes { pairs, channels, params } = passes;
-        let [columns, back] = passes.later_kernels();
+        let [columns, back] = later_passes(channels);
         let back_function = passes::BACK_FUNCTIONS[channels as usize - 1];
         let [of_rows, of_columns, of_back] = passes::shapes(pairs)
             .map(|(grid, block, shared_bytes)| cuda_emulator::Launch::flat(grid, block, shared_bytes));

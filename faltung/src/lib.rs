@@ -58,8 +58,8 @@
 //!   call them at once. Clones, which all but an image have, are cheap and share everything.
 //! - The library works on the calling thread and on the threads of the current rayon pool. [`with_pool`] names another
 //!   pool for work on the CPU. Copies for CUDA devices always use the current pool. Calls from rayon tasks are safe.
-//!   While a call copies for a CUDA device, rayon may run another task of yours in the same thread. So do not hold a lock
-//!   across such a call if one of your tasks takes the same lock.
+//!   While a call copies for a CUDA device, rayon may run another task of yours in the same thread. So do not hold a
+//!   lock across such a call if one of your tasks takes the same lock.
 //! - The current CUDA context of the calling thread is the same after each call as before.
 //!
 //! # Reuse

@@ -5,7 +5,7 @@
 //! ```text
 //! pixels that are computed   H = P ((c + 2 r) / c)²        P pixels, chunks of side c, a mask of radius r
 //! pixels that are decoded    D = P ((c + 2 u ⌈r / u⌉) / c)²    parts of side u are decoded whole
-//! storage                    (D bi k + P bo k) / disk      bi, bo bytes of a pixel, k: coded bytes for a byte of values
+//! storage                    (D bi k + P bo k) / disk      bi, bo bytes of a pixel, k coded bytes for a byte of values
 //! decoding                   D bi / (cores · decode)
 //! encoding                   P bo / (cores · encode)
 //! memory                     6 (H bi + P bo) / (machines · memory)
@@ -13,8 +13,8 @@
 //! kernels                    H / (GPUs · kernel)
 //! ```
 //!
-//! Rates are in bytes or pixels a second. `disk` is the rate of the whole storage, the others are those of one core, one
-//! machine or one GPU.
+//! Rates are in bytes or pixels a second. `disk` is the rate of the whole storage, the others are those of one core,
+//! one machine or one GPU.
 //!
 //! A value crosses the memory of its machine six times on its way from the storage to the GPU: the decoder reads its
 //! bytes and writes it to fresh memory, which the system has cleared, a copy to page-locked memory reads and writes it,

@@ -116,8 +116,8 @@ impl Convolution {
         self.method.bound(problem)
     }
 
-    /// Computes the problem on all [`threads`], for interleaved values of its pixel format, as bytes. The results do not
-    /// depend on the number of threads.
+    /// Computes the problem on all [`threads`], for interleaved values of its pixel format, as bytes. The results do
+    /// not depend on the number of threads.
     ///
     /// No type parameter: the instances are compiled in this crate, and not in each crate that calls a generic function
     /// of the library.

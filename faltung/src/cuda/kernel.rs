@@ -19,7 +19,7 @@ use super::status::DriverResultExt;
 use super::stream::{OwnStream, events_behind};
 use super::{Gpu, driver};
 use crate::image::bytes_of;
-use crate::plan::{Place, Plan, Rows, Step, VariantChoice, device_pitch};
+use crate::plan::{Place, Plan, Rows, Step, VariantChoice, device_pitch, later_passes};
 use crate::rows::HostRows;
 use crate::{Error, PixelFormat, Problem, Result, View};
 
@@ -120,7 +120,8 @@ impl Kernel {
         let without_proof =
             self.plan.planes.iter().flat_map(|planes| [planes.to, planes.from.filter(|_| proof.is_none())]);
         let without_proof = without_proof.flatten().map(|conversion| (conversion.symbol, conversion.module()));
-        let passes = self.plan.later_passes().into_iter().flatten().map(|kernel| (kernel.symbol, kernel.module));
+        let passes = (self.plan.scratch_bytes() > 0).then(|| later_passes(self.plan.entry.channels));
+        let passes = passes.into_iter().flatten().map(|kernel| (kernel.symbol, kernel.module));
         let with_proof = proof.map(|proof| (proof.conversion.symbol, proof.conversion.module()));
         let symbols: Vec<_> = without_proof.chain(with_proof).chain(passes.clone()).collect();
         for (symbol, name) in symbols {
@@ -195,7 +196,7 @@ impl Kernel {
                     unsafe { launch::convolution(&self.function, &launch, images, mask, target)? };
                 }
                 Step::Transform { passes, from, to, scratch } => {
-                    let [columns, back] = passes.later_kernels().map(|kernel| self.conversion(kernel.symbol));
+                    let [columns, back] = later_passes(passes.channels).map(|kernel| self.conversion(kernel.symbol));
                     let mask = mask.expect("passes read the mask from global memory");
                     let areas = PassAreas { source: area(from), result: area(to), scratch: area(scratch), mask };
                     // SAFETY: the functions are the three passes; the rest is the caller's promise.

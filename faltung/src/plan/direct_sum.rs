@@ -170,7 +170,7 @@ impl DirectSum {
 
 /// `2^exponent`.
 pub(crate) fn power(exponent: i32) -> f64 {
-    f64::powi(2.0, exponent.clamp(-1000, 1000))
+    f64::from_bits(((exponent.clamp(-1000, 1000) + 1023) as u64) << 52)
 }
 
 /// The exponent of the highest bit of a number that is not negative; that of the smallest normal `f64` at the least.

@@ -35,7 +35,7 @@ pub use self::factors::Factors;
 pub use self::fixed_point::FixedPoint;
 use self::geometry::Geometry;
 pub use self::geometry::{Launch, Limits};
-pub(crate) use self::passes::Passes;
+pub(crate) use self::passes::{Passes, later_passes};
 pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
 use self::proof::Integers;

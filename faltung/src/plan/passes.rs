@@ -25,14 +25,8 @@ pub(crate) struct Passes {
     pub(crate) params: Params,
 }
 
-impl Passes {
-    /// The kernels of the second and the third pass.
-    pub(crate) fn later_kernels(&self) -> [Kernel; 2] {
-        later_kernels(self.channels)
-    }
-}
-
-fn later_kernels(channels: u32) -> [Kernel; 2] {
+/// The kernels of the second and the third pass, for images of so many channels.
+pub(crate) fn later_passes(channels: u32) -> [Kernel; 2] {
     [passes::COLUMNS, passes::BACK[channels as usize - 1]]
 }
 
@@ -60,12 +54,6 @@ impl Plan {
     /// Bytes of scratch memory, whatever the rows of an image.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.tiles().map_or(0, |tiles| tiles.across * tiles.at_once * layout::PAIR * size_of::<f32>())
-    }
-
-    /// The kernels of the second and the third pass, for kernels with passes.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn later_passes(&self) -> Option<[Kernel; 2]> {
-        self.tiles().map(|_| later_kernels(self.entry.channels))
     }
 
     /// For a device whose memory is too small for the scratch memory: the kernel that takes none and is predicted to be

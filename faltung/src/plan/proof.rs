@@ -76,8 +76,8 @@ impl Proof {
 /// The unit of the ordered sums: the smallest power of two with which all coefficients stay below `2^128`. The pixels
 /// are multiplied by `2^factor_exponent`. None if a sum would be rounded differently.
 ///
-/// That may happen to sums that are subnormal in the unit or without it. All sums are multiples of the least bit that is
-/// set in a coefficient. If that bit is at least `2^-149` in the unit, all sums below `2^-125` are exact in both.
+/// That may happen to sums that are subnormal in the unit or without it. All sums are multiples of the least bit that
+/// is set in a coefficient. If that bit is at least `2^-149` in the unit, all sums below `2^-125` are exact in both.
 ///
 /// The coefficients are finite, and their sums with pixels far from overflow. So the unit is a normal number.
 fn sum_unit(coefficients: impl Iterator<Item = f32>, factor_exponent: i32) -> Option<f32> {

@@ -44,6 +44,11 @@ impl Arrays {
     }
 }
 
+/// Where the records of shared arrays begin. An aligned access has an aligned place in the records.
+pub(crate) fn begin(dynamic_bytes: u32) -> u32 {
+    dynamic_bytes.next_multiple_of(16)
+}
+
 impl Array {
     fn bytes(&self) -> u32 {
         self.declaration.bytes
@@ -70,10 +75,11 @@ impl Array {
         format!("the array has {} elements", self.bytes() / self.declaration.element.max(1))
     }
 
-    /// The place of an access in the records after those of dynamic shared memory, if it lies in the array.
-    pub(crate) fn place(&self, address: u64, size: u32) -> Option<usize> {
+    /// The place of an access in the records, if it lies in the array. Those of dynamic shared memory come first.
+    pub(crate) fn place(&self, dynamic_bytes: u32, address: u64, size: u32) -> Option<usize> {
         let offset = address.checked_sub(self.address.into())?;
-        (offset + u64::from(size) <= self.bytes().into()).then_some(self.before as usize + offset as usize)
+        let begin = (begin(dynamic_bytes) + self.before) as usize;
+        (offset + u64::from(size) <= self.bytes().into()).then_some(begin + offset as usize)
     }
 
     /// The end of its place in the records.
@@ -99,9 +105,10 @@ mod tests {
         assert!(first.describe(u64::from(first.address) + 26).ends_with(", byte 2 of the element"));
         assert_eq!((first.address % 16, second.address - first.address), (0, 112 + GAP));
         assert_eq!(
-            (first.place(first.address.into(), 4), first.place(u64::from(first.address) + 97, 4)),
+            (first.place(0, first.address.into(), 4), first.place(0, u64::from(first.address) + 97, 4)),
             (Some(0), None)
         );
-        assert_eq!((second.place(second.address.into(), 4), second.end()), (Some(112), 128));
+        // After 18 bytes of dynamic shared memory an aligned access still has an aligned place.
+        assert_eq!((second.place(18, second.address.into(), 4), second.end()), (Some(32 + 112), 128));
     }
 }

@@ -13,7 +13,7 @@ use cuda_std::executor::{
 };
 
 use crate::OutOfMemory;
-use crate::arrays::{Array, Arrays};
+use crate::arrays::{self, Array, Arrays};
 use crate::atomics::{Loads, MOST_LOADS, Spin};
 use crate::causality::{Causality, GlobalElements};
 use crate::copies::Copies;
@@ -48,7 +48,7 @@ struct Given {
 struct Asserted;
 
 /// One thread of the block.
-type Fiber = Coroutine<u32, Wait, (), DefaultStack>;
+type Fiber = Coroutine<u32, (), (), DefaultStack>;
 
 /// What all blocks of a launch share.
 #[derive(Clone, Copy)]
@@ -91,7 +91,9 @@ pub(crate) struct Runner<'a> {
     /// The asynchronous copies of each thread.
     copies: RefCell<Box<[Copies]>>,
     /// The handle that suspends the fiber of each thread.
-    yielders: Box<[Cell<*const Yielder<u32, Wait>>]>,
+    yielders: Box<[Cell<*const Yielder<u32, ()>>]>,
+    /// What the fiber that was suspended last waits for.
+    waits_for: Cell<Wait>,
     /// The atomic operations of each thread that changed nothing.
     pub(crate) spins: Box<[Cell<Spin>]>,
     /// The loads of one element in sequence by the running thread.
@@ -139,6 +141,7 @@ impl<'a> Runner<'a> {
             given: RefCell::new(filled(threads, Given::default)?),
             copies: RefCell::new(filled(threads, Copies::default)?),
             yielders: filled(threads, || Cell::new(std::ptr::null()))?,
+            waits_for: Cell::new(Wait::Ended),
             spins: filled(threads, Cell::default)?,
             loads: Cell::default(),
             most_loads: Cell::new(MOST_LOADS),
@@ -174,7 +177,7 @@ impl<'a> Runner<'a> {
         self.warps.borrow_mut().iter_mut().for_each(Warp::begin_block);
         self.given.borrow_mut().fill(Given::default());
         let of_arrays = self.arrays.borrow().iter().map(Array::end).max().unwrap_or(0);
-        let bytes = self.common.launch.shared_bytes + of_arrays;
+        let bytes = arrays::begin(self.common.launch.shared_bytes) + of_arrays;
         if let Err(short) = self.shared.borrow_mut().begin_block(bytes as usize) {
             return self.give_up(short);
         }
@@ -222,10 +225,10 @@ impl<'a> Runner<'a> {
                     },
                 };
                 waits[thread] = self.resume(&mut fiber, thread, value);
-                if waits[thread] != Wait::Spin {
+                if !matches!(waits[thread], Wait::Spin) {
                     self.progress.set(true);
                 }
-                if waits[thread] == Wait::Ended {
+                if matches!(waits[thread], Wait::Ended) {
                     if fiber.done() {
                         self.stacks.borrow_mut().push(fiber.into_stack());
                     }
@@ -233,7 +236,7 @@ impl<'a> Runner<'a> {
                     fibers[thread] = Some(fiber);
                 }
             }
-            if waits.iter().all(|wait| *wait == Wait::Ended) || self.common.found.enough() {
+            if waits.iter().all(|wait| matches!(wait, Wait::Ended)) || self.common.found.enough() {
                 return;
             }
             if !self.go_on(&mut waits) {
@@ -245,7 +248,9 @@ impl<'a> Runner<'a> {
             } else {
                 idle_rounds += 1;
             }
-            if let (IDLE_ROUNDS.., Some(thread)) = (idle_rounds, waits.iter().position(|wait| *wait == Wait::Spin)) {
+            if let (IDLE_ROUNDS.., Some(thread)) =
+                (idle_rounds, waits.iter().position(|wait| matches!(wait, Wait::Spin)))
+            {
                 return self.report_stuck(thread);
             }
         }
@@ -267,7 +272,7 @@ impl<'a> Runner<'a> {
             OutOfMemory { bytes: bytes as u64, what }
         })?;
         let yielder_of = &self.yielders[thread];
-        let body = move |yielder: &Yielder<u32, Wait>, _: u32| {
+        let body = move |yielder: &Yielder<u32, ()>, _: u32| {
             yielder_of.set(yielder);
             kernel();
         };
@@ -285,7 +290,7 @@ impl<'a> Runner<'a> {
             self.warps.borrow_mut()[thread / 32].begin_lane(thread as u32 % 32);
         }
         match panics::catch(|| fiber.resume(value)) {
-            Ok(CoroutineResult::Yield(wait)) => wait,
+            Ok(CoroutineResult::Yield(())) => self.waits_for.get(),
             Ok(CoroutineResult::Return(())) => Wait::Ended,
             Err(Panic { payload, .. }) if payload.is::<Asserted>() => Wait::Ended,
             Err(Panic { payload, place: at }) => {
@@ -333,7 +338,7 @@ impl<'a> Runner<'a> {
                 return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
             }
         }
-        if someone || waits.contains(&Wait::Spin) {
+        if someone || waits.iter().any(|wait| matches!(wait, Wait::Spin)) {
             self.progress.set(self.progress.get() || someone);
             return true;
         }
@@ -396,6 +401,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Notes an access, if counting.
+    #[inline]
     pub(crate) fn count(&self, access: &Access, class: Class) {
         if self.common.counting {
             let site = sites::number(access.location);
@@ -427,8 +433,9 @@ impl<'a> Runner<'a> {
     /// Suspends the running fiber until its wait is over.
     fn wait(&self, wait: Wait) -> u32 {
         let yielder = self.yielders[self.thread.get() as usize].get();
+        self.waits_for.set(wait);
         // SAFETY: only the running fiber calls this, and its yielder lives as long as the fiber.
-        unsafe { &*yielder }.suspend(wait)
+        unsafe { &*yielder }.suspend(())
     }
 }
 

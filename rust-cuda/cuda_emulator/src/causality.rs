@@ -234,6 +234,7 @@ impl Runner<'_> {
     }
 
     /// Whether an earlier access to global memory is ordered before the running thread by releases and acquires.
+    #[inline]
     pub(crate) fn knows(&self, before: Record) -> bool {
         if !self.causality.is_used.get() {
             return false;
@@ -264,6 +265,7 @@ impl Runner<'_> {
     }
 
     /// Tells shared memory which threads of the block are ordered before the running one since the last barrier.
+    #[inline]
     pub(crate) fn orders_changed(&self) {
         if !self.causality.is_used.get() {
             return;

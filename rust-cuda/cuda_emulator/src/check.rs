@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_std::executor::{Access, AsyncCopy, SharedDeclaration, Space};
 
-use crate::arrays::{Array, MOST_BYTES};
+use crate::arrays::{self, Array, MOST_BYTES};
 use crate::block::Runner;
 use crate::copies::{Copy, Source};
 use crate::defect::{Before, Kind};
@@ -22,16 +22,18 @@ const ASYNC_READ: &str = "asynchronous read";
 const ASYNC_WRITE: &str = "asynchronous write";
 
 impl Runner<'_> {
+    #[inline]
     pub(crate) fn load_global(&self, access: &Access, bytes: &mut [u8]) {
         self.count(access, Class::GlobalLoad);
-        // A wrong access reads NaN in every type that has one, so that the result shows it.
-        bytes.fill(u8::MAX);
-        if let Some((allocation, offset)) = self.locate(access, access.size, "read") {
-            self.read(access, allocation, offset, "read", bytes);
+        match self.locate(access, access.size, "read") {
+            Some((allocation, offset)) => self.read(access, allocation, offset, "read", bytes),
+            // A wrong access reads NaN in every type that has one, so that the result shows it.
+            None => bytes.fill(u8::MAX),
         }
     }
 
     /// Fills `bytes` from an allocation, and checks and notes the read of each element.
+    #[inline]
     fn read(&self, access: &Access, allocation: &Allocation, offset: u64, verb: &str, bytes: &mut [u8]) {
         allocation.load(offset, bytes);
         let me = self.record(access.location);
@@ -56,6 +58,7 @@ impl Runner<'_> {
         }
     }
 
+    #[inline]
     pub(crate) fn store_global(&self, access: &Access, bytes: &[u8]) {
         self.count(access, Class::GlobalStore);
         let Some((allocation, offset)) = self.locate(access, access.size, "write") else { return };
@@ -83,15 +86,18 @@ impl Runner<'_> {
         }
     }
 
+    #[inline]
     pub(crate) fn load_shared(&self, access: &Access, bytes: &mut [u8]) {
         self.count(access, Class::SharedLoad);
-        bytes.fill(u8::MAX);
-        let Some(at) = self.inside_shared(access.address, access.size, "read", access.location) else { return };
+        let Some(at) = self.inside_shared(access.address, access.size, "read", access.location) else {
+            return bytes.fill(u8::MAX);
+        };
         let (thread, site) = (self.thread.get() as u16, sites::number(access.location));
         let result = self.shared.borrow_mut().load(at, bytes, thread, site);
         self.report_shared(access.address, access.size, "read", access.location, result);
     }
 
+    #[inline]
     pub(crate) fn store_shared(&self, access: &Access, bytes: &[u8]) {
         self.count(access, Class::SharedStore);
         let Some(at) = self.inside_shared(access.address, access.size, "write", access.location) else { return };
@@ -112,7 +118,7 @@ impl Runner<'_> {
         let (mut bytes, mut source) = ([0; 16], None);
         let access = Access { space: Space::Global, address: from, size: read, location };
         if read == 0 {
-            if !from.is_multiple_of(size.into()) {
+            if !is_aligned(from, size) {
                 let action = format!("{ASYNC_READ} of 0 bytes at {from:#x}");
                 self.report(action, Kind::Misaligned, Some(location));
             }
@@ -166,23 +172,24 @@ impl Runner<'_> {
 
     pub(crate) fn load_constant(&self, access: &Access, symbol: &'static str, length: u64, bytes: &mut [u8]) {
         self.count(access, Class::ConstantLoad);
-        bytes.fill(u8::MAX);
         let end = access.address.saturating_add(access.size.into());
-        let action =
-            || format!("read of {} bytes at {symbol}[{}]", access.size, access.address / u64::from(access.size));
-        if end > length {
+        let set = self.common.memory.constant(symbol).get(access.address as usize..end as usize);
+        if let Some(values) = set.filter(|_| end <= length) {
+            return bytes.copy_from_slice(values);
+        }
+        bytes.fill(u8::MAX);
+        let kind = if end > length {
             let nearest = format!("{symbol} has {length} bytes, the access ends at byte {end}");
-            self.report(action(), Kind::OutOfBounds { nearest }, Some(access.location));
-            return;
-        }
-        let set = self.common.memory.constants.get(symbol).map_or(&[][..], |array| &array.bytes);
-        match set.get(access.address as usize..end as usize) {
-            Some(values) => bytes.copy_from_slice(values),
-            None => self.report(action(), Kind::Uninitialised, Some(access.location)),
-        }
+            Kind::OutOfBounds { nearest }
+        } else {
+            Kind::Uninitialised
+        };
+        let element = access.address / u64::from(access.size);
+        self.report(format!("read of {} bytes at {symbol}[{element}]", access.size), kind, Some(access.location));
     }
 
     /// The allocation and the offset of a global access. If it is out of bounds or misaligned, it is reported.
+    #[inline]
     pub(crate) fn locate(&self, access: &Access, align: u32, verb: &str) -> Option<(&Allocation, u64)> {
         let Access { address, size, location, .. } = *access;
         let size = u64::from(size);
@@ -201,7 +208,7 @@ impl Runner<'_> {
             return None;
         };
         let offset = address - allocation.address;
-        if !address.is_multiple_of(align.into()) {
+        if !is_aligned(address, align) {
             self.report(described(verb, access, allocation, offset), Kind::Misaligned, Some(location));
             return None;
         }
@@ -209,6 +216,7 @@ impl Runner<'_> {
     }
 
     /// The place of a shared access in the records. If it is out of bounds or misaligned, it is reported.
+    #[inline]
     pub(crate) fn inside_shared(
         &self,
         address: u64,
@@ -216,12 +224,15 @@ impl Runner<'_> {
         verb: &str,
         location: &'static Location<'static>,
     ) -> Option<usize> {
-        let have = u64::from(self.common.launch.shared_bytes);
+        let dynamic_bytes = self.common.launch.shared_bytes;
+        let have = u64::from(dynamic_bytes);
         let end = address + u64::from(size);
-        let array = || self.arrays.borrow().iter().find_map(|array| array.place(address, size));
-        let place = if end <= have { Some(address as usize) } else { array().map(|place| have as usize + place) };
+        let array = || self.arrays.borrow().iter().find_map(|array| array.place(dynamic_bytes, address, size));
+        let place = if end <= have { Some(address as usize) } else { array() };
+        if place.is_some() && is_aligned(address, size) {
+            return place;
+        }
         let kind = match (place, self.array_before(address)) {
-            (Some(place), _) if address.is_multiple_of(size.into()) => return Some(place),
             (Some(_), _) => Kind::Misaligned,
             (None, Some(array)) => Kind::OutOfBounds { nearest: array.describe_length() },
             (None, None) => {
@@ -262,7 +273,7 @@ impl Runner<'_> {
                 self.end_thread();
             }
             arrays.push(array);
-            let bytes = self.common.launch.shared_bytes + array.end();
+            let bytes = arrays::begin(self.common.launch.shared_bytes) + array.end();
             if let Err(short) = self.shared.borrow_mut().grow(bytes as usize) {
                 self.give_up(short);
             }
@@ -294,6 +305,7 @@ impl Runner<'_> {
     }
 
     /// The record of an access of this thread now.
+    #[inline]
     pub(crate) fn record(&self, location: &'static Location<'static>) -> Record {
         let thread = self.block.get() * self.common.launch.threads() + u64::from(self.thread.get());
         let epoch = (self.barriers.get() % 4096) as u16;
@@ -301,6 +313,7 @@ impl Runner<'_> {
     }
 
     /// Adds an access to a record of accesses that do not conflict with each other: reads, or atomic accesses.
+    #[inline]
     pub(crate) fn note(&self, records: &AtomicU64, me: Record) {
         // One atomic step: blocks on other host threads note accesses to the same element, and none may be lost. Most
         // records soon say "several blocks"; then there is nothing to write.
@@ -311,10 +324,10 @@ impl Runner<'_> {
     }
 
     /// The record of such accesses after one more.
+    #[inline]
     fn with(&self, old: Record, me: Record) -> Record {
-        let threads = self.common.launch.threads();
         let of_this_block = match old.who {
-            Who::Thread(thread) => thread / threads == self.block.get(),
+            Who::Thread(thread) => self.in_this_block(thread).is_some(),
             Who::Block(block) => block == self.block.get(),
             Who::Nobody | Who::Blocks => false,
         };
@@ -336,16 +349,24 @@ impl Runner<'_> {
         }
     }
 
-    /// Whether an earlier access conflicts with one of this thread now. At least one of the two is a write.
-    pub(crate) fn conflicts(&self, before: Record) -> bool {
+    /// The number in this block of a thread of the grid, if it is one of this block.
+    #[inline]
+    fn in_this_block(&self, thread: u64) -> Option<u64> {
         let threads = self.common.launch.threads();
-        let here = self.block.get();
+        thread.checked_sub(self.block.get() * threads).filter(|&thread| thread < threads)
+    }
+
+    /// Whether an earlier access conflicts with one of this thread now. At least one of the two is a write.
+    #[inline]
+    pub(crate) fn conflicts(&self, before: Record) -> bool {
         let same_interval = u64::from(before.epoch) == self.barriers.get() % 4096;
         let unordered = match before.who {
             Who::Nobody => false,
-            Who::Thread(thread) if thread == here * threads + u64::from(self.thread.get()) => false,
-            Who::Thread(thread) => thread / threads != here || same_interval,
-            Who::Block(block) => block != here || same_interval,
+            Who::Thread(thread) => match self.in_this_block(thread) {
+                Some(thread) => thread != self.thread.get().into() && same_interval,
+                None => true,
+            },
+            Who::Block(block) => block != self.block.get() || same_interval,
             Who::Blocks => true,
         };
         unordered && !self.knows(before)
@@ -356,7 +377,7 @@ impl Runner<'_> {
     pub(crate) fn out_of_scope(&self, before: Record, in_block: bool) -> bool {
         let other = match before.who {
             Who::Nobody => false,
-            Who::Thread(thread) => thread / self.common.launch.threads() != self.block.get(),
+            Who::Thread(thread) => self.in_this_block(thread).is_none(),
             Who::Block(block) => block != self.block.get(),
             Who::Blocks => true,
         };
@@ -390,21 +411,32 @@ impl Runner<'_> {
 }
 
 /// The atomic writes of an element. The caller has noted its own access before.
+#[inline]
 fn atomic_writes(allocation: &Allocation, element: usize) -> Record {
     let bits = allocation.atomics().map_or(Record::NOBODY, |atomics| atomics.writes[element].load(Ordering::SeqCst));
     Record::unpack(bits)
 }
 
 /// The atomic reads of an element. The caller has noted its own access before.
+#[inline]
 fn atomic_reads(allocation: &Allocation, element: usize) -> Record {
     let bits = allocation.atomics().map_or(Record::NOBODY, |atomics| atomics.reads[element].load(Ordering::SeqCst));
     Record::unpack(bits)
 }
 
+/// Whether an address is a multiple of a size, which is a power of two.
+#[inline]
+fn is_aligned(address: u64, size: u32) -> bool {
+    address & u64::from(size - 1) == 0
+}
+
 /// The elements of an allocation that an access touches.
+#[inline]
 pub(crate) fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::ops::Range<usize> {
-    let first = offset / allocation.element;
-    let last = (offset + u64::from(size) - 1) / allocation.element;
+    // Elements have sizes of powers of two, and a division takes long.
+    let shift = allocation.element.trailing_zeros();
+    let first = offset >> shift;
+    let last = (offset + u64::from(size) - 1) >> shift;
     first as usize..last as usize + 1
 }
 

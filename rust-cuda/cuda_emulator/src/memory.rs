@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, TryReserveError};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use cuda_std::{Global, GlobalMut, Scalar};
 
@@ -82,6 +82,8 @@ pub(crate) struct Allocation {
     pub(crate) reads: Box<[AtomicU64]>,
     /// The records of atomic accesses, from the first one on.
     atomics: OnceLock<Atomics>,
+    /// Whether there are some.
+    has_atomics: AtomicBool,
 }
 
 /// The records of atomic accesses to an allocation.
@@ -94,6 +96,7 @@ pub(crate) struct Atomics {
 
 impl Allocation {
     /// Fills `to` from the byte `offset` on. An access of 1 or 2 bytes is aligned to its size, any other to 4 bytes.
+    #[inline]
     pub(crate) fn load(&self, offset: u64, to: &mut [u8]) {
         let word = (offset / 4) as usize;
         if to.len() < 4 {
@@ -108,6 +111,7 @@ impl Allocation {
     }
 
     /// Writes `from` to the byte `offset`; sizes as for [`load`](Self::load).
+    #[inline]
     pub(crate) fn store(&self, offset: u64, from: &[u8]) {
         let word = (offset / 4) as usize;
         if from.len() < 4 {
@@ -150,16 +154,16 @@ impl Allocation {
 
     /// The records of atomic accesses, if there were any in this launch or an earlier one.
     ///
-    /// The caller has noted its access before. So of a plain access and the first atomic one at least one sees the
-    /// other.
+    /// The caller has noted its access before, in a step that is `SeqCst`, as the steps here are. So of a plain access
+    /// and the first atomic one at least one sees the other.
+    #[inline]
     pub(crate) fn atomics(&self) -> Option<&Atomics> {
-        fence(Ordering::SeqCst);
-        self.atomics.get()
+        if self.has_atomics.load(Ordering::SeqCst) { self.atomics.get() } else { None }
     }
 
     /// The records of atomic accesses, for one more of them.
     pub(crate) fn atomics_to_note(&self) -> Result<&Atomics, OutOfMemory> {
-        if let Some(atomics) = self.atomics.get() {
+        if let Some(atomics) = self.atomics() {
             return Ok(atomics);
         }
         let length = self.writes.len();
@@ -169,7 +173,9 @@ impl Allocation {
         }
         let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(|_| short());
         let atomics = Atomics { writes: records()?, reads: records()? };
-        Ok(self.atomics.get_or_init(|| atomics))
+        let atomics = self.atomics.get_or_init(|| atomics);
+        self.has_atomics.store(true, Ordering::SeqCst);
+        Ok(atomics)
     }
 
     /// A hash of the records of the last writes of some elements. It changes with every write.
@@ -225,18 +231,13 @@ pub(crate) fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[
     Ok(values.into())
 }
 
-/// A constant array that the host has set.
-pub(crate) struct ConstantArray {
-    /// The bytes from the array's start on.
-    pub(crate) bytes: Vec<u8>,
-}
-
 /// The global and constant memory of an emulated device.
 #[derive(Default)]
 pub struct Memory {
     /// The allocations by address.
     allocations: BTreeMap<u64, Allocation>,
-    pub(crate) constants: BTreeMap<&'static str, ConstantArray>,
+    /// The constant arrays that the host has set, each with its symbol and its bytes from the start on.
+    constants: Vec<(&'static str, Vec<u8>)>,
     used: u64,
     /// The text that kernels have printed, if it is collected.
     printed: Option<String>,
@@ -322,6 +323,7 @@ impl Memory {
             writes: records()?,
             reads: records()?,
             atomics: OnceLock::new(),
+            has_atomics: AtomicBool::new(false),
         };
         self.allocations.insert(address, allocation);
         Ok(Buffer { address, length, element: PhantomData })
@@ -380,7 +382,16 @@ impl Memory {
 
     /// Sets a constant array from its start on. Elements after `values` count as unwritten.
     pub fn set_constant<T: Scalar>(&mut self, symbol: &'static str, values: &[T]) {
-        self.constants.insert(symbol, ConstantArray { bytes: bytes_of(values).to_vec() });
+        self.constants.retain(|&(known, _)| known != symbol);
+        self.constants.push((symbol, bytes_of(values).to_vec()));
+    }
+
+    /// The bytes of a constant array that the host has set.
+    #[inline]
+    pub(crate) fn constant(&self, symbol: &'static str) -> &[u8] {
+        // Mostly both are the same string. A comparison of the characters takes longer.
+        let is_this = |&&(known, _): &&(&'static str, _)| std::ptr::eq(known, symbol) || known == symbol;
+        self.constants.iter().find(is_this).map_or(&[], |(_, bytes)| bytes)
     }
 
     /// All allocations.

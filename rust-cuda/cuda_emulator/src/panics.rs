@@ -4,9 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
+/// What the host thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It runs no fiber.
+    Outside,
+    InFiber,
+    /// It runs a fiber that has panicked.
+    Panicked,
+}
+
 thread_local! {
-    /// Whether the host thread runs a fiber.
-    static IN_FIBER: Cell<bool> = const { Cell::new(false) };
+    static STATE: Cell<State> = const { Cell::new(State::Outside) };
     /// The place of the last panic of a fiber: `FILE:LINE:COLUMN`.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -20,10 +29,11 @@ pub(crate) struct Panic {
 
 /// Notes the place of a panic. False for one of a thread that runs no fiber.
 fn note(info: &PanicHookInfo<'_>) -> bool {
-    let in_fiber = IN_FIBER.try_with(Cell::get).unwrap_or(false);
+    let in_fiber = STATE.try_with(Cell::get).is_ok_and(|state| state != State::Outside);
     if in_fiber {
         let place = info.location().map(ToString::to_string);
         let _ = PLACE.try_with(|last| *last.borrow_mut() = place);
+        let _ = STATE.try_with(|state| state.set(State::Panicked));
     }
     in_fiber
 }
@@ -47,9 +57,8 @@ pub(crate) fn set_hook_once() {
 
 /// Runs a fiber, and catches its panic.
 pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, Panic> {
-    PLACE.set(None);
-    IN_FIBER.set(true);
+    STATE.set(State::InFiber);
     let result = catch_unwind(AssertUnwindSafe(run));
-    IN_FIBER.set(false);
-    result.map_err(|payload| Panic { payload, place: PLACE.take() })
+    let state = STATE.replace(State::Outside);
+    result.map_err(|payload| Panic { payload, place: PLACE.take().filter(|_| state == State::Panicked) })
 }

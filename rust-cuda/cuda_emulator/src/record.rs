@@ -47,6 +47,7 @@ pub(crate) const MOST: u64 = (1 << 37) - 1;
 impl Record {
     pub(crate) const NOBODY: u64 = 0;
 
+    #[inline]
     pub(crate) fn pack(self) -> u64 {
         let (kind, id) = match self.who {
             Who::Nobody => return Self::NOBODY,
@@ -58,6 +59,7 @@ impl Record {
         kind << 62 | u64::from(self.in_block) << 61 | id << 24 | u64::from(self.epoch) << 12 | u64::from(self.site)
     }
 
+    #[inline]
     pub(crate) fn unpack(bits: u64) -> Self {
         let id = bits >> 24 & MOST;
         let who = match bits >> 62 {

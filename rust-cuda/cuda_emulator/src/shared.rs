@@ -11,6 +11,8 @@
 //!
 //! An asynchronous copy marks its destination as in flight from issue to completion. An access to a byte in flight is
 //! reported.
+//!
+//! A word of four bytes has one record until a thread accesses a part of it. Then each of its bytes has one.
 
 use cuda_std::executor::AtomicKind;
 
@@ -18,6 +20,9 @@ use crate::OutOfMemory;
 
 /// Threads of a warp.
 const WARP: u16 = 32;
+
+/// Bytes of a word. Accesses of more bytes consist of whole words.
+const WORD: usize = 4;
 
 /// One thread of the block, or several threads of one warp, or several of more than one warp.
 ///
@@ -79,10 +84,9 @@ impl InFlight {
     }
 }
 
-/// What is known of one byte.
+/// What is known of one byte, or of a word, but for its value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Byte {
-    value: u8,
     in_flight: InFlight,
     /// The last write. Without a race, all earlier writes are ordered before it.
     write: Touch,
@@ -90,7 +94,7 @@ struct Byte {
     read: Touch,
 }
 
-/// The atomic accesses to one byte. [`Byte`] has the others.
+/// The atomic accesses to a word. [`Byte`] has the others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Atomics {
     /// The writes since the last barrier. If all are of one warp, those since its last `sync_warp`. As for the reads of
@@ -113,8 +117,13 @@ pub(crate) enum Trouble {
 /// The memory. Blocks reuse it: what an earlier block wrote counts as unwritten, because its time is too old.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
+    /// Whole words, as in `bytes`.
+    values: Vec<u8>,
+    /// The record of each byte. A word that is not split has one: that of its first byte.
     bytes: Vec<Byte>,
-    /// The atomic accesses to each byte. Empty until the first one.
+    /// For each word whether its bytes have records of their own, because a thread of the block accessed a part of it.
+    split: Vec<bool>,
+    /// The atomic accesses to each word. Empty until the first one.
     atomics: Vec<Atomics>,
     /// The number of barriers of all blocks and `sync_warp`s of all warps.
     clock: u32,
@@ -133,7 +142,12 @@ impl Shared {
     /// Prepares the memory for the next block, which has `bytes` bytes.
     pub(crate) fn begin_block(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         self.grow(bytes)?;
+        let bytes = bytes.next_multiple_of(WORD);
         self.bytes.truncate(bytes);
+        self.values.truncate(bytes);
+        self.split.truncate(bytes / WORD);
+        // All records are too old to matter.
+        self.split.fill(false);
         self.next_interval();
         self.begin = self.barrier;
         Ok(())
@@ -141,15 +155,19 @@ impl Shared {
 
     /// Makes the memory at least this large.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
-        let more = bytes.saturating_sub(self.bytes.len());
-        self.bytes.try_reserve_exact(more).map_err(|_| {
-            let (bytes, what) = (bytes * size_of::<Byte>(), "the record of a block's shared memory");
-            OutOfMemory { bytes: bytes as u64, what }
+        let bytes = bytes.next_multiple_of(WORD).max(self.bytes.len());
+        let more = bytes - self.bytes.len();
+        let reserved = self.bytes.try_reserve_exact(more).and_then(|()| self.values.try_reserve_exact(more));
+        let reserved = reserved.and_then(|()| self.split.try_reserve_exact(more / WORD));
+        reserved.map_err(|_| {
+            let of_byte = size_of::<Byte>() + 2;
+            OutOfMemory { bytes: (bytes * of_byte) as u64, what: "the record of a block's shared memory" }
         })?;
-        let bytes = bytes.max(self.bytes.len());
         self.bytes.resize(bytes, Byte::default());
+        self.values.resize(bytes, 0);
+        self.split.resize(bytes / WORD, false);
         if !self.atomics.is_empty() {
-            self.atomics.resize(bytes, Atomics::default());
+            self.atomics.resize(bytes / WORD, Atomics::default());
         }
         Ok(())
     }
@@ -202,27 +220,44 @@ impl Shared {
         Touch { time: sync.max(self.barrier), who: Who(thread), site }
     }
 
+    /// The size of the parts of an access that have one record each: words, or bytes where a word is split. Splits the
+    /// word of a smaller access.
+    #[inline]
+    fn part(&mut self, address: usize, size: usize) -> usize {
+        let words = address / WORD..(address + size).div_ceil(WORD);
+        if size >= WORD && !self.split[words.clone()].contains(&true) {
+            return WORD;
+        }
+        for word in words {
+            if !std::mem::replace(&mut self.split[word], true) {
+                let (first, others) = self.bytes[word * WORD..][..WORD].split_at_mut(1);
+                others.fill(first[0]);
+            }
+        }
+        1
+    }
+
     /// Reads bytes that lie inside.
     #[inline]
     pub(crate) fn load(&mut self, address: usize, to: &mut [u8], thread: u16, site: u16) -> Result<(), Trouble> {
         let (begin, now) = (self.begin, self.touch(thread, site));
+        let part = self.part(address, to.len());
         let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
-        let length = to.len();
-        let mut atomics = self.atomics.get(address..address + length).unwrap_or(&[]).iter();
-        for (byte, to) in self.bytes[address..address + length].iter_mut().zip(to) {
-            let atomic = atomics.next().copied().unwrap_or_default();
+        for (at, to) in (address..).step_by(part).zip(to.chunks_exact_mut(part)) {
+            let atomic = self.atomics.get(at / WORD).copied().unwrap_or_default();
+            let byte = &mut self.bytes[at];
             if byte.in_flight.issuer().is_some() {
-                *to = u8::MAX;
+                to.fill(u8::MAX);
                 result = result.and(Err(Trouble::InFlight(byte.in_flight)));
                 continue;
             }
-            // Bytes that nothing wrote read as NaN, so that the result shows them.
-            let unwritten = byte.write.time.max(atomic.write.time) < begin;
-            *to = if unwritten { u8::MAX } else { byte.value };
-            if unwritten {
+            if byte.write.time.max(atomic.write.time) < begin {
+                // Bytes that nothing wrote read as NaN, so that the result shows them.
+                to.fill(u8::MAX);
                 result = result.and(Err(Trouble::Unwritten));
             } else {
+                to.copy_from_slice(&self.values[at..at + part]);
                 result = result.and(byte.before_read(now, order)).and(atomic.before_read(now, order));
             }
             byte.read.add(now, order);
@@ -233,15 +268,29 @@ impl Shared {
     /// Writes bytes that lie inside.
     #[inline]
     pub(crate) fn store(&mut self, address: usize, from: &[u8], thread: u16, site: u16) -> Result<(), Trouble> {
+        self.values[address..address + from.len()].copy_from_slice(from);
+        self.write(address, from.len(), thread, site, |byte, now| byte.write = now)
+    }
+
+    /// Looks for conflicts of a write to bytes that lie inside, and notes it in each record.
+    #[inline]
+    fn write(
+        &mut self,
+        address: usize,
+        size: usize,
+        thread: u16,
+        site: u16,
+        note: impl Fn(&mut Byte, Touch),
+    ) -> Result<(), Trouble> {
         let now = self.touch(thread, site);
+        let part = self.part(address, size);
         let order = Order { barrier: self.barrier, threads: &self.ordered };
         let mut result = Ok(());
-        let mut atomics = self.atomics.get(address..address + from.len()).unwrap_or(&[]).iter();
-        for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
-            let atomic = atomics.next().copied().unwrap_or_default();
+        for at in (address..address + size).step_by(part) {
+            let atomic = self.atomics.get(at / WORD).copied().unwrap_or_default();
+            let byte = &mut self.bytes[at];
             result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
-            byte.value = *from;
-            byte.write = now;
+            note(byte, now);
         }
         result
     }
@@ -256,45 +305,43 @@ impl Shared {
         (thread, site): (u16, u16),
     ) -> (u64, Result<(), Trouble>) {
         let (begin, now) = (self.begin, self.touch(thread, site));
+        self.atomics.resize(self.split.len(), Atomics::default());
+        let (mut old, mut result) = ([0; 8], Ok(()));
+        let part = self.part(address, size);
         let order = Order { barrier: self.barrier, threads: &self.ordered };
-        self.atomics.resize(self.bytes.len(), Atomics::default());
-        let (mut value, mut result) = ([0; 8], Ok(()));
-        let bytes = &mut self.bytes[address..address + size];
-        for ((byte, atomic), value) in bytes.iter().zip(&mut self.atomics[address..]).zip(&mut value) {
+        for (at, old) in (address..).step_by(part).zip(old[..size].chunks_exact_mut(part)) {
+            let (byte, atomic) = (&self.bytes[at], &self.atomics[at / WORD]);
             let unwritten = byte.write.time.max(atomic.write.time) < begin;
-            *value = if unwritten { u8::MAX } else { byte.value };
+            if unwritten {
+                old.fill(u8::MAX);
+            } else {
+                old.copy_from_slice(&self.values[at..at + part]);
+            }
             if unwritten && kind != AtomicKind::Store && byte.in_flight.issuer().is_none() {
                 result = result.and(Err(Trouble::Unwritten));
             }
-            if kind == AtomicKind::Load {
-                result = result.and(byte.before_read(now, order));
-                atomic.read.add(now, order);
-            } else {
-                result = result.and(byte.before_write(now, order));
-                atomic.write.add(now, order);
+            let conflict = match kind {
+                AtomicKind::Load => byte.before_read(now, order),
+                _ => byte.before_write(now, order),
+            };
+            result = result.and(conflict);
+        }
+        for atomic in &mut self.atomics[address / WORD..(address + size) / WORD] {
+            match kind {
+                AtomicKind::Load => atomic.read.add(now, order),
+                _ => atomic.write.add(now, order),
             }
         }
-        let old = u64::from_le_bytes(value);
+        let old = u64::from_le_bytes(old);
         if let Some(new) = function(old) {
-            for (byte, new) in bytes.iter_mut().zip(new.to_le_bytes()) {
-                byte.value = new;
-            }
+            self.values[address..address + size].copy_from_slice(&new.to_le_bytes()[..size]);
         }
         (old, result)
     }
 
     /// Issues an asynchronous copy to bytes that lie inside: until it is complete, they are in flight.
     pub(crate) fn issue(&mut self, address: usize, size: usize, thread: u16, site: u16) -> Result<(), Trouble> {
-        let now = self.touch(thread, site);
-        let order = Order { barrier: self.barrier, threads: &self.ordered };
-        let mut result = Ok(());
-        let mut atomics = self.atomics.get(address..address + size).unwrap_or(&[]).iter();
-        for byte in &mut self.bytes[address..address + size] {
-            let atomic = atomics.next().copied().unwrap_or_default();
-            result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
-            byte.in_flight = InFlight::issued(thread, site);
-        }
-        result
+        self.write(address, size, thread, site, |byte, _| byte.in_flight = InFlight::issued(thread, site))
     }
 
     /// Completes an asynchronous copy: its thread, which waited for it, has written the bytes now.
@@ -303,8 +350,10 @@ impl Shared {
     /// since then was reported.
     pub(crate) fn complete(&mut self, address: usize, from: &[u8], thread: u16, site: u16) {
         let now = self.touch(thread, site);
-        for (byte, from) in self.bytes[address..address + from.len()].iter_mut().zip(from) {
-            (byte.value, byte.write, byte.in_flight) = (*from, now, InFlight::default());
+        self.values[address..address + from.len()].copy_from_slice(from);
+        let part = self.part(address, from.len());
+        for byte in self.bytes[address..address + from.len()].iter_mut().step_by(part) {
+            (byte.write, byte.in_flight) = (now, InFlight::default());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Numbers for the lines of kernels, so that a record of an access can hold one.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,19 +15,20 @@ static SITES: Mutex<Vec<&'static Location<'static>>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// A cache of the last lines that this thread has looked up, by address.
-    static KNOWN: RefCell<[(usize, Site); 64]> = const { RefCell::new([(0, 0); 64]) };
+    static KNOWN: [Cell<(usize, Site)>; 64] = const { [const { Cell::new((0, 0)) }; 64] };
 }
 
 /// The number of a line.
+#[inline]
 pub(crate) fn number(location: &'static Location<'static>) -> Site {
     let address = std::ptr::from_ref(location).addr();
     // A `Location` is static data of 24 bytes; the quotient by 8 spreads them over the table.
     let slot = (address / 8) % 64;
-    KNOWN.with_borrow_mut(|known| {
-        if known[slot].0 != address {
-            known[slot] = (address, look_up(location));
+    KNOWN.with(|known| {
+        if known[slot].get().0 != address {
+            known[slot].set((address, look_up(location)));
         }
-        known[slot].1
+        known[slot].get().1
     })
 }
 

@@ -20,11 +20,14 @@ pub(crate) enum Wait {
 }
 
 /// Whether two threads wait for the same operation at the same line.
+#[inline]
 pub(crate) fn same(a: &Wait, b: &Wait) -> bool {
+    // A line has several locations if its function has several instances. A comparison of two takes long.
+    let same_line = |a: &'static Location<'static>, b: &'static Location<'static>| std::ptr::eq(a, b) || a == b;
     match (a, b) {
-        (Wait::Barrier(_, a), Wait::Barrier(_, b)) => a == b,
+        (Wait::Barrier(_, a), Wait::Barrier(_, b)) => same_line(a, b),
         (Wait::Warp(mask, kind, _, a), Wait::Warp(other_mask, other, _, b)) => {
-            std::mem::discriminant(kind) == std::mem::discriminant(other) && mask == other_mask && a == b
+            std::mem::discriminant(kind) == std::mem::discriminant(other) && mask == other_mask && same_line(a, b)
         }
         (Wait::Ended, Wait::Ended) => true,
         _ => false,
@@ -46,7 +49,8 @@ pub(crate) fn exchange(waits: &mut [Wait], mask: u32) {
         let holds = |&lane: &usize| values[lane].is_some_and(wanted);
         lanes(mask).filter(holds).fold(0, |bits, lane| bits | 1_u32 << lane)
     };
-    let old = waits.to_vec();
+    let mut old = [Wait::Ended; 32];
+    old[..waits.len()].copy_from_slice(waits);
     for lane in lanes(mask) {
         let Wait::Warp(_, operation, value, _) = old[lane] else { continue };
         // Of a lane that is not in the mask, a shuffle gets any value: all ones are NaN in the types that have one.

@@ -115,8 +115,8 @@ fn areas(random: &mut fastrand::Rng, shape: &[usize]) -> Array {
     array
 }
 
-/// Gaussians of bytes have the bytes of one filter after the other, at every level. Without the second look at uncertain
-/// sums they have not.
+/// Gaussians of bytes have the bytes of one filter after the other, at every level. Without the second look at
+/// uncertain sums they have not.
 #[test]
 fn gaussians_of_bytes() {
     let (mut served, mut wrong) = (0, 0);

@@ -148,8 +148,8 @@ fn grids_partition_the_rows() {
     assert_eq!([80, 81, 85, 88, 4096].map(|width| entry.blocks_across((13, 13), width)), [1, 2, 2, 2, 48]);
     let [launch] = of_ones(8192, 8192, Variant::SeparableRing).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!(launch.grid, (33, 64));
-    // One strip of 79 blocks leaves 53 of 132 multiprocessors idle. Five strips have 395 blocks, and three waves have 396
-    // places. But in a low image five strips would read more rows in three waves than one strip in one wave.
+    // One strip of 79 blocks leaves 53 of 132 multiprocessors idle. Five strips have 395 blocks, and three waves have
+    // 396 places. But in a low image five strips would read more rows in three waves than one strip in one wave.
     let entry = entries().find(|entry| entry.symbol == "separable_tensor_core_f32_c3_blocks_5").unwrap();
     let strips =
         |width| entry.grid_dim_y((31, 31), (4096, MAX_GRID_Y), entry.blocks_across((31, 31), width), (132, 228 << 10));

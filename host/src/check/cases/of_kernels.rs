@@ -203,7 +203,8 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
         let channels = entry.channels as usize;
         // Values of a row that a block computes.
         let values = entry.outputs(entry.example_mask()).0 as usize;
-        // A class is the rows of the halo, or, with tensor cores, a number of blocks. Then the example has the most rows.
+        // A class is the rows of the halo, or, with tensor cores, a number of blocks. Then the example has the most
+        // rows.
         let most_rows = entry.example_mask().1.max(entry.class() + 1) as usize;
         let (columns, rows) = (COLUMNS[number % COLUMNS.len()], most_rows - number % 15);
         // In the emulator the other variants take long for more products.
@@ -359,8 +360,8 @@ pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     twice.map(case).chain(interleaved).chain(of_bytes).collect()
 }
 
-/// The same for integers of planes, with a proof, on images of about 64 and 128 columns. The results are spread over the
-/// range of the type. Words can be proven for small masks only.
+/// The same for integers of planes, with a proof, on images of about 64 and 128 columns. The results are spread over
+/// the range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {
     type Turn = ((PixelType, Sides), usize, bool);
     const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];

@@ -30,6 +30,35 @@ fn neighbouring_bytes_are_no_race() {
     }
 }
 
+/// The record of a word becomes one of each byte with the first access to a part, and nothing is forgotten.
+#[test]
+fn bytes_of_a_word_keep_its_history() {
+    let mut shared = block();
+    shared.store(4, &[1, 2, 3, 4], 0, 7).unwrap();
+    let race = shared.load(6, &mut [0], 1, 8).unwrap_err();
+    assert!(matches!(race, Trouble::Race { before: Touch { who: Who(0), site: 7, .. }, wrote: true, .. }));
+    shared.next_interval();
+    shared.load(4, &mut [0; 4], 2, 9).unwrap();
+    for byte in 4..8 {
+        let race = shared.store(byte, &[0], 3, 8).unwrap_err();
+        assert!(matches!(race, Trouble::Race { before: Touch { who: Who(2), site: 9, .. }, wrote: false, .. }));
+    }
+    // Neighbours have a history of their own from now on, also for an access of the whole word.
+    shared.next_interval();
+    shared.store(5, &[9], 1, 0).unwrap();
+    shared.load(6, &mut [0; 2], 2, 0).unwrap();
+    let race = shared.load(4, &mut [0; 4], 2, 8).unwrap_err();
+    assert!(matches!(race, Trouble::Race { before: Touch { who: Who(1), .. }, wrote: true, .. }));
+    shared.next_interval();
+    let mut seen = [0; 4];
+    shared.load(4, &mut seen, 0, 8).unwrap();
+    assert_eq!(seen, [0, 9, 0, 0]);
+    // The next block begins with words.
+    shared.begin_block(16).unwrap();
+    assert_eq!(shared.load(4, &mut [0; 4], 0, 0), Err(Trouble::Unwritten));
+    assert_eq!(shared.split, [false; 4]);
+}
+
 #[test]
 fn what_another_block_wrote_is_unwritten() {
     let mut shared = block();
