@@ -168,8 +168,9 @@ impl DirectSum {
     }
 }
 
-/// `2^exponent`.
+/// `2^exponent`, clamped to normal numbers.
 pub(crate) fn power(exponent: i32) -> f64 {
+    // The bits of the exponent, plus 1023, begin at bit 52.
     f64::from_bits(((exponent.clamp(-1000, 1000) + 1023) as u64) << 52)
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Array {
     declaration: SharedDeclaration,
     /// Its address in shared memory.
     pub(crate) address: u32,
-    /// The sum of the sizes of the arrays before it, each rounded up to 16 bytes: its place in the records.
+    /// The sum of the sizes of the arrays before it, each rounded up to 16 bytes: its place from [`begin`] on.
     before: u32,
 }
 
@@ -82,7 +82,7 @@ impl Array {
         (offset + u64::from(size) <= self.bytes().into()).then_some(begin + offset as usize)
     }
 
-    /// The end of its place in the records.
+    /// The end of its place in the records, from [`begin`] on.
     pub(crate) fn end(&self) -> u32 {
         self.before + self.bytes().next_multiple_of(16)
     }

@@ -144,7 +144,10 @@ impl Runner<'_> {
         let Some(allocation) = self.common.memory.find(address) else { return };
         let offset = address - allocation.address;
         let elements = elements(allocation, offset, size);
-        if allocation.last_writes(elements.clone()) == last_writes {
+        let mut now = [0; 16];
+        let (now, then) = (&mut now[..size as usize], &copy.bytes[..size as usize]);
+        allocation.load(offset, now);
+        if now == then && allocation.last_writes(elements.clone()) == last_writes {
             return;
         }
         let writes = allocation.writes[elements].iter().map(|write| Record::unpack(write.load(Ordering::SeqCst)));
@@ -433,7 +436,7 @@ fn is_aligned(address: u64, size: u32) -> bool {
 /// The elements of an allocation that an access touches.
 #[inline]
 pub(crate) fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::ops::Range<usize> {
-    // Elements have sizes of powers of two, and a division takes long.
+    // The size is a power of two, and a division takes long.
     let shift = allocation.element.trailing_zeros();
     let first = offset >> shift;
     let last = (offset + u64::from(size) - 1) >> shift;

@@ -82,7 +82,7 @@ pub(crate) struct Allocation {
     pub(crate) reads: Box<[AtomicU64]>,
     /// The records of atomic accesses, from the first one on.
     atomics: OnceLock<Atomics>,
-    /// Whether there are some.
+    /// Whether `atomics` is set. A flag of its own, because `OnceLock::get` is no `SeqCst` load.
     has_atomics: AtomicBool,
 }
 
@@ -154,8 +154,9 @@ impl Allocation {
 
     /// The records of atomic accesses, if there were any in this launch or an earlier one.
     ///
-    /// The caller has noted its access before, in a step that is `SeqCst`, as the steps here are. So of a plain access
-    /// and the first atomic one at least one sees the other.
+    /// A plain access notes itself, then it looks here. An atomic one sets the flag or finds it set, notes itself, then
+    /// it looks up the plain accesses. All these steps are `SeqCst`, so they have one order, and the access that looks
+    /// last sees the other one.
     #[inline]
     pub(crate) fn atomics(&self) -> Option<&Atomics> {
         if self.has_atomics.load(Ordering::SeqCst) { self.atomics.get() } else { None }
@@ -178,12 +179,17 @@ impl Allocation {
         Ok(atomics)
     }
 
-    /// A hash of the records of the last writes of some elements. It changes with every write.
+    /// A hash of the records of the last writes of some elements. It changes with every write, but for one by the same
+    /// thread at the same line before the next barrier.
     pub(crate) fn last_writes(&self, elements: std::ops::Range<usize>) -> u64 {
+        // Without atomic writes the second hash is 0, also if the records of atomic accesses come into existence.
         let atomic = self.atomics.get().map_or(&[][..], |atomics| &atomics.writes[elements.clone()]);
-        self.writes[elements].iter().chain(atomic).fold(0, |hash: u64, write| {
-            (hash ^ write.load(Ordering::SeqCst)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-        })
+        let [plain, atomic] = [&self.writes[elements], atomic].map(|writes| {
+            writes.iter().fold(0, |hash: u64, write| {
+                (hash ^ write.load(Ordering::SeqCst)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+            })
+        });
+        plain ^ atomic.rotate_left(1)
     }
 
     /// The element at a byte of the allocation in words, such as `result[17]`.
@@ -300,6 +306,8 @@ impl Memory {
     /// [`OutOfMemory`] if the host has too little memory. An array takes its own bytes and 20 bytes for each element.
     /// Its first atomic access adds 16 bytes for each element. 8 MiB of the host's memory must be left.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
+        // The elements of an access and its alignment are found without divisions.
+        const { assert!(size_of::<T>().is_power_of_two()) };
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;
         let address = FIRST_ADDRESS + self.used;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-/// What the host thread does.
+/// What the host thread does. So a fiber that does not panic never touches [`PLACE`], which takes longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It runs no fiber.
@@ -57,8 +57,9 @@ pub(crate) fn set_hook_once() {
 
 /// Runs a fiber, and catches its panic.
 pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, Panic> {
-    STATE.set(State::InFiber);
+    // A kernel's closure may launch another kernel, whose blocks run on this host thread.
+    let outer = STATE.replace(State::InFiber);
     let result = catch_unwind(AssertUnwindSafe(run));
-    let state = STATE.replace(State::Outside);
+    let state = STATE.replace(outer);
     result.map_err(|payload| Panic { payload, place: PLACE.take().filter(|_| state == State::Panicked) })
 }

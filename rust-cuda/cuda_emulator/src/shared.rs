@@ -12,7 +12,8 @@
 //! An asynchronous copy marks its destination as in flight from issue to completion. An access to a byte in flight is
 //! reported.
 //!
-//! A word of four bytes has one record until a thread accesses a part of it. Then each of its bytes has one.
+//! A word of four bytes has one record until a thread of the block accesses a part of it. Then the word is split: each
+//! of its bytes has a record. An access to several words splits all of them if one is split.
 
 use cuda_std::executor::AtomicKind;
 
@@ -84,7 +85,7 @@ impl InFlight {
     }
 }
 
-/// What is known of one byte, or of a word, but for its value.
+/// The accesses to one byte, or to a word that is not split, that are not atomic.
 #[derive(Clone, Copy, Debug, Default)]
 struct Byte {
     in_flight: InFlight,
@@ -117,11 +118,11 @@ pub(crate) enum Trouble {
 /// The memory. Blocks reuse it: what an earlier block wrote counts as unwritten, because its time is too old.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Whole words, as in `bytes`.
+    /// The value of each byte. All bytes are those of whole words.
     values: Vec<u8>,
     /// The record of each byte. A word that is not split has one: that of its first byte.
     bytes: Vec<Byte>,
-    /// For each word whether its bytes have records of their own, because a thread of the block accessed a part of it.
+    /// For each word whether it is split.
     split: Vec<bool>,
     /// The atomic accesses to each word. Empty until the first one.
     atomics: Vec<Atomics>,
@@ -146,7 +147,7 @@ impl Shared {
         self.bytes.truncate(bytes);
         self.values.truncate(bytes);
         self.split.truncate(bytes / WORD);
-        // All records are too old to matter.
+        // All records are too old to matter, and no copy is in flight: those of the last block were abandoned.
         self.split.fill(false);
         self.next_interval();
         self.begin = self.barrier;
@@ -160,6 +161,7 @@ impl Shared {
         let reserved = self.bytes.try_reserve_exact(more).and_then(|()| self.values.try_reserve_exact(more));
         let reserved = reserved.and_then(|()| self.split.try_reserve_exact(more / WORD));
         reserved.map_err(|_| {
+            // With its value and its part of `split`.
             let of_byte = size_of::<Byte>() + 2;
             OutOfMemory { bytes: (bytes * of_byte) as u64, what: "the record of a block's shared memory" }
         })?;
@@ -220,10 +222,13 @@ impl Shared {
         Touch { time: sync.max(self.barrier), who: Who(thread), site }
     }
 
-    /// The size of the parts of an access that have one record each: words, or bytes where a word is split. Splits the
-    /// word of a smaller access.
+    /// The size of the parts of an access that have one record each: a word, or a byte if one of the words is split. The
+    /// word of a smaller access is split here.
+    ///
+    /// The address is a multiple of the size, or of a word.
     #[inline]
     fn part(&mut self, address: usize, size: usize) -> usize {
+        debug_assert!(size < WORD || (address.is_multiple_of(WORD) && size.is_multiple_of(WORD)));
         let words = address / WORD..(address + size).div_ceil(WORD);
         if size >= WORD && !self.split[words.clone()].contains(&true) {
             return WORD;

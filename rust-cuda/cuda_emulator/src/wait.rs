@@ -5,7 +5,7 @@ use std::panic::Location;
 use cuda_std::executor::Collective;
 
 /// What a fiber waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
     /// Nothing: it can continue with this value.
     Ready(u32),

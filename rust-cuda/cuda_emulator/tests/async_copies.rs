@@ -266,6 +266,43 @@ fn a_source_that_changes_before_the_wait() {
     assert!(found.to_string().contains("asynchronous read of 4 bytes at data[0], which changed"), "{found}");
 }
 
+/// Two writes by one thread at one line, one before and one after the issue of a copy.
+#[kernel]
+pub unsafe fn source_written_again(data: GlobalMut<f32>, from: Global<f32>) {
+    for value in [2.0, 3.0] {
+        unsafe { data.store(0, value) };
+        if value == 2.0 {
+            unsafe { cp_async_4(Shared::<f32>::dynamic(), from) };
+            commit_group();
+        }
+    }
+    wait_group::<0>();
+}
+
+/// An atomic access to another element, the first one of the array, while a copy is in flight.
+#[kernel]
+pub unsafe fn counted_beside_a_copy(data: GlobalMut<u32>, from: Global<u32>) {
+    unsafe { data.store(0, 5) };
+    unsafe { cp_async_4(Shared::<u32>::dynamic(), from) };
+    commit_group();
+    unsafe { data.atomic_add(1, 1) };
+    wait_group::<0>();
+}
+
+#[test]
+fn only_writes_of_the_source_change_it() {
+    let mut memory = Memory::new();
+    let (data, counts) = (memory.upload("data", &[1.0_f32]), memory.upload("counts", &[0_u32; 2]));
+    let launch = Launch::flat((1, 1), (1, 1), 16);
+    let (d, from) = (data.global_mut(), data.global());
+    let again = Emulator::new().launch("again", &launch, &mut memory, || unsafe { source_written_again(d, from) });
+    let Err(Error::Defects(found)) = again else { panic!("no defect") };
+    assert!(matches!(found.defects[0].kind, Kind::SourceChanged { .. }), "{found}");
+    let (d, from) = (counts.global_mut(), counts.global());
+    Emulator::new().launch("beside", &launch, &mut memory, || unsafe { counted_beside_a_copy(d, from) }).unwrap();
+    assert_eq!(memory.download(&counts), [5, 1]);
+}
+
 /// Issues copies and ends. The next block of the same host thread finds nothing of them.
 #[kernel]
 pub unsafe fn never_waited(source: Global<f32>) {
