@@ -75,7 +75,7 @@ impl Array {
         format!("the array has {} elements", self.bytes() / self.declaration.element.max(1))
     }
 
-    /// The place of an access in the records, if it lies in the array. Those of dynamic shared memory come first.
+    /// The place of an access in the records, if it lies in the array. The records of dynamic shared memory come first.
     pub(crate) fn place(&self, dynamic_bytes: u32, address: u64, size: u32) -> Option<usize> {
         let offset = address.checked_sub(self.address.into())?;
         let begin = (begin(dynamic_bytes) + self.before) as usize;

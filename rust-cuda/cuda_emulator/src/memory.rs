@@ -306,7 +306,7 @@ impl Memory {
     /// [`OutOfMemory`] if the host has too little memory. An array takes its own bytes and 20 bytes for each element.
     /// Its first atomic access adds 16 bytes for each element. 8 MiB of the host's memory must be left.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
-        // The elements of an access and its alignment are found without divisions.
+        // So a shift finds the elements of an access, and a mask its alignment.
         const { assert!(size_of::<T>().is_power_of_two()) };
         let element = size_of::<T>() as u64;
         let bytes = length as u64 * element;

@@ -85,7 +85,7 @@ impl InFlight {
     }
 }
 
-/// The accesses to one byte, or to a word that is not split, that are not atomic.
+/// The accesses to one byte, or to a word that is not split. [`Atomics`] has the atomic ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Byte {
     in_flight: InFlight,
@@ -95,7 +95,7 @@ struct Byte {
     read: Touch,
 }
 
-/// The atomic accesses to a word. [`Byte`] has the others.
+/// The atomic accesses to a word.
 #[derive(Clone, Copy, Debug, Default)]
 struct Atomics {
     /// The writes since the last barrier. If all are of one warp, those since its last `sync_warp`. As for the reads of
