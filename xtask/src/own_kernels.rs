@@ -186,7 +186,7 @@ mod tests {
             "[workspace]\na = 1\n\n[profile.dev]\nopt-level = 3\n\n[lints]\nb = 1\n[profile.dev.package.x]\nc = 2\n",
         );
         assert_eq!(found, "[profile.dev]\nopt-level = 3\n\n[profile.dev.package.x]\nc = 2\n\n");
-        assert!(profiles(&read("Cargo.toml")).contains("[profile.dev]\nopt-level = "));
+        assert!(profiles(&read("Cargo.toml")).contains("[profile.dev]\nopt-level = 2\n"));
     }
 
     #[test]

@@ -120,6 +120,7 @@ impl Kernel {
         let without_proof =
             self.plan.planes.iter().flat_map(|planes| [planes.to, planes.from.filter(|_| proof.is_none())]);
         let without_proof = without_proof.flatten().map(|conversion| (conversion.symbol, conversion.module()));
+        // Kernels with passes are those with scratch memory.
         let passes = (self.plan.scratch_bytes() > 0).then(|| later_passes(self.plan.entry.channels));
         let passes = passes.into_iter().flatten().map(|kernel| (kernel.symbol, kernel.module));
         let with_proof = proof.map(|proof| (proof.conversion.symbol, proof.conversion.module()));

@@ -203,7 +203,7 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
         let channels = entry.channels as usize;
         // Values of a row that a block computes.
         let values = entry.outputs(entry.example_mask()).0 as usize;
-        // A class is the rows of the halo, or, with tensor cores, a number of blocks. Then the example has the most
+        // A class is the rows of the halo. With tensor cores it is a number of blocks, and the example has the most
         // rows.
         let most_rows = entry.example_mask().1.max(entry.class() + 1) as usize;
         let (columns, rows) = (COLUMNS[number % COLUMNS.len()], most_rows - number % 15);
