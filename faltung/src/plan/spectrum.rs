@@ -16,12 +16,11 @@
 
 use std::f64::consts::TAU;
 
+use faltung_fft::Complex;
 use kernels_gpu::fft::error::{Transforms, least};
 use kernels_gpu::fft::layout::{COEFFICIENTS, Header, SIDE, SPECTRUM, TWIDDLES, frequency, length};
 use kernels_gpu::fft::passes;
 use kernels_gpu::registry::Ineligible;
-use rustfft::FftPlanner;
-use rustfft::num_complex::Complex;
 
 use super::direct_sum::ABOVE;
 use crate::accuracy::UNIT_ROUNDOFF;
@@ -135,7 +134,7 @@ fn header(window: &Mask, transforms: Transforms, is_proven: bool) -> Header {
 
 /// The transform of the mask with zeros around it: row `a`, column `b` for these frequencies of rows and columns.
 fn spectrum(window: &Mask, points: usize) -> Vec<Complex<f64>> {
-    let plan = FftPlanner::new().plan_fft_forward(points);
+    let plan = faltung_fft::complex(points).forward;
     let mut spectrum = vec![Complex::default(); points * points];
     for (to, row) in spectrum.chunks_exact_mut(points).zip(window.coefficients().chunks_exact(window.width())) {
         for (to, &coefficient) in to.iter_mut().zip(row) {

@@ -7,11 +7,7 @@
 //! ```
 //! The column pass reads and writes `X` once. The columns that it works on stay in the first-level cache.
 
-use std::sync::Arc;
-
-use realfft::num_complex::Complex;
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
-use rustfft::FftPlanner;
+use faltung_fft::{Complex, ComplexToReal, Fft, Pair, RealToComplex};
 
 use crate::{Result, memory};
 
@@ -25,10 +21,8 @@ pub(crate) struct Transform {
     /// Complex values from one row of `X` to the next: an odd number of cache lines. With a power of two, a column
     /// would fall into a few sets of the cache.
     stride: usize,
-    row_forward: Arc<dyn RealToComplex<f64>>,
-    row_inverse: Arc<dyn ComplexToReal<f64>>,
-    column_forward: Arc<dyn rustfft::Fft<f64>>,
-    column_inverse: Arc<dyn rustfft::Fft<f64>>,
+    row: Pair<dyn RealToComplex<f64>, dyn ComplexToReal<f64>>,
+    column: Pair<dyn Fft<f64>, dyn Fft<f64>>,
 }
 
 /// The memory of one tile's transforms.
@@ -49,16 +43,13 @@ pub(crate) struct Spectrum {
 impl Transform {
     /// Plans for tiles of `width` (even) and `height`.
     pub(crate) fn new(width: usize, height: usize) -> Self {
-        let (mut rows, mut columns) = (RealFftPlanner::new(), FftPlanner::new());
         let lines = (width / 2 + 1).div_ceil(COLUMNS);
         Self {
             width,
             height,
             stride: (lines | 1) * COLUMNS,
-            row_forward: rows.plan_fft_forward(width),
-            row_inverse: rows.plan_fft_inverse(width),
-            column_forward: columns.plan_fft_forward(height),
-            column_inverse: columns.plan_fft_inverse(height),
+            row: faltung_fft::real(width),
+            column: faltung_fft::complex(height),
         }
     }
 
@@ -78,10 +69,10 @@ impl Transform {
             Ok(values)
         };
         let scratch = [
-            self.row_forward.get_scratch_len(),
-            self.row_inverse.get_scratch_len(),
-            self.column_forward.get_inplace_scratch_len(),
-            self.column_inverse.get_inplace_scratch_len(),
+            self.row.forward.get_scratch_len(),
+            self.row.inverse.get_scratch_len(),
+            self.column.forward.get_inplace_scratch_len(),
+            self.column.inverse.get_inplace_scratch_len(),
         ];
         Ok(Buffers {
             row: vec![0.0; self.width],
@@ -95,7 +86,7 @@ impl Transform {
     pub(crate) fn row_forward(&self, buffers: &mut Buffers, y: usize) {
         let Buffers { row, spectrum, scratch, .. } = buffers;
         let to = &mut spectrum[y * self.stride..][..self.bins()];
-        self.row_forward.process_with_scratch(row, to, scratch).expect("lengths are those of the plan");
+        self.row.forward.process_with_scratch(row, to, scratch).expect("lengths are those of the plan");
     }
 
     /// Row `y` of the result into `buffers.row`.
@@ -105,7 +96,7 @@ impl Transform {
         // Rounding errors. The exact values are real, as those of a real row.
         from[0].im = 0.0;
         from[self.bins() - 1].im = 0.0;
-        self.row_inverse.process_with_scratch(from, row, scratch).expect("lengths are those of the plan");
+        self.row.inverse.process_with_scratch(from, row, scratch).expect("lengths are those of the plan");
     }
 
     /// The column pass. The tile has `rows` rows, the others are zeros; `wanted` rows of the result are written.
@@ -115,10 +106,10 @@ impl Transform {
             let count = COLUMNS.min(self.bins() - first);
             let columns = &mut columns[..count * self.height];
             self.gather(spectrum, columns, first, rows);
-            self.column_forward.process_with_scratch(columns, scratch);
+            self.column.forward.process_with_scratch(columns, scratch);
             let factors = &mask.values[first * self.height..][..columns.len()];
             columns.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
-            self.column_inverse.process_with_scratch(columns, scratch);
+            self.column.inverse.process_with_scratch(columns, scratch);
             for y in 0..wanted {
                 let to = &mut spectrum[y * self.stride + first..][..count];
                 to.iter_mut().enumerate().for_each(|(i, to)| *to = columns[i * self.height + y]);
@@ -157,7 +148,7 @@ impl Transform {
         for first in 0..self.bins() {
             let column = &mut values[first * self.height..][..self.height];
             self.gather(spectrum, column, first, coefficients.len() / width);
-            self.column_forward.process_with_scratch(column, scratch);
+            self.column.forward.process_with_scratch(column, scratch);
             column.iter_mut().for_each(|value| *value = value.conj() * factor);
         }
         Ok(Spectrum { values })
