@@ -1,7 +1,6 @@
 //! TIFF and BigTIFF, tiled or in strips, read in windows.
 
 use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,10 +11,10 @@ use tiff::decoder::{Decoder, Limits};
 use tiff::tags::Tag;
 
 use super::{ImageInfo, Value};
-use crate::files::{escaped, guarded};
+use crate::files::{AnyReader, buffered, escaped, guarded};
 use crate::{Error, Result};
 
-type TiffDecoder = Decoder<BufReader<File>>;
+type TiffDecoder = Decoder<AnyReader<'static>>;
 
 /// What a file says of its first page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl TiffSource {
 
 fn open(path: &Path) -> Result<TiffDecoder, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
-    let decoder = Decoder::new(BufReader::with_capacity(1 << 16, file)).map_err(|error| error.to_string())?;
+    let decoder = Decoder::new(buffered(file)).map_err(|error| error.to_string())?;
     // A strip may be as large as the image: the memory of a chunk counts it.
     Ok(decoder.with_limits(Limits::unlimited()))
 }

@@ -1,6 +1,6 @@
 //! Reads pictures: detects the format, reads the metadata, and decodes the values with crate `image`.
 
-use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
 use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
@@ -12,7 +12,8 @@ use super::limits::{self, MEMORY_CONSTANT, SMALL};
 use super::metadata::MOST_METADATA;
 use super::parts::{Kept, Parts};
 use super::{
-    AnyImage, Content, Format, MOST_BYTES, Metadata, Picture, Source, exr, jpeg, orient, png, tiff_read, webp,
+    AnyImage, AnyReader, Content, Format, MOST_BYTES, Metadata, Picture, any_reader, exr, jpeg, orient, png, tiff_read,
+    webp,
 };
 use faltung::Image;
 use faltung::memory::{self, has_room};
@@ -67,7 +68,7 @@ struct Opened<'a> {
 }
 
 /// Reads a picture of any format but `.npy`.
-pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
+pub(super) fn read(mut reader: AnyReader) -> Result<Picture, String> {
     let format = format(&mut reader)?;
     if format == ImageFormat::Tiff {
         return tiff_read::read(reader);
@@ -78,7 +79,7 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
 
 /// The most bytes of memory that [`read`] takes, as the beginning of the file says. [`MOST_BYTES`] where there is no
 /// room to look at it now: it is read when nothing else is under way.
-pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> {
+pub(super) fn memory(mut reader: AnyReader) -> Result<u64, String> {
     // Waiting for memory could block forever: this thread writes results, too, which releases memory.
     if memory::try_reserve(SMALL).is_none() {
         return Ok(MOST_BYTES);
@@ -99,7 +100,7 @@ pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> 
 }
 
 /// The further pages or frames of a picture, which [`read`] leaves out.
-pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<String>, String> {
+pub(super) fn left_out(mut reader: AnyReader) -> Result<Option<String>, String> {
     /// More are not counted.
     const MANY: usize = 1000;
     let animated = |scan: Scan| scan.animated.then(|| "is animated; its first frame is read".to_owned());
@@ -120,7 +121,7 @@ pub(super) fn left_out(mut reader: BufReader<impl Source>) -> Result<Option<Stri
 }
 
 /// Detects the format from the first bytes of a file, and rewinds.
-fn format(reader: &mut BufReader<impl Source>) -> Result<ImageFormat, String> {
+fn format(reader: &mut AnyReader) -> Result<ImageFormat, String> {
     let io = |error: std::io::Error| error.to_string();
     if !has_room(SMALL) {
         return Err("can't be read: there is hardly any memory".into());
@@ -164,13 +165,13 @@ fn broken(error: ImageError) -> String {
 }
 
 /// Reads the metadata. The decoder gets a file without it, so that it holds none.
-fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Result<Opened<'a>, String> {
+fn open<'a>(mut reader: AnyReader<'a>, format: ImageFormat) -> Result<Opened<'a>, String> {
     let io = |error: std::io::Error| error.to_string();
     let multiple = limits::multiple(format, false);
     Ok(match format {
         ImageFormat::Png => {
             let Scan { kept, metadata, orientation, .. } = png::scan(&mut reader)?;
-            let reader = BufReader::new(Parts::new(reader, kept).map_err(io)?);
+            let reader = any_reader(Parts::new(reader, kept).map_err(io)?);
             let decoder = PngDecoder::with_limits(reader, limits()).map_err(broken)?;
             Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
         }
@@ -180,7 +181,7 @@ fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Res
             if !has_room(frame.memory()) {
                 return Err(no_memory(frame.width.into(), frame.height.into(), frame.bytes()));
             }
-            let reader = BufReader::new(Parts::new(reader, kept).map_err(io)?);
+            let reader = any_reader(Parts::new(reader, kept).map_err(io)?);
             let mut decoder = JpegDecoder::new(reader).map_err(broken)?;
             decoder.set_limits(limits()).map_err(broken)?;
             Opened { decoder: Box::new(decoder), metadata, orientation, multiple }
@@ -188,7 +189,7 @@ fn open<'a>(mut reader: BufReader<impl Source + 'a>, format: ImageFormat) -> Res
         ImageFormat::WebP => {
             let Scan { metadata, orientation, .. } = webp::scan(&mut reader)?;
             reader.seek(SeekFrom::Start(0)).map_err(io)?;
-            let bytes = WebPDecoder::new(&mut reader).map_err(broken)?.total_bytes();
+            let bytes = WebPDecoder::new(any_reader(&mut reader)).map_err(broken)?.total_bytes();
             webp::check(&mut reader, bytes)?;
             reader.seek(SeekFrom::Start(0)).map_err(io)?;
             let decoder = WebPDecoder::new(reader).map_err(broken)?;

@@ -158,7 +158,7 @@ impl Picture {
         if bytes.len() as u64 > MOST_PIPED {
             return Err(blame(format!("is no file, and gives more than {MOST_PIPED} bytes")));
         }
-        Self::read_from(BufReader::new(Box::new(Cursor::new(bytes)))).map_err(blame)
+        Self::read_from(any_reader(Cursor::new(bytes))).map_err(blame)
     }
 
     fn read_from(mut reader: AnyReader) -> Result<Self, String> {
@@ -330,14 +330,20 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// What every reader of pictures needs.
-trait Source: Read + Seek {}
-impl<R: Read + Seek> Source for R {}
+pub(crate) trait Source: Read + Seek + Send {}
+impl<R: Read + Seek + Send> Source for R {}
 
-/// A reader of any source: the decoders are compiled once.
-type AnyReader = BufReader<Box<dyn Source>>;
+/// A reader of any source. Each decoder reads from this type alone, so it is compiled once.
+pub(crate) type AnyReader<'a> = BufReader<Box<dyn Source + 'a>>;
 
-fn buffered(file: File) -> AnyReader {
+/// Reads from a file.
+pub(crate) fn buffered(file: File) -> AnyReader<'static> {
     BufReader::with_capacity(1 << 16, Box::new(file))
+}
+
+/// Reads from another source.
+fn any_reader<'a>(source: impl Source + 'a) -> AnyReader<'a> {
+    BufReader::new(Box::new(source))
 }
 
 #[cfg(test)]

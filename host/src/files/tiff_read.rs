@@ -1,7 +1,7 @@
 //! Reading of TIFF through crate `tiff`: grey, RGB, palettes, CMYK and YCbCr of u8, u16, f16 and f32, in strips, tiles
 //! and planes.
 
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 
 use image::ImageFormat;
 use image::metadata::Orientation;
@@ -14,7 +14,7 @@ use super::decode::coded_data_fits;
 use super::metadata::Resolution;
 use super::parts::Patched;
 use super::tiff_directory::{Directory, tags};
-use super::{AnyImage, Content, MOST_BYTES, Metadata, Picture, Source, jpeg, limits, orient};
+use super::{AnyImage, AnyReader, Content, MOST_BYTES, Metadata, Picture, any_reader, jpeg, limits, orient};
 use faltung::{Image, Pixel, memory};
 
 /// The compression that is JPEG.
@@ -50,7 +50,7 @@ impl Plan {
 }
 
 /// Reads the first page.
-pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String> {
+pub(super) fn read(mut reader: AnyReader) -> Result<Picture, String> {
     let mut metadata = Metadata::default();
     let mut orientation = Orientation::NoTransforms;
     let directory = Directory::read(&mut reader);
@@ -64,7 +64,7 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
         Some(palette) => {
             let grey = directory.expect("it has the palette").short(1);
             let patched = Patched::new(reader, palette.at, grey).map_err(|error| error.to_string())?;
-            decode(BufReader::new(patched), Some(&palette.colours))?
+            decode(any_reader(patched), Some(&palette.colours))?
         }
         None => decode(reader, None)?,
     };
@@ -76,7 +76,7 @@ pub(super) fn read(mut reader: BufReader<impl Source>) -> Result<Picture, String
 }
 
 /// The bytes of memory that [`read`] takes.
-pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> {
+pub(super) fn memory(mut reader: AnyReader) -> Result<u64, String> {
     let palette = Directory::read(&mut reader).map_or(Ok(None), |directory| {
         palette(&directory, &mut reader).map(|palette| palette.map(|palette| (palette.at, directory.short(1))))
     })?;
@@ -84,7 +84,7 @@ pub(super) fn memory(mut reader: BufReader<impl Source>) -> Result<u64, String> 
     let plan = match palette {
         Some((at, grey)) => {
             let patched = Patched::new(reader, at, grey).map_err(|error| error.to_string())?;
-            plan(&mut Decoder::new(patched).map_err(broken)?, true)?
+            plan(&mut Decoder::new(any_reader(patched)).map_err(broken)?, true)?
         }
         None => plan(&mut Decoder::new(reader).map_err(broken)?, false)?,
     };
@@ -139,7 +139,7 @@ fn palette(directory: &Directory, reader: &mut (impl Read + Seek)) -> Result<Opt
 }
 
 /// What comes out of the decoder, and that there is room for it.
-fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, String> {
+fn plan(decoder: &mut Decoder<AnyReader>, palette: bool) -> Result<Plan, String> {
     let (width, height) = decoder.dimensions().map_err(broken)?;
     let colour = decoder.colortype().map_err(broken)?;
     let format = decoder.image_buffer_layout().map_err(broken)?;
@@ -184,7 +184,7 @@ fn plan(decoder: &mut Decoder<impl Read + Seek>, palette: bool) -> Result<Plan, 
 }
 
 /// Whether the samples besides the colours are alpha.
-fn has_alpha(decoder: &mut Decoder<impl Read + Seek>) -> bool {
+fn has_alpha(decoder: &mut Decoder<AnyReader>) -> bool {
     let extra = decoder.find_tag_unsigned_vec::<u16>(Tag::ExtraSamples);
     matches!(extra.ok().flatten().as_deref(), Some([1 | 2]))
 }
@@ -208,7 +208,7 @@ fn sample(format: &BufferLayoutPreference) -> Option<SampleKind> {
     })
 }
 
-fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, String> {
+fn decode(reader: AnyReader, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, String> {
     let mut decoder = Decoder::new(reader).map_err(broken)?;
     let plan = plan(&mut decoder, palette.is_some())?;
     let Some(_reserved) = memory::reserve(plan.memory()) else {
@@ -263,7 +263,7 @@ fn decode<R: Read + Seek>(reader: BufReader<R>, palette: Option<&[[u8; 3]]>) -> 
 
 /// Strips and tiles are held as they are stored. Those in JPEG have sizes of their own, which the decoder does not
 /// compare.
-fn check_chunks(decoder: &mut Decoder<BufReader<impl Read + Seek>>, plan: &Plan) -> Result<(), String> {
+fn check_chunks(decoder: &mut Decoder<AnyReader>, plan: &Plan) -> Result<(), String> {
     if !plan.jpeg {
         return Ok(());
     }
