@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "9176d3ead7833ab4955df0406348f39613b9c06edd5be150b37ad13c92f87a9c";
+pub const SOURCE_HASH: &str = "c40391fdcb2a71d91389c8c5dc2f8bcc481290bb1ecb6bea2f6f623fdf5ded5b";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -212,15 +212,12 @@ pub static MODULES: &[Module] = &[
     Module { name: "sliding_window_f32_c1_7x7", packed: packed!("sliding_window_f32_c1_7x7.ptx") },
     Module { name: "sliding_window_f32_c1_8x8", packed: packed!("sliding_window_f32_c1_8x8.ptx") },
     Module { name: "sliding_window_f32_c1_9x9", packed: packed!("sliding_window_f32_c1_9x9.ptx") },
-    Module { name: "sliding_window_f32_c3_11x11", packed: packed!("sliding_window_f32_c3_11x11.ptx") },
     Module { name: "sliding_window_f32_c3_3x3", packed: packed!("sliding_window_f32_c3_3x3.ptx") },
     Module { name: "sliding_window_f32_c3_5x5", packed: packed!("sliding_window_f32_c3_5x5.ptx") },
     Module { name: "sliding_window_f32_c3_7x7", packed: packed!("sliding_window_f32_c3_7x7.ptx") },
-    Module { name: "sliding_window_f32_c3_9x9", packed: packed!("sliding_window_f32_c3_9x9.ptx") },
     Module { name: "sliding_window_f32_c4_3x3", packed: packed!("sliding_window_f32_c4_3x3.ptx") },
     Module { name: "sliding_window_f32_c4_5x5", packed: packed!("sliding_window_f32_c4_5x5.ptx") },
     Module { name: "sliding_window_f32_c4_7x7", packed: packed!("sliding_window_f32_c4_7x7.ptx") },
-    Module { name: "sliding_window_f32_c4_9x9", packed: packed!("sliding_window_f32_c4_9x9.ptx") },
     Module { name: "sliding_window_planar_f32_c2_11x11", packed: packed!("sliding_window_planar_f32_c2_11x11.ptx") },
     Module { name: "sliding_window_planar_f32_c2_13x13", packed: packed!("sliding_window_planar_f32_c2_13x13.ptx") },
     Module { name: "sliding_window_planar_f32_c2_15x15", packed: packed!("sliding_window_planar_f32_c2_15x15.ptx") },
@@ -232,6 +229,7 @@ pub static MODULES: &[Module] = &[
     Module { name: "sliding_window_planar_f32_c3_15x15", packed: packed!("sliding_window_planar_f32_c3_15x15.ptx") },
     Module { name: "sliding_window_planar_f32_c3_17x17", packed: packed!("sliding_window_planar_f32_c3_17x17.ptx") },
     Module { name: "sliding_window_planar_f32_c3_21x21", packed: packed!("sliding_window_planar_f32_c3_21x21.ptx") },
+    Module { name: "sliding_window_planar_f32_c3_9x9", packed: packed!("sliding_window_planar_f32_c3_9x9.ptx") },
     Module { name: "sliding_window_planar_f32_c4_11x11", packed: packed!("sliding_window_planar_f32_c4_11x11.ptx") },
     Module { name: "sliding_window_planar_f32_c4_13x13", packed: packed!("sliding_window_planar_f32_c4_13x13.ptx") },
     Module { name: "sliding_window_planar_f32_c4_15x15", packed: packed!("sliding_window_planar_f32_c4_15x15.ptx") },
@@ -254,6 +252,7 @@ pub static MODULES: &[Module] = &[
     Module { name: "sliding_window_planar_u16_c3_15x15", packed: packed!("sliding_window_planar_u16_c3_15x15.ptx") },
     Module { name: "sliding_window_planar_u16_c3_17x17", packed: packed!("sliding_window_planar_u16_c3_17x17.ptx") },
     Module { name: "sliding_window_planar_u16_c3_21x21", packed: packed!("sliding_window_planar_u16_c3_21x21.ptx") },
+    Module { name: "sliding_window_planar_u16_c3_9x9", packed: packed!("sliding_window_planar_u16_c3_9x9.ptx") },
     Module { name: "sliding_window_planar_u16_c4_11x11", packed: packed!("sliding_window_planar_u16_c4_11x11.ptx") },
     Module { name: "sliding_window_planar_u16_c4_13x13", packed: packed!("sliding_window_planar_u16_c4_13x13.ptx") },
     Module { name: "sliding_window_planar_u16_c4_15x15", packed: packed!("sliding_window_planar_u16_c4_15x15.ptx") },
@@ -266,7 +265,6 @@ pub static MODULES: &[Module] = &[
     Module { name: "sliding_window_u16_c3_3x3", packed: packed!("sliding_window_u16_c3_3x3.ptx") },
     Module { name: "sliding_window_u16_c3_5x5", packed: packed!("sliding_window_u16_c3_5x5.ptx") },
     Module { name: "sliding_window_u16_c3_7x7", packed: packed!("sliding_window_u16_c3_7x7.ptx") },
-    Module { name: "sliding_window_u16_c3_9x9", packed: packed!("sliding_window_u16_c3_9x9.ptx") },
     Module { name: "sliding_window_u16_c4_3x3", packed: packed!("sliding_window_u16_c4_3x3.ptx") },
     Module { name: "sliding_window_u16_c4_5x5", packed: packed!("sliding_window_u16_c4_5x5.ptx") },
     Module { name: "sliding_window_u16_c4_7x7", packed: packed!("sliding_window_u16_c4_7x7.ptx") },

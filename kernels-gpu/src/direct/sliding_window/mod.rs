@@ -102,10 +102,8 @@ crate::registry::instances! {
         }
     sm_80 "sliding_window_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3];
         |image, result, _mask, params| cp_async_ring::sliding_window::<C>(image, result, params)
-    sm_70 "sliding_window_{T}_c{C}_{K}x{K}" for T in [f32], C in [3, 4], K in [3, 5, 7, 9];
-    sm_70 "sliding_window_{T}_c{C}_{K}x{K}" for T in [f32], C in [3], K in [11];
+    sm_70 "sliding_window_{T}_c{C}_{K}x{K}" for T in [f32], C in [3, 4], K in [3, 5, 7];
     sm_70 "sliding_window_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 3, 4], K in [3, 5, 7];
-    sm_70 "sliding_window_{T}_c{C}_{K}x{K}" for T in [u16], C in [3], K in [9];
     sm_70 "sliding_window_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [5, 7, 9, 11];
         |image, result, _mask, params| {
             const WALK: Schedule = schedule(<T as Pixel>::TYPE, C, K);

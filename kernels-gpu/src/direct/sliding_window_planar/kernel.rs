@@ -11,25 +11,25 @@ use crate::direct::sliding_window::passes::Pass;
 use crate::direct::sliding_window::walk::{Sums, Window, multiply_add};
 use crate::direct::sliding_window_planar::mask::pass_pitch;
 use crate::direct::sliding_window_planar::rows::{C, Fragment, Layout, RowLoader, WARP};
-use crate::direct::sliding_window_planar::store::ChannelWriter;
+use crate::direct::sliding_window_planar::store::{self, ResultWriter};
 
 /// Rows between the load of a row and its use.
 const PREFETCH_DISTANCE: i32 = 2;
 
-/// The convergent instructions of a kernel with `passes` passes: a barrier before the first row, one for each row, and
-/// a vote for each bit of the pass.
+/// The convergent instructions of a kernel with `passes` passes: a barrier before the first row, one for each row, a
+/// vote for each bit of the pass, and those of the exchange of results.
 #[must_use]
-pub const fn convergent(passes: u32) -> Convergent {
-    Convergent { votes: passes.ilog2(), ..Convergent::barriers(2) }
+pub const fn convergent(channels: u32, passes: u32) -> Convergent {
+    Convergent { votes: passes.ilog2(), ..Convergent::barriers(2) }.and(store::convergent(channels))
 }
 
-/// The dynamic shared memory of a block in bytes: border table, two buffers of rows, and two of the sums that `passes`
-/// warps hand over.
+/// The dynamic shared memory of a block in bytes: border table, two buffers of rows, two of the sums that `passes`
+/// warps hand over, and the exchange of results.
 #[must_use]
 pub const fn shared_bytes(side: u32, channels: u32, passes: u32) -> u64 {
     let rows = Layout::new(side, channels, WARP * passes);
     let sums = if passes > 1 { WARP * C as u32 * passes } else { 0 };
-    (rows.tables + 2 * (rows.buffer + sums)) as u64 * size_of::<f32>() as u64
+    (rows.tables + 2 * (rows.buffer + sums) + store::exchange_values(channels)) as u64 * size_of::<f32>() as u64
 }
 
 /// The kernel for a mask of `K` x `K` in `PASSES` passes of up to `H` rows, and `CHANNELS` interleaved channels.
@@ -116,8 +116,8 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
         // The compiler must not know the count, or it would unroll the loop.
         let end = rows + params.mask_height - 1;
         let top = first - params.origin_y;
-        let x = group as i32 * C as i32;
-        let mut writer = ChannelWriter::<C, CHANNELS>::new(result, &params, (x, first), channel);
+        let exchange = handed_over.offset(2 * HandOver::<PASSES>::LENGTH);
+        let mut writer = ResultWriter::<CHANNELS>::new(result, &params, (lane, first_lane), first, exchange);
         let window = RowLoader::<T, K, CHANNELS, THREADS>::window_place(group - first_group, channel);
         let mut fragment = Fragment::ZERO;
         // SAFETY: the image holds its rows, as this function requires.
@@ -150,7 +150,7 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
             let own = r - pass.first_row;
             if own >= 0 && own < rows + H as i32 - 1 {
                 // SAFETY: the mask holds the coefficients of all passes. The sums were handed over before the last
-                // barrier. The row is the block's, and the pixels are the thread's.
+                // barrier. The row is the block's. All lanes of a warp have the same pass, so all are here.
                 unsafe {
                     let initial = sums_of.load();
                     add_row::<K, H>(&mut sums, &values, initial, MaskRowRange::new::<false>(own, rows), pass);
@@ -219,6 +219,8 @@ impl<const PASSES: usize> HandOver<PASSES> {
     const VALUES: u32 = WARP * C as u32;
     /// Values of a buffer.
     const BUFFER: u32 = Self::VALUES * PASSES as u32;
+    /// Values of shared memory for each of the two buffers. One pass hands nothing over.
+    const LENGTH: u32 = if PASSES > 1 { Self::BUFFER } else { 0 };
 
     /// Whether the warp has the last pass, whose sums are complete.
     #[inline(always)]

@@ -6,7 +6,7 @@
 //!
 //! # Thread mapping
 //! A thread owns 8 neighbouring pixels of one channel. Neighbouring lanes have the channels of the same 8 pixels, then
-//! those of the next 8. So a warp stores pieces of a pixel's size, and images of any width fill the grid.
+//! those of the next 8. So images of any width fill the grid. A warp exchanges its results, and stores whole lines.
 //!
 //! # Tiling
 //! In the step of row `r` the threads of a block
@@ -80,10 +80,8 @@ const fn blocks_per_sm(entry: &Entry) -> u32 {
 
 crate::registry::instances! {
     SlidingWindowPlanar;
-    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [f32], C in [2, 4], K in [9];
-    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [f32], C in [2, 3, 4], K in [11, 13, 15, 17, 21];
-    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 2, 4], K in [9];
-    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 2, 3, 4], K in [11, 13, 15, 17];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [f32], C in [2, 3, 4], K in [9, 11, 13, 15, 17, 21];
+    sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [1, 2, 3, 4], K in [9, 11, 13, 15, 17];
     sm_70 "sliding_window_planar_{T}_c{C}_{K}x{K}" for T in [u16], C in [2, 3, 4], K in [21];
         |image, result, _mask, params| {
             sliding_window_planar::<
@@ -116,5 +114,5 @@ pub const SPEC: Spec = Spec {
     pixels_together: PIXELS_PER_THREAD,
     shared_bytes: |entry, _| shared_bytes(entry.side(), entry.channels, passes(entry.side())),
     launch_bounds: |entry| Some((threads(entry.side()), blocks_per_sm(entry))),
-    convergent: |entry| convergent(passes(entry.side())),
+    convergent: |entry| convergent(entry.channels, passes(entry.side())),
 };

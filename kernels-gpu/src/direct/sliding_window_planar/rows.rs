@@ -187,6 +187,11 @@ pub(super) const WARP: u32 = 32;
 /// Neighbouring pixels of a thread.
 pub(super) const C: usize = super::PIXELS_PER_THREAD as usize;
 
+/// Groups of pixels of which a warp has threads. The first and the last one may belong to two warps.
+pub(super) const fn groups(channels: u32) -> u32 {
+    if WARP.is_multiple_of(channels) { WARP / channels } else { (WARP + channels - 2) / channels + 1 }
+}
+
 /// The layout of the shared memory that holds rows: the border table, then two buffers. All numbers are of values.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
@@ -213,8 +218,7 @@ pub(super) struct Layout {
 impl Layout {
     /// For masks of `side` x `side`, and blocks of `threads` threads.
     pub(super) const fn new(side: u32, channels: u32, threads: u32) -> Self {
-        // Groups of pixels of which a warp has threads. The first and the last one may belong to two warps.
-        let groups = if WARP.is_multiple_of(channels) { WARP / channels } else { (WARP + channels - 2) / channels + 1 };
+        let groups = groups(channels);
         let loaders = threads - threads % channels;
         let step = loaders / channels;
         let pixels = groups * C as u32 + side - 1;
