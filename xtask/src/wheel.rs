@@ -42,14 +42,15 @@ const CONTENTS: [&str; 8] = [
 ];
 
 /// `cargo` for maturin, for the wheel of the tests. It builds the libraries of the whole workspace with all features, as
-/// `cargo test` does. For the module alone cargo would choose other features, and compile everything again.
+/// `cargo test` does. For the module alone cargo would choose other features, and compile everything again. Examples
+/// bring the features that `[dev-dependencies]` ask for.
 const CARGO: &str = r#"#!/bin/sh
 # The cargo behind this one.
 PATH="${PATH#*:}"
 if [ "$1" = rustc ]; then
     # Their values differ from those of `cargo test`, so pyo3 would be compiled again.
     unset PYO3_CONFIG_FILE PYO3_ENVIRONMENT_SIGNATURE PYO3_PYTHON PYTHON_SYS_EXECUTABLE
-    exec cargo build --workspace --all-features --lib --message-format json-render-diagnostics
+    exec cargo build --workspace --all-features --lib --examples --message-format json-render-diagnostics
 fi
 exec cargo "$@"
 "#;
