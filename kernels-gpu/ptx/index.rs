@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "c40391fdcb2a71d91389c8c5dc2f8bcc481290bb1ecb6bea2f6f623fdf5ded5b";
+pub const SOURCE_HASH: &str = "e5f99fa6a9bcbb2eed4b15f92fc4ea28f093cccc944b5a88c7e84f8c98044939";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

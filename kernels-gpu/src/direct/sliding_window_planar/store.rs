@@ -119,6 +119,7 @@ impl<const CHANNELS: u32> ResultWriter<CHANNELS> {
     /// - The row lies in the result, and no other warp accesses the warp's values of it.
     /// - All lanes of the warp are here. A barrier was passed since the last call.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     pub(super) unsafe fn store(&mut self, sums: &[f32; C]) {
         let mut values = [0.0; MAX_STORES];
         for c in 0..C {
@@ -145,6 +146,7 @@ impl<const CHANNELS: u32> ResultWriter<CHANNELS> {
     /// # Safety
     /// As for [`store`](Self::store).
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn exchange(&self, values: &[f32; MAX_STORES]) -> [f32; MAX_STORES] {
         for c in 0..C {
             // SAFETY: the place is that of the thread's result. All lanes have read the last row's before the barrier.
@@ -165,6 +167,7 @@ impl<const CHANNELS: u32> ResultWriter<CHANNELS> {
     /// # Safety
     /// As for [`store`](Self::store), and the result is of type `R`.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn store_as<R: StoreVector>(&self, values: &[f32; MAX_STORES]) {
         let row = self.row.cast::<R>();
         if self.vectorized {
