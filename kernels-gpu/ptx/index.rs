@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "e5f99fa6a9bcbb2eed4b15f92fc4ea28f093cccc944b5a88c7e84f8c98044939";
+pub const SOURCE_HASH: &str = "cb329f3dd1f049c9a28cb23a20dc90037dd0f4dbeab17c293e7d99a3d14c104f";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -1,12 +1,12 @@
 //! Large masks in several *passes* over a strip, each with the rows of the mask that fit the registers and caches.
 //!
-//! From 21 x 21 on, with 8 columns a thread, three things overflow: the sums the registers, the products the
-//! instruction cache, the coefficients the constant cache. So the strip is walked several times. Each pass adds up to
-//! [`rows_per_pass`] rows of the mask. A later pass begins its sums with what the pass before has written to the
+//! From 21 x 21 on, with 8 columns a thread, the sums overflow the registers, the products the instruction cache, and
+//! the coefficients the constant cache. So a block walks the strip several times. Each pass adds up to
+//! [`rows_per_pass`] rows of the mask. A later pass begins its sums with what the pass before it has written to the
 //! result. So each output still adds its products in the order of the mask.
 //!
-//! What bounds a pass on an H100:
-//! - The instruction cache: a loop of 2000 instructions (32 KB) runs at 90 % of the FMA rate, one of 3600 at 73 %.
+//! What bounds a pass on an H100 (`docs/kernels/direct.md` has the measurements):
+//! - The instruction cache of 32 KB, about 2000 instructions: the FMA rate of a longer loop falls.
 //! - The first-level constant cache of 1 KB: the coefficients of a pass lie close together, see [`mask_row`].
 
 use cuda_std::prelude::*;

@@ -1,4 +1,4 @@
-//! The kernel: the walk down a strip, with the passes of a large mask side by side.
+//! The kernel: a block walks down a strip. Each of its warps runs one pass over the mask.
 
 use cuda_std::prelude::*;
 
@@ -10,26 +10,27 @@ use crate::common::vector::LoadVector;
 use crate::direct::sliding_window::passes::Pass;
 use crate::direct::sliding_window::walk::{Sums, Window, multiply_add};
 use crate::direct::sliding_window_planar::mask::pass_pitch;
-use crate::direct::sliding_window_planar::rows::{C, Fragment, Layout, RowLoader, WARP};
+use crate::direct::sliding_window_planar::rows::{Fragment, PIXELS, RowLoader, SharedLayout, WARP, group_and_channel};
 use crate::direct::sliding_window_planar::store::{self, ResultWriter};
 
-/// Rows between the load of a row and its use.
+/// A row is loaded two iterations before its use: one in registers, one in shared memory. The loop depends on this
+/// number.
 const PREFETCH_DISTANCE: i32 = 2;
 
 /// The convergent instructions of a kernel with `passes` passes: a barrier before the first row, one for each row, a
-/// vote for each bit of the pass, and those of the exchange of results.
+/// vote for each bit of the pass index, and those of the exchange of results.
 #[must_use]
 pub const fn convergent(channels: u32, passes: u32) -> Convergent {
     Convergent { votes: passes.ilog2(), ..Convergent::barriers(2) }.and(store::convergent(channels))
 }
 
-/// The dynamic shared memory of a block in bytes: border table, two buffers of rows, two of the sums that `passes`
-/// warps hand over, and the exchange of results.
+/// The dynamic shared memory of a block in bytes: the border table, two row buffers, two buffers of the sums
+/// that passes hand over, and the exchange of results.
 #[must_use]
 pub const fn shared_bytes(side: u32, channels: u32, passes: u32) -> u64 {
-    let rows = Layout::new(side, channels, WARP * passes);
-    let sums = if passes > 1 { WARP * C as u32 * passes } else { 0 };
-    (rows.tables + 2 * (rows.buffer + sums) + store::exchange_values(channels)) as u64 * size_of::<f32>() as u64
+    let rows = SharedLayout::new(side, channels, WARP * passes);
+    let sums = pass_sums_buffer(passes);
+    (rows.table_total + 2 * (rows.buffer + sums) + store::exchange_values(channels)) as u64 * size_of::<f32>() as u64
 }
 
 /// The kernel for a mask of `K` x `K` in `PASSES` passes of up to `H` rows, and `CHANNELS` interleaved channels.
@@ -54,11 +55,11 @@ pub unsafe fn sliding_window_planar<
     result: OutputPtr,
     params: Params,
 ) {
-    // SAFETY: `run` has exactly the conditions of this function.
+    // SAFETY: `run` requires nothing beyond the conditions above.
     unsafe { Planar::<T, K, H, PASSES, CHANNELS, THREADS>::run(image, result, params) }
 }
 
-/// The kernel's constants.
+/// Holds the constants that depend on the kernel's parameters.
 struct Planar<T, const K: usize, const H: usize, const PASSES: usize, const CHANNELS: u32, const THREADS: u32>(
     core::marker::PhantomData<T>,
 );
@@ -66,7 +67,7 @@ struct Planar<T, const K: usize, const H: usize, const PASSES: usize, const CHAN
 impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const CHANNELS: u32, const THREADS: u32>
     Planar<T, K, H, PASSES, CHANNELS, THREADS>
 {
-    const LAYOUT: Layout = Layout::new(K as u32, CHANNELS, THREADS);
+    const LAYOUT: SharedLayout = SharedLayout::new(K as u32, CHANNELS, THREADS);
 
     /// The body of the kernel.
     ///
@@ -77,91 +78,90 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
         const { assert!(THREADS == WARP * PASSES as u32 && PASSES * H >= K && PASSES * (H - 1) < K) };
         let thread = thread::thread_idx_x();
         let lane = thread % WARP;
-        // The grid's lanes take the channels of a group of `C` pixels, then those of the next group.
         let first_lane = thread::block_idx_x() * WARP;
-        let (group, channel) = ((first_lane + lane) / CHANNELS, (first_lane + lane) % CHANNELS);
+        let (group, channel) = group_and_channel::<CHANNELS>(first_lane + lane);
         let first_group = first_lane / CHANNELS;
         let (first, rows) = block_rows::<1>(&params);
         if rows <= 0 {
             return;
         }
 
-        let tables = Shared::<i32>::dynamic();
-        let buffers = tables.offset(Self::LAYOUT.tables).cast::<f32>();
-        let handed_over = buffers.offset(2 * Self::LAYOUT.buffer);
-        // SAFETY: the table begins the shared memory, which has room for it.
+        let table = Shared::<i32>::dynamic();
+        let buffers = table.offset(Self::LAYOUT.table_total).cast::<f32>();
+        let sum_buffers = buffers.offset(2 * Self::LAYOUT.buffer);
+        // SAFETY: the table begins the shared memory, which has room for it. `thread < THREADS`.
         let loader = unsafe {
-            RowLoader::<T, K, CHANNELS, THREADS>::new(image, params, (thread, first_group as i32 * C as i32), tables)
+            RowLoader::<T, K, CHANNELS, THREADS>::new(image, params, thread, first_group as i32 * PIXELS as i32, table)
         };
-        // SAFETY: the buffers follow the table. The barrier below comes before the first read.
+        // SAFETY: the buffers follow the table. The barrier below comes before any other access.
         unsafe { loader.fill(buffers, 2 * Self::LAYOUT.buffer, thread) };
-        let mut sums_of = HandOver::<PASSES> { sums: handed_over.offset(4 * lane), pass: 0, current: 0 };
+        let mut pass_sums = PassSums::<PASSES> { sums: sum_buffers.offset(4 * lane), pass: 0, current: 0 };
         let mut pass = Pass::ALL_ROWS;
         if PASSES > 1 {
-            // The assembler knows that a vote has the same result in all lanes. So the pass is in uniform registers.
+            // `warp::any` gives a warp-uniform value, so ptxas keeps the pass index in a uniform register.
             let mut index = 0;
             for bit in 0..PASSES.ilog2() {
-                // SAFETY: all lanes are here.
+                // SAFETY: `rows` is the same for all threads, so all lanes are here.
                 index |= u32::from(unsafe { warp::any((thread / WARP) >> bit & 1 != 0) }) << bit;
             }
-            // LLVM must not see that the number is one of a few, or it would select values by the votes, and ptxas
-            // would keep those in other registers.
+            // black_box hides that the index is one of a few. Otherwise LLVM emits selects, whose results go to
+            // per-thread registers.
             let index = thread::black_box(index);
-            sums_of.pass = index;
+            pass_sums.pass = index;
             pass = Pass::new::<K, H>(index as i32, index * pass_pitch(K as u32, H as u32));
-            // SAFETY: each thread fills the sums that its own lane and pass begin with.
-            unsafe { sums_of.clear() };
+            // SAFETY: each warp has a pass of its own. The barrier below comes before any other access.
+            unsafe { pass_sums.clear() };
         }
 
-        // The compiler must not know the count, or it would unroll the loop.
+        // `mask_height` is `K`. The compiler must not know that, or it would unroll the loop.
         let end = rows + params.mask_height - 1;
         let top = first - params.origin_y;
-        let exchange = handed_over.offset(2 * HandOver::<PASSES>::LENGTH);
-        let mut writer = ResultWriter::<CHANNELS>::new(result, &params, (lane, first_lane), first, exchange);
-        let window = RowLoader::<T, K, CHANNELS, THREADS>::window_place(group - first_group, channel);
+        let exchange = sum_buffers.offset(2 * PassSums::<PASSES>::BUFFER);
+        let mut writer = ResultWriter::<CHANNELS>::new(result, &params, lane, first_lane, first, exchange);
+        let window_offset = RowLoader::<T, K, CHANNELS, THREADS>::window_offset(group - first_group, channel);
         let mut fragment = Fragment::ZERO;
-        // SAFETY: the image holds its rows, as this function requires.
+        // SAFETY: `image` holds `height` rows of `width` pixels.
         unsafe { loader.load(&mut fragment, top) };
-        // SAFETY: all threads are here: `rows` is the same in all of them.
+        // SAFETY: `rows` is the same for all threads, so all of them are here.
         unsafe { thread::sync_threads() };
-        let mut sums: Sums<H, C> = [[0.0; C]; H];
+        let mut sums: Sums<H, PIXELS> = [[0.0; PIXELS]; H];
         let mut current = 0;
-        // LLVM would peel the first turn off the loop, and its barrier with it.
-        let mut r = thread::black_box(u32::MAX) as i32;
+        // black_box keeps LLVM from peeling the first iteration and duplicating the barrier.
+        let mut r = thread::black_box((1 - PREFETCH_DISTANCE) as u32) as i32;
         while r < end {
             thread::no_unroll();
-            // SAFETY: the current buffer was stored before the last barrier. No thread reads the other one any more. In
-            // the first turn the window is not used.
-            let values = unsafe {
-                let values = RowLoader::<T, K, CHANNELS, THREADS>::window(buffers.offset(current + window));
+            // SAFETY: the current buffer was stored before the last barrier. All threads have read the other one before
+            // that barrier. Both buffers are filled before the first iteration, which does not use its window.
+            let window = unsafe {
+                let window = RowLoader::<T, K, CHANNELS, THREADS>::load_window(buffers.offset(current + window_offset));
                 current = Self::LAYOUT.buffer - current;
                 loader.store(buffers.offset(current), &fragment);
-                values
+                window
             };
             if r + PREFETCH_DISTANCE < end {
-                // SAFETY: the image holds its rows, as this function requires.
+                // SAFETY: `image` holds `height` rows of `width` pixels.
                 unsafe { loader.load(&mut fragment, top + r + PREFETCH_DISTANCE) };
             }
-            // SAFETY: all threads of the block walk the same rows, so all are here.
+            // SAFETY: `r` and `end` are the same for all threads, so all of them are here.
             unsafe { thread::sync_threads() };
 
-            // The row of the pass's input. The first pass begins with row 0, and each other one when the pass before
-            // it has completed a row.
-            let own = r - pass.first_row;
-            if own >= 0 && own < rows + H as i32 - 1 {
-                // SAFETY: the mask holds the coefficients of all passes. The sums were handed over before the last
-                // barrier. The row is the block's. All lanes of a warp have the same pass, so all are here.
+            // Row of this pass's input. A pass starts `first_row` iterations after the first pass.
+            let pass_r = r - pass.first_row;
+            if pass_r >= 0 && pass_r < rows + H as i32 - 1 {
+                // SAFETY: `MASK` holds the coefficients of all passes. A barrier lies between two iterations. Only the
+                // warp of the last pass stores results, to the block's `rows`. `pass` is the same for all lanes, so all
+                // of them are here.
                 unsafe {
-                    let initial = sums_of.load();
-                    add_row::<K, H>(&mut sums, &values, initial, MaskRowRange::new::<false>(own, rows), pass);
-                    if !sums_of.is_last() {
-                        sums_of.store(&sums[0]);
-                    } else if own >= H as i32 - 1 {
+                    let initial = pass_sums.load();
+                    add_row::<K, H>(&mut sums, &window, initial, MaskRowRange::new::<false>(pass_r, rows), pass);
+                    if !pass_sums.is_last() {
+                        pass_sums.store(&sums[0]);
+                    } else if pass_r >= H as i32 - 1 {
                         writer.store(&sums[0]);
                     }
                 }
             }
-            sums_of.end_row();
+            pass_sums.end_row();
             r += 1;
         }
     }
@@ -173,20 +173,21 @@ impl<T: LoadVector, const K: usize, const H: usize, const PASSES: usize, const C
 /// [`MASK`](struct@crate::teaching::constant_mask::MASK) holds the coefficients of `pass`, `K` for each row.
 #[inline(always)]
 unsafe fn add_row<const K: usize, const H: usize>(
-    sums: &mut Sums<H, C>,
+    sums: &mut Sums<H, PIXELS>,
     window: &Window,
-    initial: [f32; C],
+    initial: [f32; PIXELS],
     mask_rows: MaskRowRange<K, H>,
     pass: Pass,
 ) {
-    // A pass of `H - 1` rows has no first row. Its sums begin a row later.
+    // A pass that skips row 0 uses `initial` with row 1 in this iteration. `walk::add_row` keeps it for the next
+    // one.
     if H < K && pass.skips_first {
         sums[H - 1] = initial;
     }
     let group_rows = MaskRowRange::<K, H>::GROUP;
     let grouped = if H < K { H - 1 } else { H };
-    for group in 0..grouped.div_ceil(group_rows) {
-        let (begin, end) = (group * group_rows, grouped.min((group + 1) * group_rows));
+    for row_group in 0..grouped.div_ceil(group_rows) {
+        let (begin, end) = (row_group * group_rows, grouped.min((row_group + 1) * group_rows));
         if group_rows < H && !mask_rows.any(H - end, end - begin) {
             continue;
         }
@@ -194,63 +195,68 @@ unsafe fn add_row<const K: usize, const H: usize>(
             if a >= begin && a < end {
                 let sum = if a + 1 < H { sums[a + 1] } else { initial };
                 // SAFETY: row `H - 1 - a` is one of the pass.
-                sums[a] = unsafe { multiply_add::<K, C, 1>(sum, window, H - 1 - a, pass) };
+                sums[a] = unsafe { multiply_add::<K, PIXELS, 1>(sum, window, H - 1 - a, pass) };
             }
         }
     }
     if H < K && !pass.skips_first {
-        // SAFETY: the pass has a first row.
-        sums[H - 1] = unsafe { multiply_add::<K, C, 1>(initial, window, 0, pass) };
+        // SAFETY: the pass does not skip row 0.
+        sums[H - 1] = unsafe { multiply_add::<K, PIXELS, 1>(initial, window, 0, pass) };
     }
 }
 
-/// Hands the sums of a pass to the next one.
-struct HandOver<const PASSES: usize> {
-    /// Those of the thread's lane: two vectors for each pass, in each of two buffers.
+/// The values of a buffer of [`PassSums`]: the initial sums of each pass. A single pass needs no buffer.
+const fn pass_sums_buffer(passes: u32) -> u32 {
+    if passes > 1 { WARP * PIXELS as u32 * passes } else { 0 }
+}
+
+/// Hands the partial sums of a pass over to the next pass, through two buffers in shared memory.
+struct PassSums<const PASSES: usize> {
+    /// The lane's slot for pass 0 in the first buffer. A slot has two vectors, `WARP` vectors apart.
     sums: Shared<f32>,
-    /// The warp's pass.
+    /// The index of the warp's pass.
     pass: u32,
-    /// The offset of the buffer that the passes store to in this row.
+    /// The offset of the buffer that the passes store to in this iteration.
     current: u32,
 }
 
-impl<const PASSES: usize> HandOver<PASSES> {
-    /// Values of a pass.
-    const VALUES: u32 = WARP * C as u32;
+impl<const PASSES: usize> PassSums<PASSES> {
+    /// Values of one pass in a buffer.
+    const VALUES: u32 = WARP * PIXELS as u32;
     /// Values of a buffer.
-    const BUFFER: u32 = Self::VALUES * PASSES as u32;
-    /// Values of shared memory for each of the two buffers. One pass hands nothing over.
-    const LENGTH: u32 = if PASSES > 1 { Self::BUFFER } else { 0 };
+    const BUFFER: u32 = pass_sums_buffer(PASSES as u32);
 
-    /// Whether the warp has the last pass, whose sums are complete.
+    /// Whether the warp has the last pass, which completes the sums.
     #[inline(always)]
     fn is_last(&self) -> bool {
         PASSES == 1 || self.pass == PASSES as u32 - 1
     }
 
-    /// Clears what the warp's pass begins with. The first pass begins all rows with zeros.
+    /// Sets the initial sums of the warp's pass to zero in both buffers. Those of pass 0 stay zero.
     ///
     /// # Safety
-    /// The memory has two buffers. No other thread accesses those sums before the next barrier.
+    /// - Both buffers lie in the shared memory.
+    /// - No other thread accesses the lane's slots for this pass before the next barrier.
     #[inline(always)]
     unsafe fn clear(&self) {
-        for place in [self.pass * Self::VALUES, Self::BUFFER + self.pass * Self::VALUES] {
-            // SAFETY: as this function requires.
-            unsafe { Self::store_at(self.sums.offset(place), &[0.0; C]) };
+        for slot in [self.pass * Self::VALUES, Self::BUFFER + self.pass * Self::VALUES] {
+            // SAFETY: `pass < PASSES`, so the slot lies in its buffer. It is the lane's slot for this pass.
+            unsafe { Self::store_at(self.sums.offset(slot), &[0.0; PIXELS]) };
         }
     }
 
-    /// What the sums of the warp's pass begin with: those that the pass before has completed in the row before.
+    /// The initial sums of the warp's pass: those that the previous pass has stored in the previous iteration.
     ///
     /// # Safety
-    /// A barrier was passed since then.
+    /// - A barrier lies between the previous warp's `store` in the previous iteration and this call.
+    /// - A barrier lies between `clear` and the first call.
     #[inline(always)]
-    unsafe fn load(&self) -> [f32; C] {
-        let mut values = [0.0; C];
+    unsafe fn load(&self) -> [f32; PIXELS] {
+        let mut values = [0.0; PIXELS];
         if PASSES > 1 {
             let sums = self.sums.offset(Self::BUFFER - self.current + self.pass * Self::VALUES).cast::<F32x4>();
-            for i in 0..C / 4 {
-                // SAFETY: the vector is the lane's, and it was stored before the barrier.
+            for i in 0..PIXELS / 4 {
+                // SAFETY: the vector lies in the lane's slot, which was stored before the last barrier.
                 let vector = unsafe { sums.load(i as u32 * WARP) }.0;
                 values[4 * i..4 * i + 4].copy_from_slice(&vector);
             }
@@ -258,28 +264,33 @@ impl<const PASSES: usize> HandOver<PASSES> {
         values
     }
 
-    /// Stores the sums that the next pass begins with.
+    /// Stores the initial sums of the next pass.
     ///
     /// # Safety
-    /// The pass is not the last one. What the buffer held was loaded before the last barrier.
+    /// - The warp does not have the last pass.
+    /// - A barrier lies between the next warp's `load` in the previous iteration and this call.
     #[inline(always)]
-    unsafe fn store(&self, sums: &[f32; C]) {
-        // SAFETY: the next pass has a place, and no other thread stores to it.
+    unsafe fn store(&self, sums: &[f32; PIXELS]) {
+        // SAFETY: the next pass has a slot, because this one is not the last. In this iteration its warp loads from
+        // the other buffer.
         unsafe { Self::store_at(self.sums.offset(self.current + (self.pass + 1) * Self::VALUES), sums) };
     }
 
+    /// Stores sums to a slot.
+    ///
     /// # Safety
-    /// `place` is the lane's place for a pass, and no other thread accesses it before the next barrier.
+    /// - `slot` is the lane's slot for a pass.
+    /// - No other thread accesses it before the next barrier.
     #[inline(always)]
-    unsafe fn store_at(place: Shared<f32>, sums: &[f32; C]) {
-        for i in 0..C / 4 {
+    unsafe fn store_at(slot: Shared<f32>, sums: &[f32; PIXELS]) {
+        for i in 0..PIXELS / 4 {
             let vector = F32x4(core::array::from_fn(|j| sums[4 * i + j]));
-            // SAFETY: as this function requires. Vectors of neighbouring lanes lie next to each other.
-            unsafe { place.cast::<F32x4>().store(i as u32 * WARP, vector) };
+            // SAFETY: the slot has `PIXELS / 4` vectors, `WARP` vectors apart. It begins at a multiple of 16 bytes.
+            unsafe { slot.cast::<F32x4>().store(i as u32 * WARP, vector) };
         }
     }
 
-    /// Swaps the buffers. (An offset, because ptxas miscompiles two addresses that are swapped.)
+    /// Swaps the buffers. It changes an offset, because ptxas miscompiles a swap of two addresses.
     #[inline(always)]
     fn end_row(&mut self) {
         if PASSES > 1 {

@@ -1,45 +1,44 @@
 //! A sliding window over interleaved channels: each thread has one channel.
 //!
 //! The formula, the order of the products and the walk are those of
-//! [`sliding_window`](crate::direct::sliding_window). There a window of `C` values of three channels takes
-//! `C + 3 (K - 1)` registers. Here it takes `C + K - 1`, because shared memory has a plane for each channel.
+//! [`sliding_window`](crate::direct::sliding_window). There a window of 8 interleaved values of three channels takes
+//! `8 + 3 (K - 1)` registers. Here 8 values take `8 + K - 1`, because shared memory has a plane for each channel.
 //!
 //! # Thread mapping
 //! A thread owns 8 neighbouring pixels of one channel. Neighbouring lanes have the channels of the same 8 pixels, then
-//! those of the next 8. So images of any width fill the grid. A warp exchanges its results, and stores whole lines.
+//! those of the next 8. A block computes 256 values of a row. With several channels the lanes of a warp exchange their
+//! results first, and then store consecutive values.
 //!
 //! # Tiling
-//! In the step of row `r` the threads of a block
+//! Row `r` is a row of the strip's input. In iteration `r` the threads of a block
 //! - load their windows of row `r` from the planes of one buffer in shared memory,
-//! - convert the values of row `r + 1`, which they have held in registers for a whole step, to `f32`, and store them to
-//!   the planes of the other buffer,
-//! - request the values of row `r + 2`. Neighbouring threads load neighbouring values.
+//! - convert the values of row `r + 1` from registers to `f32`, and store them to the planes of the other buffer,
+//! - load the values of row `r + 2` from global memory to registers. Neighbouring threads load neighbouring values.
 //!
-//! One barrier a row is enough.
+//! One barrier for each row is enough.
 //!
 //! # Passes
-//! From 17 x 17 on a block has 2 or 4 warps with the same pixels and different rows of the mask. Each warp adds its
-//! rows of the mask to the sums that the warp before it has completed in the step before. They pass through shared
-//! memory. So the rows of the image are loaded once, and no partial sum leaves the multiprocessor:
+//! Masks of 17 x 17 and 21 x 21 take two warps. Both have the same pixels, and each has other rows of the mask. The
+//! first warp hands its partial sums over to the second one through shared memory. So the rows of the image are loaded
+//! once, and no partial sum leaves the multiprocessor:
 //! ```text
-//! step r       warp 0: rows 0 to H - 1 of the mask            completes output row r - H + 1
-//! step r + 1   warp 1: rows H to 2 H - 1, begins that row     completes output row r - 2 H + 2
-//!   …
+//! iteration r       warp 0: mask rows 0 to H - 1, completes its part of output row r - H + 1
+//! iteration r + 1   warp 1: mask rows H to K - 1, continues that row; completes output row r + 1 - (K - 1)
 //! ```
 //! The four schedulers of a multiprocessor have one constant cache each. The warps of a scheduler all have the same
 //! pass, so the cache holds its coefficients.
 //!
 //! # Border
-//! A table in shared memory says which value of the image's row each thread loads. All blocks read it, so a block at
-//! the border is as fast as any other, and so are all widths, pitches and anchors. Under a constant border the places
-//! of columns outside hold the border's value from the beginning, and no thread stores there.
+//! A table in shared memory has the index, in the image's row, of each value that a thread loads. Every block reads its
+//! table, so all borders, widths, pitches and anchors take the same path. Each block first fills the buffers with the
+//! border's value. Under a constant border no thread stores to columns outside of the image.
 //!
 //! # What it costs
 //! | | for each value of the result |
 //! | --- | --- |
 //! | products | `K * K` |
 //! | device memory | one value read and one written; `(K - 1) / n` values read for the halo of strips of `n` rows |
-//! | second-level cache | 1.1 to 1.5 values read, 0.25 to 0.5 sectors written |
+//! | second-level cache | 1.1 to 1.5 values read, 0.06 to 0.14 sectors written |
 
 use crate::abi::pixel::PixelType;
 use crate::registry::{
@@ -54,7 +53,7 @@ mod store;
 pub use self::kernel::{convergent, shared_bytes, sliding_window_planar};
 pub use self::mask::{mask_row, passes, rows_per_pass};
 
-/// Neighbouring pixels of a thread.
+/// The neighbouring pixels, in one channel, that a thread computes.
 pub const PIXELS_PER_THREAD: u32 = 8;
 
 /// The fewest rows of a strip.
@@ -66,9 +65,9 @@ pub const fn threads(side: u32) -> u32 {
     rows::WARP * passes(side)
 }
 
-/// Blocks that a multiprocessor holds at a time: what the registers of compute capability 9.0 allow.
+/// The blocks that a multiprocessor should hold at a time: as many as the registers of compute capability 9.0 allow.
 ///
-/// With 16 warps, the kernel for one channel of `u16` and 9 x 9 would spill on compute capability 12.0.
+/// `u16` has fewer at 9 x 9: with 16 warps, the kernel for one channel spills on compute capability 12.0.
 const fn blocks_per_sm(entry: &Entry) -> u32 {
     let warps = match (entry.pixel, entry.side()) {
         (PixelType::F32, ..=9) => 16,

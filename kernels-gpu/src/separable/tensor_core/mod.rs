@@ -37,8 +37,8 @@
 //! # Thread mapping and tiling
 //! A warp owns 16 or 32 columns ([`warp_columns`]) and walks down a strip in steps of 32 or 16 [`rows`]. It filters 32,
 //! 16 or 8 rows at a time ([`subtiles`]). A warp that computes four channels filters twice in a step. The block copies
-//! rows to shared memory ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several. A step
-//! has one barrier.
+//! rows to shared memory ([`cuda_std::cp_async`]): two steps ahead with one channel, one step ahead with several. A
+//! step has one barrier.
 //!
 //! # Design constraints
 //! - *Shared-memory bandwidth.* The coefficients lie in shared memory as the lanes take them, 16 bytes a lane. Each
@@ -51,15 +51,15 @@
 //! # Order and rounding
 //! Within a step the tensor cores add everything, from the left and from above. The sums of the steps are added in
 //! `f32`. [`error_constant`] bounds the error. The order within a tensor core is not documented: bits differ between
-//! generations of devices, and with the place of an output in its 16 columns and 8 to 32 rows. They do not depend on the
-//! partition, the number of blocks or the run, if launches begin a multiple of [`STRIP_STEP`] rows apart.
+//! generations of devices, and with the place of an output in its 16 columns and 8 to 32 rows. They do not depend on
+//! the partition, the number of blocks or the run, if launches begin a multiple of [`STRIP_STEP`] rows apart.
 //!
 //! # NaN, infinity, overflow
 //! A zero of the Toeplitz matrix times infinity is NaN, in outputs whose window does not hold the infinity. So where a
 //! warp has a sum that is not finite, `nonfinite_fallback` computes its outputs again, in `f32`. NaN and infinity then
 //! reach only the outputs that they must. The fallback is up to a hundred times as slow. The test covers all rows and
-//! channels that the warp filters at a time, including rows below the last row of the launch. A NaN selects the fallback
-//! for all of them, which may change their last bits.
+//! channels that the warp filters at a time, including rows below the last row of the launch. A NaN selects the
+//! fallback for all of them, which may change their last bits.
 //!
 //! The host uses the kernel only for coefficients far from the ends of the range: [`EXPONENTS`].
 //!

@@ -34,8 +34,8 @@
 //! # Banks of shared memory
 //! Windows begin anywhere in the tile. If the lanes of a warp read 32 of them in any order, a word of each takes three
 //! to four cycles. So all groups that a lane converts have their first pixels in one bank, and other lanes have other
-//! banks. The list has the values of lane 0 first, then those of lane 1, and so on, and each lane computes a 32nd of it.
-//! Lanes that have found about as many values as the others then read their own bank, or that of a neighbour: two
+//! banks. The list has the values of lane 0 first, then those of lane 1, and so on, and each lane computes a 32nd of
+//! it. Lanes that have found about as many values as the others then read their own bank, or that of a neighbour: two
 //! cycles. This is for pixels of a byte; those of two bytes have the banks of two lanes.
 //!
 //! # Sums
