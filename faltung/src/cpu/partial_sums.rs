@@ -28,7 +28,7 @@
 
 use super::simd::{Simd, Work};
 use crate::Problem;
-use crate::plan::direct_sum::{ABOVE, half_unit, power, unit_of};
+use crate::plan::direct_sum::{ABOVE, exponent, half_unit, power, unit_of};
 
 /// Binades of partial sums that are told apart. Smaller sums are bounded together.
 const BINADES: usize = 6;
@@ -129,12 +129,6 @@ impl PartialSums {
     fn binade(&self, sum: f64) -> usize {
         (self.top - 1 - exponent(sum + self.margin)).max(0) as usize
     }
-}
-
-/// The exponent of the highest bit of a number that is not negative.
-#[inline(always)]
-fn exponent(value: f64) -> i32 {
-    (value.max(f64::MIN_POSITIVE).to_bits() >> 52) as i32 - 1023
 }
 
 /// An uncertain result.

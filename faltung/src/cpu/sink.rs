@@ -33,6 +33,8 @@ pub(super) struct Floats {
 impl Sink for Floats {
     type Value = f32;
 
+    const IS_SHORT: bool = true;
+
     #[inline(always)]
     unsafe fn put<S: Simd, const N: usize>(
         &mut self,
@@ -104,6 +106,8 @@ integer_output!(u16, store_u16);
 
 impl<U: Integer> Sink for Integers<'_, U> {
     type Value = U;
+
+    const IS_SHORT: bool = false;
 
     #[inline(always)]
     unsafe fn put<S: Simd, const N: usize>(

@@ -110,6 +110,10 @@ pub(super) trait Sink {
     /// The type of the results.
     type Value: Copy;
 
+    /// Whether [`put`](Self::put) is a few instructions. Then a copy of it follows each instance of the inner loop.
+    /// Longer code there makes the compiler spill sums, so it stands in the tile once for each output row.
+    const IS_SHORT: bool;
+
     /// Writes `N` vectors of results. They are those of row `row` of the band, from column `column` on, which is a
     /// multiple of a vector.
     ///
@@ -164,7 +168,7 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
                     $(($low, $high) => {
                         // SAFETY: s - r is in 0..height for r in low..high; the caller promises the pixels.
                         unsafe { step::<S, V, $low, $high>(simd, window, pixels, coefficients, &mut sums) };
-                        if s + 1 >= window.height {
+                        if K::IS_SHORT && s + 1 >= window.height {
                             // SAFETY: low < high <= count; the caller promises the pointer.
                             unsafe { finish(simd, window, &sums[$low], to[$low], sink, ($low, x)) };
                         }
@@ -176,6 +180,18 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
         serve!((0, 1)(0, 2)(0, 3)(0, 4)(0, 5)(0, 6)(1, 2)(1, 3)(1, 4)(1, 5)(1, 6)(2, 3)(2, 4)(2, 5)(2, 6)(3, 4)(3, 5)(
             3, 6
         )(4, 5)(4, 6)(5, 6));
+        if !K::IS_SHORT && s + 1 >= window.height {
+            macro_rules! finish_row {
+                ($($row:literal)*) => {
+                    match low {
+                        // SAFETY: low < count; the caller promises the pointer.
+                        $($row => unsafe { finish(simd, window, &sums[$row], to[$row], sink, ($row, x)) },)*
+                        _ => unreachable!("{low} < {ROWS}"),
+                    }
+                };
+            }
+            finish_row!(0 1 2 3 4 5);
+        }
     }
 }
 
