@@ -106,9 +106,15 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
     case.image.0 * case.image.1 * case.mask.0 * case.mask.1 * case.format.channels > most
 }
 
-/// Whether a variant takes most of the emulator's time. It is one with the most threads and barriers for a result.
+/// Whether a variant takes most of the emulator's time.
 fn takes_longest(choice: VariantChoice) -> bool {
-    matches!(choice.named(), Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore))
+    match choice.named() {
+        // The most threads and barriers for a result.
+        Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore) => true,
+        // A load for each product.
+        Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => true,
+        _ => false,
+    }
 }
 
 /// What a device computes with. On the CPU the accuracy class decides about the method.

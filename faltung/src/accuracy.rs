@@ -27,8 +27,9 @@ pub(crate) const UNIT_ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
 /// the ordered sum of n products has `c = n`, and `sum|M*I|` is at most the product of the two norms.
 ///
 /// Results of integer types (`u8`, `u16`) have the bits of [`Exact`](Self::Exact) in the class
-/// [`Bounded`](Self::Bounded), too. In the class [`Normwise`](Self::Normwise) they are the sum with its error, scaled
-/// and rounded: a result may differ by 1 from the one of another device.
+/// [`Bounded`](Self::Bounded), too. In the class [`Normwise`](Self::Normwise) a result is the sum with an error of at
+/// most `c * u * ||M||_2 * ||I_tile||_2`, scaled and rounded. In the project's records it differs by at most 1 from the
+/// exact result.
 ///
 /// ```
 /// use faltung::{Accuracy, Filter, Mask};
@@ -48,10 +49,11 @@ pub enum Accuracy {
     Bounded,
     /// `|O - exact| <= c * u * ||M||_2 * ||I_tile||_2`, where `I_tile` are the pixels that one transform reads.
     ///
-    /// The transforms of a GPU keep this class if it is asked for: `fft_tile` and `fft_passes`. They compute no result
-    /// again, whatever mask and image are. Other variants keep the class that they keep otherwise.
+    /// The transforms of a GPU keep this class if it is asked for: `fft_tile` and `fft_passes`. They then recompute
+    /// only tiles with NaN or infinity, or with values so large that a transform could overflow. Other variants keep
+    /// the class that they keep otherwise.
     ///
-    /// Integers take the fastest method for `f32`, and none of them is computed again.
+    /// Integers may take any method for `f32`, without a proof.
     Normwise,
 }
 

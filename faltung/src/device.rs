@@ -56,8 +56,7 @@ impl Device {
     /// The device that was chosen.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if a CUDA device was asked for and there is none, or [`Error::Driver`] if it can't be
-    /// opened; the driver's own words say why.
+    /// If a CUDA device was asked for: those of [`cuda`](Self::cuda).
     pub fn select(choice: DeviceChoice) -> Result<Self> {
         match choice {
             DeviceChoice::Auto => Ok(Self::auto()),
@@ -96,7 +95,8 @@ impl Device {
     /// The CUDA device with this number.
     ///
     /// # Errors
-    /// [`Error::NoDevice`], [`Error::Driver`].
+    /// [`Error::NoDevice`] if there is no driver, or no such device that can run the kernels; [`Error::DriverTooOld`];
+    /// [`Error::Driver`] if the device can't be opened. The driver's own words say why.
     pub fn cuda(number: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
         return Ok(Self::of(Kind::Cuda(Gpu::open(number)?)));
@@ -112,7 +112,8 @@ impl Device {
     /// All CUDA devices of this machine, in the order of their numbers; at least one.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if there is none; those of [`cuda`](Self::cuda) for the first that can't be opened.
+    /// [`Error::NoDevice`] if there is none; those of [`cuda`](Self::cuda), [`Error::DriverTooOld`] among them, for the
+    /// first that can't be opened.
     pub fn all_cuda() -> Result<Vec<Self>> {
         let found = crate::devices()?;
         if found.is_empty() {
@@ -287,6 +288,9 @@ impl Device {
     /// Filters an image: each channel alone, computed in `f32`, then converted to the output's type. What the device's
     /// memory can't hold is computed in strips, or on the CPU. Waits for the result.
     ///
+    /// Results of integer types are rounded half to even and saturated; NaN becomes 0. Values are not rescaled: `u8` as
+    /// `f32` is 0 to 255.
+    ///
     /// The variant is [`VariantChoice::Auto`]'s. The filter's [`accuracy`](Filter::accuracy) limits which one that may
     /// be.
     ///
@@ -373,7 +377,8 @@ impl Device {
     /// emulator, which work in the host's memory, get ordinary memory. See [`PageLocked`].
     ///
     /// # Errors
-    /// [`Error::HostMemory`]; [`Error::PageLockedMemory`] if the system does not give away so much.
+    /// [`Error::HostMemory`]; [`Error::TooLarge`] if the number of bytes overflows; [`Error::PageLockedMemory`] if the
+    /// system does not give away so much.
     pub fn page_locked<T: Pixel>(&self, length: usize) -> Result<PageLocked<T>> {
         #[cfg(feature = "cuda")]
         if let Kind::Cuda(gpu) = &self.kind

@@ -253,11 +253,6 @@ impl<T: Pixel> DeviceImage<T> {
         (self.width, self.height)
     }
 
-    /// Zeros in host memory.
-    pub(crate) fn zeros_on_host((width, height): (usize, usize), channels: usize) -> Result<Self> {
-        Ok(Self::on_host(Image::zeros(width, height, channels)?))
-    }
-
     /// An image in host memory.
     pub(crate) fn on_host(image: Image<T>) -> Self {
         let (width, height, channels) = (image.width(), image.height(), image.channels());

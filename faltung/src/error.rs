@@ -69,7 +69,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file with measured coefficients of the cost model that can't be used.
-    #[error("{}: {reason}; `host calibrate` measures again", .path.display())]
+    #[error("{}: {reason}; `cargo run -p host -- calibrate` measures again", .path.display())]
     Calibration {
         /// The file.
         path: std::path::PathBuf,

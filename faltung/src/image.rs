@@ -229,14 +229,12 @@ impl<T: Pixel> Image<T> {
         }
         Self::new(width, height, self.channels, values)
     }
-}
 
-impl<T: Pixel> Image<T> {
     /// The image whose channels are the given one-channel images, in their order.
     ///
     /// # Errors
-    /// [`Error::EmptyImage`] if there is none, [`Error::Channels`] if their sizes differ or one is not of one channel,
-    /// [`Error::HostMemory`].
+    /// [`Error::EmptyImage`] if there is none, [`Error::ChannelCount`] if one has several channels, [`Error::Channels`]
+    /// if their sizes differ, [`Error::TooLarge`] if there are too many values, [`Error::HostMemory`].
     pub fn from_channels(planes: &[Image<T>]) -> Result<Self> {
         let Some(first) = planes.first() else {
             return Err(Error::EmptyImage { width: 0, height: 0, channels: 0 });

@@ -1,4 +1,4 @@
-//! Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
+//! Image convolution on NVIDIA GPUs and on the CPU, with every GPU kernel written in Rust.
 //!
 //! A [`Filter`] says what to compute, a [`Device`] computes it. Images have 1 to 4 interleaved channels of `u8`, `u16`
 //! or `f32`.
@@ -32,7 +32,6 @@
 //! let source = device.upload(&image, &stream)?;
 //! let result: DeviceImage<f32> = edges.run(&source, &stream)?; // enqueued, not waited for
 //! let result: Image<f32> = result.download(&stream)?; // waits
-//! # let problem = faltung::Problem::new(9, 9, &Filter::laplacian())?;
 //! # Ok::<(), faltung::Error>(())
 //! ```
 //!

@@ -235,7 +235,7 @@ impl Prepared {
             let (source, own) = (image.stored(stream)?, stream.own(engine.gpu())?);
             return DeviceImage::on_cuda(image.size(), image.channels(), |_| engine.run_on(source, own));
         }
-        let mut result = DeviceImage::zeros_on_host(image.size(), image.channels())?;
+        let mut result = DeviceImage::on_host(Image::zeros(image.width(), image.height(), image.channels())?);
         self.run_on_host(image, &mut result, stream)?;
         Ok(result)
     }

@@ -23,6 +23,9 @@ TYPES = frozenset("?bBhHiIlLqQfdFD")
 # The real ones: those of arrays on a device.
 REAL_TYPES = TYPES - frozenset("FD")
 
+# The library's accuracy classes, for the argument `accuracy`.
+ACCURACIES = ("exact", "bounded", "normwise")
+
 
 class Unsupported(Exception):
     """A type that the library does not compute. SciPy gets the call."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from faltung import _native, _on_device
+from faltung._arguments import ACCURACIES
 from faltung._dispatch import assign
 from faltung._memory import empty
 from faltung._on_device import OnDevice
@@ -52,8 +53,6 @@ _BORDER_NAMES = {
     "default": 4,
 }
 _ISOLATED = 16
-
-_ACCURACIES = ("exact", "bounded", "normwise")
 
 # A mask of more coefficients is computed in two passes.
 _MOST_COEFFICIENTS = 1 << 22
@@ -101,7 +100,7 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
         cases. Here it is always possible.
     accuracy : "exact", "bounded" or "normwise", optional
         How accurate results must be: "bounded" by default. Integer results are the same with "exact" and "bounded".
-        With "normwise", large masks are faster, and integers may differ by 1.
+        With "normwise", large masks are faster. An integer is then a sum within the error bound of that class, rounded.
 
     Returns
     -------
@@ -476,8 +475,8 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     border = _border(border)
     if accuracy is None:
         accuracy = "bounded"
-    elif accuracy not in _ACCURACIES:
-        raise ValueError(f"accuracy: {', '.join(_ACCURACIES)} or None is required, not {accuracy!r}")
+    elif accuracy not in ACCURACIES:
+        raise ValueError(f"accuracy: {', '.join(ACCURACIES)} or None is required, not {accuracy!r}")
     is_on_device = type(image) is OnDevice
     if is_on_device and not (image.dtype in _NATIVE and kind in _NATIVE):
         raise TypeError(

@@ -5,10 +5,8 @@ import inspect
 import sys
 
 from faltung import _native, _on_device
-from faltung._arguments import Unsupported
+from faltung._arguments import ACCURACIES, Unsupported
 from faltung._on_device import OnDevice
-
-_ACCURACIES = (None, "exact", "bounded", "normwise")
 
 
 def _scipy(name, array):
@@ -37,9 +35,10 @@ def public(function):
 
     @functools.wraps(function)
     def call(*args, accuracy=None, **kwargs):
-        if accuracy not in _ACCURACIES:
+        if accuracy is not None and accuracy not in ACCURACIES:
             raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
         try:
+            # "bounded" and "normwise" change nothing.
             result = function(*args, _exact=accuracy == "exact", **kwargs)
         except Unsupported as error:
             scipy_function = _scipy(name, args[0] if args else kwargs["input"])

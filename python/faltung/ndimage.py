@@ -74,7 +74,7 @@ def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, 
     origin : int
         Shift of the filter: 0 is the middle, positive numbers shift it to the left.
     accuracy : {None, "exact", "bounded", "normwise"}
-        ``"exact"`` sums ``float32`` arrays in ``float64``.
+        ``"exact"`` sums ``float32`` arrays in ``float64``. ``"bounded"`` and ``"normwise"`` change nothing.
 
     Returns
     -------
@@ -444,7 +444,7 @@ def correlate(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *
     axes : tuple of int, optional
         The axes to be filtered; all by default.
     accuracy : {None, "exact", "bounded", "normwise"}
-        ``"exact"`` sums ``float32`` arrays in ``float64``.
+        ``"exact"`` sums ``float32`` arrays in ``float64``. ``"bounded"`` and ``"normwise"`` change nothing.
 
     Returns
     -------

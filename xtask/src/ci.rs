@@ -2,13 +2,17 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::process::{show, shown};
+use crate::process::{finish, show, shown};
 use crate::stamp::Stamp;
-use crate::{aarch64, book, build_ptx, deny, outside, own_kernels, package, ptxas, quick_start, target, wheel};
+use crate::{aarch64, book, build_ptx, deny, outside, own_kernels, package, ptxas, quick_start, target};
+
+/// How long the tests of the Python module may take beside the others.
+const MODULE_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels, of AArch64 and
 /// of programs outside of the workspace where nothing changed, unless all is `full`: then the sweep over the devices is
@@ -74,15 +78,30 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
         }
         Ok(())
     })?;
-    step("tests", &mut || {
-        let mut tests = cargo(&[&["test"], &ALL[..]].concat());
-        if full {
-            tests.env("HOST_TEST_SWEEP", "full");
-        }
-        run(tests)
+    step("compilation of tests", &mut || run(cargo(&[&["test", "--no-run"], &ALL[..]].concat())))?;
+    // The tests of the Python module mostly take one core. So they run beside the others.
+    thread::scope(|scope| {
+        let module = scope.spawn(|| {
+            let mut test = Command::new(std::env::current_exe()?);
+            finish(test.current_dir(root).args(["wheel", "--test"]), MODULE_LIMIT)
+        });
+        step("tests", &mut || {
+            let mut tests = cargo(&[&["test"], &ALL[..]].concat());
+            if full {
+                tests.env("HOST_TEST_SWEEP", "full");
+            }
+            run(tests)
+        })?;
+        step("quick starts", &mut || quick_start::run(root))?;
+        let mut module = Some(module);
+        step("Python module", &mut || {
+            let module = module.take().context("the step runs once")?.join();
+            let module = module.expect("a failure of `finish` is an error")?;
+            print!("{}{}", module.stdout, module.stderr);
+            ensure!(module.status.success(), "`cargo xtask wheel --test` failed ({})", module.status);
+            Ok(())
+        })
     })?;
-    step("quick starts", &mut || quick_start::run(root))?;
-    step("Python module", &mut || wheel::test(root))?;
     step("CPU path on AArch64", &mut || check_unless_covered(aarch64::stamp, aarch64::check))?;
     // `cargo run -p host -- bench`, with the program that the tests were built with.
     step("benchmark", &mut || {

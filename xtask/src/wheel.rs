@@ -41,8 +41,8 @@ const CONTENTS: [&str; 8] = [
     "*/sboms/faltung-python.cyclonedx.json",
 ];
 
-/// `cargo` for maturin, for the wheel of the tests. It builds the libraries of the whole workspace with all features, as
-/// `cargo test` does. For the module alone cargo would choose other features, and compile everything again. Examples
+/// `cargo` for maturin, for the wheel of the tests. It builds the libraries of the whole workspace with all features,
+/// as `cargo test` does. For the module alone cargo would choose other features, and compile everything again. Examples
 /// bring the features that `[dev-dependencies]` ask for.
 const CARGO: &str = r#"#!/bin/sh
 # The cargo behind this one.

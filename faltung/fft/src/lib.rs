@@ -1,13 +1,9 @@
-//! Transforms in `f64`, planned by [`rustfft`] and [`realfft`].
-//!
-//! Both crates are generic over the type of numbers. So the crate that makes a plan compiles every algorithm that a
-//! plan may choose. That was a third of the code of `faltung`. Here it is compiled once, and not with each change of
-//! `faltung`, nor a second time for its unit tests.
+#![doc = include_str!("../README.md")]
 
 use std::sync::Arc;
 
 use realfft::RealFftPlanner;
-pub use realfft::{ComplexToReal, RealToComplex};
+pub use realfft::{ComplexToReal, FftError, RealToComplex};
 pub use rustfft::Fft;
 use rustfft::FftPlanner;
 pub use rustfft::num_complex::Complex;
@@ -20,7 +16,7 @@ pub struct Pair<Forward: ?Sized, Inverse: ?Sized> {
     pub inverse: Arc<Inverse>,
 }
 
-/// Transforms of `n` complex numbers, in place.
+/// Transforms of `n` complex numbers, in place. `process` overwrites its input with the result.
 ///
 /// ```
 /// use faltung_fft::{Complex, complex};
@@ -32,23 +28,19 @@ pub struct Pair<Forward: ?Sized, Inverse: ?Sized> {
 /// plan.inverse.process(&mut values);
 /// assert_eq!(values.map(|value| value.re / 4.0), [1.0, 2.0, 3.0, 4.0]);
 /// ```
+// Not inlined: otherwise the caller's crate would instantiate the planner.
 #[inline(never)]
 pub fn complex(n: usize) -> Pair<dyn Fft<f64>, dyn Fft<f64>> {
     let mut planner = FftPlanner::new();
     Pair { forward: planner.plan_fft_forward(n), inverse: planner.plan_fft_inverse(n) }
 }
 
-/// Transforms of `n` real numbers to `n / 2 + 1` complex ones, and back.
+/// Transforms of `n` real numbers to `n / 2 + 1` complex ones, the bins, and back.
 ///
-/// ```
-/// let plan = faltung_fft::real(4);
-/// let (mut values, mut spectrum) = (vec![1.0, 2.0, 3.0, 4.0], plan.forward.make_output_vec());
-/// plan.forward.process(&mut values, &mut spectrum)?;
-/// assert_eq!((spectrum.len(), spectrum[0].re), (3, 10.0));
-/// plan.inverse.process(&mut spectrum, &mut values)?;
-/// assert_eq!(values, [4.0, 8.0, 12.0, 16.0]);
-/// # Ok::<(), realfft::FftError>(())
-/// ```
+/// `process` overwrites its input. It returns an [`FftError`] if a slice has the wrong length. `inverse` returns
+/// [`FftError::InputValues`] if the imaginary part of the first bin is not 0, and for even `n` also if that of the last
+/// bin is not 0. [Example](crate).
+// Not inlined: otherwise the caller's crate would instantiate the planner.
 #[inline(never)]
 pub fn real(n: usize) -> Pair<dyn RealToComplex<f64>, dyn ComplexToReal<f64>> {
     let mut planner = RealFftPlanner::new();

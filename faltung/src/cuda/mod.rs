@@ -81,7 +81,7 @@ const OLDEST_CUDA: (u32, u32) = (11, 4);
 /// Initialises the driver, once per process, and says which CUDA version it supports.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with the loader's or the driver's own words.
+/// [`Error::NoDevice`] with the loader's or the driver's own words; [`Error::DriverTooOld`].
 fn initialise() -> Result<(u32, u32)> {
     // The loader's words are all that it has to say.
     cuda_driver::load().map_err(|error| Error::NoDevice { reason: error.to_string(), source: None })?;
@@ -103,6 +103,7 @@ fn initialise() -> Result<(u32, u32)> {
 ///
 /// # Errors
 /// [`Error::NoDevice`] if there is no driver or it doesn't start; the reason is in its own words.
+/// [`Error::DriverTooOld`], [`Error::Driver`].
 pub(crate) fn devices() -> Result<Vec<GpuInfo>> {
     let cuda = initialise()?;
     let count = Device::num_devices().context("count the devices")?;
@@ -167,7 +168,8 @@ impl Gpu {
     /// Device `number`, which all who have it open share.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if there is no driver or no such device, [`Error::Driver`] if it can't be opened.
+    /// [`Error::NoDevice`] if there is no driver or no such device, [`Error::DriverTooOld`], [`Error::Driver`] if it
+    /// can't be opened.
     pub(crate) fn open(number: usize) -> Result<Arc<Self>> {
         static OPEN: Mutex<Vec<(usize, Weak<Gpu>)>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

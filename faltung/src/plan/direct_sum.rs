@@ -175,7 +175,8 @@ pub(crate) fn power(exponent: i32) -> f64 {
 }
 
 /// The exponent of the highest bit of a number that is not negative; that of the smallest normal `f64` at the least.
-fn exponent(value: f64) -> i32 {
+#[inline(always)]
+pub(crate) fn exponent(value: f64) -> i32 {
     (value.max(f64::MIN_POSITIVE).to_bits() >> 52) as i32 - 1023
 }
 

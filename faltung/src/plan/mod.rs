@@ -153,7 +153,7 @@ impl Considered {
     /// The predicted time, with what speaks against the kernel added: a result that is not bit-exact must be faster by
     /// 5 %, and planes, which need memory, by 5 % as well. Transforms must take five sixths of the time, and
     /// integers that are proven four fifths: the image decides how many results are computed again. In the class
-    /// [`Accuracy::Normwise`] transforms compute none again.
+    /// [`Accuracy::Normwise`] transforms prove none.
     fn price(&self, required: Accuracy) -> f64 {
         let bounded = match transforms(self.entry) {
             Some(_) if required != Accuracy::Normwise => 1.2,

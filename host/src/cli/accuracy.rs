@@ -9,7 +9,7 @@ pub(super) struct AccuracyArgs {
     /// How accurate results must be. exact: bit-exact on every device. bounded: the same for integers; f32 within a
     /// stated bound of the exact value at each pixel, so that large separable masks (Gaussian, box) may be computed as
     /// rows, then columns. normwise: within a bound of the norms of mask and image, which makes large masks fast for
-    /// u8 and u16, and for f32 where products cancel; integers may differ by 1 between devices [default: bounded]
+    /// u8 and u16, and for f32 where products cancel; an integer is such a result, rounded [default: bounded]
     #[arg(long, value_name = "CLASS", value_parser = class(), conflicts_with = "exact")]
     accuracy: Option<Accuracy>,
 

@@ -237,18 +237,14 @@ fn left_out_of(path: &Path) -> Option<String> {
 /// [`Error::File`] with the reason: it can't be opened, or is no mask.
 pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
     let path = path.as_ref();
-    mask_from(&mut open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
+    read_mask_from(&mut open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
 }
 
 /// Reads a mask from anything that can be read, such as the standard input; otherwise as [`read_mask`].
 ///
 /// # Errors
 /// As for [`read_mask`], without a path.
-pub fn read_mask_from(mut reader: impl Read) -> Result<WrittenMask> {
-    mask_from(&mut reader)
-}
-
-fn mask_from(reader: &mut dyn Read) -> Result<WrittenMask> {
+pub fn read_mask_from(reader: &mut dyn Read) -> Result<WrittenMask> {
     // No useful mask is larger. This stops endless files such as /dev/zero.
     const MOST: u64 = 1 << 30;
     let failed = |reason: String| Error::File { path: "mask".into(), reason };
@@ -269,12 +265,7 @@ fn mask_from(reader: &mut dyn Read) -> Result<WrittenMask> {
 /// # Errors
 /// [`Error::Exists`], [`Error::File`] with the reason.
 pub fn write_text(path: impl AsRef<Path>, text: &str, existing: OverwritePolicy) -> Result<()> {
-    write_text_to(path.as_ref(), text, existing)
-}
-
-fn write_text_to(path: &Path, text: &str, existing: OverwritePolicy) -> Result<()> {
-    let contents = |file: &mut BufWriter<File>| file.write_all(text.as_bytes()).map_err(|error| error.to_string());
-    atomic_write::write(path, existing, contents)
+    write_through(path, existing, |file| file.write_all(text.as_bytes()).map_err(|error| error.to_string()))
 }
 
 /// Writes a file through `contents`. The file appears whole or not at all: it has a temporary name meanwhile.

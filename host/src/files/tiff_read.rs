@@ -248,7 +248,7 @@ fn decode(reader: AnyReader, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, St
             let values = interleave(values, &format, &plan);
             match (palette, colour) {
                 (Some(palette), _) => look_up(&plan, &values, palette),
-                (None, ColorType::CMYK(_)) => image(&plan, values.as_chunks().0.iter().flat_map(cmyk16).collect()),
+                (None, ColorType::CMYK(_)) => image(&plan, values.as_chunks().0.iter().flat_map(cmyk).collect()),
                 _ => image(&plan, values),
             }
         }
@@ -338,14 +338,10 @@ fn image<T: Pixel>(plan: &Plan, values: Vec<T>) -> Result<AnyImage, String> {
 }
 
 /// As crate `image` converts it: without a profile.
-fn cmyk(&[c, m, y, k]: &[u8; 4]) -> [u8; 3] {
-    let light = 1.0 - f32::from(k) / 255.0;
-    [c, m, y].map(|ink| ((255.0 - f32::from(ink)) * light) as u8)
-}
-
-fn cmyk16(&[c, m, y, k]: &[u16; 4]) -> [u16; 3] {
-    let light = 1.0 - f32::from(k) / 65_535.0;
-    [c, m, y].map(|ink| ((65_535.0 - f32::from(ink)) * light) as u16)
+fn cmyk<T: Pixel>(&[c, m, y, k]: &[T; 4]) -> [T; 3] {
+    let most = T::from_f32(f32::INFINITY).to_f32();
+    let light = 1.0 - k.to_f32() / most;
+    [c, m, y].map(|ink| T::from_f32(((most - ink.to_f32()) * light).trunc()))
 }
 
 /// With the coefficients of BT.601, over the full range, as in JPEG.

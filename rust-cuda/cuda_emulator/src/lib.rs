@@ -88,7 +88,8 @@
 //!   may name several threads, and later races on the same element may be missed.
 //! - **Asynchronous copies that no thread waits for**, unless a thread of the block accesses the destination.
 //! - **Endless loops** without an access to global or shared memory, with barriers in the loop, or with loads of
-//!   several elements in turn. The launch does not return. One that loads the same element 16,777,216 times is reported.
+//!   several elements in turn. The launch does not return. One that loads the same element 16,777,216 times is
+//!   reported.
 //! - **Registers, occupancy, local memory, code size.** A thread has a stack of 128 KiB, or of
 //!   [`Emulator::stack_bytes`]. A kernel that needs more ends the process with a segmentation fault.
 //! - **Arithmetic of tensor cores.** A device adds products in an order and with a truncation of its own; see

@@ -222,8 +222,8 @@ impl Shared {
         Touch { time: sync.max(self.barrier), who: Who(thread), site }
     }
 
-    /// The size of the parts of an access that have one record each: a word, or a byte if one of the words is split. The
-    /// word of a smaller access is split here.
+    /// The size of the parts of an access that have one record each: a word, or a byte if one of the words is split.
+    /// The word of a smaller access is split here.
     ///
     /// The address is a multiple of the size, or of a word.
     #[inline]

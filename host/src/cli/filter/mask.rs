@@ -256,7 +256,7 @@ impl StepArgs {
         let named = |mask: &Mask| filter(written(mask.clone(), operation));
         let (filters, kind) = match choice {
             Choice::File(path) if path == Path::new("-") => {
-                let mask = host::files::read_mask_from(std::io::stdin().lock());
+                let mask = host::files::read_mask_from(&mut std::io::stdin().lock());
                 (vec![filter(mask.context("--mask - (standard input)")?)?], Kind::Convolve)
             }
             Choice::File(path) => (vec![filter(host::files::read_mask(path).context("--mask")?)?], Kind::Convolve),
