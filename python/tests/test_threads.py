@@ -18,6 +18,14 @@ from faltung import ndimage
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
+@pytest.fixture
+def interrupts():
+    """SIGINT raises KeyboardInterrupt. A shell may start jobs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def problem(seed, side=300, dtype=np.float32):
     random = np.random.default_rng(seed)
     return (random.random((side, side)) * 200).astype(dtype), random.random((9, 9))
@@ -82,7 +90,7 @@ def test_a_thread_runs_during_a_long_call():
     assert max(np.diff([begin, *during, end])) < 0.5 * (end - begin)
 
 
-def test_an_interrupt_ends_a_long_call():
+def test_an_interrupt_ends_a_long_call(interrupts):
     image, mask = long_call(6.0)
     sent = []
 
@@ -107,7 +115,7 @@ def test_an_interrupt_ends_a_long_call():
     assert np.array_equal(ndimage.correlate(small, small_mask), ndimage.correlate(small, small_mask))
 
 
-def test_other_threads_leave_signals_to_the_main_thread():
+def test_other_threads_leave_signals_to_the_main_thread(interrupts):
     image, mask = long_call(0.5)
     with ThreadPoolExecutor(1) as pool:
         task = pool.submit(ndimage.correlate, image, mask)
