@@ -82,7 +82,8 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     // The tests of the Python module mostly take one core. So they run beside the others.
     thread::scope(|scope| {
         let module = scope.spawn(|| {
-            let mut test = Command::new(std::env::current_exe()?);
+            // Not our own file, which the compilation of the tests may have replaced.
+            let mut test = Command::new(target(root).join("debug/xtask"));
             finish(test.current_dir(root).args(["wheel", "--test"]), MODULE_LIMIT)
         });
         step("tests", &mut || {
