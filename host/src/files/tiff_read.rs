@@ -239,7 +239,9 @@ fn decode(reader: AnyReader, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, St
             let values = interleave(values, &format, &plan);
             match (palette, colour) {
                 (Some(palette), _) => look_up(&plan, &values, palette),
-                (None, ColorType::CMYK(_)) => image(&plan, values.as_chunks().0.iter().flat_map(cmyk).collect()),
+                (None, ColorType::CMYK(_)) => {
+                    image(&plan, values.as_chunks().0.iter().flat_map(|pixel| cmyk(pixel, 255.0)).collect())
+                }
                 (None, ColorType::YCbCr(_)) => image(&plan, values.as_chunks().0.iter().flat_map(ycbcr).collect()),
                 _ => image(&plan, values),
             }
@@ -248,7 +250,9 @@ fn decode(reader: AnyReader, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, St
             let values = interleave(values, &format, &plan);
             match (palette, colour) {
                 (Some(palette), _) => look_up(&plan, &values, palette),
-                (None, ColorType::CMYK(_)) => image(&plan, values.as_chunks().0.iter().flat_map(cmyk).collect()),
+                (None, ColorType::CMYK(_)) => {
+                    image(&plan, values.as_chunks().0.iter().flat_map(|pixel| cmyk(pixel, 65_535.0)).collect())
+                }
                 _ => image(&plan, values),
             }
         }
@@ -337,9 +341,8 @@ fn image<T: Pixel>(plan: &Plan, values: Vec<T>) -> Result<AnyImage, String> {
     Image::new(plan.width, plan.height, plan.channels, values).map(Into::into).map_err(|error| error.to_string())
 }
 
-/// As crate `image` converts it: without a profile.
-fn cmyk<T: Pixel>(&[c, m, y, k]: &[T; 4]) -> [T; 3] {
-    let most = T::from_f32(f32::INFINITY).to_f32();
+/// As crate `image` converts it: without a profile. `most` is the value of full ink.
+fn cmyk<T: Pixel>(&[c, m, y, k]: &[T; 4], most: f32) -> [T; 3] {
     let light = 1.0 - k.to_f32() / most;
     [c, m, y].map(|ink| T::from_f32(((most - ink.to_f32()) * light).trunc()))
 }
