@@ -367,3 +367,18 @@ pub(super) fn broken(error: TiffError) -> String {
         other => format!("is damaged, or no such picture: {other}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::cmyk;
+
+    #[test]
+    fn ink_becomes_light_without_its_fraction() {
+        assert_eq!(cmyk(&[0_u8, 255, 10, 0], 255.0), [255, 0, 245]);
+        assert_eq!(cmyk(&[0_u8, 0, 0, 255], 255.0), [0; 3]);
+        // (255 - 10) * 127 / 255 = 122.02, (255 - 200) * 127 / 255 = 27.4, (255 - 31) * 127 / 255 = 111.6
+        assert_eq!(cmyk(&[10_u8, 200, 31, 128], 255.0), [122, 27, 111]);
+        // 65,535 * 32,767 / 65,535 = 32,767; 55,535 * 32,767 / 65,535 = 27,767.08; 1 * 32,767 / 65,535 = 0.5
+        assert_eq!(cmyk(&[0_u16, 10_000, 65_534, 32_768], 65_535.0), [32_767, 27_767, 0]);
+    }
+}
