@@ -42,8 +42,13 @@ use self::strips::{strips, strips_of_each, strips_of_values};
 use self::transfers::{huge, page_locked, repeated_in_bands, repeated_small_images, rows_with_gaps};
 
 /// Tests beside which no other one may run. One counts the device's free memory. During a capture the driver fails
-/// `cuCtxSynchronize` of any thread, which many tests call, and ends the capture.
-const ALONE: [&str; 3] = ["for_device_images", "array_filters_beside_a_capture", "array_filters_in_a_graph"];
+/// `cuCtxSynchronize` of any thread, which many tests call, and ends the capture. So does work in the default stream.
+const ALONE: [&str; 4] = [
+    "for_device_images",
+    "array_filters_beside_a_capture",
+    "array_filters_in_a_graph",
+    "foreign_streams_beside_a_capture",
+];
 
 /// The number of cases of one test. A failure names a region of the sweep, and the report stays short.
 const GROUP: usize = 50;

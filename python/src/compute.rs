@@ -9,6 +9,8 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyVal
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 
+use crate::forks;
+
 /// Multiply-adds from which on a call looks for Ctrl-C: some 20 ms of one core.
 const LONG: usize = 1 << 29;
 
@@ -19,9 +21,9 @@ const LOOK: Duration = Duration::from_millis(30);
 fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
     let mut kept = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
+    let generation = forks::generation();
     if let Some((owner, pool)) = &*kept
-        && *owner == process
+        && *owner == generation
     {
         return Ok(Arc::clone(pool));
     }
@@ -31,7 +33,7 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
         .map_err(|error| PyRuntimeError::new_err(format!("the threads can't be started: {error}")))?;
     let pool = Arc::new(pool);
     // The parent's pool waits for its threads when it is dropped, and the child has none of them.
-    std::mem::forget(kept.replace((process, Arc::clone(&pool))));
+    std::mem::forget(kept.replace((generation, Arc::clone(&pool))));
     Ok(pool)
 }
 

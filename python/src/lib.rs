@@ -3,6 +3,7 @@
 mod array;
 mod compute;
 mod device;
+mod forks;
 mod ndimage;
 mod opencv;
 mod opencv_f64;
@@ -30,6 +31,7 @@ mod native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::forks::count()?;
         super::device::register(module)?;
         module.add("LARGE", crate::result_memory::LARGE)?;
         module.add("MODES", crate::ndimage::modes(module.py())?)?;

@@ -77,21 +77,20 @@ fn wait_for_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Rows that the kernels take where they lie: one launch and one event.
+/// Rows that the kernels take where they lie: one launch, and one event. The default stream needs no event.
 fn few_calls() -> Result<(), Failed> {
     cleanly(LATE, |fake| {
-        let seen = watch(fake, None, LAYOUTS[0])?;
-        let without_context = |calls: &BTreeMap<String, u64>| {
-            calls
-                .iter()
-                .filter(|(name, _)| *name != "cuCtxGetCurrent")
-                .map(|(n, c)| (n.clone(), *c))
-                .collect::<Vec<_>>()
-        };
-        let expected = [("cuEventRecord".to_owned(), 1), ("cuLaunchKernel".to_owned(), 1)];
-        // The first call on a stream makes the event.
-        assert_eq!(without_context(&seen[1]), expected, "{seen:?}");
-        assert!(seen[1]["cuCtxGetCurrent"] <= 2, "{seen:?}");
+        for (default, expected) in [
+            (None, &["cuEventRecord", "cuLaunchKernel"][..]),
+            (Some(0), &["cuLaunchKernel"]),
+            (Some(1), &["cuLaunchKernel"]),
+            (Some(2), &["cuEventRecord", "cuLaunchKernel"]),
+        ] {
+            // The first call on a stream makes the event.
+            let mut seen = watch(fake, default, LAYOUTS[0])?.swap_remove(1);
+            assert!(seen.remove("cuCtxGetCurrent").is_some_and(|calls| calls <= 2), "{seen:?}");
+            assert!(seen.keys().eq(expected) && seen.values().all(|calls| *calls == 1), "{default:?}: {seen:?}");
+        }
         Ok(())
     })
 }

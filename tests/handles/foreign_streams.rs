@@ -15,6 +15,7 @@ use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, p
 pub(crate) const OF_CUDA: &[Test] = &[
     ("foreign_streams", of_all_handles),
     ("foreign_streams_of_a_filter_that_goes", of_a_filter_that_goes),
+    ("foreign_streams_beside_a_capture", beside_a_capture),
     ("foreign_streams_in_place", in_place),
     ("foreign_streams_of_no_device", of_no_device),
     ("the_context_is_the_primary_one", primary_context),
@@ -201,6 +202,49 @@ fn of_a_filter_that_goes(device: &Device) -> Checked {
             results.collect()
         };
         for (filter, found) in filters.iter().zip(results?) {
+            let right: Image<f32> = on_cpu(filter, &image)?;
+            equal_values(&format!("{side} x {side}"), &found, right.values())?;
+        }
+    }
+    Ok(())
+}
+
+/// A filter that was used in the default stream goes while a blocking stream is captured. The capture succeeds, and the
+/// next filter does not overwrite the mask.
+fn beside_a_capture(device: &Device) -> Checked {
+    let image = image::<f32>(40, HEIGHT, 1, 69);
+    let values = 40 * HEIGHT;
+    // Masks in constant memory, and one in global memory.
+    for side in [3, 5, 23] {
+        let _restored = Restored::keep();
+        let (library, captured) = (Library::new(device, Some(0))?, Library::new(device, None)?);
+        let source = library.memory(values)?;
+        let mut host = device.page_locked::<f32>(values).map_err(words)?;
+        host.copy_from_slice(image.values());
+        library.copy(source.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values)?;
+        let run = |filter| {
+            let (ready, result) = (ready_for(device, filter, &image)?, library.memory(values)?);
+            let mut to = borrowed(&result, 0, (40, HEIGHT, 40))?;
+            let from = borrowed(&source, 0, (40, HEIGHT, 40))?;
+            ready.run_into(&from, &mut to, &library.stream_for(device)?).map_err(words)?;
+            Ok::<_, String>((ready, result))
+        };
+        let filters = [filter(side, 70), filter(side, 71)];
+        let (goes, first) = run(&filters[0])?;
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is open.
+        driver("begin a capture", unsafe { sys::cuStreamBeginCapture_v2(captured.stream, mode) })?;
+        drop(goes);
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the stream is open, and the driver writes one handle.
+        driver("end a capture", unsafe { sys::cuStreamEndCapture(captured.stream, &raw mut graph) })?;
+        // SAFETY: nobody else has the graph.
+        driver("drop a graph", unsafe { sys::cuGraphDestroy(graph) })?;
+        let (_ready, second) = run(&filters[1])?;
+        for (filter, result) in filters.iter().zip([first, second]) {
+            let mut found = device.page_locked::<f32>(values).map_err(words)?;
+            library.copy(found.as_mut_ptr().expose_provenance() as u64, result.as_device_ptr().as_raw(), values)?;
+            library.wait()?;
             let right: Image<f32> = on_cpu(filter, &image)?;
             equal_values(&format!("{side} x {side}"), &found, right.values())?;
         }

@@ -133,7 +133,7 @@ fn any_content_is_within_the_bound() -> faltung::Result<()> {
         let image = Image::from_fn(WIDTH, HEIGHT, content)?;
         for (mask_name, weights) in &masks {
             number += 1;
-            if !is_in_sweep(number, 2) {
+            if !is_in_sweep(number, 3) {
                 continue;
             }
             let border = [Border::Mirror, Border::ZERO, Border::Clamp][number % 3];

@@ -109,9 +109,10 @@ fn any_content_is_within_the_bound() -> faltung::Result<()> {
         }),
         ("a ramp", &|x, y| x as f32 * 0.37 + y as f32),
     ];
-    for (name, content) in contents {
+    let masks = [("gauss", gauss), ("narrow", narrow), ("edge", edge)];
+    for (i, (name, content)) in contents.into_iter().enumerate() {
         let image = Image::from_fn(WIDTH, HEIGHT, content)?;
-        for (mask_name, mask) in [("gauss", &gauss), ("narrow", &narrow), ("edge", &edge)] {
+        for (_, (mask_name, mask)) in masks.iter().enumerate().filter(|(j, _)| is_in_sweep(i + j, 2)) {
             let (_, comparison) = compare(&Filter::new(mask.clone()), &image)?;
             assert!(comparison.passes(), "{name}, {mask_name}: {comparison:?}");
         }

@@ -10,6 +10,7 @@ use cust::memory::LockedBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUdevice, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUstream};
 
+use super::event::Event;
 use super::launch::Area;
 use super::status::{self, Failure, checked};
 use crate::{Error, Result};
@@ -122,7 +123,25 @@ pub(super) unsafe fn stream_of(handle: CUstream) -> ManuallyDrop<Stream> {
     stream
 }
 
-/// Whether work that the stream is given becomes a part of a graph. It counts as such if the driver does not say.
+/// The legacy default stream, which is always open.
+pub(super) fn default_stream() -> ManuallyDrop<Stream> {
+    // SAFETY: the null handle is that stream in each context.
+    unsafe { stream_of(std::ptr::null_mut()) }
+}
+
+/// An event behind all work that the stream has been given. None if that work is done: a stream that can't record one
+/// is waited for.
+pub(super) fn event_behind(stream: &Stream) -> Option<Event> {
+    let event = Event::behind(stream).ok();
+    if event.is_none() {
+        // What fails here, too, is a lost device, which uses no memory any more.
+        let _ = finish(stream, "run what the stream was given");
+    }
+    event
+}
+
+/// Whether work that the stream is given becomes a part of a graph. It counts as such if the driver does not say, as
+/// for the legacy default stream while a blocking stream is captured.
 pub(super) fn is_captured(stream: &Stream) -> bool {
     let mut status = 0;
     // SAFETY: the stream is open; the driver writes one number.

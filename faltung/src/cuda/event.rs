@@ -6,6 +6,7 @@ use std::time::Duration;
 use cust::stream::Stream;
 use cust::sys::{CUevent, CUstream};
 
+use super::driver;
 use super::status::{Failure, checked};
 
 unsafe extern "C" {
@@ -93,8 +94,14 @@ impl Event {
 }
 
 /// Events behind the last work of streams of somebody else, which may destroy a stream at any time.
+///
+/// The legacy default stream is always open. So its event is recorded once, when the events are needed.
 #[derive(Debug, Default)]
-pub(super) struct ForeignEvents(Vec<(ForeignStream, Event)>);
+pub(super) struct ForeignEvents {
+    events: Vec<(ForeignStream, Event)>,
+    /// Whether the legacy default stream was given work.
+    uses_default_stream: bool,
+}
 
 /// What tells one stream of somebody else from another: the handle, and the thread, which has a default stream of its
 /// own. A new stream may have the handle of one that was destroyed. Its event then comes later than both.
@@ -104,22 +111,39 @@ type ForeignStream = (usize, ThreadId);
 const MANY_EVENTS: usize = 16;
 
 impl ForeignEvents {
-    /// Puts the stream's event behind all work that the stream has been given.
-    pub(super) fn record(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let key = (stream.as_inner().addr(), std::thread::current().id());
-        if let Some((_, event)) = self.0.iter().find(|(known, _)| *known == key) {
+    /// Notes that a stream was given work, which comes before the stream's event.
+    pub(super) fn note(&mut self, stream: &Stream) -> Result<(), Failure> {
+        /// The legacy default stream: the null handle, and `CU_STREAM_LEGACY`.
+        const LEGACY: [usize; 2] = [0, 1];
+        let handle = stream.as_inner().addr();
+        if LEGACY.contains(&handle) {
+            self.uses_default_stream = true;
+            return Ok(());
+        }
+        let key = (handle, std::thread::current().id());
+        if let Some((_, event)) = self.events.iter().find(|(known, _)| *known == key) {
             return event.record(stream);
         }
-        if self.0.len() >= MANY_EVENTS {
-            self.0.retain(|(_, event)| !event.has_come().is_ok_and(|has_come| has_come));
+        if self.events.len() >= MANY_EVENTS {
+            self.events.retain(|(_, event)| !event.has_come().is_ok_and(|has_come| has_come));
         }
-        self.0.push((key, Event::behind(stream)?));
+        self.events.push((key, Event::behind(stream)?));
         Ok(())
     }
 
-    /// The events.
-    pub(super) fn into_events(self) -> impl Iterator<Item = Event> {
-        self.0.into_iter().map(|(_, event)| event)
+    /// Events behind all the work. None if the legacy default stream takes no event now, because a blocking stream is
+    /// captured: then nothing tells when the work is done.
+    pub(super) fn into_events(self) -> Option<Vec<Event>> {
+        let mut events: Vec<_> = self.events.into_iter().map(|(_, event)| event).collect();
+        if self.uses_default_stream {
+            let stream = driver::default_stream();
+            // An attempt to record would end that capture.
+            if driver::is_captured(&stream) {
+                return None;
+            }
+            events.extend(driver::event_behind(&stream));
+        }
+        Some(events)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Buffers {
 struct Users {
     /// Streams of the library, which stay open as long as they are here.
     own: Vec<Arc<OwnStream>>,
-    /// Streams of somebody else may be destroyed at any time. So each has an event behind its last launch.
+    /// Streams of somebody else may be destroyed at any time.
     foreign: ForeignEvents,
     /// The same events once more, for the coefficients of ordered sums: two blocks of memory can't share an event.
     foreign_of_ordered: ForeignEvents,
@@ -236,9 +236,9 @@ impl Kernel {
             }
             return Ok(());
         }
-        let mut noted = users.foreign.record(stream.stream());
+        let mut noted = users.foreign.note(stream.stream());
         if self.ordered.is_some() {
-            noted = noted.and(users.foreign_of_ordered.record(stream.stream()));
+            noted = noted.and(users.foreign_of_ordered.note(stream.stream()));
         }
         if noted.is_err() {
             // What fails here, too, is a lost device, which runs nothing any more.
@@ -251,21 +251,24 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         let _entered = self.gpu.enter();
-        let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let mut pending = events_behind(users.own.iter());
-        pending.extend(users.foreign.into_events());
+        let Users { own, foreign, foreign_of_ordered } =
+            std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let pending = |foreign: ForeignEvents| {
+            let mut pending = foreign.into_events()?;
+            pending.extend(events_behind(own.iter()));
+            Some(pending)
+        };
         if let Some(block) = self.ordered.take() {
-            let mut pending = events_behind(users.own.iter());
-            pending.extend(users.foreign_of_ordered.into_events());
-            self.gpu.give_back(block, pending);
+            self.gpu.give_back_or_keep(block, pending(foreign_of_ordered));
         }
+        let pending = pending(foreign);
         match &mut self.mask {
             MaskPlace::Global { block, .. } => {
                 if let Some(block) = block.take() {
-                    self.gpu.give_back(block, pending);
+                    self.gpu.give_back_or_keep(block, pending);
                 }
             }
-            MaskPlace::Constant(module) => self.gpu.give_back_module(module, pending),
+            MaskPlace::Constant(module) => self.gpu.give_back_or_keep_module(module, pending),
         }
     }
 }

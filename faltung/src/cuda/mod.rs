@@ -17,6 +17,7 @@ mod driver;
 mod event;
 mod graph;
 mod image;
+mod kept;
 mod kernel;
 mod lane;
 mod launch;
@@ -42,6 +43,7 @@ use cust::{CudaApiVersion, CudaFlags};
 use kernels_gpu::ptx;
 
 use self::context::Entered;
+use self::kept::Kept;
 use self::lane::Lane;
 use self::launch::Area;
 use self::modules::Instances;
@@ -155,6 +157,7 @@ pub(crate) struct Gpu {
     pool: Pool,
     areas: Areas,
     array_filters: LockedFilters,
+    kept: Kept,
     context: Context,
 }
 
@@ -200,8 +203,8 @@ impl Gpu {
         let _before = Entered::keep().context("ask for the current context")?;
         let context = Context::new(device).context("create a context")?;
         let modules = ptx::MODULES.iter().map(|_| Instances::default()).collect();
-        let (lanes, pool, areas, array_filters) = Default::default();
-        let gpu = Self { info, modules, lanes, pool, areas, array_filters, context };
+        let (lanes, pool, areas, array_filters, kept) = Default::default();
+        let gpu = Self { info, modules, lanes, pool, areas, array_filters, kept, context };
         // `cust` does not say whether the new context became the current one.
         drop(gpu.enter()?);
         Ok(gpu)
@@ -234,6 +237,7 @@ impl Drop for Gpu {
         // it.
         let _entered = self.enter();
         self.drop_array_filters();
+        self.drop_kept();
         drop(self.lanes.drain());
         let _ = self.free_idle();
         self.modules = Box::default();

@@ -4,8 +4,8 @@
 //! A kernel reads its weights from device memory. They are copied there when a filter is first used, and that copy is
 //! waited for, so every stream may read them. The last filters are kept.
 //!
-//! Each launch records an event behind it. The memory of a filter that is removed goes to the pool with the events of
-//! its streams. So nothing waits, and no function is called that fails while another thread captures a graph.
+//! The memory of a filter that is removed goes to the pool with the [events](ForeignEvents) of its streams. So nothing
+//! waits, and no function is called that fails while another thread captures a graph.
 //!
 //! A launch that is captured runs whenever the graph does, and no event tells when. So the weights of such a filter
 //! stay as long as the device is open.
@@ -98,7 +98,7 @@ impl Gpu {
             weights.is_captured = true;
             return Ok(());
         }
-        let noted = weights.users.record(&stream);
+        let noted = weights.users.note(&stream);
         if noted.is_err() {
             // What fails here, too, is a lost device, which runs nothing any more.
             let _ = driver::finish(&stream, "run what the stream was given");
@@ -137,7 +137,7 @@ impl Gpu {
             let Weights { block, users, .. } = kept.remove(place);
             left -= block.area().bytes;
             count -= 1;
-            self.give_back(block, users.into_events().collect());
+            self.give_back_or_keep(block, users.into_events());
         }
     }
 
@@ -158,7 +158,7 @@ impl Gpu {
     pub(super) fn drop_array_filters(&self) {
         let filters = std::mem::take(&mut *self.array_filters.lock().unwrap_or_else(PoisonError::into_inner));
         for Weights { block, users, .. } in filters.weights {
-            self.give_back(block, users.into_events().collect());
+            self.give_back_or_keep(block, users.into_events());
         }
     }
 }

@@ -7,6 +7,8 @@ mod cover;
 pub use case::{Case, Content};
 pub use cases::{SEED, cases};
 
+use std::sync::OnceLock;
+
 use kernels_gpu::registry::Ineligible;
 
 use crate::compare::{self, Comparison, POISON};
@@ -51,6 +53,13 @@ pub struct Checker {
     case: Case,
     problem: Problem,
     image: AnyImage,
+    /// Computed when an answer is judged first: variants that can't compute the case need none.
+    right: OnceLock<Right>,
+}
+
+/// The right answers to a case.
+#[derive(Debug)]
+struct Right {
     /// One for each channel.
     oracles: Vec<Oracle>,
     reference: Image,
@@ -68,29 +77,35 @@ pub enum Verdict {
 }
 
 impl Checker {
-    /// Computes the reference and the oracle of a case.
+    /// Makes the problem of a case and its image.
     ///
     /// # Errors
     /// Those of [`Case::make`].
     pub fn new(case: Case) -> Result<Self> {
         let (problem, image) = case.make()?;
-        let floats = image.to_f32();
-        let (mut oracles, mut planes) = (Vec::new(), Vec::new());
-        for channel in 0..floats.channels() {
-            let plane = floats.channel(channel);
-            oracles.push(Oracle::new(&problem, plane.values()));
-            let mut reference = vec![POISON; plane.values().len()];
-            faltung::reference(&problem, plane.values(), &mut reference);
-            planes.push(Image::new(problem.width(), problem.height(), 1, reference)?.map(
-                |sum| match case.format.output {
+        Ok(Self { case, problem, image, right: OnceLock::new() })
+    }
+
+    /// The right answers.
+    fn right(&self) -> &Right {
+        self.right.get_or_init(|| {
+            let (problem, floats) = (&self.problem, self.image.to_f32());
+            let (mut oracles, mut planes) = (Vec::new(), Vec::new());
+            for channel in 0..floats.channels() {
+                let plane = floats.channel(channel);
+                oracles.push(Oracle::new(problem, plane.values()));
+                let mut sums = vec![POISON; plane.values().len()];
+                faltung::reference(problem, plane.values(), &mut sums);
+                let sums = Image::new(problem.width(), problem.height(), 1, sums).expect("the plane has the same size");
+                planes.push(sums.map(|sum| match self.case.format.output {
                     PixelType::U8 => u8::from_f32(sum).to_f32(),
                     PixelType::U16 => u16::from_f32(sum).to_f32(),
                     PixelType::F32 => sum,
-                },
-            ));
-        }
-        let reference = Image::from_channels(&planes)?;
-        Ok(Self { case, problem, image, oracles, reference })
+                }));
+            }
+            let reference = Image::from_channels(&planes).expect("the planes have one size");
+            Right { oracles, reference }
+        })
     }
 
     /// The case.
@@ -108,7 +123,7 @@ impl Checker {
     /// The answer of the scalar reference, as `f32`, which holds all types' values.
     #[must_use]
     pub fn reference(&self) -> &[f32] {
-        self.reference.values()
+        self.right().reference.values()
     }
 
     /// Runs a variant on a device, with this accuracy asked for, and judges the answer: poisoned first, the whole frame
@@ -137,13 +152,14 @@ impl Checker {
     /// bit by bit.
     #[must_use]
     pub fn judge(&self, variant: &str, result: &[f32], bound: ErrorBound) -> Verdict {
-        let (width, channels) = (self.problem.width(), self.oracles.len());
+        let Right { oracles, reference } = self.right();
+        let (width, channels) = (self.problem.width(), oracles.len());
         let place = |index: usize| {
             let (pixel, channel) = (index / channels, index % channels);
             format!("column {}, row {}, channel {channel}", pixel % width, pixel / width)
         };
         if bound.class() == Accuracy::Exact
-            && let Err(difference) = compare::bit_exact(self.reference.values(), result)
+            && let Err(difference) = compare::bit_exact(reference.values(), result)
         {
             return Verdict::Wrong(format!(
                 "{variant}: {}: {} of {} values differ from the scalar reference, first at {}: {:e} instead of {:e}",
@@ -156,7 +172,7 @@ impl Checker {
             ));
         }
         let mut all: Option<Comparison> = None;
-        for (channel, oracle) in self.oracles.iter().enumerate() {
+        for (channel, oracle) in oracles.iter().enumerate() {
             let plane: Vec<f32> = result.iter().skip(channel).step_by(channels).copied().collect();
             let found = compare::with_oracle(oracle, &self.problem, &plane, bound);
             if found.failures > 0 {

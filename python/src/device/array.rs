@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::dlpack::{DeviceType, Managed};
 use super::export;
+use crate::forks;
 
 /// Whose arrays these are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(super) enum Owner {
     Object(Py<PyAny>),
     /// A DLPack tensor.
     Tensor(#[allow(dead_code, reason = "its drop gives the tensor back")] Managed),
-    /// The module. None once it is freed.
+    /// The module, in a process of this [generation](forks::generation). None once it is freed.
     Module(Option<faltung::DeviceMemory>, u32),
 }
 
@@ -171,9 +172,9 @@ impl DeviceArray {
 
 impl Drop for DeviceArray {
     fn drop(&mut self) {
-        if let Owner::Module(memory, process) = &mut self.owner {
+        if let Owner::Module(memory, generation) = &mut self.owner {
             let memory = memory.take();
-            if std::process::id() != *process {
+            if forks::generation() != *generation {
                 // A child of `fork` can't use the parent's driver, nor free its memory.
                 std::mem::forget(memory);
                 return;

@@ -1,6 +1,6 @@
 //! Calls on device arrays: the device, the stream, and who keeps what.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use faltung::{Device, Event, Stream};
@@ -9,24 +9,31 @@ use pyo3::prelude::*;
 
 use super::array::DeviceArray;
 use super::exception;
+use crate::forks;
 
-/// The process that used a GPU first; 0 if none did.
-static USER: AtomicU32 = AtomicU32::new(0);
+/// The process that used a GPU first, and its [generation](forks::generation); 0 if none did.
+static USER: AtomicU64 = AtomicU64::new(0);
 
 /// Notes that this process uses a GPU.
 ///
 /// # Errors
 /// `RuntimeError` in a child of `fork` whose parent used one.
 pub(super) fn check_process() -> PyResult<()> {
-    let process = std::process::id();
-    match USER.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed) {
-        Err(user) if user != process => Err(PyRuntimeError::new_err(format!(
-            "faltung: process {process} was forked from process {user} after that had used a GPU. CUDA does not work \
-             in \
-             such a process; start processes by \"spawn\" or \"forkserver\". NumPy arrays can be filtered."
-        ))),
-        _ => Ok(()),
+    let generation = u64::from(forks::generation());
+    let used = USER.load(Ordering::Relaxed);
+    if used == 0 {
+        // Another thread of this process may do the same.
+        USER.store(u64::from(std::process::id()) << 32 | generation, Ordering::Relaxed);
+        return Ok(());
     }
+    if used & u64::from(u32::MAX) == generation {
+        return Ok(());
+    }
+    let (process, user) = (std::process::id(), used >> 32);
+    Err(PyRuntimeError::new_err(format!(
+        "faltung: process {process} was forked from process {user} after that had used a GPU. CUDA does not work in \
+         such a process; start processes by \"spawn\" or \"forkserver\". NumPy arrays can be filtered."
+    )))
 }
 
 /// The CUDA device with this number, open until the process ends.

@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::array::{DeviceArray, Library, Owner, Parts};
 use super::dlpack::{DataType, DeviceType, IS_COPIED, NAME, NAME_VERSIONED, READ_ONLY, Tensor, Unversioned, Versioned};
 use super::{call, exception};
+use crate::forks;
 
 /// The driver's handle of the legacy default stream, where 0 is not allowed.
 pub(super) const LEGACY: usize = 1;
@@ -218,7 +219,7 @@ pub(super) fn new(py: Python<'_>, like: &DeviceArray, shape: Vec<usize>, dtype: 
             stream: like.stream,
             library: Library::Other,
             read_only: false,
-            owner: Owner::Module(Some(memory), std::process::id()),
+            owner: Owner::Module(Some(memory), forks::generation()),
         },
     )
 }

@@ -74,9 +74,13 @@ driver_functions! {
         unsafe { put(graph, made) }
     }
 
-    /// The status of the capture, 0 or 1.
+    /// The status of the capture, 0 or 1. An error for the legacy default stream while a blocking stream is captured,
+    /// which this does not invalidate.
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
+        if driver.captured_beside(stream)?.is_some() {
+            return Err(Code::STREAM_CAPTURE_IMPLICIT.into());
+        }
         let is_capturing = driver.is_capturing(stream)?;
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(status, c_int::from(is_capturing)) }

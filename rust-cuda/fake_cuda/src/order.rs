@@ -46,26 +46,27 @@ impl State {
         Ok(others.filter_map(|(handle, other)| Some((handle, other.last_pending()?))).collect())
     }
 
+    /// The blocking stream of its context that is captured, if `stream` is the legacy default stream.
+    pub(crate) fn captured_beside(&self, stream: Handle) -> Outcome<Option<Handle>> {
+        let target = self.streams.get(stream)?;
+        if !target.is_legacy() {
+            return Ok(None);
+        }
+        let is_captured =
+            |other: &Stream| other.context == target.context && other.is_blocking() && other.capture.is_some();
+        Ok(self.streams.iter().find(|(_, other)| is_captured(other)).map(|(handle, _)| handle))
+    }
+
     /// Fails if a stream is the legacy default stream and a blocking stream of its context is captured.
     ///
     /// The use would make the default stream depend on the capture. It invalidates the capture.
     pub(crate) fn refuse_legacy_during_capture(&mut self, stream: Handle) -> Outcome {
-        let target = self.streams.get(stream)?;
-        if !target.is_legacy() {
-            return Ok(());
+        let Some(captured) = self.captured_beside(stream)? else { return Ok(()) };
+        if let Some(capture) = &mut self.streams.get_mut(captured)?.capture {
+            capture.is_invalid = true;
         }
-        let context = target.context;
-        for (_, other) in self.streams.iter_mut() {
-            if other.context == context
-                && other.is_blocking()
-                && let Some(capture) = &mut other.capture
-            {
-                capture.is_invalid = true;
-                let text = "use of the legacy default stream while a blocking stream is captured";
-                return Err(Failure::misuse(Code::STREAM_CAPTURE_IMPLICIT, text));
-            }
-        }
-        Ok(())
+        let text = "use of the legacy default stream while a blocking stream is captured";
+        Err(Failure::misuse(Code::STREAM_CAPTURE_IMPLICIT, text))
     }
 
     /// Reports work that uses the same memory as pending work of an earlier call, where one of the two is in the legacy
