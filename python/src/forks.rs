@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The number of forks that lie between this process and the one that has loaded the module.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// A number that differs between a process and each of its children. It costs no system call, as the process's own
-/// number does.
+/// A number that differs between a process and its descendants. Unlike the process's own number, it is read without a
+/// system call.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }

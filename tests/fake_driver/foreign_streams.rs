@@ -77,7 +77,8 @@ fn wait_for_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Rows that the kernels take where they lie: one launch, and one event. The default stream needs no event.
+/// Rows that the kernels take where they lie: one launch and one event. The legacy default stream, 0 or 1, takes the
+/// launch alone.
 fn few_calls() -> Result<(), Failed> {
     cleanly(LATE, |fake| {
         for (default, expected) in [
@@ -86,7 +87,7 @@ fn few_calls() -> Result<(), Failed> {
             (Some(1), &["cuLaunchKernel"]),
             (Some(2), &["cuEventRecord", "cuLaunchKernel"]),
         ] {
-            // The first call on a stream makes the event.
+            // The second call: the first one on a stream makes the event.
             let mut seen = watch(fake, default, LAYOUTS[0])?.swap_remove(1);
             assert!(seen.remove("cuCtxGetCurrent").is_some_and(|calls| calls <= 2), "{seen:?}");
             assert!(seen.keys().eq(expected) && seen.values().all(|calls| *calls == 1), "{default:?}: {seen:?}");

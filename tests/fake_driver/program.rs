@@ -159,7 +159,7 @@ fn batch() -> Result<(), Failed> {
 
 fn check() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
-    // A variant that computes few of the cases.
+    // A variant that computes few of the cases, so the check is short.
     let arguments = ["check", "--device", "cuda:0", "--quick", "--variants", "separable_u8"];
     let ended = host(place.path(), 0, "", &arguments).well()?;
     println!("{}", ended.stdout.lines().last().unwrap_or_default());

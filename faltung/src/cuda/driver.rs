@@ -129,8 +129,8 @@ pub(super) fn default_stream() -> ManuallyDrop<Stream> {
     unsafe { stream_of(std::ptr::null_mut()) }
 }
 
-/// An event behind all work that the stream has been given. None if that work is done: a stream that can't record one
-/// is waited for.
+/// An event behind all work that the stream has been given. If none can be recorded, this waits for the stream and
+/// returns None. The stream is not the legacy default stream, for which both can fail while a stream is captured.
 pub(super) fn event_behind(stream: &Stream) -> Option<Event> {
     let event = Event::behind(stream).ok();
     if event.is_none() {
@@ -140,8 +140,8 @@ pub(super) fn event_behind(stream: &Stream) -> Option<Event> {
     event
 }
 
-/// Whether work that the stream is given becomes a part of a graph. It counts as such if the driver does not say, as
-/// for the legacy default stream while a blocking stream is captured.
+/// Whether work that the stream is given becomes a part of a graph. True also if the driver answers with an error. It
+/// does so for the legacy default stream while a blocking stream is captured.
 pub(super) fn is_captured(stream: &Stream) -> bool {
     let mut status = 0;
     // SAFETY: the stream is open; the driver writes one number.

@@ -95,7 +95,8 @@ impl Event {
 
 /// Events behind the last work of streams of somebody else, which may destroy a stream at any time.
 ///
-/// The legacy default stream is always open. So its event is recorded once, when the events are needed.
+/// The legacy default stream is always open. So its event is recorded once, when the events are needed. It comes later
+/// than necessary if the stream was given other work meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct ForeignEvents {
     events: Vec<(ForeignStream, Event)>,
@@ -111,7 +112,7 @@ type ForeignStream = (usize, ThreadId);
 const MANY_EVENTS: usize = 16;
 
 impl ForeignEvents {
-    /// Notes that a stream was given work, which comes before the stream's event.
+    /// Notes that a stream was given work. A stream other than the legacy default stream gets an event behind it.
     pub(super) fn note(&mut self, stream: &Stream) -> Result<(), Failure> {
         /// The legacy default stream: the null handle, and `CU_STREAM_LEGACY`.
         const LEGACY: [usize; 2] = [0, 1];
@@ -131,20 +132,27 @@ impl ForeignEvents {
         Ok(())
     }
 
-    /// Events behind all the work. None if the legacy default stream takes no event now, because a blocking stream is
-    /// captured: then nothing tells when the work is done.
-    pub(super) fn into_events(self) -> Option<Vec<Event>> {
+    /// Events behind all the work.
+    pub(super) fn into_pending(self) -> Pending {
         let mut events: Vec<_> = self.events.into_iter().map(|(_, event)| event).collect();
+        let mut is_incomplete = false;
         if self.uses_default_stream {
             let stream = driver::default_stream();
-            // An attempt to record would end that capture.
-            if driver::is_captured(&stream) {
-                return None;
-            }
-            events.extend(driver::event_behind(&stream));
+            // An attempt to record would end the capture of a blocking stream.
+            let event = if driver::is_captured(&stream) { None } else { Event::behind(&stream).ok() };
+            is_incomplete = event.is_none();
+            events.extend(event);
         }
-        Some(events)
+        Pending { events, is_incomplete }
     }
+}
+
+/// What must come before memory is used again.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) events: Vec<Event>,
+    /// Whether the legacy default stream has work without an event: it takes none while a blocking stream is captured.
+    pub(super) is_incomplete: bool,
 }
 
 impl Drop for Event {

@@ -56,9 +56,9 @@ pub(super) struct Buffers {
 struct Users {
     /// Streams of the library, which stay open as long as they are here.
     own: Vec<Arc<OwnStream>>,
-    /// Streams of somebody else may be destroyed at any time.
+    /// Streams of somebody else may be destroyed at any time, so events stand for them.
     foreign: ForeignEvents,
-    /// The same events once more, for the coefficients of ordered sums: two blocks of memory can't share an event.
+    /// Other events behind the same launches, for the coefficients of ordered sums: two blocks can't share an event.
     foreign_of_ordered: ForeignEvents,
 }
 
@@ -254,9 +254,9 @@ impl Drop for Kernel {
         let Users { own, foreign, foreign_of_ordered } =
             std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
         let pending = |foreign: ForeignEvents| {
-            let mut pending = foreign.into_events()?;
-            pending.extend(events_behind(own.iter()));
-            Some(pending)
+            let mut pending = foreign.into_pending();
+            pending.events.extend(events_behind(own.iter()));
+            pending
         };
         if let Some(block) = self.ordered.take() {
             self.gpu.give_back_or_keep(block, pending(foreign_of_ordered));

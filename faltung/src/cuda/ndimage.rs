@@ -5,7 +5,8 @@
 //! waited for, so every stream may read them. The last filters are kept.
 //!
 //! The memory of a filter that is removed goes to the pool with the [events](ForeignEvents) of its streams. So nothing
-//! waits, and no function is called that fails while another thread captures a graph.
+//! waits. If the default stream takes no event because another thread captures a graph, the memory is
+//! [kept](super::kept).
 //!
 //! A launch that is captured runs whenever the graph does, and no event tells when. So the weights of such a filter
 //! stay as long as the device is open.
@@ -137,7 +138,7 @@ impl Gpu {
             let Weights { block, users, .. } = kept.remove(place);
             left -= block.area().bytes;
             count -= 1;
-            self.give_back_or_keep(block, users.into_events());
+            self.give_back_or_keep(block, users.into_pending());
         }
     }
 
@@ -158,7 +159,7 @@ impl Gpu {
     pub(super) fn drop_array_filters(&self) {
         let filters = std::mem::take(&mut *self.array_filters.lock().unwrap_or_else(PoisonError::into_inner));
         for Weights { block, users, .. } in filters.weights {
-            self.give_back_or_keep(block, users.into_events());
+            self.give_back_or_keep(block, users.into_pending());
         }
     }
 }
