@@ -35,15 +35,11 @@ def public(function):
 
     @functools.wraps(function)
     def call(*args, accuracy=None, **kwargs):
+        if accuracy is not None and accuracy not in ACCURACIES:
+            raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
         try:
-            if accuracy is None:
-                result = function(*args, **kwargs)
-            elif accuracy in ACCURACIES:
-                # "bounded" and "normwise" change nothing.
-                result = function(*args, _exact=accuracy == "exact", **kwargs)
-            else:
-                text = f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}"
-                raise ValueError(text)
+            # "bounded" and "normwise" change nothing.
+            result = function(*args, _exact=accuracy == "exact", **kwargs)
         except Unsupported as error:
             scipy_function = _scipy(name, args[0] if args else kwargs["input"])
             if scipy_function is None or scipy_function is call:

@@ -127,18 +127,18 @@ impl<'a> Library<'a> {
 }
 
 /// A graph that a stream captured.
-struct Captured(sys::CUgraph);
+pub(super) struct Captured(sys::CUgraph);
 
 impl Captured {
     /// Captures what `enqueue` gives the stream.
-    fn new(stream: &Stream, enqueue: impl FnOnce() -> Checked) -> Result<Self, String> {
+    pub(super) fn new(stream: CUstream, enqueue: impl FnOnce() -> Checked) -> Result<Self, String> {
         let mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is open.
-        driver("begin a capture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
+        driver("begin a capture", unsafe { sys::cuStreamBeginCapture_v2(stream, mode) })?;
         let enqueued = enqueue();
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is open, and the driver writes one handle.
-        let ended = driver("end a capture", unsafe { sys::cuStreamEndCapture(stream.0, &raw mut graph) });
+        let ended = driver("end a capture", unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) });
         enqueued.and(ended).map(|()| Self(graph))
     }
 
@@ -172,7 +172,7 @@ fn beside_a_capture(device: &Device) -> Checked {
         let ((begun, is_begun), (end, is_end)) = (channel(), channel::<()>());
         let other = scope.spawn(move || {
             let other = Library::new(device)?;
-            let graph = Captured::new(&other.stream, || {
+            let graph = Captured::new(other.stream.0, || {
                 begun.send(()).map_err(|error| error.to_string())?;
                 // The filters are used until the other end is dropped.
                 let _ = is_end.recv();
@@ -198,7 +198,7 @@ fn in_a_graph(device: &Device) -> Checked {
     library.filter(0, &results, 0)?;
     library.compare(&results, std::iter::once(0))?;
     let of_graph = library.results(1)?;
-    let graph = Captured::new(&library.stream, || library.filter(0, &of_graph, 0))?;
+    let graph = Captured::new(library.stream.0, || library.filter(0, &of_graph, 0))?;
     for filter in 1..FILTERS {
         library.filter(filter, &results, filter)?;
     }

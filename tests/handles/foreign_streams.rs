@@ -9,6 +9,7 @@ use cust::stream::{Stream as DriverStream, StreamFlags};
 use cust::sys::{self, CUresult, CUstream};
 use faltung::{Device, DeviceImage, Error, Filter, Image, Prepared, Stream, VariantChoice};
 
+use super::array_streams::Captured;
 use super::context::{Restored, current};
 use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, problem, words};
 
@@ -231,15 +232,10 @@ fn beside_a_capture(device: &Device) -> Checked {
         };
         let filters = [filter(side, 70), filter(side, 71)];
         let (goes, first) = run(&filters[0])?;
-        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is open.
-        driver("begin a capture", unsafe { sys::cuStreamBeginCapture_v2(captured.stream, mode) })?;
-        drop(goes);
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the stream is open, and the driver writes one handle.
-        driver("end a capture", unsafe { sys::cuStreamEndCapture(captured.stream, &raw mut graph) })?;
-        // SAFETY: nobody else has the graph.
-        driver("drop a graph", unsafe { sys::cuGraphDestroy(graph) })?;
+        Captured::new(captured.stream, || {
+            drop(goes);
+            Ok(())
+        })?;
         let (_ready, second) = run(&filters[1])?;
         for (filter, result) in filters.iter().zip([first, second]) {
             let mut found = device.page_locked::<f32>(values).map_err(words)?;

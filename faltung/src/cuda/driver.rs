@@ -10,7 +10,6 @@ use cust::memory::LockedBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUdevice, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUstream};
 
-use super::event::Event;
 use super::launch::Area;
 use super::status::{self, Failure, checked};
 use crate::{Error, Result};
@@ -127,17 +126,6 @@ pub(super) unsafe fn stream_of(handle: CUstream) -> ManuallyDrop<Stream> {
 pub(super) fn default_stream() -> ManuallyDrop<Stream> {
     // SAFETY: the null handle is that stream in each context.
     unsafe { stream_of(std::ptr::null_mut()) }
-}
-
-/// An event behind all work that the stream has been given. If none can be recorded, this waits for the stream and
-/// returns None. The stream is not the legacy default stream, for which both can fail while a stream is captured.
-pub(super) fn event_behind(stream: &Stream) -> Option<Event> {
-    let event = Event::behind(stream).ok();
-    if event.is_none() {
-        // What fails here, too, is a lost device, which uses no memory any more.
-        let _ = finish(stream, "run what the stream was given");
-    }
-    event
 }
 
 /// Whether work that the stream is given becomes a part of a graph. True also if the driver answers with an error. It

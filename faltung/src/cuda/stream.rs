@@ -218,9 +218,17 @@ impl Uses {
     }
 }
 
-/// Events behind all work that the streams have been given.
+/// Events behind all work that the streams have been given. A stream that can't record one is waited for.
 pub(super) fn events_behind<'a>(streams: impl Iterator<Item = &'a Arc<OwnStream>>) -> Vec<Event> {
-    streams.filter_map(|stream| driver::event_behind(stream.stream())).collect()
+    let behind = |stream: &Arc<OwnStream>| {
+        let event = Event::behind(stream.stream()).ok();
+        if event.is_none() {
+            // What fails here, too, is a lost device, which uses no memory any more.
+            let _ = driver::finish(stream.stream(), "run what the stream was given");
+        }
+        event
+    };
+    streams.filter_map(behind).collect()
 }
 
 /// Device memory of an image that users hold.
