@@ -7,11 +7,12 @@
 //!     load V vectors of source row s
 //!     for r in 0..R where 0 <= s - r < height     sums[r] = fma(W[s - r], pixels, sums[r])
 //! ```
-//! The steps in which all `R` rows take part have a loop of their own. The general tile ([`tile`](super::tile::tile))
-//! branches at each source row. A source row of a one-column window has too little work to hide that branch.
+//! The first and the last `R - 1` steps are written out, those between are a loop. The general tile
+//! ([`tile`](super::tile::tile)) branches at each source row. A source row of a one-column window has too little work to
+//! hide that branch.
 
 use super::simd::Simd;
-use super::tile::{ROWS, Sink, Window, finish};
+use super::tile::{ROWS, Sink, To, Window, finish};
 
 /// As [`tile`](super::tile::tile), for a window of one column.
 ///
@@ -23,17 +24,21 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
     window: &Window,
     rows: &[&[f32]],
     x: usize,
-    to: &[*mut K::Value; ROWS],
+    to: &To<K::Value>,
     count: usize,
     sink: &mut K,
 ) {
     let mut row = 0;
     while row < count {
-        // Eight sums hide the latency of a multiply-add. The last rows, and tiles of one vector, have fewer.
-        // SAFETY: rows and pointers are as this function requires; each arm takes at most `count - row` rows.
+        // No more rows than the window has, so that the loop of `of_rows` has all rows.
+        let most = (count - row).min(window.height());
+        // Many rows need few loads, and eight sums or more hide the latency of a multiply-add. Vectors of four values
+        // have the sums of two rows: 16 registers have no room for more.
+        // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
         row += unsafe {
-            match (V, count - row) {
-                (2, 4..) => of_rows::<S, K, V, 4>(simd, window, rows, x, to, row, sink),
+            match (S::LANES > 4, most) {
+                (true, 6..) => of_rows::<S, K, V, 6>(simd, window, rows, x, to, row, sink),
+                (true, 4..) => of_rows::<S, K, V, 4>(simd, window, rows, x, to, row, sink),
                 (_, 2..) => of_rows::<S, K, V, 2>(simd, window, rows, x, to, row, sink),
                 _ => of_rows::<S, K, V, 1>(simd, window, rows, x, to, row, sink),
             }
@@ -44,54 +49,70 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
 /// `R` output rows from row `first` on; returns `R`.
 ///
 /// # Safety
-/// As for [`tile`]; `first + R` is at most its `count`.
+/// As for [`tile`]; `first + R` is at most its `count`, and the window has at least `R` rows.
 #[inline(always)]
 unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize>(
     simd: S,
     window: &Window,
     rows: &[&[f32]],
     x: usize,
-    to: &[*mut K::Value; ROWS],
+    to: &To<K::Value>,
     first: usize,
     sink: &mut K,
 ) -> usize {
     let height = window.height();
+    let coefficients = window.column_from_bottom();
     let mut sums = [[simd.splat(0.0); V]; R];
+    // Source row `s`, which is row `s - r` of the windows of the output rows `low..high`. `at` is the place of the
+    // coefficient of row 0.
     macro_rules! step {
-        ($s:expr, $serves:expr) => {
-            let s: usize = $s;
+        ($s:expr, $low:expr, $high:expr, $at:expr) => {
             // SAFETY: there are first + R + height - 1 rows, of which this is one, with V vectors from x on.
-            let pixels = unsafe { rows.get_unchecked(first + s).as_ptr().add(x) };
+            let pixels = unsafe { rows.get_unchecked(first + $s).as_ptr().add(x) };
+            let mut loaded = [simd.splat(0.0); V];
+            for (v, vector) in loaded.iter_mut().enumerate() {
+                // SAFETY: v < V, and the row has V vectors from x on.
+                *vector = unsafe { simd.load(pixels.add(v * S::LANES)) };
+            }
             for (r, sums) in sums.iter_mut().enumerate() {
-                if $serves(r, s) {
-                    let coefficient = simd.splat(window.coefficient(s - r));
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: v < V, and the row has V vectors from x on.
-                        *sum = simd.fma(coefficient, unsafe { simd.load(pixels.add(v * S::LANES)) }, *sum);
+                if ($low..$high).contains(&r) {
+                    // SAFETY: 0 <= s - r < height, so this is one of the column's coefficients.
+                    let coefficient = simd.splat(unsafe { *coefficients.as_ptr().offset($at + r as isize) });
+                    for (sum, &vector) in sums.iter_mut().zip(&loaded) {
+                        *sum = simd.fma(coefficient, vector, *sum);
                     }
                 }
             }
         };
     }
-    for s in 0..R - 1 {
-        step!(s, |r: usize, s: usize| r <= s && s - r < height);
+    let last = height as isize - 1;
+    // Not loops: those that are not unrolled would keep the sums in memory.
+    macro_rules! first_rows {
+        ($($s:literal)*) => { $( if $s < R - 1 { step!($s, 0, $s + 1, last - $s); } )* };
     }
-    for s in R - 1..height {
-        step!(s, |_, _| true);
+    macro_rules! last_rows {
+        ($($i:literal)*) => { $( if $i < R - 1 { step!(height + $i, $i + 1, R, -1 - $i); } )* };
     }
-    for s in height.max(R - 1)..height + R - 1 {
-        step!(s, |r: usize, s: usize| s - r < height);
-    }
-    // Not a loop: one that is not unrolled would keep the sums in memory.
     macro_rules! finish_rows {
         ($($r:literal)*) => { $(
             if let Some(sums) = sums.get($r) {
                 // SAFETY: first + r < count; the caller promises the pointer.
-                unsafe { finish(simd, window, sums, to[first + $r], sink, (first + $r, x)) };
+                unsafe { finish(simd, window, sums, to.row(first + $r), sink, (first + $r, x)) };
             }
         )* };
     }
-    finish_rows!(0 1 2 3);
-    const { assert!(R <= 4) };
+    first_rows!(0 1 2 3 4);
+    for s in R - 1..height {
+        step!(s, 0, R, last - s as isize);
+    }
+    last_rows!(0 1 2 3 4);
+    // Else the compiler computes the last steps of a row where it is written: one chain after the other.
+    for sums in &mut sums {
+        for sum in sums {
+            *sum = simd.keep(*sum);
+        }
+    }
+    finish_rows!(0 1 2 3 4 5);
+    const { assert!(R <= 6 && R <= ROWS) };
     R
 }

@@ -87,7 +87,13 @@ impl Narrow<'_> {
             let taps: Vec<Tap<'_>> = if let Some((column, coefficients)) = self.factors {
                 let taps: Vec<Tap<'_>> = coefficients.iter().copied().zip(row).collect();
                 self.level.run(Taps { taps: &taps, finish: None, to: filtered, uncertain: &mut Uncertain::none() });
-                (0..window.height()).map(|k| (column.coefficient(k), &filtered[k..])).collect()
+                column
+                    .column_from_bottom()
+                    .iter()
+                    .rev()
+                    .enumerate()
+                    .map(|(k, &value)| (value, &filtered[k..]))
+                    .collect()
             } else {
                 let row: Vec<&[f32]> = row.collect();
                 let places = (0..window.height()).flat_map(|k| row.iter().map(move |line| &line[k..]));

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::column;
 use super::simd::{Level, Simd, Work};
 use super::sink::Output;
-use super::tile::{ROWS, Sink, Window, tile};
+use super::tile::{ROWS, Sink, To, Window, small, tile};
 
 /// Columns of the widest tile.
 const MOST_COLUMNS: usize = Level::Avx512.lanes() * Level::Avx512.vectors();
@@ -247,8 +247,53 @@ impl<U: Output> Work for Bands<'_, '_, U> {
     }
 }
 
+/// What a tile is made for. Tiles of several vectors come first.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// 3 x 3: three vectors.
+    Three,
+    /// 5 x 5.
+    Five,
+    /// One column of five rows.
+    ColumnOfFive,
+    /// One column.
+    Column,
+    /// Any window.
+    Wide,
+    /// One column: one vector.
+    NarrowColumn,
+    /// Any window: one vector.
+    Narrow,
+}
+
+impl Shape {
+    /// The fastest for `count` rows, where `vectors` whole ones are left, and a wide tile is of use if it is `wide`.
+    #[inline(always)]
+    fn of(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
+        match window.size() {
+            (3, 3) if count == ROWS && vectors >= 3 => Self::Three,
+            (5, 5) if count == ROWS && wide => Self::Five,
+            (1, 5) if count == ROWS && wide => Self::ColumnOfFive,
+            (1, _) if wide => Self::Column,
+            (1, _) => Self::NarrowColumn,
+            _ if wide => Self::Wide,
+            _ => Self::Narrow,
+        }
+    }
+
+    /// The vectors of a tile, where a wide one has `V`.
+    #[inline(always)]
+    const fn vectors<const V: usize>(self) -> usize {
+        match self {
+            Self::Three => 3,
+            Self::Five | Self::ColumnOfFive | Self::Column | Self::Wide => V,
+            Self::NarrowColumn | Self::Narrow => 1,
+        }
+    }
+}
+
 /// Bands of [`ROWS`] rows, each from left to right in wide tiles. Tiles of one vector compute a rest of at most half a
-/// wide tile. A partial tile writes to a buffer first.
+/// wide tile, or one that has no room for a wide tile. A partial tile writes to a buffer first.
 ///
 /// # Safety
 /// The rows are as [`Panel::compute`] asserts. With `non_temporal`, the first result of every row is aligned to
@@ -264,13 +309,21 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
 ) {
     let Panel { window, rows, columns: Range { start, end }, hints } = panel.clone();
     let next_band = ROWS + window.height() - 1;
+    // Source rows and notes of uncertain results end here, but for what a window needs beyond.
+    let padded = start + (end - start).next_multiple_of(V * S::LANES);
     for (band, results) in results.chunks_mut(ROWS).enumerate() {
         let (rows, count) = (&rows[band * ROWS..], results.len());
+        let mut firsts = [std::ptr::null_mut(); ROWS];
+        for (of_row, result) in firsts.iter_mut().zip(results.iter_mut()) {
+            *of_row = result[first..].as_mut_ptr();
+        }
         let mut x = start;
         while x < end {
             let left = end - x;
-            let wide = left > V * S::LANES / 2;
-            let columns = if wide { V * S::LANES } else { S::LANES };
+            let wide = left > V * S::LANES / 2 && x + V * S::LANES <= padded;
+            let shape = Shape::of(window, count, left / S::LANES, wide);
+            let columns = S::LANES * shape.vectors::<V>();
+            debug_assert!(x + columns <= padded, "a tile from {x} on in {start}..{end}");
             if hints.prefetch {
                 // The rows that the next band reads and this one does not.
                 for row in rows.iter().skip(next_band).take(ROWS) {
@@ -281,21 +334,23 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
             }
 
             let mut buffer = [const { [const { MaybeUninit::<U>::uninit() }; MOST_COLUMNS] }; ROWS];
-            let mut to = buffer.each_mut().map(|row| row.as_mut_ptr().cast::<U>());
-            if left >= columns {
-                for (to, result) in to.iter_mut().zip(results.iter_mut()) {
-                    *to = result[first + x..].as_mut_ptr();
-                }
-            }
-            // SAFETY: source rows go on for whole tiles; results do if `left` says so, and else the buffer does. A wide
-            // tile is a multiple of LINE wide if it is non-temporal at all, so in an aligned row all are aligned.
+            let to = if left >= columns {
+                To { rows: firsts, column: x }
+            } else {
+                To { rows: buffer.each_mut().map(|row| row.as_mut_ptr().cast::<U>()), column: 0 }
+            };
+            // SAFETY: source rows go on up to `padded`; results do if `left` says so, and else the buffer does. Tiles are
+            // whole vectors wide, so in an aligned row all vectors are aligned.
             unsafe {
-                sink.use_non_temporal(non_temporal && wide && left >= columns);
-                match (wide, window.is_column()) {
-                    (true, false) => tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
-                    (false, false) => tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
-                    (true, true) => column::tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
-                    (false, true) => column::tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
+                sink.use_non_temporal(non_temporal && columns > S::LANES && left >= columns);
+                match shape {
+                    Shape::Three => small::<S, _, 3, 3, 3>(simd, window, rows, x, &to, &mut sink),
+                    Shape::Five => small::<S, _, V, 5, 5>(simd, window, rows, x, &to, &mut sink),
+                    Shape::ColumnOfFive => small::<S, _, V, 1, 5>(simd, window, rows, x, &to, &mut sink),
+                    Shape::Column => column::tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::Wide => tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::NarrowColumn => column::tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::Narrow => tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
                 }
             }
             if left < columns {

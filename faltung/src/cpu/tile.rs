@@ -88,15 +88,15 @@ impl Window {
         (self.width - 1) * self.step
     }
 
-    /// Whether the window is one column wide.
-    pub(super) fn is_column(&self) -> bool {
-        self.width == 1
+    /// Width and height.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.width, self.height)
     }
 
-    /// Coefficient `k` of a window of one column.
+    /// The coefficients of a window of one column, the last one first.
     #[inline(always)]
-    pub(super) fn coefficient(&self, k: usize) -> f32 {
-        self.packed[self.height - 1 - k]
+    pub(super) fn column_from_bottom(&self) -> &[f32] {
+        &self.packed[..self.height]
     }
 
     /// Rows.
@@ -135,13 +135,30 @@ pub(super) trait Sink {
     }
 }
 
+/// Where the results of a tile go.
+#[derive(Clone, Copy)]
+pub(super) struct To<T> {
+    /// The first value of each row.
+    pub(super) rows: [*mut T; ROWS],
+    /// The tile's first column.
+    pub(super) column: usize,
+}
+
+impl<T> To<T> {
+    /// Where the results of row `row` go.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> *mut T {
+        self.rows[row].wrapping_add(self.column)
+    }
+}
+
 /// Computes the outputs of `count` rows and `V` vectors. `rows[s]` is source row s of the first output row's
 /// window, and its value `x` the first of the window of the tile's first column.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` rows.
 /// - Each of these has at least `x + V * LANES + window.beyond()` values.
-/// - The first `count` pointers are valid for writes of `V * LANES` values, and no row overlaps them.
+/// - The first `count` rows of `to` are valid for writes of `V * LANES` values, and no source row overlaps them.
 /// - They are aligned as `sink` requires.
 #[inline(always)]
 pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
@@ -149,7 +166,7 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
     window: &Window,
     rows: &[&[f32]],
     x: usize,
-    to: &[*mut K::Value; ROWS],
+    to: &To<K::Value>,
     count: usize,
     sink: &mut K,
 ) {
@@ -170,7 +187,7 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
                         unsafe { step::<S, V, $low, $high>(simd, window, pixels, coefficients, &mut sums) };
                         if K::IS_SHORT && s + 1 >= window.height {
                             // SAFETY: low < high <= count; the caller promises the pointer.
-                            unsafe { finish(simd, window, &sums[$low], to[$low], sink, ($low, x)) };
+                            unsafe { finish(simd, window, &sums[$low], to.row($low), sink, ($low, x)) };
                         }
                     })*
                     _ => unreachable!("0 <= {low} < {high} <= {ROWS}"),
@@ -185,7 +202,7 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
                 ($($row:literal)*) => {
                     match low {
                         // SAFETY: low < count; the caller promises the pointer.
-                        $($row => unsafe { finish(simd, window, &sums[$row], to[$row], sink, ($row, x)) },)*
+                        $($row => unsafe { finish(simd, window, &sums[$row], to.row($row), sink, ($row, x)) },)*
                         _ => unreachable!("{low} < {ROWS}"),
                     }
                 };
@@ -193,6 +210,65 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
             finish_row!(0 1 2 3 4 5);
         }
     }
+}
+
+/// The same for a window of `WIDTH` x `HEIGHT` and [`ROWS`] rows, without branches: a source row of a small window has
+/// too little work to hide them. `HEIGHT` output rows at a time have their sums in registers, so for 3 x 3 there is room
+/// for more vectors than in the general tile.
+///
+/// # Safety
+/// As for [`tile`] with a `count` of [`ROWS`]; the window has this size.
+#[inline(always)]
+pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize, const HEIGHT: usize>(
+    simd: S,
+    window: &Window,
+    rows: &[&[f32]],
+    x: usize,
+    to: &To<K::Value>,
+    sink: &mut K,
+) {
+    let coefficients = window.packed.as_ptr();
+    let mut sums = [[simd.splat(0.0); V]; ROWS];
+    // Not a loop: one that is not unrolled would keep the sums in memory.
+    macro_rules! source_rows {
+        ($($s:literal)*) => { $(
+            if $s < HEIGHT + ROWS - 1 {
+                // SAFETY: there is a row s, with values beyond x.
+                let pixels = unsafe { rows.get_unchecked($s).as_ptr().add(x) };
+                for l in 0..WIDTH {
+                    let mut loaded = [simd.splat(0.0); V];
+                    for (v, vector) in loaded.iter_mut().enumerate() {
+                        // SAFETY: v * LANES + LANES + l * step is at most V * LANES + window.beyond().
+                        *vector = unsafe { simd.load(pixels.add(l * window.step + v * S::LANES)) };
+                    }
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        if r <= $s && $s - r < HEIGHT {
+                            // SAFETY: the stride is `HEIGHT`, which is odd. This is W[s - r, l].
+                            let coefficient = simd.splat(unsafe { *coefficients.add(l * HEIGHT + HEIGHT - 1 + r - $s) });
+                            for (sum, &vector) in sums.iter_mut().zip(&loaded) {
+                                *sum = simd.fma(coefficient, vector, *sum);
+                            }
+                        }
+                    }
+                }
+                // Else the compiler computes an output row where it is written: one chain after the other.
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    if r <= $s && $s - r < HEIGHT {
+                        for sum in sums {
+                            *sum = simd.keep(*sum);
+                        }
+                    }
+                }
+                if $s + 1 >= HEIGHT {
+                    let row = $s + 1 - HEIGHT;
+                    // SAFETY: row < ROWS; the caller promises the pointer.
+                    unsafe { finish(simd, window, &sums[row], to.row(row), sink, (row, x)) };
+                }
+            }
+        )* };
+    }
+    source_rows!(0 1 2 3 4 5 6 7 8 9);
+    const { assert!(HEIGHT % 2 == 1 && HEIGHT + ROWS - 1 <= 10) };
 }
 
 /// One source row: all columns of the window, for the output rows `LOW..HIGH`.

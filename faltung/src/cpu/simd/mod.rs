@@ -60,6 +60,11 @@ pub(crate) trait Simd: Copy {
     /// Ends a number of [`stream`](Self::stream)s.
     fn fence(self) {}
 
+    /// `vector`, computed here: the compiler moves no step of it to where it is used.
+    fn keep(self, vector: Self::Vector) -> Self::Vector {
+        vector
+    }
+
     /// [`LANES`](Self::LANES) bytes from `from` on, as `f32`.
     ///
     /// # Safety

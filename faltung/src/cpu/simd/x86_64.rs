@@ -1,5 +1,6 @@
 //! AVX2 and AVX-512.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{Level, Simd, Work};
@@ -23,7 +24,7 @@ macro_rules! instance {
     ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
      $add:ident, $sub:ident, $doubles:ty, $splat_f64:ident, $add_f64:ident, $sub_f64:ident, $mul_f64:ident,
      $load_f64:ident, $store_f64:ident, $shorts:ty, $splat_u16:ident, $add_u16:ident, $mul_u16:ident, $load_u16:ident,
-     $store_u16:ident, $sub_u16:ident, $mulhi_u16:ident, $shift_u16:ident, { $($own:tt)* }) => {
+     $store_u16:ident, $sub_u16:ident, $mulhi_u16:ident, $shift_u16:ident, $keep:ident, { $($own:tt)* }) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
         struct $name(());
@@ -66,6 +67,11 @@ macro_rules! instance {
             fn prefetch(self, at: *const f32) {
                 // SAFETY: SSE, which every x86-64 has; a hint, which accesses nothing.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+            }
+            #[inline(always)]
+            fn keep(self, vector: $vector) -> $vector {
+                // SAFETY: as in `splat`.
+                unsafe { $keep(vector) }
             }
             #[inline(always)]
             fn add(self, a: $vector, b: $vector) -> $vector {
@@ -160,7 +166,7 @@ macro_rules! instance {
 instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps,
     _mm512_add_ps, _mm512_sub_ps, __m512d, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
     _mm512_loadu_pd, _mm512_storeu_pd, __m512i, _mm512_set1_epi16, _mm512_add_epi16, _mm512_mullo_epi16,
-    _mm512_loadu_si512, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_mulhi_epu16, _mm512_srl_epi16, {
+    _mm512_loadu_si512, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_mulhi_epu16, _mm512_srl_epi16, keep_512, {
     #[inline(always)]
     unsafe fn load_u8_shorts(self, from: *const u8) -> __m512i {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
@@ -254,7 +260,7 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
 instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
     _mm256_add_ps, _mm256_sub_ps, __m256d, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
     _mm256_loadu_pd, _mm256_storeu_pd, __m256i, _mm256_set1_epi16, _mm256_add_epi16, _mm256_mullo_epi16,
-    _mm256_loadu_si256, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_mulhi_epu16, _mm256_srl_epi16, {
+    _mm256_loadu_si256, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_mulhi_epu16, _mm256_srl_epi16, keep_256, {
     #[inline(always)]
     unsafe fn load_u8_shorts(self, from: *const u8) -> __m256i {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
@@ -291,12 +297,13 @@ instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm2
             for (words, &vector) in words.iter_mut().zip(vectors) {
                 *words = words_256(vector, 255.0);
             }
-            if let [a, b] = words[..] {
-                _mm_storeu_si128(to.cast(), _mm_packus_epi16(a, b));
-                return;
-            }
-            for (i, words) in words.into_iter().enumerate() {
-                _mm_storel_epi64(to.add(8 * i).cast(), _mm_packus_epi16(words, words));
+            for (i, words) in words.chunks(2).enumerate() {
+                let to = to.add(16 * i).cast();
+                match *words {
+                    [a, b] => _mm_storeu_si128(to, _mm_packus_epi16(a, b)),
+                    [a] => _mm_storel_epi64(to, _mm_packus_epi16(a, a)),
+                    _ => unreachable!("one or two"),
+                }
             }
         }
     }
@@ -318,6 +325,19 @@ instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm2
         }
     }
     #[inline(always)]
+    fn any_far_from_whole<const N: usize>(self, vectors: &[__m256; N], limit: f32) -> bool {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let mut most = _mm256_setzero_ps();
+            for &vector in vectors {
+                let rest = _mm256_sub_ps(vector, _mm256_round_ps::<_MM_FROUND_TO_NEAREST_INT>(vector));
+                // `max` returns its second operand if the first is NaN.
+                most = _mm256_max_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0), rest), most);
+            }
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(most, _mm256_set1_ps(limit))) != 0
+        }
+    }
+    #[inline(always)]
     fn differ_without_fractions(self, a: __m256, b: __m256) -> u16 {
         // SAFETY: `self` proves that the CPU has the instructions.
         unsafe {
@@ -331,6 +351,24 @@ instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm2
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(vector, _mm256_set1_ps(limit))) as u16 }
     }
 }}
+
+/// [`Simd::keep`].
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn keep_512(mut vector: __m512) -> __m512 {
+    // SAFETY: nothing but a comment.
+    unsafe { asm!("/* {0} */", inout(zmm_reg) vector, options(nomem, nostack, preserves_flags)) };
+    vector
+}
+
+/// [`Simd::keep`].
+#[target_feature(enable = "avx")]
+#[inline]
+fn keep_256(mut vector: __m256) -> __m256 {
+    // SAFETY: nothing but a comment.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) vector, options(nomem, nostack, preserves_flags)) };
+    vector
+}
 
 /// The lanes rounded half to even, at most `most`. NaN becomes a negative number.
 #[inline(always)]

@@ -22,6 +22,23 @@ fn sizes() {
     }
 }
 
+/// Windows that have tiles of their own, in all widths that three wide tiles need.
+#[test]
+fn small_windows() {
+    let widest = Level::available().map(panel::tile_width).max().unwrap();
+    for (mw, mh) in [(3, 3), (5, 5), (1, 5)] {
+        for width in 1..=3 * widest + 2 {
+            for height in [ROWS, 2 * ROWS + 1] {
+                let filter = Filter::new(mask(mw, mh)).border(BORDERS[width % BORDERS.len()]);
+                let problem = Problem::new(width, height, &filter).unwrap();
+                check::<f32, f32>(&problem, &numbers(width * height, width as u32));
+                let bytes = problem.with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
+                check::<u8, u8>(&bytes, &u8::samples(width * height, width as u64));
+            }
+        }
+    }
+}
+
 /// Masks of all shapes, also larger than the image; all borders, operations and anchors in the corners.
 #[test]
 fn masks_borders_and_anchors() {
@@ -102,6 +119,8 @@ fn cuts() {
     assert_eq!(cut(100, 90, 31, 1), Cut { rows: 90, columns: 100 });
     assert_eq!(cut(4096, 4096, 3, 2), Cut { rows: MOST_ROWS, columns: 4096 });
     assert!(cut(1 << 20, 3, 3, 2).columns < 1 << 18, "a flat image is cut into columns");
+    let tall = Problem::new(512, 512, &Filter::new(mask(63, 63))).unwrap();
+    assert_eq!(Cut::separable(&tall, 2).rows, 258, "three blocks would be too many for two threads");
     for (width, height, side, threads) in [(1000, 1000, 5, 7), (5000, 13, 9, 2), (3, 100_000, 3, 64)] {
         let Cut { rows, columns } = cut(width, height, side, threads);
         assert!(rows % ROWS == 0 && columns > 0, "{rows} rows, {columns} columns");
