@@ -34,7 +34,7 @@ pub(super) struct Blocks<'a> {
     pub(super) outside: &'a [f32],
     /// The instructions.
     pub(super) level: Level,
-    /// Image and result are larger than the caches.
+    /// Whether to use non-temporal stores and prefetches.
     pub(super) large: bool,
 }
 

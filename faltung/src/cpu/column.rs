@@ -30,10 +30,11 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
 ) {
     let mut row = 0;
     while row < count {
-        // No more rows than the window has, so that the loop of `of_rows` has all rows.
+        // `of_rows` needs a window of at least as many rows. Then each step of its loop serves all of them.
         let most = (count - row).min(window.height());
-        // Many rows need few loads, and eight sums or more hide the latency of a multiply-add. Vectors of four values
-        // have the sums of two rows: 16 registers have no room for more.
+        // More rows share each load. Eight independent sums hide the latency of a multiply-add. Tiles of one vector and
+        // the last rows may have fewer. Vectors of four values take two rows: the portable level may have only 16
+        // registers. NEON has 32, but nobody has measured more rows.
         // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
         row += unsafe {
             match (S::LANES > 4, most) {
@@ -63,8 +64,8 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize>(
     let height = window.height();
     let coefficients = window.column_from_bottom();
     let mut sums = [[simd.splat(0.0); V]; R];
-    // Source row `s`, which is row `s - r` of the windows of the output rows `low..high`. `at` is the place of the
-    // coefficient of row 0.
+    // Source row `s` serves the output rows `low..high`. Output row r uses coefficient `at + r`. `at` may be negative,
+    // because row 0 need not take part.
     macro_rules! step {
         ($s:expr, $low:expr, $high:expr, $at:expr) => {
             // SAFETY: there are first + R + height - 1 rows, of which this is one, with V vectors from x on.
@@ -86,7 +87,7 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize>(
         };
     }
     let last = height as isize - 1;
-    // Not loops: those that are not unrolled would keep the sums in memory.
+    // Written out, because a loop that is not unrolled keeps the sums in memory.
     macro_rules! first_rows {
         ($($s:literal)*) => { $( if $s < R - 1 { step!($s, 0, $s + 1, last - $s); } )* };
     }
@@ -106,7 +107,8 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize>(
         step!(s, 0, R, last - s as isize);
     }
     last_rows!(0 1 2 3 4);
-    // Else the compiler computes the last steps of a row where it is written: one chain after the other.
+    // Without this the compiler delays the last steps to the store. Then it computes the rows one after another, and
+    // each multiply-add waits for the one before.
     for sums in &mut sums {
         for sum in sums {
             *sum = simd.keep(*sum);

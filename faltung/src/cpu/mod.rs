@@ -72,8 +72,8 @@ pub use reference::reference;
 /// The calling thread computes problems with fewer multiply-adds than this. Each value of the result adds 16. Waking
 /// other threads takes about 10 µs.
 const FEW_STEPS: usize = 1 << 19;
-/// From this many values on (16 MiB) a result is written with non-temporal stores by vectors of a whole cache line: it
-/// would not stay in the caches. With AVX2, half a line, these stores double the time of a 3 x 3 mask.
+/// With AVX-512, results of at least this many values (16 MiB) use non-temporal stores, and source rows are prefetched.
+/// The caches could not hold them. With AVX2, such stores of half a cache line double the time of a 3 x 3 mask.
 const MANY_VALUES: usize = 4 << 20;
 /// The most rows of a block for a dense mask. Each block reads `height - 1` rows again, so tall windows get taller
 /// blocks.
@@ -311,8 +311,8 @@ impl Cut {
     }
 
     /// A block has at most `most` rows. It has at least `least` rows if every thread still gets a block. Its height is
-    /// a multiple of [`ROWS`]. Several blocks for each thread balance the load. Where `least` allows few blocks only,
-    /// each thread gets as many as any other.
+    /// a multiple of [`ROWS`]. Several blocks for each thread balance the load. Where `least` allows only few, their
+    /// number is a multiple of the threads, but for the rounding to [`ROWS`].
     fn new(problem: &Problem, threads: usize, steps: usize, most: usize, least: usize) -> Self {
         let (width, height) = (problem.row_values(), problem.height());
         let steps = steps.saturating_add(16).saturating_mul(width * height);
@@ -320,8 +320,9 @@ impl Cut {
             return Self { rows: height, columns: width };
         }
         let blocks = (8 * threads).min(steps / (FEW_STEPS / 2));
-        let blocks = if least * blocks > height { (height / least / threads * threads).max(threads) } else { blocks };
-        let rows = height.div_ceil(blocks).min(most).min(height.div_ceil(threads)).next_multiple_of(ROWS);
+        let few = least * blocks > height;
+        let in_rows = if few { (height / least / threads * threads).max(threads.min(blocks)) } else { blocks };
+        let rows = height.div_ceil(in_rows).min(most).min(height.div_ceil(threads)).next_multiple_of(ROWS);
         let bands = height.div_ceil(rows);
         let columns = if bands >= threads { width } else { width.div_ceil(blocks.div_ceil(bands)).max(LEAST_COLUMNS) };
         Self { rows, columns }

@@ -25,7 +25,7 @@ pub(super) fn tile_width(level: Level) -> usize {
 pub(super) struct Hints {
     /// The source rows are not in the cache: prefetch those of the next band of tiles.
     pub(super) prefetch: bool,
-    /// The result is larger than the caches: use non-temporal stores, where rows of `f32` are aligned to [`LINE`].
+    /// Use non-temporal stores where rows of `f32` are aligned to [`LINE`].
     pub(super) non_temporal: bool,
 }
 
@@ -247,13 +247,15 @@ impl<U: Output> Work for Bands<'_, '_, U> {
     }
 }
 
-/// What a tile is made for. Tiles of several vectors come first.
+/// The kind of tile.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// 3 x 3: three vectors.
+    /// 3 x 3: three vectors with AVX2, otherwise as many as a wide tile.
     Three,
     /// 5 x 5.
     Five,
+    /// One column of three rows.
+    ColumnOfThree,
     /// One column of five rows.
     ColumnOfFive,
     /// One column.
@@ -267,12 +269,13 @@ enum Shape {
 }
 
 impl Shape {
-    /// The fastest for `count` rows, where `vectors` whole ones are left, and a wide tile is of use if it is `wide`.
+    /// The tile for `count` rows. `vectors` counts the whole vectors left in the row. `wide` says that a wide tile pays.
     #[inline(always)]
-    fn of(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
+    fn of<const V: usize>(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
         match window.size() {
-            (3, 3) if count == ROWS && vectors >= 3 => Self::Three,
+            (3, 3) if count == ROWS && vectors >= Self::Three.vectors::<V>() => Self::Three,
             (5, 5) if count == ROWS && wide => Self::Five,
+            (1, 3) if count == ROWS && wide => Self::ColumnOfThree,
             (1, 5) if count == ROWS && wide => Self::ColumnOfFive,
             (1, _) if wide => Self::Column,
             (1, _) => Self::NarrowColumn,
@@ -285,15 +288,15 @@ impl Shape {
     #[inline(always)]
     const fn vectors<const V: usize>(self) -> usize {
         match self {
-            Self::Three => 3,
-            Self::Five | Self::ColumnOfFive | Self::Column | Self::Wide => V,
+            Self::Three if V < 3 => 3,
             Self::NarrowColumn | Self::Narrow => 1,
+            _ => V,
         }
     }
 }
 
-/// Bands of [`ROWS`] rows, each from left to right in wide tiles. Tiles of one vector compute a rest of at most half a
-/// wide tile, or one that has no room for a wide tile. A partial tile writes to a buffer first.
+/// Bands of [`ROWS`] rows, each from left to right in wide tiles. A rest of at most half a wide tile is computed in tiles
+/// of one vector. A partial tile writes to a buffer first.
 ///
 /// # Safety
 /// The rows are as [`Panel::compute`] asserts. With `non_temporal`, the first result of every row is aligned to
@@ -309,7 +312,7 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
 ) {
     let Panel { window, rows, columns: Range { start, end }, hints } = panel.clone();
     let next_band = ROWS + window.height() - 1;
-    // Source rows and notes of uncertain results end here, but for what a window needs beyond.
+    // No tile goes beyond this column. Source rows have `window.beyond()` more values, notes of uncertain results none.
     let padded = start + (end - start).next_multiple_of(V * S::LANES);
     for (band, results) in results.chunks_mut(ROWS).enumerate() {
         let (rows, count) = (&rows[band * ROWS..], results.len());
@@ -320,8 +323,7 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
         let mut x = start;
         while x < end {
             let left = end - x;
-            let wide = left > V * S::LANES / 2 && x + V * S::LANES <= padded;
-            let shape = Shape::of(window, count, left / S::LANES, wide);
+            let shape = Shape::of::<V>(window, count, left / S::LANES, left > V * S::LANES / 2);
             let columns = S::LANES * shape.vectors::<V>();
             debug_assert!(x + columns <= padded, "a tile from {x} on in {start}..{end}");
             if hints.prefetch {
@@ -340,12 +342,15 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
                 To { rows: buffer.each_mut().map(|row| row.as_mut_ptr().cast::<U>()), column: 0 }
             };
             // SAFETY: source rows go on up to `padded`; results do if `left` says so, and else the buffer does. Tiles are
-            // whole vectors wide, so in an aligned row all vectors are aligned.
+            // whole vectors wide, so in an aligned row all vectors are aligned. `Shape::of` gives the tile of a small
+            // window for that window and ROWS rows only.
             unsafe {
                 sink.use_non_temporal(non_temporal && columns > S::LANES && left >= columns);
                 match shape {
-                    Shape::Three => small::<S, _, 3, 3, 3>(simd, window, rows, x, &to, &mut sink),
+                    Shape::Three if V < 3 => small::<S, _, 3, 3, 3>(simd, window, rows, x, &to, &mut sink),
+                    Shape::Three => small::<S, _, V, 3, 3>(simd, window, rows, x, &to, &mut sink),
                     Shape::Five => small::<S, _, V, 5, 5>(simd, window, rows, x, &to, &mut sink),
+                    Shape::ColumnOfThree => small::<S, _, V, 1, 3>(simd, window, rows, x, &to, &mut sink),
                     Shape::ColumnOfFive => small::<S, _, V, 1, 5>(simd, window, rows, x, &to, &mut sink),
                     Shape::Column => column::tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
                     Shape::Wide => tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),

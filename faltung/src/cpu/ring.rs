@@ -51,7 +51,7 @@ pub(super) struct Rings<'a> {
     pub(super) source: Values<'a>,
     /// The instructions.
     pub(super) level: Level,
-    /// The result is larger than the caches.
+    /// Whether to use non-temporal stores.
     pub(super) large: bool,
 }
 

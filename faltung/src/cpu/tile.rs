@@ -138,9 +138,9 @@ pub(super) trait Sink {
 /// Where the results of a tile go.
 #[derive(Clone, Copy)]
 pub(super) struct To<T> {
-    /// The first value of each row.
+    /// The start of each output row, or of each row of a buffer.
     pub(super) rows: [*mut T; ROWS],
-    /// The tile's first column.
+    /// Where the tile begins in it: 0 in a buffer.
     pub(super) column: usize,
 }
 
@@ -212,9 +212,9 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
     }
 }
 
-/// The same for a window of `WIDTH` x `HEIGHT` and [`ROWS`] rows, without branches: a source row of a small window has
-/// too little work to hide them. `HEIGHT` output rows at a time have their sums in registers, so for 3 x 3 there is room
-/// for more vectors than in the general tile.
+/// The same for a window of `WIDTH` x `HEIGHT` and [`ROWS`] rows. It does not branch at each source row, which has too
+/// little work to hide that. Only `HEIGHT` output rows have live sums at a time. So 3 x 3 has room for three vectors with
+/// AVX2.
 ///
 /// # Safety
 /// As for [`tile`] with a `count` of [`ROWS`]; the window has this size.
@@ -229,7 +229,7 @@ pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize,
 ) {
     let coefficients = window.packed.as_ptr();
     let mut sums = [[simd.splat(0.0); V]; ROWS];
-    // Not a loop: one that is not unrolled would keep the sums in memory.
+    // Written out, because a loop that is not unrolled keeps the sums in memory.
     macro_rules! source_rows {
         ($($s:literal)*) => { $(
             if $s < HEIGHT + ROWS - 1 {
@@ -251,7 +251,8 @@ pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize,
                         }
                     }
                 }
-                // Else the compiler computes an output row where it is written: one chain after the other.
+                // Without this the compiler delays steps to the store. Then it computes the rows one after another, and
+                // each multiply-add waits for the one before.
                 for (r, sums) in sums.iter_mut().enumerate() {
                     if r <= $s && $s - r < HEIGHT {
                         for sum in sums {

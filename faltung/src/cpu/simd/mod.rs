@@ -1,6 +1,6 @@
 //! The vector instructions of the CPU, as far as the tiles and passes need them.
 //!
-//! A few operations on `f32`, conversions from and to integers, and two hints, straight from `std::arch`. Crate `pulp`
+//! A few operations on `f32`, conversions from and to integers, and hints, straight from `std::arch`. Crate `pulp`
 //! has most of them too, among hundreds. It lacks non-temporal stores and prefetches. AVX-512's byte instructions are
 //! used in `byte_rows` and `recompute` alone.
 //!
@@ -60,7 +60,9 @@ pub(crate) trait Simd: Copy {
     /// Ends a number of [`stream`](Self::stream)s.
     fn fence(self) {}
 
-    /// `vector`, computed here: the compiler moves no step of it to where it is used.
+    /// Returns `vector`. On x86-64 the compiler must compute it here, and can't delay it to where it is used. Other levels
+    /// do nothing.
+    #[inline(always)]
     fn keep(self, vector: Self::Vector) -> Self::Vector {
         vector
     }

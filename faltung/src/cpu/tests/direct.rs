@@ -22,11 +22,11 @@ fn sizes() {
     }
 }
 
-/// Windows that have tiles of their own, in all widths that three wide tiles need.
+/// Windows with their own tiles, for every width up to three wide tiles and two values more.
 #[test]
 fn small_windows() {
     let widest = Level::available().map(panel::tile_width).max().unwrap();
-    for (mw, mh) in [(3, 3), (5, 5), (1, 5)] {
+    for (mw, mh) in [(3, 3), (5, 5), (1, 3), (1, 5)] {
         for width in 1..=3 * widest + 2 {
             for height in [ROWS, 2 * ROWS + 1] {
                 let filter = Filter::new(mask(mw, mh)).border(BORDERS[width % BORDERS.len()]);
@@ -121,6 +121,8 @@ fn cuts() {
     assert!(cut(1 << 20, 3, 3, 2).columns < 1 << 18, "a flat image is cut into columns");
     let tall = Problem::new(512, 512, &Filter::new(mask(63, 63))).unwrap();
     assert_eq!(Cut::separable(&tall, 2).rows, 258, "three blocks would be too many for two threads");
+    let flat = Problem::new(1_000_000, 6, &Filter::new(mask(5, 5))).unwrap();
+    assert!(Cut::separable(&flat, 2).columns < 1_000_000 / 8, "a flat image has several blocks for each thread");
     for (width, height, side, threads) in [(1000, 1000, 5, 7), (5000, 13, 9, 2), (3, 100_000, 3, 64)] {
         let Cut { rows, columns } = cut(width, height, side, threads);
         assert!(rows % ROWS == 0 && columns > 0, "{rows} rows, {columns} columns");
