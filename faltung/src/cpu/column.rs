@@ -8,8 +8,8 @@
 //!     for r in 0..R where 0 <= s - r < height     sums[r] = fma(W[s - r], pixels, sums[r])
 //! ```
 //! The first and the last `R - 1` steps are written out, those between are a loop. The general tile
-//! ([`tile`](super::tile::tile)) branches at each source row. A source row of a one-column window has too little work to
-//! hide that branch.
+//! ([`tile`](super::tile::tile)) branches at each source row. A source row of a one-column window has too little work
+//! to hide that branch.
 
 use super::simd::Simd;
 use super::tile::{ROWS, Sink, To, Window, finish};

@@ -269,7 +269,8 @@ enum Shape {
 }
 
 impl Shape {
-    /// The tile for `count` rows. `vectors` counts the whole vectors left in the row. `wide` says that a wide tile pays.
+    /// The tile for `count` rows. `vectors` counts the whole vectors left in the row. `wide` says that a wide tile
+    /// pays.
     #[inline(always)]
     fn of<const V: usize>(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
         match window.size() {
@@ -295,8 +296,8 @@ impl Shape {
     }
 }
 
-/// Bands of [`ROWS`] rows, each from left to right in wide tiles. A rest of at most half a wide tile is computed in tiles
-/// of one vector. A partial tile writes to a buffer first.
+/// Bands of [`ROWS`] rows, each from left to right in wide tiles. A rest of at most half a wide tile is computed in
+/// tiles of one vector. A partial tile writes to a buffer first.
 ///
 /// # Safety
 /// The rows are as [`Panel::compute`] asserts. With `non_temporal`, the first result of every row is aligned to
@@ -341,9 +342,9 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
             } else {
                 To { rows: buffer.each_mut().map(|row| row.as_mut_ptr().cast::<U>()), column: 0 }
             };
-            // SAFETY: source rows go on up to `padded`; results do if `left` says so, and else the buffer does. Tiles are
-            // whole vectors wide, so in an aligned row all vectors are aligned. `Shape::of` gives the tile of a small
-            // window for that window and ROWS rows only.
+            // SAFETY: source rows go on up to `padded`; results do if `left` says so, and else the buffer does. Tiles
+            // are whole vectors wide, so in an aligned row all vectors are aligned. `Shape::of` gives the tile of a
+            // small window for that window and ROWS rows only.
             unsafe {
                 sink.use_non_temporal(non_temporal && columns > S::LANES && left >= columns);
                 match shape {

@@ -213,8 +213,8 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
 }
 
 /// The same for a window of `WIDTH` x `HEIGHT` and [`ROWS`] rows. It does not branch at each source row, which has too
-/// little work to hide that. Only `HEIGHT` output rows have live sums at a time. So 3 x 3 has room for three vectors with
-/// AVX2.
+/// little work to hide that. Only `HEIGHT` output rows have live sums at a time. So 3 x 3 has room for three vectors
+/// with AVX2.
 ///
 /// # Safety
 /// As for [`tile`] with a `count` of [`ROWS`]; the window has this size.
@@ -244,7 +244,8 @@ pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize,
                     for (r, sums) in sums.iter_mut().enumerate() {
                         if r <= $s && $s - r < HEIGHT {
                             // SAFETY: the stride is `HEIGHT`, which is odd. This is W[s - r, l].
-                            let coefficient = simd.splat(unsafe { *coefficients.add(l * HEIGHT + HEIGHT - 1 + r - $s) });
+                            let coefficient = unsafe { *coefficients.add(l * HEIGHT + HEIGHT - 1 + r - $s) };
+                            let coefficient = simd.splat(coefficient);
                             for (sum, &vector) in sums.iter_mut().zip(&loaded) {
                                 *sum = simd.fma(coefficient, vector, *sum);
                             }

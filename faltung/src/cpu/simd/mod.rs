@@ -60,8 +60,8 @@ pub(crate) trait Simd: Copy {
     /// Ends a number of [`stream`](Self::stream)s.
     fn fence(self) {}
 
-    /// Returns `vector`. On x86-64 the compiler must compute it here, and can't delay it to where it is used. Other levels
-    /// do nothing.
+    /// Returns `vector`. On x86-64 the compiler must compute it here, and can't delay it to where it is used. Other
+    /// levels do nothing.
     #[inline(always)]
     fn keep(self, vector: Self::Vector) -> Self::Vector {
         vector
