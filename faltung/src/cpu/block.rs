@@ -35,7 +35,7 @@ pub(super) struct Blocks<'a> {
     /// The instructions.
     pub(super) level: Level,
     /// Whether to use non-temporal stores and prefetches.
-    pub(super) large: bool,
+    pub(super) streaming: bool,
 }
 
 /// Memory that a thread uses again for each block.
@@ -97,7 +97,7 @@ impl Blocks<'_> {
                 OUTSIDE => &self.outside[..needed],
                 row => &self.source[row as usize * self.problem.row_values() + from..][..needed],
             }));
-            let hints = Hints { prefetch: self.large, non_temporal: self.large };
+            let hints = Hints { prefetch: self.streaming, non_temporal: self.streaming };
             let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints };
             panel.compute_certain(self.level, results, start);
         }

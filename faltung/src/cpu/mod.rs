@@ -30,7 +30,6 @@
 mod block;
 mod byte_lines;
 mod byte_rows;
-mod column;
 pub(crate) mod fft;
 mod line;
 mod method;
@@ -126,12 +125,12 @@ impl Convolution {
     /// # Panics
     /// If a slice has not the bytes of the problem's values, or does not begin where a value can.
     pub(crate) fn run(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
-        let large = self.level == Level::Avx512 && result.len() >= MANY_VALUES * size_of::<f32>();
-        self.run_as(large, problem, source, result)
+        let streaming = self.level == Level::Avx512 && result.len() >= MANY_VALUES * size_of::<f32>();
+        self.run_as(streaming, problem, source, result)
     }
 
-    /// [`run`](Self::run) for images that are `large` or not.
-    fn run_as(&self, large: bool, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
+    /// [`run`](Self::run), with non-temporal stores and prefetches or without.
+    fn run_as(&self, streaming: bool, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
         let PixelFormat { input, output, .. } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
         assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
@@ -140,14 +139,14 @@ impl Convolution {
         }
         let image = Values::of(problem, source);
         match output {
-            PixelType::F32 => self.run_to::<f32>(large, problem, image, values_of_mut(result)),
-            PixelType::U8 => self.run_to::<u8>(large, problem, image, values_of_mut(result)),
-            PixelType::U16 => self.run_to::<u16>(large, problem, image, values_of_mut(result)),
+            PixelType::F32 => self.run_to::<f32>(streaming, problem, image, values_of_mut(result)),
+            PixelType::U8 => self.run_to::<u8>(streaming, problem, image, values_of_mut(result)),
+            PixelType::U16 => self.run_to::<u16>(streaming, problem, image, values_of_mut(result)),
         }
         Ok(())
     }
 
-    fn run_to<U: Output>(&self, large: bool, problem: &Problem, source: Values<'_>, result: &mut [U]) {
+    fn run_to<U: Output>(&self, streaming: bool, problem: &Problem, source: Values<'_>, result: &mut [U]) {
         if narrow::is_narrow(self.level, problem) {
             let (factors, limits) = match &self.method {
                 Method::Separable { column, row: Row::Floats(row), limits, .. } => (Some((column, &row[..])), *limits),
@@ -168,12 +167,12 @@ impl Convolution {
             partial_sums,
             source,
             level: self.level,
-            large,
+            streaming,
         };
         match (&self.method, source) {
             (Method::Direct(window), Values::F32(source)) => {
                 let outside = vec![problem.border().value(); problem.row_values()];
-                let blocks = Blocks { problem, window, source, outside: &outside, level: self.level, large };
+                let blocks = Blocks { problem, window, source, outside: &outside, level: self.level, streaming };
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
                     blocks.compute(scratch, top, left, results);
                 });
@@ -321,7 +320,7 @@ impl Cut {
         }
         let blocks = (8 * threads).min(steps / (FEW_STEPS / 2));
         let few = least * blocks > height;
-        let in_rows = if few { (height / least / threads * threads).max(threads.min(blocks)) } else { blocks };
+        let in_rows = if few { (height / least / threads * threads).max(1) } else { blocks };
         let rows = height.div_ceil(in_rows).min(most).min(height.div_ceil(threads)).next_multiple_of(ROWS);
         let bands = height.div_ceil(rows);
         let columns = if bands >= threads { width } else { width.div_ceil(blocks.div_ceil(bands)).max(LEAST_COLUMNS) };

@@ -5,7 +5,6 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::column;
 use super::simd::{Level, Simd, Work};
 use super::sink::Output;
 use super::tile::{ROWS, Sink, To, Window, small, tile};
@@ -272,12 +271,13 @@ impl Shape {
     /// The tile for `count` rows. `vectors` counts the whole vectors left in the row. `wide` says that a wide tile
     /// pays.
     #[inline(always)]
-    fn of<const V: usize>(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
+    fn of<S: Simd, const V: usize>(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
+        let full = S::HOLDS_TILE && count == ROWS;
         match window.size() {
-            (3, 3) if count == ROWS && vectors >= Self::Three.vectors::<V>() => Self::Three,
-            (5, 5) if count == ROWS && wide => Self::Five,
-            (1, 3) if count == ROWS && wide => Self::ColumnOfThree,
-            (1, 5) if count == ROWS && wide => Self::ColumnOfFive,
+            (3, 3) if full && vectors >= Self::Three.vectors::<V>() => Self::Three,
+            (5, 5) if full && wide => Self::Five,
+            (1, 3) if full && wide => Self::ColumnOfThree,
+            (1, 5) if full && wide => Self::ColumnOfFive,
             (1, _) if wide => Self::Column,
             (1, _) => Self::NarrowColumn,
             _ if wide => Self::Wide,
@@ -324,7 +324,7 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
         let mut x = start;
         while x < end {
             let left = end - x;
-            let shape = Shape::of::<V>(window, count, left / S::LANES, left > V * S::LANES / 2);
+            let shape = Shape::of::<S, V>(window, count, left / S::LANES, left > V * S::LANES / 2);
             let columns = S::LANES * shape.vectors::<V>();
             debug_assert!(x + columns <= padded, "a tile from {x} on in {start}..{end}");
             if hints.prefetch {
@@ -353,10 +353,10 @@ unsafe fn bands<S: Simd, U: Output, const V: usize>(
                     Shape::Five => small::<S, _, V, 5, 5>(simd, window, rows, x, &to, &mut sink),
                     Shape::ColumnOfThree => small::<S, _, V, 1, 3>(simd, window, rows, x, &to, &mut sink),
                     Shape::ColumnOfFive => small::<S, _, V, 1, 5>(simd, window, rows, x, &to, &mut sink),
-                    Shape::Column => column::tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
-                    Shape::Wide => tile::<S, _, V>(simd, window, rows, x, &to, count, &mut sink),
-                    Shape::NarrowColumn => column::tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
-                    Shape::Narrow => tile::<S, _, 1>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::Column => tile::<S, _, V, true>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::Wide => tile::<S, _, V, false>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::NarrowColumn => tile::<S, _, 1, true>(simd, window, rows, x, &to, count, &mut sink),
+                    Shape::Narrow => tile::<S, _, 1, false>(simd, window, rows, x, &to, count, &mut sink),
                 }
             }
             if left < columns {

@@ -52,7 +52,7 @@ pub(super) struct Rings<'a> {
     /// The instructions.
     pub(super) level: Level,
     /// Whether to use non-temporal stores.
-    pub(super) large: bool,
+    pub(super) streaming: bool,
 }
 
 /// The row of a separable mask.
@@ -172,7 +172,7 @@ impl Rings<'_> {
 
             let ring = filled.ring();
             let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[slot(s) * pitch..][..pitch]).collect();
-            let hints = Hints { prefetch: false, non_temporal: self.large };
+            let hints = Hints { prefetch: false, non_temporal: self.streaming };
             let decide = self.partial_sums.zip(byte_lines.as_ref());
             let lines: Vec<&[u8]> =
                 decide.map_or_else(Vec::new, |(_, lines)| (first..needed).map(|s| lines.line(slot(s))).collect());

@@ -33,8 +33,6 @@ pub(super) struct Floats {
 impl Sink for Floats {
     type Value = f32;
 
-    const IS_SHORT: bool = true;
-
     #[inline(always)]
     unsafe fn put<S: Simd, const N: usize>(
         &mut self,
@@ -106,8 +104,6 @@ integer_output!(u16, store_u16);
 
 impl<U: Integer> Sink for Integers<'_, U> {
     type Value = U;
-
-    const IS_SHORT: bool = false;
 
     #[inline(always)]
     unsafe fn put<S: Simd, const N: usize>(

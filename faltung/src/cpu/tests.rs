@@ -88,10 +88,10 @@ fn expected<T: Sample, U: Sample>(problem: &Problem, source: &[T]) -> Vec<U> {
     (0..source.len()).map(value).collect()
 }
 
-/// Compares a method with what the contract demands, bit by bit, for large images and others. The result lies at
+/// Compares a method with what the contract demands, bit by bit, with streaming stores and without. The result lies at
 /// different places of a cache line.
 fn check_method<T: Sample, U: Sample>(convolution: &Convolution, problem: &Problem, source: &[T], expected: &[U]) {
-    for large in [false, true] {
+    for streaming in [false, true] {
         let shift = (problem.width() + 5 * problem.height()) % 16;
         let mut memory = vec![U::default(); source.len() + 31 + 64 / size_of::<U>()];
         let start = memory.as_ptr().align_offset(64) + shift;
@@ -100,11 +100,11 @@ fn check_method<T: Sample, U: Sample>(convolution: &Convolution, problem: &Probl
         for (to, &value) in result.iter_mut().zip(expected) {
             *to = value.other();
         }
-        convolution.run_as(large, problem, bytes_of(source), bytes_of_mut(result)).unwrap();
+        convolution.run_as(streaming, problem, bytes_of(source), bytes_of_mut(result)).unwrap();
         if let Some(at) = expected.iter().zip(&*result).position(|(a, b)| !a.same(*b)) {
             panic!(
-                "{}, large {large}, shift {shift}: value {at} is {:?} and not {:?}; {:?} {} window {} x {}, origin \
-                 {:?}, {}",
+                "{}, streaming {streaming}, shift {shift}: value {at} is {:?} and not {:?}; {:?} {} window {} x {}, \
+                 origin {:?}, {}",
                 convolution.reason(),
                 result[at],
                 expected[at],

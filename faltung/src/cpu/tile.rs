@@ -7,19 +7,20 @@
 //! The obvious order is: for k, for l, for the tile's rows r and vectors v. Each multiply-add then loads its own
 //! pixels. A CPU that begins two multiply-adds and two loads in a cycle is bound by these loads. A load that straddles
 //! two cache lines counts twice, and 15 of 16 unaligned vectors of 64 bytes do. So the outer loop is over *source
-//! rows*. Source row s is row k = s - r of the window of output row r.
+//! rows*. Source row s is row k = s - r of the window of output row r. `R` output rows share their source rows:
 //! ```text
-//! for s in 0..rows + height - 1            a source row serves the output rows LOW..HIGH for which 0 <= s - r < height
+//! for s in 0..R + height - 1               a source row serves the output rows low..high for which 0 <= s - r < height
 //!     for l in 0..width
 //!         load V vectors of source row s, from column x + l on
-//!         for r in LOW..HIGH
+//!         for r in low..high
 //!             splat W[s - r, l]
 //!             for v in 0..V   sums[r][v] = fma(W[s - r, l], pixels[v], sums[r][v])
-//!     row LOW has met its last coefficient: store it
 //! ```
-//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. LOW and HIGH are constants
-//! of 21 instances of the inner loop, because registers have no index. A tile with less than 6 rows costs only what it
-//! has.
+//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. The first and the last
+//! `R - 1` source rows are written out, because registers have no index and so `low..high` are constants. Those between
+//! serve all `R` rows, in a loop. No source row has a branch of its own: one with few products could not hide it. A
+//! window of fewer than 6 rows takes 4, 3, 2 or 1 output rows at a time. For some small windows [`small`] writes all
+//! source rows out.
 //!
 //! # Registers and loads
 //! | level | sums | pixels | coefficient | of | loads for a full step | multiply-adds |
@@ -110,10 +111,6 @@ pub(super) trait Sink {
     /// The type of the results.
     type Value: Copy;
 
-    /// Whether [`put`](Self::put) is a few instructions. Then a copy of it follows each instance of the inner loop.
-    /// Longer code there makes the compiler spill sums, so it stands in the tile once for each output row.
-    const IS_SHORT: bool;
-
     /// Writes `N` vectors of results. They are those of row `row` of the band, from column `column` on, which is a
     /// multiple of a vector.
     ///
@@ -136,7 +133,6 @@ pub(super) trait Sink {
 }
 
 /// Where the results of a tile go.
-#[derive(Clone, Copy)]
 pub(super) struct To<T> {
     /// The start of each output row, or of each row of a buffer.
     pub(super) rows: [*mut T; ROWS],
@@ -153,7 +149,8 @@ impl<T> To<T> {
 }
 
 /// Computes the outputs of `count` rows and `V` vectors. `rows[s]` is source row s of the first output row's
-/// window, and its value `x` the first of the window of the tile's first column.
+/// window, and its value `x` the first of the window of the tile's first column. `COLUMN` says that the window is one
+/// column wide.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` rows.
@@ -161,7 +158,7 @@ impl<T> To<T> {
 /// - The first `count` rows of `to` are valid for writes of `V * LANES` values, and no source row overlaps them.
 /// - They are aligned as `sink` requires.
 #[inline(always)]
-pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
+pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize, const COLUMN: bool>(
     simd: S,
     window: &Window,
     rows: &[&[f32]],
@@ -170,51 +167,99 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize>(
     count: usize,
     sink: &mut K,
 ) {
-    let mut sums = [[simd.splat(0.0); V]; ROWS];
-    for s in 0..count + window.height - 1 {
-        // The output rows that source row s serves: 0 <= s - r < height.
-        let (low, high) = ((s + 1).saturating_sub(window.height), count.min(s + 1));
-        // SAFETY: there is a row s, with values beyond x.
-        let pixels = unsafe { rows.get_unchecked(s).as_ptr().add(x) };
-        // W[s - low, 0], which is followed by W[s - low - 1, 0] for the next row.
-        // SAFETY: s - low < height, so the index is in 0..height.
-        let coefficients = unsafe { window.packed.as_ptr().add(window.height - 1 + low - s) };
-        macro_rules! serve {
-            ($(($low:literal, $high:literal))*) => {
-                match (low, high) {
-                    $(($low, $high) => {
-                        // SAFETY: s - r is in 0..height for r in low..high; the caller promises the pixels.
-                        unsafe { step::<S, V, $low, $high>(simd, window, pixels, coefficients, &mut sums) };
-                        if K::IS_SHORT && s + 1 >= window.height {
-                            // SAFETY: low < high <= count; the caller promises the pointer.
-                            unsafe { finish(simd, window, &sums[$low], to.row($low), sink, ($low, x)) };
-                        }
-                    })*
-                    _ => unreachable!("0 <= {low} < {high} <= {ROWS}"),
-                }
-            };
-        }
-        serve!((0, 1)(0, 2)(0, 3)(0, 4)(0, 5)(0, 6)(1, 2)(1, 3)(1, 4)(1, 5)(1, 6)(2, 3)(2, 4)(2, 5)(2, 6)(3, 4)(3, 5)(
-            3, 6
-        )(4, 5)(4, 6)(5, 6));
-        if !K::IS_SHORT && s + 1 >= window.height {
-            macro_rules! finish_row {
-                ($($row:literal)*) => {
-                    match low {
-                        // SAFETY: low < count; the caller promises the pointer.
-                        $($row => unsafe { finish(simd, window, &sums[$row], to.row($row), sink, ($row, x)) },)*
-                        _ => unreachable!("{low} < {ROWS}"),
-                    }
-                };
+    let mut row = 0;
+    while row < count {
+        // `of_rows` needs a window of at least as many rows. Then each step of its loop serves all of them.
+        let most = (count - row).min(window.height);
+        // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
+        row += unsafe {
+            match most {
+                6.. if S::HOLDS_TILE => of_rows::<S, K, V, 6, COLUMN>(simd, window, rows, x, to, row, sink),
+                4.. if S::HOLDS_TILE => of_rows::<S, K, V, 4, COLUMN>(simd, window, rows, x, to, row, sink),
+                3 if S::HOLDS_TILE => of_rows::<S, K, V, 3, COLUMN>(simd, window, rows, x, to, row, sink),
+                2.. => of_rows::<S, K, V, 2, COLUMN>(simd, window, rows, x, to, row, sink),
+                _ => of_rows::<S, K, V, 1, COLUMN>(simd, window, rows, x, to, row, sink),
             }
-            finish_row!(0 1 2 3 4 5);
-        }
+        };
     }
 }
 
-/// The same for a window of `WIDTH` x `HEIGHT` and [`ROWS`] rows. It does not branch at each source row, which has too
-/// little work to hide that. Only `HEIGHT` output rows have live sums at a time. So 3 x 3 has room for three vectors
-/// with AVX2.
+/// `R` output rows from row `first` on; returns `R`.
+///
+/// # Safety
+/// As for [`tile`]; `first + R` is at most its `count`, and the window has at least `R` rows.
+#[inline(always)]
+unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize, const COLUMN: bool>(
+    simd: S,
+    window: &Window,
+    rows: &[&[f32]],
+    x: usize,
+    to: &To<K::Value>,
+    first: usize,
+    sink: &mut K,
+) -> usize {
+    let height = window.height;
+    let width = if COLUMN { 1 } else { window.width };
+    let mut sums = [[simd.splat(0.0); V]; R];
+    // Source row `s` serves the output rows `low..high`.
+    macro_rules! source_row {
+        ($s:expr, $low:expr, $high:expr) => {
+            // SAFETY: there are first + R + height - 1 rows, of which this is one, with values beyond x.
+            let pixels = unsafe { rows.get_unchecked(first + $s).as_ptr().add(x) };
+            // W[s, 0]; W[s - r, 0] lies r further. Where `low` is not 0 this is before the window's memory.
+            let coefficients = window.packed.as_ptr().wrapping_offset(height as isize - 1 - $s as isize);
+            for l in 0..width {
+                let mut loaded = [simd.splat(0.0); V];
+                for (v, vector) in loaded.iter_mut().enumerate() {
+                    // SAFETY: v * LANES + LANES + l * step is at most V * LANES + window.beyond().
+                    *vector = unsafe { simd.load(pixels.add(l * window.step + v * S::LANES)) };
+                }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    if ($low..$high).contains(&r) {
+                        // SAFETY: this is W[s - r, l], and 0 <= s - r < height.
+                        let coefficient = simd.splat(unsafe { *coefficients.wrapping_add(l * window.stride + r) });
+                        for (sum, &vector) in sums.iter_mut().zip(&loaded) {
+                            *sum = simd.fma(coefficient, vector, *sum);
+                        }
+                    }
+                }
+            }
+        };
+    }
+    macro_rules! finish_rows {
+        ($($r:literal)*) => { $(
+            if let Some(sums) = sums.get($r) {
+                // SAFETY: first + r < count; the caller promises the pointer.
+                unsafe { finish(simd, window, sums, to.row(first + $r), sink, (first + $r, x)) };
+            }
+        )* };
+    }
+    // Written out, because a loop that is not unrolled keeps the sums in memory.
+    macro_rules! first_rows {
+        ($($s:literal)*) => { $( if $s < R - 1 { source_row!($s, 0, $s + 1); } )* };
+    }
+    macro_rules! last_rows {
+        ($($i:literal)*) => { $( if $i < R - 1 { source_row!(height + $i, $i + 1, R); } )* };
+    }
+    first_rows!(0 1 2 3 4);
+    for s in R - 1..height {
+        source_row!(s, 0, R);
+    }
+    last_rows!(0 1 2 3 4);
+    // Without this the compiler delays the last steps to the store. Then it computes the rows one after another, and
+    // each multiply-add waits for the one before.
+    for sums in &mut sums {
+        for sum in sums {
+            *sum = simd.keep(*sum);
+        }
+    }
+    finish_rows!(0 1 2 3 4 5);
+    const { assert!(R <= 6) }; // as many as the macros name
+    R
+}
+
+/// As [`tile`] for [`ROWS`] output rows and a window of `WIDTH` x `HEIGHT`, which has fewer rows than that. Only
+/// `HEIGHT` output rows have live sums at a time. So 3 x 3 has room for three vectors with AVX2.
 ///
 /// # Safety
 /// As for [`tile`] with a `count` of [`ROWS`]; the window has this size.
@@ -271,35 +316,6 @@ pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize,
     }
     source_rows!(0 1 2 3 4 5 6 7 8 9);
     const { assert!(HEIGHT % 2 == 1 && HEIGHT + ROWS - 1 <= 10) };
-}
-
-/// One source row: all columns of the window, for the output rows `LOW..HIGH`.
-///
-/// # Safety
-/// `pixels` is valid for reads of `V * LANES + window.beyond()` values; `coefficients` points at the coefficient of
-/// row `LOW` in column 0 of the packed window, and those of the other rows follow.
-#[inline(always)]
-unsafe fn step<S: Simd, const V: usize, const LOW: usize, const HIGH: usize>(
-    simd: S,
-    window: &Window,
-    pixels: *const f32,
-    coefficients: *const f32,
-    sums: &mut [[S::Vector; V]; ROWS],
-) {
-    for l in 0..window.width {
-        let mut loaded = [simd.splat(0.0); V];
-        for (v, vector) in loaded.iter_mut().enumerate() {
-            // SAFETY: v * LANES + LANES + l * step is at most V * LANES + window.beyond().
-            *vector = unsafe { simd.load(pixels.add(l * window.step + v * S::LANES)) };
-        }
-        for (r, sums) in sums[LOW..HIGH].iter_mut().enumerate() {
-            // SAFETY: `coefficients` is row LOW of column 0, columns are `stride` apart, and r < HIGH - LOW.
-            let coefficient = simd.splat(unsafe { *coefficients.add(l * window.stride + r) });
-            for (sum, &vector) in sums.iter_mut().zip(&loaded) {
-                *sum = simd.fma(coefficient, vector, *sum);
-            }
-        }
-    }
 }
 
 /// Finishes and writes one output row of a tile, which is row `at.0` of its band and begins in column `at.1`.

@@ -28,6 +28,8 @@ pub(crate) trait Simd: Copy {
     type Vector: Copy;
     /// Values of a register.
     const LANES: usize;
+    /// Whether the registers hold the sums of a whole tile. Otherwise a tile computes at most two rows at a time.
+    const HOLDS_TILE: bool = true;
 
     /// `value` in every lane.
     fn splat(self, value: f32) -> Self::Vector;

@@ -9,6 +9,9 @@ pub(super) struct Portable;
 impl Simd for Portable {
     type Vector = [f32; 4];
     const LANES: usize = 4;
+    // A CPU may have 16 registers. One without fused multiply-adds calls a function for each value: more rows at a time
+    // only make more code.
+    const HOLDS_TILE: bool = false;
 
     #[inline(always)]
     fn splat(self, value: f32) -> [f32; 4] {
