@@ -107,9 +107,9 @@ fn separable_masks_have_the_bits_of_ordered_sums() {
     let mut random = fastrand::Rng::with_seed(seed);
     let takes_dense = |entry: &Entry| matches!(entry.variant, Variant::FftTile | Variant::FftPasses);
     let separable_entries: Vec<_> = bounded().filter(|entry| !takes_dense(entry)).collect();
-    // Three problems for each variant and format, if few are refused.
+    // Three problems for each variant and format. A problem that a plan refuses is replaced in the next turn.
     let mut ran = std::collections::BTreeMap::new();
-    for (number, format) in (0..24).flat_map(|turn| formats().map(move |format| (turn, format))) {
+    for (number, format) in (0..1000).flat_map(|turn| formats().map(move |format| (turn, format))) {
         for variant in [Variant::SeparableBlockTile, Variant::SeparableRing, Variant::SeparableTensorCore] {
             let count = ran.entry((variant.name(), format.input.name(), format.channels)).or_insert(0);
             if *count == 3 {
@@ -138,8 +138,8 @@ fn separable_masks_have_the_bits_of_ordered_sums() {
         }
     }
     println!("{ran:?}");
-    // Tensor cores prove no word.
-    assert!(ran.values().filter(|&&count| count > 0).count() >= 20, "{ran:?}");
+    // The error bound of the tensor cores proves no `u16`, so 4 of the 24 have no case.
+    assert_eq!(ran.values().filter(|&&count| count == 3).count(), 20, "{ran:?}");
 }
 
 /// Dense masks by transforms, up to 63 x 63, in one channel and in three.
