@@ -72,6 +72,7 @@ impl Mask {
     /// # Panics
     /// If there is none.
     #[must_use]
+    #[inline]
     pub fn at(&self, k: usize, l: usize) -> f32 {
         assert!(k < self.height && l < self.width, "row {k}, column {l} of {} x {}", self.height, self.width);
         self.coefficients[k * self.width + l]

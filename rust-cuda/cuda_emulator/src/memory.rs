@@ -105,8 +105,13 @@ impl Allocation {
             to.copy_from_slice(&bytes[at..at + to.len()]);
             return;
         }
-        for (part, word) in to.chunks_mut(4).zip(&self.words[word..]) {
-            part.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()[..part.len()]);
+        let (whole, rest) = to.as_chunks_mut::<4>();
+        let words = &self.words[word..];
+        for (part, word) in whole.iter_mut().zip(words) {
+            *part = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        if !rest.is_empty() {
+            rest.copy_from_slice(&words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()]);
         }
     }
 
@@ -124,8 +129,8 @@ impl Allocation {
             });
             return;
         }
-        for (part, word) in from.chunks_exact(4).zip(&self.words[word..]) {
-            word.store(u32::from_ne_bytes([part[0], part[1], part[2], part[3]]), Ordering::Relaxed);
+        for (&part, word) in from.as_chunks::<4>().0.iter().zip(&self.words[word..]) {
+            word.store(u32::from_ne_bytes(part), Ordering::Relaxed);
         }
     }
 

@@ -120,8 +120,11 @@ pub(crate) enum Trouble {
 pub(crate) struct Shared {
     /// The value of each byte. All bytes are those of whole words.
     values: Vec<u8>,
-    /// The record of each byte. A word that is not split has one: that of its first byte.
-    bytes: Vec<Byte>,
+    /// The record of each word, or of its first byte if the word is split. These lie close together, because few words
+    /// are split.
+    firsts: Vec<Byte>,
+    /// The records of the other bytes of each word, if it is split.
+    others: Vec<[Byte; WORD - 1]>,
     /// For each word whether it is split.
     split: Vec<bool>,
     /// The atomic accesses to each word. Empty until the first one.
@@ -143,10 +146,11 @@ impl Shared {
     /// Prepares the memory for the next block, which has `bytes` bytes.
     pub(crate) fn begin_block(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         self.grow(bytes)?;
-        let bytes = bytes.next_multiple_of(WORD);
-        self.bytes.truncate(bytes);
-        self.values.truncate(bytes);
-        self.split.truncate(bytes / WORD);
+        let words = bytes.div_ceil(WORD);
+        self.firsts.truncate(words);
+        self.others.truncate(words);
+        self.split.truncate(words);
+        self.values.truncate(words * WORD);
         // All records are too old to matter, and no copy is in flight: those of the last block were abandoned.
         self.split.fill(false);
         self.next_interval();
@@ -156,20 +160,22 @@ impl Shared {
 
     /// Makes the memory at least this large.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
-        let bytes = bytes.next_multiple_of(WORD).max(self.bytes.len());
-        let more = bytes - self.bytes.len();
-        let reserved = self.bytes.try_reserve_exact(more).and_then(|()| self.values.try_reserve_exact(more));
-        let reserved = reserved.and_then(|()| self.split.try_reserve_exact(more / WORD));
+        let words = bytes.div_ceil(WORD).max(self.firsts.len());
+        let more = words - self.firsts.len();
+        let reserved = self.firsts.try_reserve_exact(more).and_then(|()| self.others.try_reserve_exact(more));
+        let reserved = reserved.and_then(|()| self.split.try_reserve_exact(more));
+        let reserved = reserved.and_then(|()| self.values.try_reserve_exact(more * WORD));
         reserved.map_err(|_| {
-            // With its value and its part of `split`.
-            let of_byte = size_of::<Byte>() + 2;
-            OutOfMemory { bytes: (bytes * of_byte) as u64, what: "the record of a block's shared memory" }
+            // The records of its bytes, its entry of `split`, and its value.
+            let of_word = WORD * size_of::<Byte>() + 1 + WORD;
+            OutOfMemory { bytes: (words * of_word) as u64, what: "the record of a block's shared memory" }
         })?;
-        self.bytes.resize(bytes, Byte::default());
-        self.values.resize(bytes, 0);
-        self.split.resize(bytes / WORD, false);
+        self.firsts.resize(words, Byte::default());
+        self.others.resize(words, [Byte::default(); WORD - 1]);
+        self.split.resize(words, false);
+        self.values.resize(words * WORD, 0);
         if !self.atomics.is_empty() {
-            self.atomics.resize(bytes / WORD, Atomics::default());
+            self.atomics.resize(words, Atomics::default());
         }
         Ok(())
     }
@@ -204,7 +210,7 @@ impl Shared {
     /// Resets the clock at a barrier after 2^31 steps. Only what the block has written still matters.
     #[cold]
     fn rewind(&mut self) {
-        for byte in &mut self.bytes {
+        for byte in self.firsts.iter_mut().chain(self.others.as_flattened_mut()) {
             byte.write.time = u32::from(byte.write.time >= self.begin);
             byte.read = Touch::default();
         }
@@ -235,8 +241,7 @@ impl Shared {
         }
         for word in words {
             if !std::mem::replace(&mut self.split[word], true) {
-                let (first, others) = self.bytes[word * WORD..][..WORD].split_at_mut(1);
-                others.fill(first[0]);
+                self.others[word].fill(self.firsts[word]);
             }
         }
         1
@@ -245,13 +250,28 @@ impl Shared {
     /// Reads bytes that lie inside.
     #[inline]
     pub(crate) fn load(&mut self, address: usize, to: &mut [u8], thread: u16, site: u16) -> Result<(), Trouble> {
+        match self.part(address, to.len()) {
+            WORD => self.load_parts::<WORD>(address, to, thread, site),
+            _ => self.load_parts::<1>(address, to, thread, site),
+        }
+    }
+
+    /// [`load`](Self::load) with a record for each `PART` bytes.
+    #[inline]
+    fn load_parts<const PART: usize>(
+        &mut self,
+        address: usize,
+        to: &mut [u8],
+        thread: u16,
+        site: u16,
+    ) -> Result<(), Trouble> {
         let (begin, now) = (self.begin, self.touch(thread, site));
-        let part = self.part(address, to.len());
-        let order = Order { barrier: self.barrier, threads: &self.ordered };
+        let Self { firsts, others, atomics, values, ordered, barrier, .. } = self;
+        let order = Order { barrier: *barrier, threads: ordered };
         let mut result = Ok(());
-        for (at, to) in (address..).step_by(part).zip(to.chunks_exact_mut(part)) {
-            let atomic = self.atomics.get(at / WORD).copied().unwrap_or_default();
-            let byte = &mut self.bytes[at];
+        for (at, to) in (address..).step_by(PART).zip(to.as_chunks_mut::<PART>().0) {
+            let atomic = atomics.get(at / WORD).copied().unwrap_or_default();
+            let byte = record(firsts, others, at);
             if byte.in_flight.issuer().is_some() {
                 to.fill(u8::MAX);
                 result = result.and(Err(Trouble::InFlight(byte.in_flight)));
@@ -262,7 +282,7 @@ impl Shared {
                 to.fill(u8::MAX);
                 result = result.and(Err(Trouble::Unwritten));
             } else {
-                to.copy_from_slice(&self.values[at..at + part]);
+                to.copy_from_slice(&values[at..at + PART]);
                 result = result.and(byte.before_read(now, order)).and(atomic.before_read(now, order));
             }
             byte.read.add(now, order);
@@ -273,7 +293,12 @@ impl Shared {
     /// Writes bytes that lie inside.
     #[inline]
     pub(crate) fn store(&mut self, address: usize, from: &[u8], thread: u16, site: u16) -> Result<(), Trouble> {
-        self.values[address..address + from.len()].copy_from_slice(from);
+        let to = &mut self.values[address..address + from.len()];
+        match (to.as_mut_array::<WORD>(), from.as_array::<WORD>()) {
+            // Without a call of `memcpy`.
+            (Some(to), Some(from)) => *to = *from,
+            _ => self.values[address..address + from.len()].copy_from_slice(from),
+        }
         self.write(address, from.len(), thread, site, |byte, now| byte.write = now)
     }
 
@@ -289,11 +314,12 @@ impl Shared {
     ) -> Result<(), Trouble> {
         let now = self.touch(thread, site);
         let part = self.part(address, size);
-        let order = Order { barrier: self.barrier, threads: &self.ordered };
+        let Self { firsts, others, atomics, ordered, barrier, .. } = self;
+        let order = Order { barrier: *barrier, threads: ordered };
         let mut result = Ok(());
         for at in (address..address + size).step_by(part) {
-            let atomic = self.atomics.get(at / WORD).copied().unwrap_or_default();
-            let byte = &mut self.bytes[at];
+            let atomic = atomics.get(at / WORD).copied().unwrap_or_default();
+            let byte = record(firsts, others, at);
             result = result.and(byte.before_write(now, order)).and(atomic.before_write(now, order));
             note(byte, now);
         }
@@ -313,14 +339,15 @@ impl Shared {
         self.atomics.resize(self.split.len(), Atomics::default());
         let (mut old, mut result) = ([0; 8], Ok(()));
         let part = self.part(address, size);
-        let order = Order { barrier: self.barrier, threads: &self.ordered };
+        let Self { firsts, others, atomics, values, ordered, barrier, .. } = self;
+        let order = Order { barrier: *barrier, threads: ordered };
         for (at, old) in (address..).step_by(part).zip(old[..size].chunks_exact_mut(part)) {
-            let (byte, atomic) = (&self.bytes[at], &self.atomics[at / WORD]);
+            let (byte, atomic) = (record(firsts, others, at), &atomics[at / WORD]);
             let unwritten = byte.write.time.max(atomic.write.time) < begin;
             if unwritten {
                 old.fill(u8::MAX);
             } else {
-                old.copy_from_slice(&self.values[at..at + part]);
+                old.copy_from_slice(&values[at..at + part]);
             }
             if unwritten && kind != AtomicKind::Store && byte.in_flight.issuer().is_none() {
                 result = result.and(Err(Trouble::Unwritten));
@@ -331,7 +358,7 @@ impl Shared {
             };
             result = result.and(conflict);
         }
-        for atomic in &mut self.atomics[address / WORD..(address + size) / WORD] {
+        for atomic in &mut atomics[address / WORD..(address + size) / WORD] {
             match kind {
                 AtomicKind::Load => atomic.read.add(now, order),
                 _ => atomic.write.add(now, order),
@@ -339,7 +366,7 @@ impl Shared {
         }
         let old = u64::from_le_bytes(old);
         if let Some(new) = function(old) {
-            self.values[address..address + size].copy_from_slice(&new.to_le_bytes()[..size]);
+            values[address..address + size].copy_from_slice(&new.to_le_bytes()[..size]);
         }
         (old, result)
     }
@@ -357,16 +384,26 @@ impl Shared {
         let now = self.touch(thread, site);
         self.values[address..address + from.len()].copy_from_slice(from);
         let part = self.part(address, from.len());
-        for byte in self.bytes[address..address + from.len()].iter_mut().step_by(part) {
+        for at in (address..address + from.len()).step_by(part) {
+            let byte = record(&mut self.firsts, &mut self.others, at);
             (byte.write, byte.in_flight) = (now, InFlight::default());
         }
     }
 
     /// Forgets an asynchronous copy that its block never waited for.
     pub(crate) fn abandon(&mut self, address: usize, size: usize) {
-        for byte in &mut self.bytes[address..address + size] {
-            byte.in_flight = InFlight::default();
+        for at in address..address + size {
+            record(&mut self.firsts, &mut self.others, at).in_flight = InFlight::default();
         }
+    }
+}
+
+/// The record of a byte, among those of [`Shared`].
+#[inline]
+fn record<'a>(firsts: &'a mut [Byte], others: &'a mut [[Byte; WORD - 1]], at: usize) -> &'a mut Byte {
+    match at % WORD {
+        0 => &mut firsts[at / WORD],
+        byte => &mut others[at / WORD][byte - 1],
     }
 }
 
