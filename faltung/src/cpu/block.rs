@@ -10,11 +10,12 @@
 
 use std::ops::Range;
 
+use super::finish::Results;
 use super::line::{self, LineMap, Values};
 use super::panel::{self, Hints, LINE, Panel};
 use super::simd::Level;
-use super::sink::Output;
 use super::tile::{ROWS, Window};
+use super::uncertain::Uncertain;
 use crate::Problem;
 use kernels_gpu::abi::border::OUTSIDE;
 
@@ -46,11 +47,10 @@ pub(super) struct Scratch {
 }
 
 impl Blocks<'_> {
-    /// Computes the block whose first output is value `left` of row `top`. It has as many rows as `results`, which are
-    /// as long as it is wide, in values.
-    pub(super) fn compute<U: Output>(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut [&mut [U]]) {
-        let width = results.first().map_or(0, |row| row.len());
-        let image_rows = line::image_rows(self.problem, top, results.len());
+    /// Computes the block whose first output is value `left` of row `top`.
+    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut Results<'_>) {
+        let width = results.width();
+        let image_rows = line::image_rows(self.problem, top, results.height());
         let inner = self.inner(left, width, results);
         for columns in [0..inner.start, inner.end..width] {
             if !columns.is_empty() {
@@ -69,11 +69,11 @@ impl Blocks<'_> {
 
     /// The columns of the block that are read in place: whole tiles whose windows lie in the image, sideways. They
     /// begin with a cache line of the result if that holds for all rows at once.
-    fn inner<U>(&self, left: usize, width: usize, results: &[&mut [U]]) -> Range<usize> {
+    fn inner(&self, left: usize, width: usize, results: &Results<'_>) -> Range<usize> {
         let tile = panel::tile_width(self.level);
         let (origin, image) = (self.values_before(), self.problem.row_values());
-        let per_line = LINE / size_of::<U>();
-        let past_line = results.first().map_or(0, |row| row.as_ptr().addr() % LINE / size_of::<U>());
+        let bytes = results.pixel().bytes();
+        let (per_line, past_line) = (LINE / bytes, results.bytes_past(LINE) / bytes);
         let to_line = if image.is_multiple_of(per_line) { (per_line - past_line) % per_line } else { 0 };
 
         let needed = origin.saturating_sub(left).saturating_sub(to_line);
@@ -84,7 +84,7 @@ impl Blocks<'_> {
     }
 
     /// Computes columns of the block from the image itself.
-    fn in_place<U: Output>(&self, image_rows: &[i32], left: usize, columns: Range<usize>, results: &mut [&mut [U]]) {
+    fn in_place(&self, image_rows: &[i32], left: usize, columns: Range<usize>, results: &mut Results<'_>) {
         let tile = panel::tile_width(self.level);
         let step = (BAND / (self.window.height() + ROWS) / tile * tile).max(4 * tile);
         let mut rows: Vec<&[f32]> = Vec::with_capacity(image_rows.len());
@@ -99,18 +99,18 @@ impl Blocks<'_> {
             }));
             let hints = Hints { prefetch: self.streaming, non_temporal: self.streaming };
             let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints };
-            panel.compute_certain(self.level, results, start);
+            panel.compute(self.level, results, (0, start), &mut Uncertain::none());
         }
     }
 
     /// Computes columns of the block from a copy of the image's rows with their borders.
-    fn padded<U: Output>(
+    fn padded(
         &self,
         scratch: &mut Scratch,
         image_rows: &[i32],
         left: usize,
         columns: Range<usize>,
-        results: &mut [&mut [U]],
+        results: &mut Results<'_>,
     ) {
         let width = columns.len();
         let needed = panel::source_width(self.level, self.window, width);
@@ -136,6 +136,6 @@ impl Blocks<'_> {
             })
             .collect();
         let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints: Hints::default() };
-        panel.compute_certain(self.level, results, columns.start);
+        panel.compute(self.level, results, (0, columns.start), &mut Uncertain::none());
     }
 }

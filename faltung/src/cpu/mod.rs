@@ -12,8 +12,9 @@
 //! | `row_pass`, `byte_rows` | the row of a separable mask: in `f32`, and in fixed point for bytes |
 //! | `whole` | bytes, and masks of small whole numbers times one factor: sums of integers |
 //! | `panel` | register tiles over rows and columns |
-//! | `tile`, `column` | sums in registers: for any window, and for windows of one column |
-//! | `sink` | what a tile writes: `f32`, or rounded integers and which of them are uncertain |
+//! | `tile` | sums in registers |
+//! | `finish` | what becomes of sums: `f32` as they are, integers rounded |
+//! | `uncertain` | which integers are uncertain |
 //! | `partial_sums`, `byte_lines` | most uncertain integers decided without the order of the contract |
 //! | `recompute` | the others again, in the order of the contract |
 //! | `fft` | large masks by the FFT, proven pixel by pixel |
@@ -31,6 +32,7 @@ mod block;
 mod byte_lines;
 mod byte_rows;
 pub(crate) mod fft;
+mod finish;
 mod line;
 mod method;
 mod narrow;
@@ -42,8 +44,8 @@ mod reference;
 mod ring;
 mod row_pass;
 pub(crate) mod simd;
-mod sink;
 mod tile;
+mod uncertain;
 pub(crate) mod whole;
 
 #[cfg(test)]
@@ -51,18 +53,17 @@ mod tests;
 
 use std::convert::Infallible;
 
-use crate::image::values_of_mut;
 use crate::parallel::{self, threads};
-use crate::{ErrorBound, PixelFormat, PixelType, Problem, Result};
+use crate::{ErrorBound, PixelFormat, Problem, Result};
 use block::Blocks;
+use finish::Results;
 use line::Values;
 use method::Method;
 use narrow::Narrow;
-use panel::Limits;
 use ring::{Rings, Row};
 use simd::Level;
-use sink::Output;
 use tile::{ROWS, Window};
+use uncertain::Limits;
 use whole::WholeBlocks;
 
 pub(crate) use rates::rates;
@@ -129,7 +130,7 @@ impl Convolution {
         self.run_as(streaming, problem, source, result)
     }
 
-    /// [`run`](Self::run), with non-temporal stores and prefetches or without.
+    /// [`run`](Self::run), with non-temporal stores or without. With them, the direct method prefetches images of `f32`.
     fn run_as(&self, streaming: bool, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
         let PixelFormat { input, output, .. } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
@@ -137,27 +138,18 @@ impl Convolution {
         if let Method::Fft(fft) = &self.method {
             return fft.convolve(problem, source, result);
         }
-        let image = Values::of(problem, source);
-        match output {
-            PixelType::F32 => self.run_to::<f32>(streaming, problem, image, values_of_mut(result)),
-            PixelType::U8 => self.run_to::<u8>(streaming, problem, image, values_of_mut(result)),
-            PixelType::U16 => self.run_to::<u16>(streaming, problem, image, values_of_mut(result)),
-        }
-        Ok(())
-    }
-
-    fn run_to<U: Output>(&self, streaming: bool, problem: &Problem, source: Values<'_>, result: &mut [U]) {
+        let source = Values::of(problem, source);
         if narrow::is_narrow(self.level, problem) {
             let (factors, limits) = match &self.method {
                 Method::Separable { column, row: Row::Floats(row), limits, .. } => (Some((column, &row[..])), *limits),
                 _ => (None, None),
             };
             let narrow = Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level };
-            let rows = result.chunks_mut(narrow::ROWS * problem.row_values()).enumerate();
+            let rows = result.chunks_mut(narrow::ROWS * problem.row_values() * output.bytes()).enumerate();
             parallel::for_each(rows, narrow::Scratch::default, |scratch, (i, results)| {
                 narrow.compute(scratch, i * narrow::ROWS, results);
             });
-            return;
+            return Ok(());
         }
         let rings = |window, row, limits, partial_sums| Rings {
             problem,
@@ -199,6 +191,7 @@ impl Convolution {
                 });
             }
         }
+        Ok(())
     }
 }
 
@@ -242,47 +235,48 @@ fn brand() -> Option<String> {
     None
 }
 
-/// [`try_in_blocks`] for blocks whose computation can't fail.
-fn in_blocks<U: Output, T: Default>(
+/// [`try_in_blocks`] for blocks of values whose computation can't fail.
+fn in_blocks<T: Default>(
     problem: &Problem,
     cut: Cut,
-    result: &mut [U],
-    compute: impl Fn(&mut T, usize, usize, &mut [&mut [U]]) + Sync,
+    result: &mut [u8],
+    compute: impl Fn(&mut T, usize, usize, &mut Results<'_>) + Sync,
 ) {
-    let Ok(()) = try_in_blocks(problem.row_values(), cut, result, |scratch, top, left, results| {
-        compute(scratch, top, left, results);
+    let (pixel, bytes) = (problem.format().output, problem.format().output.bytes());
+    let cut = Cut { columns: cut.columns * bytes, ..cut };
+    let Ok(()) = try_in_blocks(problem.row_values() * bytes, cut, result, |scratch, top, left, rows| {
+        compute(scratch, top, left / bytes, &mut Results::new(rows, pixel));
         Ok::<(), Infallible>(())
     });
 }
 
-/// Cuts the result, rows of `width` values, into blocks. The calling thread and those of the rayon pool compute them.
-/// `compute` gets its thread's scratch memory, the row and the value in it where a block begins, and the parts of its
-/// rows.
-fn try_in_blocks<U: Send, T: Default, E: Send>(
+/// Cuts the result, rows of `width` bytes, into blocks: the columns of `cut` are bytes, too. The calling thread and those
+/// of the rayon pool compute them. `compute` gets its thread's scratch memory, the row and the byte in it where a block
+/// begins, and the parts of its rows.
+fn try_in_blocks<T: Default, E: Send>(
     width: usize,
     cut: Cut,
-    result: &mut [U],
-    compute: impl Fn(&mut T, usize, usize, &mut [&mut [U]]) -> Result<(), E> + Sync,
+    result: &mut [u8],
+    compute: impl Fn(&mut T, usize, usize, Vec<&mut [u8]>) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let bands = result.chunks_mut(cut.rows * width).enumerate();
     if cut.columns >= width {
         return parallel::try_for_each(bands, T::default, |scratch, (i, band)| {
-            let mut results: Vec<&mut [U]> = band.chunks_mut(width).collect();
-            compute(scratch, i * cut.rows, 0, &mut results)
+            compute(scratch, i * cut.rows, 0, band.chunks_mut(width).collect())
         });
     }
     let mut blocks = Vec::new();
     for (i, band) in bands {
         let first = blocks.len();
-        blocks.extend((0..width).step_by(cut.columns).map(|left| (i * cut.rows, left, Vec::<&mut [U]>::new())));
+        blocks.extend((0..width).step_by(cut.columns).map(|left| (i * cut.rows, left, Vec::<&mut [u8]>::new())));
         for row in band.chunks_mut(width) {
             for ((_, _, results), part) in blocks[first..].iter_mut().zip(row.chunks_mut(cut.columns)) {
                 results.push(part);
             }
         }
     }
-    parallel::try_for_each(blocks.into_iter(), T::default, |scratch, (top, left, mut results)| {
-        compute(scratch, top, left, &mut results)
+    parallel::try_for_each(blocks.into_iter(), T::default, |scratch, (top, left, rows)| {
+        compute(scratch, top, left, rows)
     })
 }
 

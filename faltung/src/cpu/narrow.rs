@@ -9,13 +9,14 @@
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
+use super::finish::{put, set};
 use super::line::{Values, image_rows};
-use super::panel::{Limits, Uncertain};
 use super::recompute::Recompute;
 use super::simd::{Level, Simd, Work};
-use super::sink::Output;
-use super::tile::{Sink, Window};
-use crate::Problem;
+use super::tile::Window;
+use super::uncertain::{Limits, Uncertain};
+use crate::image::bytes_of_mut;
+use crate::{PixelType, Problem};
 
 /// Vectors whose sums are in registers at once.
 const SUMS: usize = 8;
@@ -49,11 +50,12 @@ pub(super) struct Scratch {
 }
 
 impl Narrow<'_> {
-    /// Computes the rows of `results`, the first of which is row `top`.
-    pub(super) fn compute<U: Output>(&self, scratch: &mut Scratch, top: usize, results: &mut [U]) {
+    /// Computes the rows of `results`, bytes of which the first are those of row `top`.
+    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, results: &mut [u8]) {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let width = problem.row_values();
-        let count = results.len() / width;
+        let (pixel, bytes) = (problem.format().output, problem.format().output.bytes());
+        let count = results.len() / (width * bytes);
         let at_once = SUMS * self.level.lanes();
         let padded = count.next_multiple_of(at_once);
         let (window, below) = (problem.window(), problem.window().height() - 1);
@@ -78,7 +80,7 @@ impl Narrow<'_> {
             &lines[line * length..][..length]
         };
         let finish = problem.last_step();
-        let mut column_results = vec![U::default(); padded];
+        let mut column_results = vec![0_u8; padded * bytes];
         let mut uncertain = Uncertain::new(self.level, self.limits, padded);
         let mut again = Vec::new();
         for value in 0..width {
@@ -86,7 +88,8 @@ impl Narrow<'_> {
             let row = (0..window.width()).map(|l| line(first + l as i32, value % step));
             let taps: Vec<Tap<'_>> = if let Some((column, coefficients)) = self.factors {
                 let taps: Vec<Tap<'_>> = coefficients.iter().copied().zip(row).collect();
-                self.level.run(Taps { taps: &taps, finish: None, to: filtered, uncertain: &mut Uncertain::none() });
+                let (pixel, to) = (PixelType::F32, bytes_of_mut(filtered));
+                self.level.run(Taps { taps: &taps, finish: None, pixel, to, uncertain: &mut Uncertain::none() });
                 column
                     .column_from_bottom()
                     .iter()
@@ -99,20 +102,19 @@ impl Narrow<'_> {
                 let places = (0..window.height()).flat_map(|k| row.iter().map(move |line| &line[k..]));
                 window.coefficients().iter().copied().zip(places).collect()
             };
-            self.level.run(Taps { taps: &taps, finish, to: &mut column_results, uncertain: &mut uncertain });
-            if width == 1 {
-                results.copy_from_slice(&column_results[..count]);
-            } else {
-                for (to, &result) in results[value..].iter_mut().step_by(width).zip(&column_results) {
-                    *to = result;
-                }
+            self.level.run(Taps { taps: &taps, finish, pixel, to: &mut column_results, uncertain: &mut uncertain });
+            let (to, from) = (&mut results[value * bytes..], &column_results[..count * bytes]);
+            match bytes {
+                1 => copy_column::<1>(from, to, width),
+                2 => copy_column::<2>(from, to, width),
+                _ => copy_column::<4>(from, to, width),
             }
             uncertain.places(1, 0..count, |_, y| again.push((top + y, value)));
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
             Recompute::new(problem, image, self.level).values(&again, |number, value| {
                 let (y, x) = again[number];
-                results[(y - top) * width + x] = U::from_f32(value);
+                set(pixel, &mut results[((y - top) * width + x) * bytes..][..bytes], value);
             });
         }
     }
@@ -141,27 +143,40 @@ impl Narrow<'_> {
     }
 }
 
+/// Writes the values of `from` to `to`, `width` values apart. A value has `BYTES` bytes.
+fn copy_column<const BYTES: usize>(from: &[u8], to: &mut [u8], width: usize) {
+    if width == 1 {
+        return to.copy_from_slice(from);
+    }
+    let (from, to) = (from.as_chunks::<BYTES>().0, to.as_chunks_mut::<BYTES>().0);
+    to.iter_mut().step_by(width).zip(from).for_each(|(to, from)| *to = *from);
+}
+
 /// A coefficient, and the pixels that it is multiplied with, from the first output on.
 type Tap<'a> = (f32, &'a [f32]);
 
 /// `to[y] = sum over the taps of coefficient * pixels[y]`, one fused multiply-add a tap, from 0; then scale and offset.
-struct Taps<'a, U> {
+struct Taps<'a> {
     taps: &'a [Tap<'a>],
     finish: Option<(f32, f32)>,
-    to: &'a mut [U],
+    /// The type of the results.
+    pixel: PixelType,
+    /// Their bytes.
+    to: &'a mut [u8],
     uncertain: &'a mut Uncertain,
 }
 
-impl<U: Output> Work for Taps<'_, U> {
+impl Work for Taps<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { taps, finish, to, uncertain } = self;
-        assert!(to.len().is_multiple_of(SUMS * S::LANES) && taps.iter().all(|(_, pixels)| pixels.len() >= to.len()));
-        assert!(uncertain.has_room(to.len()));
-        let mut sink = U::sink(uncertain);
-        for first in (0..to.len()).step_by(SUMS * S::LANES) {
+        let Self { taps, finish, pixel, to, uncertain } = self;
+        let count = to.len() / pixel.bytes();
+        assert!(count.is_multiple_of(SUMS * S::LANES) && taps.iter().all(|(_, pixels)| pixels.len() >= count));
+        assert!(uncertain.has_room(count));
+        let mut uncertain = uncertain.notes();
+        for first in (0..count).step_by(SUMS * S::LANES) {
             let mut vectors = [simd.splat(0.0); SUMS];
             for &(coefficient, pixels) in taps {
                 let coefficient = simd.splat(coefficient);
@@ -177,9 +192,17 @@ impl<U: Output> Work for Taps<'_, U> {
                     *vector = simd.fma(*vector, scale, offset);
                 }
             }
-            // SAFETY: first + SUMS * LANES is at most the length of the results. No sink needs aligned memory without
-            // `use_non_temporal`.
-            unsafe { sink.put(simd, &vectors, to.as_mut_ptr().add(first), 0, first) };
+            // SAFETY: first + SUMS * LANES is at most the length of the results, for which `uncertain` has room.
+            unsafe {
+                put(
+                    simd,
+                    &vectors,
+                    pixel,
+                    to.as_mut_ptr().add(first * pixel.bytes()),
+                    (0, first),
+                    uncertain.as_deref_mut(),
+                )
+            };
         }
     }
 }

@@ -19,14 +19,15 @@ use kernels_gpu::abi::border::OUTSIDE;
 
 use super::byte_lines::ByteLines;
 use super::byte_rows::ByteRow;
+use super::finish::Results;
 use super::line::{LineMap, Values, image_rows};
-use super::panel::{self, Hints, Limits, Panel, Uncertain};
+use super::panel::{self, Hints, Panel};
 use super::partial_sums::{Candidate, Decide, Decider, PartialSums};
 use super::recompute::Recompute;
 use super::row_pass::RowPass;
 use super::simd::Level;
-use super::sink::Output;
 use super::tile::{ROWS, Window};
+use super::uncertain::{Limits, Uncertain};
 use crate::Problem;
 
 /// The values of a ring: 512 KiB, half of the second-level cache of a core of today's servers.
@@ -91,11 +92,10 @@ struct Filled {
 }
 
 impl Rings<'_> {
-    /// Computes the block whose first output is value `left` of row `top`. It has as many rows as `results`, which are
-    /// as long as it is wide, in values.
-    pub(super) fn compute<U: Output>(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut [&mut [U]]) {
-        let width = results.first().map_or(0, |row| row.len());
-        let image_rows = image_rows(self.problem, top, results.len());
+    /// Computes the block whose first output is value `left` of row `top`.
+    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut Results<'_>) {
+        let width = results.width();
+        let image_rows = image_rows(self.problem, top, results.height());
         let strip = self.strip(width);
         for start in (0..width).step_by(strip) {
             self.strip_of(scratch, &image_rows, (top, left), (start, strip.min(width - start)), results);
@@ -118,13 +118,13 @@ impl Rings<'_> {
     }
 
     /// Computes columns `start..start + width` of the block.
-    fn strip_of<U: Output>(
+    fn strip_of(
         &self,
         scratch: &mut Scratch,
         image_rows: &[i32],
         (top, left): (usize, usize),
         (start, width): (usize, usize),
-        results: &mut [&mut [U]],
+        results: &mut Results<'_>,
     ) {
         let padded = width.next_multiple_of(panel::tile_width(self.level));
         let line = padded + self.line_beyond();
@@ -155,9 +155,9 @@ impl Rings<'_> {
         let mut again = Vec::new();
         let mut ready = 0;
         let mut is_there = vec![false; if low { height + 1 } else { 0 }];
-        for (band, results) in results.chunks_mut(ROWS).enumerate() {
-            let first = band * ROWS;
-            let needed = first + results.len() + self.window.height() - 1;
+        for first in (0..results.height()).step_by(ROWS) {
+            let count = ROWS.min(results.height() - first);
+            let needed = first + count + self.window.height() - 1;
             for (s, &row) in image_rows.iter().enumerate().take(needed).skip(ready) {
                 if low && std::mem::replace(&mut is_there[slot(s)], true) {
                     continue;
@@ -180,13 +180,13 @@ impl Rings<'_> {
             for from in (0..width).step_by(at_once) {
                 let columns = from..width.min(from + at_once);
                 let panel = Panel { window: self.window, rows: &rows, columns: columns.clone(), hints };
-                panel.compute(self.level, results, start, &mut uncertain);
+                panel.compute(self.level, results, (first, start), &mut uncertain);
                 let Some((partial_sums, byte_lines)) = decide else {
-                    uncertain.places(results.len(), columns, |row, column| again.push((first + row, column)));
+                    uncertain.places(count, columns, |row, column| again.push((first + row, column)));
                     continue;
                 };
                 decider.candidates.clear();
-                uncertain.places(results.len(), columns, |row, column| {
+                uncertain.places(count, columns, |row, column| {
                     let (sum, line_at) = (uncertain.value(row, column), byte_lines.place(column));
                     decider.candidates.push(Candidate { row, column, line_at, sum });
                 });
@@ -195,7 +195,7 @@ impl Rings<'_> {
                     if decided.is_nan() {
                         again.push((first + row, column));
                     } else {
-                        results[row][start + column] = U::from_f32(decided);
+                        results.set(first + row, start + column, decided);
                     }
                 }
             }
@@ -205,7 +205,7 @@ impl Rings<'_> {
             let recompute = Recompute::new(self.problem, image, self.level);
             recompute.values(&places, |number, value| {
                 let (row, column) = again[number];
-                results[row][start + column] = U::from_f32(value);
+                results.set(row, start + column, value);
             });
         }
     }

@@ -1,4 +1,4 @@
-//! The register tile: 6 rows of outputs, whose sums stay in registers during all steps of the window.
+//! The register tile: up to 6 rows of outputs, whose sums stay in registers during all steps of the window.
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`, k outside, l inside, one fused
 //! multiply-add a step, starting from 0: that order is the contract, and the tile keeps it for every output.
@@ -16,13 +16,17 @@
 //!             splat W[s - r, l]
 //!             for v in 0..V   sums[r][v] = fma(W[s - r, l], pixels[v], sums[r][v])
 //! ```
-//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. The first and the last
-//! `R - 1` source rows are written out, because registers have no index and so `low..high` are constants. Those between
-//! serve all `R` rows, in a loop. No source row has a branch of its own: one with few products could not hide it. A
-//! window of fewer than 6 rows takes 4, 3, 2 or 1 output rows at a time. For some small windows [`small`] writes all
-//! source rows out.
+//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. Registers have no index, so
+//! `low..high` must be constants. Therefore the first and the last `R - 1` source rows are written out. Those between
+//! serve all `R` rows, in a loop. So no source row chooses its code by a branch. A row with few products could not hide
+//! the branch's cost.
+//!
+//! `R` is 6, 3, 2 or 1: at most the window's rows, and at most the output rows that are left. The portable level
+//! takes 2 or 1. For some small windows [`small`] writes all source rows out.
 //!
 //! # Registers and loads
+//! With `R = 6`:
+//!
 //! | level | sums | pixels | coefficient | of | loads for a full step | multiply-adds |
 //! | --- | --- | --- | --- | --- | --- | --- |
 //! | AVX-512, V = 4 | 24 | 4 | 1 or 2 | 32 | 4 (8 lines) + 6 | 24 |
@@ -32,12 +36,14 @@
 //! AVX2 with 4 rows of 3 vectors has no spare register: the compiler spills one sum, and the tile takes twice as long.
 //!
 //! # What is lost
-//! The first and the last source rows of a tile serve fewer than 6 output rows. Loads, or the latency of a
+//! The first and the last source rows of a tile serve fewer than `R` output rows. Loads, or the latency of a
 //! multiply-add, bound these steps. The share of such steps falls with the window's height. To begin and to end a tile
 //! costs the same for every window.
 
+use super::finish::put;
 use super::simd::Simd;
-use crate::Problem;
+use super::uncertain::Uncertain;
+use crate::{Pixel, PixelType, Problem};
 
 /// Output rows of a tile.
 pub(super) const ROWS: usize = 6;
@@ -106,79 +112,63 @@ impl Window {
     }
 }
 
-/// What is done with the finished sums of a tile.
-pub(super) trait Sink {
-    /// The type of the results.
-    type Value: Copy;
-
-    /// Writes `N` vectors of results. They are those of row `row` of the band, from column `column` on, which is a
-    /// multiple of a vector.
-    ///
-    /// # Safety
-    /// `to` is valid for writes of `N` vectors of values, and aligned as the sink requires.
-    unsafe fn put<S: Simd, const N: usize>(
-        &mut self,
-        simd: S,
-        values: &[S::Vector; N],
-        to: *mut Self::Value,
-        row: usize,
-        column: usize,
-    );
-
-    /// Whether the vectors that follow are written with non-temporal stores. They are aligned to the size of a vector
-    /// then, and the caller ends them with a [fence](Simd::fence).
-    fn use_non_temporal(&mut self, non_temporal: bool) {
-        let _ = non_temporal;
-    }
-}
-
 /// Where the results of a tile go.
-pub(super) struct To<T> {
+#[derive(Clone, Copy)]
+pub(super) struct To {
     /// The start of each output row, or of each row of a buffer.
-    pub(super) rows: [*mut T; ROWS],
-    /// Where the tile begins in it: 0 in a buffer.
-    pub(super) column: usize,
+    pub(super) rows: [*mut u8; ROWS],
+    /// How many bytes after it the tile begins.
+    pub(super) offset: usize,
 }
 
-impl<T> To<T> {
-    /// Where the results of row `row` go.
+impl To {
+    /// Where the results of a row go.
     #[inline(always)]
-    pub(super) fn row(&self, row: usize) -> *mut T {
-        self.rows[row].wrapping_add(self.column)
+    pub(super) fn row(&self, row: usize) -> *mut u8 {
+        self.rows[row].wrapping_add(self.offset)
     }
 }
 
-/// Computes the outputs of `count` rows and `V` vectors. `rows[s]` is source row s of the first output row's
-/// window, and its value `x` the first of the window of the tile's first column. `COLUMN` says that the window is one
-/// column wide.
+/// What a tile is computed from, and where it goes.
+#[derive(Clone, Copy)]
+pub(super) struct Tile<'a> {
+    pub(super) window: &'a Window,
+    /// The source rows: `rows[s]` is row s of the first output row's window.
+    pub(super) rows: &'a [&'a [f32]],
+    /// The tile's first column. In a source row, the first value of its window.
+    pub(super) x: usize,
+    pub(super) to: &'a To,
+    /// Use non-temporal stores. Only for results of `f32`.
+    pub(super) non_temporal: bool,
+}
+
+/// Computes the outputs of `count` rows and `V` vectors. `COLUMN` says that the window is one column wide.
 ///
 /// # Safety
-/// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` rows.
+/// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` source rows.
 /// - Each of these has at least `x + V * LANES + window.beyond()` values.
 /// - The first `count` rows of `to` are valid for writes of `V * LANES` values, and no source row overlaps them.
-/// - They are aligned as `sink` requires.
+///   `uncertain` has room for these columns.
+/// - With `non_temporal`, these places are aligned to the size of a vector, and the caller ends the stores with a
+///   [fence](Simd::fence).
 #[inline(always)]
-pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize, const COLUMN: bool>(
+pub(super) unsafe fn tile<S: Simd, U: Pixel, const V: usize, const COLUMN: bool>(
     simd: S,
-    window: &Window,
-    rows: &[&[f32]],
-    x: usize,
-    to: &To<K::Value>,
+    tile: Tile<'_>,
     count: usize,
-    sink: &mut K,
+    uncertain: &mut Option<&mut Uncertain>,
 ) {
     let mut row = 0;
     while row < count {
         // `of_rows` needs a window of at least as many rows. Then each step of its loop serves all of them.
-        let most = (count - row).min(window.height);
+        let most = (count - row).min(tile.window.height);
         // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
         row += unsafe {
             match most {
-                6.. if S::HOLDS_TILE => of_rows::<S, K, V, 6, COLUMN>(simd, window, rows, x, to, row, sink),
-                4.. if S::HOLDS_TILE => of_rows::<S, K, V, 4, COLUMN>(simd, window, rows, x, to, row, sink),
-                3 if S::HOLDS_TILE => of_rows::<S, K, V, 3, COLUMN>(simd, window, rows, x, to, row, sink),
-                2.. => of_rows::<S, K, V, 2, COLUMN>(simd, window, rows, x, to, row, sink),
-                _ => of_rows::<S, K, V, 1, COLUMN>(simd, window, rows, x, to, row, sink),
+                6.. if S::HOLDS_TILE => of_rows::<S, U, V, 6, COLUMN>(simd, tile, row, uncertain),
+                3.. if S::HOLDS_TILE => of_rows::<S, U, V, 3, COLUMN>(simd, tile, row, uncertain),
+                2.. => of_rows::<S, U, V, 2, COLUMN>(simd, tile, row, uncertain),
+                _ => of_rows::<S, U, V, 1, COLUMN>(simd, tile, row, uncertain),
             }
         };
     }
@@ -189,15 +179,13 @@ pub(super) unsafe fn tile<S: Simd, K: Sink, const V: usize, const COLUMN: bool>(
 /// # Safety
 /// As for [`tile`]; `first + R` is at most its `count`, and the window has at least `R` rows.
 #[inline(always)]
-unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize, const COLUMN: bool>(
+unsafe fn of_rows<S: Simd, U: Pixel, const V: usize, const R: usize, const COLUMN: bool>(
     simd: S,
-    window: &Window,
-    rows: &[&[f32]],
-    x: usize,
-    to: &To<K::Value>,
+    tile: Tile<'_>,
     first: usize,
-    sink: &mut K,
+    uncertain: &mut Option<&mut Uncertain>,
 ) -> usize {
+    let Tile { window, rows, x, .. } = tile;
     let height = window.height;
     let width = if COLUMN { 1 } else { window.width };
     let mut sums = [[simd.splat(0.0); V]; R];
@@ -206,7 +194,8 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize, const COLUMN
         ($s:expr, $low:expr, $high:expr) => {
             // SAFETY: there are first + R + height - 1 rows, of which this is one, with values beyond x.
             let pixels = unsafe { rows.get_unchecked(first + $s).as_ptr().add(x) };
-            // W[s, 0]; W[s - r, 0] lies r further. Where `low` is not 0 this is before the window's memory.
+            // The place of W[s, 0]. W[s - r, 0] lies r values further. If s >= height, the place is before the window's
+            // memory, and only places with r > s - height are read.
             let coefficients = window.packed.as_ptr().wrapping_offset(height as isize - 1 - $s as isize);
             for l in 0..width {
                 let mut loaded = [simd.splat(0.0); V];
@@ -230,7 +219,7 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize, const COLUMN
         ($($r:literal)*) => { $(
             if let Some(sums) = sums.get($r) {
                 // SAFETY: first + r < count; the caller promises the pointer.
-                unsafe { finish(simd, window, sums, to.row(first + $r), sink, (first + $r, x)) };
+                unsafe { write::<S, U, V>(simd, tile, sums, first + $r, uncertain) };
             }
         )* };
     }
@@ -258,20 +247,18 @@ unsafe fn of_rows<S: Simd, K: Sink, const V: usize, const R: usize, const COLUMN
     R
 }
 
-/// As [`tile`] for [`ROWS`] output rows and a window of `WIDTH` x `HEIGHT`, which has fewer rows than that. Only
+/// As [`tile`] for [`ROWS`] output rows and a window of `WIDTH` x `HEIGHT`, which has fewer than [`ROWS`] rows. Only
 /// `HEIGHT` output rows have live sums at a time. So 3 x 3 has room for three vectors with AVX2.
 ///
 /// # Safety
 /// As for [`tile`] with a `count` of [`ROWS`]; the window has this size.
 #[inline(always)]
-pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize, const HEIGHT: usize>(
+pub(super) unsafe fn small<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIGHT: usize>(
     simd: S,
-    window: &Window,
-    rows: &[&[f32]],
-    x: usize,
-    to: &To<K::Value>,
-    sink: &mut K,
+    tile: Tile<'_>,
+    uncertain: &mut Option<&mut Uncertain>,
 ) {
+    let Tile { window, rows, x, .. } = tile;
     let coefficients = window.packed.as_ptr();
     let mut sums = [[simd.splat(0.0); V]; ROWS];
     // Written out, because a loop that is not unrolled keeps the sums in memory.
@@ -309,7 +296,7 @@ pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize,
                 if $s + 1 >= HEIGHT {
                     let row = $s + 1 - HEIGHT;
                     // SAFETY: row < ROWS; the caller promises the pointer.
-                    unsafe { finish(simd, window, &sums[row], to.row(row), sink, (row, x)) };
+                    unsafe { write::<S, U, V>(simd, tile, &sums[row], row, uncertain) };
                 }
             }
         )* };
@@ -318,27 +305,36 @@ pub(super) unsafe fn small<S: Simd, K: Sink, const V: usize, const WIDTH: usize,
     const { assert!(HEIGHT % 2 == 1 && HEIGHT + ROWS - 1 <= 10) };
 }
 
-/// Finishes and writes one output row of a tile, which is row `at.0` of its band and begins in column `at.1`.
+/// Finishes and writes output row `row` of a tile.
 ///
 /// # Safety
-/// `to` is valid for writes of `V * LANES` values, and aligned as `sink` requires.
+/// The row is valid for writes of `V` vectors from the tile's first column on, aligned as the tile says. `uncertain` has
+/// room for them.
 #[inline(always)]
-pub(super) unsafe fn finish<S: Simd, K: Sink, const V: usize>(
+unsafe fn write<S: Simd, U: Pixel, const V: usize>(
     simd: S,
-    window: &Window,
+    tile: Tile<'_>,
     sums: &[S::Vector; V],
-    to: *mut K::Value,
-    sink: &mut K,
-    at: (usize, usize),
+    row: usize,
+    uncertain: &mut Option<&mut Uncertain>,
 ) {
     let mut values = *sums;
-    if let Some((scale, offset)) = window.finish {
+    if let Some((scale, offset)) = tile.window.finish {
         let (scale, offset) = (simd.splat(scale), simd.splat(offset));
         // A closure would not be compiled with the level's instructions.
         for value in &mut values {
             *value = simd.fma(*value, scale, offset);
         }
     }
-    // SAFETY: `to` has room for V vectors, aligned as the sink requires: this function requires it.
-    unsafe { sink.put(simd, &values, to, at.0, at.1) };
+    let to = tile.to.row(row);
+    // SAFETY: as this function requires.
+    unsafe {
+        if U::TYPE == PixelType::F32 && tile.non_temporal {
+            for (v, &value) in values.iter().enumerate() {
+                simd.stream(to.cast::<f32>().add(v * S::LANES), value);
+            }
+        } else {
+            put(simd, &values, U::TYPE, to, (row, tile.x), uncertain.as_deref_mut());
+        }
+    }
 }

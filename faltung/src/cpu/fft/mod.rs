@@ -102,13 +102,13 @@ impl Fft {
         assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
         let pixel_bytes = channels * output.bytes();
         let cut = Cut { rows: self.size.rows, columns: self.size.columns * pixel_bytes };
-        try_in_blocks(problem.width() * pixel_bytes, cut, result, |_: &mut (), top, left, rows| {
+        try_in_blocks(problem.width() * pixel_bytes, cut, result, |_: &mut (), top, left, mut rows| {
             let mut scratch = self.scratch.take(|| Scratch::new(self, problem))?;
             let left = left / pixel_bytes;
             let columns = self.size.columns.min(problem.width() - left);
             for channel in 0..channels {
                 let place = Place { left, top, columns, rows: rows.len(), channel };
-                self.tile(problem, source, place, &mut scratch, rows)?;
+                self.tile(problem, source, place, &mut scratch, &mut rows)?;
             }
             Ok(())
         })

@@ -6,9 +6,11 @@ use super::load::{Input, Place};
 use super::recompute::{Counts, TIMES_DIRECT, ordered_sums};
 use super::transform::{Buffers, Spectrum};
 use super::{Fft, coefficients};
+use crate::cpu::finish::Results;
 use crate::cpu::panel::{self, Hints, Panel};
 use crate::cpu::simd::{Simd, Work};
-use crate::image::values_of_mut;
+use crate::cpu::uncertain::Uncertain;
+use crate::image::{bytes_of_mut, values_of_mut};
 use crate::{Pixel, PixelType, Problem, Result};
 
 /// If a larger share than this of a tile's results is rejected, the sums of magnitudes are transformed too, and the
@@ -218,8 +220,9 @@ impl Fft {
             columns: 0..place.columns,
             hints: Hints::default(),
         };
-        let mut results: Vec<&mut [f32]> = results.chunks_exact_mut(place.columns).take(place.rows).collect();
-        panel.compute_certain(self.level, &mut results, 0);
+        let bytes_of_row = place.columns * size_of::<f32>();
+        let rows = bytes_of_mut(results).chunks_exact_mut(bytes_of_row).take(place.rows).collect();
+        panel.compute(self.level, &mut Results::new(rows, PixelType::F32), (0, 0), &mut Uncertain::none());
         #[cfg(test)]
         {
             scratch.tally[1] += place.columns * place.rows;

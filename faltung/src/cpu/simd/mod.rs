@@ -295,7 +295,8 @@ impl Level {
         }
     }
 
-    /// Vectors of a row of a tile: with 6 rows, 24 sums for 32 registers and 12 for 16.
+    /// Vectors of a row of a tile. With 6 rows these are 24 sums for 32 registers, and 12 for 16. The portable level has
+    /// 2 rows, so 8 sums.
     pub(super) const fn vectors(self) -> usize {
         match self {
             Self::Avx512 | Self::Neon | Self::Portable => 4,

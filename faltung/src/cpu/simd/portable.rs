@@ -9,8 +9,8 @@ pub(super) struct Portable;
 impl Simd for Portable {
     type Vector = [f32; 4];
     const LANES: usize = 4;
-    // A CPU may have 16 registers. One without fused multiply-adds calls a function for each value: more rows at a time
-    // only make more code.
+    // A CPU may have only 16 registers. Without fused multiply-adds each step calls a function, so more rows at a time
+    // would save nothing and make more code.
     const HOLDS_TILE: bool = false;
 
     #[inline(always)]

@@ -16,15 +16,15 @@
 
 mod rows;
 
+use super::finish::{FinishRow, Results, Sum};
 use super::line::{LineMap, image_rows};
 use super::method::GRADED;
-use super::panel::{Limits, Uncertain};
 use super::recompute::Recompute;
 use super::simd::Level;
-use super::sink::Output;
+use super::uncertain::{Limits, Uncertain};
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 use crate::{PixelType, Problem};
-use rows::{AddFloats, AddRow, Finish, FinishRow, RunningFloats, RunningRow, SLACK, Weigh, WeighFloats, WindowSums};
+use rows::{AddFloats, AddRow, RunningFloats, RunningRow, SLACK, ShiftRow, Weigh, WeighFloats, WindowSums};
 
 pub(crate) use rows::window_sums;
 
@@ -45,7 +45,7 @@ pub(super) struct Whole {
     unit: f32,
     /// The sums of a window fit 16 bits.
     is_short: bool,
-    /// Results are sums over `2^shift`.
+    /// Results are bytes, sums over `2^shift`.
     shift: Option<u32>,
     limits: Limits,
 }
@@ -187,11 +187,10 @@ pub(super) struct Scratch {
 }
 
 impl WholeBlocks<'_> {
-    /// Computes the block whose first output is value `left` of row `top`. It has as many rows as `results`, which are
-    /// as long as it is wide, in values.
-    pub(super) fn compute<U: Output>(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut [&mut [U]]) {
-        let width = results.first().map_or(0, |row| row.len());
-        let image_rows = image_rows(self.problem, top, results.len());
+    /// Computes the block whose first output is value `left` of row `top`.
+    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut Results<'_>) {
+        let width = results.width();
+        let image_rows = image_rows(self.problem, top, results.height());
         let bytes_of_column = self.mask.column.len() * if self.mask.is_short { 1 } else { 2 };
         let most = (LINES / bytes_of_column).max(self.beyond()).max(4 * SLACK);
         let strip = width.div_ceil(width.div_ceil(most)).next_multiple_of(64);
@@ -211,7 +210,7 @@ impl WholeBlocks<'_> {
             let recompute = Recompute::new(self.problem, self.image, self.level);
             recompute.values(&places, |number, value| {
                 let (row, column) = again[number];
-                results[row][start + column] = U::from_f32(value);
+                results.set(row, start + column, value);
             });
         }
     }
@@ -237,14 +236,15 @@ fn reserve<T: Default + Clone>(values: &mut Vec<T>, length: usize) {
 }
 
 impl Strip<'_> {
+    /// Makes results of a row of sums.
+    fn finish<T: Sum>(&self, sums: &[T], uncertain: &mut Uncertain, to: &mut [u8]) {
+        let WholeBlocks { problem, mask, level, .. } = *self.blocks;
+        let (unit, last_step, pixel) = (mask.unit, problem.last_step(), problem.format().output);
+        level.run(FinishRow { sums, unit, last_step, uncertain, pixel, to });
+    }
+
     /// Columns first, in sums of 16 bits.
-    fn shorts<U: Output>(
-        &self,
-        scratch: &mut Scratch,
-        results: &mut [&mut [U]],
-        start: usize,
-        again: &mut Vec<(usize, usize)>,
-    ) {
+    fn shorts(&self, scratch: &mut Scratch, results: &mut Results<'_>, start: usize, again: &mut Vec<(usize, usize)>) {
         let WholeBlocks { problem, mask, image, level } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
         let padded = self.width + self.blocks.beyond();
@@ -257,7 +257,7 @@ impl Strip<'_> {
         let is_running = is_box(&mask.column) && height > 2;
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let mut ready = 0;
-        for (y, result) in results.iter_mut().enumerate() {
+        for y in 0..results.height() {
             for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
                 let to = &mut bytes[s % height * pitch..][..pitch];
                 self.map.fill_bytes(problem, image, row, to);
@@ -279,20 +279,17 @@ impl Strip<'_> {
                 level.run(Weigh { taps: &taps, to: &mut line[..pitch], count: padded });
             }
             along_row(level, &mask.row, &mut line[..pitch], step, &mut row_sums[..pitch], self.width);
-            let finish = Finish { mask, problem, sums: &row_sums[..pitch], uncertain: &mut uncertain };
-            level.run(FinishRow { finish, to: &mut result[start..start + self.width] });
+            let (sums, to) = (&row_sums[..pitch], results.part(y, start..start + self.width));
+            match mask.shift {
+                Some(shift) => level.run(ShiftRow { sums, shift, to }),
+                None => self.finish(sums, &mut uncertain, to),
+            }
             uncertain.places(1, 0..self.width, |_, column| again.push((y, column)));
         }
     }
 
     /// Rows first, in sums of 16 bits; then columns in `f32`.
-    fn floats<U: Output>(
-        &self,
-        scratch: &mut Scratch,
-        results: &mut [&mut [U]],
-        start: usize,
-        again: &mut Vec<(usize, usize)>,
-    ) {
+    fn floats(&self, scratch: &mut Scratch, results: &mut Results<'_>, start: usize, again: &mut Vec<(usize, usize)>) {
         let WholeBlocks { problem, mask, image, level } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
         let padded = self.width + self.blocks.beyond();
@@ -306,7 +303,7 @@ impl Strip<'_> {
         let is_running = is_box(&mask.column) && height > 2;
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let mut ready = 0;
-        for (y, result) in results.iter_mut().enumerate() {
+        for y in 0..results.height() {
             for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
                 self.map.fill_bytes(problem, image, row, &mut bytes[..pitch]);
                 let to = &mut filtered[s % height * pitch..][..pitch];
@@ -335,8 +332,7 @@ impl Strip<'_> {
                 let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
                 level.run(WeighFloats { taps: &taps, to: totals, count: self.width });
             }
-            let finish = Finish { mask, problem, sums: &*totals, uncertain: &mut uncertain };
-            level.run(FinishRow { finish, to: &mut result[start..start + self.width] });
+            self.finish(&*totals, &mut uncertain, results.part(y, start..start + self.width));
             uncertain.places(1, 0..self.width, |_, column| again.push((y, column)));
         }
     }

@@ -1,12 +1,7 @@
 //! The loops over the rows of a strip. Lines have [`SLACK`] values more than are asked for, so that none of the loops
 //! has a rest.
 
-use super::Whole;
-use crate::Problem;
-use crate::cpu::panel::Uncertain;
 use crate::cpu::simd::{Simd, Work};
-use crate::cpu::sink::Output;
-use crate::cpu::tile::Sink;
 
 /// Vectors of sums that are computed together.
 const TOGETHER: usize = 4;
@@ -261,118 +256,37 @@ impl Work for WeighFloats<'_> {
     }
 }
 
-/// A type of exact sums.
-pub(super) trait Total: Copy + 'static {
-    /// [`Simd::LANES`] values as `f32`.
-    ///
-    /// # Safety
-    /// `from` is valid for reads of as many values.
-    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector;
+/// `to = sums / 2^shift`, rounded half to even. No quotient is larger than 255. `sums` has [`SLACK`] values more.
+pub(super) struct ShiftRow<'a> {
+    pub(super) sums: &'a [u16],
+    pub(super) shift: u32,
+    pub(super) to: &'a mut [u8],
 }
 
-impl Total for u16 {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u16) -> S::Vector {
-        // SAFETY: the memory is there, as this function requires.
-        unsafe { simd.load_u16(from) }
-    }
-}
-
-impl Total for f32 {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::Vector {
-        // SAFETY: the memory is there, as this function requires.
-        unsafe { simd.load(from) }
-    }
-}
-
-/// The sums of a row of results, with [`SLACK`] values more.
-pub(super) struct Finish<'a, T> {
-    pub(super) mask: &'a Whole,
-    pub(super) problem: &'a Problem,
-    pub(super) sums: &'a [T],
-    pub(super) uncertain: &'a mut Uncertain,
-}
-
-/// Makes results of sums.
-pub(super) struct FinishRow<'a, T, U> {
-    pub(super) finish: Finish<'a, T>,
-    pub(super) to: &'a mut [U],
-}
-
-impl<T: Total, U: Output> Work for FinishRow<'_, T, U> {
+impl Work for ShiftRow<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { finish: Finish { mask, problem, sums, uncertain }, to } = self;
+        let Self { sums, shift, to } = self;
+        let lanes = 2 * S::LANES;
         assert!(sums.len() >= to.len() + SLACK);
-        if let (Some(shift), Some(sums), Some(to)) = (mask.shift, shorts_of(sums), bytes_of(to)) {
-            shift_row(simd, shift, sums, to);
-            return;
-        }
-        let last_step = problem.last_step();
-        let mut buffer = [U::default(); 64];
-        assert!(uncertain.has_room(to.len().next_multiple_of(V * S::LANES)) && V * S::LANES <= buffer.len());
-        let mut sink = U::sink(uncertain);
-        for x in (0..to.len()).step_by(V * S::LANES) {
-            let mut values = [simd.splat(0.0); V];
-            for (v, value) in values.iter_mut().enumerate() {
-                // SAFETY: less than SLACK values after the last one.
-                *value = unsafe { T::load(simd, sums.as_ptr().add(x + v * S::LANES)) };
-                if mask.unit != 1.0 {
-                    *value = simd.fma(*value, simd.splat(mask.unit), simd.splat(0.0));
-                }
-                if let Some((scale, offset)) = last_step {
-                    *value = simd.fma(*value, simd.splat(scale), simd.splat(offset));
-                }
-            }
+        let below_half = simd.splat_shorts((1 << (shift - 1)) - 1);
+        let mut buffer = [0; 64];
+        for x in (0..to.len()).step_by(lanes) {
+            // SAFETY: less than SLACK values after the last one.
+            let sum = unsafe { simd.load_shorts(sums.as_ptr().add(x)) };
+            // The last bit of the quotient: a half rounds up where it is 1.
+            let quotient = simd.shift_right_shorts(sum, shift);
+            let is_odd = simd.shift_right_shorts(simd.mul_shorts(quotient, simd.splat_shorts(1 << 15)), 15);
+            let rounded = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sum, below_half), is_odd), shift);
             let left = to.len() - x;
-            let whole = left >= V * S::LANES;
-            let at = if whole { to[x..].as_mut_ptr() } else { buffer.as_mut_ptr() };
-            // SAFETY: `at` has room for V vectors, which need not be aligned: no vector is non-temporal.
-            unsafe { sink.put(simd, &values, at, 0, x) };
-            if !whole {
+            let at = if left >= lanes { to[x..].as_mut_ptr() } else { buffer.as_mut_ptr() };
+            // SAFETY: `at` has room for a vector of at most 64 bytes.
+            unsafe { simd.store_shorts_u8(at, rounded) };
+            if left < lanes {
                 to[x..].copy_from_slice(&buffer[..left]);
             }
-        }
-    }
-}
-
-/// The same slice, if it is of `u16`.
-fn shorts_of<T: Total>(values: &[T]) -> Option<&[u16]> {
-    let is = std::any::TypeId::of::<T>() == std::any::TypeId::of::<u16>();
-    // SAFETY: the types are the same.
-    is.then(|| unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) })
-}
-
-/// The same slice, if it is of bytes.
-fn bytes_of<U: Output>(values: &mut [U]) -> Option<&mut [u8]> {
-    let is = std::any::TypeId::of::<U>() == std::any::TypeId::of::<u8>();
-    // SAFETY: the types are the same.
-    is.then(|| unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) })
-}
-
-/// `to = sums / 2^shift`, rounded half to even. No quotient is larger than 255.
-#[inline(always)]
-fn shift_row<S: Simd>(simd: S, shift: u32, sums: &[u16], to: &mut [u8]) {
-    let lanes = 2 * S::LANES;
-    assert!(sums.len() >= to.len() + SLACK);
-    let below_half = simd.splat_shorts((1 << (shift - 1)) - 1);
-    let mut buffer = [0; 64];
-    for x in (0..to.len()).step_by(lanes) {
-        // SAFETY: less than SLACK values after the last one.
-        let sum = unsafe { simd.load_shorts(sums.as_ptr().add(x)) };
-        // The last bit of the quotient: a half rounds up where it is 1.
-        let quotient = simd.shift_right_shorts(sum, shift);
-        let is_odd = simd.shift_right_shorts(simd.mul_shorts(quotient, simd.splat_shorts(1 << 15)), 15);
-        let rounded = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sum, below_half), is_odd), shift);
-        let left = to.len() - x;
-        let at = if left >= lanes { to[x..].as_mut_ptr() } else { buffer.as_mut_ptr() };
-        // SAFETY: `at` has room for a vector of at most 64 bytes.
-        unsafe { simd.store_shorts_u8(at, rounded) };
-        if left < lanes {
-            to[x..].copy_from_slice(&buffer[..left]);
         }
     }
 }

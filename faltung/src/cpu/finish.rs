@@ -1,0 +1,188 @@
+//! Results of any type: where they are, and how sums become results.
+//!
+//! The type is a value, and a type parameter only of the tiles. So there is one instance of what is around them.
+
+use std::ops::Range;
+
+use super::simd::{Simd, Work};
+use super::tile::{ROWS, To};
+use super::uncertain::Uncertain;
+use crate::{Pixel, PixelType};
+
+/// The results of a block: a part of each of some rows.
+pub(super) struct Results<'a> {
+    /// The bytes of each part.
+    rows: Vec<&'a mut [u8]>,
+    pixel: PixelType,
+}
+
+impl<'a> Results<'a> {
+    /// # Panics
+    /// If the rows are not of one length, or have parts of values.
+    pub(super) fn new(rows: Vec<&'a mut [u8]>, pixel: PixelType) -> Self {
+        let length = rows.first().map_or(0, |row| row.len());
+        assert!(length.is_multiple_of(pixel.bytes()) && rows.iter().all(|row| row.len() == length));
+        Self { rows, pixel }
+    }
+
+    /// Rows.
+    pub(super) fn height(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Values of a row.
+    pub(super) fn width(&self) -> usize {
+        self.rows.first().map_or(0, |row| row.len() / self.pixel.bytes())
+    }
+
+    /// The type of the values.
+    pub(super) fn pixel(&self) -> PixelType {
+        self.pixel
+    }
+
+    /// The bytes of some columns of a row.
+    pub(super) fn part(&mut self, row: usize, columns: Range<usize>) -> &mut [u8] {
+        let bytes = self.pixel.bytes();
+        &mut self.rows[row][columns.start * bytes..columns.end * bytes]
+    }
+
+    /// Writes one result: an integer is rounded and saturated.
+    pub(super) fn set(&mut self, row: usize, column: usize, value: f32) {
+        let pixel = self.pixel;
+        set(pixel, self.part(row, column..column + 1), value);
+    }
+
+    /// Whether the value of this column is aligned to `bytes` in each row.
+    pub(super) fn is_aligned(&self, column: usize, bytes: usize) -> bool {
+        let before = column * self.pixel.bytes();
+        self.rows.iter().all(|row| row[before..].as_ptr().addr().is_multiple_of(bytes))
+    }
+
+    /// How many bytes after a multiple of `bytes` the first row begins.
+    pub(super) fn bytes_past(&self, bytes: usize) -> usize {
+        self.rows.first().map_or(0, |row| row.as_ptr().addr() % bytes)
+    }
+
+    /// Where a tile writes its results: up to [`ROWS`] rows from `row` on. Its column 0 is column `first` here.
+    pub(super) fn to(&mut self, row: usize, first: usize) -> To {
+        let (bytes, mut rows) = (self.pixel.bytes(), [std::ptr::null_mut(); ROWS]);
+        for (to, row) in rows.iter_mut().zip(&mut self.rows[row..]) {
+            *to = row[first * bytes..].as_mut_ptr();
+        }
+        To { rows, offset: 0 }
+    }
+}
+
+/// Writes one value to its bytes: an integer is rounded and saturated.
+pub(super) fn set(pixel: PixelType, to: &mut [u8], value: f32) {
+    match pixel {
+        PixelType::F32 => to.copy_from_slice(&value.to_ne_bytes()),
+        PixelType::U8 => to[0] = u8::from_f32(value),
+        PixelType::U16 => to.copy_from_slice(&u16::from_f32(value).to_ne_bytes()),
+    }
+}
+
+/// Writes `N` vectors of results of type `pixel`. They are those of row `place.0` of a band from column `place.1` on,
+/// which is a multiple of a vector. Integers are rounded and saturated, and the uncertain ones are noted.
+///
+/// # Safety
+/// - `to` is valid for writes of `N` vectors of values.
+/// - `uncertain` [has room](Uncertain::has_room) for them; the row is below [`ROWS`].
+#[inline(always)]
+pub(super) unsafe fn put<S: Simd, const N: usize>(
+    simd: S,
+    values: &[S::Vector; N],
+    pixel: PixelType,
+    to: *mut u8,
+    (row, column): (usize, usize),
+    uncertain: Option<&mut Uncertain>,
+) {
+    // SAFETY: `to` has room for N vectors, which need not be aligned.
+    unsafe {
+        match pixel {
+            PixelType::F32 => {
+                for (i, &vector) in values.iter().enumerate() {
+                    simd.store(to.cast::<f32>().add(i * S::LANES), vector);
+                }
+                return;
+            }
+            PixelType::U8 => simd.store_u8(to, values),
+            PixelType::U16 => simd.store_u16(to.cast(), values),
+        }
+    }
+    if let Some(uncertain) = uncertain {
+        // SAFETY: `uncertain` has room for them, as this function requires.
+        unsafe { uncertain.note(simd, row, column / S::LANES, values) };
+    }
+}
+
+/// A type of sums.
+pub(super) trait Sum: Copy {
+    /// [`Simd::LANES`] values as `f32`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of as many values.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector;
+}
+
+impl Sum for u16 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const u16) -> S::Vector {
+        // SAFETY: the memory is there, as this function requires.
+        unsafe { simd.load_u16(from) }
+    }
+}
+
+impl Sum for f32 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::Vector {
+        // SAFETY: the memory is there, as this function requires.
+        unsafe { simd.load(from) }
+    }
+}
+
+/// Makes results of a row of sums: `sum * unit`, then scale and offset, then the conversion to their type.
+pub(super) struct FinishRow<'a, T> {
+    /// As many as there are results, and more, up to a multiple of a tile's columns.
+    pub(super) sums: &'a [T],
+    pub(super) unit: f32,
+    pub(super) last_step: Option<(f32, f32)>,
+    pub(super) uncertain: &'a mut Uncertain,
+    pub(super) pixel: PixelType,
+    /// The bytes of the results.
+    pub(super) to: &'a mut [u8],
+}
+
+impl<T: Sum> Work for FinishRow<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Self { sums, unit, last_step, uncertain, pixel, to } = self;
+        let bytes_at_once = V * S::LANES * pixel.bytes();
+        let padded = (to.len() / pixel.bytes()).next_multiple_of(V * S::LANES);
+        let mut buffer = [0_u8; 64 * size_of::<f32>()];
+        assert!(sums.len() >= padded && uncertain.has_room(padded) && bytes_at_once <= buffer.len());
+        let mut uncertain = uncertain.notes();
+        for (x, to) in (0..).step_by(V * S::LANES).zip(to.chunks_mut(bytes_at_once)) {
+            let mut values = [simd.splat(0.0); V];
+            for (v, value) in values.iter_mut().enumerate() {
+                // SAFETY: x + V * LANES is at most `padded`.
+                *value = unsafe { T::load(simd, sums.as_ptr().add(x + v * S::LANES)) };
+                if unit != 1.0 {
+                    *value = simd.fma(*value, simd.splat(unit), simd.splat(0.0));
+                }
+                if let Some((scale, offset)) = last_step {
+                    *value = simd.fma(*value, simd.splat(scale), simd.splat(offset));
+                }
+            }
+            let is_whole = to.len() == bytes_at_once;
+            let at = if is_whole { to.as_mut_ptr() } else { buffer.as_mut_ptr() };
+            // SAFETY: `at` has room for the vectors, and so has `uncertain`.
+            unsafe { put(simd, &values, pixel, at, (0, x), uncertain.as_deref_mut()) };
+            if !is_whole {
+                to.copy_from_slice(&buffer[..to.len()]);
+            }
+        }
+    }
+}
