@@ -136,10 +136,9 @@ fn one(folder: &Path, name: &str, page: &Value) -> Result<Page> {
     };
     let (peers, matrix) = (single("peers")?, single("matrix")?);
     let data = format!(
-        "{{\"made_by\":\"cargo xtask report\",\"notes\":{},\"renamed\":{},\"reports\":[{}],\"python\":[{}],\
+        "{{\"made_by\":\"cargo xtask report\",\"notes\":{},\"reports\":[{}],\"python\":[{}],\
          \"peers\":{peers},\"matrix\":{matrix}}}",
         page.get("notes").unwrap_or(&Value::Array(Vec::new())),
-        page.get("renamed").unwrap_or(&Value::Object(Map::new())),
         reports.join(","),
         python.join(","),
     );

@@ -169,8 +169,12 @@ fn of_schema_2(report: &str) -> Result<String, Failed> {
 
 /// The page of `host bench --html`: one report, no file beside it.
 fn a_page_of_one_report_is_whole(browser: &Browser) -> Result<(), Failed> {
-    for (file, schema) in [("h200/fft-8192.json", 1), ("h200/separable-8192.json", 1), ("h100/u8-8192.json", 2)] {
-        let document = fs::read_to_string(xtask::root().join("docs/measurements").join(file))?;
+    for (file, schema) in [
+        ("tests/data/bench_schema_1/fft-8192.json", 1),
+        ("tests/data/bench_schema_1/separable-8192.json", 1),
+        ("docs/measurements/h100/u8-8192.json", 2),
+    ] {
+        let document = fs::read_to_string(xtask::root().join(file))?;
         let document = if schema == 1 { document } else { of_schema_2(&document)? };
         let data = format!("{{\"reports\":[{{\"name\":\"report\",\"document\":{document}}}]}}");
         let seen = browser.see(Shown::Html(&page::fill("One report", &data)), 400, true)?;
@@ -319,7 +323,7 @@ fn data_does_not_end_its_element() -> Result<(), Failed> {
 }
 
 fn a_command_that_does_not_fit_is_found() -> Result<(), Failed> {
-    let report = fs::read_to_string(xtask::root().join("docs/measurements/h200/u8-rgb-4096.json"))?;
+    let report = fs::read_to_string(xtask::root().join("tests/data/bench_schema_1/u8-rgb-4096.json"))?;
     let report: Value = serde_json::from_str(&report)?;
     let command = "host bench --pixel u8 --channels 3 --sizes 4096x2048 --masks 3,5,7,9,11,13 --min-time 0.08";
     fits(command, &report).map_err(|error| format!("{error:#}"))?;

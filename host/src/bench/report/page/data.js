@@ -7,7 +7,6 @@ const isNumber = value => typeof value === "number" && Number.isFinite(value);
 const BYTES = {u8: 1, u16: 2, i16: 2, f16: 2, f32: 4, f64: 8};
 
 /** Today's name of a variant that had another name when it was measured. */
-const today = name => data.renamed?.[name] ?? name;
 
 /** All rows of the reports of `host bench`, with what the drawings need of their reports. */
 const rows = reports.flatMap(report => report.document.rows.map((row, index) => {
@@ -24,7 +23,7 @@ const rows = reports.flatMap(report => report.document.rows.map((row, index) => 
   const bytes = ((BYTES[row.pixel] ?? NaN) + (BYTES[output] ?? NaN)) * values;
   return {
     ...row, output, separable, type, format, group, flop, bytes, values, report, index,
-    name: today(row.variant), onGpu: row.backend !== "cpu", mask: maskName(row),
+    name: row.variant, onGpu: row.backend !== "cpu", mask: maskName(row),
     cell: `${group}, ${maskName(row)}`, pageLocked: report.document.page_locked === true,
     disturbed: isDisturbed(row), threads: report.document.cpu?.threads ?? null,
   };

@@ -20,8 +20,7 @@ const SCRIPTS: [&str; 6] = [
 ///
 /// The data are an object: `reports` is a list of `{name, href, command, document}`, with documents of
 /// `host bench --json`. Of the same form are `peers`, an object, and `python`, a list. `matrix` has `text`, CSV, in the
-/// place of a document. `notes` are sentences, and `renamed` maps former names of variants to those of today.
-/// What is missing or null was not measured.
+/// place of a document. `notes` are sentences. What is missing or null was not measured.
 #[must_use]
 pub fn fill(title: &str, data: &str) -> String {
     let scripts = SCRIPTS.join("\n");

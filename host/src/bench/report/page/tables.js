@@ -312,7 +312,7 @@ function absences() {
     : [el("p", {}, "In these reports each variant that was asked for has its times.")];
   if (!list.length && !reports.length) return nothing();
   return [...none, list.length ? table([
-    {title: "variant or library", text: true, of: one => today(one.variant), sort: one => one.variant},
+    {title: "variant or library", text: true, of: one => one.variant, sort: one => one.variant},
     {title: "cell", text: true, wide: true, of: one => one.cell, sort: one => one.cell},
     {title: "why there is no time", text: true, wide: true, of: one => one.reason, sort: one => one.reason},
     {title: "report", text: true, of: one => reportLink(one.report), sort: one => one.report.name},
